@@ -2,7 +2,7 @@
 
 DIR is a checkout. Random launches are made from the options that this revision of upstream has, and judged twice: by
 upstream's own start-up, in a process of its own and with stand-ins for what needs GPUs (each is named where it is
-made), and by `hcp check` for the same words. Counted are launches that both accept or both refuse; false alarms, where
+made), and by `hcp check` on the same words. It counts launches that both accept or both refuse; false alarms, where
 we report an error and upstream accepts; silent rules, where upstream refuses for what one of our rules owns and we
 report nothing; and refusals without a rule, by text. The exit status is 1 if there is a false alarm or a silent rule,
 or if more than 2 % are refused without a rule, or for what bench/lib/agree/without_rule.yaml does not list.

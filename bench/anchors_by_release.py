@@ -2,8 +2,8 @@
 
 NAME is megatron-lm (its tags are megatron-core's releases too) or another one of `_OLDEST`; GIT_DIR a git directory, of
 which the release tags from that version on and the branches main and dev are read. `--wheels DIR` adds unpacked wheels,
-`<dist>-<version>`. Printed is every source whose stated range is wrong: releases in it without the text, and releases
-outside of it that have the text. The exit status is 1 if a release in a range lacks its text.
+`<dist>-<version>`. Prints every source whose stated range is wrong: releases inside it without the text, and releases
+outside it with the text. The exit status is 1 if a release in a range lacks its text.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _OLDEST = {
 }
 """The oldest release of each repository that is read."""
 _TAG = {"megatron-lm": "core_v"}
-"""What stands before the version in a tag: v, but in Megatron-LM, whose own versions ended at 3."""
+"""The prefix of the version in a tag: v, except in Megatron-LM, whose own versions ended at 3."""
 
 
 class Tree:
-    """A release or branch of a repository: its files are taken out of the git directory when they are asked for."""
+    """A release or branch of a repository: its files are read from the git directory on demand."""
 
     def __init__(self, root: Root, git_directory: Path | None, revision: str) -> None:
         self.root, self._git_directory, self._revision = root, git_directory, revision
@@ -78,7 +78,7 @@ class Tree:
 
 
 def trees_of(name: str, git_directory: Path, folder: Path) -> Iterator[Tree]:
-    """The releases of a repository from the oldest that rules know on, and its branches main and dev."""
+    """The releases of a repository, from the oldest that rules know, and its branches main and dev."""
     listed = subprocess.run(
         ["git", f"--git-dir={git_directory}", "for-each-ref", "--format=%(refname:short)", "refs/tags", "refs/heads"],
         capture_output=True,

@@ -1,10 +1,10 @@
-"""Whether two versions of hcp say the same: `python bench/behaviour.py --before DIR [--corpus DIR]...`.
+"""Whether two versions of hcp give the same answers: `python bench/behaviour.py --before DIR [--corpus DIR]...`.
 
 DIR is another checkout of this project, for example `git worktree add DIR COMMIT`. Both versions run, each in a process
 of its own, over the same launches: everything in examples/, both examples of every rule that the older version has, and
-each file of the corpora that may be a launch (see corpus.py). Compared are exit code, output and errors of
-`hcp check`, as text, as JSON and with `--show`, and of `hcp explain`. Printed are the first differences; the exit
-status is 1 if there is any. For refactorings: it shows that what should stay has stayed.
+each file of the corpora that may be a launch (see corpus.py). It compares exit code, output and errors of
+`hcp check`, as text, as JSON and with `--show`, and of `hcp explain`. Prints the first differences; the exit status is
+1 if there is any. For refactorings: it shows that nothing changed that should not.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def main() -> int:
             parser.error(f"{folder} is not a folder")
     with tempfile.TemporaryDirectory() as place:
         examples = Path(place, "examples.json")
-        words = ["--before", str(options.before)]  # which every call must have
+        words = ["--before", str(options.before)]  # required by every call
         examples.write_text(run(options.before, *words, "--examples"), encoding="utf-8")
         words += [word for folder in folders[1:] for word in ("--corpus", str(folder))]
         before, after = (

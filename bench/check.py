@@ -1,8 +1,8 @@
 """`hcp check` as a whole process against what it replaces: `python bench/check.py`.
 
-Commands take turns, so that a change of the machine's speed hits all alike; medians and ratios are printed. The
+Commands take turns, so that a change in the machine's speed affects all alike; it prints medians and ratios. The
 reference is importing megatron.core and building its config, the least that a launch does before it can complain
-(without megatron-core installed that row is left out, and said so).
+(without megatron-core installed, that row is omitted with a note).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BUILD_CONFIG = (
 
 
 def seconds(arguments: list[str]) -> float:
-    """Wall-clock seconds of one run that ends with a verdict; any other exit status is a fault of the benchmark."""
+    """Wall-clock seconds of one run that ends with a verdict; any other exit status is a bug in the benchmark."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     # An installed hcp is byte-compiled by pip; a checkout must be allowed to be, or each run would compile it anew.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -88,7 +88,7 @@ def main() -> None:
     for turn in range(runs + 1):
         for name, arguments in commands.items():
             taken = seconds(arguments)
-            if turn:  # the first turn warms the caches
+            if turn:  # the first round warms the caches
                 times[name].append(taken)
     median = {name: statistics.median(values) for name, values in times.items()}
     base = median["python -c 'import click, yaml'"]

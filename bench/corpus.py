@@ -1,10 +1,10 @@
 """Every launch of an upstream checkout through `hcp check`: `python bench/corpus.py --corpus DIR`.
 
-DIR is a checkout of Megatron-LM, Megatron-Bridge or verl, or any folder with launches. Checked are functional-test
+DIR is a checkout of Megatron-LM, Megatron-Bridge or verl, or any folder with launches. It checks functional-test
 configurations (`model_config.yaml`), YAML and shell files that hcp recognises as launches, and Megatron-Bridge's
-recipes (see bridge_recipes.py for what is left out of those). Printed are the findings by rule and every error with
-its file; the exit status is 1 if there is any. What upstream trains is right, so an error here is a false alarm of ours
-or a fault of theirs.
+recipes (see bridge_recipes.py for what is left out of those). Prints the findings by rule and every error with its
+file; the exit status is 1 if there is any. What upstream trains works, so an error here is a false alarm of ours or
+a bug of theirs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LARGEST_BYTES = 1 << 20
 
 
 def launches(corpus: Path) -> Iterator[tuple[str, Reading | HcpError]]:
-    """(name, the launch or why it is none) for everything in the corpus that may be a launch."""
+    """(name, the launch or why it isn't one) for everything in the corpus that may be a launch."""
     for file in sorted(corpus.rglob("*")):
         relative = file.relative_to(corpus)
         hidden = any(part.startswith(".") for part in relative.parts)

@@ -1,8 +1,8 @@
 """Whether the first fixes of generated faults leave a clean launch: `python bench/first_fixes.py`.
 
 A fault is a rule's bad example, or a launch without an error (the rules' good examples, the files of examples/) in
-which one or two settings were changed so that an error appears. Of each the first fix of the first error is applied
-and the launch is checked again, as a person would do it, until no error has a fix. Printed is how many are then clean,
+which one or two settings were changed so that an error appears. For each, the first fix of the first error is applied
+and the launch is checked again, as a person would, until no error has a fix. Prints how many are then clean,
 how many keep an error for which hcp says why it has no fix, and the others one by one; the exit status is 1 if there
 is one.
 """
@@ -71,7 +71,7 @@ CHANGES: Mapping[str, tuple[Any, ...]] = {
     "env.NVTE_FUSED_ATTN": ("0",),
     "env.NCCL_ALGO": ("Tree",),
 }
-"""What a person gets wrong: values of facts that some launch cannot stand."""
+"""What a person gets wrong: values of facts that break some launch."""
 
 
 class Fault(NamedTuple):
@@ -162,7 +162,7 @@ def after_first_fixes(launch: Launch) -> Outcome:
 
 
 def reason_of(launch: Launch, finding: Finding) -> str:
-    """Why hcp has no fix for the finding; "" where it offers one that was tried already."""
+    """Why hcp has no fix for the finding; "" if it offers one that has already been tried."""
     return "" if finding.fixes else why_none(launch, finding, lambda _: RULES)
 
 

@@ -4,7 +4,7 @@ Each DIR holds checkouts of other frameworks, one folder each (`owner+name`, or 
 and TOML file is read as hcp would read it, without and with each dialect forced, and what came of it is counted:
 refused by name, refused, or read as a dialect. A file that is read as a dialect which its repository never uses
 (`DIALECTS`) is a fault, and so is one that is read under a forced dialect with the verdict ok. The exit status is 1 if
-there is any. Nothing of these repositories belongs into this one.
+there is any. Nothing from these repositories belongs in this one.
 """
 
 from __future__ import annotations
@@ -34,12 +34,25 @@ DIALECTS: dict[str, frozenset[str]] = {
     "Pai-Megatron-Patch": frozenset(("mlm", "verl")),  # Megatron-LM's arguments; some scripts start verl
     "Nemotron": frozenset(("bridge", "nemo-rl")),  # recipes of Megatron-Bridge, cookbooks for NeMo-RL
     "Megatron-DeepSpeed": frozenset(("mlm",)),  # a fork: scripts without DeepSpeed's options are Megatron-LM's
-    "MindSpeed": frozenset(("mlm", "verl")),  # a few scripts have no word of its own, one starts verl
+    "MindSpeed": frozenset(("mlm", "verl")),  # a few scripts have none of its own words, one starts verl
     "MindSpeed-LLM": frozenset(),
     "FlagScale": frozenset(("mlm",)),  # a converter with Megatron-LM's arguments
     "NeMo": frozenset(("mlm",)),  # a comparison with Megatron-LM starts its pretrain_gpt.py
     "Megatron-LM": frozenset(("mlm",)),
     "Megatron-Bridge": frozenset(("bridge", "mlm")),
+    "geodesic-megatron": frozenset(("bridge",)),  # a fork of Megatron-Bridge
+    "Megatron-LM-das": frozenset(("mlm",)),  # forks of Megatron-LM, and programs around its training script
+    "Megatron-LM-AutoTuner": frozenset(("mlm",)),
+    "Megatron-LLM": frozenset(("mlm",)),
+    "zero-bubble-pipeline-parallelism": frozenset(("mlm",)),
+    "YaLM-100B": frozenset(("mlm",)),
+    "bigscience": frozenset(("mlm",)),
+    "SimuMax": frozenset(("mlm",)),
+    "TransformerEngine": frozenset(("mlm",)),  # its tests start Megatron-LM
+    "nvidia-resiliency-ext": frozenset(("mlm",)),  # its examples start Megatron-LM
+    "Megatron-Dion": frozenset(("mlm",)),
+    "megatron-sft-recipes": frozenset(("ms-swift",)),
+    "VERL-Maze": frozenset(("verl",)),
     "verl": frozenset(("verl",)),
 }
 FORCED: tuple[Dialect | None, ...] = (None, "bridge", "mlm", "verl", "nemo-rl")
@@ -72,7 +85,7 @@ def outcome(file: Path, forced: Dialect | None) -> str:
 
 
 def is_fault(repository: str, forced: Dialect | None, said: str) -> bool:
-    """Whether a file of this repository must not come to this end."""
+    """Whether this outcome is wrong for a file of this repository."""
     own = DIALECTS.get(repository, frozenset())
     dialect, _, verdict = said.partition(" ")
     if dialect == "refused" or dialect in own:

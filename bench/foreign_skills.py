@@ -28,7 +28,7 @@ def hcp(*words: str) -> Any:
 
 
 def commit_of(folder: Path) -> str:
-    """The commit that a checkout says it is of, by git or by a file COMMIT beside it."""
+    """The commit of a checkout, from git or from a file COMMIT beside it."""
     noted = folder / "COMMIT"
     if noted.is_file():
         return noted.read_text().strip()

@@ -2,17 +2,22 @@
 
     python bench/frameworks.py --corpus DIR --assume te=2.18 mcore=0.18.0 bridge=0.5.0
     python bench/frameworks.py --corpus DIR --loader PYTHON    (a Python with omegaconf and hydra-core, for NeMo-RL)
+    python bench/frameworks.py --corpus DIR --parser PYTHON --megatron-lm DIR [--write]    (the other three)
 
 DIR is a checkout of one of them. Each launch of its dialect is read and checked; printed are the rules left unchecked
 per complete launch, the findings, and why launches are not complete. With `--loader`, NeMo-RL's own loader
 (nemo_rl/utils/config.py) builds each configuration in a process of its own, and every setting below `policy` and
-`cluster` is compared. The exit status is 1 if a setting differs.
+`cluster` is compared. With `--parser` (torch, megatron-core and transformers), bash runs each script in the sandbox
+of bench/scripts.py, the framework's own parser gets the words, and its value of every option that hcp reads is compared
+(bench/lib/agree/framework_parsers.py); `--write` keeps the counts in bench/results/frameworks.json. The exit status is
+1 if a setting differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -21,7 +26,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
+
+from agree.framework_parsers import compare_parser  # noqa: E402
+from agree.process import PYTHON, commit_of  # noqa: E402
 
 from hcp.core.errors import HcpError  # noqa: E402
 from hcp.launch.build import build_launch  # noqa: E402
@@ -31,6 +39,7 @@ from hcp.launch.read import read_text  # noqa: E402
 from hcp.rules.engine import check_launch  # noqa: E402
 from hcp.rules.registry import RULES  # noqa: E402
 
+RESULTS = ROOT / "bench" / "results" / "frameworks.json"
 DIALECTS = ("nemo-rl", "ms-swift", "slime")
 LOADER = """
 import importlib.util, json, sys
@@ -72,7 +81,7 @@ def launches(corpus: Path, sources: tuple[str, ...]) -> Iterator[tuple[Path, Rea
 
 
 def differences(reading: Reading, loaded: dict[str, Any], counts: Counter[str]) -> Iterator[str]:
-    """Settings below `policy` and `cluster` that the framework's loader builds otherwise; `counts` gets all of them."""
+    """Settings below `policy` and `cluster` that the loader builds differently; `counts` gets all of them."""
     ours = {setting.key: setting.value for setting in reading.settings}
     for key, value in loaded.items():
         if not key.startswith(("policy.", "cluster.")) or value == {}:
@@ -90,7 +99,7 @@ def differences(reading: Reading, loaded: dict[str, Any], counts: Counter[str]) 
 
 
 def _same(ours: Any, theirs: Any) -> bool:
-    """Whether two values are one; OmegaConf reads `1e-8` as a number, plain YAML 1.1 as a text."""
+    """Whether two values are equal; OmegaConf reads `1e-8` as a number, plain YAML 1.1 as text."""
     return bool(ours == theirs or (isinstance(theirs, float) and isinstance(ours, str) and float(ours) == theirs))
 
 
@@ -100,14 +109,14 @@ def _is_off(key: str, loaded: dict[str, Any]) -> bool:
 
 
 def loaded_by_framework(python: str, config: Path, paths: list[Path]) -> list[dict[str, Any]]:
-    """What NeMo-RL's loader makes of each file, as dotted keys."""
+    """What NeMo-RL's loader builds from each file, as dotted keys."""
     lines = "\n".join(str(path.resolve()) for path in paths)
     done = subprocess.run([python, "-c", LOADER, str(config)], input=lines, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def compare(found: list[tuple[Path, Reading]], python: str, config: Path) -> int:
-    """Prints how many settings agree; the number that do not."""
+    """Prints how many settings agree; returns how many do not."""
     whole = [(path, reading) for path, reading in found if reading.form == "yaml" and reading.unseen is None]
     counts: Counter[str] = Counter()
     for (path, reading), loaded in zip(
@@ -123,13 +132,33 @@ def compare(found: list[tuple[Path, Reading]], python: str, config: Path) -> int
     return counts["different"]
 
 
+def parsed(options: argparse.Namespace) -> int:
+    """Compares with the framework's parser, prints the differences and counts; 1 if there is a difference."""
+    os.environ[PYTHON] = options.parser
+    counts, lines = compare_parser(options.corpus, options.megatron_lm)
+    print(*lines, sep="\n")
+    print(f"{options.corpus.name}:", ", ".join(f"{count} {name}" for name, count in sorted(counts.items())))
+    if options.write:
+        kept = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+        commit = options.commit or commit_of(options.corpus)
+        kept[options.corpus.name.rpartition("+")[2]] = {"commit": commit, **dict(sorted(counts.items()))}
+        RESULTS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    return int(bool(counts["different"] or not counts["equal"]))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, metavar="DIR")
     parser.add_argument("--source", action="append", default=[], metavar="DIR", help="where files named elsewhere are")
     parser.add_argument("--assume", nargs="*", default=[], metavar="NAME=VALUE")
     parser.add_argument("--loader", metavar="PYTHON", help="a Python that can run NeMo-RL's loader")
+    parser.add_argument("--parser", metavar="PYTHON", help="a Python that can run the parser of the framework")
+    parser.add_argument("--megatron-lm", type=Path, metavar="DIR", help="a checkout, for slime and miles")
+    parser.add_argument("--commit", help="of the checkout, where it has no .git")
+    parser.add_argument("--write", action="store_true", help=f"keep what --parser counts in {RESULTS.name}")
     options = parser.parse_args()
+    if options.parser:
+        return parsed(options)
     assumed = parse_assumptions(options.assume)
     found = list(launches(options.corpus, tuple(options.source)))
     open_rules: list[int] = []

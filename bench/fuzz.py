@@ -1,8 +1,8 @@
-"""Runs many thousand made inputs through the real commands: `python bench/fuzz.py --inputs 100000 --seed 1`.
+"""Runs many thousands of generated inputs through the real commands: `python bench/fuzz.py --inputs 100000 --seed 1`.
 
 Inputs are made from the grammars of what hcp reads (scripts, words, YAML, options, site files, cards, logs, lengths),
 and from real texts that are damaged: this repository's examples, and those below each --corpus. Each input is run
-twice, in other processes where there are several --jobs. Told is every input after which one of these does not hold:
+twice, in other processes where there are several --jobs. Reports every input after which one of these does not hold:
 
 no traceback, no exit code but 0, 1, 2 and 4, at most 2 s of CPU and 300 MB, no program started, no connection, no file
 opened or changed that was not named, no control character printed, no line that a CI runner would execute, JSON that
@@ -45,7 +45,7 @@ class Tally:
         self._faults_of: dict[Work, set[Fault]] = {}
 
     def add(self, done: Done) -> list[tuple[Work, Fault, Case | None]]:
-        """Takes one run in; the faults that are new."""
+        """Takes in one run; returns the new faults."""
         reader, number = done.work
         first = self._digests.get(done.work)
         self._digests[done.work] = done.digest
@@ -71,7 +71,7 @@ class Tally:
 
 
 def shares(total: int, readers: Sequence[str]) -> list[Work]:
-    """So many cases, among the readers by their shares, mixed."""
+    """This many cases, shuffled, divided among the readers by their shares."""
     weights = {reader: READERS[reader][0] for reader in readers}
     each = {reader: max(1, round(total * weight / sum(weights.values()))) for reader, weight in weights.items()}
     works = [((number + 0.5) / count, (reader, number)) for reader, count in each.items() for number in range(count)]

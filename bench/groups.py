@@ -4,7 +4,7 @@ The generator runs in a process that has imported megatron.core before the clock
 every dense and expert group, and the levels of each CP group by megatron-core's own expression. Commands take turns;
 medians and ratios are printed. One rank's groups are timed in closed form, in this process and as a command; so is
 one rank of 512,000,000,000, as a command, against one of 131,072.
-Without megatron-core installed its rows are left out, and said so.
+Without megatron-core installed, its rows are omitted with a note.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def main() -> None:
     for turn in range(runs + 1):
         for name, arguments in commands.items():
             taken, _ = process(arguments)
-            if turn:  # the first turn warms the caches
+            if turn:  # the first round warms the caches
                 times[name].append(taken)
         if turn and importlib.util.find_spec("megatron"):
             _, printed = process([sys.executable, "-c", GENERATOR])

@@ -1,4 +1,4 @@
-"""Hide and see: `python bench/hide.py --corpus DIR…`. Where a setting is hidden, `ok` means for all its values.
+"""Hide and see: `python bench/hide.py --corpus DIR…`. If a setting is hidden, `ok` must hold for all its values.
 
 Takes launches of which every setting could be read: those of upstream checkouts and of examples/, the rules' good
 examples, and Megatron-Bridge's recipes written as full configurations. Each setting that the rules know is hidden in
@@ -43,13 +43,13 @@ from hcp.rules.report import Report  # noqa: E402
 
 MOST_UNDECIDED = 0.02
 VERSIONS = "te=2.14 mcore=0.16.1 bridge=0.4.2 verl=0.9.1 arch=sm90 cudnn=9.18 einops=true"
-"""Assumed where a launch says nothing of versions: without them many rules decide nothing."""
+"""Assumed if a launch doesn't state versions: without them many rules decide nothing."""
 
 
 class Violation(NamedTuple):
     """A launch that was `ok` with a setting hidden, a value of that setting with which it fails, and the rules.
 
-    A false alarm is the other way about: it failed with the setting hidden, and is `ok` with the value.
+    A false alarm is the reverse: it failed with the setting hidden, and is `ok` with the value.
     """
 
     launch: str
@@ -68,7 +68,7 @@ class Checker:
         self.folder = folder
 
     def report(self, text: str, name: str, assumed: str, words: tuple[str, ...] = ()) -> Report | None:
-        """The report, or None where the launch is refused."""
+        """The report, or None if the launch is refused."""
         target = ""
         if not words:
             file = self.folder / Path(name).name
@@ -94,7 +94,7 @@ class Checker:
 
 
 class Play:
-    """One round over launches: what was answered, how often, and what was wrong."""
+    """One pass over the launches: the answers, how often each came, and what was wrong."""
 
     def __init__(self, checker: Checker) -> None:
         self.checker = checker
@@ -165,7 +165,7 @@ class Play:
 
 def play(launches: Iterable[Complete]) -> Play:
     """The outcome of hiding each setting of each launch."""
-    memory = Path("/dev/shm")  # thousands of small files: not on a disk where there is another place
+    memory = Path("/dev/shm")  # thousands of small files: kept off the disk if possible
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         done = Play(Checker(Path(folder)))
         for launch in launches:
@@ -174,7 +174,7 @@ def play(launches: Iterable[Complete]) -> Play:
 
 
 def lines_of(done: Play) -> Iterator[str]:
-    """What is printed of a round."""
+    """What is printed about a pass."""
     total = sum(done.bases.values())
     told = ", ".join(f"{count} {dialect} {answer}" for (dialect, answer), count in sorted(done.bases.items()))
     share = len(done.undecided) / total if total else 0.0

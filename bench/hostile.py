@@ -1,7 +1,7 @@
-"""How long hcp reads texts that are made to be slow or deep: `python bench/hostile.py [--only NAME]...`.
+"""How long hcp takes to read texts made to be slow or deep: `python bench/hostile.py [--only NAME]...`.
 
 The texts are those of tests/support/hostile.py. Each is read in a process of its own; imports are not counted, and a
-text that can be read in several ways counts with the slowest. Beside it stands what a user would have instead for the
+text that can be read in several ways counts as its slowest. For comparison, what a user would otherwise run on the
 same text: PyYAML's CSafeLoader for texts, `bash -n` for scripts. Printed are the seconds of both and their ratio.
 "crash" means that the process was ended by a signal; the exit status is 1 if hcp crashes or does not end within --limit
 seconds.
@@ -54,11 +54,11 @@ except (yaml.YAMLError, RecursionError, ValueError):
 print(time.perf_counter() - started)
 """
 Seconds = float | str
-"""Or what kept the process from answering."""
+"""Or the reason why the process gave no answer."""
 
 
 def ended(command: list[str], limit: int) -> subprocess.CompletedProcess[str] | str:
-    """The process at its end, or what kept it from ending well."""
+    """The finished process, or why it did not finish properly."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit, errors="replace")
@@ -105,7 +105,7 @@ Reader = Callable[[str, int], Seconds]
 
 
 def table(title: str, texts: dict[str, str], hcp: Reader, reference: Reader, limit: int) -> bool:
-    """Prints a line for each text; whether hcp answered on all."""
+    """Prints a line for each text; returns whether hcp answered for all."""
     print(f"{'hcp':>9} {title:>20} {'ratio':>9}")
     answered = True
     for name, text in texts.items():

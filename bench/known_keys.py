@@ -4,7 +4,8 @@
     python bench/known_keys.py --nemo-rl CHECKOUT… --ms-swift CHECKOUT… --slime CHECKOUT…   (miles counts as slime)
 
 The wheels folder holds one unpacked wheel per folder (`megatron-core-0.16.1`, `megatron-bridge-0.3.1`, `verl-0.9.1`).
-Sources are parsed, never imported. Keys of the file that no source declares any more stay: old launches have them.
+Sources are parsed, never imported. Keys that no source declares any more stay in the file, because old launches use
+them.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ BRANCHES = ("main", "dev")
 
 
 def unpacked(repository: Path, revision: str, folder: Path) -> None:
-    """Puts what builds the parser of a revision into the folder."""
+    """Unpacks the code that builds a revision's parser into the folder."""
     archive = subprocess.run(
         ["git", f"--git-dir={repository}", "archive", revision, "megatron", "pretrain_gpt.py"],
         capture_output=True,
@@ -79,7 +79,7 @@ def read(repository: Path, revision: str) -> set[str]:
 
 
 def git(repository: Path, *words: str) -> str:
-    """What git prints; nothing where it fails."""
+    """What git prints; empty if it fails."""
     return subprocess.run(["git", f"--git-dir={repository}", *words], capture_output=True, text=True).stdout
 
 

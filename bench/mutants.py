@@ -59,7 +59,7 @@ class Server:
             for rule_id in self.rules:
                 if rule_id in item.nodeid.rpartition("::")[2].upper() and family_of(rule_id) == item.path.parent.name:
                     tests[rule_id].append(item)
-        # Here, unbroken: a red test proves nothing, and what a test caches is there for every child.
+        # Run unbroken first: a test that is already red proves nothing, and every child inherits the tests' caches.
         wanted = {owner for mutant in self.mutants for owner in mutant.part.owners}
         items = dict.fromkeys(item for owner in sorted(wanted) for item in tests[owner])
         red = _first_red(session, list(items))
@@ -84,7 +84,7 @@ class Server:
                 self.held.break_by(mutant)
                 os.write(writing, (_first_red(session, items) or "").encode())
                 status = 0
-            except BaseException as error:  # whatever it is: the parent must hear of it
+            except BaseException as error:  # whatever it is, the parent must learn of it
                 os.write(writing, f"!{type(error).__name__}: {error}".encode())
             finally:
                 os._exit(status)
@@ -174,7 +174,7 @@ def _run_share(share: range, mutants: list[Mutant], rules: dict[str, Any], pipe:
 
 
 def seconds_until_red(mutant: Mutant) -> tuple[float, bool]:
-    """How long `pytest tests/rules/<family>` takes to go red where a copy of the checkout holds the mutant."""
+    """How long `pytest tests/rules/<family>` takes to go red in a copy of the checkout that holds the mutant."""
     with tempfile.TemporaryDirectory() as folder:
         copied = Path(folder)
         for name in ("src", "tests", "pyproject.toml"):
@@ -190,7 +190,7 @@ def seconds_until_red(mutant: Mutant) -> tuple[float, bool]:
 
 
 def measured(dead: list[Mutant]) -> list[str]:
-    """For each rule the seconds until the first mutant of its own code is red; what stays green is returned."""
+    """For each rule the seconds until the first mutant of its own code is red; returns what stays green."""
     first = {mutant.where: mutant for mutant in reversed(dead) if mutant.mutation and len(mutant.part.owners) == 1}
     taken, green = [], []
     for rule_id, mutant in sorted(first.items()):
@@ -245,7 +245,7 @@ def main() -> None:
 
 
 class Progress:
-    """Counts verdicts, prints survivors as they come, and on a terminal how far it is."""
+    """Counts verdicts and prints survivors as they come, and on a terminal the progress."""
 
     def __init__(self, total: int, equivalents: dict[tuple[str, str], str]) -> None:
         self.total, self.equivalents = total, equivalents
@@ -267,7 +267,7 @@ class Progress:
             print(f"{done} of {self.total}, {len(self.survivors)} survive", end="\r", file=sys.stderr, flush=True)
 
     def summary(self, stale_too: bool) -> bool:
-        """Prints what came out; whether something is wrong: a survivor, an unneeded excuse, no verdict."""
+        """Prints the outcome; returns whether something is wrong: a survivor, an unneeded excuse, no verdict."""
         excused = {mutant.key for mutant in self.excused}
         stale = sorted(
             set(self.equivalents) - excused if stale_too else {m.key for m in self.dead} & set(self.equivalents)

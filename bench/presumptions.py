@@ -1,11 +1,12 @@
-"""What an unknown Megatron-Bridge recipe is presumed to leave alone: `python bench/presumptions.py --bridge CHECKOUT`.
+"""What an unknown Megatron-Bridge recipe is presumed to leave
+unchanged: `python bench/presumptions.py --bridge CHECKOUT`.
 
 The checkout has the Megatron-LM that it pins at 3rdparty/Megatron-LM, or `--megatron-lm` names it: the classes of
 `ddp`, `dist` and the model's base stand there.
 
 Counts over all recipes of a checkout how many give each fact of our table another value than Bridge's default: by an
 assignment in the recipe, or by the bridge and provider class of the model that it trains. Facts that few recipes change
-are presumed where a launch leaves them to a recipe that is not known: `launch/facts/presumed.txt`. `--write` renews
+are presumed if a launch leaves them to an unknown recipe: `launch/facts/presumed.txt`. `--write` renews
 that file, `--check` exits 1 where it is not what the checkout gives.
 
 Which bridge makes a model's config stands in its config.json, which is not in the checkout: `bridge_names.BRIDGES` says
@@ -66,7 +67,7 @@ _ATTENTION = {"MLAModelProvider": {"multi_latent_attention": True}}
 
 
 def bridge_of(model: str) -> str | None:
-    """The class of the bridge that makes the model's config; None where nobody wrote down which."""
+    """The class of the bridge that makes the model's config; None if it is not listed."""
     return next((name for pattern, name in BRIDGES if re.match(pattern, model)), None)
 
 

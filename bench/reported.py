@@ -33,14 +33,14 @@ _ENOUGH = 0.5
 
 
 class Judged(NamedTuple):
-    """What became of a case: `caught`, `missed`, `fine`, `false alarm` or `not run`, and why."""
+    """The outcome of a case: `caught`, `missed`, `fine`, `false alarm` or `not run`, and why."""
 
     outcome: str
     why: str
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The words of a text that mean something, in lower case and without the ending of a plural.
+    """The meaningful words of a text, in lower case and without plural endings.
 
     >>> sorted(words_of("The middle stages ignore cu_seqlens"))
     ['cu_seqlen', 'ignore', 'middle', 'stage']
@@ -69,7 +69,7 @@ def text_of(finding: Mapping[str, Any]) -> str:
 
 
 def judge(case: Mapping[str, Any], status: int, said: Mapping[str, Any], why_of: Mapping[str, str]) -> Judged:
-    """What the answer of `hcp check --format json` to a case is worth."""
+    """How good the answer of `hcp check --format json` to a case is."""
     findings = said.get("findings", ())
     ids = " ".join(item["rule"] for item in findings)
     must = case["must"]

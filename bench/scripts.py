@@ -1,14 +1,14 @@
-"""What hcp reads of launch scripts, beside what bash makes of them: `python bench/scripts.py --corpus DIR...`.
+"""What hcp reads in launch scripts, compared with what bash does with them: `python bench/scripts.py --corpus DIR...`.
 
 Each DIR holds checkouts, one folder each (`owner+name`, or `name`). Every shell script of them is run by bash itself in
 a sandbox: a root of its own that holds bash, a few programs that print, and the checkout, which cannot be written; no
-network, no other process, no variable set. In place of torchrun, python, srun, ray and whatever else starts programs
-stand programs that write their words and variables down. Words (options with their values, overrides) and exported
-variables of every training command are then compared with what hcp says without running anything. Counted are equal,
-different, and unknown to hcp. A different one is a fault; the exit status is 1 if there is any, or where fewer than
---launches launches or --projects projects were compared.
+network, no other process, no variable set but a key of W&B. In place of torchrun, python, srun, ray and whatever else
+starts programs stand programs that write their words and variables down. Words (options with their values, overrides)
+and exported variables of every training command are then compared with what hcp says without running anything. Counted
+are equal, different, and unknown to hcp. A different one is a fault; the exit status is 1 if there is any, or where
+fewer than --launches launches or --projects projects were compared.
 
-A command that bash comes to is compared with that command of hcp, by program and order, that it differs from least:
+A command that bash reaches is compared with the command of hcp, by program and order, that it differs from least:
 hcp follows both branches of a condition that it cannot decide. Needs Linux and `unshare` (util-linux).
 """
 
@@ -46,7 +46,7 @@ _PRINTERS = (
     "basename cat cut date dirname echo env expr false grep head id mkdir mktemp printf readlink realpath sed seq sort "
     "tail timeout touch tr true uname uniq wc xargs"
 )
-_RECORDED = "torchrun python python3 python3.10 python3.11 python3.12 ft_launcher"
+_RECORDED = "torchrun python python3 python3.10 python3.11 python3.12 ft_launcher megatron"
 _WRAPPERS = "srun mpirun mpiexec uv ray numactl nohup sbatch accelerate stdbuf nsys docker singularity sudo setsid"
 _BASH_ENV = "command_not_found_handle() { return 0; }\n"
 _RECORD = """#!/bin/bash
@@ -54,19 +54,19 @@ _RECORD = """#!/bin/bash
 """
 _WRAP = """#!/bin/bash
 while (( $# )); do
-  case $1 in torchrun|python|python3*|ft_launcher|bash|sh|env) exec "$@";; *.py) exec python "$@";; esac
+  case $1 in torchrun|python|python3*|ft_launcher|megatron|bash|sh|env) exec "$@";; *.py) exec python "$@";; esac
   shift
 done
 """
 _RUN = """
 mount --bind "$1" "$2/repo" && mount -o remount,bind,ro "$2/repo" || exit 125
-cd / && exec chroot "$2" /bin/env -i PATH=/bin HOME=/root BASH_ENV=/env.sh /bin/timeout 10 \
-  /bin/bash -c 'ulimit -f 2000 -v 4000000; cd "$1" && exec /bin/bash "./$2"' - "/repo/$3" "$4"
+cd / && exec chroot "$2" /bin/env -i PATH=/bin HOME=/root WANDB_KEY=none BASH_ENV=/env.sh \
+  /bin/timeout 10 /bin/bash -c 'ulimit -f 2000 -v 4000000; cd "$1" && exec /bin/bash "./$2"' - "/repo/$3" "$4"
 """
 
 
 class Command(NamedTuple):
-    """A command that bash came to: its words, and the variables that it got."""
+    """A command that bash reached: its words, and the variables that it got."""
 
     words: list[str]
     variables: dict[str, str]
@@ -101,7 +101,7 @@ class Sandbox:
                 shutil.copy(library, copy)
 
     def commands(self, project: Path, script: Path) -> list[Command] | None:
-        """The commands that bash comes to in a script; None where it could not be run."""
+        """The commands that bash reaches in a script; None if it could not be run."""
         log = self.folder / "out" / "log"
         log.unlink(missing_ok=True)
         place = script.relative_to(project)

@@ -1,4 +1,4 @@
-"""What every release of Transformer Engine makes of every call: `python bench/te_cpu.py --wheels DIR --write`.
+"""What every release of Transformer Engine does with every call: `python bench/te_cpu.py --wheels DIR --write`.
 
 Runs the matrix of `hcp.proofs.te_cpu` (its own attn_forward_func_with_cp on 4 gloo processes, forward and backward, in
 float64) for each wheel unpacked in DIR as transformer-engine-X.Y.Z, from 2.1 on, or for those of --releases.

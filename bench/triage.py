@@ -1,7 +1,7 @@
 """How fast `hcp triage` reads: writes a log of the asked size, reads it, prints MB/s and the memory used.
 
-Beside it stands a reader that looks at each line by itself for the same words, and does nothing with what it finds. The
-exit status is 1 if triage is not 1.5 times as fast, by time of the processor (without --noise), or takes over 60 MB.
+For comparison, a reader searches each line for the same words and does nothing with what it finds. The
+exit status is 1 if triage is not 1.5 times as fast, by CPU time (without --noise), or takes over 60 MB.
 
 python bench/triage.py [--megabytes 1000] [--noise]
 """
@@ -30,7 +30,8 @@ NOISE = "3: WARNING: ignored Error while probing an optional feature: RuntimeErr
 END = "12: [rank12]: ValueError: Unsupported communication type: allgather!\n"
 LINE_BY_LINE = """
 import re, sys
-from hcp.triage.line_reader import PROGRESS_TOKENS, words_of
+from hcp.triage.line_reader import words_of
+from hcp.triage.signatures.progress import PROGRESS_TOKENS
 from hcp.triage.signatures.table import SIGNATURES
 words = re.compile(b"|".join(map(re.escape, (*words_of(SIGNATURES), *PROGRESS_TOKENS))))
 with open(sys.argv[1], "rb") as file:
@@ -67,7 +68,7 @@ def main() -> None:
 
 
 def measured(*words: str) -> tuple[bytes, float, float, float]:
-    """What a Python process printed, its seconds, those of the processor, and its largest memory in MB."""
+    """What a Python process printed, its wall-clock and CPU seconds, and its peak memory in MB."""
     begun = time.perf_counter()
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, env=environment)

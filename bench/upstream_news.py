@@ -1,7 +1,7 @@
-"""What upstream mended since somebody last looked: `python bench/upstream_news.py megatron-lm=DIR verl=DIR`.
+"""What upstream has fixed since the last review: `python bench/upstream_news.py megatron-lm=DIR verl=DIR`.
 
 NAME is megatron-lm, megatron-bridge, transformer-engine or verl; DIR is a checkout or a bare mirror: nothing is
-fetched. Printed are the commits on its branches since the ones that upstream_seen.yaml records, if they touch files of
+fetched. Prints the commits on its branches since the ones that upstream_seen.yaml records, if they touch files of
 context parallelism, packing or attention and speak of a fix: date, pull request, subject, and the rules that cite one
 of these files. A person reads them and adds rows to src/hcp/rules/known/. `--seen` then records today's heads. A
 repository that is not recorded yet starts at its newest tag.
@@ -82,7 +82,7 @@ def cited_files() -> dict[str, set[str]]:
 
 
 def line_of(commit: Commit, cited: dict[str, set[str]]) -> str:
-    """What is printed of a commit."""
+    """What is printed about a commit."""
     rules = sorted({rule for name in commit.files for rule in cited.get(name.removeprefix("src/"), ())})
     some = " ".join(rules[:6]) + (f" and {len(rules) - 6} more" if len(rules) > 6 else "")
     return f"{commit.day} {commit.id} {commit.pull_request:>7} {commit.subject}" + (f"  [{some}]" if some else "")

@@ -117,6 +117,7 @@ class Bench:
         import torch
         import torch.distributed as dist
 
+        dist.barrier()  # of all ranks, also of those that are alone on their node
         if len(ranks) == 1:
             return 0.0
         at = ranks.index(dist.get_rank())
@@ -132,7 +133,6 @@ class Bench:
             for work in works:
                 work.wait()
 
-        dist.barrier()
         return self.seconds(exchange, runs=10)  # as many on each rank: all take part in each
 
     def seconds(self, work, runs=None):

@@ -43,6 +43,7 @@ TESTED_FROM_ABOVE = {
     "cli/reports": "cli/, by what commands print",
     "support": "cli/test_support.py, by what the command prints: tests/support holds what tests share",
     "triage/signatures": "triage/test_signatures.py, by the rows of the table",
+    "triage/signatures/cp": "triage/test_signatures.py, by the rows of the table",
 }
 """Rooms without a folder of tests, and where in tests/ theirs are."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 import os
 import shutil
 import subprocess
@@ -149,22 +150,81 @@ def _source(folder: Path, stamp: int) -> Path:
     return folder
 
 
-def test_a_wheel_that_is_built_twice_has_the_same_bytes(tmp_path):
+def _wheel(folder: Path, stamp: int) -> Path:
+    """The wheel built from a copy of the tree."""
     pytest.importorskip("hatchling", reason="hatchling is not installed: pip install -c constraints.txt -e '.[test]'")
-    digests = []
-    for number, stamp in enumerate((1_000_000_001, 1_700_000_000)):
-        source = _source(tmp_path / f"source{number}", stamp)
-        out = tmp_path / f"wheel{number}"
-        done = subprocess.run(
-            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out],
-            cwd=source,
-            capture_output=True,
-            text=True,
-            timeout=HANG_S,
-            env={name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"},
-        )
-        assert done.returncode == 0, done.stderr
-        wheels = list(out.glob("*.whl"))
-        assert len(wheels) == 1 and wheels[0].stat().st_size < 1_400_000
-        digests.append((wheels[0].name, hashlib.sha256(wheels[0].read_bytes()).hexdigest()))
-    assert digests[0] == digests[1]
+    out = folder / f"wheel{stamp}"
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out],
+        cwd=_source(folder / f"source{stamp}", stamp),
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        env={name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"},
+    )
+    assert done.returncode == 0, done.stderr
+    (wheel,) = out.glob("*.whl")
+    return wheel
+
+
+def test_a_wheel_that_is_built_twice_has_the_same_bytes(tmp_path):
+    wheels = [_wheel(tmp_path, stamp) for stamp in (1_000_000_001, 1_700_000_000)]
+    assert wheels[0].stat().st_size < 1_500_000
+    digests = {(wheel.name, hashlib.sha256(wheel.read_bytes()).hexdigest()) for wheel in wheels}
+    assert len(digests) == 1
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """The wheel as pip installs it: with the compiled files that pip puts beside each module, templates included."""
+    place = tmp_path_factory.mktemp("installed")
+    wheel = _wheel(place, 1_700_000_000)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check"]
+    done = subprocess.run([*pip, "--target", place / "site", wheel], capture_output=True, text=True, timeout=HANG_S)
+    assert done.returncode == 0, done.stderr
+    assert list((place / "site" / "hcp" / "_pack").rglob("*.pyc")), "pip compiled nothing: this test sees no caches"
+    return place / "site"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["skills new mine", "skills install --dir here", "skills validate", "verify --list", "completion bash"],
+)
+def test_the_pack_works_as_pip_installs_it(installed: Path, tmp_path: Path, words: str):
+    done = subprocess.run(
+        [sys.executable, "-m", "hcp", *words.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert not list(tmp_path.rglob("*.pyc"))
+
+
+def test_an_agent_finds_the_tools_of_the_pack_as_pip_installs_it(installed: Path, tmp_path: Path):
+    pytest.importorskip("mcp", reason="mcp is not installed: pip install -c constraints.txt -e '.[test]'")
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    asked = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+    ]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "hcp", "mcp"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+    )
+    assert server.stdin is not None and server.stdout is not None
+    with server:
+        server.stdin.write("".join(json.dumps(message) + "\n" for message in asked))
+        server.stdin.flush()
+        answers = [json.loads(server.stdout.readline()) for _ in range(2)]
+        server.stdin.close()
+    (tools,) = [answer["result"]["tools"] for answer in answers if answer["id"] == 2]
+    assert {tool["name"] for tool in tools} == {"check", "triage", "explain", "support", "plan"}
+    assert all(tool["outputSchema"] for tool in tools)

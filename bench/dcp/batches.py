@@ -1,8 +1,8 @@
-"""How long the way into and out of a batch takes: `python bench/dcp/batches.py [--sequences N ...]`.
+"""How long splitting and merging a batch takes: `python bench/dcp/batches.py [--sequences N ...]`.
 
 One rank of eight splits a batch with six jagged keys by a plan, and merges an output of each of its sequences; the
-exchange with the other ranks is left out. Counted is processor time of one core, which other work on the machine
-changes little. Near linear means that twice the sequences take at most about twice as long.
+exchange with the other ranks is left out. It counts CPU time of one core, which other work on the machine barely
+changes. Near linear means that twice the sequences take at most about twice as long.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> int:
         planned = time.process_time()
         shares = split_batch(batch, plan, 0)
         split = time.process_time()
-        # All ranks' outputs, as one that leads every group: merging is then over all sequences.
+        # All ranks' outputs, as if one rank led every group: merging then covers all sequences.
         everyone = [
             share
             for rank in range(RANKS)

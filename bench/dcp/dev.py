@@ -6,7 +6,7 @@ Adam: once under dev's packing with static CP ("dp_balanced"), once under dev's 
 `hcp.integrations.megatron` imported. The losses of all steps and the norms of
 their gradients must agree to rounding.
 
-Stubs stand for what needs CUDA alone: Triton's kernels, Transformer Engine's attention (ours, on packed sequences) and
+Stubs replace only what needs CUDA: Triton's kernels, Transformer Engine's attention (ours, on packed sequences) and
 its order of THD rows.
 """
 
@@ -30,7 +30,7 @@ ALIGN = 2 * RANKS
 
 
 class _Anything:
-    """Stands for Triton: every name of it is there, and nothing of it is called."""
+    """A stand-in for Triton: it has every name, and nothing of it is called."""
 
     def __getattr__(self, name: str) -> Any:
         return self
@@ -206,7 +206,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megatron", required=True, metavar="DIR", help="a checkout of Megatron-LM's dev branch")
     options = parser.parse_args()
-    import_dev(options.megatron)  # here, for the processes are forked
+    import_dev(options.megatron)  # here, because the processes are forked
     from hcp.proofs.procs import run_workers
     from hcp.proofs.world import joined_world
 

@@ -1,4 +1,4 @@
-"""Step time with communication, as the judge of plans: formulas of its own, none of them out of the search.
+"""Step time with communication, to judge plans: with formulas of its own, none taken from the search.
 
 Per layer and rank, forward and backward: GEMMs at their sustained rate; causal attention; a ring over the group, each
 of whose C - 1 exchanges of K and V (in the backward pass also of their gradients) overlaps the attention to one of C
@@ -63,7 +63,7 @@ def group_seconds(model: Model, start: int, size: int, lengths: Sequence[int], n
 def step_seconds(model: Model, batches: Sequence[Groups], packed: bool = True, node: int = NODE) -> float:
     """Seconds of a step: micro-batches one after the other, each as long as its slowest group.
 
-    `packed`: a group's sequences run together; else each in a pass of its own (megatron-core's main).
+    `packed`: a group's sequences run together; otherwise each runs in a pass of its own (megatron-core's main).
     """
     total = 0.0
     for groups in batches:

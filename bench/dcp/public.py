@@ -1,7 +1,7 @@
-"""Predicted speed-ups of dynamic over static CP beside published measurements: `python bench/dcp/public.py`.
+"""Predicted speed-ups of dynamic over static CP, compared with published measurements: `python bench/dcp/public.py`.
 
 Both plans are dev's own schedulers', so that only the estimate of time is judged: `Cost.from_facts`, forward and
-backward, no gradients, no optimizer, no data loading. What the sources leave open is said in each row.
+backward, no gradients, no optimizer, no data loading. Each row says what its source leaves open.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def _capped(part: float) -> Lengths:
 
 
 def _short_of(case: Case, chance: random.Random) -> list[int]:
-    """All alike, and some fewer than fill the last micro-batch."""
+    """All alike, but too few to fill the last micro-batch."""
     rounds = max(1, case.count // case.world_size)
     return [case.max_seqlen] * (rounds * case.world_size - chance.randint(1, case.world_size // 2))
 

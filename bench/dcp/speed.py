@@ -1,6 +1,6 @@
-"""Seconds that one plan takes, and how good it is: `python bench/dcp/speed.py`. CPU time, the better of two.
+"""How many seconds one plan takes, and how good it is: `python bench/dcp/speed.py`. CPU time, the better of two.
 
-By price is the default of `plan_micro_batches`; by time plan the command line and the integrations.
+`plan_micro_batches` plans by price by default; the command line and the integrations plan by time.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ MAX_SEQLEN, WORLD_SIZES = 8192, (4, 6, 8, 10, 12, 16, 20, 24, 32)
 
 
 class Place:
-    """The DPxCP group, of which only the size is asked."""
+    """The DPxCP group, of which only the size is used."""
 
     def __init__(self, size: int) -> None:
         self._size = size

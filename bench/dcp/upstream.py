@@ -1,7 +1,7 @@
 """Our copies of the published schedulers against the real ones: `python bench/dcp/upstream.py --dev DIR --main DIR`.
 
 DIR is a checkout (or an unpacked wheel) with megatron/core, for verl one with verl/utils. Each real scheduler runs in a
-process of its own, on random lengths of several shapes, also where it fails: a failure of upstream must be one of ours.
+process of its own, on random lengths of several shapes, including lengths on which it fails: ours must fail there too.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ SHAPES: tuple[Callable[[random.Random, int, int], int], ...] = (
 
 
 def upstream(kind: str, folder: Path, some: Sequence[Case]) -> list[Any]:
-    """What the real scheduler gives for each case, or the name of its error."""
+    """What the real scheduler returns for each case, or the name of its error."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", RUNNER, kind, str(folder)],
         input=json.dumps([case._asdict() for case in some]),
@@ -145,8 +145,8 @@ def ours(kind: str, case: Case) -> Any:
 
 
 def differences(kind: str, folder: Path, some: Sequence[Case]) -> list[Case]:
-    """The cases in which upstream's plan is not ours; an error of upstream is none where we refuse as well."""
-    if kind.startswith("static"):  # upstream packs what does not fit; we refuse it
+    """The cases in which upstream's plan differs from ours; an error of upstream is fine where we refuse too."""
+    if kind.startswith("static"):  # upstream packs what doesn't fit; we refuse
         some = [case for case in some if max(case.lengths) <= case.cp * case.max_seqlen]
     return [
         case

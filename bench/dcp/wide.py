@@ -1,13 +1,13 @@
 """Dynamic CP on shapes that the scheduler was not tuned on: `python bench/dcp/wide.py [--quick] [--cells]`.
 
-Two questions. Is a plan dominated: is a published scheduler nowhere worse in imbalance, op and micro-batches, and
-somewhere better by 0.03? And how long does a step take, communication included, by bench/dcp/judge.py, which is not
+Two questions. Is a plan dominated: is a published scheduler never worse in imbalance, op and micro-batches, and better
+somewhere by 0.03? And how long does a step take, communication included, by bench/dcp/judge.py, which is not
 what the search minimizes? There, `timed` are our plans made for the model (`Cost.from_facts`), `ours` those of the
 default price. fcp makes groups of every size and is compared with our plans of `groups="any"`.
 
 A published plan with more than M tokens on a rank, padding not counted, is none for a framework that packs a group's
 sequences into one pass, as Megatron-LM dev and verl do. mcore's plans are often like that: megatron-core's main runs
-each sequence in a pass of its own. They are counted apart, and are in no bar.
+each sequence in a pass of its own. They are counted separately and enter no target.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def print_plans(results: dict[Cell, dict[str, Found]]) -> int:
-    """Domination, and op beside the best published one at equal imbalance; returns how many bars are missed."""
+    """Domination, and op beside the best published one at equal imbalance; returns how many targets are missed."""
     missed = 0
     for kind, allowed in (("realistic", 0.01), ("adversarial", 0.0)):
         some = {cell: found for cell, found in results.items() if cell.kind == kind}
@@ -153,7 +153,7 @@ def print_plans(results: dict[Cell, dict[str, Found]]) -> int:
 
 
 def print_seconds(results: dict[Cell, dict[str, Found]]) -> int:
-    """Step time beside dev's and beside the best published plan; returns how many bars are missed."""
+    """Step time beside dev's and beside the best published plan; returns how many targets are missed."""
     missed = 0
     for model in judge.MODELS:
         for plans in ("timed", "ours"):

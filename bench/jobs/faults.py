@@ -1,7 +1,8 @@
-"""Makes jobs fail on a real Slurm of four nodes, and writes down what each of them did: `python bench/jobs/faults.py`.
+"""Makes jobs fail on a real Slurm cluster of four nodes, and records what each of them
+did: `python bench/jobs/faults.py`.
 
-Needs what the tests marked slurm and launchers need. Every fault is one rendered job of the stand-in trainer. A row is
-as wanted if verdict, exit code, decision, triage's first failure, the kept step and what is left running are.
+Needs what the tests marked slurm and launchers need. Every fault is one rendered job of the stand-in trainer. A row
+passes if verdict, exit code, decision, triage's first failure, the kept step and what is left running are as expected.
 Rows go to bench/results/faults.json, run by run (--only takes names), and the table of all rows to the skill (--write).
 """
 
@@ -43,7 +44,7 @@ def _run(fault: Fault, cluster: Cluster, folder: Path) -> dict[str, Any]:
     python = os.pathsep.join([cluster.env["PYTHONPATH"], str(LAUNCHERS)])
     environment = {"PATH": path, "PYTHONPATH": python}
     if "--export=NONE" in fault.sbatch:
-        text = job.script.read_text()  # what a user's profile would set
+        text = job.script.read_text()  # as a user's profile would set it
         lines = f"export PATH={path}\nexport PYTHONPATH={python}\n"
         job.script.write_text(text.replace("set -euo pipefail\n", f"set -euo pipefail\n{lines}", 1))
     cluster.wait_until(lambda: cluster.run("sinfo", "-h", "-o", "%T %D").stdout.strip() == "idle 4", "4 idle nodes")
@@ -107,7 +108,7 @@ def _odd(row: dict[str, Any], fault: Fault) -> list[str]:
 
 
 def _left(cluster: Cluster, job: Job) -> int:
-    """How many of the job's trainers still run."""
+    """How many of the job's trainers are still running."""
     return sum(str(job.program) in command and "sbatch" not in command for command in cluster.commands())
 
 
@@ -156,7 +157,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 
 def _run_all(faults: list[Fault], rows: list[dict[str, Any]]) -> None:
-    """Runs them one after the other on a cluster of their own; each row is kept as soon as it is there."""
+    """Runs them one after the other on a cluster of their own; each row is saved as soon as it exists."""
     folder = Path(tempfile.mkdtemp(prefix="hcp-slurm-"))
     folder.chmod(0o755)
     (folder / "owner").write_text(str(os.getpid()))

@@ -1,10 +1,10 @@
 """Renders upstream's own sbatch scripts as they are: `python bench/jobs/upstream.py NAME=DIR[@COMMIT] ... [--write]`.
 
 DIR is a checkout (or an unpacked archive, with its commit). Each file with #SBATCH lines goes through `hcp render`
-without an option. Where render says that something is not stated, the file must not state it; it is rendered again
-with stand-ins for that. What comes out goes through hcp check (no error that the script does not have itself),
+without an option. If render says that something is not stated, the file must not state it; it is rendered again with
+stand-ins for that. The result goes through hcp check (no error that the script does not have itself),
 shellcheck, and `sbatch --test-only` of a real Slurm that has the partitions that the scripts name. Prints a line for
-each file and exits with 1 if one is not as it has to be; --write keeps the table in bench/results/upstream_jobs.json.
+each file and exits with 1 if one is not as it should be; --write keeps the table in bench/results/upstream_jobs.json.
 Needs slurm-wlm, munge and shellcheck.
 """
 
@@ -31,7 +31,7 @@ from support.slurm import Cluster  # noqa: E402
 RESULTS = ROOT / "bench" / "results" / "upstream_jobs.json"
 _ENDINGS = (".sh", ".sbatch", ".slurm", ".sub")
 _STAND_INS = {"arch": "sm90", "nodes": "8", "gpus_per_node": "8", "time": "1:00:00", "start": "torchrun"}
-"""What is said for a script that does not say it."""
+"""What is supplied for a script that doesn't state it."""
 _STATED = {
     "arch": r"CUDA_DEVICE_MAX_CONNECTIONS=\d",
     "nodes": r"^#SBATCH\s.*(?:-N|--nodes)[ =]?\s*\d",
@@ -39,13 +39,13 @@ _STATED = {
     "time": r"^#SBATCH\s.*(?:-t|--time)[ =]?\s*\d",
     "start": r"",
 }
-"""How a script would say it, whatever our reader makes of it."""
+"""How a script would state it, however our reader understands it."""
 _NO_TRAINING = re.compile(r"has no training command")
 _NOT_KNOWN = re.compile(r"an argument of the training command is not known \((.*)\); wanted")
 
 
 class Planned(Cluster):
-    """A controller alone, whose sixty-four nodes would be started when a job needs them: enough for --test-only."""
+    """Only a controller, whose sixty-four nodes would be started when a job needs them: enough for --test-only."""
 
     def __init__(self, folder: Path, partitions: set[str]) -> None:
         super().__init__(folder)

@@ -77,7 +77,7 @@ class ModelDefaults:
         return None if bridge is None else bridge not in TEXT_ONLY
 
     def _made_by(self, bridge: str | None) -> Node:
-        """What the bridge makes whatever the config.json says: its `provider_bridge`, followed."""
+        """What the bridge makes whatever the config.json says, from following its `provider_bridge`."""
         kind = self._kind_of(bridge)
         method = self._world.method(kind, "provider_bridge") if kind else None
         if kind is None or method is None:

@@ -1,5 +1,5 @@
-"""Which bridge class of Megatron-Bridge makes a Hugging Face model's configuration: its config.json says so, which no
-checkout has."""
+"""Which bridge class of Megatron-Bridge makes a Hugging Face model's configuration: its config.json says which, and no
+checkout has that."""
 
 from __future__ import annotations
 

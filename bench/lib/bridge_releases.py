@@ -14,7 +14,7 @@ HEADER = "# Written by bench/recipes/table.py from Megatron-Bridge's sources; `h
 
 
 class _Pool:
-    """Lines, each once, by the number of their first use."""
+    """Lines, each once, numbered by their first use."""
 
     def __init__(self) -> None:
         self.lines: dict[str, int] = {}
@@ -46,7 +46,7 @@ def as_text(releases: Mapping[str, Iterable[Recipe]]) -> str:
 
 
 def differences(rows: Sequence[str]) -> tuple[list[int], list[str]]:
-    """Where each row comes to stand, and the rows in that order, with their differences for their settings."""
+    """Where each row goes, and the rows in that order, with their differences for their settings."""
     cells = [row.split("|") for row in rows]
     own = [set(map(int, row[1].split())) for row in cells]
     left, order = list(range(1, len(rows))), [0]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 DEEPEST = 12
-"""The most imports that are followed from one name to the next."""
+"""The maximum number of imports followed from one name to the next."""
 
 
 class Unknown:

@@ -11,6 +11,7 @@ from corpus import launches
 from hidden_launches import CLUSTER, PATHS, Complete, Script, Yaml, as_yaml
 
 from hcp.core.errors import HcpError
+from hcp.launch.build import build_launch
 from hcp.launch.fact import Reading
 from hcp.launch.facts.table import FACTS, index_of
 from hcp.launch.read import read_text
@@ -70,8 +71,17 @@ def _complete(name: str, reading: Reading | HcpError, assumed: str) -> Iterator[
     if open_facts - CLUSTER - PATHS:
         return
     kind = Script if reading.form == "shell" else Yaml if "yaml" in reading.form else None
-    if kind is not None:
+    if kind is not None and _is_usable(reading):
         yield kind(name, reading.text, reading, assumed)
+
+
+def _is_usable(reading: Reading) -> bool:
+    """Whether no value of the launch is refused: upstream has scripts that its own parser would refuse."""
+    try:
+        build_launch(reading)
+    except HcpError:
+        return False
+    return True
 
 
 def _as_file(rule_id: str, dialect: str, text: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""A complete launch with one setting hidden, or given another value: what bench/hide.py plays with."""
+"""A complete launch with one setting hidden, or given another value: what bench/hide.py works on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hcp.launch.words.read import read_again
 from hcp.launch.yaml.settings import load_yaml
 
 CLUSTER = frozenset("nodes gpus_per_node ntasks_per_node nvlink_domain placement start world_size".split())
-"""Facts about the cluster: one that is not known makes no launch undecided."""
+"""Facts about the cluster: an unknown one makes no launch undecided."""
 PATHS = frozenset("checkpoint_save checkpoint_load data_path data_cache_path model_name".split())
 _TOGETHER = {"seq_length": ("dataset_seq_length",)}
 """Facts that Bridge wants equal: they are hidden, and given values, together."""
@@ -121,7 +121,7 @@ class Script(Complete):
         return {setting.key for setting in self.reading.settings if self._span(setting.location, setting.key)}
 
     def _span(self, place: Location | None, key: str) -> tuple[int, int] | None:
-        """Where the setting's words stand in the text; None where they are not to be seen as they are."""
+        """Where the setting's words stand in the text; None if they don't appear literally."""
         if place is None:
             return None
         start, end = self._offset(place.line, place.column), self._offset(place.end_line, place.end_column)

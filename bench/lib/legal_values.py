@@ -1,4 +1,4 @@
-"""Values that a setting may have, for whoever asks what a hidden one could be."""
+"""Values that a setting may have, to try in place of a hidden one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "transformer_impl": ("transformer_engine", "local"),
     "window_attn_skip_freq": (1, 2, 4),
 }
-"""Fact -> words that upstream knows, where no type tells them."""
+"""Fact -> words that upstream accepts, if its type does not list them."""
 
 _BY_TYPE: dict[str, tuple[Any, ...]] = {
     "bool": (True, False),

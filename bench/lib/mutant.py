@@ -1,4 +1,4 @@
-"""One mutant of a rule, and how it is made in a process that is thrown away."""
+"""One mutant of a rule, and how it is created in a throw-away process."""
 
 from __future__ import annotations
 import __future__
@@ -44,7 +44,7 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What a list of mutants that are known can name it by."""
+        """The name by which a list of known mutants can refer to it."""
         return self.where, str(self)
 
     def __str__(self) -> str:

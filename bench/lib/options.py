@@ -1,4 +1,4 @@
-"""Types of command-line options that several benchmarks have."""
+"""Types of command-line options that several benchmarks share."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Upstream's own recipes, called: run by bench/recipes/agree.py as `recipe_upstream.py BRIDGE MEGATRON_LM`.
 
-For each name on standard input, prints one JSON line: what the recipe leaves under the keys of our table, or its error.
+For each name on standard input, prints one JSON line: what the recipe sets for the keys of our table, or its error.
 What this machine lacks is replaced (see agree/bridge_upstream.py), and so are the models' Hugging Face configs: the
 model is a GPTModelProvider without a size, and of its fields only those are told that the recipe itself writes.
 """

@@ -1,4 +1,4 @@
-"""Random ways of context parallelism: what `hcp support` answers, and what `hcp check` finds in such a launch."""
+"""Random kinds of context parallelism: what `hcp support` answers, and what `hcp check` finds in such a launch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`hcp support` against `hcp check`, on random models, versions and ways: `python bench/packing/agree.py`.
 
 Each draw is asked of `hcp support`, and written as a command line of Megatron-LM that `hcp check` reads. The ids of the
-errors must be the same. Ends with 1 where they are not.
+errors must be the same. Exits with 1 if they are not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The page on which model has which context parallelism, by release: `python bench/packing/support_matrix.py --write`.
+"""The page that says which model has which context parallelism, by
+release: `python bench/packing/support_matrix.py --write`.
 
 Every answer is one of `hcp support`, at TP 1 and the smallest sizes, for Hopper with cuDNN 9.21. It is marked as
 executed where Transformer Engine's own code was run on that call (bench/results/te_cpu.json), else as by rule, or as
@@ -32,7 +33,7 @@ FEATURES = {
     "Llama": ("GQA",), "Qwen dense": ("GQA",), "Qwen MoE": ("GQA",), "vision": ("GQA",), "Mistral": ("window",),
     "Gemma": ("window",), "gpt-oss": ("window", "sinks"), "DeepSeek with MLA": ("MLA heads",),
 }  # fmt: skip
-"""What of the executed matrix a family is; the others' attention is not Transformer Engine's alone."""
+"""A family's part of the executed matrix; the attention of the others is not only Transformer Engine's."""
 HEAD = """\
 # Context-parallelism support by model
 

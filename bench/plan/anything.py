@@ -1,6 +1,7 @@
 """Random models on random clusters: `python bench/plan/anything.py [--cases 3000] [--seed 1]`.
 
-Sizes are drawn as people choose them and as nobody would: odd layers, one head, vocabularies of 7, nodes of 3 GPUs, a
+Sizes are drawn as people would choose them and as nobody
+would: odd layers, one head, vocabularies of 7, nodes of 3 GPUs, a
 sequence of one token. Each case goes through what `hcp plan` does, to the printed text. Wanted: layouts that fit and
 are legal; or what is wrong with the least of them, and the nearest change with which there is an answer; or one line of
 an error. Lines of the text fit 80 columns. Exit 1 where a case crashes, has no reason, or prints a longer line.
@@ -74,7 +75,7 @@ def a_job(chance: random.Random) -> PlanJob:
 
 
 def answered(chance: random.Random) -> tuple[str, list[str]]:
-    """What came of a case, and its text: planned, error, or what is amiss."""
+    """The outcome of a case and its text: planned, error, or what is wrong."""
     try:
         model, job = plan_model(a_model(chance)), a_job(chance)
         asked = chance.choice(
@@ -90,7 +91,7 @@ def answered(chance: random.Random) -> tuple[str, list[str]]:
             shown = Shown(
                 model, job, rates, planned.best, [], legal=found.legal, frontier=planned.frontier,
                 flips=flips(model, best.layout, [item.layout for item in planned.best[1:]], job, rates),
-                reasons=[(other, why_not(other, best)) for other in others],
+                reasons=[(other, why_not(model, other, best, job, rates)) for other in others],
             )  # fmt: skip
             amiss = [item for item in planned.best if not item.fits or forbidden(model, item.layout, job)]
             verdict = "illegal or too large" if amiss else "planned"

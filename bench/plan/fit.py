@@ -28,17 +28,17 @@ PRIORS = {
     "bias.passes": 2.0,
     "gemm.grouped.hopper": 0.4, "gemm.grouped.blackwell": 0.71, "gemm.unaligned": 0.85, "casts.nvfp4": 1.5,
     "attention.hopper": 0.65, "attention.blackwell": 0.55, "attention.graphed": 1.3, "bandwidth": 0.75,
-    "tp.exposed": 0.2, "ep.exposed": 0.9,
+    "tp.exposed": 0.7, "tp.overlapped": 0.3, "ep.exposed": 0.9,
     "ep.overlapped": 0.25, "dp.exposed": 0.3,
     "host.expert": 6e-4, "host.overlap": 2.5e-3,
     "gpu.h100": 1.0, "gpu.b200": 0.95, "gpu.b300": 0.95, "gpu.gb200": 0.95, "gpu.gb300": 1.0,
 }  # fmt: skip
-"""What a sustained rate usually is, where the rows do not say otherwise."""
+"""A typical sustained rate, unless the rows say otherwise."""
 FIXED = {"attention.backward": 0.85, "pp.exposed": 0.05, "host.dense": 3.0e-3, "host.moe": 4.0e-3}
 SPREAD = 0.25
 """Standard deviation of a constant about its prior, in logarithms."""
 NOISE = 0.06
-"""What identical layouts differ by, in logarithms; larger residuals count by their size and not by its square."""
+"""The spread of identical layouts, in logarithms; larger residuals count linearly instead of quadratically."""
 STEPS = 30
 
 
@@ -161,12 +161,12 @@ def _key(row: Measured) -> str:
 
 
 def unstated(rows: Sequence[Measured]) -> list[Measured]:
-    """The rows as they are where nobody says which release ran."""
+    """The rows as they would be if the release were not stated."""
     return [row._replace(job=replace(row.job, versions={})) for row in rows]
 
 
 def write(values: dict[str, float]) -> None:
-    """constants_fitted.py anew."""
+    """The new text of constants_fitted.py."""
     lines = [f'    "{name}": {value:.4g},' for name, value in values.items()]
     head = Path(constants_fitted.__file__).read_text().split("FITTED:")[0]
     Path(constants_fitted.__file__).write_text(head + "FITTED: dict[str, float] = {\n" + "\n".join(lines) + "\n}\n")
@@ -218,7 +218,7 @@ ABLATED = {
     "exposed DP": {"dp.exposed": 1e-9},
     "host floor": dict.fromkeys(("host.dense", "host.moe", "host.expert", "host.overlap"), 0.0),
 }
-"""What a term's absence is, in constants."""
+"""Which constants mean that a term is absent."""
 
 
 def ablate(rows: Sequence[Measured], values: dict[str, float]) -> None:

@@ -1,7 +1,7 @@
 """Random layouts, judged by the search and by the rules: `python bench/plan/legal.py [--layouts 10000] [--seed 0]`.
 
 Each layout of a random model, cluster and software is written as a launch of Megatron-LM, which `hcp check`'s rules
-judge; the planner's `forbidden` must name the same rules of those that speak about layouts. Exit 1 where they differ.
+judge; of the rules about layouts, the planner's `forbidden` must name the same ones. Exits with 1 if they differ.
 """
 
 from __future__ import annotations
@@ -65,9 +65,25 @@ def random_model(chance: random.Random) -> tuple[PlanModel, dict[str, Any]]:
     elif not latent and chance.random() < 0.3:
         facts["window_size"] = (1023, 0)
         values["window_size"] = (1023, 0)
-    if not latent and chance.random() < 0.2:
+    if chance.random() < 0.3:
+        mixers = a_mixer(chance, layers)
+        facts |= mixers
+        values |= mixers
+    elif not latent and chance.random() < 0.2:
         facts["softmax_type"] = values["softmax_type"] = pick(("learnable", "off-by-one"))
     return plan_model(values, "random"), facts
+
+
+def a_mixer(chance: random.Random, layers: int) -> dict[str, Any]:
+    """Layers beside attention, by the names of facts."""
+    pick = chance.choice
+    kind = pick(("dsa", "gated_delta_net", "mamba"))
+    if kind == "mamba":
+        heads = {"mamba_num_heads": pick((16, 24, 64)), "mamba_num_groups": pick((1, 2, 8)), "mamba_head_dim": 64}
+        return {"hybrid_pattern": "M*" * (layers // 2) + "M" * (layers % 2), **heads}
+    if kind == "dsa":
+        return {"attention_variant": kind, "rope_fusion": False}
+    return {"attention_variant": kind, "linear_num_key_heads": pick((8, 16)), "linear_num_value_heads": pick((16, 24))}
 
 
 def random_layout(chance: random.Random) -> tuple[Layout, PlanJob]:

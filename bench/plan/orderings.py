@@ -1,8 +1,8 @@
 """Published measurements of ring, all-to-all and both, beside the planner's order: `python bench/plan/orderings.py`.
 
 Each case states what was measured and where, the layouts that were compared, and the job as far as it is known; the
-machine of some is none of the planner's, so the nearest stands in. A case is `no model` where the measured ring was
-not Transformer Engine's: its loss is of its code and not of its traffic. Exit 1 where an order differs.
+planner lacks the machine of some, so the nearest one stands in. A case is `no model` where the measured ring was
+not Transformer Engine's: it lost because of its code and not because of its traffic. Exit 1 where an order differs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Published layouts before the planner: `python bench/plan/recipes.py --rows FOLDER`.
+"""Published layouts, judged by the planner: `python bench/plan/recipes.py --rows FOLDER`.
 
 Each layout of Megatron-Bridge's table, once: whether it is legal, how much memory it lacks, and how far it is behind
 the best that the search finds for the same job. A layout is superseded where the same table has another for the same
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def _job(row: Measured) -> tuple[object, ...]:
-    """What two rows have in common that differ in their layout alone."""
+    """What two rows share if only their layouts differ."""
     job = row.job
     return row.model.name, job.gpu.name, job.world_size, job.global_batch, job.precision
 

@@ -1,7 +1,7 @@
 """The measured steps that the planner is fitted to and judged by, as models, layouts and jobs.
 
-Rows are JSON lines, published by Megatron-Bridge (docs/performance-summary.md) and SimuMax (docs/b200); the model's
-sizes stand in models.json, out of the config.json of each.
+Rows are JSON lines, published by Megatron-Bridge (docs/performance-summary.md) and SimuMax (docs/b200); the models'
+sizes are in models.json, taken from each config.json.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ _EP_OVERLAP: dict[str, tuple[tuple[str, bool | None], ...]] = {
 }
 """Whether recipes of a model (on a GPU) overlap EP's exchange, from each container on; None: as others on that GPU do.
 Source: moe_a2a_overlap in scripts/performance/configs of Megatron-Bridge v0.2.0 to v0.5.1; kimi_k2.py of 0.6.2."""
+_WITHOUT_TP_OVERLAP = ("qwen3-235b h100",)
+"""Recipes that leave TP's collectives alone, beside those in NVFP4. Source: tp_comm_overlap in the same folders."""
 _PRECISIONS = {"BF16": "bf16", "FP8": "fp8", "FP8-CS": "fp8", "MXFP8": "mxfp8", "NVFP4": "nvfp4"}
 _GPUS_PER_NODE = {"gb200": 4, "gb300": 4}
 _SIMUMAX_OTHERWISE = {"llama3_405b": {"num_key_value_heads": 16}}
-"""As it was measured; the model that was published has 8."""
+"""As it was measured; the published model has 8."""
 _SIMUMAX_NAMES = {
     "llama3_70b": "llama3-70b", "llama3_405b": "llama3-405b", "deepseekv2": "deepseek-v2", "deepseekv3": "deepseek-v3"
 }  # fmt: skip
@@ -100,6 +102,7 @@ def bridge_rows(path: str | Path, stated: bool = False) -> Iterator[Measured]:
             row["gpus"], _GPUS_PER_NODE.get(gpu.name, 8), gpu, gpu.nvlink_domain, row["seq"], row["gbs"],
             precision or "bf16", False, versions, fp32_gradients=False,
             overlaps_ep=_overlaps_ep(name, gpu.name, row["release"]),
+            overlaps_tp=precision != "nvfp4" and f"{name} {gpu.name}" not in _WITHOUT_TP_OVERLAP,
         )  # fmt: skip
         seconds = row["gbs"] * row["seq"] / row["gpus"] / row["tokens_per_s_per_gpu"]
         label = f"{row['release']} {name} {gpu.name} {row['precision']} {layout}"
@@ -129,18 +132,28 @@ def simumax_rows(path: str | Path) -> Iterator[Measured]:
         yield Measured(row["case"], model, layout, job, row["ms"] / 1000, "simumax", row["alloc_gib"])
 
 
-LONG_TOKENS = 8 << 20
-"""Tokens of a step in NeMo's tables of long sequences, which do not say them: with half as many, pipelines of layouts
-without CP would idle half as long again as was measured at 256k, 512k and 1M tokens."""
+LONG_TOKENS = 4 << 20
+"""Tokens of a step in NeMo's table of long sequences: its batch size times its length.
+Source: performance_long_sequence.md of NeMo; the measurements are of its container 24.03.01."""
+_LONG_VERSIONS = {"te": "1.5", "mcore": "0.6"}
+"""Of that container: 24.05 has 1.6 and 0.7, by the software component versions of NeMo's user guide."""
 
 
 def long_rows(path: str | Path) -> Iterator[Measured]:
-    """The layouts of NeMo's tables of long sequences: Llama 2 7B, fp8, H100; seconds out of their TFLOP/s."""
+    """The layouts of NeMo's table of long sequences: Llama 2 7B, fp8, H100; seconds out of their TFLOP/s.
+
+    Gradients in bf16 and bf16 weights beside those in fp8, as the container's launch of that model in fp8 has them; its
+    configuration leaves ub_tp_comm_overlap off and knows no cross_entropy_loss_fusion yet. Source:
+    examples/training/llama/h100/llama2_7b_fp8.sh, conf/training/llama/llama2_7b.yaml, NeMo-Framework-Launcher 24.03.01.
+    """
     gpu, model = gpu_named("h100"), model_named("llama2-7b")
     for line in Path(path).read_text().splitlines():
         row = json.loads(line)
         length = row["seq_k"] * 1024
         layout = Layout(tp=row["tp"], cp=row["cp"], pp=row["pp"])
-        job = PlanJob(row["gpus"], 8, gpu, 8, length, LONG_TOKENS // length, "fp8")
+        job = PlanJob(
+            row["gpus"], 8, gpu, 8, length, LONG_TOKENS // length, "fp8", False, _LONG_VERSIONS, fp32_gradients=False,
+            fp8_weights=False, overlaps_tp=False, loss_in_place=False,
+        )  # fmt: skip
         seconds = model_flops(model, length) * LONG_TOKENS / row["gpus"] / row["tflops_with_cp"] / 1e12
         yield Measured(f"long {row['seq_k']}k {layout}", model, layout, job, seconds, "long")

@@ -1,4 +1,4 @@
-"""How long a search takes: `python bench/plan/speed.py [--runs 3]`. CPU seconds, the least of the runs.
+"""How long a search takes: `python bench/plan/speed.py [--runs 3]`. CPU seconds, the minimum over the runs.
 
 8,192 GPUs with DeepSeek-V3 may take 1 s, 64 GPUs 0.1 s beside the start of Python. Exit 1 where one takes longer.
 """

@@ -1,7 +1,7 @@
 """Are the facts of recipes.txt what upstream's recipes give? `python bench/recipes/agree.py --release 0.6.2 BRIDGE LM`.
 
 Calls the recipes of each named release for real, in a process of its own with the interpreter in HCP_AGREE_PYTHON
-(torch, transformers), and compares every known fact. Exits with 1 where one is wrong. Fields of a model that come from
+(torch, transformers), and compares every known fact. Exits with 1 if one is wrong. Fields of a model that come from
 its Hugging Face config are not compared: the model is a stand-in (see bench/lib/recipe_upstream.py).
 """
 

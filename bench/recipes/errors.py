@@ -3,8 +3,8 @@
 For every release in recipes.txt: how many rules a recipe leaves unchecked where the versions, the GPUs and their
 placement are stated (recipes that set the same count once), and its errors. With `--release`, upstream's own code
 judges each recipe with an error: the recipe is called in a process of its own (HCP_AGREE_PYTHON: torch, transformers),
-its model gets the sizes that we know, and Bridge's validation runs; an error that it does not raise is listed for a
-reader. Exits with 1 where a recipe leaves more than `--most` rules unchecked.
+its model gets the sizes that we know, and Bridge's validation runs; an error that it does not raise is listed for
+review. Exits with 1 where a recipe leaves more than `--most` rules unchecked.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def recipes_of(release: str) -> list[str]:
 
 
 def check(name: str, release: str) -> Checked | None:
-    """What is said of a recipe on as many GPUs as its name tells, or as few as it fits on; None: it is refused."""
+    """The verdict on a recipe on as many GPUs as its name says, or as few as it fits on; None: it is refused."""
     launch = _load(name, release, "")
     if launch is None:
         return None

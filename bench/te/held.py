@@ -36,7 +36,7 @@ CALLS = [
 
 
 def bytes_of(call: AttentionCall, size: int) -> AttentionBytes:
-    """Of a rank's share of the call's tensors."""
+    """Bytes of a rank's share of the call's tensors."""
     inputs, tokens = tokens_of(call, size)
     return AttentionBytes(
         2 * tokens * inputs.heads * inputs.head_dim, 2 * tokens * inputs.kv_heads * (inputs.head_dim + HEAD_DIM),

@@ -2,11 +2,11 @@
 
 Draws settings that Megatron-Core and Transformer Engine take (type of communication, levels, ranks, heads, packing with
 drawn lengths, windows, sinks, multi-latent attention, experts, how the loss is averaged) and runs each as
-checks/parity.py does, on Transformer Engine's own Python code with stand-ins. What differs is made smaller while it
+checks/parity.py does, on Transformer Engine's own Python code with stand-ins. A case that differs is shrunk while it
 still differs, and run again on the reference attention: where that differs too, the cause is not the attention.
 
 Sorted: same; refused (upstream's words); known (a cause that a rule of ours states); new, by whose it can be. Results
-are appended to --out as JSON lines, so that a night can be stopped at any time.
+are appended to --out as JSON lines, so that a long run can be stopped at any time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SIMPLEST: dict[str, Any] = {
 
 
 class Found(NamedTuple):
-    """What became of a case: `verdict` is same, refused, different or broken; `what` the first difference or error."""
+    """The outcome of a case: `verdict` is same, refused, different or broken; `what` the first difference or error."""
 
     verdict: str
     what: str
@@ -74,7 +74,7 @@ KNOWN = (
 
 
 def drawn(draw: random.Random) -> TinyLaunch:
-    """One set of settings; what upstream refuses is among them."""
+    """One set of settings; upstream may refuse it."""
     comm = draw.choice(("p2p", "all_gather", "a2a", "a2a+p2p"))
     sizes = draw.choice(([2, 2], [2, 2], [1, 2], [2, 1])) if comm == "a2a+p2p" else None
     cp = sizes[0] * sizes[1] if sizes else draw.choice((2, 3, 4))
@@ -152,7 +152,7 @@ def _become_the_program(words: list[str], out: Path) -> None:
 
 
 def _is_refusal(error: str) -> bool:
-    """Whether upstream, or this project, said in words that it does not take this."""
+    """Whether upstream, or this project, explicitly refused this."""
     words = ("AssertionError", "No dot product attention backend", "NotImplementedError", "wanted", "must be")
     return any(word in error for word in words)
 
@@ -176,7 +176,7 @@ def known(case: TinyLaunch, found: Found) -> str | None:
 
 
 def whose(case: TinyLaunch, found: Found, timeout_s: float) -> str:
-    """Who can have caused it."""
+    """Whose fault it may be."""
     if found.what.startswith("RuntimeError: CP 1:"):
         return "new: ours (what is compared with failed)"
     if run(case, "reference", timeout_s).verdict == found.verdict:

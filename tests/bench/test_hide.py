@@ -129,3 +129,11 @@ def test_no_launch_is_ok_while_a_value_of_what_it_hides_fails(bench: Bench, root
     assert list(map(str, [*done.violations, *done.alarms])) == []
     assert not done.undecided
     assert sum(done.answers.values()) > 100
+
+
+def test_a_script_with_a_refused_value_is_no_launch_to_hide_settings_of(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "sound.sh").write_text(SCRIPT)
+    (tmp_path / "unquoted.sh").write_text(SCRIPT.replace("--seq-length 64", "--seq-length 64 128"))
+    names = {launch.name for launch in bench.launches.complete_launches([tmp_path], "te=2.14")}
+    assert f"{tmp_path.name}/sound.sh" in names
+    assert f"{tmp_path.name}/unquoted.sh" not in names

@@ -207,6 +207,7 @@ def test_every_command_in_a_skill_runs(folder: Path, hcp, tmp_path: Path) -> Non
         assert done.returncode in (0, 1), (command, done.stderr)
 
 
+@pytest.mark.slow  # Not in the quick set: nearly every change makes records stale, and a release renews them.
 @pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
 def test_what_is_recorded_as_verified_was_run_on_todays_code(folder: Path) -> None:
     """After a change to code that a step runs: `hcp verify SKILL --record`."""

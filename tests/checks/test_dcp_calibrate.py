@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hcp.core.cost.model_sizes import model_sizes
 from hcp.core.cost.profile import read_profile
 from hcp.core.dcp import Cost, plan_micro_batches
 from hcp.resources import pack_dir
@@ -42,3 +43,27 @@ def test_two_processes_measure_a_profile_that_plans_can_use(tmp_path: Path) -> N
     plan = plan_micro_batches([500, 300, 200, 100], 2, 1024, cost=cost)
     total = sum(cost.linear * tokens + cost.quadratic * tokens**2 for tokens in plan.lengths)
     assert plan.metrics.estimated_s >= total / 2 > 0
+
+
+UNEVEN = """
+import os, runpy, socket, sys
+socket.gethostname = lambda: f"node{int(os.environ['RANK']) // 2}"
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_nodes_with_different_numbers_of_ranks_are_measured_too(tmp_path: Path) -> None:
+    """Three ranks, of which the last is alone on its node: it must not leave the others waiting for it."""
+    script, out = tmp_path / "uneven.py", tmp_path / "profile.json"
+    script.write_text(UNEVEN)
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", str(script),
+         str(pack_dir("checks") / "dcp_calibrate.py"), "--sizes", json.dumps(model_sizes(MODEL)._asdict()),
+         "--out", str(out), "--lengths", "32", "--timeout", "30"],
+        capture_output=True, text=True, timeout=HANG_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    profile = read_profile(str(out))
+    assert profile.measured["inside_bytes_per_s"] > 0 and profile.measured["across_bytes_per_s"] > 0
+    assert profile.traffic.ranks_per_node == 1

@@ -254,6 +254,11 @@ NO_LAUNCH = {
     "train.toml": ("[job]\n", "looks like a TOML configuration (torchtitan), which is not supported"),
     "config.json": ('{"architectures": ["A"]}', "is a model's config.json, not a launch"),
     "plan.json": ('{"schema": "hcp.plan/1"}', "is one of hcp's own files (hcp.plan/1), not a launch"),
+    "two.yaml": ("a: 1\n---\nb: 2\n", "a second YAML document starts here"),
+    "stack.yaml": ("Resources:\n  B: {Name: !Ref Foo}\n", "the tag !Ref"),
+    "many.json": (f"[{'1,' * 100_001}1]", "more than 100,000 values"),
+    "large.yaml": ("k: v\n" * 1_000_001, "is too large (5,000,005 bytes or more)"),
+    "chart.yaml": ("{{- if .Values.on }}\na: {{ .Values.b }}\n{{- end }}\n", "a template ({{- if .Values.on }}"),
     "pod.yaml": ("apiVersion: v1\nkind: Pod\nspec:\n  containers: [{name: a, image: b, command: [sleep]}]\n", "has"),
 }
 
@@ -266,14 +271,18 @@ def test_a_file_that_is_no_launch_can_be_skipped_with_one_note(hcp, tmp_path: Pa
     notes = done.stderr.splitlines()
     assert len(notes) == len(NO_LAUNCH)
     for note, (name, (_, found)) in zip(notes, NO_LAUNCH.items(), strict=True):
-        assert note.startswith(f"hcp: note: skipped: {name} {found}"), note
+        assert note.startswith((f"hcp: note: skipped: {name} {found}", f"hcp: note: skipped: {name}: {found}")), note
     assert hcp("check", *NO_LAUNCH, cwd=tmp_path).returncode == 2
 
 
 def test_what_may_hide_a_launch_is_never_skipped(hcp, tmp_path: Path) -> None:
     hidden = {
         "broken.yaml": "model: [1\n",
-        "two.yaml": "a: 1\n---\nb: 2\n",
+        "two.yaml": "a: 1\n---\nmodel: {context_parallel_size: 2}\n",
+        "tag.yaml": "name: !Ref x\ncommand: [torchrun, train.py]\n",
+        "chart.yaml": "{{- if .Values.on }}\nargs: [--context-parallel-size, 2]\n{{- end }}\n",
+        "quote.sh": 'echo "hi\ntorchrun pretrain_gpt.py --context-parallel-size 2\n',
+        "open.sh": "if true; then\ntorchrun pretrain_gpt.py --context-parallel-size 2\n",
         "outer.sh": "bash ../elsewhere/train.sh\n",
         "bad.yaml": "model:\n  context_parallel_size: many\n",
     }

@@ -61,10 +61,21 @@ def test_standard_input_and_folders_are_read(hcp, tmp_path):
 
 
 def test_a_job_without_failures_exits_with_zero(hcp, tmp_path):
-    (tmp_path / "job.log").write_text("all is well\n")
+    (tmp_path / "job.log").write_text("iteration 8/ 9 | elapsed time per iteration (ms): 5.0 |\n")
     done = hcp("triage", "job.log", cwd=tmp_path)
     assert done.returncode == 0
-    assert done.stdout.startswith("no failure in 1 file\ncontext parallelism: unknown")
+    assert done.stdout.startswith("no failure in 1 file, 1 training step\ncontext parallelism: unknown")
+
+
+def test_a_text_that_is_no_log_is_undecided(hcp, tmp_path):
+    (tmp_path / "hello.log").write_text("hello, world\n")
+    done = hcp("triage", "hello.log", cwd=tmp_path)
+    assert done.returncode == 4
+    assert done.stdout.startswith(
+        "unclear: no line in 1 file is one that a training job writes\n  next: name the files"
+    )
+    done = hcp("triage", "--format", "json", "hello.log", cwd=tmp_path)
+    assert json.loads(done.stdout)["unclear"] == {"why": "no-log", "location": None, "message": None}
 
 
 def test_what_is_no_log_is_refused_in_one_line(hcp, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 from hcp.core import intake
 from hcp.core.intake import TooLargeError, open_input, read_whole
+from hcp.launch.source import byte_order_mark
 
 
 def test_a_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
@@ -25,6 +26,14 @@ def test_a_device_without_end_is_read_no_further_than_the_limit() -> None:
     with pytest.raises(TooLargeError) as caught:
         read_whole("/dev/zero", 1000)
     assert caught.value.found == 1001
+
+
+def test_a_device_that_would_make_the_reader_wait_is_refused() -> None:
+    ours, terminal = os.openpty()
+    with pytest.raises(OSError, match="a device with nothing to read"):
+        open_input(os.ttyname(terminal))
+    os.close(terminal)
+    os.close(ours)
 
 
 def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
@@ -58,3 +67,12 @@ def test_a_pipe_with_a_silent_writer_is_waited_for(tmp_path: Path, monkeypatch: 
 def test_what_is_no_file_is_an_os_error(name: str) -> None:
     with pytest.raises(OSError):
         read_whole(name, 10)
+
+
+def test_a_pipe_is_not_opened_again_to_look_for_a_byte_order_mark(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    both = os.open(pipe, os.O_RDWR)  # so that opening it again would not wait
+    os.write(both, b"\xef\xbb\xbf")
+    assert byte_order_mark(str(pipe)) == ""
+    os.close(both)

@@ -74,6 +74,21 @@ def test_a_line_that_the_real_logger_writes_is_read(upstream: Path) -> None:
     assert read_log([written]) == read_log([line(values)]) != None  # noqa: E711
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        "[36m(TaskRunner pid=3)[0m ray starts",  # a color whose escape character a web page dropped
+        "[2026-11-22 10:00:00,123][INFO] - ray starts",
+        "[4711] ray starts",
+        "{'actor_rollout_ref': 1}",
+        "  0%|          | 0/435 [00:00<?, ?it/s]",
+    ],
+)
+def test_a_log_may_start_with_anything(tmp_path: Path, first: str) -> None:
+    (tmp_path / "run.log").write_text(f"{first}\n{line(metrics(*drawn(1)))}\n")
+    assert len(read_lengths(str(tmp_path / "run.log")).values) == 1024
+
+
 def test_the_last_complete_step_counts() -> None:
     whole = line(metrics(*drawn(3)), 4)
     found = read_log([line(metrics(*drawn(1)), 3), whole, whole.partition(" - perf/")[0].replace("step:4", "step:5")])

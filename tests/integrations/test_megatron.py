@@ -66,3 +66,11 @@ def test_a_script_runs_as_by_python_with_the_scheduler_replaced(tmp_path: Path) 
     command = [sys.executable, "-m", "hcp.integrations.megatron", str(script), "--lr", "1"]
     done = subprocess.run(command, capture_output=True, text=True, cwd="/")
     assert done.stdout == "__main__ ['--lr', '1'] found hcp.integrations.megatron\n", done.stderr
+
+
+def test_a_script_that_does_not_exist_is_named_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-m", "hcp.integrations.megatron", "--lr", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    line = "hcp.integrations.megatron: '--lr' is no file; wanted the training script"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, line)
+    assert "Traceback" not in done.stderr

@@ -127,6 +127,29 @@ def test_a_step_of_verl_is_collected_in_order_and_logs_its_time(ranks: Any, upst
 
 
 @VERSIONS
+def test_one_rank_of_all_logs_a_step(ranks: Any, upstream: Path, version: str) -> None:
+    """Every tensor-parallel slice runs the same plan, and verl collects the outputs in each."""
+
+    def work(rank: int) -> list[str]:
+        from megatron.core import parallel_state
+
+        parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
+        adapter = entered(upstream, version)
+        lines: list[str] = []
+        logging.getLogger("hcp.integrations").addHandler(_Lines(lines))
+        group = parallel_state.get_data_parallel_group(with_context_parallel=True)
+        scheduler = adapter.DynamicCPScheduler(max_seqlen_per_dp_cp_rank=100, dp_size=2, cp_size=1)
+        shares = scheduler.schedule(batch_of([90, 150, 20]), group, tp_size=2)
+        names = (adapter.DCP_GROUP_LEADER, adapter.DCP_SAMPLE_IDS)
+        outputs = [{"model_output": {}, **{name: share[name] for name in names}} for share in shares]
+        adapter.postprocess_dynamic_cp_batch(outputs, 3, group)
+        return lines
+
+    found = ranks(work, size=4)
+    assert [len(lines) for lines in found] == [1, 0, 0, 0]
+
+
+@VERSIONS
 def test_a_module_that_comes_after_verls_engine_is_refused(ranks: Any, upstream: Path, version: str) -> None:
     def work(_: int) -> str:
         sys.modules["verl.workers.engine.megatron.transformer_impl"] = types.ModuleType("engine")

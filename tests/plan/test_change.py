@@ -63,10 +63,31 @@ def test_the_nearest_layout_that_fits_differs_by_one_axis() -> None:
 
 def test_why_not_says_what_is_lost_and_to_what() -> None:
     best = judge(MODEL, RING, JOB, RATES)
-    again = why_not(judge(MODEL, replace(RING, recompute="full"), JOB, RATES), best)
+    full = judge(MODEL, replace(RING, recompute="full"), JOB, RATES)
+    again = why_not(MODEL, full, best, JOB, RATES)
     assert again.kind == "slower" and again.term == "recompute"
-    assert why_not(best, best).kind == "tied"
-    assert why_not(best, judge(MODEL, replace(RING, recompute="full"), JOB, RATES)).kind == "faster"
+    assert why_not(MODEL, best, best, JOB, RATES).kind == "tied"
+    assert why_not(MODEL, best, full, JOB, RATES).kind == "faster"
+
+
+@pytest.mark.parametrize(("layout", "fits"), [(Layout(tp=2, cp=4), True), (Layout(), False)])
+def test_why_not_says_whether_recomputation_makes_a_layout_fit(layout: Layout, fits: bool) -> None:
+    best, other = (judge(MODEL, item, JOB, RATES) for item in (RING, layout))
+    assert not other.fits
+    reason = why_not(MODEL, other, best, JOB, RATES)
+    again = reason.recomputed
+    assert reason.kind == "memory" and again and again.fits is fits and again.memory and again.time and best.time
+    assert replace(again.layout, recompute="none") == layout != again.layout
+    if fits:
+        tried = [judge(MODEL, replace(layout, recompute=kind), JOB, RATES) for kind in ("selective", "full")]
+        assert again.time.seconds == min(item.time.seconds for item in tried if item.fits and item.time)
+        slower = again.time.seconds / best.time.seconds - 1
+        assert f"fits at {again.memory.peak:.1f} GiB and takes {again.time.seconds:.4g} s, {slower:.1%}" in reason.text
+    else:
+        assert again.layout.recompute == "full" and f"still {again.over_gib:.1f} GiB over" in reason.text
+    assert other.memory
+    activations = sum(held for term, held in other.memory.terms.items() if term.startswith("kept: "))
+    assert f"activations {activations:.3g}" in reason.text
 
 
 def profile_file(folder: Path, **changed: float) -> str:

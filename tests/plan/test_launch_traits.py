@@ -8,13 +8,14 @@ import pytest
 
 from hcp.core.cost.gpus import gpu_named
 from hcp.core.errors import HcpError
-from hcp.plan.constants import rates_of
+from hcp.plan.constants import constants, rates_for, rates_of
 from hcp.plan.from_launch import job_of, layout_of
 from hcp.plan.launch_traits import Traits, last_words, traits_of
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.memory.peak import stage_terms
 from hcp.plan.model import plan_model
-from hcp.plan.time.layer import weights_of
+from hcp.plan.time.layer import Work
+from hcp.plan.time.shapes import weights_of
 from hcp.plan.time.step import BAND, BAND_UNCOVERED, step_time
 from support.rules import launch
 
@@ -106,7 +107,7 @@ def test_what_no_formula_covers_is_marked(text: str, says: str) -> None:
     ],
 )
 def test_what_a_formula_covers_has_no_mark(text: str) -> None:
-    assert traits("mlm", ON + text) == Traits()
+    assert traits("mlm", ON + text) == Traits(overlaps_tp=False)
 
 
 def test_sequence_parallelism_that_is_off_is_marked_where_tp_has_ranks() -> None:
@@ -164,3 +165,47 @@ def test_a_launch_says_whether_ep_is_overlapped(dialect: str, text: str, overlap
 )
 def test_a_launch_says_whether_one_graph_holds_an_iteration(dialect: str, text: str, whole: bool | None) -> None:
     assert traits(dialect, text).whole_graph is whole
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "overlaps"),
+    [
+        ("mlm", f"{SIZES} {ON}", False),
+        ("mlm", f"{SIZES} {ON} --tp-comm-overlap", True),
+        ("bridge", "model.num_layers=8", None),
+        ("bridge", "comm_overlap.tp_comm_overlap=true model.sequence_parallel=true", True),
+        ("bridge", "comm_overlap.tp_comm_overlap=true model.sequence_parallel=false", False),
+    ],
+)
+def test_userbuffers_overlap_tp_where_the_launch_turns_them_on(dialect: str, text: str, overlaps: bool | None) -> None:
+    found = traits(dialect, text)
+    assert found.overlaps_tp is overlaps
+    job = job_of({"gpu": "h100", "gpus": 64, "seq_length": 8192, "global_batch": 256}, {}, {}, found)
+    assert job.overlaps_tp is overlaps
+
+
+def test_tp_is_hidden_by_userbuffers_in_one_nvlink_domain_alone() -> None:
+    """Megatron-LM's default is without them, and Bridge's recipes in NVFP4 leave them off."""
+    plain, on = (replace(JOB, overlaps_tp=overlaps) for overlaps in (None, True))
+
+    def exposed(job: PlanJob, tp: int) -> float:
+        return Work(DENSE, job, rates_for(job)).front(Layout(tp=tp)).tp
+
+    assert exposed(on, 8) == pytest.approx(constants()["tp.overlapped"].value * exposed(plain, 8))
+    assert exposed(on, 16) == exposed(plain, 16)
+    b200 = gpu_named("b200")
+    recipes = [replace(JOB, gpu=b200, precision=each, versions={"bridge": "0.4.0"}) for each in ("mxfp8", "nvfp4")]
+    assert [rates_for(job).tp_overlapped < 1 for job in recipes] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "in_place"),
+    [
+        ("", None),
+        ("--cross-entropy-loss-fusion", None),  # native, by default
+        ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", True),
+        ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl native", False),
+    ],
+)
+def test_the_loss_is_in_place_with_transformer_engines_fusion(text: str, in_place: bool | None) -> None:
+    assert traits("mlm", f"{SIZES} {text}").loss_in_place is in_place

@@ -76,7 +76,7 @@ def test_help_and_a_missing_torch_need_no_torch(path):
     lacking = run("-c", WITHOUT_TORCH, path, "--json")
     assert lacking.returncode == 2
     assert "torch" in json.loads(lacking.stdout)["error"]
-    assert lacking.stderr.count("\n") == 1 and "pip install 'megatron-hcp[megatron]'" in lacking.stderr
+    assert lacking.stderr.count("\n") == 1 and "pip install '.[megatron]'" in lacking.stderr
 
 
 @pytest.mark.torch
@@ -84,7 +84,7 @@ def test_transformer_engine_that_is_not_there_is_named(sample):
     done = run(CHECKS[0], "--attention", "transformer-engine")
     assert CHECKS[0].stem == "attention_parity"
     assert done.returncode == 2
-    assert done.stdout == "could not run: transformer-engine not installed: pip install 'megatron-hcp[te]'\n"
+    assert done.stdout == "could not run: transformer-engine not installed: pip install '.[te]' in a checkout\n"
 
 
 @pytest.mark.torch

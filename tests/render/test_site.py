@@ -13,6 +13,21 @@ def test_everything_that_is_missing_is_listed_at_once(hcp):
         assert f"{name} (" in said
 
 
+def test_what_is_assumed_is_an_option_or_a_fact_of_the_site(hcp):
+    start = ["--start", "srun", "--nodes", "1", "--gpus-per-node", "8", "--time", "30", "--program", "x.py"]
+    words = ["--", "--context-parallel-size", "2"]
+    assert refused(hcp, *start, *words).endswith("wanted --arch, or in the site file arch:\n")
+    said = [
+        hcp("render", *start, *facts, *words).stdout
+        for facts in (
+            ["--arch", "sm90", "--facts", "te=2.14", "--facts", "mcore=0.16.1"],
+            ["--assume", "arch=sm90", "te=2.14", "mcore=0.16.1"],
+            ["--arch", "sm90", "--assume", "te=2.14", "arch=sm100", "mcore=0.16.1"],
+        )
+    ]
+    assert said[0].startswith("#!/bin/bash") and said[1:] == said[:1] * 2
+
+
 def test_an_unknown_site_key_is_an_error_with_a_suggestion(hcp, tmp_path):
     (tmp_path / "site.yaml").write_text("gpu_per_node: 8\n")
     said = refused(hcp, "--start", "srun", "--site", "site.yaml", "--", "--seq-length", "8", cwd=tmp_path)
@@ -78,7 +93,10 @@ def test_an_option_wins_over_the_site_file_and_env_is_merged(hcp, tmp_path):
         (["--time", "30", "--env", "MASTER_ADDR=x"], "set by the job itself"),
         (["--time", "30", "--env", "BASH_ENV=x"], "set by the job itself"),
         (["--time", "30", "--mounts", "/data"], "container_image"),
-        (["--time", "30", "--container-image", "x"], "container_runtime together"),
+        (
+            ["--time", "30", "--container-image", "x"],
+            "wanted --container-runtime, or in the site file container_runtime:",
+        ),
         (["--time", "30", "--logs", "my logs"], "plain characters"),
         (["--time", "30", "--logs", "-x"], "plain characters"),
     ],

@@ -99,7 +99,7 @@ def test_bridge_2667_fails_in_every_form(form: str, tmp_path: Path, root: Path) 
         text = REPORTED
         if form == "container":
             written = (root / "examples" / "bridge_hcp.yaml").read_text()
-            text = written.replace("  hierarchical_context_parallel_sizes:\n  - 8\n  - 2\n", "")
+            text = written.replace("  hierarchical_context_parallel_sizes:\n  - 4\n  - 2\n", "")
             assert "hierarchical_context_parallel_sizes" not in text and "ConfigContainer" in text
         (tmp_path / "run.yaml").write_text(text)
         of = report(target=str(tmp_path / "run.yaml"))

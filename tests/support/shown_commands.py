@@ -26,7 +26,7 @@ STAND_INS = {
 """What stands for the files that pages name."""
 TEXTS = {
     "cache/models--Qwen--Qwen3-8B/refs/main": "a",
-    "site.yaml": "nvlink_domain: 8\n",
+    "site.yaml": re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "jobs.md").read_text(encoding="utf-8"), re.S)[0],
 }
 SHORTER = {"hcp verify --level cpu": " --list", "hcp verify --launch train.sbatch": " --spec-out spec.json"}
 """Commands that take minutes, and the option with which they say what they would do."""

@@ -26,7 +26,7 @@ def _read(tmp_path, text):
 def test_a_healthy_log_has_no_failure(tmp_path, case):
     diagnosis = _read(tmp_path, "\n".join(case["log"]) + "\n")
     assert diagnosis.failure is None, diagnosis.failure.cause
-    assert diagnosis.state in ("running", "no-failure"), diagnosis.unnamed
+    assert diagnosis.state in ("running", "no-failure") or diagnosis.unclear == "no-step", diagnosis.unnamed
 
 
 def test_after_the_training_a_lost_peer_is_no_failure_but_an_error_is(tmp_path):
@@ -52,6 +52,22 @@ def test_a_line_that_says_error_and_is_not_known_makes_the_log_unclear(tmp_path,
     assert diagnosis.unnamed[1] == 2 and line.endswith(diagnosis.unnamed[2].removeprefix("ERROR: "))
 
 
+def test_a_text_that_is_no_log_of_a_training_is_not_called_healthy(tmp_path):
+    assert _read(tmp_path, "hello, world\nhow are you?\n").unclear == "no-log"
+    assert _read(tmp_path, "loading the tokenizer\n").unclear == "no-step"
+    assert _read(tmp_path, "hello, world\n" + STEP).state == "running"
+    assert _read(tmp_path, DONE).state == "no-failure"
+
+
+def test_last_words_without_a_known_failure_are_unclear_unless_a_step_follows(tmp_path):
+    words = "Memory of the card was lost, and the reset failed\n"
+    diagnosis = _read(tmp_path, STEP + "saving\n" + words)
+    assert (diagnosis.unclear, diagnosis.unnamed[1:]) == ("error-line", (3, words.rstrip()))
+    assert _read(tmp_path, STEP + words + STEP).state == "running"
+    assert _read(tmp_path, STEP + words + "goes on\n" * 40).state == "running", "they are not its last words"
+    assert _read(tmp_path, STEP + "WARNING: " + words).state == "running"
+
+
 def test_steps_after_such_a_line_make_the_log_clear(tmp_path):
     assert _read(tmp_path, "ERROR: the licence server said no\n" + STEP * 3).state == "running"
     assert _read(tmp_path, "ERROR: the licence server said no\n" + STEP).state == "unclear"
@@ -59,7 +75,7 @@ def test_steps_after_such_a_line_make_the_log_clear(tmp_path):
 
 def test_warnings_and_metrics_are_not_unclear(tmp_path):
     lines = "WARNING: error bars are off\nval_error: 0.12 | error rate 3 %\nINFO: 0 errors\nerrors=0\n"
-    assert _read(tmp_path, lines).state == "no-failure"
+    assert _read(tmp_path, STEP + lines).state == "running"
 
 
 def test_a_warning_that_a_peer_is_gone_is_unclear_unless_the_training_was_done(tmp_path):

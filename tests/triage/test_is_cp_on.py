@@ -1,5 +1,6 @@
 """Is context parallelism on in a running job?"""
 
+import json
 import tracemalloc
 
 import pytest
@@ -25,6 +26,37 @@ def test_more_work_than_the_hardware_can_do_means_that_cp_is_off(tmp_path):
     assert _verdict(tmp_path, text, CpPlan(cp=16, arch="sm100")).state == "unknown"
     unknown = _verdict(tmp_path, text, CpPlan())
     assert unknown.state == "unknown" and "arch=sm90" in unknown.evidence[0].text
+
+
+# validate_args of Megatron-LM core_v0.12.0 and main
+STARTED = (
+    "using world size: 32, data-parallel size: 4, context-parallel size: {}, "
+    "hierarchical context-parallel sizes: None, tensor-model-parallel size: 2, pipeline-model-parallel size: 1\n"
+)
+
+
+@pytest.mark.parametrize(("cp", "state"), [(1, "off"), (4, "wrong"), (8, "unknown")])
+def test_the_size_that_reached_the_trainer_is_compared_with_the_launch(tmp_path, cp, state):
+    verdict = _verdict(tmp_path, STARTED.format(cp), CpPlan(cp=8))
+    assert verdict.state == state
+    assert [f"size {cp}; the launch has 8" in item.text for item in verdict.evidence[:1]] == [True] * (
+        state != "unknown"
+    )
+    assert _verdict(tmp_path, STARTED.format(cp), CpPlan()).state == "unknown"
+
+
+@pytest.mark.parametrize(("comm_type", "state"), [("a2a+p2p", "off"), ("p2p", "unknown")])
+def test_a_launch_that_silently_leaves_cp_off_is_evidence(hcp, tmp_path, comm_type, state):
+    (tmp_path / "launch.yaml").write_text(
+        f"model:\n  context_parallel_size: 4\n  cp_comm_type: {comm_type}\n"
+        "  hierarchical_context_parallel_sizes: [2, 2]\n"
+    )
+    (tmp_path / "job.log").write_text(STEP.format(s=1, speed=400.0))
+    words = ("triage", "job.log", "--launch", "launch.yaml", "--dialect", "bridge-provider", "--format", "json")
+    done = hcp(*words, cwd=tmp_path)
+    found = json.loads(done.stdout)["context_parallel"]
+    assert (done.returncode, found["state"]) == (int(state == "off"), state)
+    assert [item["rule"] for item in found["evidence"]] == ["HCP010"] * (state == "off")
 
 
 def test_one_wild_step_is_no_proof(tmp_path):

@@ -136,6 +136,37 @@ def test_the_ranks_that_the_job_printed_name_the_node(tmp_path):
     assert failure.node == "dgx-17"
 
 
+ERROR_LINE = "[rank2]: ERROR: the licence server said no\n"
+EXIT = "srun: error: n1: task 2: Exited with exit code 1\n"
+LOST = "0: [rank0]: RuntimeError: [x/pair.cc:553] Connection closed by peer [127.0.0.1]:3456\n"
+
+
+@pytest.mark.parametrize("follows", [EXIT, LOST])
+def test_a_line_that_says_error_is_the_probable_cause_of_what_only_follows(tmp_path, follows):
+    failure = _failure(tmp_path, job_log=ERROR_LINE + follows)
+    assert (failure.signature.id, failure.rank, failure.line) == ("unknown-error", 2, 1)
+    assert "does not recognise" in failure.cause and "the licence server said no" in failure.cause
+    assert _failure(tmp_path, job_log=follows + ERROR_LINE).signature.id != "unknown-error", "it stands below"
+    cause = "1: [rank1]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+    assert _failure(tmp_path, job_log=ERROR_LINE + follows + cause).signature.id == "gpu-ecc"
+
+
+def test_a_hang_keeps_its_ranks_and_quotes_the_error_above_it(tmp_path):
+    hang = (
+        "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1, "
+        "NumelOut=1, Timeout(ms)=600000) ran for 600010 milliseconds before timing out.\n"
+    )
+    diagnosis = triage(write_logs(tmp_path, job_log=ERROR_LINE + hang), CpPlan())
+    assert diagnosis.failure.signature.id == "collective-timeout"
+    assert diagnosis.unnamed[1:] == (1, "the licence server said no")
+
+
+def test_a_time_is_stated_by_the_line_or_by_one_above_it(tmp_path):
+    above = "[2026-08-22 10:00:03] loading\n"
+    assert not _failure(tmp_path, job_log=above + "torch.OutOfMemoryError: CUDA out of memory.\n").is_timed
+    assert _failure(tmp_path, job_log="[2026-08-22 10:00:03] torch.OutOfMemoryError: CUDA out of memory.\n").is_timed
+
+
 def test_a_failure_after_which_training_went_on_is_none(tmp_path):
     error = "[rank3]: RuntimeError: could not send metrics\n"
     steps = "".join(STEP.format(s=s, speed=400.0) for s in range(3))
@@ -191,7 +222,7 @@ def test_an_exception_of_any_name_is_the_cause_when_a_traceback_raises_it(tmp_pa
     )
     failure = _failure(tmp_path, job_log=log)
     assert (failure.signature.id, failure.rank) == ("exception-other", 0)
-    assert failure.cause == "the program raised filelock.Timeout: the lock of rank 0"
+    assert failure.cause.startswith("the program raised filelock.Timeout: the lock of rank 0 (train.py:9, in main")
     assert _failure(tmp_path, job_log=log.replace("Traceback", "Trace")).signature.id == "srun-task"
 
 

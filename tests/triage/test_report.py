@@ -104,6 +104,20 @@ def test_a_long_text_of_a_log_is_cut(tmp_path):
     assert len(diagnosis_text(diagnosis, None)) < 1500
 
 
+def test_a_time_that_a_line_above_states_is_not_shown_as_the_lines_own(tmp_path):
+    diagnosis = _diagnosis(tmp_path, "[2026-08-22 10:00:03] loading\nValueError: no\n")
+    assert ", after 08-22 10:00:03" in diagnosis_text(diagnosis, None)
+    assert diagnosis_json(diagnosis, None)["first_failure"]["time_is_stated"] is False
+    diagnosis = _diagnosis(tmp_path, "[2026-08-22 10:00:03] ValueError: no\n")
+    assert ", at 08-22 10:00:03" in diagnosis_text(diagnosis, None)
+
+
+def test_a_healthy_log_is_not_said_to_hold_failures(tmp_path):
+    step = "iteration 8/ 9 | elapsed time per iteration (ms): 5.0 |\n"
+    text = diagnosis_text(_diagnosis(tmp_path, "ValueError: no\n" + step * 3), None)
+    assert text.startswith("no failure in 1 file, 3 training steps\nseen, and training went on: 1 line of known errors")
+
+
 @pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.id)
 def test_every_step_of_the_table_can_be_filled(row, tmp_path):
     steps, _ = _next(tmp_path, _start() + context_of(row) + row.example + "\n", "train.sh")

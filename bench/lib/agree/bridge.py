@@ -1,7 +1,7 @@
 """Random Megatron-Bridge configurations, each as a full YAML and as an override list, and what upstream says of them.
 
-The space of configurations is a table: for each key the values to draw from. Most draws change few keys of a sound
-configuration, so that upstream's first refusal is seldom the same.
+The space of configurations is a table: for each key the values to draw from. Most draws change only a few keys of a
+sound configuration, so that upstream's first refusal varies.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def cases(bases: Mapping[str, str], count: int, seed: int) -> Iterator[Case]:
         redrawn = rng.random() < 0.4
         settings |= {key: rng.choice(values) if redrawn else _at(dumps[base], key) for key, values in packing.items()}
         if _has(dumps[base], _SPECS) and not _at(dumps[base], _SPECS):
-            settings[_SPECS] = None  # the recipe has none, which an override list shall say
+            settings[_SPECS] = None  # the recipe has none, which an override list must state
         length = rng.choice(_LENGTHS)
         # Before 0.6 some datasets have the older name, which an override must use.
         name = "dataset.seq_length" if _has(dumps[base], "dataset.seq_length") else "dataset.sequence_length"
@@ -208,7 +208,7 @@ def compare(checkout: Path, commands: int, seed: int) -> Result:
         question = {"world_size": case.world_size, "env": case.env}
         upstream.send(question | {"yaml": text})
         upstream.send(question | {"base": case.base, "overrides": case.overrides})
-        for form, ours in (("YAML", text), ("overrides", None)):  # while upstream is at it
+        for form, ours in (("YAML", text), ("overrides", None)):  # while upstream works on it
             launch = launch_of(case, ours, versions)
             report = check_launch(launch, rules_for(launch), fixes=False)
             answer = upstream.answer()["refusal"]

@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 _DECIDED_AT: frozenset[Stage] = frozenset(("config", "init"))
 _SHORTEST_CITATION = 12
 _KEPT = 20
-"""Launches that are kept of each kind of disagreement."""
+"""How many launches of each kind of disagreement are kept."""
 
 
 class Refusal(NamedTuple):
@@ -38,8 +38,8 @@ class Tables(NamedTuple):
     """What is known of one upstream's refusals and of our rules; patterns are searched in a refusal's text and code.
 
     `owners`: a pattern, and the rules of which one must report an error where upstream refuses so, beside those that
-    cite the statement. `unrelated`: a pattern, and why no rule is wanted. `beyond`: rules that judge what this part of
-    upstream does not look at, and why.
+    cite the statement. `unrelated`: a pattern, and why no rule is wanted. `beyond`: rules about what this part of
+    upstream does not check, and why.
     """
 
     owners: Sequence[tuple[str, Sequence[str]]]
@@ -50,7 +50,7 @@ class Tables(NamedTuple):
 class Errors(NamedTuple):
     """Our errors on a launch: those that upstream's start-up decides, and those it does not look at.
 
-    `warned` are the rules that warn: of what a branch refuses today and may take tomorrow, for example.
+    `warned` are the rules that warn: for example, of what a branch refuses today and may accept tomorrow.
     """
 
     comparable: tuple[str, ...]
@@ -59,7 +59,7 @@ class Errors(NamedTuple):
 
 
 def errors_of(report: Report, tables: Tables) -> Errors:
-    """The ids of the errors in a report. What is silent, or shows after the start, is beyond the comparison."""
+    """The ids of the errors in a report. Errors that are silent, or show after the start, are beyond the comparison."""
     comparable: list[str] = []
     beyond: list[str] = []
     warned = tuple(finding.rule.id for finding in report.findings if finding.severity == "warning")

@@ -36,6 +36,7 @@ TABLES = Tables(
         (r"please use --num-virtual-stages-per-pipeline-rank", ("PIPE005",)),
         (r"FSDP always requires CUDA_DEVICE_MAX_CONNECTIONS", ("ENV001",)),
         (r"sequence parallelism must be used", ("MOE003",)),
+        (r"recompute_(num_layers|method) must be|recompute method is not yet supported", ("MEM001",)),
     ),
     unrelated=(
         (r"invalid choice|expected (at least )?one argument|invalid \w+ value", "argparse: a value, not a relation"),
@@ -50,5 +51,6 @@ TABLES = Tables(
         "CP006": "raised where the model is built",
         "MODEL001": "raised where the model is built",
         "CP027": "raised where the last layer is built",
+        "TP004": "raised where the layers are built",
     },
 )

@@ -1,4 +1,4 @@
-"""A process that runs upstream's code: it is asked a line of JSON at a time, and answers each with one."""
+"""A process that runs upstream's code: it is asked one line of JSON at a time, and answers each with one line."""
 
 from __future__ import annotations
 

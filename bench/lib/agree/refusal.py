@@ -36,7 +36,7 @@ def _tree(path: str) -> tuple[str, ast.Module]:
 
 @cache
 def _statement(path: str, line: int) -> str:
-    """The innermost statement at the line, behind the condition that guards it."""
+    """The innermost statement at the line, after the condition that guards it."""
     text, tree = _tree(path)
     inner: ast.stmt | None = None
     guard = ""

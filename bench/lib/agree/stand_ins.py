@@ -1,4 +1,4 @@
-"""What stands in for packages that upstream imports and this machine lacks. Run beside upstream's code only."""
+"""Stand-ins for packages that upstream imports and this machine lacks. Used only beside upstream's code."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 
 
 class _Base:
-    """What a class inherits instead of a class of a missing package."""
+    """What a class inherits in place of a missing package's class."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None: ...
 
 
 class Anything:
-    """Any object: a call, an index and an attribute give it again; as a decorator it gives what it decorates."""
+    """Any object: a call, an index and an attribute return it again; as a decorator it returns what it decorates."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
@@ -36,7 +36,7 @@ class Anything:
         return self
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(())  # else Python would ask for item after item
+        return iter(())  # otherwise Python would request item after item
 
     def __or__(self, other: Any) -> Any:
         return self

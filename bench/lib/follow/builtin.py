@@ -29,7 +29,7 @@ _CHANGES = {list: ("append", "extend", "insert", "remove", "pop"), dict: ("updat
 
 
 def spoil(value: Any) -> None:
-    """What code that is not followed was handed may have been changed by it."""
+    """Code that is not followed may have changed what it was given."""
     if isinstance(value, Node):
         value.spoil()
     elif isinstance(value, list):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Unknown:
-    """A value that is not told by the sources alone."""
+    """A value that the sources alone don't determine."""
 
     def __repr__(self) -> str:
         return "UNKNOWN"
@@ -78,7 +78,7 @@ class Node:
         return self.kind.code.name if self.kind is not None else ""
 
     def spoil(self) -> None:
-        """Code that is not followed had the object in its hands: nothing of it is known any more."""
+        """Code that is not followed had access to the object: nothing about it is known any more."""
         for value in self.fields.values():
             if isinstance(value, Node):
                 value.spoil()

@@ -30,7 +30,7 @@ class Case(NamedTuple):
         return sum(map(len, self.words)) + sum(len(data) for _, data in self.files) + len(self.stdin)
 
     def told(self) -> str:
-        """The case as a person can repeat it: one line for the words, one for each file that holds anything."""
+        """The case as a person can replay it: one line for the words, one for each file that holds anything."""
         lines = [f"hcp {' '.join(_short(repr(word)) for word in self.words)}"]
         lines += [f"  {name}: {_short(repr(data), 1500)}" for name, data in self.files if data]
         if self.stdin:

@@ -1,4 +1,4 @@
-"""Cases of all that is no launch: site files, rendered jobs, logs, skills, lengths, groups, names."""
+"""Cases of everything that is not a launch: site files, rendered jobs, logs, skills, lengths, groups, names."""
 
 from __future__ import annotations
 

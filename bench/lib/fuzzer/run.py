@@ -26,7 +26,7 @@ MEMORY = 300_000_000
 BARE = 40_000_000
 """What the command takes before it reads anything: here that is there already."""
 ENDS_AFTER_S = 5.0
-"""Of CPU: then an input is given up."""
+"""CPU seconds after which an input is given up."""
 EXIT_CODES = (0, 1, 2, 4)
 SCHEMAS = ROOT / "schemas"
 _INVISIBLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -101,7 +101,7 @@ def _hcp() -> Main:
 
 
 def _answer(case: Case, main: Main, faults: list[Fault]) -> Answer:
-    """What the command says; what ends it in another way is a fault."""
+    """What the command prints; any other way of ending is a fault."""
     streams = sys.stdin, sys.stdout, sys.stderr
     out, err = io.StringIO(), io.StringIO()
     code: object = None

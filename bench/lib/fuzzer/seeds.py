@@ -1,4 +1,4 @@
-"""Real texts that are damaged: of this repository, and of the corpora that are named."""
+"""Real texts to be damaged: from this repository and from the named corpora."""
 
 from __future__ import annotations
 
@@ -65,6 +65,6 @@ def _texts_below(folder: Path) -> Iterator[tuple[str, bytes]]:
         if kind is not None and os.path.isfile(path) and 0 < os.path.getsize(path) <= _LARGEST:
             with open(path, "rb") as file:
                 text = file.read()
-            # What is no launch is refused at its start: less is learned from it.
+            # A text that is not a launch is refused at once, so it teaches less.
             for _ in range(5 if any(sign in text for sign in _LAUNCHES) else 1):
                 yield kind, text

@@ -129,7 +129,7 @@ SIZES = ("1", "2", "4", "8", "16", "3", "6", "64", "1024", "4096", "131072", "13
 
 
 class Dice(Random):
-    """A source of chance; `wild` is how often a value is none that a launch has: the same within a case."""
+    """A source of chance; `wild` is how often a value is one that no launch has: the same within a case."""
 
     wild = 0.2
 
@@ -149,7 +149,7 @@ def value(random: Random) -> str:
 
 
 def damaged(random: Random, data: bytes, others: Sequence[bytes], most: int = 60_000) -> bytes:
-    """The text after some accidents."""
+    """The text with some random damage."""
     if len(data) > most:
         at = random.randrange(len(data) - most)
         data = data[at : at + most]
@@ -205,7 +205,7 @@ def _splice(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
 
 
 def _word(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
-    """A word gives way to a monster; words are what is between blanks, = and :."""
+    """Replaces a word with a monster; words are what is between blanks, = and :."""
     marks = [at for at, byte in enumerate(data[:20_000]) if byte in b" =:\n"]
     if not marks:
         return data + _bytes(monster(random))

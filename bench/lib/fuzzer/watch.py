@@ -1,7 +1,7 @@
 """What a command does beside computing: files opened and changed, programs and connections, foreign code.
 
 An audit hook sees it. A change of a file that was not named, a program and a connection are kept from happening, so
-that a fault of hcp does no harm to the machine of the one who looks for it.
+that a bug in hcp does not harm the machine it is tested on.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Watch:
     def _check(self, path: Any, what: str, changes: bool) -> None:
         if isinstance(path, int):
             return
-        self.on = False  # what is asked here is not hcp's doing
+        self.on = False  # what happens here is not hcp's doing
         try:
             full = os.path.realpath(os.fsdecode(path))
         except (ValueError, OSError):

@@ -1,4 +1,4 @@
-"""The faults that bench/jobs/faults.py makes, and what each job is wanted to do."""
+"""The faults that bench/jobs/faults.py makes, and what each job should do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ time.sleep(600)
 
 
 class Fault(NamedTuple):
-    """One way to fail. `act` does it, once `steps` steps were trained; the rest is what is wanted of the first attempt.
+    """One way to fail. `act` causes it once `steps` steps are trained; the rest is what the first attempt should do.
 
     `status` None: Slurm ended the script before it could say anything. `kept`: the step of the last checkpoint, at
     least. `excluded`: whether the next attempt leaves out the node of rank 3 (None: another, or not looked at).
@@ -84,7 +84,7 @@ def _short_wait(job: Job) -> None:
 
 
 def _lose_node(job: Job) -> None:
-    """Its daemon answers, and so Slurm takes it back by itself (ReturnToService)."""
+    """Its daemon answers, so Slurm takes it back on its own (ReturnToService)."""
     job.slurm.run("scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=lost")
 
 

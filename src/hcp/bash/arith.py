@@ -30,7 +30,7 @@ class Undecidable(Exception):
 
 
 class Arithmetic:
-    """Evaluates one expression. `read` gives a variable's text (raises `Undecidable`), `write` sets one."""
+    """Evaluates one expression. `read` returns a variable's text (or raises `Undecidable`), `write` sets one."""
 
     def __init__(self, read: Callable[[str], str], write: Callable[[str, str], None]) -> None:
         self.read, self.write = read, write

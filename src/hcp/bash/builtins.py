@@ -13,13 +13,13 @@ from hcp.bash.walker import MAX_SHELLS, OnCommand, Prefix, Status, Walker
 
 _WORKING_NAMES = "echo mkdir rm cp mv ln chmod touch pip pip3 git sleep wait date hostname module ulimit umask"
 WORKS = frozenset(_WORKING_NAMES.split())
-"""Commands that set no variable, and that succeed where what follows `&&` is reached."""
+"""Commands that set no variable; reaching what follows their `&&` means that they succeeded."""
 _SILENT_NAMES = (
     "ls chown wget curl tar unzip nvidia-smi which type trap cat tee grep sed awk head tail kill pkill df du free top "
     "ps test apt apt-get hash stty tput"
 )
 SILENT = WORKS | frozenset(_SILENT_NAMES.split())
-"""Commands that set no variable; `printf -v` is why `printf` is none of them."""
+"""Commands that set no variable; `printf` is missing because `printf -v` sets one."""
 _HARMLESS_SOURCE = re.compile(
     r"(^|/)(activate|\.bashrc|\.bash_profile|\.profile|profile|bashrc|conda\.sh|setvars\.sh|set_env\.sh|env|init\.sh|"
     r"modules?\.sh|bash|lmod\.sh)$|^/(etc|usr|opt|root)/|^~|\.venv/"
@@ -225,7 +225,7 @@ def _unset(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     for item in items:
         name = item.text if isinstance(item, Field) else None
         if name and name.isidentifier():
-            w.vars[name] = Var(None, None, True, span)  # known to be absent, for the programs started too
+            w.vars[name] = Var(None, None, True, span)  # known to be absent, also for the programs that it starts
     return True
 
 

@@ -40,7 +40,7 @@ def arithmetic_holds(w: Walker, node: ArithmeticCommand) -> Status:
 
 
 class _Test:
-    """Evaluates the tokens: `||` (`-o`) below `&&` (`-a`) below `!` and the comparisons."""
+    """Evaluates the tokens: `||` (`-o`) binds weaker than `&&` (`-a`), and that weaker than `!` and the comparisons."""
 
     def __init__(self, w: Walker, tokens: Sequence[str | ShellWord]) -> None:
         self.w, self.tokens = w, tokens

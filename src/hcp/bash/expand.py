@@ -58,7 +58,7 @@ def fragments(w: Walker, pieces: Sequence[Piece], quoted: bool = False, splits: 
     Args:
         w: the script.
         pieces: the pieces.
-        quoted: they stand inside double quotes.
+        quoted: whether they are inside double quotes.
         splits: blanks in their own text end words, as in `${A:-b c}`.
     """
     if w.depth > MAX_DEPTH:
@@ -72,7 +72,7 @@ def fragments(w: Walker, pieces: Sequence[Piece], quoted: bool = False, splits: 
 
 
 def _text(w: Walker, piece: Text, quoted: bool, splits: bool) -> list[Frag]:
-    """Text. A mark without quotes was text with blanks of its own, as it may be."""
+    """Text. An unquoted mark may stand for text that contains blanks."""
     parts = literal(w, piece)
     unquoted = piece.quoting == "word"
     return [Frag(part, splits or (unquoted and not isinstance(part, Lit))) for part in parts]
@@ -122,7 +122,7 @@ _EXPANSIONS: dict[type[Piece], Callable[[Walker, Any, bool, bool], list[Frag]]] 
 
 
 def arithmetic(w: Walker, pieces: Sequence[Piece]) -> int:
-    """The value of an arithmetic expression, after expansion of what is in it.
+    """The value of an arithmetic expression, after expanding what is in it.
 
     Raises:
         Undecidable: a variable in it is unknown, or it is not understood.

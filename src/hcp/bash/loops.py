@@ -36,7 +36,7 @@ def for_each(w: Walker, node: ForLoop) -> Status:
 
 
 def _round(w: Walker, body: Statement) -> bool:
-    """Walks a loop's body once; whether the loop ends with it."""
+    """Walks a loop's body once; returns whether the loop ends with it."""
     w.block([body])
     stop = w.stop
     if stop in ("break", "continue"):

@@ -252,7 +252,7 @@ def _without_end(w: State, nodes: list[Node], text: str, longest: bool) -> str:
 
 
 def _length(w: State, nodes: list[Node], text: str, longest: bool) -> int | None:
-    """How many characters at the start of a text a pattern takes; None where it does not fit."""
+    """How many characters at the start of a text a pattern matches; None if it doesn't match."""
     pattern = Pattern(nodes)
     try:
         ends = pattern.ends(text)

@@ -1,6 +1,6 @@
 """Matches the patterns of scripts (`case`, `[[ == ]]`, `${x%…}`, `[[ =~ ]]`) in time linear in the text.
 
-Python's `re` backtracks, so an untrusted pattern may keep it busy forever. Here a pattern is a set of positions, of
+Python's `re` backtracks, so an untrusted pattern can keep it busy forever. Here a pattern is a set of positions, of
 which several are active at once (Glushkov's automaton). Each character of a text is examined once, and the work is
 counted: a pattern that costs too much raises `Undecidable`.
 """
@@ -13,17 +13,17 @@ from hcp.bash.arith import Undecidable
 
 MAX_COST = 300_000
 STEP_COST = 50
-"""What counts as one step in following a script."""
+"""How much work counts as one step of following a script."""
 _MAX_POSITIONS = 500
 START, END = "start", "end"
-"""What `^` and `$` match, before the first character and behind the last; each of them may match there again."""
+"""What `^` and `$` match, before the first character and after the last; each may match there repeatedly."""
 
 Takes = Callable[[str], bool]
 """Whether a position takes a character."""
 
 
 class Chain:
-    """Nodes one after the other."""
+    """Nodes in sequence."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
@@ -37,7 +37,7 @@ class Choice:
 
 
 class Star:
-    """A node any number of times."""
+    """A node repeated any number of times."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -64,7 +64,7 @@ class Pattern:
             raise Undecidable("a regular expression has ^ after $")
 
     def ends(self, text: Sequence[str], start: int = 0, anywhere: bool = False) -> Iterator[int]:
-        """Where a match from `start` on may end, in order; `anywhere`: it may also begin later."""
+        """Where a match that begins at `start` may end, in order; with `anywhere` it may also begin later."""
         if self._may_be_empty:
             yield start
         live = self._first
@@ -110,7 +110,7 @@ class Pattern:
             yield lowest.bit_length() - 1
 
     def _built(self, node: Node) -> tuple[bool, int, int]:
-        """Adds a node's positions. Gives whether it may be empty, and where it may begin and end, as bits."""
+        """Adds a node's positions. Returns whether it may be empty, and where it may begin and end, as bits."""
         self._pay()
         if isinstance(node, Chain):
             return self._chained(node.nodes)

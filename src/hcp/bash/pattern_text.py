@@ -72,7 +72,7 @@ def regex(text: str) -> list[Node]:
     (True, False)
 
     Raises:
-        Undecidable: it is none, or one whose meaning is not the same everywhere.
+        Undecidable: it is invalid, or its meaning differs between systems.
     """
     if len(text) > _LONGEST:
         raise Undecidable("a pattern is too long to try")
@@ -110,7 +110,7 @@ def _atom(text: str, place: int, depth: int) -> tuple[Node, int, bool]:
     if char == "(" and depth < _MAX_DEPTH:
         inner, end = _alternatives(text, place + 1, depth + 1)
         if text[end : end + 1] == ")":
-            # Libraries differ on an edge that is asked for again in each repetition.
+            # Libraries differ on an anchor inside a repetition.
             return inner, end + 1, not {"^", "$"} & set(text[place:end].replace("[^", ""))
     elif char == "[" and (bracket := _bracket(text, place + 1, "^")) is not None:
         return bracket[0], bracket[1], True
@@ -144,7 +144,7 @@ def _any(symbol: str) -> bool:
 
 
 def _bracket(text: str, place: int, negations: str) -> tuple[Takes, int] | None:
-    """`[…]` behind its `[`, and where it ends; None where it is not closed, which makes `[` a plain character."""
+    """`[…]` after its `[`, and where it ends; None if it is not closed, which makes `[` a plain character."""
     negated = text[place : place + 1] in negations and place < len(text)
     start = place = place + negated
     singles: list[str] = []

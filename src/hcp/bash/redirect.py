@@ -1,4 +1,4 @@
-"""Statements with redirections: here-documents as input, or as files that the script starts later."""
+"""Statements with redirections: here-documents used as input, or written to files that the script runs later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hcp.bash.walker import Status, Walker
 
 
 def redirected(w: Walker, node: Redirected) -> Status:
-    """A statement with a here-document: as its input, or written to a file that the script may start later."""
+    """A statement with a here-document: as its input, or written to a file that the script may run later."""
     outer = w.stdin
     if node.stdin is not None:
         w.stdin = value(w, node.stdin)

@@ -37,7 +37,7 @@ class Splice(NamedTuple):
 
 
 class Frag(NamedTuple):
-    """A piece of a word after its expansion. `split`: its blanks end words, as in an unquoted `$X`."""
+    """A piece of a word after its expansion. `split`: whether its blanks end words, as in an unquoted `$X`."""
 
     what: Part | Splice
     split: bool
@@ -163,7 +163,7 @@ class _Splitter:
 
 
 def resplit(item: Item) -> list[Item]:
-    """An array's element after `${A[@]}` without quotes: its blanks end words."""
+    """An element of an unquoted `${A[@]}`: its blanks end words."""
     if isinstance(item, Maybe):
         options = tuple(tuple(again for inner in option for again in resplit(inner)) for option in item.options)
         return [item._replace(options=options)]

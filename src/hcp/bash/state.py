@@ -47,11 +47,11 @@ class Var(NamedTuple):
 
 
 Preset = Callable[[str, Span], Value | None]
-"""What a variable is set to from outside, at the place that asks for it; None where nothing sets it."""
+"""The value that a variable has from outside, at the place that reads it; None where nothing sets it."""
 
 
 def assigned_names(text: ScriptText) -> frozenset[str]:
-    """The names that a text seems to set somewhere."""
+    """The names that a text appears to set somewhere."""
     return frozenset(name.decode() for name in _ASSIGNED.findall(text.data))
 
 
@@ -63,9 +63,9 @@ class State:
         self.preset = preset
         self.depth = 0
         self.steps = 0
-        """How many statements were followed so far."""
+        """How many statements have been followed so far."""
         self.work = 0.0
-        """What long texts and lists have cost so far, in units that take as long as following a statement."""
+        """What long texts and lists have cost so far, in units of the time that following a statement takes."""
         self.vars: dict[str, Var] = {}
         self.positional: Items | None = None
         """The arguments of the script or of the function that runs; None where those of the script are not known."""
@@ -80,11 +80,11 @@ class State:
         self.to_export: set[str] = set()
         """Names that are exported before they are set."""
         self.assigned = assigned_names(script.text)
-        """Names that the script seems to set somewhere."""
+        """Names that the script appears to set somewhere."""
         self.used_arguments = False
 
     def _stand_in(self, file: str, folder: str | None = None) -> None:
-        """Says which file is followed (`$BASH_SOURCE`), and at the start in which folder (`$PWD`)."""
+        """Records which file is followed (`$BASH_SOURCE`) and, at the start, in which folder (`$PWD`)."""
         path = Hole(f"{SOURCE} is known only where the script runs", self.here, file)
         self.vars[SOURCE] = Var(None, (Field((path,), self.here),))
         if folder is not None:
@@ -102,7 +102,7 @@ class State:
         return self.script.text
 
     def lookup(self, name: str, span: Span) -> tuple[Value, bool]:
-        """A variable's value, and whether it counts as set (what `${x:-default}` asks)."""
+        """A variable's value, and whether it counts as set (which `${x:-default}` tests)."""
         var = self.vars.get(name)
         if var is not None:
             if var.value is not None:
@@ -186,7 +186,7 @@ class State:
             self.vars[name] = Var((Hole(reason, span),), None, before.exported if before else False, span)
 
     def pay(self, work: int, per_step: int) -> None:
-        """Counts work of which `per_step` takes as long as following one statement."""
+        """Counts work; `per_step` of it takes as long as following one statement."""
         self.work += work / per_step
 
     def arithmetic(self, text: str) -> int:

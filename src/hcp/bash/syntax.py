@@ -61,13 +61,13 @@ class Text(SyntaxNode):
 
 
 class Quoted(_OfPieces):
-    """`"…"`, `'…'`: a word even where it is empty."""
+    """`"…"`, `'…'`: a word even if it is empty."""
 
     __slots__ = ()
 
 
 class Parameter(SyntaxNode):
-    """`$name`, or `${…}` with a prefix (`#`, `!`), a subscript, an operator and its operand where it has them."""
+    """`$name`, or `${…}` with a prefix (`#`, `!`), a subscript, an operator and its operand, if it has them."""
 
     __slots__ = ("name", "operand", "operator", "prefix", "subscript")
 
@@ -149,7 +149,7 @@ class Declaration(Statement):
 
 
 class Condition(Statement):
-    """`[ … ]`, `[[ … ]]`: operators (texts) and operands in the order of writing."""
+    """`[ … ]`, `[[ … ]]`: operators (texts) and operands in written order."""
 
     __slots__ = ("tokens",)
 
@@ -200,7 +200,7 @@ class AndOr(Statement):
 
 
 class Redirected(Statement):
-    """A statement with redirections: its input where the script holds it, the files of its output.
+    """A statement with redirections: its input if the script contains it, and its output files.
 
     `following` are statements on the line of `<<EOF`, which start once the here-document is complete.
     """
@@ -275,9 +275,12 @@ AssignedValue = ShellWord | ArrayLiteral | NotUnderstood
 
 
 class Script:
-    """A text with its statements, the places of its comments, and where each variable is assigned (in order)."""
+    """A text with its statements, the places of its comments, and where each variable is assigned (in order).
 
-    __slots__ = ("assigned", "comments", "statements", "text")
+    `lost_from` is the byte where a statement starts whose end is not found; None if there is none.
+    """
+
+    __slots__ = ("assigned", "comments", "lost_from", "statements", "text")
 
     def __init__(
         self,
@@ -285,8 +288,10 @@ class Script:
         statements: Sequence[Statement],
         comments: Sequence[tuple[int, int]],
         assigned: Sequence[tuple[int, str]],
+        lost_from: int | None = None,
     ) -> None:
         self.text, self.statements, self.comments, self.assigned = text, statements, comments, assigned
+        self.lost_from = lost_from
 
     def assigned_in(self, node: SyntaxNode) -> list[str]:
         """The names of the variables that are assigned anywhere in a part of the text."""

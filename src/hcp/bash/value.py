@@ -11,12 +11,12 @@ from hcp.core.place import Location
 
 BLANK = " \t\n"
 NEVER_RUN = "is not known: commands are never run"
-"""How the reason ends where a value is what a command prints."""
+"""How the reason ends if the value is a command's output."""
 _STRIDE = 1024
 _LATER = bytes(range(0x80, 0xC0))
 """The bytes of a character after its first one, in UTF-8."""
 _FIRST_MARK = 0xF0000
-"""Private-use characters stand for unknown parts in a text that is parsed again (`bash -c "$CMD"`)."""
+"""Private-use characters that stand for unknown parts in a text that is parsed again (`bash -c "$CMD"`)."""
 
 
 class ScriptText:
@@ -78,7 +78,7 @@ Span = tuple[ScriptText, int, int]
 
 
 class Lit(NamedTuple):
-    """Known text. `exact`: it is, byte by byte, what stands at `span`."""
+    """Known text. `exact`: it is byte for byte the text at `span`."""
 
     text: str
     span: Span
@@ -93,7 +93,7 @@ class Hole(NamedTuple):
     below: str | None = None
     """Of a path: where it leads as seen from the folder of the script (`.`, `./models`)."""
     variable: str = ""
-    """The variable that will hold it when the job runs, and never an empty one; "" where there is none."""
+    """The variable that will hold it when the job runs and is never empty; "" if there is none."""
 
 
 class OneOf(NamedTuple):
@@ -183,7 +183,7 @@ def size_of(value: Iterable[Part]) -> int:
 
 
 def substituted(value: Value, site: Span) -> Value:
-    """A variable's value as it goes in at `site`: a plain value is at home there, words keep the place of writing."""
+    """A variable's value as it goes in at `site`: a plain value takes that place, words keep their own."""
     text = text_of(value)
     if text is not None:
         if text[:1] == "-" or "=" in text or any(char in text for char in BLANK):
@@ -214,7 +214,7 @@ def cut(part: Lit, start: int, end: int) -> Lit:
 
 
 def cuts(part: Lit, places: Iterable[tuple[int, int]]) -> Iterator[Lit]:
-    """Several stretches of a part, in the order of writing: the bytes before them are counted once."""
+    """Several stretches of a part, in written order: the bytes before them are counted once."""
     if not part.exact:
         yield from (Lit(part.text[start:end], part.span, False) for start, end in places)
         return

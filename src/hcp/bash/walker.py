@@ -37,10 +37,10 @@ class Walker(State):
     Args:
         script: the script.
         statements: what each kind of statement does.
-        on_command: is called for each command that is neither the shell's own nor a function of the script. Where it
-            is one that the caller looks for, it counts it in `found`.
+        on_command: called for each command that is neither a builtin nor a function of the script. If it is one that
+            the caller looks for, the callback counts it in `found`.
         preset: the variables that are set from outside.
-        find_script: gives the files that the script sources. Their paths are as in `hcp.bash.paths`.
+        find_script: returns the files that the script sources. Their paths are as in `hcp.bash.paths`.
         arguments: what the script is started with; None where that is not known.
     """
 
@@ -57,7 +57,7 @@ class Walker(State):
         self.statements, self.on_command, self.find_script = statements, on_command, find_script
         self.positional = arguments
         self.found = 0
-        """How many commands the caller looked for were met: a branch that ends the script before is not taken."""
+        """How many of the commands that the caller looks for were met: a branch that exits before any is not taken."""
         self.notes: dict[str, None] = {}
         self.functions: dict[str, tuple[Function, Script]] = {}
         self.stop: str | None = None
@@ -70,13 +70,13 @@ class Walker(State):
         self.spoiled = False
         self.files: dict[str, Value] = {}
         self.doubts: list[str] = []
-        """The conditions, not decidable here, under which the script comes to where it stands."""
+        """The undecidable conditions under which the script reaches its current place."""
         self.nesting = self.calls = self.shells = 0
         self.exports_all = self.is_cut_short = False
         self.locals: list[dict[str, Var | None]] = []
 
     def walk(self) -> None:
-        """Follows the whole script; where nothing is found, also functions that it does not seem to call."""
+        """Follows the whole script; if nothing is found, also functions that it does not appear to call."""
         self.block(self.script.statements)
         for function, script in list(self.functions.values()) if not self.found else ():
             self.stop = None
@@ -89,7 +89,7 @@ class Walker(State):
             self.notes[without_secrets(text)] = None
 
     def line(self, node: SyntaxNode) -> str:
-        """The line in which a node starts; with its file where that is not the script's own."""
+        """The line in which a node starts, with its file if that is not the script itself."""
         place = self.source.location(node.start, node.start)
         return f"{place.line}" if place.file == self.file else f"{place.line} of {place.file}"
 
@@ -98,7 +98,7 @@ class Walker(State):
         return (self.source, node.start, node.end)
 
     def text(self, node: SyntaxNode) -> str:
-        """A node as it is written."""
+        """A node's source text."""
         return self.source.data[node.start : node.end].decode("utf-8", "replace")
 
     def block(self, statements: Sequence[Statement]) -> Status:
@@ -140,7 +140,7 @@ class Walker(State):
             self.forget(name, reason, span)
 
     def either(self, branches: Sequence[Callable[[], object]], reason: str, span: Span) -> None:
-        """Follows branches of which one is taken. One that ends the script before anything is found is not."""
+        """Follows branches of which one is taken. One that ends the script before anything is found is not taken."""
         before = self.vars
         after: list[dict[str, Var]] = []
         stops: list[str | None] = []
@@ -162,13 +162,13 @@ class Walker(State):
             self.stop = next((stop for stop in stops if stop in self.left), None)
 
     def enter(self, *kinds: str) -> Left:
-        """Starts a loop or a function: what is left inside by `kinds` is gathered anew. Gives what was before."""
+        """Starts a loop or a function: exits inside by `kinds` are collected afresh. Returns those collected before."""
         outer = self.left
         self.left = {**outer, **{kind: [] for kind in kinds}}
         return outer
 
     def arrive(self, kind: str) -> None:
-        """Where a branch goes on that may have been left by `break`, `continue` or `return`."""
+        """Where a branch continues that `break`, `continue` or `return` may have left."""
         if self.left[kind]:
             _, reason, span = self.left[kind][0]
             self.meet(self.vars, [self.vars, *(variables for variables, _, _ in self.left[kind])], reason, span)
@@ -219,7 +219,7 @@ class Walker(State):
         """Follows a text that the script puts together for its own shell (`eval`)."""
         outer = self.script, self.positional
         self.script = parse(text)
-        # A text without sense takes the parser longer the longer it is.
+        # The longer a nonsensical text, the longer the parser takes.
         self.pay(len(text.data) ** 2, 40_000)
         self.shells += 1
         status = self.block(self.script.statements)
@@ -279,7 +279,7 @@ class Walker(State):
         return status
 
     def captured(self, substitution: CommandSubstitution) -> Value:
-        """What `$(…)` prints, where only `echo` and conditions are in it: everything else is never run."""
+        """What `$(…)` prints, if it contains only `echo` and conditions: anything else is never run."""
         span = self.span(substitution)
         line = self.line(substitution)
         hole = (Hole(f"the output of a command in line {line} {NEVER_RUN}", span),)

@@ -49,7 +49,7 @@ def digest_of(step: Step, folder: Path | None = None) -> str:
 def own_files(step: Step, folder: Path) -> set[Path]:
     """The skill's own files that a step may run: those in each folder named by its words, such as scripts/."""
     named = {word.partition("/")[0] for word in step.run if is_own(word)}
-    return {path for name in named for path in (folder / name).rglob("*") if path.is_file()}
+    return {path for name in named for path in (folder / name).rglob("*") if path.is_file() and path.suffix != ".pyc"}
 
 
 def closure_of(step: Step) -> set[Path]:

@@ -98,7 +98,7 @@ def judged_skill(folder: Path) -> SkillFaults:
 
 
 def files_of(folder: Path) -> list[str]:
-    """The files of a skill, by their paths in it.
+    """The files of a skill, by their paths in it, without Python's caches, which pip writes into installed packs.
 
     Raises:
         HcpError: some are links, pipes or devices, or there are more than `MAX_FILES`.
@@ -119,7 +119,7 @@ def files_of(folder: Path) -> list[str]:
             if entry.is_symlink() and not (trusted and entry.is_file()):
                 raise _no_part(folder, name, "leads elsewhere")
             if entry.is_dir():
-                folders.append(f"{name}/")
+                folders += [f"{name}/"] if entry.name != "__pycache__" else []
             elif entry.is_file():
                 found.append(name)
             else:

@@ -70,6 +70,11 @@ def anchors(folders: Sequence[str], repos: Sequence[str], sources: str | None, e
     roots += unpacked_roots(Path(sources)) if sources else []
     known = {(root.repo, root.version) for root in roots}
     roots += [root for root in installed_roots() if (root.repo, root.version) not in known]
+    if not roots:
+        raise HcpError(
+            "found no upstream sources; wanted installed packages such as megatron-core, "
+            "--repo megatron-lm=CHECKOUT or --sources FOLDER; without any, no anchor can be checked"
+        )
     found = list(verdicts(wanted, roots))
     citations = [(skill, verdict_of(citation, checkouts)) for skill, citation in cited]
     ok = all(verdict.status in ("holds", "unverified here") for verdict in found)
@@ -144,7 +149,7 @@ def _print(found: Sequence[AnchorVerdict], roots: Sequence[Root], every: bool) -
             say([f"{verdict.status:<15} {verdict.anchor.owner}  {where}  {source.path} {source.qualname}{detail}"])
     counts = Counter(verdict.status for verdict in found)
     trees = Counter(root.repo for root in roots)
-    looked = ", ".join(f"{repo} x{number}" for repo, number in sorted(trees.items())) or "nowhere: no sources here"
+    looked = ", ".join(f"{repo} x{number}" for repo, number in sorted(trees.items()))
     sums = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
     say([f"{sums} (looked in {looked})"])
     blind = Counter(verdict.anchor.source.repo for verdict in found if verdict.status == "unverified here")

@@ -130,8 +130,9 @@ def _check(name: str, options: LoadOptions, select: str | None, ignore: str | No
 
 def _recognised(results: Sequence[TargetResult]) -> list[TargetResult]:
     """The results but for files that are no launch; a note says of each what it is."""
-    skipped = [item.error for item in results if isinstance(item.error, UnrecognisedError)]
-    say((f"hcp: note: skipped: {error.parts.found}" for error in skipped), err=True)
+    skipped = [(item.target, item.error.parts.found) for item in results if isinstance(item.error, UnrecognisedError)]
+    told = (found if target in found else f"{target}: {found}" for target, found in skipped)
+    say((f"hcp: note: skipped: {line}" for line in told), err=True)
     return [item for item in results if not isinstance(item.error, UnrecognisedError)]
 
 

@@ -122,7 +122,7 @@ def _answered(
     from hcp.plan.change import flips, nearest, remedy
     from hcp.plan.constants import rates_for
     from hcp.plan.from_launch import PACKAGES, check_is_said, job_of, layout_of, open_marks
-    from hcp.plan.launch_traits import PLAIN, last_words, traits_of
+    from hcp.plan.launch_traits import PLAIN, last_words, recompute_granularity, traits_of
     from hcp.plan.layout import Layout, parse_layout
     from hcp.plan.space import parse_fixed, possible_fixed
     from hcp.plan.why import why_not
@@ -133,22 +133,29 @@ def _answered(
     if is_launch:
         launch = load_launch(target or "", options)
         facts = {name: fact.value for name, fact in launch.facts.items()}
-        traits = traits_of(facts, last_words((item.key, item.value) for item in launch.reading.settings))
-        if launch.dialect == "mlm":  # both are off unless asked for
-            traits = traits._replace(overlaps_ep=bool(traits.overlaps_ep), whole_graph=bool(traits.whole_graph))
+        settings = last_words((item.key, item.value) for item in launch.reading.settings)
+        traits = traits_of(facts, settings)
+        facts["recompute_granularity"] = recompute_granularity(facts)
+        if launch.dialect == "mlm":  # all are off unless asked for
+            traits = traits._replace(
+                overlaps_ep=bool(traits.overlaps_ep), whole_graph=bool(traits.whole_graph),
+                loss_in_place=bool(traits.loss_in_place),
+            )  # fmt: skip
     else:
         facts, traits = {name: fact.value for name, fact in assumed_facts(options).items()}, PLAIN
     unknown = launch.unknown if is_launch else {}
     check_is_said(given, facts, unknown, is_launch, options.model_file is not None)
-    model = _model(options.model_file, facts if is_launch else None)
+    model, usual = _model(options.model_file, facts if is_launch else None)
     job = job_of(given, facts, {name: str(facts[name]) for name in PACKAGES if facts.get(name)}, traits)
     is_own = is_launch and not (layout_text or fixed or others)
     if is_own:
         job = replace(job, marks=(*job.marks, *traits.layout_marks, *open_marks(unknown, given)))
     rates = rates_for(job)
-    notes = _assumed(job, is_launch, facts, given)
+    notes = [*usual, *_assumed(job, is_launch, facts, given), *_positions(model, job)]
     if job.overlaps_ep is None and rates.is_ep_overlapped and model.sizes.experts:
         notes.append("EP's exchange is overlapped, as in Bridge's recipes (overlap_moe_expert_parallel_comm)")
+    if rates.is_release_open and model.sizes.experts:
+        notes.append("Bridge's recipes take up to a third less since 0.5; state its release with --assume bridge=0.6.0")
     notes += [] if is_own else traits.layout_marks
     if not job.sharded_optimizer:
         notes.append("the distributed optimizer is off: each rank holds the whole optimizer state")
@@ -170,18 +177,32 @@ def _answered(
     best = planned.best[0]
     rivals = [item.layout for item in planned.best[1:] if _exchange(item.layout) != _exchange(best.layout)]
     asked = [judge(model, parse_layout(text), job, rates) for text in others]
+    if best.layout.mbs > 1 and "mbs" not in axes:
+        notes.append(f"a micro-batch may be of any size, here {best.layout.mbs} sequences; --fix mbs=1 keeps it at one")
     return Shown(
         model, job, rates, planned.best, notes, legal=found.legal, frontier=planned.frontier,
         flips=flips(model, best.layout, rivals, job, rates)[:MOST_FLIPS],
-        reasons=[(item, why_not(item, best)) for item in asked],
+        reasons=[(item, why_not(model, item, best, job, rates)) for item in asked],
     )  # fmt: skip
+
+
+def _positions(model: Any, job: Any) -> list[str]:
+    """What a sequence longer than the model's positions takes for granted."""
+    if not 0 < model.max_positions < job.seq_length:
+        return []
+    return [
+        f"the model can take {job.seq_length} tokens, more than its {model.max_positions} positions: rotary scaling "
+        "(rope_theta, YaRN) is yours to settle, and no override below sets it"
+    ]
 
 
 def _exchange(layout: Any) -> tuple[object, ...]:
     return layout.cp, layout.cp_comm_type, layout.hcp_sizes, layout.tp, layout.ep
 
 
-def _model(path: str | None, facts: dict[str, Any] | None) -> Any:
+def _model(path: str | None, facts: dict[str, Any] | None) -> tuple[Any, list[str]]:
+    """The model, and what of its sizes nobody said."""
+    from hcp.core.cost.model_sizes import assumed_sizes
     from hcp.plan.model import plan_model
 
     if path is not None:
@@ -191,10 +212,14 @@ def _model(path: str | None, facts: dict[str, Any] | None) -> Any:
         folder = (
             os.path.basename(os.path.dirname(os.path.abspath(name))) if os.path.basename(name) == "config.json" else ""
         )
-        return plan_model(values, str(values.get("_name_or_path") or values.get("model_type") or folder))
+        model = plan_model(values, str(values.get("_name_or_path") or values.get("model_type") or folder))
+        usual = assumed_sizes(values)
+        return model, [f"the usual {' and '.join(usual)}: the config.json does not say it"] if usual else []
     if facts is None:
         raise HcpError("--model: not given, and no launch says the model's sizes; give the config.json of the model")
-    return plan_model({name: value for name, value in facts.items() if value is not None})
+    values = {name: value for name, value in facts.items() if value is not None}
+    model, usual = plan_model(values), assumed_sizes(values)
+    return model, [f"the usual {' and '.join(usual)}: the launch does not say it"] if usual else []
 
 
 def _assumed(job: Any, is_launch: bool, facts: dict[str, Any], given: dict[str, Any]) -> list[str]:
@@ -202,9 +227,16 @@ def _assumed(job: Any, is_launch: bool, facts: dict[str, Any], given: dict[str, 
     notes = []
     absent = [name for name in ("te", "mcore") if name not in job.versions]
     if absent:
-        notes.append(f"{' and '.join(absent)}: current releases; state them with --assume te=2.14 mcore=0.16.1")
+        known = {"te": "2.14", "mcore": "0.16.1"}
+        what = "current releases" if len(absent) > 1 else "a current release"
+        stated = " ".join(f"{name}={known[name]}" for name in absent)
+        notes.append(
+            f"{' and '.join(absent)}: {what}; state {'them' if len(absent) > 1 else 'it'} with --assume {stated}"
+        )
     if not (given.get("nvlink_domain") or facts.get("nvlink_domain")):
         notes.append(f"NVLink joins {job.nvlink_domain} GPUs; --nvlink-domain changes it")
+    if is_launch and not (given.get("seq_length") or facts.get("seq_length")):
+        notes.append(f"sequences have {job.seq_length} tokens, the longest that the launch allows")
     if job.nvlink_domain > job.domain < job.world_size:
         notes.append(f"the job has {job.domain} GPUs in each NVLink domain of {job.nvlink_domain}")
     if is_launch and not facts.get("micro_batch_size"):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
-from hcp.cli.options import beside_options, dialect_option, model_option, recipe_option, site_option
+from hcp.cli.options import assume_option, beside_options, dialect_option, model_option, recipe_option, site_option
 from hcp.cli.screen import say
+from hcp.cli.targets import without_assumptions
 from hcp.core.errors import HcpError
 from hcp.core.files import write_whole
 from hcp.core.secrets import without_secrets
@@ -17,7 +18,7 @@ from hcp.core.visible import visible
 from hcp.launch.fact import Beside, Dialect, Launch
 from hcp.launch.load import LoadOptions
 from hcp.render.from_launch import Stated
-from hcp.render.site import KEYS, Settled, SiteKey, load_site, settle_site, site_assumptions
+from hcp.render.site import ASSUMABLE, KEYS, Settled, SiteKey, load_site, settle_site, site_assumptions
 from hcp.render.starts import STARTS
 
 _METAVARS = {"size": "N", "count": "N", "time": "TIME", "path": "PATH"}
@@ -37,6 +38,18 @@ def _site_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for key in reversed(KEYS):
         command = _option(key)(command)
     return command
+
+
+def _with_assumptions(options: Mapping[str, Any], assumes: Sequence[str]) -> dict[str, Any]:
+    """The options with what --assume states; an option that is given as such wins."""
+    settled = dict(options)
+    for text in assumes:
+        name, _, value = text.partition("=")
+        if name in ASSUMABLE:
+            settled[name] = settled[name] if settled[name] is not None else value
+        else:
+            settled["facts"] = (*settled["facts"], text)
+    return settled
 
 
 def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -60,6 +73,7 @@ def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 )
 @site_option
 @click.option("-o", "--output", metavar="FILE", help="Write the script to FILE instead of standard output (-).")
+@assume_option("State facts as for hcp check: te=2.14 arch=sm90. Each is the same as its own option, or as --facts.")
 @click.option("--test-only", "tests", is_flag=True, help="Check that Slurm accepts the job (sbatch --test-only).")
 @click.option("--submit", "submits", is_flag=True, help="Run --test-only, then submit the job and print its id.")
 @dialect_option
@@ -72,6 +86,7 @@ def render(
     start: str | None,
     site_file: str | None,
     output: str | None,
+    assumes: tuple[str, ...],
     tests: bool,
     submits: bool,
     dialect: Dialect | None,
@@ -101,6 +116,8 @@ def render(
         raise HcpError(
             "found --submit with --in-allocation; wanted one of them: run that script with bash, inside salloc"
         )
+    targets, more = without_assumptions(targets)
+    options = _with_assumptions(options, (*assumes, *more))
     site = load_site(site_file, options)
     failed = False
     if start == "verify":

@@ -37,6 +37,10 @@ class UnrecognisedError(HcpError):
     """A file that was read, and is no launch of a supported framework. One that may hide a launch is an `HcpError`."""
 
 
+class NotPlainError(HcpError):
+    """A YAML text without a mistake, which has more than a launch needs: several documents, tags, too many values."""
+
+
 def parts_of(line: str) -> ErrorParts:
     """The parts of an error's line.
 

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 FP8_TOKENS = {"delayed": 16, "tensorwise": 16, "mxfp8": 32}
 """The block size of a rank's tokens in FP8 training, by recipe."""
 
+HUGE_MASK_BYTES = 1 << 30
+"""From this size on, an attention mask with a byte for each pair of tokens is too large for a dataloader."""
+
 
 def dense_ranks(tp: int, cp: int, pp: int, shards: int = 1) -> int:
     """Ranks of one replica of the dense layers; `shards`: weight shards beyond tensor parallelism."""
@@ -64,6 +67,29 @@ def rounds_fit(micro_batches: int, pp: int, group: int | None = None) -> bool:
 def chunks_fit(length: int, cp: int) -> bool:
     """Whether a sequence divides evenly into the 2 x CP chunks that balance causal attention."""
     return length % (2 * cp) == 0
+
+
+def mamba_fits(heads: int, groups: int, tp: int, cp: int) -> bool:
+    """Whether each rank gets whole Mamba heads, and the groups are split or replicated evenly.
+
+    Source: megatron-core's MambaMixer and MambaContextParallel.
+
+    >>> mamba_fits(64, 8, 2, 4), mamba_fits(64, 8, 1, 3)
+    (True, False)
+    """
+    if heads % tp or groups % tp or heads // tp % cp:
+        return False
+    groups //= tp
+    return cp % groups == 0 if groups < cp else groups % cp == 0
+
+
+def has_huge_mask(length: int) -> bool:
+    """Whether the attention mask that a dataset builds for a sequence of that length is too large for a dataloader.
+
+    >>> has_huge_mask(8192), has_huge_mask(32768)
+    (False, True)
+    """
+    return length * length >= HUGE_MASK_BYTES
 
 
 def tokens_fit(tokens: int, cp: int, block: int) -> bool:

@@ -23,10 +23,13 @@ def open_input(path: str) -> BinaryIO:
     """The file, open for reading; a pipe (`<(…)`, `/dev/stdin`, a FIFO) and a device as well.
 
     Raises:
-        OSError: it is missing, a folder or not readable, or a pipe without a writer.
+        OSError: it is missing, a folder or not readable, a pipe without a writer, or a device with nothing to read.
     """
-    if stat.S_ISFIFO(os.stat(path).st_mode):
+    status = os.stat(path)
+    if stat.S_ISFIFO(status.st_mode):
         return _open_pipe(path)
+    if stat.S_ISCHR(status.st_mode) and not _is_standard_input(status):
+        return _open_device(path)
     return open(path, "rb")
 
 
@@ -66,6 +69,30 @@ def _open_pipe(path: str) -> BinaryIO:
         if not waiting.poll(FIRST_WRITER_S * 1000) and _has_no_writer(handle):
             raise OSError(errno.ETIMEDOUT, "it is a pipe without a writer", path)
         os.set_blocking(handle, True)
+        return open(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _is_standard_input(status: os.stat_result) -> bool:
+    """Whether it is what the process was given to read; if that is a terminal, its user types."""
+    try:
+        return os.path.samestat(status, os.fstat(0))
+    except OSError:
+        return False
+
+
+def _open_device(path: str) -> BinaryIO:
+    """A terminal, a random generator, …: what it has now is read, and nothing is waited for."""
+    from select import POLLIN, poll
+
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        waiting = poll()
+        waiting.register(handle, POLLIN)
+        if not waiting.poll(0):
+            raise OSError(errno.EAGAIN, "it is a device with nothing to read", path)
         return open(handle, "rb")
     except BaseException:
         os.close(handle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -72,8 +72,13 @@ SCALAR = Leaf("text or a number", lambda value: is_text(value) or is_number(valu
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether a value is a number that a float can hold.
+
+    >>> is_number(1.5), is_number(True), is_number(float("inf")), is_number(10**400)
+    (True, False, False, False)
+    """
+    most = sys.float_info.max
+    return isinstance(value, int | float) and not isinstance(value, bool) and -most <= value <= most
 
 
 def faults(value: Any, shape: Shape, path: str = "") -> Iterator[str]:

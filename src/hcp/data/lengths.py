@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from io import BytesIO
@@ -16,6 +17,12 @@ from hcp.data.sampling import spread
 _WANTED = "wanted a file, -, or numbers such as 1024,2048"
 _KINDS = {".parquet": "parquet", ".idx": "Megatron's index"}
 """What a file is expected to be, by its suffix; its first bytes decide what it is."""
+_UNREADABLE = {
+    b"\x1f\x8b": ("gzip", "decompress it"), b"\x28\xb5\x2f\xfd": ("zstd", "decompress it"),
+    b"\xfd7zXZ\x00": ("xz", "decompress it"), b"BZh": ("bzip2", "decompress it"), b"PK\x03\x04": ("zip", "extract it"),
+    b"\xff\xfe": ("UTF-16", "write it as UTF-8"), b"\xfe\xff": ("UTF-16", "write it as UTF-8"),
+}  # fmt: skip
+"""By their first bytes, files that are not text as they are: what they are, and what to do."""
 
 
 class Lengths(NamedTuple):
@@ -49,6 +56,9 @@ def read_lengths(source: str, field: str | None = None, take: int | None = None)
         with open_input(source) as file:
             return _of_stream(file, source, field, take)
     except (OSError, ValueError) as error:
+        if "," in source and not os.path.exists(source):
+            odd = next((word for word in source.split(",") if not word.strip().isdigit()), "")
+            raise HcpError(f"--lengths {source:.80}: found {odd.strip()[:80]!r} among numbers; {_WANTED}") from None
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a file name"
         raise HcpError(f"--lengths {source:.80}: cannot be read ({reason}); {_WANTED}") from None
 
@@ -67,6 +77,11 @@ def _of_stream(stream: BinaryIO, name: str, field: str | None, take: int | None)
                 f"{name}: a numpy array (.npy); wanted lengths; write them as text, or check packed rows with "
                 "`hcp pack check`"
             )
+        for magic, (what, advice) in _UNREADABLE.items():
+            if start.startswith(magic):
+                raise HcpError(
+                    f"{name}: found {what}; wanted text in UTF-8, parquet or Megatron's .idx; {advice} first"
+                )
         if start.startswith(parquet.MAGIC):
             return Lengths(parquet.read_parquet(stream, name, field, take))
     lines = text.lines_in(stream, name)

@@ -43,7 +43,7 @@ def opened(file: BinaryIO, name: str) -> Any:
     try:
         from pyarrow import parquet
     except ImportError:
-        raise HcpError(f"{name}: reading parquet needs pyarrow; install it: pip install 'megatron-hcp[data]'") from None
+        raise HcpError(f"{name}: this needs pyarrow; install it: pip install '.[data]' in a checkout") from None
     with arrow_errors(name):
         return parquet.ParquetFile(
             file,

@@ -19,7 +19,9 @@ MAX_BYTES = 16_000_000
 _MAX_OBJECTS = 500_000
 """Maximum objects in one JSON value; each takes about 200 bytes once read."""
 _WORD = re.compile(r"[^\s,]+")
-_STARTS = re.compile(r"[+-]?[0-9][0-9_]*(?:[\s,]|$)|[\[{]\s*(?:[\"0-9\[\]{}-]|$)")
+_NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_STARTS = re.compile(rf"[+-]?[0-9][0-9_]*(?:[\s,]|$)|[\[{{]\s*(?:[\"\[\]{{}}]|$)|\[\s*{_NUMBER}\s*(?:,|\]?$)")
+"""How lengths start: a number, or JSON; a log may start with [36m (a color), [2026-11-22 10:00:00], or [1234]."""
 GUESSES = ("length", "seqlen", "seq_len", "num_tokens", "input_ids", "tokens")
 """Fields of a JSON object to try, in this order, if none is named."""
 
@@ -44,8 +46,10 @@ def lines_in(stream: BinaryIO, name: str) -> Iterator[Line]:
 def is_of_lengths(line: str) -> bool:
     """Whether a file's first line starts a list of lengths: numbers or JSON.
 
-    >>> is_of_lengths("1024 2048"), is_of_lengths('{"length": 7}'), is_of_lengths("[rank0]: step:1 - ...")
-    (True, True, False)
+    >>> is_of_lengths("1024 2048"), is_of_lengths('{"length": 7}'), is_of_lengths("[12, 5]")
+    (True, True, True)
+    >>> is_of_lengths("[rank0]: step:1 - ..."), is_of_lengths("[2026-11-22 10:00:00] INFO")
+    (False, False)
     """
     return _STARTS.match(line) is not None
 
@@ -133,6 +137,8 @@ def _length(value: Any, place: str, field: str | None) -> int:
     if isinstance(value, list):
         return len(value)
     if isinstance(value, str):
+        if re.fullmatch("0[0-9]+", value):  # half of a "1,024", which would be two sequences
+            raise HcpError(f"{place}: found {shown(value)}; wanted numbers without leading zeros: 1024, not 1,024")
         number = whole_number(value)
         value = value if number is None else number
     if isinstance(value, float) and value.is_integer():

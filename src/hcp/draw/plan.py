@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from hcp.draw.template import fill_template
 MOST_BARS = 8
 MOST_RANKS = 128
 """Groups are drawn for so many ranks at most: those that the first replicas have."""
-HUES = 12
+HUES, OTHERS = 12, "other parts"
 SMALLEST_SHARE = 0.004
 WIDTH, LEFT, BAR_H, ROW_H, LINE_H = 720, 24, 20, 58, 18
 PLOT_W, PLOT_H = 340, 190
@@ -34,7 +35,8 @@ def render_plan(data: Mapping[str, Any]) -> str:
     memory_at = 96
     time_at = memory_at + 56 + rows * ROW_H + LINE_H * keys["memory"][-1]["line"]
     plot_at = time_at + 56 + rows * ROW_H + LINE_H * keys["time"][-1]["line"]
-    height = plot_at + (PLOT_H + 80 if scene["points"] else 0) + 20
+    listed = LINE_H * len(scene["points"])
+    height = plot_at + (PLOT_H + 80 + listed if scene["points"] else 0) + 20
     return fill_template(
         "plan.svg.j2", width=WIDTH, height=height, left=LEFT, bar_h=BAR_H, row_h=ROW_H, memory_at=memory_at,
         time_at=time_at, plot_at=plot_at, span=WIDTH - 2 * LEFT, plot_w=PLOT_W, plot_h=PLOT_H, keys=keys, line_h=LINE_H,
@@ -93,16 +95,45 @@ def _scene(data: Mapping[str, Any]) -> dict[str, Any]:
         "memory_words": [{"text": _held(name), "hue": hue} for name, hue in words["memory"].items()],
         "time_words": [{"text": _TIME_WORDS.get(name, name), "hue": hue} for name, hue in words["time"].items()],
         "points": _points(data),
-        "nothing": None if bars else "no layout fits",
+        "nothing": None if bars else _nothing(data),
         "notes": [*data["assumed"], *(f"not understood: {what}" for what in data["model"]["not_understood"])],
-        "flips": [_flip_text(flip) for flip in data["flips"]],
+        "reasons": [*_reasons(data), *(_flip_text(flip) for flip in data["flips"])],
     }
+
+
+def _nothing(data: Mapping[str, Any]) -> str:
+    """What is said in place of the bars."""
+    if data["legal"] is None:
+        return f"this layout is illegal: {', '.join(data['layouts'][0]['rules'])}"
+    change = f"; change: {data['remedy']['text']}" if data["remedy"] else ""
+    return ("no layout fits" if data["legal"] else "no layout is legal") + change
+
+
+def _reasons(data: Mapping[str, Any]) -> list[str]:
+    """Why there is no layout or not another one, and what to do."""
+    found = [f"{brief_text(item['layout'])}: {', '.join(item['rules'])}" for item in data["layouts"] if item["rules"]]
+    least, remedy, nearest = data["least"], data["remedy"], data["nearest"]
+    if least:
+        why = ", ".join(least["rules"])
+        if least["memory_gib"]:
+            why = (
+                f"{least['memory_gib']['over']:.1f} GiB more than the {least['memory_gib']['usable']:.1f} GiB of a GPU"
+            )
+        found.append(f"{brief_text(least['layout'])} comes nearest: {why}")
+    if remedy:
+        found.append(f"change: {remedy['text']}; then {brief_text(remedy['layout'])} fits")
+    if nearest:
+        found.append(f"{brief_text(nearest['layout'])} fits, in {nearest['step_s']:.4g} s")
+    for item in data["why_not"]:
+        again = " without recomputation" if item["layout"]["recompute"] == "none" and not item["rules"] else ""
+        found.append(f"why not {brief_text(item['layout'])}{again}: {item['text']}")
+    return found
 
 
 def _held(term: str) -> str:
     """A term of the memory as a reader knows it."""
     what = term.removeprefix("kept: ")
-    return term if what == term else f"{what} activations"
+    return term if what == term else f"activations of {what}"
 
 
 def _legend(judged: list[Any], what: str) -> dict[str, int]:
@@ -114,12 +145,15 @@ def _legend(judged: list[Any], what: str) -> dict[str, int]:
         for name, value in terms.items():
             most[name] = max(most.get(name, 0.0), value / whole)
     seen = sorted((name for name in most if most[name] > SMALLEST_SHARE), key=lambda name: -most[name])
-    return {name: place % HUES for place, name in enumerate(seen)}
+    if len(seen) > HUES:
+        seen = [*seen[: HUES - 1], OTHERS]
+    return {name: place for place, name in enumerate(seen)}
 
 
 def _pieces(terms: Mapping[str, float], hues: Mapping[str, int], whole: float) -> list[dict[str, Any]]:
     """Each term as a part of `whole`: where it starts, how wide it is, its colour."""
     pieces, start = [], 0.0
+    terms = {**terms, OTHERS: sum(value for name, value in terms.items() if name not in hues)}
     for name, hue in hues.items():
         share = terms.get(name, 0.0) / whole
         if share > 0:
@@ -200,5 +234,9 @@ def _overrides(data: Mapping[str, Any]) -> list[dict[str, str]]:
     first = next((item for item in data["layouts"] if item["overrides"]), None)
     names = {"bridge": "Megatron-Bridge", "mlm": "Megatron-LM", "verl": "verl"}
     return [
-        {"name": names[key], "text": " ".join(words)} for key, words in (first["overrides"] if first else {}).items()
+        {
+            "name": names[key],
+            "text": " ".join(map(shlex.quote, words)) or "none: it does not pass level sizes on (HCP010)",
+        }
+        for key, words in (first["overrides"] if first else {}).items()
     ]

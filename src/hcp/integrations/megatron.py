@@ -110,6 +110,8 @@ def main() -> None:
     if len(sys.argv) < 2:
         raise SystemExit("usage: torchrun ... -m hcp.integrations.megatron SCRIPT [ARGUMENTS]")
     del sys.argv[0]
+    if not Path(sys.argv[0]).is_file():
+        raise SystemExit(f"hcp.integrations.megatron: {sys.argv[0]!r:.200} is no file; wanted the training script")
     sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
     # Import it under its own name, so that a script that imports it too finds the schedulers already replaced.
     importlib.import_module("hcp.integrations.megatron")

@@ -100,19 +100,28 @@ def _scheduler_with_rows(upstream: type) -> type:
 def _that_ends_a_step(collect: Any) -> Any:
     def postprocess_dynamic_cp_batch(output_lst: Any, batch_size: int, dcp_group: Any, *args: Any, **more: Any) -> Any:
         collected = collect(output_lst, batch_size, dcp_group, *args, **more)
-        if dcp_group.rank() == 0:
+        if dcp_group.rank() == 0 and _is_first_slice():
             _log.finish()
         return collected
 
     return postprocess_dynamic_cp_batch
 
 
-def _pipeline_size() -> int:
-    """The pipeline size; 1 if megatron-core has no process groups yet, or is not imported at all."""
+def _parallel_state() -> Any:
+    """megatron-core's parallel_state; None if it has no process groups yet, or is not imported at all."""
     parallel_state = sys.modules.get("megatron.core.parallel_state")
-    if parallel_state is None or not parallel_state.model_parallel_is_initialized():
-        return 1
-    return int(parallel_state.get_pipeline_model_parallel_world_size())
+    return parallel_state if parallel_state is not None and parallel_state.model_parallel_is_initialized() else None
+
+
+def _pipeline_size() -> int:
+    parallel_state = _parallel_state()
+    return 1 if parallel_state is None else int(parallel_state.get_pipeline_model_parallel_world_size())
+
+
+def _is_first_slice() -> bool:
+    """Whether this rank is in the first tensor- and pipeline-parallel slice: all slices run the same plan."""
+    state = _parallel_state()
+    return state is None or (state.get_tensor_model_parallel_rank() == state.get_pipeline_model_parallel_rank() == 0)
 
 
 install()

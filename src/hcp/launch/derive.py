@@ -147,14 +147,13 @@ def _sizes(dialect: Dialect, facts: Facts) -> None:
         if nodes and per_node:
             _put(facts, "world_size", nodes * per_node, "nodes")
     if _known(facts, "use_tp_pp_dp_mapping"):
-        _put(
-            facts,
-            "rank_order",
-            "tp-cp-ep-pp-dp" if _value(facts, "use_tp_pp_dp_mapping") else "tp-cp-ep-dp-pp",
-            "use_tp_pp_dp_mapping",
-        )
+        order = "tp-cp-ep-pp-dp" if _value(facts, "use_tp_pp_dp_mapping") else "tp-cp-ep-dp-pp"
+        _put(facts, "rank_order", order, "use_tp_pp_dp_mapping")
     if dialect == "verl" and _value(facts, "tp") == 1 and facts.get("sequence_parallel", _ON).origin == "default":
         facts["sequence_parallel"] = Fact(False, "default")  # verl's default is True, and it switches it off at tp=1
+    if dialect == "slime" and _known(facts, "seq_length", "max_position_embeddings"):
+        # Its set_default_megatron_args; _put leaves a stated one.
+        _put(facts, "max_position_embeddings", _value(facts, "seq_length"), "seq_length")
     if not _known(facts, "seq_length") and _known(facts, "dataset_seq_length"):
         # Bridge's run_recipe copies the dataset's length to the model, and validation requires them to be equal.
         _put(facts, "seq_length", _value(facts, "dataset_seq_length"), "dataset_seq_length")

@@ -199,7 +199,14 @@ def _python(found: str) -> UnrecognisedError:
 def _read_yaml(text: str, target: str, dialect: Dialect | None, beside: Beside) -> Reading:
     from hcp.launch.yaml.settings import load_yaml
 
-    doc = load_yaml(text, target, last_wins=True)
+    try:
+        doc = load_yaml(text, target, last_wins=True)
+    except UnrecognisedError:
+        raise
+    except HcpError as error:
+        from hcp.launch.yaml.unreadable import refused
+
+        raise refused(error, text, target) from None
     if dialect in (None, "mlm") and ("MODEL_ARGS" in doc.data or "ENV_VARS" in doc.data):
         # Some of upstream's own files of this form repeat flags, and their loader takes the last.
         from hcp.launch.yaml.mlm import read_args_yaml

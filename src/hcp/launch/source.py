@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -50,7 +51,9 @@ def text_of_target(target: str, stdin: Callable[[], bytes], wanted: str = _LAUNC
 
 
 def byte_order_mark(target: str) -> str:
-    """The byte-order mark of a file, which `decoded` drops; "" if there is none, or no such file."""
+    """The byte-order mark of a file, which `decoded` drops; "" if there is none, or no file to read again."""
+    if not os.path.isfile(target):
+        return ""
     try:
         with open(target, "rb") as file:
             return "\ufeff" if file.read(3) == b"\xef\xbb\xbf" else ""
@@ -84,7 +87,8 @@ def _words(wanted: str) -> tuple[str, str]:
 
 def _too_large(name: str, size: int, wanted: str = _LAUNCH) -> HcpError:
     what, do = _words(wanted)
-    return HcpError(
+    is_data = name.lower().endswith((".yaml", ".yml", ".json"))  # one that a person wrote is never as large
+    return (UnrecognisedError if is_data else HcpError)(
         f"{name} is too large ({size:,} bytes or more); wanted {what} of at most {MAX_BYTES:,} bytes; "
         f"{do}, not a log or a data file"
     )

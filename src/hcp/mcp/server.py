@@ -143,7 +143,8 @@ def serve() -> None:
     server: Server[Any] = Server(
         "hcp",
         version=__version__,
-        instructions="Check a launch with context parallelism before it uses a cluster; find out why a job died.",
+        instructions="Check a launch with context parallelism before it uses a cluster; plan its layout; find out why "
+        "a job died. The skills are resources: hcp://skills/NAME.",
         on_list_tools=_list_tools,
         on_call_tool=_call_tool,
         on_list_resources=_list_resources,

@@ -65,7 +65,7 @@ def judge(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> Judge
 def plan_job(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, few: int = 5) -> Planned:
     """The best few layouts: the simplest of those tied with the fastest, then the others by time."""
     found = search(model, job, rates, fixed, few)
-    candidates = found.best or found.marked
+    candidates = found.fitting or found.marked
     if not candidates:
         return Planned([], [], found)
     fastest = min(candidate.seconds for candidate in candidates)

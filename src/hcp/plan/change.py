@@ -58,8 +58,8 @@ def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy
     looser = list(_looser(fixed))
     for text, rest in looser:
         found = search(model, job, rates, rest, 1)
-        if found.best:
-            return Remedy(text, found.best[0].layout)
+        if found.fitting:
+            return Remedy(text, found.fitting[0].layout)
     for text, rest in [("", fixed), *looser]:
         for other in (_other_job, _more_gpus, _shorter):
             change = other(model, job, rates, rest)
@@ -83,8 +83,8 @@ def _more_gpus(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Re
         gpus, batch = job.world_size * factor, least * factor
         for text, more in (("", job), (f" --global-batch {batch}", replace(job, global_batch=batch))):
             found = search(model, replace(more, world_size=gpus), rates, fixed, 1)
-            if found.best:
-                return Remedy(f"--gpus {gpus}{text}", found.best[0].layout)
+            if found.fitting:
+                return Remedy(f"--gpus {gpus}{text}", found.fitting[0].layout)
             if found.legal:
                 break
         factor *= 2
@@ -103,8 +103,8 @@ def _shorter(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Reme
     while length:
         for text, batch in (("", job.global_batch), (f" --global-batch {least}", least)):
             found = search(model, replace(job, seq_length=length, global_batch=batch), rates, fixed, 1)
-            if found.best:
-                return Remedy(f"--seq-length {length}{text}", found.best[0].layout)
+            if found.fitting:
+                return Remedy(f"--seq-length {length}{text}", found.fitting[0].layout)
         length //= 2
     return None
 
@@ -128,7 +128,7 @@ def _other_job(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Re
     ]
     for text, other in jobs:
         found = search(model, other, rates, fixed, 1)
-        for candidate in (found.best or found.marked)[:1]:
+        for candidate in (found.fitting or found.marked)[:1]:
             return Remedy(text, candidate.layout)
     return None
 

@@ -42,7 +42,8 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     "attention.backward": ("of the forward rate", "read", "FlashAttention-3, table of forward and backward rates"),
     "bias.passes": ("times that experts' biases and clamps pass over their rows", "fitted", _BRIDGE),
     "bandwidth": ("of the memory bandwidth", "fitted", _BRIDGE),
-    "tp.exposed": ("of the time of TP's collectives", "fitted", f"{_BRIDGE}; NeMo's long sequences"),
+    "tp.exposed": ("of the time of TP's collectives", "fitted", "NeMo's long sequences; SimuMax's B200 box"),
+    "tp.overlapped": ("of tp.exposed, where TP's collectives are overlapped", "fitted", _BRIDGE),
     "ep.exposed": ("times EP's exchange at what links sustain; above 1 where it is slower", "fitted", _BRIDGE),
     "ep.overlapped": ("of ep.exposed, where EP's exchange is overlapped", "fitted", _BRIDGE),
     "dp.exposed": ("of the time of DP's collectives", "fitted", _BRIDGE),
@@ -94,6 +95,8 @@ class Rates:
     nvlink: float
     network: float
     tp_exposed: float
+    tp_overlapped: float
+    """Of `tp_exposed`, where one NVLink domain has all ranks of the group; 1 where nothing overlaps them."""
     ep_exposed: float
     is_ep_overlapped: bool
     dp_exposed: float
@@ -106,6 +109,8 @@ class Rates:
     """Passes over the operands of linear layers that are cast to 8 bits or fewer; 0 with bf16."""
     transposes: bool
     """Products of 8 bits take both operands by row alone, as Hopper's do."""
+    is_release_open: bool = False
+    """Nobody says whether models with experts run as in the recipes since `GRAPHED_SINCE`, which take a third less."""
     marks: tuple[str, ...] = ()
 
     def host_s(self, experts: int) -> float:
@@ -115,7 +120,7 @@ class Rates:
 
 def rates_of(
     gpu: Gpu, precision: str, versions: Mapping[str, str], values: Mapping[str, float] | None = None,
-    overlaps_ep: bool | None = None, whole_graph: bool | None = None,
+    overlaps_ep: bool | None = None, whole_graph: bool | None = None, overlaps_tp: bool = False,
 ) -> Rates:  # fmt: skip
     """The rates of that GPU and precision.
 
@@ -125,6 +130,7 @@ def rates_of(
             the stated release, on Blackwell.
         whole_graph: whether a whole iteration is one CUDA graph, which leaves the host nothing to start; None: as
             Bridge's recipes have it.
+        overlaps_tp: whether TP's collectives run beside matrix products.
     """
     value = {**FITTED, **(values or {})}
     marks = []
@@ -141,6 +147,7 @@ def rates_of(
     graphed = (
         blackwell and precision in GRAPHED_PRECISIONS and package in versions and at_least(versions[package], since)
     )
+    is_open = blackwell and precision in GRAPHED_PRECISIONS and package not in versions
     graphed = graphed and overlaps_ep is not False and whole_graph is not False
     overlapped = (graphed or not blackwell) if overlaps_ep is None else overlaps_ep
     starts = 0.0 if graphed or whole_graph else 1.0
@@ -158,6 +165,7 @@ def rates_of(
         nvlink=gpu.nvlink_bandwidth * SUSTAINED_NVLINK,
         network=gpu.network_bandwidth * SUSTAINED_NETWORK,
         tp_exposed=value["tp.exposed"],
+        tp_overlapped=value["tp.overlapped"] if overlaps_tp else 1.0,
         ep_exposed=value["ep.exposed"] * (value["ep.overlapped"] if overlapped else 1.0),
         is_ep_overlapped=overlapped,
         dp_exposed=value["dp.exposed"],
@@ -167,10 +175,11 @@ def rates_of(
         host_expert_s=starts * value["host.expert"],
         casts=0.0 if precision == "bf16" else value["casts.nvfp4"] if precision == "nvfp4" else 1.0,
         transposes=not blackwell,
+        is_release_open=is_open and overlaps_ep is None and whole_graph is None,
         marks=tuple(marks),
     )
 
 
 def rates_for(job: PlanJob, values: Mapping[str, float] | None = None) -> Rates:
     """The rates of that job; `values` replace fitted constants by name."""
-    return rates_of(job.gpu, job.precision, job.versions, values, job.overlaps_ep, job.whole_graph)
+    return rates_of(job.gpu, job.precision, job.versions, values, job.overlaps_ep, job.whole_graph, job.has_userbuffers)

@@ -24,15 +24,22 @@ class Found:
     """What a search came to, each list by time.
 
     `best`: the fastest of each distinct set of axes. `frontier`: each needs less memory than all that are faster.
+    `tight`: as best, of layouts that may not fit: their peak is as near to the end as it may be off.
     `marked`: as best, of layouts that no measurement covers. `legal`: how many layouts are. `least`: where none fits,
     the one of those looked at that needs the least memory.
     """
 
     best: list[Candidate] = field(default_factory=list)
     frontier: list[Candidate] = field(default_factory=list)
+    tight: list[Candidate] = field(default_factory=list)
     marked: list[Candidate] = field(default_factory=list)
     legal: int = 0
     least: Candidate | None = None
+
+    @property
+    def fitting(self) -> list[Candidate]:
+        """The best; where there are none, those that may not fit."""
+        return self.best or self.tight
 
 
 def distinct(layout: Layout) -> tuple[object, ...]:

@@ -59,7 +59,8 @@ def layout_of(facts: Facts) -> Layout:
     return Layout(
         **axes, vp=facts.get("vpp") or 1, etp=(facts.get("etp") or 1) if facts.get("num_experts") else 1,
         mbs=facts.get("micro_batch_size") or 1, cp_comm_type=kind,
-        hcp_sizes=(sizes[0], sizes[1]) if sizes else None,
+        # Other types have no levels: they pay no attention to sizes that fit.
+        hcp_sizes=(sizes[0], sizes[1]) if sizes and (kind == "a2a+p2p" or sizes[0] * sizes[1] != axes["cp"]) else None,
         recompute=words.get(str(facts.get("recompute_granularity")), "none"),
     )  # fmt: skip
 
@@ -92,7 +93,7 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
         gpus_per_node=per_node,
         gpu=gpu,
         nvlink_domain=given.get("nvlink_domain") or facts.get("nvlink_domain") or _usual_domain(gpu, per_node),
-        seq_length=_stated("--seq-length", given.get("seq_length") or facts.get("seq_length"), 1 << 30),
+        seq_length=_stated("--seq-length", given.get("seq_length") or longest_sequence(facts), 1 << 30),
         global_batch=_stated("--global-batch", given.get("global_batch") or facts.get("global_batch_size"), 1 << 30),
         precision=precision,
         packed=bool(given.get("packed") or facts.get("thd")),
@@ -100,9 +101,18 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
         fp32_gradients=traits.fp32_gradients,
         sharded_optimizer=traits.sharded_optimizer,
         overlaps_ep=traits.overlaps_ep,
+        overlaps_tp=traits.overlaps_tp,
+        loss_in_place=traits.loss_in_place is not False,
         whole_graph=traits.whole_graph,
         marks=traits.job_marks,
     )
+
+
+def longest_sequence(facts: Facts) -> int | None:
+    """Tokens of a sequence: as the launch says it, else the longest that it lets through (RL: prompt and answer)."""
+    said = facts.get("seq_length") or facts.get("max_total_sequence_length")
+    prompt, answer = facts.get("max_prompt_length"), facts.get("max_response_length")
+    return said or (prompt + answer if prompt and answer else None)
 
 
 def check_is_said(
@@ -122,7 +132,7 @@ def check_is_said(
         "--model config.json": has_model or is_launch,
         "--gpus N": given.get("gpus") or facts.get("world_size") or (nodes and per_node),
         "--gpu NAME": given.get("gpu") or BY_ARCHITECTURE.get(str(facts.get("arch"))),
-        "--seq-length TOKENS": given.get("seq_length") or facts.get("seq_length"),
+        "--seq-length TOKENS": given.get("seq_length") or longest_sequence(facts),
         "--global-batch N": given.get("global_batch") or facts.get("global_batch_size"),
     }
     absent = [option for option, value in said.items() if not value]

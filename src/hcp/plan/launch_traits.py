@@ -28,6 +28,8 @@ class Traits(NamedTuple):
     sharded_optimizer: bool = True
     fp32_gradients: bool = True
     overlaps_ep: bool | None = None
+    overlaps_tp: bool | None = None
+    loss_in_place: bool | None = None
     whole_graph: bool | None = None
     job_marks: tuple[str, ...] = ()
     layout_marks: tuple[str, ...] = ()
@@ -54,9 +56,11 @@ def traits_of(facts: Facts, settings: Settings) -> Traits:
         sharded_optimizer=_is_sharded(facts, settings),
         fp32_gradients=_adds_in_fp32(settings),
         overlaps_ep=_flag(settings, "overlap_moe_expert_parallel_comm"),
+        overlaps_tp=_overlaps_tp(facts, settings),
+        loss_in_place=_has_loss_in_place(settings),
         whole_graph=_has_whole_graph(settings),
         job_marks=("FSDP has no formula: weights and gradients are counted whole on each rank",) * _has_fsdp(facts),
-        layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts)),
+        layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts), *_dynamic(facts)),
     )
 
 
@@ -89,13 +93,37 @@ def _has_whole_graph(settings: Settings) -> bool | None:
     return any("full_iteration" in words for words in said) if said else None
 
 
+def _overlaps_tp(facts: Facts, settings: Settings) -> bool | None:
+    """Whether Transformer Engine's userbuffers overlap TP's collectives with matrix products.
+
+    They take sequence parallelism: validate_args of Megatron-LM refuses them without it.
+    """
+    if facts.get("sequence_parallel") is False:
+        return False
+    stated = facts.get("tp_comm_overlap")
+    return _flag(settings, "tp_comm_overlap") if stated is None else bool(stated)
+
+
+def _has_loss_in_place(settings: Settings) -> bool | None:
+    """Whether Transformer Engine's cross entropy writes gradients over logits; megatron-core's own has both in fp32."""
+    fuses, by = _flag(settings, "cross_entropy_loss_fusion"), _last(settings.get("cross_entropy_fusion_impl"))
+    if fuses is False:
+        return False
+    return None if by is None else str(by) == "te"
+
+
 def _has_fsdp(facts: Facts) -> bool:
     return facts.get("fsdp") is True or facts.get("torch_fsdp2") is True
 
 
+def recompute_granularity(facts: Facts) -> Any:
+    """What is recomputed: Megatron-LM's --recompute-activations stands for selective, and wins."""
+    return "selective" if facts.get("recompute_activations") is True else facts.get("recompute_granularity")
+
+
 def _recomputation(facts: Facts, settings: Settings) -> tuple[str, ...]:
     """Recomputation of a part that no formula covers."""
-    kind = str(facts.get("recompute_granularity"))
+    kind = str(recompute_granularity(facts))
     if kind == "selective":
         modules = set(map(str, _listed(settings.get("recompute_modules")))) or _CORE_ATTENTION
         if modules == _CORE_ATTENTION:
@@ -125,6 +153,16 @@ def _sequence(facts: Facts) -> tuple[str, ...]:
     if (facts.get("tp") or 1) == 1 or facts.get("sequence_parallel") is not False:
         return ()
     return ("sequence parallelism is off: not modelled, memory and time are those with it on",)
+
+
+def _dynamic(facts: Facts) -> tuple[str, ...]:
+    """Groups of context parallelism that differ from sequence to sequence."""
+    if not (facts.get("dynamic_context_parallel") or facts.get("hybrid_context_parallel")):
+        return ()
+    most = facts.get("max_seqlen_per_dp_cp_rank")
+    tokens = f"at most {most} tokens a rank" if most else "its own number of ranks"
+    return (f"dynamic CP gives each sequence a group of {tokens}: not modelled, counted with one CP size for all; "
+            "`hcp dcp plan` plans it",)  # fmt: skip
 
 
 def _last(value: Any) -> Any:

@@ -57,6 +57,8 @@ class PlanJob:
     `fp32_gradients`: gradients are added up and reduced in fp32 (grad_reduce_in_fp32), else in bf16.
     `sharded_optimizer`: the distributed optimizer is on. `marks`: what of the launch no formula covers, in words.
     `overlaps_ep`: EP's exchange runs beside other work (overlap_moe_expert_parallel_comm); None: nobody says it.
+    `overlaps_tp`: TP's collectives run beside matrix products (tp_comm_overlap); None: nobody says it.
+    `loss_in_place`: Transformer Engine's fused cross entropy writes gradients over logits in bf16; else they are fp32.
     `whole_graph`: a whole iteration is one CUDA graph (cuda_graph_impl full_iteration); None: nobody says it.
     `fp8_weights`: fp8 and mxfp8 training keeps no bf16 weights (fp8_param_gather), as Bridge's precisions set it.
     """
@@ -74,6 +76,8 @@ class PlanJob:
     fp8_weights: bool = True
     sharded_optimizer: bool = True
     overlaps_ep: bool | None = None
+    overlaps_tp: bool | None = None
+    loss_in_place: bool = True
     whole_graph: bool | None = None
     marks: tuple[str, ...] = ()
 
@@ -92,6 +96,17 @@ class PlanJob:
     def edp(self, layout: Layout) -> int:
         """Data-parallel size of the experts' own grid, rounded down."""
         return self.world_size // (layout.etp * layout.ep * layout.pp)
+
+    @property
+    def has_userbuffers(self) -> bool:
+        """Whether TP's collectives are overlapped: as said, else as in Bridge's recipes of Llama, where it is stated.
+
+        They leave it off in NVFP4, and Megatron-LM does by default. Source: llama31_llm_pretrain.py of
+        scripts/performance, Megatron-Bridge 0.2.0 to 0.5.1; perf_recipes/llama of 0.6.0.
+        """
+        if self.overlaps_tp is None:
+            return "bridge" in self.versions and self.precision != "nvfp4"
+        return self.overlaps_tp
 
     def micro_batches(self, layout: Layout) -> int:
         """Micro-batches of a step on each data-parallel rank, rounded down, at least 1."""
@@ -132,6 +147,9 @@ def parse_layout(text: str) -> Layout:
     layout = Layout(**given)  # type: ignore[arg-type]
     if "cp_comm_type" not in given and layout.hcp_sizes:
         raise HcpError("layout: found hcp_sizes without cp_comm_type=a2a+p2p; wanted both; write both")
+    if layout.hcp_sizes and layout.cp_comm_type != "a2a+p2p":
+        found = f"found hcp_sizes with cp_comm_type={layout.cp_comm_type}, which has no levels"
+        raise HcpError(f"layout: {found}; wanted a2a+p2p; leave one out")
     return layout
 
 

@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from hcp.core import fits
 from hcp.core.releases import (
     CUDNN_PACKED_SINKS,
+    MCORE_DELTA_NET_CP,
+    MCORE_DSA_CP,
     MCORE_PADS_PACKED_VALUES,
+    MCORE_PATTERN_STAGES,
     MCORE_SHARED_KV_HEADS,
     TE_COMM_TYPE,
     TE_LEVELS,
@@ -23,7 +26,8 @@ from hcp.core.releases import (
     TE_SINKS,
     at_least,
 )
-from hcp.plan.layout import Layout, PlanJob
+from hcp.plan.layout import Layout, PlanJob, pipeline_string
+from hcp.plan.mixers import PLAIN
 from hcp.plan.model import PlanModel
 
 RECIPES = {"fp8": "tensorwise", "mxfp8": "mxfp8"}
@@ -37,6 +41,7 @@ def forbidden(model: PlanModel, layout: Layout, job: PlanJob) -> list[str]:
     if layout.cp > 1:
         found += _exchange(model, layout, job)
         found += _attention(model, layout, job)
+    found += _mixers(model, layout, job)
     return sorted(set(found))
 
 
@@ -142,10 +147,29 @@ def _attention(model: PlanModel, layout: Layout, job: PlanJob) -> Iterator[str]:
             yield "CP010"
         if kind == "a2a+p2p":
             yield "HCP017"
-    if s.kv_lora and s.qk_head_dim != s.v_head_dim and not _pads_values(job):
+    wide = s.kv_lora and s.qk_head_dim != s.v_head_dim and not model.mixers.selects  # DSA has its own attention
+    if wide and not _pads_values(job):
         late = kind in ("a2a", "all_gather") and not _since(job, "te", TE_MLA_ALL_TYPES)
         if late or not _since(job, "te", TE_MLA):
             yield "CP015"
+
+
+def _mixers(model: PlanModel, layout: Layout, job: PlanJob) -> Iterator[str]:
+    """Layers beside attention, which have their own context parallelism, and their own way to write stages."""
+    cp, mixers = layout.cp, model.mixers
+    if mixers == PLAIN:
+        return
+    if cp > 1 and mixers.mamba and not fits.mamba_fits(*mixers.mamba, layout.tp, cp):
+        yield "MODEL001"
+    if cp > 1 and mixers.selects and (layout.cp_comm_type != "all_gather" or not _since(job, "mcore", MCORE_DSA_CP)):
+        yield "MODEL002"
+    if mixers.delta_net:
+        uneven = any(heads % (layout.tp * cp) for heads in mixers.delta_net)
+        if uneven or (cp > 1 and not _since(job, "mcore", MCORE_DELTA_NET_CP)):
+            yield "MODEL003"
+    own_split = pipeline_string(model, layout) is not None or layout.vp > 1
+    if mixers.pattern and own_split and _since(job, "mcore", MCORE_PATTERN_STAGES):
+        yield "PIPE005"
 
 
 def _covers(layout: Layout) -> bool:

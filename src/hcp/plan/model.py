@@ -9,8 +9,10 @@ from typing import Any
 
 from hcp.core.cost.model_sizes import NAMES, ModelSizes, language_values, model_sizes, size_of
 from hcp.core.errors import HcpError
+from hcp.plan.mixers import PLAIN, Mixers, mixers_of
 
 _MTP = ("mtp_layers", "mtp_num_layers", "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
+_POSITIONS = ("max_position_embeddings", "n_positions")
 _TIED_BY_DEFAULT = ("gemma", "gpt2", "opt", "bloom", "falcon", "phi")
 """Starts of the model types whose config.json leaves tie_word_embeddings out where it is true."""
 _QK_NORM_TYPES = ("qwen3", "gemma3", "olmo2", "olmo3")
@@ -25,6 +27,7 @@ _UNKNOWN_KEYS = {
     "an audio encoder": ("audio_config",),
     "an encoder with cross attention": ("is_encoder_decoder",),
 }
+_LEFT_OUT = ("a vision encoder", "an audio encoder", "an encoder with cross attention")
 _CONFIG_LAYERS = ("num_hidden_layers", "n_layer", "n_layers")
 """Names of the number of layers that only a config.json has."""
 _MEGATRON_DEFAULTS = ("linear_num_key_heads", "linear_num_value_heads")
@@ -43,7 +46,8 @@ class PlanModel:
 
     `is_moe`: for each layer, whether it has experts. `attention_bias`: the QKV projection has a bias; `linear_bias`:
     the other linear layers have one too. `norms`: norms of a layer, 2 or 4. `layernorm`: norms have a bias.
-    `kind_unknown`: what of the config no formula covers, in words.
+    `max_positions`: tokens of a sequence that the config says it can take, 0 where it says nothing.
+    `mixers`: layers beside attention. `kind_unknown`: what of the config no formula covers, in words.
     """
 
     sizes: ModelSizes
@@ -58,6 +62,8 @@ class PlanModel:
     sinks: bool = False
     norms: int = 2
     shared_gate: bool = False
+    max_positions: int = 0
+    mixers: Mixers = PLAIN
     kind_unknown: tuple[str, ...] = ()
 
     @cached_property
@@ -104,8 +110,15 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
         sinks=kind == "gpt_oss" or values.get("softmax_type", "vanilla") in ("learnable", "off-by-one"),
         norms=4 if kind.startswith(_FOUR_NORM_TYPES) and not kind.startswith("glm4_moe") else 2,
         shared_gate=bool(values.get("moe_shared_expert_gate", kind.startswith(("qwen2_moe", "qwen3_next")))),
+        max_positions=_positions(values),
+        mixers=mixers_of(values, is_config, sizes.hidden_size),
         kind_unknown=unknown,
     )
+
+
+def counted_as(what: str) -> str:
+    """How memory and time count a part that no formula covers."""
+    return "left out of memory and time" if what in _LEFT_OUT else "counted as layers of plain attention"
 
 
 def short_name(name: str) -> str:
@@ -115,6 +128,12 @@ def short_name(name: str) -> str:
     ('llama', 60)
     """
     return name if len(name) <= MOST_NAME else "..." + name[-(MOST_NAME - 3) :]
+
+
+def _positions(values: Mapping[str, Any]) -> int:
+    """Tokens that the config says a sequence may have; nothing rests on it but a note, so that no value is an error."""
+    found = next((values[name] for name in _POSITIONS if values.get(name) is not None), 0)
+    return found if isinstance(found, int) and not isinstance(found, bool) and 0 < found < 1 << 40 else 0
 
 
 def _prediction_layers(values: Mapping[str, Any]) -> int:

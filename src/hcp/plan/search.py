@@ -17,12 +17,13 @@ from hcp.plan.constants import Rates
 from hcp.plan.found import TIED, Candidate, Found, distinct
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.legal import forbidden
-from hcp.plan.memory import memory, usable_gib
+from hcp.plan.memory import is_tight, memory, usable_gib
 from hcp.plan.memory.activations import layer_saved
 from hcp.plan.memory.peak import stage_terms
 from hcp.plan.model import PlanModel
 from hcp.plan.space import Fixed, Space
-from hcp.plan.time.layer import Mlp, RankElements, Work, joined, weights_of
+from hcp.plan.time.layer import Mlp, Work, joined
+from hcp.plan.time.shapes import RankElements, weights_of
 from hcp.plan.time.step import (
     Kinds,
     data_parallel_seconds,
@@ -77,9 +78,9 @@ def search(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, few: int 
     Those that no measurement covers come only where there are no others.
     """
     found = Search(model, job, rates, fixed).run(few)
-    if not found.best and not found.marked:
+    if not (found.fitting or found.marked):
         beyond = Search(model, job, rates, fixed, covered=False).run(few)
-        if beyond.marked or beyond.best or not found.least:
+        if beyond.fitting or beyond.marked or not found.least:
             return beyond
     return found
 
@@ -114,7 +115,7 @@ class Search:
                     heapq.heappush(waiting, (seconds, number, group, pp, vp))
         while waiting and not picked.is_done:
             picked.take(*heapq.heappop(waiting))
-        if not (found.best or found.marked) and self._lightest is not None:
+        if not (found.fitting or found.marked) and self._lightest is not None:
             _, seconds, group, pp, vp = self._lightest
             layout = _whole(group, pp, vp)
             found.least = Candidate(seconds, layout, memory(self.model, layout, self.job).peak)
@@ -259,9 +260,10 @@ class _Picked:
             return
         candidate = Candidate(seconds, layout, peak)
         if uncovered(model, layout):
-            if len(found.marked) < self.few and key not in self._keys:
-                found.marked.append(candidate)
-                self._keys.add(key)
+            self._keep(found.marked, candidate, key)
+            return
+        if is_tight(peak, job.gpu):
+            self._keep(found.tight, candidate, key)
             return
         if not found.best:
             self.limit, self._tied = seconds * WINDOW, seconds * (1 + TIED)
@@ -273,3 +275,8 @@ class _Picked:
         if peak < self._least - SMALLEST_STEP_GIB:
             found.frontier.append(candidate)
             self._least = peak
+
+    def _keep(self, kept: list[Candidate], candidate: Candidate, key: tuple[object, ...]) -> None:
+        """Keeps the fastest few of those that are not ranked, each set of axes once."""
+        if len(kept) < self.few and all(distinct(other.layout) != key for other in kept):
+            kept.append(candidate)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from hcp.core.errors import HcpError
+from hcp.core.releases import MCORE_PIPELINE_LAYOUT, at_least
 from hcp.plan.layout import RECOMPUTE, Layout, PlanJob, parse_layout
 from hcp.plan.legal import forbidden
 from hcp.plan.model import PlanModel
@@ -40,7 +41,8 @@ def possible_fixed(model: PlanModel, fixed: Fixed) -> Fixed:
     """What is given, if the model has such an axis.
 
     Raises:
-        HcpError: experts' axes of a model without experts; more stages than the model has parts.
+        HcpError: experts' axes of a model without experts; more stages than the model has parts; a type of CP
+            communication without CP.
     """
     axes = [name for name in ("ep", "etp") if fixed.get(name, 1) > 1 and not model.sizes.experts]
     if axes:
@@ -52,6 +54,9 @@ def possible_fixed(model: PlanModel, fixed: Fixed) -> Fixed:
             f"--fix: found {stages} pipeline stages (pp x vp) for {model.sizes.num_layers} layers; wanted at most "
             f"{parts}, with embedding and loss as layers; take fewer"
         )
+    kind = fixed.get("cp_comm_type", "p2p")
+    if fixed.get("cp") == 1 and kind != "p2p":
+        raise HcpError(f"--fix: found cp=1 with cp_comm_type={kind}; wanted a CP group for it; leave one out")
     return fixed
 
 
@@ -74,15 +79,16 @@ class Space:
 
     def __init__(self, model: PlanModel, job: PlanJob, fixed: Fixed, covered: bool = False) -> None:
         self.model, self.job, self.fixed, self.covered = model, job, fixed, covered
+        mcore = job.versions.get("mcore")
+        self._has_layouts = mcore is None or at_least(mcore, MCORE_PIPELINE_LAYOUT)
 
     def _values(self, name: str, usual: tuple[Any, ...]) -> tuple[Any, ...]:
         return (self.fixed[name],) if name in self.fixed else usual
 
     def attention(self) -> Iterator[Layout]:
         """TP, and CP with its type and level sizes: what attention sees."""
-        job, world = self.job, self.job.world_size
-        most = max(1, min(job.nvlink_domain, MOST_TP))
-        for tp in self._values("tp", tuple(size for size in divisors(world) if size <= most)):
+        world = self.job.world_size
+        for tp in self._values("tp", tuple(size for size in divisors(world) if size <= MOST_TP)):
             if world % tp:
                 continue
             for cp in self._values("cp", divisors(world // tp)):
@@ -116,12 +122,23 @@ class Space:
     def pipelines(self, attention: Layout) -> Iterator[tuple[int, tuple[int, ...]]]:
         """PP, and the numbers of chunks of a stage that make the largest chunk smaller."""
         rest = self.job.world_size // (attention.tp * attention.cp)
-        work = self.model.sizes.num_layers + 2 + self.model.mtp
+        layers = self.model.sizes.num_layers
+        work = layers + 2 + self.model.mtp
         for pp in self._values("pp", divisors(rest)):
             if rest % pp or pp > (work if "pp" in self.fixed else work - 2):  # a stage without layers, where asked
                 continue
             chunks = {-(-work // (pp * vp)): vp for vp in range(work // pp, 0, -1)} if pp > 1 else {work: 1}
-            yield pp, self._values("vp", tuple(sorted(chunks.values())))
+            usual = tuple(sorted(chunks.values()))
+            if not self._has_layouts:  # fixed or not, such a release needs an even split
+                usual = tuple(vp for vp in (divisors(layers) if pp > 1 else (1,)) if layers % (pp * vp) == 0)
+            sizes = self._values("vp", usual)
+            if self.model.mixers.pattern:
+                sizes = tuple(vp for vp in sizes if self._stages_can_be_written(replace(attention, pp=pp, vp=vp)))
+            yield pp, sizes
+
+    def _stages_can_be_written(self, layout: Layout) -> bool:
+        """Whether a model with a layer pattern can have these stages."""
+        return "PIPE005" not in forbidden(self.model, layout, self.job)
 
     def experts(self, attention: Layout) -> Iterator[tuple[int, int]]:
         """EP and ETP; ETP is 1 or, as Megatron's default, TP."""

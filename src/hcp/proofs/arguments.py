@@ -9,7 +9,7 @@ REFERENCE, TE_CPU, TE = "reference", "transformer-engine-cpu", "transformer-engi
 
 
 def add_attention(parser: argparse.ArgumentParser) -> None:
-    """Adds --attention: whose attention class a program runs on, and so whether on CPU or GPUs; and --te."""
+    """Adds --attention (which attention class a program uses, and so whether it runs on CPU or GPUs) and --te."""
     parser.add_argument(
         "--attention",
         choices=(REFERENCE, TE_CPU, TE),
@@ -27,7 +27,7 @@ def is_on_cpu(options: argparse.Namespace) -> bool:
 
 
 def add_sizes(parser: argparse.ArgumentParser) -> None:
-    """Adds --sizes, a list of (inner, outer) with one product."""
+    """Adds --sizes, a list of (inner, outer) pairs that all have the same product."""
     parser.add_argument(
         "--sizes",
         nargs="+",

@@ -1,4 +1,4 @@
-"""What context-parallel attention is compared with: torch's own, in one process, on the whole batch. And how."""
+"""What context-parallel attention is compared with (torch's own, in one process, on the whole batch), and how."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def single_process_attention(
     cu_seqlens_padded: Sequence[int] | None = None,
     cu_seqlens: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    """Causal attention by torch.nn.functional.scaled_dot_product_attention over whole sequences: no code of ours.
+    """Causal attention by torch.nn.functional.scaled_dot_product_attention over whole sequences: none of our own code.
 
     Args:
         q, k, v: [s, b, heads, d], [b, s, heads, d] or [t, heads, d].
@@ -81,11 +81,11 @@ class AttentionCase(NamedTuple):
     cp_size: int
     head_dim: int = 32
     stretch: int = 1
-    """Makes every sequence so many times longer: GPU kernels want chunks of 64 tokens and more."""
+    """Makes every sequence this many times longer: GPU kernels need chunks of at least 64 tokens."""
 
     @property
     def seqlens_padded(self) -> list[int]:
-        """The lengths of the sequences as they lie in memory. Other layouts than thd have one sequence."""
+        """The lengths of the sequences as they lie in memory. Layouts other than thd have one sequence."""
         unit = 2 * self.cp_size * self.stretch
         return [5 * unit, unit, 2 * unit] if self.layout == "thd" else [8 * unit]
 
@@ -112,7 +112,7 @@ class AttentionCase(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """By tensor (output, dq, dk, dv), over all ranks together; padding does not count."""
+    """By tensor (output, dq, dk, dv), over all ranks; padding is ignored."""
 
     largest: dict[str, float]
     """The largest error, relative to the tensor's largest value."""

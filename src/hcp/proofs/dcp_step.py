@@ -1,6 +1,6 @@
-"""One training step under dynamic CP with torch's own DDP: the gradient that a way of weighing the loss produces.
+"""One training step under dynamic CP with torch's own DDP: the gradient that a way of weighting the loss produces.
 
-Each rank runs its share of every micro-batch, adds up gradients without synchronizing, and synchronizes in the last
+Each rank runs its share of every micro-batch, accumulates gradients without synchronizing, and synchronizes in the last
 one. What differs from framework to framework is in a `Weighing`: the factor on the loss, how the outputs of a group are
 gathered, whether DDP takes the mean or the sum, and what the gradients are divided by afterwards.
 """
@@ -28,7 +28,7 @@ Groups = Mapping[int, dist.ProcessGroup]
 
 
 class WeighingContext(NamedTuple):
-    """What a weighing may depend on: a rank, its group in one micro-batch, and the sequences of the whole step."""
+    """What a weighting may depend on: a rank, its group in one micro-batch, and the sequences of the whole step."""
 
     micro_batch: MicroBatch
     rank: int
@@ -52,7 +52,7 @@ class WeighingContext(NamedTuple):
 
     @property
     def loss_tokens(self) -> int:
-        """T, of the whole step."""
+        """T: the tokens of the whole step that carry the loss."""
         return self.corpus.num_loss_tokens
 
     @property
@@ -72,7 +72,7 @@ class WeighingContext(NamedTuple):
 
     @property
     def local_real_tokens(self) -> int:
-        """Those in this rank's rows, by the arithmetic that a training job uses."""
+        """Those in this rank's rows, computed as a training job computes them."""
         lengths = [self.corpus.lengths[sample] for sample in self.group.samples]
         return real_tokens_of_rank(lengths, self.local_cp_size, self.rank - self.group.start)
 
@@ -85,7 +85,7 @@ class Weighing(NamedTuple):
         "replicated" (every rank computes all sequences), "none" (each rank keeps its own part, as in megatron-core).
     reduction: what DDP does with the gradients.
     local_count: the tokens that a rank counts in a micro-batch; after the reduction, gradients are divided by the sum
-        over all ranks and micro-batches. None: they are not divided.
+        over all ranks and micro-batches. None: no division.
     """
 
     factor: Callable[[WeighingContext], float]
@@ -100,11 +100,11 @@ class WeighedStep(NamedTuple):
     gradient: torch.Tensor
     """[parameters], float64, after the reduction: the same on every rank."""
     reported: float
-    """The mean over ranks of what they differentiated: what a log shows as the loss."""
+    """The mean over ranks of the scalar that they differentiated, which a log shows as the loss."""
 
 
 class Trainer:
-    """The model under DDP twice, once with the mean and once with the sum. Collective; one step at a time."""
+    """The model under DDP twice: once with the mean, once with the sum. Collective; one step at a time."""
 
     def __init__(self, corpus: Corpus, groups: Groups, objective: Objective = "tokens") -> None:
         self.corpus = corpus
@@ -182,4 +182,4 @@ def _sum_hook(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.
     return work.get_future().then(lambda done: done.value()[0])
 
 
-_sum_hook.__annotations__.clear()  # DDP compares them with types, and here they are strings
+_sum_hook.__annotations__.clear()  # DDP compares them with types, but here they are strings

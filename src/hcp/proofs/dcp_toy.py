@@ -1,7 +1,7 @@
-"""A small model for dynamic CP: packed causal attention over whatever group a micro-batch brings, in float64.
+"""A small model for dynamic CP: packed causal attention over whichever group a micro-batch uses, in float64.
 
-It has what decides about the loss of a real one and nothing else: token and position embeddings, two layers of
-attention whose keys and values travel round the group (their gradients travel back to the owner), a linear head, and a
+It has only what determines the loss of a real model: token and position embeddings, two layers of
+attention whose keys and values travel around the group (their gradients travel back to the owner), a linear head, and a
 masked loss over the next tokens. Sequences are packed, padded and cut in a zigzag, as megatron-core cuts them.
 """
 
@@ -38,7 +38,7 @@ class Corpus(NamedTuple):
 
 
 def draw_corpus(lengths: Sequence[int], seed: int = 0) -> Corpus:
-    """Random tokens, and a random mask that leaves every sequence at least one token of loss; the last has no label."""
+    """Random tokens, and a random mask that leaves every sequence at least one loss token; the last has no label."""
     random = torch.Generator().manual_seed(seed)
     tokens = [torch.randint(VOCAB_SIZE, (length,), generator=random) for length in lengths]
     masks = [torch.rand(length, generator=random) < 0.6 for length in lengths]

@@ -1,8 +1,8 @@
 """A stand-in for Transformer Engine's DotProductAttention that runs on any device.
 
 It has the constructor, the attributes and the forward of transformer_engine.pytorch.DotProductAttention as far as
-Megatron uses them, computes by hcp.runtime.attention, and decides as Transformer Engine does what a cp_group means:
-None means no context parallelism (that is HCP001), also when cp_comm_type says otherwise. So what is shown with it on
+Megatron uses them, computes with hcp.runtime.attention, and interprets like Transformer Engine a cp_group means:
+None means no context parallelism (that is HCP001), even if cp_comm_type says otherwise. So what is shown with it on
 a CPU can be repeated with Transformer Engine's class on GPUs.
 """
 
@@ -32,9 +32,9 @@ class DotProductAttention(torch.nn.Module):  # type: ignore[misc]
         kv_channels: head_dim, or (head_dim of q and k, head_dim of v).
         cp_group: a process group; for "a2a+p2p" the list [inner, outer]; None or [] switches context parallelism off.
         cp_global_ranks: the members of the whole CP group, in cp order.
-        window_size: (left, right): how many keys before its own a query sees; the right side is the mask's matter.
+        window_size: (left, right): how many keys before its own a query sees; the mask decides the right side.
         softmax_type: "vanilla"; "off-by-one": a sink of 0 for each head; "learnable": softmax_offset, a parameter.
-        cp_stream, attention_type, layer_number, …: accepted and unused, since Megatron passes them.
+        cp_stream, attention_type, layer_number, …: accepted because Megatron passes them, but unused.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class DotProductAttention(torch.nn.Module):  # type: ignore[misc]
     def set_context_parallel_group(
         self, cp_group: CpGroup, cp_global_ranks: Sequence[int] | None, cp_stream: Any = None, cp_comm_type: str = "p2p"
     ) -> None:
-        """Changes the context parallelism of later forward passes; dynamic CP does so per micro-batch."""
+        """Changes the context parallelism of later forward passes; dynamic CP does this for each micro-batch."""
         self.cp_group = cp_group
         self.cp_global_ranks = cp_global_ranks
         self.cp_stream = cp_stream
@@ -81,7 +81,7 @@ class DotProductAttention(torch.nn.Module):  # type: ignore[misc]
 
     @property
     def cp_size(self) -> int:
-        """Over how many ranks attention is computed, by Transformer Engine's rule; 1 means each rank for itself."""
+        """How many ranks compute the attention together, by Transformer Engine's rule; 1: each rank alone."""
         size = 1
         if isinstance(self.cp_group, dist.ProcessGroup):
             size = dist.get_world_size(self.cp_group)
@@ -110,8 +110,8 @@ class DotProductAttention(torch.nn.Module):  # type: ignore[misc]
             query_layer, key_layer, value_layer: this rank's shard: [s/cp, b, heads, d] (sbhd), [b, s/cp, heads, d]
                 (bshd), or [t/cp, heads, d] (thd).
             cu_seqlens_q, cu_seqlens_q_padded: thd only: int32 [sequences + 1], over the whole batch, not the shard.
-                Keys and queries have the same; the _kv ones are not looked at.
-            attention_mask: not looked at; what is masked follows from attn_mask_type and cu_seqlens.
+                Keys and queries share them; the _kv ones are ignored.
+            attention_mask: ignored; the mask follows from attn_mask_type and cu_seqlens.
 
         Raises:
             HcpError: a layout, mask type or cp_comm_type that is not known, or heads that do not divide.

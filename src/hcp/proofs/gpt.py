@@ -16,7 +16,7 @@ from hcp.proofs.te_attention import core_attention_class
 def transformer_config(
     shape: GptShape, *, dtype: torch.dtype = torch.float64, per_token_loss: bool = True, **parallelism: Any
 ) -> Any:
-    """megatron-core's TransformerConfig for `shape`; `parallelism` are its own fields, as a user would give them."""
+    """megatron-core's TransformerConfig for `shape`; `parallelism` holds fields of it, as a user would set them."""
     from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
 
     return (MLATransformerConfig if parallelism.get("multi_latent_attention") else TransformerConfig)(
@@ -54,7 +54,7 @@ def build_gpt(
         num_experts=config.num_moe_experts, multi_latent_attention=config.multi_latent_attention
     )
     layer.submodules.self_attention.submodules.core_attention = core_attention
-    # The whole block, as upstream would take Transformer Engine's compiled norm at its end where that is imported.
+    # The whole block: with Transformer Engine imported, upstream would end it with that package's compiled norm.
     spec = TransformerBlockSubmodules(layer_specs=[layer] * shape.num_layers, layer_norm=WrappedTorchNorm)
     torch.manual_seed(seed)
     model = GPTModel(
@@ -72,7 +72,7 @@ def build_gpt(
 def build_hybrid(config: Any, shape: GptShape, core_attention: Any, device: torch.device, *, seed: int = 1) -> Any:
     """megatron-core's hybrid model (MambaModel; HybridModel from 0.19 on): attention and MLP are layers of their own.
 
-    It has `config.num_layers` of each. It has no Mamba layers, whose kernels need a GPU, and no norm at its end, where
+    It has `config.num_layers` of each. It has no Mamba layers, whose kernels need a GPU, and no final norm, for which
     upstream takes Transformer Engine's compiled one. Collective.
     """
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
@@ -151,7 +151,7 @@ def logits_error(logits: torch.Tensor, expected: torch.Tensor, cp_group: dist.Pr
 
 
 class TrainingStep(NamedTuple):
-    """What one training step did."""
+    """The outcome of one training step."""
 
     loss_mean: float
     grads: dict[str, torch.Tensor]
@@ -161,8 +161,8 @@ class TrainingStep(NamedTuple):
 def train(config: Any, model: Any, shape: GptShape, device: torch.device, num_steps: int) -> Iterator[TrainingStep]:
     """Trains with megatron-core's DDP, schedule, gradient finalization and Adam, and yields each step. Collective.
 
-    Each data-parallel rank takes its sequences of the global batch one by one, as micro-batches, so that any split of
-    the ranks into DP, CP and TP trains on the same data. With bfloat16 parameters there is no optimizer: upstream's
+    Each data-parallel rank takes its sequences of the global batch one by one, as micro-batches, so every split of the
+    ranks into DP, CP and TP trains on the same data. With bfloat16 parameters there is no optimizer: upstream's
     for mixed precision takes CUDA tensors only.
     """
     from megatron.core import parallel_state
@@ -211,7 +211,7 @@ def _forward_step(micro_batches: Iterator[dict[str, Any]], model: Any) -> tuple[
 
     def loss_func(output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
         mask = batch["loss_mask"]
-        # The losses come in fp32; adding them up in fp64 keeps the order of the sum out of the comparison.
+        # The losses come in fp32; summing them in fp64 keeps the order of summation out of the comparison.
         loss_sum, local_valid_tokens = (output.double() * mask).sum(), mask.sum()
         report = torch.stack([loss_sum.detach(), local_valid_tokens])
         return loss_sum, local_valid_tokens.int(), {"loss": report}

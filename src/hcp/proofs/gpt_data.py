@@ -13,7 +13,7 @@ VOCAB_SIZE = 96
 
 
 class GptShape(NamedTuple):
-    """Of the model and its data. Divides by TP 2 and by an a2a level of 2."""
+    """Sizes of the model and its data, divisible by TP 2 and by an a2a level of 2."""
 
     num_layers: int = 2
     hidden_size: int = 64
@@ -22,7 +22,7 @@ class GptShape(NamedTuple):
     seq_length: int = 32
     global_batch_size: int = 4
     seqlens_padded: tuple[int, ...] = ()
-    """Lengths of the packed sequences as they lie in a row of seq_length tokens; empty: a row is one sequence."""
+    """Lengths of the packed sequences as they lie in a row of seq_length tokens; if empty, a row is one sequence."""
     seqlens: tuple[int, ...] = ()
     """The same without padding."""
     masked: bool = True
@@ -32,7 +32,7 @@ class GptShape(NamedTuple):
 def global_batch(shape: GptShape, step: int, device: torch.device) -> dict[str, torch.Tensor]:
     """One step's data, the same on every rank: tokens, labels, loss_mask, position_ids, [batch, seq_length].
 
-    Each token follows from the one before, so there is something to learn.
+    Each token is determined by the one before, so there is something to learn.
     """
     draw = torch.Generator().manual_seed(1000 + step)
     text = torch.randint(VOCAB_SIZE, (shape.global_batch_size, shape.seq_length + 1), generator=draw)

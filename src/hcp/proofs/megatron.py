@@ -1,7 +1,7 @@
 """megatron-core on a CPU: its process groups over gloo, its models and optimizers without CUDA.
 
 megatron-core asks for CUDA in three ways: torch.cuda.current_device() as a device, device="cuda" or .cuda() on
-tensors, and pinned memory and streams for overlap. `cpu_megatron` answers all three with the CPU while it is entered.
+tensors, and pinned memory and streams for overlap. `cpu_megatron` answers all three with the CPU while it is active.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _is_cuda(device: Any) -> bool:
 
 @contextlib.contextmanager
 def cpu_megatron() -> Iterator[None]:
-    """While entered, the installed megatron-core builds and trains models on the CPU."""
+    """While active, the installed megatron-core builds and trains models on the CPU."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(torch.cuda, "current_device", lambda: torch.device("cpu")))
         stack.enter_context(mock.patch.object(torch.cuda, "Stream", NullStream))
@@ -59,7 +59,7 @@ def model_parallel(
     """megatron-core's process groups while the block runs. Collective.
 
     Args:
-        hcp_sizes: the levels of hierarchical CP; None builds none, whatever a model's config says later (HCP001).
+        hcp_sizes: the levels of hierarchical CP; None builds none, whatever a model's config says afterwards (HCP001).
         more: further arguments of megatron.core.parallel_state.initialize_model_parallel.
 
     Leaving destroys the groups, and also drops the hierarchical ones, which upstream's destroy_model_parallel keeps
@@ -78,18 +78,18 @@ def model_parallel(
     )
     try:
         yield
-        # A rank that destroys its end of a group breaks it for a member that still connects.
+        # A rank that destroys its end of a group breaks it for members that are still connecting.
         dist.barrier()
     finally:
         parallel_state.destroy_model_parallel()
         drop_hierarchical_groups()
-        # Upstream only forgets its groups; they hold sockets and threads until they are destroyed.
+        # Upstream only drops its references to the groups, which hold sockets and threads until destroyed.
         for group in [group for group in dist.distributed_c10d._world.pg_map if group not in before]:
             dist.destroy_process_group(group)
 
 
 def drop_hierarchical_groups() -> None:
-    """Makes megatron-core forget its hierarchical and hybrid CP groups, as destroy_model_parallel does not (HCP023)."""
+    """Makes megatron-core forget its hierarchical and hybrid CP groups; destroy_model_parallel doesn't (HCP023)."""
     from megatron.core import parallel_state
 
     parallel_state._HIERARCHICAL_CONTEXT_PARALLEL_GROUPS = None

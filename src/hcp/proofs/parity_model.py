@@ -11,13 +11,13 @@ from hcp.proofs.gpt import build_gpt, transformer_config
 from hcp.proofs.gpt_data import GptShape
 
 SINKS = "softmax_offset"
-"""The parameter of Transformer Engine's attention that holds the learnt sinks."""
+"""The parameter of Transformer Engine's attention that holds the learned sinks."""
 _PIN = 8.0
-"""Added to the scores of a token's pinned experts: far more than the scores of new weights."""
+"""Added to the scores of a token's pinned experts: far larger than the scores of freshly initialized weights."""
 
 
 def shape_of(launch: TinyLaunch) -> GptShape:
-    """The model's sizes and its data: one row for each rank beside tensor parallelism."""
+    """The model's sizes and its data: one row for each rank outside tensor parallelism."""
     padded, real = launch.lengths
     return GptShape(
         num_layers=launch.layers,
@@ -28,7 +28,7 @@ def shape_of(launch: TinyLaunch) -> GptShape:
         global_batch_size=launch.cp,
         seqlens_padded=tuple(padded),
         seqlens=tuple(real),
-        # Pretraining counts every label, and its ranks' averages are equal; where tokens count, some are masked.
+        # Pretraining counts every label, so its ranks' averages are equal; with per-token loss, some are masked.
         masked=launch.per_token_loss,
     )
 
@@ -61,7 +61,7 @@ def build_parity_model(launch: TinyLaunch, cp: int, core_attention: Any, device:
         fields |= {
             "num_moe_experts": launch.experts,
             "moe_router_topk": launch.topk,
-            "moe_router_pre_softmax": launch.topk == 1,  # which upstream wants there
+            "moe_router_pre_softmax": launch.topk == 1,  # upstream requires it there
             "moe_ffn_hidden_size": 2 * HEAD_DIM,
             "moe_router_load_balancing_type": "none",
             "moe_token_dispatcher_type": "alltoall",
@@ -77,7 +77,7 @@ def build_parity_model(launch: TinyLaunch, cp: int, core_attention: Any, device:
 
 
 def perturb(model: Any, unit: float) -> None:
-    """Moves every weight by one rounding up or down, the same on every rank of one tensor-parallel place."""
+    """Moves every weight by one rounding, up or down, alike on all ranks that hold the same part of it."""
     draw = torch.Generator().manual_seed(7)
     with torch.no_grad():
         for param in model.parameters():
@@ -98,7 +98,7 @@ def _draw_sinks(model: Any, launch: TinyLaunch) -> None:
 
 
 def _pin_router(model: Any, launch: TinyLaunch) -> None:
-    """Gives each token the experts that its position names: else a rounding could choose others, and all differ."""
+    """Gives each token the experts of its position: otherwise a rounding error could pick others."""
     held: list[torch.Tensor] = []
 
     def remember(_: Any, args: tuple[Any, ...]) -> None:

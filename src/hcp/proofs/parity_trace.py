@@ -1,7 +1,7 @@
 """What every module of a model computes in one forward and backward pass, so that two runs can be compared by module.
 
-A trace holds, in the order of the forward pass, what each module gave out and the gradient that came back to it, and
-the gradient of each weight. Compared are the tokens of this rank; the errors are those of all ranks together.
+A trace holds, in the order of the forward pass, what each module returned and the gradient that came back to it, and
+the gradient of each weight. Each rank compares its own tokens; the errors are those over all ranks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch.distributed as dist
 from hcp.proofs.gpt import losses_of
 
 _WHOLE = ("core_attention",)
-"""Modules that are compared as one: what is inside differs from implementation to implementation."""
+"""Modules that are compared as a whole, because implementations differ inside them."""
 
 
 class Trace(NamedTuple):
@@ -81,7 +81,7 @@ def errors_of_traces(found: Trace, wanted: Trace, rows: torch.Tensor, counts: to
         sums = torch.stack([(ours - theirs).double().square().sum(), theirs.double().square().sum()])
         dist.all_reduce(sums)
         error, size = sums.sqrt().tolist()
-        # NaN here stays NaN: that it does not hold is up to the bound.
+        # NaN stays NaN here: the bound rejects it.
         errors[name] = error / size if size else error
     return errors
 
@@ -102,12 +102,12 @@ def _pairs(
 
 
 def _is_cut_alike(ours: torch.Tensor, theirs: torch.Tensor, rows: torch.Tensor) -> bool:
-    """False for what has another row for each token, like the inputs of an expert."""
+    """False for a tensor whose rows are not this rank's tokens, like the inputs of an expert."""
     return len(ours) == len(rows) and ours.shape[1] == theirs.shape[1]
 
 
 def _compared(model: Any) -> Iterator[tuple[str, Any]]:
-    """The modules without modules of their own, and those that are compared as one."""
+    """The leaf modules, and those that are compared as a whole."""
     for name, module in model.named_modules():
         parts = name.split(".")
         inside = any(whole in parts[:-1] for whole in _WHOLE)

@@ -1,7 +1,7 @@
-"""A few worker processes on this machine, watched: they all end when one fails, when time is up, or when we end.
+"""A few supervised worker processes on this machine: all end when one fails, time runs out, or this process ends.
 
-The workers are forked from a parent that has imported torch and megatron-core already, once: four processes that
-import megatron-core themselves take 13 s on two cores. torchrun is for real jobs; this is for a laptop.
+The workers are forked from a parent that has already imported torch and megatron-core: four processes that each import
+megatron-core take 13 s on two cores. torchrun is for real jobs; this is for a laptop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Worker(NamedTuple):
 def run_workers(work: Callable[[int], Any], size: int, timeout: float) -> list[Any]:
     """What `work(rank)` returned in each of `size` new processes, in rank order: plain values, no tensors.
 
-    No worker outlives this call. Nor does one outlive this process (on Linux), however that ends.
+    No worker outlives this call. Nor does one outlive this process (on Linux), however it ends.
 
     Raises:
         WorkerFailure: a worker raised, died, or had not finished after `timeout` seconds.
@@ -67,7 +67,7 @@ def run_workers(work: Callable[[int], Any], size: int, timeout: float) -> list[A
 
 
 def die_with_parent(parent: int) -> None:
-    """Has this process killed when `parent`, which started it, dies (Linux; elsewhere nothing)."""
+    """Lets the kernel kill this process when `parent`, which started it, dies (Linux only; a no-op elsewhere)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it died before we asked
@@ -80,7 +80,7 @@ def _run_worker(work: Callable[[int], Any], rank: int, outbox: Connection, paren
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     torch = sys.modules.get("torch")
     if torch is not None:
-        # OpenMP's threads do not survive a fork: a worker that asks for some after its parent did waits for ever.
+        # OpenMP's threads do not survive a fork: a worker that starts some after its parent did hangs forever.
         torch.set_num_threads(1)
     try:
         outbox.send((True, work(rank)))
@@ -104,7 +104,7 @@ def _collect(workers: list[_Worker], deadline: float, timeout: float) -> list[An
             if is_fine:
                 results[worker.rank] = result
             else:
-                # A rank that dies makes its peers' collectives fail a moment later, and their news may arrive first.
+                # A rank that dies makes its peers' collectives fail a moment later, and their reports may arrive first.
                 if not failures:
                     deadline = min(deadline, time.monotonic() + _GRACE_S)
                 failures.append((worker.rank, result))

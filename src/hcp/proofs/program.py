@@ -1,7 +1,7 @@
 """What the programs in checks/ share: worker processes, results as text or JSON, exit codes.
 
 A program runs alone (`python checks/x.py`: it starts its own workers on this machine) or under torchrun, which starts
-the workers. It exits with 0 if everything held, 1 if something did not, 2 if it could not run. Nothing here imports
+the workers. It exits with 0 if every result held, 1 if one did not, 2 if it could not run. Nothing here imports
 torch before the arguments are read, so that `--help` and "torch is not installed" work without it.
 """
 
@@ -35,12 +35,12 @@ _PACKAGES = {
     "einops": "einops",
     "transformer_engine": "transformer-engine",
 }
-"""Module -> the distribution that has it."""
+"""Module -> the distribution that provides it."""
 
 
 @dataclass
 class _Report:
-    """What a program says at its end: the fields of `hcp.step/1`, in their order."""
+    """What a program reports when it ends: the fields of `hcp.step/1`, in their order."""
 
     program: str
     ok: bool = False
@@ -141,7 +141,7 @@ class Program:
         if is_speaker:
             print(report.json() if options.json else report.text(), flush=True)
         reason = report.reason()
-        # Under torchrun the rank that fails says why; a fault of the user is the same on all.
+        # Under torchrun the failing rank says why; a user's mistake is the same on all ranks.
         if reason and (is_speaker or (report.code == 1 and report.error)):
             print(f"{self.name}.py: {reason}", file=sys.stderr, flush=True)
         return report.code
@@ -179,9 +179,9 @@ class Program:
 
 
 def _import_ahead(needs: Sequence[str], work: Callable[..., None]) -> None:
-    """Imports, once and for all workers, what each would import by itself: most of their time would go there.
+    """Imports, once for all workers, what each would otherwise import itself, which would take most of its time.
 
-    That is what the program needs, what its functions import of hcp, and torch._dynamo, which torch imports when it is
+    That is: what the program needs, what its functions import of hcp, and torch._dynamo, which torch imports when it is
     first asked for a random seed.
     """
     for name in needs:
@@ -217,7 +217,7 @@ def _require(needs: Sequence[str], options: argparse.Namespace) -> None:
     if missing:
         names = ", ".join(_PACKAGES.get(name, name) for name in missing)
         extra = "te" if "transformer_engine" in missing else "megatron"
-        raise HcpError(f"{names} not installed: pip install 'megatron-hcp[{extra}]'")
+        raise HcpError(f"{names} not installed: pip install '.[{extra}]' in a checkout")
 
 
 def _versions() -> dict[str, str | None]:

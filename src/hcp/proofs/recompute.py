@@ -1,8 +1,8 @@
-"""Which of two ways megatron-core's activation recomputation keeps the arguments of the function that it repeats.
+"""In which of two ways megatron-core's activation recomputation keeps the arguments of the recomputed function.
 
 verl replaces the backward of CheckpointFunction. Where megatron-core stores arguments other than tensors separately, it
-has `CheckpointFunction._recover_function_args` to put them together again, and a replacement must call it; where it has
-not, one that calls it fails in every recomputed backward.
+has `CheckpointFunction._recover_function_args` to put them together again, and a replacement must call it; where it
+doesn't exist, one that calls it fails in every recomputed backward.
 """
 
 from __future__ import annotations

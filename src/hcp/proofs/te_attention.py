@@ -3,7 +3,7 @@
 Which process group reaches the attention, and so whether HCP is on, is decided in the constructor of
 megatron.core.extensions.transformer_engine.TEDotProductAttention. Without Transformer Engine that class does not exist
 (its base is a mock). Here its source, from the installed megatron-core, is compiled over the reference attention, so
-that the decision that a CPU check shows is upstream's and no copy of it.
+that the decision a CPU check shows is upstream's own and not a copy of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hcp.proofs.dot_product_attention import DotProductAttention
 
 CLASS = "TEDotProductAttention"
 PRETENDED_TE_VERSION = "2.14.0"
-"""The Transformer Engine version that the class is told it runs on: it asks which features exist."""
+"""The Transformer Engine version that the class is told; it decides which features exist."""
 
 
 def dot_product_attention_class(attention: str) -> Any:

@@ -1,9 +1,9 @@
 """Transformer Engine's own rule for "how many ranks share this attention", taken from its source.
 
-Three classes work cp_size and context_parallel out of cp_group, in a few lines each, and everything after follows from
+Three classes work cp_size and context_parallel out of cp_group, in a few lines each, and everything else follows from
 them: DotProductAttention.forward chooses the backend, FlashAttention and FusedAttention call the context-parallel code
-or do not. Those lines are cut out of a given version's source by their structure and run here, without Transformer
-Engine: so what is said about a module's cp_group is what that version would make of it.
+or don't. Those lines are cut out of a given version's source by their structure and run here, without Transformer
+Engine: so the answer about a module's cp_group is what that version would decide.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def load_te_rule(package: Path) -> Callable[[Any], Decision]:
         package: a folder `transformer_engine`, or the folder that holds it.
 
     Raises:
-        HcpError: there is no such source, or a class decides in another way than the versions known here.
+        HcpError: there is no such source, or a class decides differently from the versions known here.
     """
     if (package / "transformer_engine").is_dir():
         package = package / "transformer_engine"
@@ -72,7 +72,7 @@ def _rule_of(package: Path, name: str) -> Callable[[Any, Any], tuple[int, bool]]
     if statements is None:
         raise HcpError(f"{source}: {name}.forward does not derive cp_size from cp_group in a way known here")
     scope: dict[str, Any] = {
-        # In every version to 2.20, pytorch/constants.py and pytorch/distributed.py define these names so.
+        # pytorch/constants.py and pytorch/distributed.py define these names like this in every version up to 2.20.
         "dist_group_type": dist.ProcessGroup,
         "get_distributed_world_size": lambda group: dist.get_world_size(group),
     }

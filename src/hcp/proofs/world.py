@@ -1,6 +1,6 @@
 """The inside of a worker process: it joins the world, picks its device, collects results, and leaves cleanly.
 
-torch is imported in the functions: what imports this module can say that torch is missing.
+torch is imported inside the functions, so that code importing this module can report that torch is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ProofResult(NamedTuple):
-    """One thing that a program established, or failed to."""
+    """One result that a program established, or failed to."""
 
     name: str
     ok: bool
@@ -99,17 +99,17 @@ def joined_world(rank: int, size: int, options: argparse.Namespace, store: str |
     device, backend = place_of(rank, size, getattr(options, "attention", REFERENCE))
     if device.type == "cpu":
         torch.set_num_threads(1)
-    # Before everything is ended: so a rank that waits for one that hangs can still say where it waited.
+    # Shorter than the overall timeout, so that a rank waiting for a hung one can still say where it waited.
     timeout = 0.75 * timedelta(seconds=options.timeout)
     if store is None:
         dist.init_process_group(backend, timeout=timeout)
     else:
-        # A laptop's host name may resolve to an address that is gone; all ranks are here.
+        # A laptop's host name may resolve to a stale address; all ranks are local.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if os.uname().sysname == "Darwin" else "lo")
         dist.init_process_group(backend, store=dist.FileStore(store, size), rank=rank, world_size=size, timeout=timeout)
     try:
         yield World(rank, size, device, backend, timeout.total_seconds())
-        # No rank leaves while another still talks to it.
+        # No rank leaves while another is still communicating with it.
         dist.barrier()
     finally:
         dist.destroy_process_group()

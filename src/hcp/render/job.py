@@ -166,23 +166,23 @@ def _refuse_gaps(
     program: Sequence[str],
     checkpoint_dir: Argument | None,
 ) -> None:
-    missing = [f"{name} ({key.needed})" for name, key in BY_NAME.items() if key.needed and site[name] is None]
+    missing = {name: f"{name} ({key.needed})" for name, key in BY_NAME.items() if key.needed and site[name] is None}
     if start != "verify":
         if not program:
-            missing.append("program (the launch does not name the program to start)")
+            missing["program"] = "program (the launch does not name the program to start)"
         if needs_arch(dialect, facts) and "CUDA_DEVICE_MAX_CONNECTIONS" not in (site["env"] or {}):
-            missing.append("arch (CUDA_DEVICE_MAX_CONNECTIONS depends on it with TP or CP)")
+            missing["arch"] = "arch (CUDA_DEVICE_MAX_CONNECTIONS depends on it with TP or CP)"
         if site["requeue"] and not checkpoint_dir:
-            missing.append("checkpoint_dir (whether a requeued job makes progress)")
-    if (site["container_runtime"] is None) != (site["container_image"] is None):
-        missing.append("container_image and container_runtime together")
-    if site["mounts"] and site["container_image"] is None:
-        missing.append("container_image (mounts need a container)")
+            missing["checkpoint_dir"] = "checkpoint_dir (whether a requeued job makes progress)"
+    if site["container_image"] is None and site["mounts"]:
+        missing["container_image"] = "container_image (mounts need a container)"
+    for name, other in (("container_image", "container_runtime"), ("container_runtime", "container_image")):
+        if site[name] is None and site[other] is not None:
+            missing[name] = f"{name} ({other} needs it)"
     if missing:
-        raise HcpError(
-            f"not stated: {'; '.join(missing)}; wanted each as an option (--gpus-per-node 8) or a line of "
-            "the site file (gpus_per_node: 8)"
-        )
+        options = " ".join(f"--{name.replace('_', '-')}" for name in missing)
+        keys = " ".join(f"{name}:" for name in missing)
+        raise HcpError(f"not stated: {'; '.join(missing.values())}; wanted {options}, or in the site file {keys}")
 
 
 def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | None) -> None:

@@ -144,9 +144,13 @@ def _checked(key: SiteKey, value: Any, where: str) -> Any:
     return checked(key.type, value, where, key.choices)
 
 
+ASSUMABLE = ("arch", "nvlink_domain", "nodes", "gpus_per_node")
+"""The keys of a site that are facts of `hcp check` too, by the same names."""
+
+
 def site_assumptions(site: Mapping[str, Any]) -> tuple[str, ...]:
     """A site's facts about the cluster and its software, as `--assume` texts."""
-    stated = {name: site[name] for name in ("arch", "nvlink_domain", "nodes", "gpus_per_node")}
+    stated = {name: site[name] for name in ASSUMABLE}
     stated |= site["facts"] or {}
     return tuple(f"{name}={value}" for name, value in stated.items() if value is not None)
 

@@ -38,7 +38,7 @@ def _is_finetuning(v: View) -> bool:
     if v.dialect == "mlm":
         return bool(v.sft)
     if v.get("packing") == "energon":
-        return v.get("finetune") is not False
+        return bool(v.finetune)
     return v.get("packing") == "offline" or bool(v.finetune)
 
 

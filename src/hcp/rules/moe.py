@@ -9,6 +9,7 @@ from hcp.rules.view import View
 
 _EP = "--expert-model-parallel-size"
 _OVERLAP = "--overlap-moe-expert-parallel-comm --moe-token-dispatcher-type alltoall --num-experts 8"
+_SHARED = "--num-experts 8 --moe-shared-expert-intermediate-size 512 --moe-shared-expert-overlap"
 
 
 def _splits_experts(v: View) -> bool:
@@ -160,9 +161,51 @@ def expert_overlap_has_its_parallelism(v: View) -> Problem | None:
     )
 
 
+@rule(
+    "MOE005",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "moe_shared_expert_overlap only works with alltoall", ">=0.12"
+        ),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "moe_shared_expert_overlap only works with alltoall or flex", ">=0.18"
+        ),
+    ),
+    applies=lambda v: bool(v.get("moe_shared_expert_overlap")),
+    good=Example("mlm", f"{_SHARED} --moe-token-dispatcher-type alltoall"),
+    bad=Example("mlm", f"{_SHARED} --moe-token-dispatcher-type allgather"),
+    recipe_settled=True,
+)
+def shared_experts_overlap_an_all_to_all(v: View) -> Problem | None:
+    """Shared experts overlap only with the communication of the alltoall or flex dispatcher.
+
+    moe_shared_expert_overlap runs the shared experts during the dispatcher's all-to-all, which allgather (Megatron-LM's
+    default) doesn't have. Before 0.18 megatron-core's config constructor accepts alltoall only. Without shared experts
+    it ignores the option.
+    """
+    if v.moe_shared_expert_intermediate_size is None or v.moe_token_dispatcher_type == "alltoall":
+        return None
+    if v.moe_token_dispatcher_type == "flex" and v.at_least("mcore", "0.18"):
+        return None
+    return Problem(
+        message="the config constructor fails: the shared experts can't overlap with this dispatcher's communication",
+        found=f"moe_shared_expert_overlap with moe_token_dispatcher_type {v.moe_token_dispatcher_type}",
+        wanted="the alltoall dispatcher, or flex from megatron-core 0.18 on",
+        facts=("moe_shared_expert_overlap", "moe_token_dispatcher_type", "moe_shared_expert_intermediate_size"),
+        fixes=(
+            Fix({"moe_token_dispatcher_type": "alltoall"}, "the all-to-all"),
+            Fix({"moe_shared_expert_overlap": False}, "no overlap"),
+        ),
+    )
+
+
 RULES = (
     expert_parallelism_has_experts,
     ranks_hold_whole_experts,
     experts_under_tp_have_sequence_parallelism,
     expert_overlap_has_its_parallelism,
+    shared_experts_overlap_an_all_to_all,
 )

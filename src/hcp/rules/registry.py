@@ -29,7 +29,7 @@ BY_ID: dict[str, Rule]
 
 
 def _common() -> tuple[Rule, ...]:
-    from hcp.rules import batch, load, loss, moe, par, perf, tp
+    from hcp.rules import batch, load, loss, mem, moe, par, perf, tp
     from hcp.rules import len as data_lengths
     from hcp.rules.attn import command_line, invariance
     from hcp.rules.cp import attention, backends, comm_types, heads, lengths, modes
@@ -49,7 +49,7 @@ def _common() -> tuple[Rule, ...]:
         + hcp
         + ranks_and_jobs
         + _rules_in(batch, command_line, data_lengths, debugging, invariance, options, overrides, spelling)
-        + _rules_in(load, loss, moe, perf, variables)
+        + _rules_in(load, loss, mem, moe, perf, variables)
     )
 
 
@@ -67,10 +67,10 @@ def _verl() -> tuple[Rule, ...]:
 
 def _frameworks() -> tuple[Rule, ...]:
     from hcp.rules import slime, swift
-    from hcp.rules.nrl import backends
+    from hcp.rules.nrl import backends, overrides
     from hcp.rules.nrl import batches as nrl_batches
 
-    return _rules_in(nrl_batches, backends, swift, slime)
+    return _rules_in(nrl_batches, backends, overrides, swift, slime)
 
 
 def _pack() -> tuple[Rule, ...]:

@@ -8,6 +8,10 @@ from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import ARGUMENTS, TENSOR_PARALLEL_LAYERS, TRANSFORMER_CONFIG
 from hcp.rules.view import View
 
+_DISTRIBUTED = (
+    "--distribute-saved-activations --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
+)
+
 
 @rule(
     "TP001",
@@ -89,8 +93,8 @@ def tp_overlap_has_sequence_parallelism(v: View) -> Problem | None:
         TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "false when sequence parallel is enabled", ">=0.12"),
     ),
     applies=lambda v: bool(v.get("distribute_saved_activations")),
-    good=Example("mlm", "--distribute-saved-activations --recompute-granularity full --tensor-model-parallel-size 2"),
-    bad=Example("mlm", "--distribute-saved-activations --recompute-granularity full"),
+    good=Example("mlm", f"{_DISTRIBUTED} --tensor-model-parallel-size 2"),
+    bad=Example("mlm", _DISTRIBUTED),
     recipe_settled=True,
 )
 def saved_activations_have_ranks_to_go_to(v: View) -> Problem | None:

@@ -13,7 +13,9 @@ from hcp.triage.line import Line, When, last_time, read_line
 from hcp.triage.log_name import Name
 from hcp.triage.number import whole
 from hcp.triage.scan import Hit
+from hcp.triage.signatures.exceptions import UNKNOWN
 from hcp.triage.signatures.row import Role, Signature
+from hcp.triage.signatures.tracebacks import goes_on, raised_at, was_logged
 
 _KEPT = 200
 _STEPS_THAT_SURVIVE = 3
@@ -67,15 +69,15 @@ class FileEvents:
     steps: int = 0
     since: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    unnamed: tuple[int, str] | None = None
-    """The first line that says error and that no signature knows: its number, and its text."""
     tracebacks: int = 0
+    outlived: Counter[str] = field(default_factory=Counter)
+    """By line, how often training went on after what no row names."""
     over: frozenset[Role] = frozenset()
     """Roles that no longer count: the training said that it was done."""
 
     def progress(self, steps: int) -> None:
         self.steps += steps
-        if steps and (self.pending or self.unnamed or self.over):
+        if steps and (self.pending or self.over):
             self.since += steps
             if self.since >= _STEPS_THAT_SURVIVE:
                 self.forget()
@@ -83,30 +85,61 @@ class FileEvents:
     def forget(self) -> None:
         """What was pending did not end the job: training went on, or was done."""
         self.survived += len(self.seen)
+        self.outlived.update(_shape(event) for role, event in self.pending.items() if role in _OUTLIVED)
         self.pending, self.seen, self.since, self.reported = {}, set(), 0, False
-        self.counts, self.unnamed, self.over = Counter(), None, frozenset()
+        self.counts, self.over = Counter(), frozenset()
 
-    def add_unnamed(self, number: int, text: str) -> None:
-        """A line that says error, and that no signature knows."""
-        if self.unnamed is None and not self.over:
-            self.unnamed, self.since = (number, text), 0
+    def add_unknown(self, line: Line, hit: Hit, file: int) -> None:
+        """A line that says error, and that no signature knows; the first one is kept."""
+        if "unknown" not in self.pending and "unknown" not in self.over and not goes_on(hit):
+            when = line.when or last_time(hit.before())
+            event = Event(UNKNOWN, "unknown", {"text": line.body}, line, file, hit.offset, hit.number, when)
+            self.pending["unknown"], self.since = event, 0
 
     def add(self, signature: Signature, groups: dict[str, str], line: Line, hit: Hit, file: int) -> None:
         """Adds the line of a hit, which a signature knows; `file` is the place of this log among all."""
         self.since = 0
         self.counts[signature.id] += 1
-        key = (signature.id, line.rank, line.label)
+        is_rerun = signature.id in _AT_ONCE  # a log may hold several starts
+        key = (signature.id + line.body * is_rerun, line.rank, line.label)
         if key in self.seen or len(self.seen) >= _KEPT:
             return
         self.seen.add(key)
         root = _first_failed(hit.after()) if signature.id == "torchrun-root" else FirstFailed()
         when = line.when or last_time(hit.before())
         event = Event(signature, signature.role, groups, line, file, hit.offset, hit.number, when, root)
+        if signature.role == "general" and was_logged(hit, line):
+            event = event._replace(role="unknown")
         if signature.role == "report":
             event = event._replace(role=_role_of_report(event.code, not self.reported))
             self.reported = True
-        if event.role not in self.over:
-            self.pending.setdefault(event.role, event)
+        shape, is_python = _shape(event), signature.id.startswith("exception") and bool(_shape(event))
+        if (
+            event.role in self.over
+            or (self.over and signature.id in _OF_OTHERS)
+            or self.outlived[shape] >= _OFTEN
+            or (is_python and goes_on(hit))
+        ):
+            self.seen.discard(key)
+            return
+        earlier = self.pending.setdefault(event.role, event)
+        if earlier is event and signature.role == "general":
+            self.pending[event.role] = event._replace(groups={**groups, "at": raised_at(hit.before(), line)})
+        elif is_rerun and earlier.signature is signature:
+            self.pending[event.role] = event  # the program was started again, into the same log
+
+
+_OUTLIVED: tuple[Role, ...] = ("general", "unknown")
+_OFTEN = 2
+_OF_OTHERS = ("nccl-said",)
+"""Signatures of a general role that a rank which ended, once the training was done, explains too."""
+_AT_ONCE = ("bad-option",)
+"""Signatures of programs that end as soon as they are started."""
+
+
+def _shape(event: Event) -> str:
+    """The line of an event, without what differs from one time to the next; empty for a role that always counts."""
+    return re.sub(r"\d+", "", event.line.body[:200]) if event.role in _OUTLIVED else ""
 
 
 def _role_of_report(code: int | None, is_first: bool) -> Role:
@@ -120,24 +153,6 @@ def _role_of_report(code: int | None, is_first: bool) -> Role:
     if is_first and code in CAME_TO_DIE:
         return "death"
     return "general" if code in SAYS_MORE else "report"
-
-
-_IGNORED = ("Exception ignored in", "--- Logging error ---", "Error in atexit._run_exitfuncs", "NVML Error: ")
-
-
-def is_ignored(before: str) -> bool:
-    """Whether the lines above an exception say that it was survived.
-
-    Python goes on after `Exception ignored in: …`, after an error of its logging, and after those of what it calls at
-    the end. nvidia-resiliency-ext logs that it found no NVML (`NVML Error: …`, shared_utils/health_check.py).
-    """
-    for raw in reversed(before[-4096:].splitlines()[-40:]):
-        body = read_line(raw.encode("utf-8", "replace")).body
-        if body.startswith(_IGNORED) or body.endswith(", in _run_finalizers"):
-            return True
-        if not body.startswith((" ", "\t", "Traceback")):
-            return False
-    return False
 
 
 def _first_failed(text: str) -> FirstFailed:

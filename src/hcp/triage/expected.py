@@ -9,7 +9,7 @@ from hcp.triage.is_cp_on import CpPlan
 
 if TYPE_CHECKING:
     from hcp.core.ranks import RankGroups
-    from hcp.launch.fact import Beside, Dialect
+    from hcp.launch.fact import Beside, Dialect, Launch
 
 
 def plan_of_launch(target: str, dialect: Dialect | None, assumes: tuple[str, ...], beside: Beside) -> CpPlan:
@@ -21,7 +21,20 @@ def plan_of_launch(target: str, dialect: Dialect | None, assumes: tuple[str, ...
     from hcp.launch.load import LoadOptions, load_launch
 
     launch = load_launch(target, LoadOptions(dialect=dialect, assumes=assumes, beside=beside))
-    return _plan({name: fact.value for name, fact in launch.facts.items()})
+    return _plan({name: fact.value for name, fact in launch.facts.items()})._replace(lost=_lost(launch))
+
+
+_LOSING = ("HCP001", "HCP010")
+"""The rules whose silent findings mean that attention runs without context parallelism."""
+
+
+def _lost(launch: Launch) -> tuple[tuple[str, str], ...]:
+    from hcp.rules.registry import BY_ID
+    from hcp.rules.run import run
+    from hcp.rules.view import View
+
+    findings, _, _ = run(View(launch), [BY_ID[name] for name in _LOSING])
+    return tuple((found.rule.id, found.problem.message) for found in findings if found.effect == "silent")
 
 
 def plan_of_assumptions(assumes: tuple[str, ...]) -> CpPlan:

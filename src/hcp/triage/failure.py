@@ -43,6 +43,8 @@ class Failure:
     node: str | None
     local_rank: int | None
     when: When | None
+    is_timed: bool
+    """Whether the line itself states `when`: otherwise it is the last time that a line above it states."""
     message: str
     path: Path
     line: int
@@ -57,14 +59,20 @@ class Failure:
 def first_failure(files: Iterable[FileEvents], job: LoggedJob) -> Failure | None:
     """The failure that came first: by role (a cause before an effect before a report), then by time.
 
-    What follows the end of the job (its time limit, its preemption) is no failure. Between files without times the
+    What follows the end of the job (its time limit, its preemption) is no failure. A line that says error and that no
+    signature knows is one only where others show that something ended. Between files without times the
     order of the files decides.
     """
     candidates = [(entry, event) for entry in files for event in entry.pending.values()]
     ends = [event for _, event in candidates if event.role == "end"]
     candidates = [(entry, event) for entry, event in candidates if not any(_follows(event, end) for end in ends)]
-    if not candidates:
+    known = [event for _, event in candidates if event.role != "unknown"]
+    if not known:
         return None
+    # A line that nothing explains may be the cause of what follows it, not of what stands above it.
+    candidates = [
+        item for item in candidates if item[1].role != "unknown" or not any(_follows(item[1], event) for event in known)
+    ]
 
     def order(item: tuple[FileEvents, Event]) -> tuple[int, bool, When, int, int]:
         event = item[1]
@@ -103,7 +111,7 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[t
     if node is not None and node_name(node) is None:
         job.unfit.add("the node of the failing rank")
         node = None
-    cause = _filled(event.signature.cause, event.groups)
+    cause = _filled(event.signature.cause, event.groups) + said_text(event.groups.get("at", ""))
     explained = meaning(whole(event.groups.get("xid")))
     cause += f": {explained}" if explained else ""
     if code is not None:
@@ -116,6 +124,7 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[t
         node,
         local,
         event.when,
+        event.line.when is not None,
         said_text(event.line.body),
         entry.path,
         event.number,

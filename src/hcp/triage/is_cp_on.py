@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hcp.core.ranks import RankGroups
 
 GROUP_TOKEN = b"HIERARCHICAL_CONTEXT_PARALLEL_GROUP"
-ECHO_TOKEN = b"hierarchical context-parallel sizes:"
+ECHO_TOKEN = b"context-parallel size"
 SPEED_TOKENS = (b"TFLOP/s/GPU", b"perf/mfu/actor", b"elapsed time per iteration (ms):")
 
 PEAK_TFLOPS = {"sm80": 312, "sm86": 165, "sm89": 362, "sm90": 990, "sm100": 2500, "sm103": 2500, "sm120": 500}
@@ -33,6 +33,8 @@ _GROUP = re.compile(
     r"PG (?:ID \d{1,9} PG )?GUID (?P<guid>[^\s(]{1,80})"
     r"\((?P<desc>HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L\d)\) Rank (?P<rank>\d+)"
 )
+_CP_ECHO = re.compile(r"data-parallel size: \d{1,9},? context-parallel size: (?P<cp>\d{1,9})\b")
+"""What Megatron-LM's validate_args prints first: the sizes as it has parsed them."""
 _ECHO = re.compile(r"hierarchical context-parallel sizes: \[?(?P<sizes>[\d, ]{1,80})\]?")
 _MOST_MEMBERS = 200_000
 """Of the members of groups so many are kept: memory stays bounded however long the logs are."""
@@ -47,6 +49,8 @@ class CpPlan(NamedTuple):
     cp_groups: RankGroups | None = None
     arch: str | None = None
     fp8: bool = False
+    lost: tuple[tuple[str, str], ...] = ()
+    """(rule, message) of what `hcp check` finds in the launch that silently leaves CP off."""
 
     def group_of(self, level: int, rank: int) -> Sequence[int] | None:
         """The planned group of a level that holds a rank; None where there is no such rank."""
@@ -78,6 +82,8 @@ class CpEvidence:
     speeds: list[float] = field(default_factory=list)
     largest_mfu: float = 0.0
     echoed: str | None = None
+    cp: int | None = None
+    """The context-parallel size with which Megatron-LM started."""
     members: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
     """(description, GUID) -> global rank -> rank in the group"""
     step_ms: dict[str, list[float]] = field(default_factory=dict)
@@ -103,6 +109,8 @@ class CpEvidence:
         echo = _ECHO.search(text)
         if echo:
             self.echoed = echo["sizes"].strip()
+        size = _CP_ECHO.search(text)
+        self.cp = whole(size["cp"]) if size else self.cp
 
     def _add_member(self, group: tuple[str, str], rank: int | None, place: int) -> None:
         members = self.members.get(group)
@@ -123,7 +131,13 @@ def judge(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: Cp
         stated: (description, ranks) of groups that the job's own checks computed before the training, in group order.
         plan: what the launch plans; an empty plan compares nothing.
     """
-    evidence = [*_speed(found, plan), *_jump(found, plan), *_groups(found, stated, plan)]
+    evidence = [
+        *(Evidence("off", rule, f"the launch: {message}") for rule, message in plan.lost),
+        *_start(found, plan),
+        *_speed(found, plan),
+        *_jump(found, plan),
+        *_groups(found, stated, plan),
+    ]
     if found.echoed:
         evidence.append(
             Evidence(
@@ -139,6 +153,15 @@ def judge(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: Cp
     if "wrong" in said:
         return CpVerdict("wrong", tuple(evidence))
     return CpVerdict("on" if "on" in said else "unknown", tuple(evidence))
+
+
+def _start(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
+    """The size that reached the trainer, beside the launch's: another script or a later option may have won."""
+    if found.cp is None or plan.cp is None or found.cp == plan.cp:
+        return []
+    says: Literal["off", "wrong"] = "off" if found.cp == 1 else "wrong"
+    text = f"Megatron-LM started with context-parallel size {found.cp}; the launch has {plan.cp}"
+    return [Evidence(says, "LOG001", f"{text}, which did not reach the trainer")]
 
 
 def _speed(found: CpEvidence, plan: CpPlan) -> list[Evidence]:

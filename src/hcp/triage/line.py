@@ -29,6 +29,7 @@ _PREFIXES = tuple(
     re.compile(text)
     for text in (
         r"\s{0,20}(?P<label>\d{1,6}): ?",
+        r"[^|\[\]]{0,80}\d{1,3}%\|[^|]{0,400}\| [^\[\]|]{1,60} \[[^\]]{1,200}\] ?(?=\S)",  # a bar that the text cut off
         r"\[rank(?P<rank>\d+)\]:?\s?",
         r"\[[A-Za-z_]{1,40}(?P<local>\d+)(?:\|\d{1,6})?\]:\s?",
         r"\[\d{1,6},(?P<rank>\d+)\]<std(?:out|err)>:\s?",  # mpirun --tag-output

@@ -8,46 +8,30 @@ from pathlib import Path
 
 from hcp.triage.collectives import TOKENS as COLLECTIVE_TOKENS
 from hcp.triage.collectives import CollectiveWaits
-from hcp.triage.events import FileEvents, is_ignored
+from hcp.triage.events import FileEvents
 from hcp.triage.is_cp_on import ECHO_TOKEN, GROUP_TOKEN, SPEED_TOKENS, CpEvidence
 from hcp.triage.line import QUIET, Line, read_line
 from hcp.triage.log_name import read_name
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import Hit
-from hcp.triage.signatures.row import ERROR, Role, Signature
+from hcp.triage.signatures.progress import DONE, RAYS, last_words
+from hcp.triage.signatures.row import ERROR, Signature
+from hcp.triage.signatures.tracebacks import is_ignored
 
-PROGRESS_TOKENS = (
-    b"elapsed time per iteration",
-    b"training/global_step",
-    b"hcp-step ",
-    b"elapsed_time_per_iteration_ms",
-    b"{'loss': ",
-    b"reduced_train_loss",
-    b"'train/step': ",
-)
-"""One for each way to print a training step: Megatron-LM, verl, ours, nanotron, Hugging Face, Lightning, slime."""
 JOB_TOKEN = b"hcp-job: "
-_ECHOES: frozenset[Role] = frozenset(("effect", "report", "echo"))
-_DONE: dict[bytes, frozenset[Role]] = {
-    b"[after training is done]": _ECHOES,
-    b"'train_runtime': ": _ECHOES,
-    b'"key": "run_stop"': _ECHOES | {"end"},
-}
-"""What Megatron-LM, Hugging Face's Trainer and MLPerf's programs print when the training is done, and what is no
-failure any more after it: ranks end one after the other, and some find that the others are gone. Only MLPerf's has
-nothing left to save, so that a time limit costs nothing."""
 _RESTART_TOKEN = b"will restart worker group"
 _AGENT = b"torch/distributed/elastic/agent/server/api.py:"
 _LAST_ERROR = b"Last error:"
 """Below these words torch prints what NCCL said, in a line that may hold no token."""
 _SHUTDOWN = b"has failed to shutdown the rendezvous"
 _TRACEBACK = b"Traceback (most recent call last)"
-_MARKS = (JOB_TOKEN, *_DONE, _RESTART_TOKEN)
+_MARKS = (JOB_TOKEN, *DONE, _RESTART_TOKEN)
 _ALWAYS = (*_MARKS, GROUP_TOKEN, ECHO_TOKEN, *SPEED_TOKENS, *COLLECTIVE_TOKENS)
 """Lines with these are read every time: their numbers are what counts."""
 _LOUD = (ERROR, b"ERROR", b"FATAL", b"CRITICAL", b"fatal: ")
 _SAYS_ERROR = re.compile(
-    r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )\S|"
+    r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )"
+    r"(?!executing job with overrides|not a git |detected dubious)\S|"
     r"^(?!.{0,200}[Ww]arning).{0,200}?\b[A-Z]\w{2,40}(?:Error|Exception): \S"
 )
 """A line that says error by itself, without a logger's level; or names an exception behind an unknown prefix."""
@@ -58,6 +42,10 @@ _NUMBER = re.compile(rb"\d{3,}|0x[0-9a-f]+")
 _LONGEST_SHAPE, _SHAPES, _ENOUGH = 2000, 20000, 1000
 _LONGEST_TRACEBACK = 400
 """Lines, with those of other ranks between them."""
+_TAIL = 8192
+"""Bytes at the end of a log that are its last words."""
+_LASTS = "loss-nan"
+"""The signature of a failure that the lines of later steps repeat: they do not show that it is over."""
 _TRACEBACKS = 200
 """Of an attempt, so many are read to their end."""
 
@@ -125,6 +113,7 @@ class LineReader:
         if row_id is None or (row_id and self.entry.counts[row_id] > _ENOUGH):
             if row_id:
                 self.entry.counts[row_id] += 1
+                self.entry.since = 0 if row_id == _LASTS else self.entry.since
             return
         if _TRACEBACK in hit.line:
             self._read_traceback(hit, file)
@@ -141,47 +130,76 @@ class LineReader:
         if shape:
             self.known[shape] = row_id
 
+    def close(self, end: Hit, file: int) -> None:
+        """Ends a log, at the hit that stands for its end: where no failure is known, its last words are looked at."""
+        if self.entry.pending or self.entry.over:
+            return
+        at = max(0, end.at - _TAIL)
+        tail = end.chunk[at : end.at]
+        if said := last_words(tail):
+            place, line = said
+            start = at + sum(len(raw) + 1 for raw in tail.split(b"\n")[:place])
+            number = end.number - tail.count(b"\n") + place
+            hit = end._replace(offset=end.offset - end.at + start, number=number, at=start)
+            if not is_ignored(hit.before()):
+                self.entry.add_unknown(line, hit, file)
+
     def _read_traceback(self, hit: Hit, file: int) -> None:
         """The exception of a traceback, where its name holds no word that is searched for."""
         if self.entry.tracebacks >= _TRACEBACKS:
             return
         self.entry.tracebacks += 1
         end = _end_of_traceback(hit)
-        if end is not None and not any(word in end.line for word in self.words):
-            self._try_rows(end, read_line(end.line), file, is_told=True, is_raised=True)
+        if end is None or _SHUTDOWN in end.line:
+            return
+        line = read_line(end.line)
+        found = self._find(end, line, True, True)
+        if found and (not found[0].tokens or not any(word in end.line for word in self.words)):
+            self._add(*found, line, end, file)  # others are found by their own words
 
-    def _try_rows(self, hit: Hit, line: Line, file: int, is_told: bool = False, is_raised: bool = False) -> str | None:
-        """The id of the first row that knows the line; its event is added.
+    def _find(self, hit: Hit, line: Line, is_told: bool, is_raised: bool) -> tuple[Signature, re.Match[str]] | None:
+        """The first row that knows the line.
 
         `is_told`: the lines above announced the line, so that it need not hold a token; `is_raised`: a traceback did.
         """
-        if _SHUTDOWN in hit.line:
-            # The first node to end takes torchrun's store along: agents of a good job that still wait log it.
-            return None
         is_quiet = line.level in QUIET
         for row, pattern in self.rows:
             if not (is_told or any(token in hit.line for token in row.tokens)) or not (row.tokens or is_raised):
                 continue
-            if is_quiet and row.role in _SPOKEN and row.role != "effect":
+            if is_quiet and row.role in _SPOKEN and row.role != "effect" and not row.at_any_level:
                 continue
             match = pattern.search(line.body)
             if match is None or (row.role in ("general", "effect") and _AGENT in hit.line):
                 continue
             if row.context and not re.search(row.context, hit.before()[-8192:]):
                 continue
-            if is_quiet and row.role == "effect":
-                self.entry.add_unnamed(hit.number, line.body)  # ranks that lose each other at a good end warn so too
-                return row.id
-            if row.role in ("cause", "general") and is_ignored(hit.before()):
-                return row.id
-            if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):
-                return row.id  # the job had ended already, and asked to be started again itself
-            groups = {name: value or "" for name, value in match.groupdict().items()}
-            self.entry.add(row, groups, line, hit, file)
-            return row.id
-        if line.level in _ERROR_LEVELS or (not line.level and _SAYS_ERROR.match(line.body)):
-            self.entry.add_unnamed(hit.number, line.body)
+            return row, match
         return None
+
+    def _try_rows(self, hit: Hit, line: Line, file: int, is_told: bool) -> str | None:
+        """The id of the first row that knows the line; its event is added."""
+        if _SHUTDOWN in hit.line:
+            # The first node to end takes torchrun's store along: agents of a good job that still wait log it.
+            return None
+        found = self._find(hit, line, is_told, False)
+        if found is None:
+            if line.level in _ERROR_LEVELS or (not line.level and _SAYS_ERROR.match(line.body)):
+                self.entry.add_unknown(line, hit, file)
+            return None
+        row, match = found
+        if line.level in QUIET and row.role == "effect":
+            self.entry.add_unknown(line, hit, file)  # ranks that lose each other at a good end warn so too
+        else:
+            self._add(row, match, line, hit, file)
+        return row.id
+
+    def _add(self, row: Signature, match: re.Match[str], line: Line, hit: Hit, file: int) -> None:
+        if row.role in ("cause", "general") and is_ignored(hit.before()):
+            return
+        if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):
+            return  # the job had ended already, and asked to be started again itself
+        groups = {name: value or "" for name, value in match.groupdict().items()}
+        self.entry.add(row, groups, line, hit, file)
 
     def _read_facts(self, hit: Hit, line: Line) -> None:
         text = hit.line.decode("utf-8", "replace")
@@ -191,8 +209,8 @@ class LineReader:
             return
         if _RESTART_TOKEN in hit.line:
             self._begin((self.entry.attempt or 0) + 1)
-        for token, over in _DONE.items():
-            if token in hit.line:
+        for token, over in DONE.items():
+            if token in hit.line and (token != RAYS or b"Job '" in hit.line):
                 self.entry.forget()
                 self.entry.over = over
         if any(token in hit.line for token in COLLECTIVE_TOKENS):

@@ -12,12 +12,14 @@ from hcp.core.errors import HcpError
 from hcp.core.visible import visible
 from hcp.triage.advice import Advice, Attempt, advise
 from hcp.triage.collectives import Waited
+from hcp.triage.events import FileEvents
 from hcp.triage.failure import Failure, first_failure, said_text
 from hcp.triage.flight_recorder import read_dumps
 from hcp.triage.is_cp_on import SPEED_TOKENS, CpPlan, CpVerdict, judge
-from hcp.triage.line_reader import PROGRESS_TOKENS, LineReader, words_of
+from hcp.triage.line_reader import LineReader
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import scan
+from hcp.triage.signatures.progress import PROGRESS_TOKENS, is_of_a_training
 from hcp.triage.signatures.table import SIGNATURES, compiled
 from hcp.triage.sources import is_log, opened
 
@@ -29,7 +31,7 @@ class Diagnosis:
     """What the logs of one job show. `noise` counts the failure lines that are not the first, by signature."""
 
     state: Literal["failed", "running", "unclear", "no-failure"]
-    """unclear: no signature found a failure, but a line says error, and no training step follows it."""
+    """unclear: no signature found a failure, but nothing shows that there was none (`unclear`)."""
     failure: Failure | None
     cp: CpVerdict
     job: LoggedJob
@@ -50,11 +52,20 @@ class Diagnosis:
     unread: tuple[tuple[Path, str], ...] = ()
     """Dumps that could not be read, each with why."""
     unnamed: tuple[Path, int, str] | None = None
-    """The first line that says error where the state is unclear: its file, number and text."""
+    """The first line that says error and that no signature knows, where no cause is known: its file, number, text."""
+    is_of_training: bool = True
+    """Whether any line is one that a training job writes."""
 
     @property
     def ok(self) -> bool:
-        return self.failure is None and self.unnamed is None and self.cp.state in ("on", "unknown")
+        return self.state in ("running", "no-failure") and self.cp.state in ("on", "unknown")
+
+    @property
+    def unclear(self) -> Literal["error-line", "no-step", "no-log"] | None:
+        """Why the state is unclear: a line says error; there is no training step; no line is of a training job."""
+        if self.state != "unclear":
+            return None
+        return "error-line" if self.unnamed else "no-step" if self.is_of_training else "no-log"
 
 
 def triage(
@@ -78,9 +89,8 @@ def triage(
         OSError: a file cannot be read.
     """
     rows = compiled(SIGNATURES)
-    tokens = words_of(SIGNATURES)
     reader = LineReader(rows)
-    binary, size, has_text = [], 0, False
+    binary, size, has_text, is_of_training = [], 0, False, False
     read_paths: list[Path] = []
 
     def read(count: int) -> None:
@@ -95,10 +105,15 @@ def triage(
                 continue
             has_text = has_text or bool(start)
             reader.open(path)
-            for hit in scan(file, tokens, SPEED_TOKENS, PROGRESS_TOKENS, read, start):
+            for hit in scan(file, reader.words, SPEED_TOKENS, PROGRESS_TOKENS, read, start):
                 reader.entry.progress(hit.progress)
                 if hit.line:
                     reader.read(hit, len(read_paths))
+                else:  # the end of a chunk
+                    end = hit
+                    is_of_training = is_of_training or is_of_a_training(hit.chunk)
+            if start:
+                reader.close(end, len(read_paths))
             read_paths.append(path)
     if not has_text:
         names = ", ".join(visible(str(path)) for path in paths[:8])
@@ -109,7 +124,13 @@ def triage(
     waited, unread = read_dumps(dumps)
     diagnosis = _conclude(reader, plan, waited)
     return replace(
-        diagnosis, files=tuple(read_paths), binary=tuple(binary), bytes=size, dumps=tuple(dumps), unread=tuple(unread)
+        diagnosis,
+        files=tuple(read_paths),
+        binary=tuple(binary),
+        bytes=size,
+        dumps=tuple(dumps),
+        unread=tuple(unread),
+        is_of_training=is_of_training,
     )
 
 
@@ -135,21 +156,23 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
     noise = sum((entry.counts for entry in current), Counter[str]())
     survived = sum(entry.survived for entry in files)
     failure, unnamed = attempts[-1].failure, None
+    is_done = any(entry.over for entry in current)
     if failure:
         noise[failure.signature.id] -= 1
     elif job.ends.get(min(numbers[-1], job.attempt)) == "completed":
-        survived, noise = survived + sum(len(entry.seen) for entry in current), Counter()
-    else:
-        said = ((entry.path, entry.unnamed[0], said_text(entry.unnamed[1])) for entry in current if entry.unnamed)
-        unnamed = next(said, None)
+        survived, noise, is_done = survived + sum(len(entry.seen) for entry in current), Counter(), True
+    if not is_done and (failure is None or failure.kind == "effect"):
+        unnamed = _unknown_line(current, failure)
     waited = dumped or reader.waits.first(job.world())
     if failure and waited and failure.signature.id in _HANGS:
         failure = _with_collective(failure, waited, job)
         attempts[-1] = attempts[-1]._replace(failure=failure)
+    cp = judge(reader.cp, job.groups, plan)
+    is_clear = unnamed is None and (steps or is_done or cp.state != "unknown")
     return Diagnosis(
-        "failed" if failure else "unclear" if unnamed else "running" if steps else "no-failure",
+        "failed" if failure else "unclear" if not is_clear else "running" if steps else "no-failure",
         failure,
-        judge(reader.cp, job.groups, plan),
+        cp,
         job,
         +noise,
         survived,
@@ -162,6 +185,15 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
         waited,
         unnamed=unnamed,
     )
+
+
+def _unknown_line(files: Sequence[FileEvents], failure: Failure | None) -> tuple[Path, int, str] | None:
+    """The first line that says error and that no signature knows, above the failure where both are in one log."""
+    for entry in files:
+        event = entry.pending.get("unknown")
+        if event and not (failure and failure.path == entry.path and failure.line <= event.number):
+            return entry.path, event.number, said_text(event.line.body)
+    return None
 
 
 def _with_collective(failure: Failure, waited: Waited, job: LoggedJob) -> Failure:

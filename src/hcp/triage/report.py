@@ -34,12 +34,7 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
         "schema": "hcp.triage/2",
         "ok": diagnosis.ok,
         "state": diagnosis.state,
-        "unclear": None
-        if diagnosis.unnamed is None
-        else {
-            "location": {"file": str(diagnosis.unnamed[0]), "line": diagnosis.unnamed[1]},
-            "message": diagnosis.unnamed[2],
-        },
+        "unclear": _unclear(diagnosis),
         "first_failure": None
         if failure is None
         else {
@@ -52,6 +47,7 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
             "local_rank": failure.local_rank,
             "exit_code": failure.exit_code,
             "time": time_text(failure.when),
+            "time_is_stated": failure.is_timed,
             "message": failure.message,
             "location": {"file": str(failure.path), "line": failure.line},
             "launcher": failure.launcher or None,
@@ -78,6 +74,17 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
         "dumps": [str(path) for path in diagnosis.dumps],
         "binary": [str(path) for path in diagnosis.binary],
         "bytes": diagnosis.bytes,
+    }
+
+
+def _unclear(diagnosis: Diagnosis) -> dict[str, Any] | None:
+    if diagnosis.unclear is None:
+        return None
+    path, number, text = diagnosis.unnamed or (None, None, None)
+    return {
+        "why": diagnosis.unclear,
+        "location": None if path is None else {"file": str(path), "line": number},
+        "message": text,
     }
 
 

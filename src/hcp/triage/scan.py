@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
+
+from hcp.triage.signatures.progress import STEP_LINE
 
 _CHUNK = 4 << 20
 _LONGEST_LINE = 1 << 20
 _BEFORE, _AFTER = 16384, 2048
 """Bytes around a line that are still there when it is looked at: a log is read once, for a pipe gives it only once."""
 _DIGITS = b"0123456789"
+_LONGEST_STEP = 2000
 _SAMPLES = 4
 """Of a line that every step repeats, so many per chunk are looked at (from its start), and the chunk's last one."""
 
@@ -56,12 +60,11 @@ def scan(
         file: read from where it stands to its end.
         tokens: every line with one of these is given.
         repeated: of lines with one of these (a training step's line) only a few per chunk are given.
-        progress: tokens that each mark a training step; their lines are counted, exactly.
+        progress: tokens that each mark a training step; their lines are counted, exactly (others: `_steps`).
         advanced: called with the bytes of every chunk read.
         start: what was read of the file before; offsets count from its first byte.
     """
     chunk, begin, offset, number = start, 0, 0, 1
-    printed, is_known = tuple(progress), False
     advanced(len(start))
     while True:
         block = file.read(_CHUNK) or b""
@@ -75,13 +78,10 @@ def scan(
                 if len(chunk) - begin < _LONGEST_LINE + _AFTER:
                     continue
                 end = len(chunk) - _AFTER  # a line without an end: taken in pieces, so that memory stays constant
-        if not is_known:
-            # A program prints its steps in one way: those that this log has not are looked for no longer.
-            printed = tuple(token for token in progress if chunk.find(token, begin, end) >= 0)
-            is_known = bool(printed)
-        said = _said(chunk[begin:end], (*tokens, *repeated))
-        searched = [token for token in tokens if token in said], [token for token in repeated if token in said], printed
-        yield from _hits(chunk, begin, end, offset, number, searched)
+        said = _said(chunk[begin:end], (*tokens, *repeated, *progress, b"oss"))
+        searched, few = ([token for token in group if token in said] for group in (tokens, repeated))
+        steps = _steps(chunk, begin, end, [token for token in progress if token in said], b"oss" in said)
+        yield from _hits(chunk, begin, end, offset, number, searched, few, steps)
         if not block:
             return
         number += chunk.count(b"\n", begin, end)
@@ -95,11 +95,34 @@ def _said(text: bytes, tokens: Sequence[bytes]) -> set[bytes]:
     return {token for token in tokens if token.translate(None, _DIGITS) in shapes}
 
 
+def _steps(chunk: bytes, begin: int, end: int, tokens: Sequence[bytes], has_loss: bool) -> Callable[[int, int], int]:
+    """What counts the steps' lines between two places of `chunk[begin:end]`.
+
+    Where none of the known ways to print a step is used, lines count that number a step and give its loss.
+    """
+    if tokens or not has_loss:
+        return lambda start, stop: sum(chunk.count(token, start, stop) for token in tokens)
+    at, places = chunk.find(b"oss", begin, end), []
+    while at >= 0:
+        stop = chunk.find(b"\n", at, end)
+        start = max(begin, chunk.rfind(b"\n", begin, at) + 1)
+        if STEP_LINE.search(chunk, start, min(stop if stop >= 0 else end, start + _LONGEST_STEP)):
+            places.append(at)
+        at = chunk.find(b"oss", stop, end) if stop >= 0 else -1
+    return lambda start, stop: bisect_left(places, stop) - bisect_left(places, start)
+
+
 def _hits(
-    chunk: bytes, begin: int, end: int, offset: int, number: int, searched: tuple[Sequence[bytes], ...]
+    chunk: bytes,
+    begin: int,
+    end: int,
+    offset: int,
+    number: int,
+    tokens: Sequence[bytes],
+    repeated: Sequence[bytes],
+    steps: Callable[[int, int], int],
 ) -> Iterator[Hit]:
     """The hits of `chunk[begin:end]`; `chunk` starts at the file's byte `offset`, line `number` at `begin`."""
-    tokens, repeated, progress = searched
     starts: set[int] = set()
     for token in tokens:
         at = chunk.find(token, begin, end)
@@ -124,11 +147,10 @@ def _hits(
             offset + start,
             number,
             chunk[start : stop if stop >= 0 else end][:_LONGEST_LINE],
-            sum(chunk.count(token, before, start) for token in progress),
+            steps(before, start),
             chunk,
             start,
         )
         before = start
     if end > begin:
-        counted = sum(chunk.count(token, before, end) for token in progress)
-        yield Hit(offset + end, number, b"", counted, chunk, end)
+        yield Hit(offset + end, number + chunk.count(b"\n", before, end), b"", steps(before, end), chunk, end)

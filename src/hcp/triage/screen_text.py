@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hcp.core.visible import visible
 from hcp.triage.advice import came_back
 from hcp.triage.failure import Failure
@@ -18,6 +20,21 @@ _ONLY = {
     "effect": "this is what ranks report when another one is gone: no log that was read shows the cause",
     "report": "this is a launcher's report: no log that was read shows the cause",
 }
+_UNCLEAR = {
+    "error-line": (
+        "no known failure in {files}{steps}, but a line says error",
+        "read the lines around it; did the program end there, or go on?",
+    ),
+    "no-step": (
+        "no failure in {files}, but no training step either",
+        "is the job still starting, or does it hang? name the logs of all its ranks, and of its launcher",
+    ),
+    "no-log": (
+        "no line in {files} is one that a training job writes",
+        "name the files that the job's ranks and its launcher wrote",
+    ),
+}
+"""Why the state is unclear, and what to do."""
 _MOST_ALSO = 8
 
 
@@ -25,19 +42,17 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
     """At most a screen. What comes from logs is on one line each, without control characters."""
     failure = diagnosis.failure
     if failure is None:
-        steps = f", {diagnosis.steps} training steps" if diagnosis.steps else ""
-        lines = [f"no failure in {_count(len(diagnosis.files), 'file')}{steps}"]
-        if diagnosis.unnamed:
-            path, number, text = diagnosis.unnamed
-            lines = [
-                f"unclear: no known failure in {_count(len(diagnosis.files), 'file')}{steps}, but a line says error",
-                f"why: {path}:{number}: {_short(text)}",
-                "  next: read the lines around it; did the program end there, or go on?",
-            ]
+        steps = f", {_count(diagnosis.steps, 'training step')}" if diagnosis.steps else ""
+        files = _count(len(diagnosis.files), "file")
+        lines = [f"no failure in {files}{steps}"]
+        if diagnosis.unclear:
+            lines = ["unclear: " + _UNCLEAR[diagnosis.unclear][0].format(files=files, steps=steps)]
+            lines += [f"why: {_place(diagnosis.unnamed)}"] if diagnosis.unnamed else []
+            lines.append(f"  next: {_UNCLEAR[diagnosis.unclear][1]}")
     else:
         lines = _failure(failure, diagnosis, launch)
     if diagnosis.survived:
-        lines.append(f"survived earlier: {_count(diagnosis.survived, 'failure line')}, training went on")
+        lines.append(f"seen, and training went on: {_count(diagnosis.survived, 'line')} of known errors")
     if failure is None or diagnosis.cp.evidence:
         lines.append(f"context parallelism: {_CP_WORDS[diagnosis.cp.state]}")
         lines += [f"  {item.rule}: {item.text}" for item in diagnosis.cp.evidence]
@@ -55,6 +70,8 @@ def _failure(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list
         lines.append(f"  {failure.waited.at}, by the flight recorder's dumps")
     if failure.kind in _ONLY and not (failure.waited and failure.waited.missing):
         lines.append(f"  {_ONLY[failure.kind]}")
+    if diagnosis.unnamed:
+        lines.append(f"  above it, and not recognised: {_place(diagnosis.unnamed)}")
     if diagnosis.advice:
         lines.append(f"do: {diagnosis.advice.action.replace('-', ' ')}: {diagnosis.advice.reason}")
     lines += [f"  next: {step}" for step in next_steps(failure, diagnosis, launch)]
@@ -66,14 +83,19 @@ def _failure(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list
     return lines
 
 
+def _place(unnamed: tuple[Path, int, str]) -> str:
+    path, number, text = unnamed
+    return f"{path}:{number}: {_short(text)}"
+
+
 def _where(failure: Failure) -> str:
     where = f"rank {failure.rank}" if failure.rank is not None else "a rank that the logs do not name"
     if failure.rank is None and failure.local_rank is not None:
         where = f"local rank {failure.local_rank}"
     if failure.kind == "effect" and not (failure.waited and failure.waited.missing):
         where = f"seen by {where}"
-    when = time_text(failure.when)
-    return where + (f" on {failure.node}" if failure.node else "") + (f", at {when}" if when else "")
+    when, at = time_text(failure.when), "at" if failure.is_timed else "after"
+    return where + (f" on {failure.node}" if failure.node else "") + (f", {at} {when}" if when else "")
 
 
 def _attempts(diagnosis: Diagnosis) -> list[str]:

@@ -140,7 +140,8 @@ def test_lengths_come_from_a_file_or_standard_input_in_every_form(
 @pytest.mark.parametrize(
     "arguments, stdin, says",
     [
-        (("--lengths", "1,x"), None, "cannot be read"),
+        (("--lengths", "1,x"), None, "found 'x' among numbers"),
+        (("--lengths", "x.txt"), None, "x.txt: cannot be read"),
         (("--lengths", "-"), "", "-: found no sequence"),
         (("--lengths", "-"), "12\nx\n", "-:2: found 'x'; wanted the length of a sequence"),
         (("--lengths", "-"), '{"a": 1}\n', "-:1: found the fields a; wanted a length, such as length"),
@@ -148,10 +149,11 @@ def test_lengths_come_from_a_file_or_standard_input_in_every_form(
         (("--lengths", "-"), '{"length": 1}\n{"length"\n', "-:2: found '{\"length\"', not JSON"),
         (("--lengths", "-"), '{"length": true}\n', "-:1: found 'true'"),
         (("--lengths", "0"), None, "found '0'"),
+        (("--lengths", "1,024"), None, "found '024'; wanted numbers without leading zeros: 1024, not 1,024"),
         (("--lengths=-5,5",), None, "found '-5'; wanted the length of a sequence"),
         (("--lengths", "-", "--field", "b"), "12\n", "-:1: found '12', which has no fields"),
         (("--lengths", "100", "--cost", ""), None, "--cost: found no number"),
-        (("--lengths", "100", "--cost", "linear=1e308"), None, "at most 1e+30"),
+        (("--lengths", "100", "--cost", "linear=1e308"), None, "from 1e-30 to 1e+30"),
         (("--lengths", "100", "--compare="), None, "policy: found no name"),
         (("--lengths", "100", "--policy", "static:x"), None, "wanted static:C with a number of ranks"),
         (("--lengths", "100", "--vpp", "9" * 400), None, "vpp: found 999"),

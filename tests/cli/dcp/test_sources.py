@@ -34,6 +34,45 @@ def test_a_launch_gives_ranks_limit_and_model(hcp: Hcp, tmp_path: Path) -> None:
     assert [own[name] for name in ("world_size", "tp")] == [8, 1]
 
 
+SETTINGS = ("groups", "min_cp_size", "sequence_parallel", "layout")
+
+
+@pytest.mark.parametrize(
+    "said, own, wanted",
+    [
+        ((), (), ["main", 1, False, "zigzag"]),
+        (("--hybrid-context-parallel", "--sequence-parallel"), (), ["main", 1, True, "zigzag"]),
+        (
+            (
+                "--dynamic-context-parallel", "--min-dynamic-context-parallel-size", "2",
+                "--cp-partition-mode", "contiguous",
+            ),
+            (), ["dev", 2, False, "contiguous"],
+        ),
+        (
+            ("--dynamic-context-parallel", "--min-dynamic-context-parallel-size", "2"),
+            ("--groups", "pow2", "--min-cp-size", "1", "--sequence-parallel", "--layout", "contiguous"),
+            ["pow2", 1, True, "contiguous"],
+        ),
+    ],
+)  # fmt: skip
+def test_the_plan_of_a_launch_is_the_one_that_the_integration_makes_in_it(
+    hcp: Hcp, said: tuple[str, ...], own: tuple[str, ...], wanted: list[object]
+) -> None:
+    launch = ("--tensor-model-parallel-size", "2", "--num-layers", "2", "--hidden-size", "64", *said)
+    done = hcp(*PLAN, "--lengths", "900,800", *own, "--format", "json", "--assume", "world_size=16", "--", *launch)
+    told = json.loads(done.stdout)
+    assert [told[name] for name in SETTINGS] == wanted
+
+
+def test_verl_pads_for_tensor_parallelism_whether_sequences_are_parallel_or_not(hcp: Hcp) -> None:
+    base = "actor_rollout_ref.actor.megatron"
+    launch = (f"{base}.dynamic_context_parallel=True", f"{base}.sequence_parallel=False")
+    done = hcp(*PLAN, "--lengths", "900,800", "--format", "json", "--dialect", "verl", "--", *launch)
+    told = json.loads(done.stdout)
+    assert [told[name] for name in SETTINGS] == ["dev", 1, True, "zigzag"]
+
+
 MIXTURE = {
     "model_type": "deepseek_v2", "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8,
     "num_key_value_heads": 2, "intermediate_size": 1536, "vocab_size": 32000, "hidden_act": "silu",

@@ -28,10 +28,17 @@ def test_without_links_across_nodes_all_are_like_those_inside() -> None:
     assert profile_of(data, "p").traffic.across == PROFILE.traffic.inside
 
 
+def test_a_latency_that_is_not_known_counts_as_none() -> None:
+    data = PROFILE.as_json()
+    assert profile_of({**data, "inside": {**data["inside"], "step_s": None}}, "p").traffic.inside.step_s == 0
+
+
 @pytest.mark.parametrize(
     "change, words",
     [
         ({"linear_s": -1}, "linear_s: found -1; wanted seconds"), ({"linear_s": "1"}, "wanted seconds"),
+        ({"linear_s": 1e200}, "to 1e"), ({"quadratic_s": 1e-300}, "from 1e-30"),
+        ({"linear_s": 10**400}, "wanted seconds"),
         ({"inside": {"kv_s": 1}}, "inside.a2a_s: found nothing"), ({"comm_type": "ring"}, "wanted one of p2p"),
         ({"schema": "hcp.profile/2"}, "wanted one of hcp.profile/1"), ({"nodes": 3}, "unknown key"),
         ({"linear_s": 0, "quadratic_s": 0}, "measure again"), ({"ranks_per_node": 0}, "whole number from 1"),

@@ -16,8 +16,9 @@ def test_names_not_given_keep_their_default() -> None:
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("cubic=1", "wanted NAME=NUMBER"), ("comm", "wanted NAME=NUMBER"), ("comm=a", "finite number"),
-        ("comm=-1", ">= 0"), ("linear=nan", "finite"), ("quadratic=inf", "finite"), ("comm=1,comm=2", "twice"),
+        ("cubic=1", "wanted NAME=NUMBER"), ("comm", "wanted NAME=NUMBER"), ("comm=a", "wanted 0, or a number"),
+        ("comm=-1", "wanted 0, or a number"), ("linear=nan", "from 1e-30"),
+        ("quadratic=inf", r"to 1e\+30"), ("linear=1e-300", "from 1e-30"), ("comm=1,comm=2", "twice"),
         ("linear=0,quadratic=0", "both 0"),
     ],
 )  # fmt: skip

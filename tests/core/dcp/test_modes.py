@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from hcp.core.cost.model_sizes import ModelSizes
 from hcp.core.dcp import Cost, Memory, Plan, Setup, group_time, measure, plan_micro_batches
 from hcp.core.errors import HcpError
+from support.processes import HANG_S
 from support.selection import examples
 
 Faults = Callable[..., list[str]]
@@ -196,3 +199,25 @@ def test_integers_of_other_libraries_are_integers() -> None:
     plan = plan_micro_batches([Whole(30), Whole(20)], Whole(4), Whole(1024), tp=Whole(1))  # type: ignore
     assert plan == plan_micro_batches([30, 20], 4, 1024)
     assert all(type(length) is int for length in plan.lengths)
+
+
+IN_FLOPS = """
+import random, resource
+from hcp.core.dcp import Cost, plan_micro_batches
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+for seed in range(8):
+    chance = random.Random(seed)
+    lengths = [chance.randint(1000, 130_000) for _ in range(chance.randint(2, 32))]
+    in_flops = Cost(4.2e11, 1.5e7, 1e11)
+    small = in_flops._replace(**{name: getattr(in_flops, name) / 2**40 for name in ("linear", "quadratic", "comm")})
+    plans = [plan_micro_batches(lengths, 64, 131_072, cost=cost).micro_batches for cost in (in_flops, small)]
+    assert plans[0] == plans[1], seed
+"""
+
+
+def test_the_unit_of_the_cost_does_not_matter() -> None:
+    """In operations of a 70B model the rounding of sums is thousands: a search that took a negative rest for a level
+    never ended, and its memory grew until the limit here.
+    """
+    done = subprocess.run([sys.executable, "-c", IN_FLOPS], capture_output=True, text=True, timeout=HANG_S)
+    assert (done.returncode, done.stderr) == (0, "")

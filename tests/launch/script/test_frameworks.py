@@ -41,6 +41,39 @@ def test_a_command_is_in_its_frameworks_dialect(command: str, dialect: Dialect) 
 
 
 @pytest.mark.parametrize(
+    ("command", "method"),
+    [
+        ("megatron rlhf --model x", "dpo"),
+        ("torchrun swift/cli/_megatron/rlhf.py --model x", "dpo"),
+        ("megatron rlhf --model x --rlhf_type grpo", "grpo"),
+        ("megatron sft --model x", None),
+        ("megatron rlhf $MORE --model x", "unknown"),
+        ("megatron rlhf --rlhf_type $TYPE --model x", "unknown"),
+    ],
+)
+def test_ms_swifts_rlhf_is_dpo_unless_it_says_another_method(command: str, method: str | None) -> None:
+    assert value(script(command), "rlhf_type") == method
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["megatron rlhf --use_ray true --config x.yaml", 'megatron sft --config "$HERE/x.yaml"', "megatron sft x.yaml"],
+)
+def test_a_file_of_arguments_leaves_ms_swifts_defaults_open(command: str) -> None:
+    launch = script(command)
+    assert value(launch, "cp") == "unknown" and value(launch, "rlhf_type") == "unknown"
+    assert launch.reading.unseen is not None and "holds further arguments" in launch.reading.unseen
+
+
+def test_slime_has_as_many_positions_as_tokens_unless_they_are_stated() -> None:
+    slime = f"python train.py --actor-num-nodes 1 {SIZES}"
+    assert value(script(slime), "max_position_embeddings") == 4096  # slime's own default of seq_length
+    assert value(script(f"{slime} --seq-length 8192"), "max_position_embeddings") == 8192
+    assert value(script(f"{slime} --max-position-embeddings 512"), "max_position_embeddings") == 512
+    assert value(script(f"{slime} --max-position-embeddings $N"), "max_position_embeddings") == "unknown"
+
+
+@pytest.mark.parametrize(
     ("words", "dialect"),
     [
         (["--num-layers", "4", "--actor-num-nodes", "2"], "slime"),

@@ -207,8 +207,9 @@ def test_an_unresolved_reference_is_unknown_with_its_reason() -> None:
 def test_the_example_is_what_its_comment_says(root: Path) -> None:
     facts = build_launch(read_target(str(root / "examples" / "bridge_hcp.yaml"))).facts
     wanted = {
-        "cp": 16,
-        "hcp_sizes": (8, 2),
+        "tp": 2,
+        "cp": 8,
+        "hcp_sizes": (4, 2),
         "cp_comm_type": "a2a+p2p",
         "attention_backend": "fused",
         "kv_heads": 8,

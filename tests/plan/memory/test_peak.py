@@ -15,7 +15,7 @@ from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.memory import memory, usable_gib
 from hcp.plan.memory.activations import layer_saved
 from hcp.plan.memory.buffers import cp_buffers, dummy_gradients
-from hcp.plan.memory.peak import in_flight, stage_terms
+from hcp.plan.memory.peak import GIB, in_flight, stage_terms
 from hcp.plan.model import plan_model
 
 BENCH = Path(__file__).resolve().parents[3] / "bench" / "plan" / "memory.py"
@@ -149,3 +149,23 @@ def test_the_output_of_before_the_all_to_all_is_kept_since_2_8() -> None:
 def test_every_gpu_leaves_most_of_its_memory_and_not_all_of_it() -> None:
     for gpu in GPUS.values():
         assert 0.97 * gpu.memory_bytes / 2**30 < usable_gib(gpu) < gpu.reported_mib / 1024
+
+
+def test_userbuffers_take_a_whole_input_for_each_collective() -> None:
+    """Six gathers and four scatters; of 8 bits only what is gathered, and nothing across nodes."""
+    elements = 8192 * DENSE.sizes.hidden_size
+    for precision, each in (("bf16", 20), ("fp8", 14)):
+        job = replace(JOB, precision=precision, overlaps_tp=True)
+        assert memory(DENSE, Layout(tp=4), job).terms["userbuffers"] * GIB == pytest.approx(each * elements)
+        assert "userbuffers" not in memory(DENSE, Layout(tp=16), job).terms
+    assert "userbuffers" not in memory(DENSE, Layout(tp=4), JOB).terms
+
+
+def test_a_loss_in_fp32_holds_three_times_the_logits() -> None:
+    """bf16 logits, their copy in fp32 that becomes the gradient, and that in bf16; no gradient of the input yet."""
+    wide = replace(DENSE, sizes=DENSE.sizes._replace(vocab=1 << 20))
+    jobs = [replace(JOB, loss_in_place=kind) for kind in (True, False)]
+    terms = [memory(wide, Layout(), job).terms["output end"] * GIB for job in jobs]
+    tokens, hidden, vocab = 8192, wide.sizes.hidden_size, 1 << 20
+    assert terms[1] == pytest.approx(6 * tokens * vocab + 4 * tokens * hidden)
+    assert terms[1] - terms[0] == pytest.approx(4 * tokens * vocab - 2 * tokens * hidden - 2 * vocab * hidden)

@@ -9,14 +9,14 @@ import pytest
 from hcp.core.cost.gpus import gpu_named
 from hcp.core.cost.model_sizes import model_sizes
 from hcp.plan import constants_fitted
-from hcp.plan.constants import constants, rates_of
+from hcp.plan.constants import constants, rates_for, rates_of
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.model import plan_model
 from hcp.plan.time.layer import Mlp, Work, gemm_seconds, joined
 from hcp.plan.time.links import exchange_seconds, ring_bandwidth
 from hcp.plan.time.overlap import ring_overlap
 from hcp.plan.time.shapes import Product, attention_products, expert_products, mlp_products
-from hcp.plan.time.step import LAYER_TERMS, model_flops, step_time, uncovered
+from hcp.plan.time.step import BAND, BAND_UNCOVERED, LAYER_TERMS, model_flops, step_time, uncovered
 
 LLAMA = {
     "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
@@ -183,11 +183,16 @@ def test_the_host_starts_the_kernels_of_each_expert_unless_a_graph_does() -> Non
 
 
 def test_tp_gathers_what_is_cast_already() -> None:
-    """Six gathers and four scatters of a layer: in bf16 20 bytes for each element, 14 with gathers of 8 bits."""
-    model = plan_model(LLAMA)
-    fp8 = rates_of(H100, "fp8", {})
-    bf16_s, fp8_s = (Work(model, JOB, rates).front(Layout(tp=4)).tp for rates in (RATES, fp8))
-    assert fp8_s / bf16_s == pytest.approx(14 / 20)
+    """Six gathers and four scatters of a layer: in bf16 20 bytes for each element, 14 with gathers of 8 bits.
+
+    In NVFP4 a gather takes half a byte, and a scale of one byte for each 16.
+    """
+    model, seconds = plan_model(LLAMA), {}
+    for precision in ("bf16", "fp8", "nvfp4"):
+        job = replace(JOB, precision=precision)
+        seconds[precision] = Work(model, job, rates_of(H100, precision, {})).front(Layout(tp=4)).tp
+    assert seconds["fp8"] / seconds["bf16"] == pytest.approx(14 / 20)
+    assert seconds["nvfp4"] / seconds["bf16"] == pytest.approx((6 * 9 / 16 + 8) / 20)
 
 
 def test_a_rank_casts_its_own_share_and_hopper_transposes_what_all_sent() -> None:
@@ -212,3 +217,20 @@ def test_a_width_between_tiles_costs_experts_alone() -> None:
     assert odd < even
     odd, even = (gemm_seconds([one._replace(experts=8)], RATES, RATES.gemm_flops, 2.0) for one in products)
     assert odd > even
+
+
+def test_a_release_that_nobody_states_widens_the_band_where_it_matters() -> None:
+    """Models with experts in 8 bits on Blackwell; a launch that says how it runs leaves nothing open."""
+    b200 = gpu_named("b200")
+    job = PlanJob(256, 8, b200, 8, 4096, 1024, "mxfp8")
+    wide = {}
+    for name, other in (
+        ("open", job), ("stated", replace(job, versions={"bridge": "0.5.0"})),
+        ("said", replace(job, whole_graph=False)),
+        ("bf16", replace(job, precision="bf16")),
+    ):  # fmt: skip
+        wide[name] = (
+            step_time(plan_model(DEEPSEEK), Layout(ep=64, pp=4), other, rates_for(other)).band == BAND_UNCOVERED
+        )
+    assert wide == {"open": True, "stated": False, "said": False, "bf16": False}
+    assert step_time(plan_model(LLAMA), Layout(), job, rates_for(job)).band == BAND

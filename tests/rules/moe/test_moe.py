@@ -8,6 +8,8 @@ __all__ = ["test_fixes", "test_text", "test_verdict"]
 
 _EP = "--expert-model-parallel-size"
 _OVERLAP = f"--overlap-moe-expert-parallel-comm --num-experts 8 {_EP} 4 --moe-token-dispatcher-type"
+_WIDTH = "--num-experts 8 --moe-shared-expert-intermediate-size 512"
+_SHARED = f"{_WIDTH} --moe-shared-expert-overlap --moe-token-dispatcher-type"
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
@@ -59,6 +61,16 @@ VERDICTS: list[Row] = [
         "fine",
     ),
     ("MOE004", "bridge", "model.overlap_moe_expert_parallel_comm=true", "", "needs ep"),
+    ("MOE005", "mlm", _WIDTH, "", "not concerned"),
+    ("MOE005", "mlm", f"{_SHARED} alltoall", "", "fine"),
+    ("MOE005", "mlm", f"{_SHARED} allgather", "", "error crash config"),
+    ("MOE005", "mlm", f"{_WIDTH} --moe-shared-expert-overlap", "", "error crash config"),
+    ("MOE005", "mlm", "--moe-shared-expert-overlap", "", "fine"),
+    ("MOE005", "mlm", f"{_SHARED} flex", "mcore=0.17.1", "error crash config"),
+    ("MOE005", "mlm", f"{_SHARED} flex", "mcore=0.18.0", "fine"),
+    ("MOE005", "mlm", f"{_SHARED} flex", "", "needs mcore"),
+    ("MOE005", "bridge", "model.moe_shared_expert_overlap=true", "", "needs moe_shared_expert_intermediate_size"),
+    ("MOE005", "verl", "", "moe_token_dispatcher_type=allgather", "not concerned"),
 ]
 
 TEXTS: list[Row] = [
@@ -87,6 +99,13 @@ TEXTS: list[Row] = [
         "",
         "found: 2 pipeline stages without virtual ones",
     ),
+    (
+        "MOE005",
+        "mlm",
+        f"{_SHARED} allgather",
+        "",
+        "found: moe_shared_expert_overlap with moe_token_dispatcher_type allgather",
+    ),
 ]
 
 FIXES: list[FixRow] = [
@@ -111,4 +130,11 @@ FIXES: list[FixRow] = [
         ("moe_token_dispatcher_type=alltoall", "overlap_moe_expert_parallel_comm=false"),
     ),
     ("MOE004", "mlm", f"{_OVERLAP} alltoall {_EP} 1", "", ("overlap_moe_expert_parallel_comm=false",)),
+    (
+        "MOE005",
+        "mlm",
+        f"{_SHARED} allgather",
+        "",
+        ("moe_token_dispatcher_type=alltoall", "moe_shared_expert_overlap=false"),
+    ),
 ]

@@ -42,6 +42,7 @@ def dtensor(cp: int, packing: str) -> str:
     return f"{sizes}{DP}enabled=true {M}enabled=false policy.sequence_packing.enabled={packing} {BATCHES}"
 
 
+OVERRIDE = f"{M}model_overrides.cp_comm_type=a2a"
 BATCHES = "policy.dynamic_batching.enabled=false"
 
 VERDICTS: list[Row] = [
@@ -89,6 +90,18 @@ VERDICTS: list[Row] = [
     ("NRL009", "nemo-rl", words(batch=3, nodes=1), "", "all: NRL009"),  # DP 2
     ("NRL009", "nemo-rl", words(nodes=None), "", "needs world_size"),
     ("NRL009", "mlm", "--global-batch-size 3", "", "not concerned"),
+    # v0.6.0 and v0.7.0 have no word model_overrides; pull request 3535 came when main called itself 0.6.0.
+    ("NRL010", "nemo-rl", f"{words()} {OVERRIDE}", "", "needs nemo_rl"),
+    ("NRL010", "nemo-rl", f"{words()} {OVERRIDE}", "nemo_rl=0.5.0", "error silent never"),
+    ("NRL010", "nemo-rl", f"{words()} {OVERRIDE}", "nemo_rl=0.6.0", "warning silent never"),
+    ("NRL010", "nemo-rl", f"{words()} {OVERRIDE}", "nemo_rl=0.6.1", "warning silent never"),
+    ("NRL010", "nemo-rl", f"{words()} {OVERRIDE}", "nemo_rl=0.7.0", "error silent never"),
+    ("NRL010", "nemo-rl", f"{words()} {OVERRIDE}", "nemo_rl=0.7.2", "error silent never"),
+    ("NRL010", "nemo-rl", f"{words()} {OVERRIDE}", "nemo_rl=0.8.0", "fine"),
+    ("NRL010", "nemo-rl", words(), "nemo_rl=0.7.0", "not concerned"),
+    ("NRL010", "nemo-rl", f"{words()} {M}model_overrides={{}}", "nemo_rl=0.7.0", "not concerned"),
+    ("NRL010", "nemo-rl", f"{dtensor(1, 'false')} {OVERRIDE}", "nemo_rl=0.7.0", "not concerned"),
+    ("NRL010", "nemo-rl", f"{words(megatron=None, dtensor=None)} {OVERRIDE}", "nemo_rl=0.7.0", "needs strategy"),
 ]
 
 TEXTS: list[Row] = [
@@ -103,6 +116,14 @@ TEXTS: list[Row] = [
     ("NRL007", "nemo-rl", words(train=1024), "", "found: sequences of up to 4096 tokens, train_mb_tokens 1024"),
     ("NRL008", "nemo-rl", dtensor(2, "true"), "", "dtensor_cfg.context_parallel_size 2"),
     ("NRL009", "nemo-rl", words(batch=6), "", "found: policy.train_global_batch_size 6 at DP 4"),
+    ("NRL010", "nemo-rl", f"{words()} {OVERRIDE}", "nemo_rl=0.7", "model_overrides.cp_comm_type with NeMo-RL 0.7"),
+    (
+        "NRL010",
+        "nemo-rl",
+        f"{words()} {OVERRIDE} {M}model_overrides.qk_clip=true",
+        "nemo_rl=0.7",
+        "model_overrides.cp_comm_type and 1 more with",
+    ),
 ]
 
 FIXES: list[FixRow] = [

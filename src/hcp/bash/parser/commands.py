@@ -17,7 +17,7 @@ _NESTING = {"binary_expression", "unary_expression", "parenthesized_expression",
 
 
 def command(tree: Tree, node: Node) -> Statement:
-    """A simple command, in a group with the assignments before it that stand for themselves."""
+    """A simple command, grouped with the standalone assignments before it."""
     groups = tree.groups(
         child for child in node.children if child.type not in ("file_redirect", "heredoc_redirect", "comment")
     )
@@ -34,7 +34,7 @@ def command(tree: Tree, node: Node) -> Statement:
 
 
 def _own_assignments(tree: Tree, groups: Sequence[Sequence[Node]]) -> int:
-    """How many of the assignments in front stand for themselves.
+    """How many of the leading assignments stand alone.
 
     The grammar counts `A=1 B=2` on a line of its own to the command on the next line, and a value that goes on after a
     backslash to a command too.
@@ -51,7 +51,7 @@ def _own_assignments(tree: Tree, groups: Sequence[Sequence[Node]]) -> int:
 
 
 def has_line_end(gap: bytes) -> bool:
-    """Whether a line ends in what is between two words, other than after a backslash."""
+    """Whether a line ends between two words, other than after a backslash."""
     return b"\n" in gap.replace(b"\\\n", b"")
 
 
@@ -75,7 +75,7 @@ def _simple(tree: Tree, node: Node, name: Node, groups: Sequence[Sequence[Node]]
 
 
 def _prefix(tree: Tree, node: Node) -> syntax.Assignment:
-    """An assignment in front of a command, where even an array is a text."""
+    """An assignment in front of a command, where even an array is plain text."""
     found = assignment(tree, node)
     if isinstance(found.value, syntax.ArrayLiteral):
         start, end = found.value.start, found.value.end

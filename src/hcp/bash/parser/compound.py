@@ -1,4 +1,4 @@
-"""Statements that are made of statements."""
+"""Statements that contain statements."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pipeline(tree: Tree, node: Node) -> Statement:
 
 def negation(tree: Tree, node: Node) -> Statement:
     text = tree.text(node)[1:].strip()
-    is_arithmetic = text.startswith("((") and text.endswith("))")  # the grammar takes `! ((…))` for two subshells
+    is_arithmetic = text.startswith("((") and text.endswith("))")  # the grammar reads `! ((…))` as two subshells
     found = [arithmetic(tree, node)] if is_arithmetic else tree.block(node.children)
     return syntax.Negation(node.start_byte, node.end_byte, found)
 

@@ -48,6 +48,7 @@ _STATEMENTS: dict[str, Callable[[Tree, Node], Statement]] = {
     "function_definition": compound.function,
     "ERROR": compound.error,
 }
+_OPENERS = {"fi": b"if", "done": b"for|while|until|select", "esac": b"case"}
 _parser: Parser | None = None
 
 
@@ -55,16 +56,18 @@ def parse(text: ScriptText) -> Script:
     """The syntax tree of a text. What is not understood is `NotUnderstood` in the tree.
 
     Raises:
-        HcpError: so much of a long text makes no sense that the parser would search for one too long.
+        HcpError: an `if`, a loop or a `case` is never closed, or so much of a long text makes no sense that the parser
+            would search for one too long.
     """
     root = _parsed(text.data, text.file)
+    lost = _lost_from(root, text.data, text.file) if root.has_error else None
     tree = Tree(text.data, _STATEMENTS)
     statements = tree.block(root.children)
     while tree.substitutions:
         substitution, node = tree.substitutions.pop()
         substitution.statements = tree.block(node.children)
     comments = [(child.start_byte, child.end_byte) for child in root.children if child.type == "comment"]
-    return Script(text, statements, comments, sorted(tree.assigned))
+    return Script(text, statements, comments, sorted(tree.assigned), lost)
 
 
 def _parsed(data: bytes, file: str) -> Node:
@@ -85,7 +88,7 @@ def _parsed(data: bytes, file: str) -> Node:
 
 
 def _tree(parser: Parser, data: bytes, file: str) -> SyntaxTree:
-    """tree-sitter's tree. Where a long line makes no sense, it looks for one in a time that grows with the square."""
+    """tree-sitter's tree. On a long line without sense, its search takes time quadratic in the length."""
     if len(data) < _QUICK:
         return parser.parse(data)
     end = process_time() + MAX_PARSING_S
@@ -107,6 +110,34 @@ def _tree(parser: Parser, data: bytes, file: str) -> SyntaxTree:
     )
 
 
+def _lost_from(root: Node, data: bytes, file: str) -> int | None:
+    """Where a statement starts whose end is not found, so that what follows may be misread; None if there is none.
+
+    Raises:
+        HcpError: bash finds no end either. The parser also misses some that are there, in or after a here-document: so
+            only without one, and if the words themselves are too few.
+    """
+    end = len(data.rstrip())
+    waiting, lost = [root], []
+    while waiting:
+        node = waiting.pop()
+        if node.is_error and node.end_byte >= end:
+            lost.append(node.start_byte)
+        if node.is_missing and node.type in _OPENERS and node.start_byte >= end and node.parent is not None:
+            statement = node.parent.parent or node.parent if node.type == "done" else node.parent
+            opened = re.findall(rb"^[ \t]*(?:%s)\b" % _OPENERS[node.type], data, re.M)
+            closed = re.findall(rb"(?:^|[\s;&|])%s(?![\w-])" % node.type.encode(), data, re.M)
+            if len(opened) > len(closed) and b"<<" not in data:
+                word = data[statement.start_byte :].split(None, 1)[0].decode()
+                raise HcpError(
+                    f"{file}:{statement.start_point[0] + 1}: this `{word}` is never closed, and bash reads nothing "
+                    f"from here on; wanted `{node.type}`; see what `bash -n` says about it"
+                )
+            lost.append(statement.start_byte)
+        waiting += (child for child in node.children if child.has_error or child.is_missing)
+    return min(lost, default=None)
+
+
 def _may_hold_several(data: bytes) -> bool:
     """Whether a line may hold several assignments."""
     for match in _SECOND.finditer(data):
@@ -119,7 +150,7 @@ def _may_hold_several(data: bytes) -> bool:
 def _grammar() -> Language:
     """The language of tree-sitter-bash, straight from its binding.
 
-    What its package imports besides, to find its queries, takes longer than reading a script.
+    Its package also imports what finds its queries, which takes longer than reading a script.
     """
     package = find_spec("tree_sitter_bash")
     assert package is not None, "tree-sitter-bash is not installed"
@@ -131,9 +162,9 @@ def _grammar() -> Language:
 
 
 def narrow(data: bytes) -> bytes:
-    """The bytes with other signs of equal length in place of characters beyond U+FFFF.
+    """The bytes, with placeholders of equal length for characters beyond U+FFFF.
 
-    After `{` the scanner asks C's `isdigit` about such a character, which may end the process (tree-sitter-bash issue
+    After `{` the scanner asks C's `isdigit` about such a character, which may crash the process (tree-sitter-bash issue
     337). Ours are among them: they stand for unknown parts, as in `eval echo {1..$N}`.
     """
     return data if data.isascii() else re.sub(rb"[\xf0-\xf7][\x80-\xbf]{3}", "¤¤".encode(), data)

@@ -1,4 +1,4 @@
-"""The tree as it grows: finds the conversion of each node, and notes which variables the script sets where."""
+"""The tree under construction: finds the conversion of each node, and notes where the script sets which variables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SETTERS = {"read", "mapfile", "readarray", "getopts", "printf", "let"}
 
 
 class Tree(Words):
-    """Makes our statements of tree-sitter's nodes by a table of conversions, one for each type of node."""
+    """Turns tree-sitter's nodes into our statements by a table of conversions, one for each type of node."""
 
     def __init__(self, data: bytes, table: Mapping[str, Callable[[Tree, Node], Statement]]) -> None:
         super().__init__(data)

@@ -1,4 +1,4 @@
-"""Words, and the pieces that they are made of."""
+"""Words and their pieces."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _PIECES = _EXPANSIONS | _JOINING | {"process_substitution"}
 
 
 class Words:
-    """Makes our words of tree-sitter's nodes. `data` are the script's bytes, of which the parser saw a changed copy."""
+    """Turns nodes into our words. `data` are the script's bytes, of which the parser saw a changed copy."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.substitutions: list[tuple[CommandSubstitution, Node]] = []
-        """Those still without their statements, which are no matter of words."""
+        """Those whose statements are still missing, because words don't include them."""
         self._depth = 0
 
     def text(self, node: Node) -> str:
@@ -42,7 +42,7 @@ class Words:
         return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
     def start(self, node: Node) -> int:
-        """Where a node really starts: in a string, the grammar counts the blanks before a `$` to the expansion."""
+        """Where a node really starts: in a string, the grammar makes the blanks before a `$` part of the expansion."""
         start = node.start_byte
         if node.type in _DOLLARS:
             while start < node.end_byte and self.data[start] not in b"$`":
@@ -50,9 +50,9 @@ class Words:
         return start
 
     def groups(self, nodes: Iterable[Node]) -> list[list[Node]]:
-        """Nodes that make one word together, because no blank is between them.
+        """Nodes that together make one word, because no blank separates them.
 
-        The grammar takes a backslash at a line's end for a blank; bash does not: `--a 1\\` before a line that starts
+        The grammar treats a backslash at a line's end as a blank; bash does not: `--a 1\\` before a line that starts
         with `--b` gives `1--b`. And it cuts `$A/$B-$C` into two words.
         """
         groups: list[list[Node]] = []

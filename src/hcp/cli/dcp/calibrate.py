@@ -87,7 +87,7 @@ def calibrate(
     if status:
         raise HcpError(
             f"calibration ended with status {status}; the reason is above; "
-            "wanted torch installed and one process per rank: pip install 'megatron-hcp[dcp]'"
+            "wanted torch installed and one process per rank: pip install '.[dcp]' in a checkout"
         )
     if os.environ.get("RANK", "0") != "0":
         return

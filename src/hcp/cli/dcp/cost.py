@@ -1,12 +1,13 @@
-"""A plan's cost model, from what the user has: numbers, a profile, a model's config.json, or a launch."""
+"""A plan's setup and cost model, from what the user has: numbers, a profile, a model's config.json, or a launch."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from hcp.core.dcp import ASSUMED_COST, Cost, Memory, parse_cost
+from hcp.core.dcp import ASSUMED_COST, LAYOUTS, Cost, Memory, parse_cost
 from hcp.core.errors import HcpError
 from hcp.core.visible import visible
 from hcp.launch.load import LoadOptions
@@ -19,7 +20,25 @@ def launch_facts(target: str | None, options: LoadOptions) -> dict[str, Any]:
     from hcp.launch.load import load_launch
 
     launch = load_launch(target or "", options)
-    return {name: fact.value for name, fact in launch.facts.items()}
+    facts = {name: fact.value for name, fact in launch.facts.items()}
+    # verl pads sequences for tensor parallelism also without sequence parallelism (verl/models/mcore/util.py).
+    return {**facts, "sequence_parallel": True} if launch.dialect == "verl" else facts
+
+
+def launch_settings(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `Setup` that a launch determines, as hcp.integrations would plan it; defaults without a launch.
+
+    >>> launch_settings({"tp": 4, "dynamic_context_parallel": True})["groups"], launch_settings({})["groups"]
+    ('dev', 'main')
+    """
+    sequence_parallel, layout = facts.get("sequence_parallel"), facts.get("cp_partition_mode")
+    return {
+        **{name: facts.get(name) or 1 for name in ("tp", "pp", "vpp")},
+        "sequence_parallel": sequence_parallel is None or bool(sequence_parallel),
+        "groups": "dev" if facts.get("dynamic_context_parallel") else "main",
+        "min_cp_size": facts.get("min_dynamic_context_parallel_size") or 1,
+        "layout": layout if layout in LAYOUTS else LAYOUTS[0],
+    }
 
 
 def cost_of(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from hcp.cli.dcp.cost import cost_of, launch_facts, memory_of
+from hcp.cli.dcp.cost import cost_of, launch_facts, launch_settings, memory_of
 from hcp.cli.options import format_option, launch_options
 from hcp.cli.output import check_outputs, write_ours
 from hcp.cli.screen import say
@@ -51,20 +51,26 @@ MAX_WORLD_SIZE = 2**20
 @click.option(
     "--tp",
     type=int,
-    help="Tensor-parallel size; with sequence parallelism, sequences are padded to 2 x TP x group.  [default: 1]",
+    help="Tensor-parallel size; with sequence parallelism, sequences are padded to 2 x TP x group.  "
+    "[default: from the launch, or 1]",
 )
-@click.option("--pp", type=int, help="Pipeline stages; the plan's time includes their bubble.  [default: 1]")
-@click.option("--vpp", type=int, help="Model chunks per stage (virtual pipeline).  [default: 1]")
-@click.option("--sequence-parallel/--no-sequence-parallel", default=True, show_default=True)
+@click.option(
+    "--pp", type=int, help="Pipeline stages; the plan's time includes their bubble.  [default: from the launch, or 1]"
+)
+@click.option("--vpp", type=int, help="Model chunks per stage (virtual pipeline).  [default: from the launch, or 1]")
+@click.option(
+    "--sequence-parallel/--no-sequence-parallel",
+    default=None,
+    help="[default: from the launch, or --sequence-parallel]",
+)
 @click.option(
     "--groups",
     type=click.Choice(TARGETS),
-    default="main",
-    show_default=True,
-    help="Allowed group sizes: as on megatron-core's main or dev branch, any power of two, or any number of ranks.",
+    help="Allowed group sizes: as on megatron-core's main or dev branch, any power of two, or any number of ranks.  "
+    "[default: from the launch, or main]",
 )
-@click.option("--min-cp-size", type=int, default=1, show_default=True, help="Smallest group size.")
-@click.option("--layout", type=click.Choice(LAYOUTS), default=LAYOUTS[0], show_default=True, help="Chunks per rank.")
+@click.option("--min-cp-size", type=int, help="Smallest group size.  [default: from the launch, or 1]")
+@click.option("--layout", type=click.Choice(LAYOUTS), help="Chunks per rank.  [default: from the launch, or zigzag]")
 @click.option(
     "--min-local-rows", type=int, default=1, show_default=True, help="Number of rows that verl pads each rank to."
 )
@@ -119,23 +125,18 @@ class _Request(NamedTuple):
 
 def _request(given: dict[str, Any], facts: dict[str, Any], options: LoadOptions) -> _Request:
     """What is asked for: taken from the options, and from the launch where an option is missing."""
-    sizes: dict[str, Any] = {
-        name: facts.get(name) or 1 if given[name] is None else given[name] for name in ("tp", "pp", "vpp")
-    }
+    settings = {name: launch if given[name] is None else given[name] for name, launch in launch_settings(facts).items()}
     ranks = (facts.get("dp") or 0) * (facts.get("cp") or 0) or None
     world_size = _stated("--world-size", given["world_size"], ranks)
     max_seqlen = _stated("--max-seqlen", given["max_seqlen"], facts.get("max_seqlen_per_dp_cp_rank"))
     if world_size > MAX_WORLD_SIZE:
         raise HcpError(f"--world-size {str(world_size)[:20]}: wanted at most {MAX_WORLD_SIZE} ranks")
     cost = cost_of(
-        given["cost_text"], given["profile"], facts, options.model_file, given["gpu"], tp=sizes["tp"], pp=sizes["pp"],
-        gpus_per_node=given["gpus_per_node"],
+        given["cost_text"], given["profile"], facts, options.model_file, given["gpu"], tp=settings["tp"],
+        pp=settings["pp"], gpus_per_node=given["gpus_per_node"],
     )  # fmt: skip
-    memory = memory_of(given["memory"])
-    named: dict[str, Any] = {
-        name: given[name] for name in ("sequence_parallel", "groups", "min_cp_size", "layout", "min_local_rows")
-    }
-    return _Request(world_size, max_seqlen, Setup(cost=cost, memory=memory, **sizes, **named))
+    memory, rows = memory_of(given["memory"]), given["min_local_rows"]
+    return _Request(world_size, max_seqlen, Setup(cost=cost, memory=memory, min_local_rows=rows, **settings))
 
 
 def _stated(option: str, given: int | None, launch: int | None) -> int:

@@ -66,7 +66,8 @@ def plan_json(shown: Shown) -> dict[str, Any]:
         ],
         "why_not": [
             {"layout": sizes_json(other.layout), "kind": reason.kind, "text": reason.text, "rules": list(reason.rules),
-             "over_gib": reason.over_gib, "slower": reason.slower, "term": reason.term or None}
+             "over_gib": reason.over_gib, "slower": reason.slower, "term": reason.term or None,
+             "recomputed": layout_json(reason.recomputed, shown) if reason.recomputed else None}
             for other, reason in shown.reasons
         ],
         "nearest": layout_json(shown.nearest, shown) if shown.nearest else None,

@@ -14,7 +14,12 @@ from hcp.core.schema import TEXT, Fields, Leaf, ListOf, checked, is_number, one_
 
 SCHEMA = "hcp.profile/1"
 MAX_BYTES = 1 << 20
-_SECONDS = Leaf("seconds: a number >= 0", lambda value: is_number(value) and value >= 0)
+_LEAST_S, _MOST_S = 1e-30, 1e6
+"""Beyond these, no machine; and sums of work and time would leave the range of a float."""
+_SECONDS = Leaf(
+    f"seconds: 0, or a number from {_LEAST_S:g} to {_MOST_S:g}",
+    lambda value: is_number(value) and (value == 0 or _LEAST_S <= value <= _MOST_S),
+)
 _LINK = Fields({"kv_s": _SECONDS, "a2a_s": _SECONDS}, {"step_s": _SECONDS})
 _SHAPE = Fields(
     {
@@ -64,13 +69,17 @@ def profile_of(data: Any, name: str) -> Profile:
     checked(data, _SHAPE, name)
     if not data["linear_s"] and not data["quadratic_s"]:
         raise HcpError(f"{name}: linear_s and quadratic_s are both 0; measure again: hcp dcp calibrate")
-    inside = Link(**data["inside"])
-    across = Link(**data["across"]) if data.get("across") else inside
+    inside = _link(data["inside"])
+    across = _link(data["across"]) if data.get("across") else inside
     traffic = CpTraffic(data["comm_type"], inside, across, data["ranks_per_node"], data["inner"])
     return Profile(
         data["device"], data["linear_s"], data["quadratic_s"], traffic, data.get("micro_batch_s") or 0.0,
         data.get("measured") or {},
     )  # fmt: skip
+
+
+def _link(data: Mapping[str, float | None]) -> Link:
+    return Link(**{name: seconds for name, seconds in data.items() if seconds is not None})
 
 
 def read_profile(path: str) -> Profile:

@@ -39,6 +39,7 @@ def build(workload: Workload, options: BuildOptions) -> list[Packs] | None:
     while tall < min(len(singles), ranks - 1) and work[singles[tall]] * (ranks - tall) > left:
         left -= work[singles[tall]]
         tall += 1
+    left = max(0.0, left)  # nothing, if rounding leaves less than that
     groups[0] = [workload.group(0, [i]) for i in reversed(singles[:tall])]
     ranks -= tall
     levels = cut(workload, groups, ranks, options.bias * left / ranks if ranks else 0.0)

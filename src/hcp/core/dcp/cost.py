@@ -191,15 +191,15 @@ class Cost(NamedTuple):
 
 DEFAULT_COST = Cost()
 NUMBERS = ("linear", "quadratic", "comm")
-MOST_COST = 1e30
-"""With more, the work of long sequences would overflow floating point."""
+LEAST_COST, MOST_COST = 1e-30, 1e30
+"""With less (but 0) or more, products of work would leave the range of floating point."""
 
 
 def parse_cost(text: str) -> Cost:
     """A `Cost` from `linear=24576,quadratic=1,comm=9216`; what isn't named keeps its default.
 
-    Raises HcpError for an unknown name, a name given twice, or a value that isn't a number from 0 to MOST_COST; also if
-    linear and quadratic are both 0, because no sequence would then cost anything.
+    Raises HcpError for an unknown name, a name given twice, or a value that isn't 0 or a number from LEAST_COST to
+    MOST_COST; also if linear and quadratic are both 0, because no sequence would then cost anything.
 
     >>> parse_cost("comm=0").comm
     0.0
@@ -224,8 +224,8 @@ def _number(name: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 <= value <= MOST_COST:
-        raise HcpError(f"cost: found {name}={text!r}, wanted a finite number >= 0, at most {MOST_COST:g}")
+    if value != 0 and not LEAST_COST <= value <= MOST_COST:
+        raise HcpError(f"cost: found {name}={text!r}, wanted 0, or a number from {LEAST_COST:g} to {MOST_COST:g}")
     return value
 
 

@@ -243,6 +243,14 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "MoE dispatcher",
         defaults={"verl": "alltoall"},
     ),
+    field_spec(
+        "moe_shared_expert_overlap",
+        "bool",
+        "moe_shared_expert_overlap",
+        False,
+        "shared experts run during the dispatcher's communication",
+        defaults={"bridge": UNKNOWN},
+    ),
     field_spec("moe_router_fusion", "bool", "moe_router_fusion", False, "fused MoE router", kept=True),
     FactSpec(
         "router_replay",
@@ -271,15 +279,6 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "external_cuda_graph",
         False,
         "CUDA graphs by Transformer Engine (older key)",
-        kept=True,
-    ),
-    field_spec("recompute_granularity", "str", "recompute_granularity", None, "activation recomputation", kept=True),
-    field_spec(
-        "distribute_saved_activations",
-        "bool",
-        "distribute_saved_activations",
-        False,
-        "the saved inputs for recomputation are split over the tensor-parallel ranks",
         kept=True,
     ),
 )

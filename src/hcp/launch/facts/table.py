@@ -11,6 +11,7 @@ from hcp.launch.facts.data import DATA_FACTS
 from hcp.launch.facts.groups import GROUP_FACTS
 from hcp.launch.facts.model import MODEL_FACTS
 from hcp.launch.facts.parallel import PARALLEL_FACTS
+from hcp.launch.facts.recomputation import RECOMPUTATION_FACTS
 from hcp.launch.facts.spec import FactSpec
 from hcp.launch.facts.stages import STAGE_FACTS
 from hcp.launch.facts.verl import VERL_FACTS
@@ -23,7 +24,7 @@ class Key(NamedTuple):
     negated: bool = False
 
 
-MODEL_NAMES = frozenset(spec.name for spec in MODEL_FACTS)
+MODEL_NAMES = frozenset(spec.name for spec in (*MODEL_FACTS, *RECOMPUTATION_FACTS))
 """The facts of the model, its attention and its precision."""
 FACTS: dict[str, FactSpec] = {
     spec.name: spec
@@ -32,6 +33,7 @@ FACTS: dict[str, FactSpec] = {
         *GROUP_FACTS,
         *STAGE_FACTS,
         *MODEL_FACTS,
+        *RECOMPUTATION_FACTS,
         *DATA_FACTS,
         *BATCH_FACTS,
         *VERL_FACTS,

@@ -14,6 +14,7 @@ from hcp.launch.script.options import Option
 from hcp.launch.script.read import reading_of, trainings
 from hcp.launch.script.several import judged, several
 from hcp.launch.yaml.nodes import Map, Node, Parser, Scalar
+from hcp.launch.yaml.unreadable import refused
 
 _RUNTIME = "the operator sets it when the job runs"
 _OPERATOR_VARIABLES = "RANK NODE_RANK MASTER_ADDR MASTER_PORT PET_NODE_RANK PET_MASTER_ADDR PET_MASTER_PORT".split()
@@ -26,7 +27,10 @@ def read_kubernetes(text: str, target: str, forced: Dialect | None, beside: Besi
     Raises:
         HcpError: not YAML, or no container that starts a training program.
     """
-    documents = Parser(text, target, False, "Kubernetes objects").documents()
+    try:
+        documents = Parser(text, target, False, "Kubernetes objects").documents()
+    except HcpError as error:
+        raise refused(error, text, target) from None
     texts = Texts(text, target)
     scripts = _config_maps(documents, texts)
     beside = beside._replace(folder=None)  # the file's folder isn't one of the container's

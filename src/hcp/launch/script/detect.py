@@ -1,8 +1,13 @@
-"""Whether a text whose name doesn't tell is a shell script."""
+"""Whether a text whose name doesn't tell is a shell script, and whether one ends where it should."""
 
 from __future__ import annotations
 
 import re
+
+from hcp.bash.syntax import Script
+from hcp.core.errors import HcpError
+from hcp.launch.dialects import WANTED
+from hcp.launch.hints import may_be_a_launch
 
 _HEAD = 60_000
 _CERTAIN = re.compile(r"\A\s*#!\s*\S*(?:/|env )(?:ba|z|da|k)?sh\b|^#SBATCH ", re.M)
@@ -32,3 +37,17 @@ def looks_like_shell(text: str) -> bool:
     if _CERTAIN.search(head):
         return True
     return sum(weight * min(_MOST_PER_SIGN, sum(1 for _ in sign.finditer(head))) for sign, weight in _SIGNS) > 3
+
+
+def lost_end(script: Script, target: str) -> HcpError | None:
+    """The error for a script without a training command, if what follows a statement without an end may be a launch."""
+    if script.lost_from is None:
+        return None
+    data = script.text.data
+    if not may_be_a_launch(data[script.lost_from :].decode("utf-8", "replace")):
+        return None
+    line = data.count(b"\n", 0, script.lost_from) + 1
+    return HcpError(
+        f"{target}:{line}: what starts here has no end, and no training command precedes it; {WANTED}; see what "
+        "`bash -n` says about the script"
+    )

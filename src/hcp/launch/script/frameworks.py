@@ -6,7 +6,7 @@ import re
 
 from hcp.bash.value import Field, Items
 from hcp.launch.dialects import dialect_of_keys, dialect_of_options
-from hcp.launch.fact import ELASTIC_STARTS, Beside, Dialect, Reading
+from hcp.launch.fact import ELASTIC_STARTS, Beside, Dialect, Fact, Reading
 from hcp.launch.script.facts import Facts
 from hcp.launch.script.flags import flags_of, overrides_of
 from hcp.launch.script.started import Launched
@@ -17,6 +17,8 @@ _SLIME = re.compile(r"(^|/)train(_async|_multi_turn)?\.py$|^(slime|miles)(\.|$)"
 _SWIFT_MODULE = re.compile(r"(^|[/.])swift[/.]cli[/.]_megatron[/.](sft|pt|rlhf)(\.py)?$")
 _NEMO_RL = re.compile(r"(^|/)run_\w{0,40}(grpo|sft|dpo|ppo|rm|distillation|gdpo|vlm)\w{0,40}\.py$")
 _CONFIG = "--config"
+_RLHF = ("megatron rlhf", ".rlhf", "/rlhf.py")
+"""How the commands end whose method is DPO unless `rlhf_type` says another one (MegatronRLHFArguments)."""
 
 
 def framework_of(launched: Launched, names: set[str]) -> Dialect | None:
@@ -66,6 +68,12 @@ def _swift(target: str, items: Items, facts: Facts) -> tuple[Reading, dict[str, 
     first = items[0] if items else None
     if isinstance(first, Field) and first.prefix.endswith((".yaml", ".yml", ".json")):
         unseen = unseen or f"{first.prefix[:60]} holds further arguments and is not read"
+    elif any(isinstance(item, Field) and item.prefix.partition("=")[0] == _CONFIG for item in items):
+        named = _values(items, _CONFIG)[-1:] or [""]
+        unseen = unseen or f"{named[0][:60] or _CONFIG} holds further arguments and is not read"
+    elif unseen is None and str(_script(facts)).endswith(_RLHF) and "rlhf_type" not in gathered.unknown:
+        stated = any(setting.key == "rlhf_type" for setting in gathered.settings)
+        facts.known |= {} if stated else {"rlhf_type": Fact("dpo", "default")}
     start = facts.known.get("start")
     if start is None or start.value not in ELASTIC_STARTS:
         found, hidden = ranks_of(facts.known, facts.unknown)
@@ -73,6 +81,10 @@ def _swift(target: str, items: Items, facts: Facts) -> tuple[Reading, dict[str, 
         facts.unknown |= hidden
     reading = Reading("ms-swift", target, "shell", with_extra(gathered.settings))
     return reading, {**facts.unknown, **gathered.unknown}, unseen
+
+
+def _script(facts: Facts) -> object:
+    return facts.known["script"].value if "script" in facts.known else None
 
 
 def _values(items: Items, flag: str) -> list[str]:

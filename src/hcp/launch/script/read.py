@@ -16,6 +16,7 @@ from hcp.launch.facts.table import index_of
 from hcp.launch.foreign import of_keys, of_options, of_program, of_tools, sets_ascend
 from hcp.launch.recipes.named import recipe_of_options
 from hcp.launch.script.arguments import argv_of, why_hidden
+from hcp.launch.script.detect import lost_end
 from hcp.launch.script.facts import facts_of, is_parallel
 from hcp.launch.script.flags import flag_names, flags_of, location_of, overrides_of
 from hcp.launch.script.follow import MAX_LAUNCHES, Followed, follow
@@ -154,6 +155,8 @@ def trainings(script: Followed, text: str, target: str, forced: Dialect | None) 
         others = f" ({len(script.launches)} other Python command(s))" if script.launches else ""
         if script.unread:
             raise HcpError(f"{target} has no training command{others}, and {script.unread[0]}")
+        if (lost := lost_end(script.script, target)) is not None:
+            raise lost
         wanted = WANTED if forced is None else f"wanted a launch of the dialect {forced}"
         raise UnrecognisedError(
             f"{target} has no training command{others}; {wanted} (torchrun, srun python, python -m …); "

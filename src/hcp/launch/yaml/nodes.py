@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from hcp.core.errors import HcpError, UnrecognisedError
+from hcp.core.errors import HcpError, NotPlainError, UnrecognisedError
 from hcp.core.place import Location
 from hcp.core.visible import visible
 
@@ -88,7 +88,7 @@ class Parser:
                 continue
             if node is not None:
                 mark: Any = event.start_mark
-                raise HcpError(
+                raise NotPlainError(
                     f"{self.file}:{mark.line + 1}: a second YAML document starts here; "
                     f"wanted {self.wanted} in a file of its own; split the file"
                 )
@@ -247,17 +247,14 @@ class Parser:
         return HcpError(f"{self.file}:{mark.line + 1}:{mark.column + 1}: {found}; wanted {wanted}; {do}")
 
     def _too_many(self, mark: Any) -> HcpError:
-        return self._wrong(
-            mark, f"more than {MAX_VALUES:,} values up to here", self.wanted, "name the file that holds it"
-        )
+        found = f"more than {MAX_VALUES:,} values up to here"
+        return NotPlainError(str(self._wrong(mark, found, self.wanted, "name the file that holds it")))
 
     def _tag(self, event: Any) -> HcpError:
-        tag = visible(event.tag.replace(_TAG, "!!"))
-        return self._wrong(
-            event.start_mark,
-            f"the tag {tag[:60]}",
-            "plain YAML: nothing is constructed from a tag",
-            "remove the tag and write the plain value",
+        found = f"the tag {visible(event.tag.replace(_TAG, '!!'))[:60]}"
+        wanted = "plain YAML: nothing is constructed from a tag"
+        return NotPlainError(
+            str(self._wrong(event.start_mark, found, wanted, "remove the tag and write the plain value"))
         )
 
     def _syntax(self, error: yaml.YAMLError) -> HcpError:

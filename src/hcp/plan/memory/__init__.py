@@ -1,5 +1,5 @@
 """Peak memory of a training step on each pipeline stage, term by term."""
 
-from hcp.plan.memory.peak import PlanMemory, memory, usable_gib
+from hcp.plan.memory.peak import PlanMemory, is_tight, memory, usable_gib
 
-__all__ = ["PlanMemory", "memory", "usable_gib"]
+__all__ = ["PlanMemory", "is_tight", "memory", "usable_gib"]

@@ -9,7 +9,7 @@ from functools import lru_cache
 from hcp.core.cost.gpus import Gpu
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.memory.activations import layer_saved
-from hcp.plan.memory.buffers import cp_buffers, dummy_gradients, layer_transient, output_end, workspaces
+from hcp.plan.memory.buffers import cp_buffers, dummy_gradients, layer_transient, output_end, userbuffers, workspaces
 from hcp.plan.model import PlanModel
 from hcp.plan.weights import parameters, stage_kinds
 
@@ -22,6 +22,10 @@ _RESERVED = 1.0
 """GiB of CUDA's context, and of NCCL's buffers, at the least. Published layouts leave no more: Llama2-7B at 4K tokens
 ran at 72 of 79 GiB, which a margin of 12 % calls impossible."""
 
+MEMORY_ERROR = 0.008
+"""How far a peak may be off: no measured one is by more. The fullest published layout that ran and fits by this count
+takes 98.9 % of what torch may allocate."""
+
 
 @dataclass(frozen=True)
 class PlanMemory:
@@ -31,6 +35,11 @@ class PlanMemory:
     stage: int
     peak: float
     by_stage: tuple[float, ...]
+
+
+def is_tight(peak_gib: float, gpu: Gpu) -> bool:
+    """Whether that peak is as near to the end of the GPU's memory as it may be off."""
+    return peak_gib * (1 + MEMORY_ERROR) > usable_gib(gpu)
 
 
 def usable_gib(gpu: Gpu) -> float:
@@ -97,6 +106,7 @@ class _Parts:
             "layer backward": _layer_backward(model, layout, job), "CP buffers": cp_buffers(model, layout, job),
         }  # fmt: skip
         self.output = output_end(model, layout, job)
+        self.userbuffers = userbuffers(model, layout, job)
 
     def held(self, stage: int) -> list[int]:
         """Layers of each kind whose activations the stage holds at its fullest, of all micro-batches in flight."""
@@ -117,11 +127,11 @@ class _Parts:
         """The sum of `terms`."""
         dense, moe = self.held(stage)
         kept = dense * self.saved_sums[False] + moe * self.saved_sums[True]
-        return self.states[stage][1] + kept + max(self.transients(stage).values())
+        return self.states[stage][1] + self.userbuffers + kept + max(self.transients(stage).values())
 
     def terms(self, stage: int) -> dict[str, float]:
         """Bytes of the stage at its peak."""
-        terms = dict(self.states[stage][0])
+        terms = {**self.states[stage][0], "userbuffers": self.userbuffers}
         for count, saved in zip(self.held(stage), self.saved):
             for name, size in saved.items() if count else ():
                 terms[f"kept: {name}"] = terms.get(f"kept: {name}", 0.0) + count * size

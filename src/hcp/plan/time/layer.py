@@ -24,6 +24,8 @@ TP_GATHERS, TP_SCATTERS = (2, 4), (2, 2)
 wgrads again. What is gathered is cast to 8 bits before it is sent, where the products take it so; what is scattered is
 bf16. Source: gather_along_first_dim, distributed.py of Transformer Engine."""
 TP_FORWARD_SHARE = (TP_GATHERS[0] + TP_SCATTERS[0]) / (sum(TP_GATHERS) + sum(TP_SCATTERS))
+ELEMENT_BYTES = {"bf16": 2.0, "fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 1 / 2 + 1 / 16}
+"""Bytes of an element as products read it, with its scale: one for each 32 in MXFP8, for each 16 in NVFP4."""
 CAST, CAST_ALONE, TRANSPOSE = 4, 3, 2
 """Bytes for each element that is cast to 8 bits: with a copy by column, without, and that copy made later."""
 MERGED_OUT, MERGED_Q, MERGED_KV = 3.0, 4.5, 4.0
@@ -64,15 +66,6 @@ class Units(NamedTuple):
     """One multi-token-prediction layer without its transformer layer: its projection and its own output."""
 
 
-class RankElements(NamedTuple):
-    """Elements of the linear layers that a rank holds: of a dense layer, of an MoE layer without and with experts."""
-
-    dense: float
-    moe: float
-    expert: float
-    vocab: float
-
-
 def gemm_seconds(products: Iterable[Product], rates: Rates, peak: float, element_bytes: float) -> float:
     """Seconds of the products, forward and backward: three products each, or the bytes they move if that is more.
 
@@ -104,6 +97,7 @@ class Front(NamedTuple):
     memory_bound: float
     tp: float
     cp: float
+    hidden_tp: float
     hidden_cp: float
 
 
@@ -118,7 +112,7 @@ class Mlp(NamedTuple):
 def joined(front: Front, mlp: Mlp, recompute: str, floor_s: float, rates: Rates) -> LayerSeconds:
     """A layer of that attention and that MLP; the host cannot start its kernels in less than `floor_s`."""
     gemm, memory = front.gemm + mlp.gemm, front.memory_bound + mlp.memory_bound
-    tp, ep = front.tp * rates.tp_exposed, mlp.ep * rates.ep_exposed
+    tp, ep = front.tp, mlp.ep * rates.ep_exposed
     again = 0.0
     if recompute == "selective":
         again = front.forward_attention + front.cp / 3
@@ -136,7 +130,7 @@ def joined(front: Front, mlp: Mlp, recompute: str, floor_s: float, rates: Rates)
         front.cp,
         again,
         idle,
-        front.tp - tp,
+        front.hidden_tp,
         max(0.0, mlp.ep - ep),
         front.hidden_cp,
     )
@@ -150,7 +144,7 @@ class Work:
 
     def __init__(self, model: PlanModel, job: PlanJob, rates: Rates) -> None:
         self.model, self.sizes, self.job, self.rates = model, model.sizes, job, rates
-        self._element_bytes = 1.0 if rates.casts else 2.0
+        self._element_bytes = ELEMENT_BYTES[job.precision]
 
     def tokens(self, layout: Layout) -> float:
         """Tokens of a micro-batch on a context-parallel rank."""
@@ -166,9 +160,10 @@ class Work:
         moved = 2 * tokens * (10 * sizes.hidden_size / tp + 3 * turned / tp)
         moved += rates.casts * tokens * (2 * sizes.hidden_size * self._gathered_cast(tp) + CAST * turned / tp)
         exposed, whole = self._cp(layout, attention)
+        tp_s, hidden_tp = self._tp(layout)
         return Front(
             self._gemm(attention_products(sizes, tokens, tp)), forward, attention, 3 * moved / rates.memory_bandwidth,
-            self._tp(layout), exposed + self._merges(layout), whole - exposed,
+            tp_s, exposed + self._merges(layout), hidden_tp, whole - exposed,
         )  # fmt: skip
 
     def dense(self, layout: Layout, ffn: float | None = None) -> Mlp:
@@ -235,13 +230,16 @@ class Work:
             return CAST / tp
         return CAST_ALONE / tp + TRANSPOSE
 
-    def _tp(self, layout: Layout) -> float:
-        size = layout.tp
+    def _tp(self, layout: Layout) -> tuple[float, float]:
+        """(exposed, hidden) seconds; Transformer Engine's userbuffers overlap within one NVLink domain alone."""
+        size, domain, rates = layout.tp, self.job.domain, self.rates
         if size == 1:
-            return 0.0
+            return 0.0, 0.0
         each = self.tokens(layout) * self.sizes.hidden_size * (size - 1) / size
         element = sum(TP_GATHERS) * self._element_bytes + sum(TP_SCATTERS) * 2.0
-        return element * each / ring_bandwidth(size, 1, self.job.domain, self.rates)
+        whole = element * each / ring_bandwidth(size, 1, domain, rates)
+        exposed = whole * rates.tp_exposed * (rates.tp_overlapped if fits_inside(size, 1, domain) else 1.0)
+        return exposed, whole - exposed
 
     def _merges(self, layout: Layout) -> float:
         """Seconds in which a ring's steps are put together, forward and backward."""
@@ -268,20 +266,6 @@ class Work:
         across = not fits_inside(layout.cp, layout.tp, domain)
         exposed = traffic.exposed_s(layout.cp, tokens, attention_s, across)
         return exposed, traffic.exposed_s(layout.cp, tokens, 0.0, across)
-
-
-def weights_of(model: PlanModel, layout: Layout) -> RankElements:
-    """Elements that a rank holds of each layer; of tp, ep, etp."""
-    sizes, tp = model.sizes, layout.tp
-    attention = _elements(attention_products(sizes, 1, tp))
-    dense = attention + _elements(mlp_products(sizes, 1, sizes.dense_ffn / tp))
-    moe = attention + _elements(mlp_products(sizes, 1, sizes.shared_ffn / tp)) + sizes.hidden_size * sizes.experts
-    experts = _elements(expert_products(sizes, 1, layout.ep, layout.etp)) if sizes.experts else 0.0
-    return RankElements(dense, moe, experts, sizes.vocab * sizes.hidden_size / tp)
-
-
-def _elements(products: Iterable[Product]) -> float:
-    return sum(product.weights for product in products)
 
 
 def ring_size(layout: Layout) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from hcp.core.cost.model_sizes import ModelSizes
+from hcp.plan.layout import Layout
+from hcp.plan.model import PlanModel
 
 
 class Product(NamedTuple):
@@ -25,6 +27,15 @@ class Product(NamedTuple):
     def weights(self) -> float:
         """Elements of its weights."""
         return self.outputs * self.width * max(1, self.experts)
+
+
+class RankElements(NamedTuple):
+    """Elements of the linear layers that a rank holds: of a dense layer, of an MoE layer without and with experts."""
+
+    dense: float
+    moe: float
+    expert: float
+    vocab: float
 
 
 def attention_products(sizes: ModelSizes, tokens: float, tp: int) -> Iterator[Product]:
@@ -55,3 +66,17 @@ def expert_products(sizes: ModelSizes, routed: float, ep: int, etp: int) -> Iter
     rows, width = routed * etp / local, sizes.moe_ffn / etp
     yield Product(rows, width * (2 if sizes.gated else 1), sizes.hidden_size, local)
     yield Product(rows, sizes.hidden_size, width, local)
+
+
+def weights_of(model: PlanModel, layout: Layout) -> RankElements:
+    """Elements that a rank holds of each layer; of tp, ep, etp."""
+    sizes, tp = model.sizes, layout.tp
+    attention = _elements(attention_products(sizes, 1, tp))
+    dense = attention + _elements(mlp_products(sizes, 1, sizes.dense_ffn / tp))
+    moe = attention + _elements(mlp_products(sizes, 1, sizes.shared_ffn / tp)) + sizes.hidden_size * sizes.experts
+    experts = _elements(expert_products(sizes, 1, layout.ep, layout.etp)) if sizes.experts else 0.0
+    return RankElements(dense, moe, experts, sizes.vocab * sizes.hidden_size / tp)
+
+
+def _elements(products: Iterable[Product]) -> float:
+    return sum(product.weights for product in products)

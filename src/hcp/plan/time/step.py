@@ -9,8 +9,9 @@ from functools import lru_cache
 from hcp.plan.constants import Rates
 from hcp.plan.layout import Layout, PlanJob, stage_layers
 from hcp.plan.model import PlanModel
-from hcp.plan.time.layer import LayerSeconds, RankElements, Units, Work, weights_of
+from hcp.plan.time.layer import LayerSeconds, Units, Work
 from hcp.plan.time.links import ring_bandwidth
+from hcp.plan.time.shapes import RankElements, weights_of
 
 WORST_STAGE = 0.2
 """How far a micro-batch takes the longest stage's time and not the mean: recipes balance the stages by hand."""
@@ -27,7 +28,8 @@ DP_HIDDEN_SHARE = 0.6
 Kinds = tuple[tuple[int, int], ...]
 """(dense, MoE) layers of each stage."""
 BAND, BAND_UNCOVERED = 0.15, 0.4
-"""Nine of ten published steps of a known release are within the first; the second is a guess for what none covers."""
+"""Nine of ten published steps of a known release are within the first, of an unknown one all that it speeds up within
+the second, which is a guess for what no step covers."""
 LAYER_TERMS = ("gemm", "attention", "memory_bound", "tp", "ep", "cp", "recompute", "host")
 
 
@@ -168,7 +170,8 @@ def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> S
         *uncovered(model, layout),
         *(f"{what}: no formula" for what in model.kind_unknown),
     )
-    return StepTime(seconds, terms, hidden, BAND_UNCOVERED if marks else BAND, marks)
+    is_open = rates.is_release_open and bool(model.sizes.experts)
+    return StepTime(seconds, terms, hidden, BAND_UNCOVERED if marks or is_open else BAND, marks)
 
 
 def _parts(model: PlanModel, each: Units) -> tuple[tuple[int, LayerSeconds], ...]:

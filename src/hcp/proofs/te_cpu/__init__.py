@@ -1,8 +1,8 @@
-"""Transformer Engine's own context-parallel attention on a CPU: its Python code, with stand-ins for what is compiled.
+"""Transformer Engine's own context-parallel attention on a CPU: its Python code, with stand-ins for compiled parts.
 
 The unmodified wheels of 2.1 to 2.20.2 are imported, and `attn_forward_func_with_cp` runs on gloo processes, forward and
-backward, in float64. So every collective, every reordering, every correction and every refusal is upstream's; what a
-kernel computes is not.
+backward, in float64. So every collective, reordering, correction and refusal is upstream's; only what a kernel computes
+is not.
 
 | upstream | here | why it may |
 |---|---|---|
@@ -16,7 +16,7 @@ kernel computes is not.
 | versions of cuDNN, GPU, FlashAttention | load.py, choose.py | 9.21, an H100, 2.7.4 or 3.0: what the case asks for |
 
 load.py imports a release, case.py has the matrix and the right answers, execute.py runs cases, choose.py asks the
-release's own choice of the backend, record.py writes down what all releases do. Not shown by any of it: real kernels
+release's own choice of the backend, record.py writes down what all releases do. None of it covers: real kernels
 and their precision, streams and missing waits, NCCL, FP8, biases, dropout, FlashAttention 4, cross-attention, CUDA
-graphs. A new release may need a small repair here; a stand-in that is missing says so.
+graphs. A new release may need a small repair here; a missing stand-in is reported by name.
 """

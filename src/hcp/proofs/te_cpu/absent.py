@@ -1,7 +1,7 @@
-"""Modules that are not here: Transformer Engine's compiled one, and Python packages that it only has to import.
+"""Stand-ins for absent modules: Transformer Engine's compiled one, and Python packages that it merely imports.
 
-None of them computes anything. A function of the compiled module that nobody replaced raises when it is called, so
-that nothing is passed over in silence.
+None of them computes anything. A function of the compiled module that nothing replaces raises when it is called, so
+that no call is silently skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 COMPILED = "transformer_engine_torch"
 ONLY_IMPORTED = ("triton", "onnx", "onnxscript", "pydantic", "transformer_engine_cu12", "cutlass", "cudnn")
-"""Packages that modules beside the attention import: their kernels, ONNX export and checked data classes."""
+"""Packages that modules other than the attention import: their kernels, ONNX export and checked data classes."""
 
 
 class _Member(int):
@@ -27,12 +27,12 @@ class _Member(int):
         return int(self)
 
     def __iter__(self) -> Iterator[Any]:
-        """From 2.20 on a backend comes as a pair with the reason against it."""
+        """Since 2.20 a backend comes in a pair with the reason against it."""
         return iter((self, ""))
 
 
 class _Enumeration(type):
-    """A pybind enumeration that has every member that is asked for, each with a number of its own."""
+    """A pybind enumeration that has every member requested, each with its own number."""
 
     made: dict[str, _Member]
 
@@ -50,7 +50,7 @@ class _Enumeration(type):
 
 
 class CompiledModule(ModuleType):
-    """transformer_engine_torch: a name with a capital is an enumeration, any other a function that is not here."""
+    """transformer_engine_torch: a capitalized name is an enumeration, any other a missing function."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -68,7 +68,7 @@ class CompiledModule(ModuleType):
 
 
 class _Anything:
-    """Takes every use; as a decorator it changes nothing."""
+    """Accepts any use; as a decorator it changes nothing."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -90,13 +90,13 @@ class _ImportedModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name == "dataclass":  # pydantic's checks types besides; the recipes of FP8 are such, and are not used here
+        if name == "dataclass":  # pydantic's also checks types; the FP8 recipes are such classes, and are not used here
             return dataclasses.dataclass
         return _Anything()
 
 
 class AbsentPackages:
-    """A finder, to be asked last: a package of ONLY_IMPORTED that is installed stays as it is."""
+    """A finder that is asked last: a package of ONLY_IMPORTED that is installed stays as it is."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         if name.split(".")[0] not in ONLY_IMPORTED:
@@ -107,14 +107,14 @@ class AbsentPackages:
         return _ImportedModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing is in it."""
+        """An empty module."""
 
 
 def anything() -> Any:
-    """An object that takes every use."""
+    """An object that accepts any use."""
     return _Anything()
 
 
 def empty_module(name: str) -> ModuleType:
-    """A module with every name."""
+    """A module that has any name."""
     return _ImportedModule(name)

@@ -1,4 +1,4 @@
-"""One call of context-parallel attention: what is asked for, its inputs, and the right answer from a single process.
+"""One call of context-parallel attention: its settings, its inputs, and the right answer from a single process.
 
 The right answer comes from autograd over the whole sequence, and from this project's own rule of which token sees
 which (`runtime.shards`); it shares nothing with the stand-ins.
@@ -66,8 +66,8 @@ class AttentionCall(NamedTuple):
 def every_case() -> list[AttentionCall]:
     """The whole matrix.
 
-    DotProductAttention turns sbhd into bshd for FlashAttention before context parallelism sees it, so that pair is
-    none. Without load balance there is all_gather alone: the rest is one assertion.
+    DotProductAttention turns sbhd into bshd for FlashAttention before context parallelism sees it, so that pair doesn't
+    occur. Without load balancing there is only all_gather: an assertion rejects the rest.
     """
     cases = [AttentionCall(*names) for names in product(COMMS, LAYOUTS, KERNELS, FEATURES)]
     return [
@@ -81,7 +81,7 @@ def every_case() -> list[AttentionCall]:
 class Inputs:
     """The tensors of a case on `cp_size` ranks, the same on every rank, and what attention makes of them.
 
-    Lengths grow with cp_size so that every chunk has several tokens; padding ends every packed sequence at another
+    Lengths grow with cp_size so that every chunk has several tokens; padding ends each packed sequence at a different
     place, one of them with whole chunks of padding.
     """
 
@@ -108,7 +108,7 @@ class Inputs:
 
     @cached_property
     def counts(self) -> torch.Tensor:
-        """Which tokens are no padding, bool [tokens]."""
+        """Which tokens are not padding, bool [tokens]."""
         return self._tokens.sequence >= 0
 
     def rows_of(self, cp_rank: int) -> torch.Tensor:
@@ -122,14 +122,14 @@ class Inputs:
         return torch.tensor(shard_indices(total, cp_rank, self.cp_size))
 
     def cu_seqlens(self, *, padded: bool) -> torch.Tensor:
-        """Boundaries as Transformer Engine wants them, int32; those of a batch without packing."""
+        """Boundaries as Transformer Engine expects them, int32; those of a batch without packing."""
         lengths: Sequence[int] = self.padded if padded else self.lengths
         lengths = lengths if self.case.format == "thd" else self.padded * BATCH
         return torch.tensor(cu_seqlens_of(lengths), dtype=torch.int32)
 
     @cached_property
     def expected(self) -> list[torch.Tensor]:
-        """Output, dq, dk, dv of all tokens, and with sinks their gradient."""
+        """Output, dq, dk, dv of all tokens and, with sinks, their gradient."""
         leaves = [x.clone().requires_grad_() for x in (self.q, self.k, self.v, self.sinks)]
         q, k, v = (to_bhsd(x, self.case.format) for x in leaves[:3])
         k, v = (x.repeat_interleave(self.heads // self.kv_heads, dim=1) for x in (k, v))

@@ -1,7 +1,7 @@
 """A release's own choice of the backend: would DotProductAttention take the kernel of a case?
 
-`get_attention_backend` runs as it is, told of bfloat16 tensors on an H100 with cuDNN 9.21; which kernel remains is
-asked for by NVTE_FLASH_ATTN and NVTE_FUSED_ATTN. What cuDNN itself would refuse is compiled and not asked.
+`get_attention_backend` runs unchanged, for bfloat16 tensors on an H100 with cuDNN 9.21; NVTE_FLASH_ATTN and
+NVTE_FUSED_ATTN request the kernel. What cuDNN itself would refuse is compiled code and not consulted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SWITCHES = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
 
 
 def why_not_chosen(release: Release, case: AttentionCall) -> str:
-    """What the release logs against the kernel of this case; empty if it takes it."""
+    """Why the release rejects the kernel of this case, from its log; empty if it takes it."""
     use_flash(release, case.flash or 2)
     wanted = ("0", "1", "0") if case.flash == 0 else ("1", "0", "0")
     with _environment(dict(zip(_SWITCHES, wanted))), logged_by_choice() as lines:
@@ -85,7 +85,7 @@ class _Lines(logging.Handler):
 
 @contextlib.contextmanager
 def logged_by_choice() -> Iterator[list[str]]:
-    """The lines that the choice of the backend logs meanwhile, which nobody else sees."""
+    """The lines that the choice of backend logs meanwhile, hidden from everyone else."""
     logger, handler = logging.getLogger(LOGGER), _Lines()
     before, logger.propagate = logger.propagate, False
     logger.addHandler(handler)

@@ -1,7 +1,7 @@
-"""CUDA as Transformer Engine's Python code sees it, on a machine where every call is finished when it returns.
+"""CUDA as Transformer Engine's Python code sees it, on a machine where every call has finished when it returns.
 
-Streams and events order work on a GPU; without one there is nothing to wait for. What this hides: a missing wait in
-upstream's code cannot be seen here.
+Streams and events order work on a GPU; without one there is nothing to wait for. The price: a missing wait in
+upstream's code goes unnoticed here.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import torch
 
 
 class NullStream:
-    """A stream or an event: every method may be called, does nothing, and returns one."""
+    """A stream or an event: every method can be called, does nothing, and returns another one."""
 
     cuda_stream = 0
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        """Takes what torch.cuda.Stream and torch.cuda.Event take."""
+        """Accepts what torch.cuda.Stream and torch.cuda.Event accept."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

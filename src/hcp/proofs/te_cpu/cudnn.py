@@ -1,8 +1,8 @@
 """cuDNN's attention: Transformer Engine's `fused_attn_fwd` and `fused_attn_bwd`, with arguments by name.
 
-Both functions bind what a release passes to its own signature first (`load.in_place_of`), as the order of the
-arguments changes over the releases; what plays no part on a CPU (quantizers, random numbers, formats of FP8) falls
-into `rest`.
+Both functions bind what a release passes to its own signature first (`load.in_place_of`), because the order of the
+arguments changes between releases; what plays no part on a CPU (quantizers, random numbers, FP8 formats) ends up in
+`rest`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def fused_attn_fwd(
     softmax_offset: torch.Tensor | None = None,
     **rest: Any,
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """The output, and what the backward wants: log-sum-exp, state of the random numbers, the sinks."""
+    """The output, and what the backward needs: log-sum-exp, random-number state, the sinks."""
     layout = _layout(rest)
     sink = _sink(softmax_type, softmax_offset, q.shape[-2])
     seen = _seen(layout, q, k, rest)
@@ -50,7 +50,7 @@ def fused_attn_bwd(
     softmax_type: str = "vanilla",
     **rest: Any,
 ) -> tuple[torch.Tensor | None, ...]:
-    """dq, dk, dv, the gradient of the bias (none), and if there are sinks theirs [1, heads, 1, 1]."""
+    """dq, dk, dv, the gradient of the bias (none), and that of the sinks, if any, [1, heads, 1, 1]."""
     layout = _layout(rest)
     lse = aux_ctx_tensors[0].squeeze(-1)
     if layout == "thd":
@@ -78,7 +78,7 @@ def _scale(q: torch.Tensor, rest: dict[str, Any]) -> float:
 
 
 def _sink(softmax_type: str, offset: torch.Tensor | None, heads: int) -> torch.Tensor | None:
-    """One logit per head: learnt, 0 with "off-by-one", none with "vanilla"."""
+    """One logit per head: learned, 0 with "off-by-one", none with "vanilla"."""
     if softmax_type == "vanilla":
         return None
     return torch.zeros(heads) if offset is None else offset.reshape(-1)

@@ -1,4 +1,4 @@
-"""Runs cases through a release's own attn_forward_func_with_cp on gloo processes, and says how each went."""
+"""Runs cases through a release's own attn_forward_func_with_cp on gloo processes, and reports each outcome."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ from hcp.proofs.te_cpu.layouts import DIM_OF_TOKENS
 from hcp.proofs.te_cpu.load import Release, load, use_flash
 
 BOUND = 1e-5
-"""Largest difference that counts as right. The sums are float64 (some 1e-15), but old releases add up a ring's blocks
-in float32 (some 1e-7). A wrong row differs by about 1."""
+"""The largest difference that still counts as
+right. The sums are float64 (some 1e-15), but old releases sum a ring's blocks in
+float32 (some 1e-7). A wrong row differs by about 1."""
 COLLECTIVE_S, CASE_S = 15.0, 40
 HANG_S = 120.0
-"""Guards against hanging, not limits on speed: a collective, a case, what each 20 cases add to a batch."""
+"""Guards against hangs, not speed limits: for a collective, for a case, and for each 20 cases of a batch."""
 WHOLE_GRADIENT = "every rank holds the whole gradient of the sinks, where a weight's is a share"
 
 
 class CaseResult(NamedTuple):
-    """How a case went.
+    """The outcome of a case.
 
-    verdict: "right", "wrong" (another result than one process gives, without a word), "refused" (upstream says so in
+    verdict: "right", "wrong" (silently, a result other than that of one process), "refused" (upstream says so in
     words of its own), "fails" (an error that was not meant for the user), "hangs", "not executed".
     """
 
@@ -46,7 +47,7 @@ class CaseResult(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A case: what the choice of the backend says, and what happens behind it when nobody asks the chooser."""
+    """A case: what the choice of backend says, and what the attention does if that choice is bypassed."""
 
     case: AttentionCall
     not_chosen: str
@@ -55,7 +56,7 @@ class Result(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """What a user of DotProductAttention gets."""
+        """What a user of DotProductAttention experiences."""
         unknown = self.outcome.verdict == "not executed"
         return "refused" if self.not_chosen and not unknown else self.outcome.verdict
 
@@ -69,7 +70,7 @@ class Levels(NamedTuple):
 
 
 def run_release(folder: Path, cases: Sequence[AttentionCall], sizes: tuple[int, int] = (2, 2)) -> list[Result]:
-    """Runs all cases of a release on inner x outer new processes; a hang is ended, named, and not repeated.
+    """Runs all cases of a release on inner x outer new processes; a hang is stopped, named, and not repeated.
 
     Raises:
         HcpError: there is no release in the folder.
@@ -83,14 +84,14 @@ def _run_imported(release: Release, cases: Sequence[AttentionCall], sizes: tuple
     outcomes: list[CaseResult] = []
     while len(outcomes) < len(cases):
         done = _batch(release, cases[len(outcomes) :], sizes)
-        if not done:  # the next case ends its processes: alone, so that nothing else is blamed
+        if not done:  # the next case kills its processes, so it runs alone and nothing else is blamed
             done = [_alone(release, cases[len(outcomes)], sizes)]
         outcomes += done
     return [Result(case, why_not_chosen(release, case), outcome) for case, outcome in zip(cases, outcomes)]
 
 
 def _batch(release: Release, cases: Sequence[AttentionCall], sizes: tuple[int, int]) -> list[CaseResult]:
-    """The outcomes up to the first case that the ranks did not leave together."""
+    """The outcomes up to the first case that the ranks did not finish together."""
     by_rank, _ = _on_ranks(release, cases, sizes)
     return [_agreed(outcomes) for outcomes in zip(*by_rank)]
 
@@ -105,7 +106,7 @@ def _alone(release: Release, case: AttentionCall, sizes: tuple[int, int]) -> Cas
 def _on_ranks(
     release: Release, cases: Sequence[AttentionCall], sizes: tuple[int, int]
 ) -> tuple[list[list[CaseResult]], str]:
-    """What each rank got to, and why they stopped before the end."""
+    """How far each rank got, and why it stopped early."""
     size, failure = sizes[0] * sizes[1], ""
     with tempfile.TemporaryDirectory(prefix="hcp-") as folder:
         try:
@@ -120,7 +121,7 @@ def _on_ranks(
 
 
 def _work(release: Release, cases: Sequence[AttentionCall], sizes: tuple[int, int], rank: int, folder: Path) -> None:
-    """Writes the outcome of each case down as soon as all ranks are through with it."""
+    """Writes down the outcome of each case as soon as all ranks have finished it."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
     size, timeout = sizes[0] * sizes[1], timedelta(seconds=COLLECTIVE_S)
@@ -128,14 +129,14 @@ def _work(release: Release, cases: Sequence[AttentionCall], sizes: tuple[int, in
     levels = build_levels(sizes, rank)
     with Path(folder, f"rank-{rank}.jsonl").open("w", encoding="utf-8") as diary:
         for case in cases:
-            signal.alarm(CASE_S)  # ends this process, wherever it waits
+            signal.alarm(CASE_S)  # kills this process wherever it is waiting
             outcome = run_case(release, case, levels, size)
-            try:  # ranks that disagree would answer each other's next case
+            try:  # otherwise ranks that disagree would mix up their cases
                 has_failed = _anywhere(outcome.verdict == "fails")
             except RuntimeError:
                 return
             print(json.dumps(outcome), file=diary, flush=True)
-            if has_failed:  # messages may be left on the way
+            if has_failed:  # messages may still be in flight
                 levels = build_levels(sizes, rank)
     signal.alarm(0)
     dist.destroy_process_group()
@@ -154,7 +155,7 @@ def build_levels(sizes: tuple[int, int], rank: int) -> Levels:
 def run_case(
     release: Release, case: AttentionCall, levels: Levels, cp_size: int, between: Callable[[], None] = lambda: None
 ) -> CaseResult:
-    """Forward and backward of this rank, and what is called between them."""
+    """Forward and backward on this rank, with a call in between."""
     inputs = Inputs(case, cp_size)
     rows, dim = inputs.rows_of(dist.get_rank()), DIM_OF_TOKENS[case.format]
     try:
@@ -185,7 +186,7 @@ def run_case(
 def arguments_of(
     release: Release, case: AttentionCall, inputs: Inputs, levels: Levels, dtype: torch.dtype = torch.float64
 ) -> dict[str, Any]:
-    """What this rank gives to attn_forward_func_with_cp: its rows of q, k and v as leaves, and all else by name.
+    """What this rank gives to attn_forward_func_with_cp: its rows of q, k and v as leaves, everything else by name.
 
     Raises:
         NotInRelease, NotExecuted: the release has no such argument; no stand-in exists.
@@ -232,7 +233,7 @@ def arguments_of(
             given[name] = value
         elif name == "use_flash_attn_3" and value:
             raise NotExecuted("2.1 knows FlashAttention 3 as flashattn-hopper, another interface: no stand-in")
-        elif value != default and name != "pad_between_seqs":  # 2.1 looks at the boundaries itself
+        elif value != default and name != "pad_between_seqs":  # 2.1 reads the boundaries itself
             raise NotInRelease(f"no argument {name}")
     if case.feature == "sinks":
         given["softmax_offset"] = inputs.sinks.clone().requires_grad_()
@@ -240,11 +241,11 @@ def arguments_of(
 
 
 class NotInRelease(Exception):
-    """The release has nothing of the kind."""
+    """The release has no such argument or feature."""
 
 
 class NotExecuted(Exception):
-    """Nothing here can say what the release does."""
+    """No stand-in exists, so what the release does is unknown."""
 
 
 def _strategy(release: Release, no_balance: bool) -> Any:
@@ -265,7 +266,7 @@ def _of_error(error: Exception) -> CaseResult:
 
 
 def _anywhere(flag: bool) -> bool:
-    """Whether it is so on any rank."""
+    """Whether it is true on any rank."""
     count = torch.tensor(int(flag))
     dist.all_reduce(count)
     return bool(count)
@@ -286,7 +287,7 @@ def _largest(difference: torch.Tensor) -> float:
 
 
 def _share_or_whole(gradient: torch.Tensor, expected: torch.Tensor, group: dist.ProcessGroup) -> tuple[float, float]:
-    """How far the ranks' sum is from the gradient, as it is for a weight, and how far this rank's own is."""
+    """How far the ranks' sum (right for a weight) and this rank's own part are from the gradient."""
     summed = gradient.clone()
     dist.all_reduce(summed, group=group)
     return _largest(summed - expected), _largest(gradient - expected)

@@ -1,8 +1,8 @@
 """FlashAttention 2.7 and 3: the functions behind `_flash_attn_fwd`, `_flash_attn_varlen_fwd`, `_flash_attn_fwd_v3`.
 
-What matters of each: FlashAttention 2 has one tensor of boundaries per side, which says where a sequence starts and how
-long it is; FlashAttention 3 has boundaries (where) and, if given, seqused (how much counts). Causal masks of both are
-aligned to the bottom right. Sources: flash_attn/flash_attn_interface.py, hopper/flash_attn_interface.py and the
+What matters here: FlashAttention 2 has one tensor of boundaries per side, which says where a sequence starts and how
+long it is; FlashAttention 3 has boundaries (where) and, if given, seqused (how much counts). Both align causal masks to
+the bottom right. Sources: flash_attn/flash_attn_interface.py, hopper/flash_attn_interface.py and the
 docstrings there.
 """
 

@@ -1,9 +1,9 @@
-"""How much memory Transformer Engine's own context-parallel code holds: counted tensor by tensor, while it runs.
+"""How much memory Transformer Engine's own context-parallel code holds, counted tensor by tensor while it runs.
 
-Inputs are bfloat16, so that each tensor has the bytes that it has on a GPU; what the code computes with them is judged
-elsewhere (`execute`, in float64). Counted are the storages of floating-point tensors from their making until nobody
-refers to them any more. What a kernel of a GPU would not allocate is not counted: the insides of the stand-ins, and of
-the small functions that Transformer Engine has fused by a compiler.
+Inputs are bfloat16, so that each tensor takes as many bytes as on a GPU; what the code computes with them is judged
+elsewhere (`execute`, in float64). The count covers the storages of floating-point tensors from their creation until
+nothing refers to them. It leaves out what a GPU kernel would not allocate: the insides of the stand-ins, and of the
+small functions that Transformer Engine lets a compiler fuse.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from hcp.proofs.te_cpu.layouts import DIM_OF_TOKENS
 from hcp.proofs.te_cpu.load import STAND_INS, Release, load
 
 _FUSED = "flash_attn_fwd_"
-"""How the names of functions begin that merge the steps of a ring, under Transformer Engine's jit_fuser."""
+"""Prefixes of the functions that merge the steps of a ring, under Transformer Engine's jit_fuser."""
 
 
 TIMES = 3
-"""Runs of a call, of which the least counts: a thread of Gloo may still hold a tensor that is not needed any more."""
+"""Runs of a call, of which the smallest counts: a Gloo thread may still hold a tensor that is no longer needed."""
 
 
 class BytesHeld(NamedTuple):
-    """Bytes of the rank that holds most.
+    """Bytes on the rank that holds the most.
 
     `kept`: from the forward to the backward pass, the output included. `forward`: at most at once in the forward pass,
     inputs included, beyond `kept`. `backward`: at most at once in the backward pass, beyond what was there before it.
@@ -50,7 +50,7 @@ class BytesHeld(NamedTuple):
 
 
 class _Allocated(TorchDispatchMode):  # type: ignore[misc]
-    """While entered, counts the bytes of the tensors that operations make."""
+    """While active, counts the bytes of the tensors that operations create."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class _Allocated(TorchDispatchMode):  # type: ignore[misc]
         return self._run(func, args, kwargs or {})
 
     def as_kernel(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, of whose tensors only those count that it returns."""
+        """The function, of whose tensors only the returned ones count."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if self._inside:

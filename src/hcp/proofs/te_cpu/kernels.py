@@ -1,8 +1,8 @@
 """Attention of one block, forward and backward: the arithmetic behind every compiled attention kernel.
 
 A kernel of cuDNN or FlashAttention returns the output of its block and the log-sum-exp of each query's scores; its
-backward is given the output and the log-sum-exp of the whole row, which is how a ring merges blocks. Both are written
-out here in float64, whatever the type of the tensors. Tensors are [batch, heads, tokens, head_dim]; `seen` is a bool
+backward is given the output and the log-sum-exp of the whole row, which is how a ring merges blocks. Both are
+implemented here in float64, whatever the tensors' type. Tensors are [batch, heads, tokens, head_dim]; `seen` is a bool
 tensor [queries, keys].
 """
 

@@ -1,4 +1,4 @@
-"""Transformer Engine's layouts of a tensor, and [batch, heads, tokens, head_dim], which the kernels here work on."""
+"""Transformer Engine's tensor layouts, and [batch, heads, tokens, head_dim], which the kernels here use."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def from_bhsd(x: torch.Tensor, layout: str) -> torch.Tensor:
 
 
 def lse_type(q: torch.Tensor) -> torch.dtype:
-    """Kernels return float32; here float64 where the tensors are, so that it costs no accuracy."""
+    """Kernels return float32; here it is float64 if the tensors are, so that no accuracy is lost."""
     return torch.float64 if q.dtype == torch.float64 else torch.float32

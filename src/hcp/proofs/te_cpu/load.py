@@ -1,6 +1,7 @@
-"""Imports Transformer Engine from an unpacked wheel, unmodified, and puts the stand-ins where its attention looks.
+"""Imports Transformer Engine from an unpacked wheel, unmodified, and puts stand-ins where its attention looks them up.
 
-A release is imported once per process, and the process is good for nothing else afterwards (torch.cuda is silenced):
+A release is imported once per process, and the process is unusable for anything else afterwards (torch.cuda is
+stubbed):
 `execute.run_release` forks one for it.
 """
 
@@ -35,13 +36,13 @@ _FOLDER = f"{PACKAGE}.attention.dot_product_attention"
 
 
 class StandIn(NamedTuple):
-    """One name of Transformer Engine, what takes its place, and why it may."""
+    """One name in Transformer Engine, its replacement, and why the replacement is sound."""
 
     name: str
     ours: Any
     why: str
     is_bound: bool = False
-    """Called under the signature of the function that it replaces."""
+    """Called with the signature of the function that it replaces."""
 
 
 _SAME_CALL = "same arguments, same results, computed in float64"
@@ -57,7 +58,7 @@ STAND_INS: tuple[StandIn, ...] = (
     StandIn("get_cudnn_version", lambda: CUDNN, "the version that is asked for; no cuDNN is here"),
     StandIn("get_device_compute_capability", lambda: CAPABILITY, "an H100; no GPU is here"),
 )
-"""What is replaced in the modules of the attention. Beside it: the compiled module (`absent.CompiledModule`: nine
+"""What is replaced in the modules of the attention. Also replaced: the compiled module (`absent.CompiledModule`: nine
 kernels of thd.py, enumerations), streams and events (`cuda.py`), and requests of the ring (`OneWait`)."""
 
 
@@ -72,7 +73,7 @@ class Release(NamedTuple):
 
 
 class OneWait:
-    """A request that may be waited for twice, as with NCCL: with Gloo the second wait would not end."""
+    """A request that can be waited for twice, as with NCCL: with Gloo the second wait would never return."""
 
     def __init__(self, work: Any) -> None:
         self._work = work
@@ -87,7 +88,7 @@ def load(folder: Path) -> Release:
     """Imports the release that is unpacked in `folder` (`…/transformer-engine-2.20.2`).
 
     Raises:
-        HcpError: there is no Transformer Engine from 2.1 on in the folder.
+        HcpError: the folder holds no Transformer Engine 2.1 or newer.
     """
     version = folder.name.rpartition("-")[2]
     if not (folder / "transformer_engine/pytorch").is_dir() or Version(version) < Version("2.1"):
@@ -117,7 +118,7 @@ def use_flash(release: Release, generation: int) -> None:
 
 
 def _prepare(folder: Path, version: str) -> None:
-    os.environ["NVTE_PROJECT_BUILDING"] = "1"  # then transformer_engine.common loads no libraries
+    os.environ["NVTE_PROJECT_BUILDING"] = "1"  # so that transformer_engine.common loads no libraries
     os.environ["NVTE_TORCH_COMPILE"] = "0"
     os.environ["NVTE_DEBUG"], os.environ["NVTE_DEBUG_LEVEL"] = "1", "2"  # the chooser says why
     silence_cuda(CAPABILITY)
@@ -131,14 +132,14 @@ def _prepare(folder: Path, version: str) -> None:
     vars(compiled)["get_fused_attn_backend"] = lambda *_, **__: backends.NVTE_F16_arbitrary_seqlen
     sys.modules[COMPILED] = compiled
     for name in ("torch._dynamo", "functorch.compile", "torch.utils.flop_counter"):
-        importlib.import_module(name)  # they look for triton, and must not find the empty one
+        importlib.import_module(name)  # they look for triton and must not find the empty stand-in
     sys.meta_path.append(AbsentPackages())
     sys.path.insert(0, str(folder))
     top = ModuleType("transformer_engine")
     top.__path__ = [str(folder / "transformer_engine")]
     top.__spec__ = importlib.machinery.ModuleSpec(top.__name__, None, is_package=True)
     vars(top)["__version__"] = version
-    sys.modules[top.__name__] = top  # its own __init__ looks the distribution up among those installed
+    sys.modules[top.__name__] = top  # its own __init__ looks up the installed distribution
     common: Any = importlib.import_module("transformer_engine.common")
     common.load_framework_extension = lambda *_: None
     if Version(version) < Version("2.4"):
@@ -146,7 +147,7 @@ def _prepare(folder: Path, version: str) -> None:
 
 
 def _import_without_loading_the_library(source: Path) -> None:
-    """Before 2.4 the package loads its compiled library itself, in a call at its top: all but that call is run."""
+    """Before 2.4 the package loads its compiled library in a top-level call: everything but that call is run."""
     onnx: Any = torch.onnx
     onnx._type_utils = anything()
     extensions = f"{PACKAGE}.te_onnx_extensions"
@@ -167,7 +168,7 @@ def _put_stand_ins(module: ModuleType) -> None:
 
 
 def _install_flash(backends: ModuleType) -> None:
-    """FlashAttention seems installed: where the import failed, its names and the flags of its version are missing."""
+    """Makes FlashAttention look installed: a failed import leaves its names and its version flags missing."""
     for name, ours, *_ in STAND_INS:
         if name.startswith("_flash"):
             setattr(backends, name, ours)
@@ -187,7 +188,7 @@ def _adapt_to_gloo_and_float64(cp: Any) -> None:
 
 
 def in_place_of(real: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
-    """Our function, called with names, under the signature of the release's own."""
+    """Our function, called by keyword, with the signature of the release's own."""
     signature = inspect.signature(real)
 
     def call(*args: Any, **kwargs: Any) -> Any:

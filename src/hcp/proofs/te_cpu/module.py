@@ -1,8 +1,8 @@
 """Transformer Engine's own DotProductAttention class on a CPU, in float64: so a whole model can train on it.
 
-Its constructor, its rule for CP, its choice of the backend and the code behind run as they are. Two things are told
-otherwise: while its constructor and its forward run there is a GPU and tensors are on it; and in the two modules that
-ask for half precision, which no arithmetic depends on there, float64 answers to the name float16.
+Its constructor, its rule for CP, its choice of backend and the code behind it run unchanged. Two things are faked:
+while its constructor and its forward run, there is a GPU and tensors are on it; and in the two modules that ask for
+half precision, where no arithmetic depends on it, the name float16 means float64.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hcp.proofs.te_cpu.choose import LOGGER, logged_by_choice
 from hcp.proofs.te_cpu.load import PACKAGE, Release, load, use_flash
 
 OLDEST = Version("2.14")
-"""The first release whose class was tried here; 2.8's asks for more of CUDA than is answered."""
+"""The first release whose class was tried here; 2.8's needs more of CUDA than is faked."""
 
 
 @functools.cache
@@ -32,7 +32,7 @@ def load_with_module(folder: Path) -> Release:
     """Imports a release from 2.14 on as `load` does; its DotProductAttention then takes float64 tensors on the CPU.
 
     Once per process, and before megatron-core is imported, which then finds this Transformer Engine as an installed
-    one. cuDNN's entry points are the ones offered.
+    one. Only cuDNN's entry points are offered.
 
     Raises:
         HcpError: an older release.
@@ -41,14 +41,14 @@ def load_with_module(folder: Path) -> Release:
         raise HcpError(f"{folder.name}: wanted {OLDEST} or later for whole models; checks/te_cpu.py runs older ones")
     release = load(folder)
     use_flash(release, 0)
-    # A logger with a handler gets none from upstream, which would print each choice.
+    # Upstream adds no handler to a logger that has one; its own would print each choice.
     logging.getLogger(LOGGER).addHandler(logging.NullHandler())
     vars(release.chooser)["get_attention_backend"] = _with_reasons(release.chooser.get_attention_backend)
     optimizers: Any = None  # an import of it fails: megatron-core then takes torch's
     sys.modules[f"{PACKAGE}.optimizers"] = optimizers
     for module in (release.chooser, sys.modules[f"{release.chooser.__package__}.backends"]):
         vars(module)["torch"] = _TorchWithoutHalf()
-    types = vars(release.chooser).get("TE_DType", {})  # from 2.20 on the choice looks the type up
+    types = vars(release.chooser).get("TE_DType", {})  # since 2.20 the choice looks up the type
     types[torch.float64] = types.get(torch.float16)
     attention: Any = sys.modules[PACKAGE].DotProductAttention
     attention.__init__ = _as_on_a_gpu(attention.__init__)
@@ -93,7 +93,7 @@ def _as_on_a_gpu(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def _claims_of_cuda() -> Iterator[None]:
-    """There is a GPU, and every tensor is on it: what the class asserts before it computes."""
+    """Fakes a GPU with every tensor on it, which the class asserts before it computes."""
     cuda: Any = torch.cuda
     tensor: Any = torch.Tensor
     before, cuda.is_available = cuda.is_available, lambda: True
@@ -102,4 +102,4 @@ def _claims_of_cuda() -> Iterator[None]:
         yield
     finally:
         cuda.is_available = before
-        del tensor.is_cuda  # the property of the base class shows again
+        del tensor.is_cuda  # uncovers the property of the base class again

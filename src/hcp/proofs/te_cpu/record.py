@@ -3,7 +3,7 @@
 {"schema": "hcp.te-cpu/1", "releases": [...], "cases": {"p2p, sbhd, cuDNN, causal": [{"since", "verdict", …}, …]}}
 
 `verdict` is what a user of DotProductAttention gets; `not_chosen` why the choice of the backend leaves the kernel out;
-`behind` and `text` what the attention does if it is called all the same. Equal neighbours are one entry, `since` the
+`behind` and `text` what the attention does if it is called anyway. Equal neighbours are one entry, `since` the
 first release.
 """
 
@@ -21,7 +21,7 @@ SCHEMA = "hcp.te-cpu/1"
 
 
 class Entry(NamedTuple):
-    """What a release makes of a case."""
+    """How a release handles a case."""
 
     verdict: str
     not_chosen: str
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 
 
 Entries = dict[str, Entry]
-"""What a release makes of each case, by the case's name."""
+"""How a release handles each case, by the case's name."""
 
 
 def entries_of(results: Iterable[Result]) -> Entries:
@@ -55,7 +55,7 @@ def record_of(by_release: Mapping[str, Entries]) -> dict[str, Any]:
 
 
 def by_release(record: Mapping[str, Any]) -> dict[str, Entries]:
-    """The way back: what each release of a record makes of each case."""
+    """The inverse: how each release of a record handles each case."""
     found: dict[str, Entries] = {release: {} for release in record["releases"]}
     for case, entries in record["cases"].items():
         for release in record["releases"]:

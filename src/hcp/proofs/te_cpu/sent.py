@@ -1,6 +1,6 @@
 """How much Transformer Engine's own context-parallel code sends: counted at torch.distributed, while it runs.
 
-A number counts once for each rank that it is sent to. Counted are elements: a kernel's type does not matter to it.
+An element counts once for each rank that it is sent to. The unit is elements, so a kernel's type does not matter.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Sent(NamedTuple):
 
 @contextlib.contextmanager
 def counted() -> Iterator[Counter[str]]:
-    """While entered, what this rank sends by each collective adds up: p2p, a2a, all_gather, reduce_scatter."""
+    """While active, adds up what this rank sends by each collective: p2p, a2a, all_gather, reduce_scatter."""
     sent: Counter[str] = Counter()
 
     def shares(name: str, share: Callable[[Any, int], float], place: int) -> Callable[[Any], Any]:
@@ -58,7 +58,7 @@ def counted() -> Iterator[Counter[str]]:
     with contextlib.ExitStack() as stack:
         for name, wrapped in replaced.items():
             ours = wrapped(getattr(dist, name))
-            # A P2POp accepts the function of this module alone.
+            # A P2POp accepts only this module's own function.
             stack.enter_context(mock.patch.object(dist.distributed_c10d, name, ours))
             stack.enter_context(mock.patch.object(dist, name, ours))
         yield sent

@@ -1,4 +1,4 @@
-"""The record as a table for people: from which release on Transformer Engine takes which call."""
+"""The record as a readable table: since which release Transformer Engine takes which call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def table_of(record: Mapping[str, Any]) -> str:
 
 
 def with_table(page: str, record: Mapping[str, Any]) -> str:
-    """The page with the table of this record in place of the one it has."""
+    """The page, its table replaced with that of this record."""
     before, _, rest = page.partition(BEGIN)
     return before + table_of(record) + rest.partition(END)[2]
 

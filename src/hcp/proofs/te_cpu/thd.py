@@ -1,7 +1,7 @@
 """The nine kernels of Transformer Engine for packed data (thd) under context parallelism, in torch.
 
 Each has the name and the arguments of a function of the compiled module transformer_engine_torch, whose source is
-transformer_engine/common/fused_attn/context_parallel.cu; what each does stands in its docstring. Packed tensors are
+transformer_engine/common/fused_attn/context_parallel.cu; its docstring says what it does. Packed tensors are
 [tokens, heads, head_dim], log-sum-exps [heads, tokens]; `cu_seqlens` are the boundaries [n + 1] of the sequences as
 this rank holds them, each of which is two chunks: the first half and the second half.
 """
@@ -32,17 +32,17 @@ def thd_read_second_half_lse(
 def thd_second_half_lse_correction(
     lse: torch.Tensor, lse_per_step: torch.Tensor, cu_seqlens: torch.Tensor, lse_packed: bool
 ) -> None:
-    """Merges a step's log-sum-exps of the second halves into `lse`, in place."""
+    """Merges the log-sum-exps that a step has for the second halves into `lse`, in place."""
     _expect_packed(lse_packed)
     rows = _half(cu_seqlens, 1)
     lse[:, rows] = torch.logaddexp(lse[:, rows], lse_per_step[:, : len(rows)].to(lse.dtype))
 
 
 def thd_out_correction(out: torch.Tensor, out_per_step: torch.Tensor, *rest: Any) -> None:
-    """Adds a step's output to `out`, in place, each weighed by its share of the final softmax.
+    """Adds a step's output to `out`, in place, each weighted by its share of the final softmax.
 
     The rest is (lse, lse_per_step, cu_seqlens, only_second_half, lse_packed); from 2.20 on the log-sum-exp before this
-    step comes first, and what is already in `out` is weighed anew with it.
+    step comes first, and what is already in `out` is reweighted with it.
     """
     *lses, cu_seqlens, only_second_half, lse_packed = rest
     _expect_packed(lse_packed)
@@ -61,7 +61,7 @@ def thd_grad_correction(
 ) -> None:
     """What becomes of each half of `grad`, in place: "add" or "copy" from the step, "zero", or "none" (stays).
 
-    A step that concerns one half alone brings that half alone.
+    A step that concerns only one half passes only that half.
     """
     dim = grad.dim() - 3
     brings = {"add", "copy"}
@@ -93,7 +93,7 @@ def thd_sequence_order_to_cp_rank_order(
 def thd_cp_rank_order_to_sequence_order(
     x: torch.Tensor, cu_seqlens: torch.Tensor, cp_size: int, total_tokens: int
 ) -> torch.Tensor:
-    """The way back."""
+    """The inverse."""
     ordered = torch.empty_like(x)
     ordered[_rank_order(cu_seqlens, total_tokens, cp_size)] = x
     return ordered
@@ -102,7 +102,7 @@ def thd_cp_rank_order_to_sequence_order(
 def thd_copy_valid_tokens_from_per_split_to_rank_local(
     out: torch.Tensor, per_split: torch.Tensor, cu_seqlens_padded: torch.Tensor, cu_seqlens: torch.Tensor, *_: Any
 ) -> None:
-    """Copies the rows of each sequence that are no padding to the same place of `out`."""
+    """Copies the rows of each sequence that are not padding to the same place in `out`."""
     for start, length in zip(cu_seqlens_padded.tolist(), cu_seqlens.diff().tolist()):
         out[start : start + length] = per_split[start : start + length]
 
@@ -121,7 +121,7 @@ KERNELS = {
         thd_copy_valid_tokens_from_per_split_to_rank_local,
     )
 }
-"""By the name in transformer_engine_torch."""
+"""Stand-ins by their name in transformer_engine_torch."""
 
 
 def _sequences(cu_seqlens: torch.Tensor) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ import torch
 
 
 class Bounds(NamedTuple):
-    """Where the sequences of a packed tensor lie, and how many rows of each count. Both are boundaries [n + 1].
+    """Where the sequences of a packed tensor lie, and how many rows of each are real. Both are boundaries [n + 1].
 
     cuDNN calls the two cu_seqlens_padded and cu_seqlens, FlashAttention 3 cu_seqlens and (as lengths) seqused;
     FlashAttention 2 has one tensor for both.
@@ -43,7 +43,7 @@ def visible(
     """[queries, keys], bool. `packed` describes queries and keys; without it each tensor is one sequence.
 
     Args:
-        window: how far a query sees to the left and to the right of the diagonal; -1 is without end.
+        window: how far a query sees to the left and to the right of the diagonal; -1 means no limit.
         bottom_right: whether the diagonal ends at the last query and key; otherwise it starts at the first ones.
     """
     q = _packed_rows(num_queries, packed[0]) if packed else _one_sequence(num_queries)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from hcp.core.fits import FP8_TOKENS, chunks_fit, tokens_fit
+from hcp.core.fits import FP8_TOKENS, chunks_fit, has_huge_mask, tokens_fit
 from hcp.core.shards import round_up
 from hcp.rules.cp.view import cp_may_be_on, sequence_multiple, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, GPT_DATASET, MAPPINGS, TE_MXFP8_TENSOR, TE_UTILS
 from hcp.rules.view import View
-
-_HUGE = 1 << 30
-"""The size in bytes (one per pair of tokens) from which a dense mask is reported."""
 
 
 def _makes_dense_masks(v: View) -> bool:
@@ -75,7 +72,7 @@ def long_sequences_have_no_dense_mask(v: View) -> Problem | None:
     is still built, pinned and broadcast, whatever the CP size: at 131,072 tokens it takes 16 GiB per sample.
     """
     length = v.seq_length
-    if length is None or length * length < _HUGE:
+    if length is None or not has_huge_mask(length):
         return None
     mlm = v.dialect == "mlm"
     off = {"attention_mask_in_dataloader": False} if mlm else {"skip_attention_mask": True}

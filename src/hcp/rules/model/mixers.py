@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hcp.core.fits import mamba_fits
+from hcp.core.releases import MCORE_DELTA_NET_CP, MCORE_DSA_CP
 from hcp.rules.cp.view import layer_types, over, smaller_divisors, type_fixes, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import BRIDGE_PACKED_SEQ_UTILS, GATED_DELTA_NET, MAMBA_CONTEXT_PARALLEL, TRANSFORMER_CONFIG
@@ -40,14 +42,6 @@ def _mamba_heads(v: View) -> int:
     return 2 * int(v.hidden_size) // int(width)
 
 
-def _mamba_fits(heads: int, groups: int, tp: int, cp: int) -> bool:
-    """megatron-core's MambaMixer and MambaContextParallel."""
-    if heads % tp or groups % tp or heads // tp % cp:
-        return False
-    groups //= tp
-    return cp % groups == 0 if groups < cp else groups % cp == 0
-
-
 @rule(
     "MODEL001",
     severity="error",
@@ -84,8 +78,8 @@ def mamba_heads_and_groups_divide(v: View) -> Problem | None:
     if groups is None:
         raise Unknown("mamba_num_groups")
     heads, tp = _mamba_heads(v), int(v.tp)
-    if not _mamba_fits(heads, groups, tp, int(v.cp)):
-        smaller = [size for size in smaller_divisors(int(v.cp)) if _mamba_fits(heads, groups, tp, size)]
+    if not mamba_fits(heads, groups, tp, int(v.cp)):
+        smaller = [size for size in smaller_divisors(int(v.cp)) if mamba_fits(heads, groups, tp, size)]
         return Problem(
             message="Mamba needs whole heads and groups on each rank, and these cannot be split evenly: building the "
             "model fails",
@@ -152,7 +146,7 @@ def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
             facts=("cp_comm_type", "attention_variant", "cp"),
             fixes=type_fixes(v, "all_gather"),
         )
-    if v.cp > 1 and not v.at_least("mcore", "0.19"):
+    if v.cp > 1 and not v.at_least("mcore", MCORE_DSA_CP):
         return Problem(
             message="this megatron-core has no context parallelism for DSA: the model config is rejected",
             found=f"experimental_attention_variant dsa at context_parallel_size {v.cp} with megatron-core {v.mcore}",
@@ -219,7 +213,7 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
             fixes=tuple(Fix({"cp": size}, over("context", size)) for size in fits[:1]),
             stage="first-forward" if by_pattern else None,
         )
-    if v.cp == 1 or v.at_least("mcore", "0.18"):  # what 0.18 does is KNOWN003
+    if v.cp == 1 or v.at_least("mcore", MCORE_DELTA_NET_CP):  # what 0.18 does is KNOWN003
         return None
     return Problem(
         message="this megatron-core has no context parallelism for gated delta nets: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hcp.core.releases import MCORE_PATTERN_STAGES
 from hcp.rules.pipe.view import (
     describes_each_stage,
     given_stages,
@@ -172,7 +173,7 @@ def stages_are_described_in_one_way(v: View) -> Problem | None:
     clash = next((pair for pair in groups if all(fact in ways for fact in pair)), None)
     if clash is None:
         return None
-    if "hybrid_pattern" in clash and not v.at_least("mcore", "0.17"):
+    if "hybrid_pattern" in clash and not v.at_least("mcore", MCORE_PATTERN_STAGES):
         return None
     first, second = clash
     return Problem(

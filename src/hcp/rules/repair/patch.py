@@ -21,6 +21,7 @@ from hcp.rules.repair.offer import why_none
 from hcp.rules.repair.renaming import renaming
 from hcp.rules.repair.spots import Change, changes_of
 from hcp.rules.repair.surroundings import plain_changes
+from hcp.rules.repair.variables import through_variable
 from hcp.rules.report import Finding, OfferedFix, Report
 from hcp.rules.rule import Rule
 
@@ -122,18 +123,29 @@ def _of_role(launch: Launch, role: str) -> Launch:
 
 
 def _patched(launch: Launch, text: str, fix: OfferedFix) -> str | None:
-    """The text with the fix made, if reading it back confirms it; None if there is no such place."""
+    """The text with the fix made, if reading it back confirms it; None if there is no such place.
+
+    A variable is changed in the line that sets it, if that changes nothing else of the launch.
+    """
     ways = [list(_ways(launch, text, name, value)) for name, value in fix.edits]
     for rename in fix.renames:
         renamed = renaming(launch, text, rename)
         ways.append([] if renamed is None else [renamed])
     for choice in islice(product(*ways), _WAYS):
-        patched = text
-        for change in sorted((change for changes in choice for change in changes), reverse=True):
-            patched = patched[: change.start] + change.text + patched[change.end :]
+        by_line = [through_variable(text, changes) or changes for changes in choice]
+        patched = _changed(text, by_line)
+        if by_line != list(choice) and _says(launch, patched, fix, alone=True):
+            return patched
+        patched = _changed(text, choice)
         if _says(launch, patched, fix):
             return patched
     return None
+
+
+def _changed(text: str, changes: Iterable[Iterable[Change]]) -> str:
+    for change in sorted((change for several in changes for change in several), reverse=True):
+        text = text[: change.start] + change.text + text[change.end :]
+    return text
 
 
 def _ways(launch: Launch, text: str, name: str, value: Any) -> Iterator[list[Change]]:
@@ -142,18 +154,21 @@ def _ways(launch: Launch, text: str, name: str, value: Any) -> Iterator[list[Cha
     return changes_of(launch, text, name, value)
 
 
-def _says(launch: Launch, patched: str, fix: OfferedFix) -> bool:
+def _says(launch: Launch, patched: str, fix: OfferedFix, alone: bool = False) -> bool:
+    """Whether the patched text has the fix; `alone`: and is the same launch in all else but its variables."""
     wanted = apply_fix(launch, fix)
     try:
         got = _of_role(load_text(launch, patched), launch.reading.role)
     except HcpError:
         return False
-    if not {rename.new for rename in fix.renames} <= {setting.key for setting in got.reading.settings}:
+    if wanted is None or not {rename.new for rename in fix.renames} <= {one.key for one in got.reading.settings}:
         return False
-    return wanted is not None and all(
+    edited = {name for name, _ in fix.edits}
+    return all(
         (got.facts[name].value if name in got.facts else None)
         == (wanted.facts[name].value if name in wanted.facts else None)
-        for name, _ in fix.edits
+        for name in ({*wanted.facts, *got.facts} if alone else edited)
+        if name in edited or not name.startswith("env.")
     )
 
 

@@ -31,6 +31,8 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("rope", "yarn", "mrope", "learned_absolute", "relative", "none"),
     "rank_order": ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
     "recompute_granularity": (None, "full", "selective"),
+    "recompute_method": (None, "uniform", "block"),
+    "recompute_num_layers": (None, 1, 2),
     "rope_type": ("rope", "yarn"),
     "router_replay": ("disabled", "R2", "R3"),
     "sequence_packing_scheduler": (None, "dp_balanced", "default_dynamic_cp"),

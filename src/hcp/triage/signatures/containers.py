@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.triage.signatures.row import ERROR, Signature, fault
+from hcp.triage.signatures.row import ERROR, Signature, fault, report
 
 _IMAGE = "start the image by hand on {node}, with the same user and mounts"
 
@@ -58,6 +58,16 @@ CONTAINERS: tuple[Signature, ...] = (
         "Normal  Pulled  2m  kubelet  Successfully pulled image",
         "is the name right, and is there an imagePullSecret?",
         tokens=(b"ImagePull",),
+    ),
+    report(
+        "pod-crashed",
+        r"CrashLoopBackOff|BackoffLimitExceeded|has reached the specified backoff limit|"
+        r"(?:RunContainer|CreateContainer(?:Config)?)Error\b",
+        "Kubernetes gave the pod up after its container had failed",
+        "pytorchjob-master-0   0/2   CrashLoopBackOff   8   2m32s",
+        "pytorchjob-master-0   2/2   Running   0   2m32s",
+        "kubectl logs --previous and kubectl describe pod show why",
+        tokens=(b"BackOff", b"ackoff", b"Container"),
     ),
     fault(
         "pod-unschedulable",

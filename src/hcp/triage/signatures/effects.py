@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.triage.signatures.row import ERROR, Signature, effect
+from hcp.triage.signatures.row import ERROR, Signature, effect, fault
 
 _WHO_WAITED = (
     "TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 records who waited for whom; put the dumps beside the logs"
@@ -116,6 +116,18 @@ EFFECTS: tuple[Signature, ...] = (
         "RuntimeError: NCCL is not available",
         "start again with NCCL_DEBUG=WARN: NCCL then prints its reason",
         tokens=(ERROR, b"NCCL failure"),
+    ),
+    fault(
+        "nccl-said",
+        r"^(?P<text>[A-Za-z].{8,})$",
+        "NCCL failed, and gives as its last error: {text}",
+        "Failed to find reverse path from remNode 0/200000 nlinks 3 to node 0/700000",
+        "none",
+        "start again with NCCL_DEBUG=INFO: it prints the topology and the calls before",
+        tokens=(b"Last error:",),
+        role="general",
+        again="chance",
+        context=r"Last error:\s*\Z",
     ),
     effect(
         "nccl-warning",

@@ -10,7 +10,9 @@ _XID = r"NVRM: Xid \([^()]{0,80}\): "
 GPU: tuple[Signature, ...] = (
     fault(
         "gpu-memory",
-        r"(?:OutOfMemoryError: )?CUDA out of memory|CUDA error: out of memory|"
+        r"(?:OutOfMemoryError: )?(?:CUDA|HIP|NPU|XPU|MUSA) out of memory|(?:CUDA|HIP) error: out of memory|"
+        r"OutOfMemoryError: (?:Caught OutOfMemoryError|Allocation on device)|RESOURCE_EXHAUSTED: Out of memory|"
+        r"hipErrorOutOfMemory|cudaErrorMemoryAllocation|"
         r"Cuda failure (?:\d{1,4} )?'out of memory'|"
         r"CUDA_ERROR_OUT_OF_MEMORY",
         "a GPU ran out of memory",
@@ -22,7 +24,7 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "gpu-ecc",
-        r"uncorrectable ECC error|CUDA error: (?:(?!CUDA)[\w ]){0,40}hardware",
+        r"uncorrectable ECC error|(?:CUDA|HIP) error: (?:(?!CUDA)[\w ]){0,40}hardware",
         "a GPU's memory is faulty",
         "RuntimeError: CUDA error: uncorrectable ECC error encountered",
         "RuntimeError: CUDA error: misaligned address",
@@ -70,7 +72,7 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "gpu-assert",
-        r"Assertion `[^`]{1,200}` failed|CUDA error: device-side assert",
+        r"Assertion `[^`]{1,200}` failed|(?:CUDA|HIP) error: device-side assert",
         "a kernel used an index outside its table: a token ID beyond the vocabulary, a position beyond the "
         "maximum, or a label that is not a class",
         "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1284: indexSelectLargeIndex: block: [134,0,0], thread: "
@@ -83,18 +85,20 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "gpu-access",
-        r"CUDA error(?: \([^()]{0,200}\))?: (?:an illegal (?:memory access|instruction)|misaligned address)|"
-        r"an illegal memory access was encountered|CUDA_ERROR_ILLEGAL_ADDRESS|cudaErrorIllegalAddress",
+        r"(?:CUDA|HIP) error(?: \([^()]{0,200}\))?: (?:an illegal (?:memory access|instruction)|misaligned address)|"
+        r"an illegal memory access was encountered|CUDA_ERROR_ILLEGAL_ADDRESS|cudaErrorIllegalAddress|"
+        r"^Memory access fault by GPU node",
         "a kernel read or wrote outside its data (with packed data: sequence lengths that are not divisible, PACK001)",
         "RuntimeError: CUDA error: an illegal memory access was encountered",
         "RuntimeError: CUDA error: no kernel image is available",
         "hcp check {launch} --select PACK,DCP",
-        "run again with CUDA_LAUNCH_BLOCKING=1",
+        "run again with CUDA_LAUNCH_BLOCKING=1 (AMD: AMD_SERIALIZE_KERNEL=3)",
+        tokens=(ERROR, b"Memory access fault by GPU"),
     ),
     fault(
         "gpu-build",
         r"no kernel image is available|CUDA driver version is insufficient|driver on your system is too old|"
-        r"CUDA error: invalid device (?:ordinal|function)|named symbol not found",
+        r"(?:CUDA|HIP) error: invalid device (?:ordinal|function)|hipErrorNoBinaryForGpu|named symbol not found",
         "the program does not match this node's GPUs or driver: it was built for another architecture, the "
         "driver is too old, or there are fewer GPUs than ranks",
         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
@@ -120,7 +124,7 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "gpu-lost",
-        r"CUDA error: (?:unknown error|unspecified launch failure|device not ready)|fallen off the bus|"
+        r"(?:CUDA|HIP) error: (?:unknown error|unspecified launch failure|device not ready)|fallen off the bus|"
         r"CUDA-capable device\(s\) is/are busy|Cuda failure (?:\d{1,4} )?'(?:unknown error|unspecified launch failure)|"
         r"Unable to determine the device handle",
         "a GPU stopped working",
@@ -191,6 +195,40 @@ GPU: tuple[Signature, ...] = (
         "torch._dynamo started",
         "does it pass once with TORCHDYNAMO_DISABLE=1? does the version of Triton match PyTorch's?",
         tokens=(ERROR, b"_dynamo.exc."),
+    ),
+    fault(
+        "hsa",
+        r"aborting with error ?: ?(?P<code>HSA_STATUS_ERROR\w{0,60})|^(?P<code2>HSA_STATUS_ERROR\w{0,60})\b",
+        "ROCm ended the process: {code}{code2}",
+        ":0:rocdevice.cpp:2984: 0 us: Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: "
+        "The runtime failed to allocate the necessary resources. code: 0x1008",
+        "HSA_STATUS_SUCCESS",
+        "rocm-smi and dmesg -T on {node}; run again with AMD_SERIALIZE_KERNEL=3",
+        tokens=(b"HSA_STATUS_ERROR",),
+        again="chance",
+    ),
+    fault(
+        "loss-nan",
+        r"(?i)(?<![a-z])loss['\"]?(?:\s{0,3}[:=]\s{0,3}|\s)nan\b",
+        "the loss is not a number (nan) from here on: the training diverged, or its data or kernels are wrong",
+        "step 00009 (0.00%) | loss: nan | lrm: 1.00 | dt: 5.20ms",
+        "step 00009 (0.00%) | loss: 2.3 | nan check: off",
+        "compare the data, the learning rate and the precision of the steps before; does the same step fail again?",
+        tokens=(b"nan", b"NAN", b"NaN"),
+        again="chance",
+        at_any_level=True,
+    ),
+    fault(
+        "loss-scale",
+        r"OVERFLOW! (?:(?!OVERFLOW! ).){0,60}?[Rr]educing to (?P<scale>1[0-6]|\d|0?\.\d+|1e-\d+)(?:\.0)?$",
+        "gradients overflow step after step: the loss scale fell to {scale}",
+        "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 4, reducing to 2",
+        "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 2048, reducing to 1024",
+        "train in bf16, or lower the learning rate; is the loss finite before the first overflow?",
+        tokens=(b"OVERFLOW!",),
+        role="general",
+        again="chance",
+        at_any_level=True,
     ),
     fault(
         "nan-loss",

@@ -7,11 +7,13 @@ from hcp.triage.signatures.row import EXCLUDE_NODE, SACCT, Signature, ended, fau
 JOB: tuple[Signature, ...] = (
     ended(
         "time-limit",
-        r"CANCELLED AT \S+ DUE TO TIME LIMIT|DUE TO TIME LIMIT \*\*\*",
+        r"CANCELLED AT \S+ DUE TO TIME LIMIT|DUE TO TIME LIMIT \*\*\*|TERM_RUNLIMIT|"
+        r"job killed: walltime \d+ exceeded limit|[Jj]ob exceeded (?:its )?wall ?(?:clock|time) limit",
         "the job reached its time limit",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
         "submit again, with --signal and --requeue so that it continues by itself (`hcp render --requeue N`)",
+        tokens=(b"CANCELLED", b"TIME LIMIT", b"TERM_RUNLIMIT", b"exceeded limit", b"job exceeded", b"Job exceeded"),
     ),
     ended(
         "preempted",
@@ -47,6 +49,17 @@ JOB: tuple[Signature, ...] = (
         "slurmstepd: error: execve(): torchrun: No such file or directory",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0.",
         "is the environment (module, venv, container) available on every node?",
+    ),
+    fault(
+        "program-unknown",
+        r"^(?:\S{1,200}: )?(?:line \d{1,6}: )?(?P<program>torchrun|python[\d.]*|deepspeed|accelerate|srun|mpirun|"
+        r"mpiexec|ray|swift|megatron|llamafactory-cli): (?:command )?not found|"
+        r"^\S{0,200}python\S{0,20}: can't open file (?P<program2>'[^']{1,300}')",
+        "the shell or Python did not find the program to start: {program}{program2}",
+        "/var/spool/slurmd/job12/slurm_script: line 9: torchrun: command not found",
+        "/var/spool/slurmd/job12/slurm_script: line 9: nvidia-smi: command not found",
+        "is the environment (module, venv, container) active in the job, on every node?",
+        tokens=(b"not found", b"can't open file"),
     ),
     ended(
         "job-cancelled",

@@ -34,10 +34,10 @@ LAUNCHERS: tuple[Signature, ...] = (
     report(
         "process-ended",
         r"exits with return code = (?P<code>-?[1-9]\d*)|"
-        r"\b(?:exited|returned|terminated|completed|failed|finished) (?:with )?(?:a )?(?:non-?zero )?(?:exit )?"
+        r"\b(?:[Ee]xited|returned|terminated|completed|failed|finished) (?:with )?(?:a )?(?:non-?zero )?(?:exit )?"
         r"(?:code|status):?[ =]{1,3}(?P<code2>-?[1-9]\d{0,9})\b|"
-        r"^exit status (?P<code3>[1-9]\d{0,2})$|^[=\s]*(?i:exit code):\s{1,20}(?P<code4>[1-9]\d{0,2})$|"
-        r"\b(?:exited on|killed by|terminated by|terminated with) signal:? (?P<signal>\d{1,2}|SIG[A-Z]{1,8})\b|"
+        r"^exit status (?P<code3>[1-9]\d{0,2})$|^[=\s]*(?i:exit ?code):\s{1,20}(?P<code4>[1-9]\d{0,2})$|"
+        r"\b(?:exited on|killed by|died from|terminated (?:by|with)) signal:? (?P<signal>\d{1,2}|SIG[A-Z]{1,8})\b|"
         r"died with <Signals\.(?P<signal2>SIG[A-Z]{1,8})|EXIT STRING: .{1,60}\(signal (?P<signal3>\d{1,2})\)|"
         r"(?:line \d+:\s{0,4}\d+ )(?P<how>Killed|Segmentation fault|Bus error|Aborted)\b|"
         r"^(?P<how2>Killed|(?:Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)$",
@@ -57,7 +57,16 @@ LAUNCHERS: tuple[Signature, ...] = (
             b"EXIT",
             b"Exit",
             b"Abort",
+            b"died",
         ),
+    ),
+    report(
+        "aborted",
+        r"^Fatal Python error: (?P<how>Aborted)",
+        "a process aborted itself, or its watchdog did",
+        "Fatal Python error: Aborted",
+        "Fatal Python error: none",
+        "the lines below it show where each thread was",
     ),
     report(
         "torchrun-block",

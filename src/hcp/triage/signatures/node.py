@@ -7,7 +7,7 @@ from hcp.triage.signatures.row import ERROR, SACCT, Signature, fault
 NODE: tuple[Signature, ...] = (
     fault(
         "port-taken",
-        r"EADDRINUSE|[Aa]ddress already in use",
+        r"EADDRINUSE|[Aa]ddress already in use|server socket has failed to listen on any local",
         "the rendezvous port is in use: two launchers on one node (SLURM004), or another job with the same port",
         "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. "
         "port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
@@ -53,8 +53,9 @@ NODE: tuple[Signature, ...] = (
     ),
     fault(
         "file-system",
-        r"Stale file handle|Read-only file system|Transport endpoint is not connected|Input/output error|"
-        r"^PermissionError: |Remote I/O error",
+        r"Stale file handle|^(?!(?:/\S{1,80}/)?[a-z]{2,8}: ).*?Read-only file system|"
+        r"Transport endpoint is not connected|"
+        r"^(?!.*\bUCX\b).*?(?:Input|Remote )/?(?:output|I/O) error|^PermissionError: ",
         "a file system failed, or does not let the job write",
         "OSError: [Errno 116] Stale file handle",
         "OSError: [Errno 2] No such file or directory",
@@ -66,12 +67,14 @@ NODE: tuple[Signature, ...] = (
     fault(
         "host-memory",
         r"[Dd]etected \d+ oom[-_ ]kill event|tasks? [\d,-]{1,2000}: Out Of Memory|Out of memory: Killed process|"
-        r"oom-kill:constraint|\bOOMKilled\b|DefaultCPUAllocator: can't allocate memory|[Cc]annot allocate memory",
+        r"oom-kill:constraint|TERM_MEMLIMIT|job killed: \w{0,2}mem\w{0,5} \S{1,20} exceeded limit|"
+        r"[Ee]xceeded (?:job|step) memory limit|\bOOMKilled\b|DefaultCPUAllocator: can't allocate memory|"
+        r"[Cc]annot allocate memory",
         "a node ran out of host memory and killed a process",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed.",
         "slurmstepd: error: execve(): hcp: No such file or directory",
         SACCT,
         "fewer data loader workers, or --mem=0",
-        tokens=(ERROR, b"illed"),
+        tokens=(ERROR, b"illed", b"TERM_MEMLIMIT"),
     ),
 )

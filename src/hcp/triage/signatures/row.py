@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Role = Literal["cause", "death", "general", "end", "origin", "effect", "report", "echo"]
+Role = Literal["cause", "death", "general", "end", "origin", "unknown", "effect", "report", "echo"]
 """What a line is to the failure; the first in this order explains most.
 
 cause: what went wrong. death: a launcher's first word, that a task died of a signal. general: some exception that no
 row knows. end: the job was ended from outside (time limit, preemption). origin: what a rank says because another one
-failed, with a word on which or where. effect: the same, without such a word. report: a launcher's word on a rank that
-ended. echo: what everything says that is being ended.
+failed, with a word on which or where. unknown: it says error, and no row knows it. effect: as origin, without such a
+word. report: a launcher's word on a rank that ended. echo: what everything says that is being ended.
 """
 Again = Literal["same", "machine", "chance", "outside"]
 """Whether it would come back: the same launch fails the same way; a machine is suspect; it may pass; it came from
@@ -44,6 +44,8 @@ class Signature(NamedTuple):
     near: str
     context: str = ""
     """The lines above must match this too: for a text that other faults share (`KeyError: 8`)."""
+    at_any_level: bool = False
+    """Whether the line counts where a logger only informs: a training's own figures."""
 
 
 def launch_fault(
@@ -74,9 +76,10 @@ def fault(
     role: Role = "cause",
     again: Again = "same",
     context: str = "",
+    at_any_level: bool = False,
 ) -> Signature:
     """A cause that no rule finds in the launch: a machine, a file, a network; or any exception (`role="general"`)."""
-    return Signature(id, rule, role, again, tokens, pattern, cause, steps, example, near, context)
+    return Signature(id, rule, role, again, tokens, pattern, cause, steps, example, near, context, at_any_level)
 
 
 def ended(

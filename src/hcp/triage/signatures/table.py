@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import re
 
+from hcp.triage.signatures.ascend import ASCEND
 from hcp.triage.signatures.checkpoints import CHECKPOINTS
 from hcp.triage.signatures.containers import CONTAINERS
-from hcp.triage.signatures.context_parallel import CONTEXT_PARALLEL
+from hcp.triage.signatures.cp.context_parallel import CONTEXT_PARALLEL
+from hcp.triage.signatures.cp.dynamic_cp import DYNAMIC_CP
+from hcp.triage.signatures.cp.hierarchical_cp import HIERARCHICAL_CP
+from hcp.triage.signatures.cp.layout import LAYOUT
+from hcp.triage.signatures.cp.packing import PACKING
+from hcp.triage.signatures.crashes import CRASHES
 from hcp.triage.signatures.data import DATA
-from hcp.triage.signatures.dynamic_cp import DYNAMIC_CP
 from hcp.triage.signatures.effects import EFFECTS
 from hcp.triage.signatures.environment import ENVIRONMENT
 from hcp.triage.signatures.exceptions import EXCEPTIONS
 from hcp.triage.signatures.gpu import GPU
-from hcp.triage.signatures.hierarchical_cp import HIERARCHICAL_CP
 from hcp.triage.signatures.job import JOB
 from hcp.triage.signatures.launchers import LAUNCHERS
-from hcp.triage.signatures.layout import LAYOUT
 from hcp.triage.signatures.models import MODELS, REFUSED
 from hcp.triage.signatures.network import NETWORK
 from hcp.triage.signatures.node import NODE
-from hcp.triage.signatures.packing import PACKING
 from hcp.triage.signatures.ray import RAY
 from hcp.triage.signatures.rollout import ROLLOUT
 from hcp.triage.signatures.row import Signature
@@ -34,6 +36,7 @@ SIGNATURES: tuple[Signature, ...] = (
     *DYNAMIC_CP,
     *ROLLOUT,
     *GPU,
+    *ASCEND,
     *NETWORK,
     *CHECKPOINTS,
     *DATA,
@@ -45,7 +48,9 @@ SIGNATURES: tuple[Signature, ...] = (
     *EFFECTS,
     *LAUNCHERS,
     *REFUSED,
-    *EXCEPTIONS,
+    *EXCEPTIONS[:-1],
+    *CRASHES,
+    *EXCEPTIONS[-1:],
 )
 """The first row that matches a line names it, so the general ones come last."""
 

@@ -1,0 +1,88 @@
+"""What a log says when nothing is wrong: its training steps, its end; and what its last words may say beside."""
+
+from __future__ import annotations
+
+import re
+
+from hcp.triage.line import QUIET, Line, read_line
+from hcp.triage.signatures.row import Role
+
+PROGRESS_TOKENS = (
+    b"elapsed time per iteration",
+    b"training/global_step",
+    b"hcp-step ",
+    b"elapsed_time_per_iteration_ms",
+    b"{'loss': ",
+    b"reduced_train_loss",
+    b"'train/step': ",
+    b"it/s, ",
+    b"s/it, ",
+    b"  tps: ",
+    b"RunningAvgSamplesPerSec",
+    b"====== Step ",
+    b"completed step: ",
+    b" | loss train: ",
+    b"| train_inner | ",
+    b"'global_step/max_steps': ",
+)
+"""One for each way to print a training step: Megatron-LM, verl, ours, nanotron, Hugging Face, Lightning, slime; a bar
+with figures behind its speed (tqdm), torchtitan, DeepSpeed, NeMo RL, MaxText, LitGPT, fairseq, ms-swift."""
+
+STEP_LINE = re.compile(
+    rb"(?i)(?<![a-z])(?:step|iter|iteration|epoch|batch|update)s?\b[^a-z\n]{0,12}\d[^\n]{0,300}?"
+    rb"(?<![a-z])loss['\"]?\s{0,3}[:=]?\s{0,3}\(?-?(?:\d|nan\b|inf\b)"
+)
+"""A line that numbers a step and gives its loss, in whatever words."""
+
+ECHOES: frozenset[Role] = frozenset(("unknown", "effect", "report", "echo"))
+RAYS = b"' succeeded"
+"""Ray says so of more than its jobs: `Job 'raysubmit_x' succeeded`."""
+DONE: dict[bytes, frozenset[Role]] = {
+    b"[after training is done]": ECHOES,
+    b"'train_runtime': ": ECHOES,
+    b"`Trainer.fit` stopped: ": ECHOES,
+    RAYS: ECHOES,
+    b"Training completed": ECHOES,
+    b'"key": "run_stop"': ECHOES | {"end"},
+}
+"""What Megatron-LM, Hugging Face's Trainer, Lightning, Ray (of its jobs), torchtitan and MLPerf's
+programs print when the training is done, and what is no failure any more after it: ranks end one after the other, and
+some find that the others are gone. Only MLPerf's has nothing left to save, so that a time limit costs nothing."""
+
+_TRAINING = re.compile(
+    rb"(?i)\b(?:torch\w*|[nrh]ccl|gloo|cuda|cudnn|rocm|hip|[gnt]pus?|megatron|deepspeed|nemo|verl|vllm|sglang|ray|raylet|"
+    rb"jax|xla|slurm\w*|srun|sbatch|mpi\w*|world[ _]?size|(?:local|global|node)?_?rank|ranks|iteration|epoch|loss|"
+    rb"checkpoints?|tokenizer|datasets?|transformers?|training|traceback|python\w*|hcp-job|kubelet|pods?)\b"
+)
+
+
+def is_of_a_training(text: bytes) -> bool:
+    """Whether a text holds a word that a training job's programs, launchers and libraries write."""
+    return _TRAINING.search(text) is not None
+
+
+_LAST = 30
+"""Lines at the end of a log that are looked at once more where nothing else is known."""
+_ENDS_BADLY = re.compile(
+    r"(?i)\b(?:faults?|fail(?:ed|s|ure)|abort(?:ed|ing)|killed|cannot|can't|could(?: not|n't)|unable to|not found|"
+    r"no such|denied|timed out|exceed(?:ed|s)|invalid|unsupported|not supported|panic(?:ked)?|crash(?:ed)?|hangs?|hung|"
+    r"stuck|refused|unreachable|missing|unexpected|corrupt(?:ed)?|out of memory|evicted|preempted)\b"
+)
+_BENIGN = re.compile(r"[Ww]arning|\bNCCL (?:INFO|WARN) ")
+
+
+def last_words(tail: bytes) -> tuple[int, Line] | None:
+    """The first line at the end of a log that says in any words that something went wrong, and which of `tail` it is.
+
+    None where there is none, or where a training step or the end of the training follows it.
+    """
+    lines = tail.split(b"\n")
+    first = max(0, len(lines) - _LAST)
+    for place, raw in enumerate(lines):
+        if any(token in raw for token in (*PROGRESS_TOKENS, *DONE)) or STEP_LINE.search(raw[:2000]):
+            first = max(first, place + 1)
+    for place, raw in enumerate(lines[first:], first):
+        line = read_line(raw)
+        if line.level not in QUIET and not _BENIGN.search(line.body) and _ENDS_BADLY.search(line.body):
+            return place, line
+    return None

@@ -1,0 +1,68 @@
+"""MEM rules, as tables."""
+
+from __future__ import annotations
+
+from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
+
+__all__ = ["test_fixes", "test_text", "test_verdict"]
+
+_GRANULARITY, _METHOD, _LAYERS = "--recompute-granularity", "--recompute-method", "--recompute-num-layers"
+_OVERRIDE = "actor_rollout_ref.actor.megatron.override_transformer_config"
+_UNIT = "recompute_num_layers"
+
+VERDICTS: list[Row] = [
+    # rule, dialect, launch, assumed, verdict
+    ("MEM001", "mlm", "", "", "not concerned"),
+    ("MEM001", "mlm", f"{_METHOD} uniform {_LAYERS} 1", "", "not concerned"),
+    ("MEM001", "mlm", f"{_GRANULARITY} full {_METHOD} uniform {_LAYERS} 1", "", "fine"),
+    ("MEM001", "mlm", f"{_GRANULARITY} full {_METHOD} block {_LAYERS} 2", "", "fine"),
+    ("MEM001", "mlm", f"{_GRANULARITY} full", "", "error crash config"),
+    ("MEM001", "mlm", f"{_GRANULARITY} full {_METHOD} uniform", "", "error crash config"),
+    ("MEM001", "mlm", f"{_GRANULARITY} full {_LAYERS} 1", "", "error crash config"),
+    ("MEM001", "mlm", f"{_GRANULARITY} selective", "", "fine"),
+    ("MEM001", "mlm", f"{_GRANULARITY} selective {_LAYERS} 1", "", "error crash config"),
+    ("MEM001", "mlm", f"{_GRANULARITY} selective {_METHOD} block", "", "error crash config"),
+    # --recompute-activations means selective, whatever the granularity says.
+    ("MEM001", "mlm", "--recompute-activations", "", "fine"),
+    ("MEM001", "mlm", f"--recompute-activations {_LAYERS} 1", "", "error crash config"),
+    ("MEM001", "mlm", f"--recompute-activations {_GRANULARITY} full", "", "fine"),
+    # The constructor accepts a method with selective recomputation; only Megatron-LM's command line rejects it.
+    ("MEM001", "bridge", "model.recompute_granularity=selective model.recompute_method=block", "", f"needs {_UNIT}"),
+    (
+        "MEM001",
+        "bridge",
+        "model.recompute_granularity=selective model.recompute_method=block model.recompute_num_layers=null",
+        "",
+        "fine",
+    ),
+    (
+        "MEM001",
+        "bridge",
+        "model.recompute_granularity=selective model.recompute_num_layers=1",
+        "",
+        "error crash config",
+    ),
+    ("MEM001", "bridge", "model.recompute_granularity=full", "", "needs recompute_method"),
+    ("MEM001", "bridge", "model.recompute_granularity=full model.recompute_method=uniform", "", f"needs {_UNIT}"),
+    ("MEM001", "verl", f"{_OVERRIDE}.recompute_granularity=full", "", "error crash config"),
+]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    (
+        "MEM001",
+        "mlm",
+        f"{_GRANULARITY} full",
+        "",
+        "found: full recomputation without recompute_method and recompute_num_layers",
+    ),
+    ("MEM001", "mlm", f"{_GRANULARITY} full {_METHOD} block", "", "full recomputation without recompute_num_layers"),
+    ("MEM001", "mlm", f"--recompute-activations {_LAYERS} 2", "", "selective recomputation with recompute_num_layers"),
+]
+
+FIXES: list[FixRow] = [
+    # rule, dialect, launch, assumed, what each fix writes
+    ("MEM001", "mlm", f"{_GRANULARITY} full", "", ("recompute_method=uniform recompute_num_layers=1",)),
+    ("MEM001", "mlm", f"{_GRANULARITY} full {_METHOD} block", "", ("recompute_num_layers=1",)),
+    ("MEM001", "mlm", f"{_GRANULARITY} selective {_LAYERS} 1", "", ("recompute_num_layers=null",)),
+]

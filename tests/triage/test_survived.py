@@ -1,0 +1,86 @@
+"""Exceptions and errors that a job outlives, and what shows where one was raised."""
+
+import pytest
+
+from hcp.triage.is_cp_on import CpPlan
+from hcp.triage.read import triage
+from support.logs import STEP, write_logs
+
+
+def _failure(tmp_path, **files):
+    return triage(write_logs(tmp_path, **files), CpPlan()).failure
+
+
+def test_where_an_exception_was_raised_is_quoted(tmp_path):
+    """Of the rank's own traceback: another rank writes between its lines."""
+    log = (
+        "0: Traceback (most recent call last):\n"
+        '0:   File "/a/arguments.py", line 282, in validate_args\n1:   File "/a/other.py", line 7, in other\n'
+        "0:     assert not args.bf16\n0:            ^^^^^^^^^^^^^\n1:     other()\n0: AssertionError\n"
+    )
+    cause = _failure(tmp_path, job_log=log).cause
+    assert cause.endswith(" without a text (arguments.py:282, in validate_args: assert not args.bf16)")
+    assert _failure(tmp_path, b_log="AssertionError\n").cause.endswith("without a text")
+
+
+def test_blocks_of_ignored_exceptions_may_be_written_into_each_other(tmp_path):
+    ignored = "Exception ignored in atexit callback: <function f>\nTraceback (most recent call last):\n"
+    frame = '  File "x.py", line 9, in f\n    f()\n'
+    both = ignored + frame + ignored + frame + "KeyError: 1\n" + frame + "KeyError: 2\n"
+    assert _failure(tmp_path, a_log=both) is None
+    own = f"Traceback (most recent call last):\n{frame}ValueError: no\n"
+    assert _failure(tmp_path, a_log=both + own).signature.id == "exception"
+
+
+RAYS = "(Worker pid=7, ip=10.0.0.2) "
+
+
+def test_an_exception_after_which_rays_worker_goes_on_is_no_failure(tmp_path):
+    raised = f"{RAYS}Traceback (most recent call last):\n{RAYS}ValueError: no\n"
+    on = "".join(f"{RAYS}sample {n}\n" for n in range(6))
+    assert _failure(tmp_path, a_log=raised + on) is None
+    assert _failure(tmp_path, a_log=raised + on.replace("pid=7", "pid=8")).signature.id == "exception"
+    assert _failure(tmp_path, a_log=raised + f"{RAYS}ValueError: no\n" * 6).signature.id == "exception"
+
+
+def test_a_traceback_that_a_logger_wrote_may_have_been_survived(tmp_path):
+    logged = "ERROR:2026-08-22 10:00:00,1:Traceback (most recent call last):\n  File 'x'\nValueError: no\n"
+    assert triage(write_logs(tmp_path, a_log=logged), CpPlan()).unclear == "error-line"
+    assert _failure(tmp_path, a_log=logged.replace("ERROR:2026-08-22 10:00:00,1:", "")).signature.id == "exception"
+    assert _failure(tmp_path, a_log=logged + "RuntimeError: CUDA out of memory.\n").signature.id == "gpu-memory"
+
+
+def test_an_error_that_steps_outlived_before_is_no_failure_at_the_end(tmp_path):
+    steps = "".join(STEP.format(s=s, speed=400.0) for s in range(3))
+    error = "[rank3]: RuntimeError: could not send metrics of step {}\n"
+    log = "".join(error.format(n) + steps for n in range(3)) + error.format(9)
+    assert _failure(tmp_path, a_log=log) is None
+    assert _failure(tmp_path, a_log=log + "[rank3]: RuntimeError: another\n").signature.id == "exception"
+
+
+def test_of_several_starts_in_one_log_the_last_one_counts(tmp_path):
+    log = (
+        "usage: a.py\na.py: error: unrecognized arguments: --a\nusage: a.py\na.py: error: unrecognized arguments: --b\n"
+    )
+    assert _failure(tmp_path, a_log=log).cause.endswith("unrecognized arguments: --b")
+
+
+def test_a_loss_that_stays_nan_is_a_failure_though_steps_follow(tmp_path):
+    step = "step {:05} (0.00%) | loss: {} | lrm: 1.00 | dt: 5.20ms\n"
+    good = "".join(step.format(n, 2.5) for n in range(5))
+    bad = "".join(step.format(n, "nan") for n in range(5, 2000))
+    failure = _failure(tmp_path, a_log=good + bad)
+    assert (failure.signature.id, failure.line) == ("loss-nan", 6)
+    assert _failure(tmp_path, a_log=good + step.format(5, "nan") + good) is None
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["Iteration 5: loss=10.4", "step 7/90 | train_loss: 2.5", "[Epoch 1] Batch 20, Loss 0.7", "iter 3: loss -1.2"],
+)
+def test_steps_in_other_words_count(tmp_path, step):
+    error = "[rank3]: RuntimeError: could not send metrics\n"
+    diagnosis = triage(write_logs(tmp_path, a_log=error + f"{step}\n" * 3), CpPlan())
+    assert (diagnosis.state, diagnosis.steps) == ("running", 3)
+    frames = error + "    loss = loss_func(output_tensor[2])\n  step = iteration + 1\n" * 3
+    assert triage(write_logs(tmp_path, b_log=frames), CpPlan()).state == "failed"
