@@ -33,7 +33,7 @@ from hcp.launch.words.overrides import reading_of_words  # noqa: E402
 from hcp.launch.words.settings import Word  # noqa: E402
 from hcp.rules.engine import check_launch  # noqa: E402
 from hcp.rules.registry import RULES  # noqa: E402
-from hcp.rules.repair.fixes import apply_edits  # noqa: E402
+from hcp.rules.repair.fixes import apply_edits, apply_fix  # noqa: E402
 from hcp.rules.repair.offer import why_none  # noqa: E402
 from hcp.rules.report import Finding  # noqa: E402
 from hcp.rules.rule import Example  # noqa: E402
@@ -156,7 +156,7 @@ def after_first_fixes(launch: Launch) -> Outcome:
             return Outcome(tuple((item.rule.id, reason_of(launch, item)) for item in errors), applied)
         finding, fix = step
         tried.add((finding.rule.id, fix.overrides))
-        changed = apply_edits(launch, dict(fix.edits))
+        changed = apply_fix(launch, fix)
         assert changed is not None, f"{finding.rule.id} offers {fix.overrides}, which cannot be applied"
         launch, applied = changed, applied + 1
 

@@ -206,3 +206,25 @@ def test_a_patch_goes_with_text_and_json(hcp, root, fmt: str) -> None:
     done = hcp("check", "examples/mlm_broken.sh", "--diff", "--format", fmt, cwd=root)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"hcp: found --diff with --format {fmt}; wanted text or json; leave one out\n"
+
+
+def test_a_check_without_a_rule_is_refused(hcp, root) -> None:
+    done = hcp("check", "examples/mlm_broken.sh", "--select", "CP024", "--ignore", "CP024", cwd=root)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "hcp: found --select CP024 with --ignore CP024, which leaves no rule; wanted at least one; ignore fewer\n"
+    )
+
+
+def test_what_a_check_says_to_assume_can_be_assumed(hcp, tmp_path) -> None:
+    script = tmp_path / "run.sbatch"
+    script.write_text(
+        "#SBATCH --nodes=1 --ntasks-per-node=2 --output=logs/%j\n"
+        "srun --container-image=x.sqsh python pretrain_gpt.py --context-parallel-size 2 --save /ckpt\n"
+    )
+    said = hcp("check", str(script), "--select", "SLURM011,SLURM012").stdout
+    assert "add --assume log_directory=present|missing srun.container_mounts=HOST:CONTAINER" in said
+    stated = ("--assume", "log_directory=present", "srun.container_mounts=/ckpt:/ckpt")
+    done = hcp("check", str(script), "--select", "SLURM011,SLURM012", *stated)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 rules applied, 0 not checked" in done.stdout

@@ -35,6 +35,9 @@ def test_assumptions_have_the_types_of_their_facts() -> None:
         ("nodes", "wanted NAME=VALUE"),
         ("te=new", "wanted a version such as 2.14"),
         ("arch=h100", "such as sm90"),
+        ("arch=sm42", "such as sm90"),
+        ("log_directory=nonsense", "wanted present or missing"),
+        ("srun.container-mounts=/a:/a", "there is no fact 'srun.container-mounts'"),
         ("placement=blok", "block or cyclic"),
         ("nodes=two", "wanted a whole number"),
         ("nodes=0", "at least 1"),
@@ -45,6 +48,14 @@ def test_an_assumption_that_cannot_be_used_is_one_line(text: str, said: str) -> 
     with pytest.raises(HcpError) as error:
         parse_assumptions([text])
     assert said in str(error.value)
+
+
+def test_an_option_of_srun_or_sbatch_is_stated_as_a_launch_writes_it() -> None:
+    read = parse_assumptions(["srun.container_mounts=/a:/a,/b:/b sbatch.signal=TERM@300"])
+    assert {name: fact.value for name, fact in read.items()} == {
+        "srun.container_mounts": "/a:/a,/b:/b",
+        "sbatch.signal": "TERM@300",
+    }
 
 
 def facts_file(tmp_path: Path, text: str) -> Path:

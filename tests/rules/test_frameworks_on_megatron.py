@@ -35,7 +35,7 @@ POLICY = (
         # A misspelled option ends ms-swift; slime's parser passes over it.
         ("KEY001", "ms-swift", "--model x --context_parallel_sizes 2", "error crash config"),
         ("KEY001", "slime", f"{JOB}--context-parallel-sizes 2", "error silent never"),
-        ("KEY001", "nemo-rl", f"{POLICY}{M}context_paralel_size=2", "error silent never"),
+        ("KEY001", "nemo-rl", f"{POLICY}{M}context_paralel_size=2", "error crash config"),
         # ms-swift's initialization passes no sizes of levels on, and it has no argument for them.
         ("HCP001", "ms-swift", "--model x --context_parallel_size 4 --cp_comm_type a2a+p2p", "error silent"),
         ("HCP001", "slime", f"{JOB}--context-parallel-size 4 --cp-comm-type a2a+p2p", "error"),

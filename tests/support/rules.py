@@ -31,7 +31,7 @@ from hcp.launch.words.overrides import reading_of_words
 from hcp.launch.words.settings import Word
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import BY_ID, RULES
-from hcp.rules.repair.fixes import apply_edits
+from hcp.rules.repair.fixes import apply_fix
 from hcp.rules.report import Finding, Report
 from hcp.rules.rule import Example, Rule
 
@@ -164,13 +164,13 @@ class Examples:
     def test_a_fix_is_offered_wherever_the_rule_has_one(self, rule: Rule) -> None:
         found = self.report(rule.bad, fixes=True).findings[0]
         if found.problem.fixes:
-            tried = [dict(fix.edits) for fix in found.problem.fixes]
+            tried = [(dict(fix.edits), fix.renames) for fix in found.problem.fixes]
             assert found.fixes, f"none of these fixes was found good: {tried}"
 
     def test_every_offered_fix_clears_the_rule_and_adds_no_error(self, rule: Rule) -> None:
         bad = example(rule.bad)
         for fix in check_launch(bad, RULES).findings[0].fixes:
-            fixed = apply_edits(bad, dict(fix.edits))
+            fixed = apply_fix(bad, fix)
             assert fixed is not None
             after = check_launch(fixed, RULES, fixes=False)
             assert rule.id not in {item.rule.id for item in after.findings}

@@ -27,10 +27,10 @@ def split_targets(words: Sequence[str], options: LoadOptions) -> tuple[list[str]
 def without_assumptions(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Targets, and facts that follow another fact's --assume: `--assume te=2.14 mcore=0.16.1`."""
     from hcp.launch.facts.table import FACTS
+    from hcp.launch.options import is_job_option
 
-    facts = [
-        word
-        for word in words
-        if "=" in word and not os.path.exists(word) and (word.partition("=")[0] in FACTS or word.startswith("env."))
-    ]
+    def is_fact(name: str) -> bool:
+        return name in FACTS or name.startswith("env.") or is_job_option(name)
+
+    facts = [word for word in words if "=" in word and not os.path.exists(word) and is_fact(word.partition("=")[0])]
     return [word for word in words if word not in facts], facts

@@ -223,7 +223,7 @@ def unknown_dialect(target: str, keys: Iterable[str], forced: Dialect | None = N
 
 def has_references(settings: Iterable[Setting]) -> bool:
     """Whether a value needs `hcp.launch.yaml.interpolate`: `${…}`, or `???` for a value yet to be given."""
-    texts = (str(value) if isinstance(value, list) else value for _, value, _ in settings)
+    texts = (str(value) if isinstance(value, list) else value for _, value, *_ in settings)
     return any(isinstance(text, str) and ("${" in text or text == "???") for text in texts)
 
 

@@ -44,12 +44,14 @@ class Setting(NamedTuple):
 
     `key`: Megatron-LM's argparse destination (`context_parallel_size`), or a dotted path (Bridge, verl). `value`: plain
     Python (str, int, float, bool, None, list); a Megatron-LM flag has a list of strings, empty if nothing follows the
-    flag. `location` spans the value (the whole flag on a command line).
+    flag. `location` spans the value (the whole flag on a command line). `sign` is how an override in Hydra's syntax
+    starts: "" must find the key in the configuration, "+" must not, "++" takes either; None if it isn't an override.
     """
 
     key: str
     value: Any
     location: Location | None = None
+    sign: str | None = None
 
 
 class Acceptance(NamedTuple):
@@ -67,6 +69,10 @@ class Elsewhere(str):
     """
 
     __slots__ = ()
+
+
+BY_RELEASE = "; add --assume bridge=VERSION"
+"""The end of a reason why a value is unknown: the launch's recipe has another one in another release."""
 
 
 class FromRecipe(NamedTuple):

@@ -30,7 +30,12 @@ _BY_KEYS_TOGETHER = frozenset(("vision", "finetune"))
 """Bridge: facts that have no key but depend on which keys are present."""
 
 
-_EXAMPLES = {"version": "VERSION", "size": "N", "int": "N"}
+_BY_TYPE = {"version": "VERSION", "size": "N", "int": "N", "bool": "true|false"}
+_CHOICES = {
+    "log_directory": "present|missing",
+    "srun.container_mounts": "HOST:CONTAINER",
+    "sbatch.container_mounts": "HOST:CONTAINER",
+}
 
 
 class Hidden(NamedTuple):
@@ -134,7 +139,7 @@ def key_to_set(launch: Launch, name: str) -> str:
     """What a user writes to state the fact: `--set KEY=…` for a setting, `--assume NAME=…` for anything else."""
     index = index_of(launch.dialect, launch.reading.role)
     spec = FACTS.get(name)
-    assumed = f"--assume {name}={_EXAMPLES.get(spec.type, 'VALUE') if spec else 'VALUE'}"
+    assumed = f"--assume {name}={_CHOICES.get(name) or (_BY_TYPE.get(spec.type, 'VALUE') if spec else 'VALUE')}"
     if name in _CLUSTER:
         return assumed
     written = next((key for key in launch.reading.unknown if key in index and index[key].fact == name), None)

@@ -35,7 +35,7 @@ def load_launch(target: str, options: LoadOptions) -> Launch:
     """
     if _is_recipe_alone(target, options):
         return _loaded(_recipe_alone(options), options)
-    return _loaded(read_target(target, **_how(options)), options)
+    return _loaded(read_target(target, **_how(target, options)), options)
 
 
 def load_launches(target: str, options: LoadOptions) -> list[Launch]:
@@ -46,11 +46,14 @@ def load_launches(target: str, options: LoadOptions) -> list[Launch]:
     """
     if _is_recipe_alone(target, options):
         return [_loaded(_recipe_alone(options), options)]
-    return [_loaded(reading, options) for reading in read_targets(target, **_how(options))]
+    return [_loaded(reading, options) for reading in read_targets(target, **_how(target, options))]
 
 
-def _how(options: LoadOptions) -> dict[str, Any]:
-    return {"dialect": options.dialect, "words": options.words, "stdin": standard_input, "beside": options.beside}
+def _how(target: str, options: LoadOptions) -> dict[str, Any]:
+    dialect = options.dialect
+    if not target and options.recipe is not None and not any(word.startswith("--") for word in options.words):
+        dialect = dialect or "bridge"  # a recipe is Megatron-Bridge's, and these words are its overrides
+    return {"dialect": dialect, "words": options.words, "stdin": standard_input, "beside": options.beside}
 
 
 def _is_recipe_alone(target: str, options: LoadOptions) -> bool:

@@ -15,10 +15,16 @@ from hcp.launch.facts.table import FACTS
 _LONGEST = 100
 _SHAPES = {
     "version": (r"v?\d[\w.+-]*", "a version such as 2.14"),
-    "arch": (r"sm\d{2,3}[a-z]?", "a GPU architecture such as sm90"),
+    "arch": (r"sm(5[023]|6[012]|7[025]|8[06789]|90|10[013]|110|12[01])[af]?", "a GPU architecture such as sm90"),
+    "log_directory": (r"present|missing", "present or missing"),
     "placement": (r"(block|cyclic|plane|arbitrary)\S*", "block or cyclic"),
 }
 """What a stated word must look like: a misspelled one would only leave rules undecided, or let them pass."""
+
+
+def is_job_option(name: str) -> bool:
+    """Whether a name states an option of sbatch or srun, as a launch writes it: `srun.container_mounts`."""
+    return re.fullmatch(r"(sbatch|srun)\.[a-z][a-z_]*", name) is not None
 
 
 def parse_assumptions(texts: Iterable[str]) -> dict[str, Fact]:
@@ -79,6 +85,8 @@ def stated_fact(name: str, value: Any, origin: Origin, where: str) -> Fact:
             raise HcpError(f"{where}: {name} is a credential; wanted a setting that rules read; omit it")
         is_unset = value is None or (isinstance(value, str) and value.lower() in ("null", "none"))
         return Fact(None if is_unset else str(value), origin)
+    if is_job_option(name):
+        return Fact(str(value), origin)
     spec = FACTS.get(name)
     if spec is None:
         from difflib import get_close_matches

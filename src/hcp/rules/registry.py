@@ -29,13 +29,15 @@ BY_ID: dict[str, Rule]
 
 
 def _common() -> tuple[Rule, ...]:
-    from hcp.rules import batch, env, key, load, loss, mem, moe, par, perf, tp
+    from hcp.rules import batch, load, loss, mem, moe, par, perf, tp
     from hcp.rules import len as data_lengths
     from hcp.rules.attn import command_line, invariance
     from hcp.rules.cp import attention, backends, comm_types, heads, lengths, modes
+    from hcp.rules.env import debugging, variables
     from hcp.rules.hcp import attention as hcp_attention
     from hcp.rules.hcp import backend, launcher, sizes
     from hcp.rules.hcp import heads as hcp_heads
+    from hcp.rules.key import options, overrides, spelling
     from hcp.rules.slurm import paths, placement, rendezvous
     from hcp.rules.topo import levels, order, ranks, shards
 
@@ -46,7 +48,8 @@ def _common() -> tuple[Rule, ...]:
         cp
         + hcp
         + ranks_and_jobs
-        + _rules_in(batch, command_line, data_lengths, env, invariance, key, load, loss, mem, moe, perf)
+        + _rules_in(batch, command_line, data_lengths, debugging, invariance, options, overrides, spelling)
+        + _rules_in(load, loss, mem, moe, perf, variables)
     )
 
 
@@ -201,12 +204,15 @@ def selected(select: str | None, ignore: str | None) -> Callable[[Launch], tuple
     """The rules for a launch that `--select` names and `--ignore` doesn't; both list ids or prefixes, with commas.
 
     Raises:
-        HcpError: a name matches no rule.
+        HcpError: a name matches no rule, or no rule is left.
     """
     if select is None and ignore is None:
         return rules_for
     named = frozenset(_by_id()) if select is None else _matching(select)
     ids = named - _matching(ignore or "")
+    if not ids:
+        given = f"--select {select} with --ignore {ignore}" if select is not None else f"--ignore {ignore}"
+        raise HcpError(f"found {given}, which leaves no rule; wanted at least one; ignore fewer")
     return lambda launch: tuple(rule for rule in _all() if rule.id in ids)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from hcp.core.place import Location
 from hcp.launch.fact import Launch
-from hcp.rules.rule import Effect, Problem, Rule, Severity, Stage
+from hcp.rules.rule import Effect, Problem, Rename, Rule, Severity, Stage
 
 Verdict = Literal["ok", "failed", "undecided"]
 
@@ -15,8 +15,8 @@ class OfferedFix(NamedTuple):
     """A fix in the target's dialect, tried: it clears its rule and creates no new error.
 
     `overrides` fit `hcp check --set`. The rest is for a person to edit: `cli` holds the words to append to the launch's
-    command line (an environment variable goes before it), `without` the flags to remove from it, `lines` what belongs
-    elsewhere in the script (`#SBATCH --nodes=4`, `srun --distribution=block`).
+    command line (an environment variable goes before it), `without` the flags or keys to remove from it, `lines` what
+    belongs elsewhere in the script (`#SBATCH --nodes=4`, `srun --distribution=block`).
     """
 
     overrides: tuple[str, ...]
@@ -26,6 +26,7 @@ class OfferedFix(NamedTuple):
     """(fact, value) pairs, for patches."""
     without: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
+    renames: tuple[Rename, ...] = ()
 
 
 class Presumed(NamedTuple):

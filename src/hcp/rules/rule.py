@@ -47,8 +47,16 @@ class Source(NamedTuple):
     branches: tuple[str, ...] = get_args(Branch)
 
 
+class Rename(NamedTuple):
+    """A key of the launch that is written under another name. `sign`: as in `Setting`, of the new key."""
+
+    old: str
+    new: str
+    sign: str | None = None
+
+
 class Fix(NamedTuple):
-    """An edit of facts, and its effect. The value None unsets the key.
+    """An edit of facts, or other names for keys, and its effect. The value None unsets the key.
 
     The engine writes it in the target's dialect, tries it, and offers it only if it clears its rule and creates no new
     error.
@@ -56,6 +64,7 @@ class Fix(NamedTuple):
 
     edits: Mapping[str, Any]
     effect: str
+    renames: tuple[Rename, ...] = ()
 
 
 class Problem(NamedTuple):

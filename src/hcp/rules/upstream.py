@@ -97,6 +97,7 @@ BRIDGE_MIMO_V2_FLASH = UpstreamFile(
     "megatron-bridge", "megatron/bridge/models/mimo_v2_flash/mimo_v2_flash_provider.py", "checkout"
 )
 BRIDGE_MOE_DOC = UpstreamFile("megatron-bridge", "docs/training/moe-optimization.md", "checkout")
+BRIDGE_OMEGACONF = UpstreamFile("megatron-bridge", "megatron/bridge/training/utils/omegaconf_utils.py")
 BRIDGE_PACKED_SEQUENCE = UpstreamFile("megatron-bridge", "megatron/bridge/data/datasets/packed_sequence.py")
 BRIDGE_PACKED_SEQ_UTILS = UpstreamFile(
     "megatron-bridge", "megatron/bridge/training/utils/packed_seq_utils.py", "checkout"
@@ -128,6 +129,7 @@ VERL_ENGINE = UpstreamFile("verl", "verl/workers/engine/megatron/transformer_imp
 VERL_ENGINE_CONFIG = UpstreamFile("verl", "verl/workers/config/engine.py")
 VERL_ENGINE_WORKERS = UpstreamFile("verl", "verl/workers/engine_workers.py")
 VERL_ENGINE_UTILS = UpstreamFile("verl", "verl/workers/engine/utils.py")
+VERL_MAIN_PPO = UpstreamFile("verl", "verl/trainer/main_ppo.py")
 VERL_MCORE_UTIL = UpstreamFile("verl", "verl/models/mcore/util.py")
 VERL_MEGATRON_UTILS = UpstreamFile("verl", "verl/utils/megatron_utils.py")
 VERL_MEGATRON_ACTOR = UpstreamFile("verl", "verl/workers/actor/megatron_actor.py")
@@ -147,6 +149,9 @@ NEMO_RL_PACKING = UpstreamFile("nemo-rl", "nemo_rl/data/packing/algorithms.py", 
 NEMO_RL_POLICY = UpstreamFile("nemo-rl", "nemo_rl/models/policy/lm_policy.py", "checkout")
 NEMO_RL_SETUP = UpstreamFile("nemo-rl", "nemo_rl/models/megatron/setup.py", "checkout")
 
+NVRX_LAUNCHER = UpstreamFile(
+    "nvidia-resiliency-ext", "src/nvidia_resiliency_ext/fault_tolerance/launcher.py", "checkout"
+)
 NVRX_RANK_MONITOR = UpstreamFile(
     "nvidia-resiliency-ext", "src/nvidia_resiliency_ext/fault_tolerance/rank_monitor_client.py", "checkout"
 )
@@ -155,4 +160,5 @@ MS_SWIFT_ARGUMENTS = UpstreamFile("ms-swift", "swift/megatron/arguments/megatron
 
 MILES_ARGUMENTS = UpstreamFile("miles", "miles/utils/arguments.py", "checkout")
 SLIME_ARGUMENTS = UpstreamFile("slime", "slime/utils/arguments.py", "checkout")
+SLIME_DEBUG = UpstreamFile("slime", "docs/en/developer_guide/debug.md", "checkout")
 SLIME_SCHEDULE = UpstreamFile("slime", "slime/utils/dp_schedule.py", "checkout")

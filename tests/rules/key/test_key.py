@@ -19,8 +19,11 @@ VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("KEY001", "mlm", "", "", "not concerned"),
     ("KEY001", "mlm", "--seq-lenght 4096", "", "error crash config"),
-    ("KEY001", "bridge", "model.cp_com_type=a2a", "", "error silent never"),
-    ("KEY001", "bridge", "train.train_iter=10", "", "warning silent never"),
+    ("KEY001", "bridge", "model.cp_com_type=a2a", "", "error crash config"),
+    ("KEY001", "bridge", "+model.cp_com_type=a2a", "", "error silent never"),
+    ("KEY001", "bridge", "++model.cp_com_type=a2a", "", "error silent never"),
+    ("KEY001", "bridge", "model:\n  cp_com_type: a2a\n  seq_length: 64\n", "", "error silent never"),
+    ("KEY001", "bridge", "train.train_iter=10", "", "warning crash config"),
     (
         "KEY001",
         "bridge",
@@ -83,6 +86,14 @@ TEXTS: list[Row] = [
         "KEY001",
         "bridge",
         "model.cp_com_type=a2a",
+        "",
+        "start-up fails: Hydra rejects an override of a key that the configuration doesn't have | model.cp_com_type | "
+        "model.cp_comm_type",
+    ),
+    (
+        "KEY001",
+        "bridge",
+        "+model.cp_com_type=a2a",
         "",
         "so cp_comm_type keeps its other value | model.cp_com_type | model.cp_comm_type",
     ),
@@ -163,7 +174,8 @@ def test_key001_a_slip_names_what_was_meant_and_weighs_what_hangs_on_it(
 ) -> None:
     found = finding_of(dialect, text)
     assert found is not None
-    assert (found.problem.wanted, found.severity, found.effect) == (meant, severity, "silent")
+    effect = "silent" if text.startswith("+") else "crash"
+    assert (found.problem.wanted, found.severity, found.effect) == (meant, severity, effect)
     assert found.location is not None and found.location.line == 1
 
 

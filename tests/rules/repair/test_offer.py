@@ -7,7 +7,7 @@ import pytest
 from hcp.launch.fact import Dialect
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES
-from hcp.rules.repair.fixes import apply_edits
+from hcp.rules.repair.fixes import apply_fix
 from hcp.rules.repair.offer import why_none
 from hcp.rules.report import Finding
 from hcp.rules.rule import Example, Fix, Problem, Rule, rule
@@ -202,7 +202,7 @@ def test_the_first_fixes_of_every_bad_example_leave_no_error_that_is_not_explain
         if item is None:
             break
         done.add(item.rule.id)
-        changed = apply_edits(of, dict(item.fixes[0].edits))
+        changed = apply_fix(of, item.fixes[0])
         assert changed is not None
         of = changed
     for item in errors:

@@ -60,6 +60,25 @@ VERDICTS: list[Row] = [
     ("SLURM006", "mlm", "--num-layers 2", "", "not concerned"),
     ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=soon", "fine"),  # Slurm refuses it
     ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=USR1@600 exit_signal=SIGUSR1", "fine"),
+    # The trainer handles the signal that --exit-signal names, instead of SIGTERM.
+    ("SLURM006", "mlm", f"#SBATCH --signal=USR1@600\n{HANDLER[:-1]} --exit-signal SIGUSR1\n", "", "fine"),
+    ("SLURM006", "mlm", f"#SBATCH --signal=10@600\n{HANDLER[:-1]} --exit-signal SIGUSR1\n", "", "fine"),
+    ("SLURM006", "mlm", f"#SBATCH --signal=TERM@600\n{HANDLER[:-1]} --exit-signal SIGUSR1\n", "", LOST),
+    ("SLURM006", "mlm", f"#SBATCH --signal=TERM@600\n{HANDLER[:-1]} --exit-signal SIGTERM\n", "", "fine"),
+    ("SLURM006", "mlm", f"#SBATCH --signal=15@600\n{HANDLER}", "", "fine"),
+    ("SLURM006", "bridge", "train.exit_signal_handler=true train.exit_signal=12", "sbatch.signal=USR2@600", "fine"),
+    ("SLURM006", "bridge", "train.exit_signal_handler=true train.exit_signal=64", "sbatch.signal=USR2@600", "fine"),
+    # A signal at the start of the job, in each form of --time.
+    ("SLURM006", "mlm", f"#SBATCH --time=30 --signal=TERM@1800\n{HANDLER}", "", LOST),
+    ("SLURM006", "mlm", f"#SBATCH --time=30 --signal=TERM@1799\n{HANDLER}", "", "fine"),
+    ("SLURM006", "mlm", f"#SBATCH --time=30:30 --signal=TERM@1830\n{HANDLER}", "", LOST),
+    ("SLURM006", "mlm", f"#SBATCH --time=30:30 --signal=TERM@1829\n{HANDLER}", "", "fine"),
+    ("SLURM006", "mlm", f"#SBATCH --time=1:00:30 --signal=TERM@3630\n{HANDLER}", "", LOST),
+    ("SLURM006", "mlm", f"#SBATCH --time=1:00:30 --signal=TERM@3629\n{HANDLER}", "", "fine"),
+    ("SLURM006", "mlm", f"#SBATCH --time=1-2 --signal=TERM@93600\n{HANDLER}", "", LOST),
+    ("SLURM006", "mlm", f"#SBATCH --time=1-2 --signal=TERM@93599\n{HANDLER}", "", "fine"),
+    ("SLURM006", "mlm", f"#SBATCH --time=1-2:30 --signal=TERM@95400\n{HANDLER}", "", LOST),
+    ("SLURM006", "mlm", f"#SBATCH --time=0 --signal=TERM@600\n{HANDLER}", "", "fine"),  # no limit
     # Whether a script that is not there has a trap is not asked.
     ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM@300", "fine"),
     ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM@299", "needs checkpoint_s"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,24 @@ def test_an_override_list_without_its_recipe_is_undecided() -> None:
     report = of_words("model.context_parallel_size=2")
     assert report.verdict == "undecided"
     assert report.undecided[0].reason == "the recipe is unknown, and it sets what this launch omits"
+
+
+def test_a_recipe_that_differs_between_releases_asks_for_the_release_first() -> None:
+    report = of_words("model.cp_comm_type=p2p", recipe="llama3_8b_128k_pretrain_config")
+    (open_,) = report.undecided
+    assert open_.do == "add --assume bridge=VERSION"
+    assert re.fullmatch(
+        r"\d+ settings \(\w+, \w+, \w+, …\) differ between Bridge releases 0\.3\.1 and \S+", open_.reason
+    )
+    stated = of_words(
+        "model.cp_comm_type=p2p", recipe="llama3_8b_128k_pretrain_config", assumes=("bridge=0.6.2 world_size=16",)
+    )
+    assert stated.undecided == ()
+
+
+def test_a_misspelled_override_of_a_recipe_is_found_though_no_word_tells_the_framework() -> None:
+    report = of_words("model.cp_comm_typ=p2p", recipe="llama3_8b_128k_pretrain_config")
+    assert [item.problem.wanted for item in report.findings if item.rule.id == "KEY001"] == ["model.cp_comm_type"]
 
 
 def test_families_that_a_hidden_setting_could_concern_are_asked(tmp_path: Path) -> None:

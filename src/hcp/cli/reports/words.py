@@ -59,7 +59,8 @@ def fix_text(launch: Launch, fix: OfferedFix) -> str:
             return "; ".join(words) + (f" (without {flags})" if flags else "")
         return f"leave out {flags}" if flags else " ".join(fix.overrides)
     words = list(fix.overrides if launch.reading.form == "yaml" else fix.cli)
-    return "; ".join([" ".join(words), *fix.lines] if words else fix.lines or fix.overrides)
+    text = "; ".join([" ".join(words), *fix.lines] if words else fix.lines or fix.overrides)
+    return text + (f" (without {', '.join(fix.without)})" if fix.without else "")
 
 
 def what_to_add(launch: Launch, names: Sequence[str]) -> str:

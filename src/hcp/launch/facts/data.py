@@ -215,7 +215,14 @@ DATA_FACTS: tuple[FactSpec, ...] = (
         default=UNKNOWN,
         defaults={"mlm": False, "bridge": False},
     ),
-    FactSpec("exit_signal", "any", "Bridge: that signal; null = SIGTERM", bridge=("train.exit_signal",), default=None),
+    FactSpec(
+        "exit_signal",
+        "any",
+        "that signal; null = SIGTERM",
+        mlm=("exit_signal",),
+        bridge=("train.exit_signal",),
+        default=None,
+    ),
     FactSpec(
         "checkpoint_save",
         "any",

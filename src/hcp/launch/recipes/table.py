@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hcp.core.errors import HcpError
-from hcp.launch.fact import Elsewhere, Setting
+from hcp.launch.fact import BY_RELEASE, Elsewhere, Setting
 
 _FILE = os.path.join(os.path.dirname(__file__), "recipes.txt")
 _NEAREST = 3
@@ -151,7 +151,7 @@ def _agreed(found: Sequence[Recipe], having: Sequence[str]) -> Recipe:
     keys = {key for each in values for key in each} | {key for recipe in found for key in recipe.unknown}
     agreed = [s for s in first.settings if all(s.key in each and each[s.key] == s.value for each in values)]
     common = {setting.key for setting in agreed}
-    differs = f"it differs between {where}: --assume bridge=VERSION"
+    differs = f"differs between Bridge releases {_range(having).replace(' to ', ' and ')}{BY_RELEASE}"
     unknown = {}
     for key in sorted(keys - common):
         always = all(key in recipe.unknown for recipe in found)

@@ -24,8 +24,8 @@ class Word(NamedTuple):
 def settings_of_flags(words: Sequence[Word]) -> list[Setting]:
     """Megatron-LM flags as settings; words that belong to no flag are dropped.
 
-    >>> settings_of_flags([Word("--cp-comm-type"), Word("p2p"), Word("a2a"), Word("--sft")])
-    [Setting(key='cp_comm_type', value=['p2p', 'a2a'], location=None), Setting(key='sft', value=[], location=None)]
+    >>> [tuple(s)[:2] for s in settings_of_flags([Word("--cp-comm-type"), Word("p2p"), Word("a2a"), Word("--sft")])]
+    [('cp_comm_type', ['p2p', 'a2a']), ('sft', [])]
     """
     settings: list[Setting] = []
     for word in words:
@@ -56,15 +56,18 @@ def settings_of_overrides(words: Iterable[Word], before: Iterable[Setting] = ())
             key = match["key"]
             settings = [s for s in settings if s.key != key and not s.key.startswith(key + ".")]
         else:
-            settings += flat_settings(match["key"], hydra_value(match["value"]), word.location)
+            value = hydra_value(match["value"])
+            # A list or mapping is merged into what is there: for it, "+" is as good as "++".
+            merged = match["sign"] == "+" and isinstance(value, list | dict)
+            settings += flat_settings(match["key"], value, word.location, "++" if merged else match["sign"])
     return settings, others
 
 
-def flat_settings(key: str, value: object, location: Location | None) -> list[Setting]:
+def flat_settings(key: str, value: object, location: Location | None, sign: str | None = None) -> list[Setting]:
     """One setting, or one per leaf if the value is a non-empty mapping."""
     if not isinstance(value, dict) or not value:
-        return [Setting(key, value, location)]
-    return [leaf for name, item in value.items() for leaf in flat_settings(f"{key}.{name}", item, location)]
+        return [Setting(key, value, location, sign)]
+    return [leaf for name, item in value.items() for leaf in flat_settings(f"{key}.{name}", item, location, sign)]
 
 
 def _span(first: Location | None, last: Location | None) -> Location | None:

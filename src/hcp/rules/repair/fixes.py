@@ -6,12 +6,35 @@ from collections.abc import Mapping
 from typing import Any
 
 from hcp.core.errors import HcpError
-from hcp.launch.build import with_facts, with_settings
+from hcp.launch.build import build_launch, with_facts, with_settings
 from hcp.launch.edit import is_plain
 from hcp.launch.fact import COMMAND_LINES, ELASTIC_STARTS, Fact, Launch, Setting
 from hcp.launch.facts.table import FACTS, index_of, key_dialect, keys_of
+from hcp.launch.words.read import read_again
 from hcp.rules.report import OfferedFix
-from hcp.rules.rule import Fix
+from hcp.rules.rule import Fix, Rename
+
+
+def apply_fix(launch: Launch, fix: Fix | OfferedFix) -> Launch | None:
+    """The launch with the fix; None if it has no place for it."""
+    renamed = _renamed(launch, fix.renames) if fix.renames else launch
+    return None if renamed is None else apply_edits(renamed, dict(fix.edits))
+
+
+def _renamed(launch: Launch, renames: tuple[Rename, ...]) -> Launch | None:
+    reading, by_key = launch.reading, {rename.old: rename for rename in renames}
+    settings = [
+        setting._replace(key=rename.new, sign=rename.sign) if (rename := by_key.get(setting.key)) else setting
+        for setting in reading.written or reading.settings
+    ]
+    if launch.dialect in COMMAND_LINES:
+        reading = reading._replace(settings=tuple(settings))
+    else:
+        reading = read_again(reading, settings)
+    try:
+        return build_launch(reading, assumed=launch.assumed, model=launch.model)
+    except HcpError:
+        return None
 
 
 def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
@@ -76,6 +99,11 @@ def written(launch: Launch, fix: Fix) -> OfferedFix:
     cli: list[str] = []
     without: list[str] = []
     lines: list[str] = []
+    for rename in fix.renames:
+        override, words = _written_rename(launch, rename)
+        overrides.append(override)
+        cli.extend(words)
+        without.append(as_written(launch, rename.old))
     for name, value in fix.edits.items():
         override, words = written_edit(launch, name, value)
         overrides.append(override)
@@ -84,7 +112,24 @@ def written(launch: Launch, fix: Fix) -> OfferedFix:
             lines.append(line)
         if launch.dialect in COMMAND_LINES and not words:
             without.extend(_flags_to_go(launch, name))
-    return OfferedFix(tuple(overrides), tuple(cli), fix.effect, tuple(fix.edits.items()), tuple(without), tuple(lines))
+    edits = tuple(fix.edits.items())
+    return OfferedFix(tuple(overrides), tuple(cli), fix.effect, edits, tuple(without), tuple(lines), fix.renames)
+
+
+def _written_rename(launch: Launch, rename: Rename) -> tuple[str, list[str]]:
+    """The renamed key with its value, as (KEY=VALUE, words for the command line)."""
+    value = next(setting.value for setting in reversed(launch.reading.settings) if setting.key == rename.old)
+    if launch.dialect in COMMAND_LINES:
+        return f"{rename.new}={' '.join(value) or 'true'}", [as_written(launch, rename.new), *value]
+    text = f"{rename.new}={yaml_text(tuple(value) if isinstance(value, list) else value)}"
+    return text, [(rename.sign or "") + text]
+
+
+def as_written(launch: Launch, key: str) -> str:
+    """A key as the launch's dialect writes it."""
+    if launch.dialect not in COMMAND_LINES:
+        return key
+    return f"--{key if launch.dialect == 'ms-swift' else key.replace('_', '-')}"
 
 
 def _flags_to_go(launch: Launch, name: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from hcp.launch.fact import Fact, Launch
 from hcp.launch.facts.table import FACTS, keys_of
-from hcp.rules.repair.fixes import apply_edits, written, written_edit
+from hcp.rules.repair.fixes import apply_fix, written
 from hcp.rules.report import Finding, NotChecked
 from hcp.rules.rule import Fix, Rule
 from hcp.rules.run import run
@@ -47,7 +47,7 @@ class Trial(NamedTuple):
     @property
     def gives_up(self) -> bool:
         """Whether it removes a feature that the launch requests."""
-        return not any(self.fix.edits.values())
+        return bool(self.fix.edits) and not any(self.fix.edits.values())
 
 
 def offer_all(pairs: Sequence[tuple[Launch, Finding]], rules_for: RulesFor, errors: Iterable[str]) -> list[Finding]:
@@ -105,7 +105,7 @@ def _errors(found: Iterable[Finding]) -> frozenset[str]:
 
 
 def _trial(before: _Before, finding: Finding, fix: Fix, rules_for: RulesFor) -> Trial:
-    fixed = apply_edits(before.launch, fix.edits)
+    fixed = apply_fix(before.launch, fix)
     if fixed is None:
         return Trial(finding, fix, "cannot be written in this launch")
     found, unchecked = _judged(fixed, rules_for)
@@ -162,7 +162,7 @@ def _with_what_it_needs(before: _Before, tried: Sequence[Trial], rules_for: Rule
 
 def _both(one: Fix, other: Fix) -> Fix:
     effect = other.effect if other.edits.keys() >= one.edits.keys() else f"{one.effect}; {other.effect}"
-    return Fix({**one.edits, **other.edits}, effect)
+    return Fix({**one.edits, **other.edits}, effect, one.renames + other.renames)
 
 
 def _is_setting(launch: Launch, name: str) -> bool:
@@ -193,7 +193,7 @@ def _of_the_cause(finding: Finding, own: list[Trial], good: list[Trial]) -> list
 
 
 def _key(fix: Fix) -> str:
-    return repr(sorted(fix.edits.items()))
+    return repr((sorted(fix.edits.items()), fix.renames))
 
 
 def _said(launch: Launch, trial: Trial) -> Fix:
@@ -208,5 +208,4 @@ def _keys(launch: Launch, names: Iterable[str]) -> list[str]:
 
 
 def _words(launch: Launch, fix: Fix) -> str:
-    edits: list[tuple[str, Any]] = list(fix.edits.items())
-    return " ".join(written_edit(launch, name, value)[0] for name, value in edits)
+    return " ".join(written(launch, fix).overrides)

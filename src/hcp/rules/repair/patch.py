@@ -16,12 +16,13 @@ from hcp.launch.fact import Launch
 from hcp.launch.load import load_text
 from hcp.launch.source import byte_order_mark
 from hcp.rules.engine import check_launch
-from hcp.rules.repair.fixes import apply_edits, writable_key
+from hcp.rules.repair.fixes import apply_fix, writable_key
 from hcp.rules.repair.offer import why_none
+from hcp.rules.repair.renaming import renaming
 from hcp.rules.repair.spots import Change, changes_of
 from hcp.rules.repair.surroundings import plain_changes
 from hcp.rules.repair.variables import through_variable
-from hcp.rules.report import Finding, Report
+from hcp.rules.report import Finding, OfferedFix, Report
 from hcp.rules.rule import Rule
 
 _WAYS = 12
@@ -89,10 +90,9 @@ def _written(
     errors = {_id(item) for item in report.findings if item.severity == "error"}
     reasons = []
     for fix in finding.fixes:
-        edits = dict(fix.edits)
-        patched = _patched(launch, text, edits)
+        patched = _patched(launch, text, fix)
         if patched is None:
-            reasons.append(_no_place(launch, edits))
+            reasons.append(_no_place(launch, dict(fix.edits) or dict.fromkeys(fix.without)))
             continue
         after = check_launch(load_text(report.launch, patched), rules)
         found = {_id(item): item for item in after.findings}
@@ -122,19 +122,22 @@ def _of_role(launch: Launch, role: str) -> Launch:
     return launch if other is None else build_launch(other, assumed=launch.assumed, model=launch.model)
 
 
-def _patched(launch: Launch, text: str, edits: Mapping[str, Any]) -> str | None:
-    """The text with the edits made, if reading it back confirms them; None if there is no such place.
+def _patched(launch: Launch, text: str, fix: OfferedFix) -> str | None:
+    """The text with the fix made, if reading it back confirms it; None if there is no such place.
 
     A variable is changed in the line that sets it, if that changes nothing else of the launch.
     """
-    ways = [list(_ways(launch, text, name, value)) for name, value in edits.items()]
+    ways = [list(_ways(launch, text, name, value)) for name, value in fix.edits]
+    for rename in fix.renames:
+        renamed = renaming(launch, text, rename)
+        ways.append([] if renamed is None else [renamed])
     for choice in islice(product(*ways), _WAYS):
         by_line = [through_variable(text, changes) or changes for changes in choice]
         patched = _changed(text, by_line)
-        if by_line != list(choice) and _says(launch, patched, edits, alone=True):
+        if by_line != list(choice) and _says(launch, patched, fix, alone=True):
             return patched
         patched = _changed(text, choice)
-        if _says(launch, patched, edits):
+        if _says(launch, patched, fix):
             return patched
     return None
 
@@ -151,21 +154,21 @@ def _ways(launch: Launch, text: str, name: str, value: Any) -> Iterator[list[Cha
     return changes_of(launch, text, name, value)
 
 
-def _says(launch: Launch, patched: str, edits: Mapping[str, Any], alone: bool = False) -> bool:
-    """Whether the patched text has the edits; `alone`: and is the same launch in all else but its variables."""
-    wanted = apply_edits(launch, edits)
+def _says(launch: Launch, patched: str, fix: OfferedFix, alone: bool = False) -> bool:
+    """Whether the patched text has the fix; `alone`: and is the same launch in all else but its variables."""
+    wanted = apply_fix(launch, fix)
     try:
         got = _of_role(load_text(launch, patched), launch.reading.role)
     except HcpError:
         return False
-    if wanted is None:
+    if wanted is None or not {rename.new for rename in fix.renames} <= {one.key for one in got.reading.settings}:
         return False
-    names = {*wanted.facts, *got.facts} if alone else set(edits)
+    edited = {name for name, _ in fix.edits}
     return all(
         (got.facts[name].value if name in got.facts else None)
         == (wanted.facts[name].value if name in wanted.facts else None)
-        for name in names
-        if name in edits or not name.startswith("env.")
+        for name in ({*wanted.facts, *got.facts} if alone else edited)
+        if name in edited or not name.startswith("env.")
     )
 
 

@@ -55,7 +55,7 @@ def _replace(launch: Launch, text: str, name: str, value: Any, place: Location) 
             return Change(start, end, override.partition("=")[2])
         # Hydra's "+" stays: without it a key that the schema lacks is rejected.
         plus = "+" * (len(written) - len(written.lstrip("+")))
-        return Change(start, end, shlex.join([plus + override]))
+        return Change(start, end, shlex.join([plus + override if plus else words[0]]))
     if launch.reading.form == "args-yaml":
         if not words or words[0].lstrip("-").replace("-", "_") != writable_key(launch, name):
             return _line_of_key(text, start, end, words)

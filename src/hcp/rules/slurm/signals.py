@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 from hcp.launch.fact import ELASTIC_STARTS
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import BRIDGE_STATE
+from hcp.rules.upstream import BRIDGE_STATE, GLOBAL_VARS
 from hcp.rules.view import View
 
 _SIGNAL = r"(?P<target>[RB]{1,2}:)?(?P<signal>[A-Z0-9]+)(?:@(?P<seconds>\d{1,9}))?\Z"
 _DEFAULT_LEAD_S = 60
 """Slurm's default where --signal names no time."""
 _ENOUGH_S = 300
-_TERM = ("TERM", "15")
 _NUMBERS = {"TERM": "15", "USR1": "10", "USR2": "12", "INT": "2", "HUP": "1"}
 _AGENT_S = 30
 """torch.distributed.elastic's shutdown_timeout: the agent kills its ranks that many seconds after SIGTERM."""
@@ -33,6 +32,31 @@ class _Asked(NamedTuple):
     seconds: int
 
 
+_SLURM_TIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,2}))?(?::(\d{1,2}))?\Z")
+
+
+def _limit_s(v: View) -> int | None:
+    """The time limit as Slurm reads --time: M, M:S, H:M:S, D-H, D-H:M or D-H:M:S; None if it isn't known."""
+    match = _SLURM_TIME.match(str(v.get("sbatch.time", "")))
+    if match is None:
+        return None
+    days, first, *others = match.groups()
+    parts = [int(first), *(int(part) for part in others if part is not None)]
+    if days is None and len(parts) < 3:
+        return parts[0] * 60 + sum(parts[1:])
+    hours, minutes, seconds = (*parts, 0, 0)[:3]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _handled(v: View) -> str | None:
+    """The signal that the trainer handles, without SIG; None if it is written in a way that isn't read."""
+    signal = v.get("exit_signal")
+    if signal is None:
+        return "TERM"
+    name = str(signal).removeprefix("Signals.").removeprefix("SIG")
+    return next((known for known, number in _NUMBERS.items() if name in (known, number)), None)
+
+
 def _asked(v: View) -> _Asked | None:
     match = re.match(_SIGNAL, str(v["sbatch.signal"]))
     if match is None:
@@ -46,7 +70,10 @@ def _asked(v: View) -> _Asked | None:
     severity="warning",
     effect="silent",
     stage="never",
-    source=(BRIDGE_STATE.says("GlobalState", "exit_signal_handler", ">=0.6"),),
+    source=(
+        BRIDGE_STATE.says("GlobalState", "exit_signal_handler", ">=0.6"),
+        GLOBAL_VARS.says("_set_signal_handler", "DistributedSignalHandler(exit_signal)", ">=0.16"),
+    ),
     applies=lambda v: v.dialect != "verl" and v.known("sbatch.signal"),
     good=Example(
         "mlm",
@@ -62,12 +89,11 @@ def _asked(v: View) -> _Asked | None:
 def signal_comes_early_enough(v: View) -> Problem | None:
     """The signal before the end comes early enough, and the trainer handles it.
 
-    Without the exit-signal handler the signal kills the trainer; the handler covers only SIGTERM, so any other signal
-    still does. Under srun, TERM@SECONDS reaches the ranks, which then exit with 0, so a job to be requeued needs
-    B:USR1@SECONDS, a trap, and srun in the background. B: without a trap ends bash at once; a trap doesn't run while
-    bash waits for a foreground command. torchrun and ft_launcher kill their ranks 30 s after SIGTERM: they need B: and
-    a wrapper on every node that signals only the ranks. Each of these mistakes loses the work since the last
-    checkpoint.
+    Without the exit-signal handler the signal kills the trainer, as does any other than SIGTERM, or --exit-signal.
+    Under srun, TERM@SECONDS reaches the ranks, which then exit with 0, so a job to be requeued needs B:USR1@SECONDS, a
+    trap, and srun in the background. B: without a trap ends bash at once; a trap doesn't run while bash waits for a
+    foreground command. torchrun and ft_launcher kill their ranks 30 s after SIGTERM: they need B: and a wrapper on
+    every node that signals only the ranks. Each of these mistakes loses the work since the last checkpoint.
     """
     asked = _asked(v)
     if asked is None:
@@ -82,7 +108,7 @@ def signal_comes_early_enough(v: View) -> Problem | None:
             fixes=(Fix({"exit_signal_handler": True}, "saves and exits on the signal"),),
         )
     lost = _lost_at_the_script(v, asked) if asked.target else _lost_at_the_steps(v, asked)
-    return lost or _too_late(v, asked)
+    return lost or _at_the_start(v, asked) or _too_late(v, asked)
 
 
 def _lost_at_the_steps(v: View, asked: _Asked) -> Problem | None:
@@ -97,14 +123,18 @@ def _lost_at_the_steps(v: View, asked: _Asked) -> Problem | None:
                 wanted=f"B:USR1@SECONDS, a trap, and a wrapper on each node that signals the ranks: {_RENDER}",
                 facts=("sbatch.signal", "start"),
             )
-    if v.get("exit_signal") is None and asked.name not in _TERM:
+    handled = _handled(v)
+    if handled is not None and asked.name not in (handled, _NUMBERS[handled]):
         return Problem(
-            message=f"the trainer handles SIGTERM but gets SIG{asked.name}, which ends it at once",
-            found=f"--signal={v['sbatch.signal']} goes to the ranks, whose handler is for SIGTERM",
-            wanted="--signal=TERM@SECONDS, or B:… with a script that passes SIGTERM on",
+            message=f"the trainer handles SIG{handled} but gets SIG{asked.name}, which ends it at once",
+            found=f"--signal={v['sbatch.signal']} goes to the ranks, whose handler is for SIG{handled}",
+            wanted=f"--signal={handled}@SECONDS, or B:… with a script that passes SIG{handled} on",
             facts=("sbatch.signal", "exit_signal_handler"),
             fixes=(
-                Fix({"sbatch.signal": f"TERM@{max(asked.seconds, _ENOUGH_S)}"}, "the signal that the handler covers"),
+                Fix(
+                    {"sbatch.signal": f"{handled}@{max(asked.seconds, _ENOUGH_S)}"},
+                    "the signal that the handler covers",
+                ),
             ),
         )
     if start == "srun" and v.get("sbatch.requeue") and not re.search(r"^[^#\n]*\bscontrol\s+requeue\b", text, re.M):
@@ -156,6 +186,19 @@ def _may_trap(v: View, times: int, signal: str = "") -> bool:
     names = "|".join(filter(None, (signal, _NUMBERS.get(signal)))) or "TERM|USR1|USR2|15|10|12"
     traps = [line for line in _TRAP.findall(text) if re.search(rf"\b(?:SIG)?(?:{names})\b", line)]
     return len(traps) >= times or bool(_OPAQUE.search(text))
+
+
+def _at_the_start(v: View, asked: _Asked) -> Problem | None:
+    limit = _limit_s(v)
+    if not limit or asked.seconds < limit:  # --time=0 is no limit
+        return None
+    return Problem(
+        message="the signal comes as the job starts: the trainer saves and exits before it has trained",
+        found=f"{asked.seconds} s before the end of --time={v['sbatch.time']}, {limit} s",
+        wanted=f"fewer seconds in --signal than the {limit} s of --time",
+        facts=("sbatch.signal", "sbatch.time"),
+        fixes=(Fix({"sbatch.signal": f"{asked.target}{asked.name}@{_ENOUGH_S}"}, f"{_ENOUGH_S} s before the end"),),
+    )
 
 
 def _too_late(v: View, asked: _Asked) -> Problem | None:

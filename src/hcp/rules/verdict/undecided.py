@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from hcp.bash.value import NEVER_RUN
-from hcp.launch.fact import Fact, Launch
+from hcp.launch.fact import BY_RELEASE, Fact, Launch
 from hcp.launch.hidden import Hidden, Hides, hidden, key_to_set
 from hcp.rules.report import Undecided
 from hcp.rules.rule import Problem, Rule
@@ -67,6 +67,11 @@ def doubted(launch: Launch, rule: Rule) -> str | None:
 def _entry(launch: Launch, found: Hidden, names: list[str]) -> Undecided:
     count = {name: names.count(name) for name in names}
     needs = tuple(sorted(count, key=lambda name: (-count[name], name)))
+    if found.reason.endswith(BY_RELEASE):
+        listed = ", ".join([*needs[:_MOST_SHOWN], *(["…"] if len(needs) > _MOST_SHOWN else [])])
+        subject = f"{len(needs)} settings ({listed}) differ" if len(needs) > 1 else f"{needs[0]} differs"
+        between = found.reason.removesuffix(BY_RELEASE).removeprefix("differs")
+        return Undecided(f"{subject}{between}", needs, found.location, BY_RELEASE.removeprefix("; "))
     return Undecided(found.reason, needs, found.location, found.do or _how(launch, found, needs))
 
 

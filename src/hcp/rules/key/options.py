@@ -1,85 +1,15 @@
-"""Keys that upstream doesn't have: misspelled ones, and options that Megatron-LM's command line rejects."""
+"""Options that Megatron-LM's command line rejects."""
 
 from __future__ import annotations
 
-from hcp.launch.fact import COMMAND_LINES, Setting
-from hcp.launch.facts.table import index_of
+from hcp.launch.fact import Setting
 from hcp.rules.dcp.view import is_newer_than_read, option_of_a_branch
 from hcp.rules.rule import Example, Problem, rule
-from hcp.rules.upstream import ARGUMENTS, MODEL_PARALLEL_CONFIG
+from hcp.rules.upstream import ARGUMENTS
 from hcp.rules.view import View
 
 _OWN_PROGRAMS = frozenset(("pretrain_gpt.py", "pretrain_hybrid.py", "pretrain_mamba.py"))
 """Programs that use exactly the options of Megatron-LM's own parser; others add some."""
-
-
-def _near_misses(v: View) -> list[tuple[Setting, str]]:
-    """(setting, the key that was meant), first those that other rules read."""
-    from hcp.launch.facts.known_keys import near_miss  # imported late: it reads a large file
-
-    index = index_of(v.dialect, v.launch.reading.role)
-    found = [
-        (setting, meant)
-        for setting in v.launch.reading.settings
-        if setting.key not in index
-        and (
-            v.launch.dialect in COMMAND_LINES or "." in setting.key
-        )  # a section is never one word, such as `mode: pretrain`
-        and (meant := near_miss(v.launch.dialect, setting.key)) is not None
-    ]
-    return sorted(found, key=lambda pair: pair[1] not in index)
-
-
-_STOPS = {"mlm": "Megatron-LM", "ms-swift": "ms-swift"}
-"""Whose parser rejects an unknown option; slime and miles skip it, and configurations may add keys."""
-
-
-def _written(v: View, name: str) -> str:
-    """A key as the launch writes it."""
-    if v.launch.dialect not in COMMAND_LINES:
-        return name
-    return f"--{name if v.launch.dialect == 'ms-swift' else name.replace('_', '-')}"
-
-
-@rule(
-    "KEY001",
-    severity="warning",
-    effect="silent",
-    stage="never",
-    source=(MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "hierarchical_context_parallel_sizes", ">=0.12"),),
-    applies=lambda v: bool(v.launch.reading.settings),
-    good=Example("mlm", "--seq-length 4096 --our-own-option 1"),
-    bad=Example("mlm", "--seq-lenght 4096"),
-)
-def keys_are_spelled_correctly(v: View) -> Problem | None:
-    """No key is a misspelling of a known one.
-
-    Megatron-LM's command line rejects an unknown option, but only after the job has waited for its nodes. Overrides and
-    config files may add keys, so there a typo adds a new key and the default silently stays in force. The classic is a
-    singular hierarchical_context_parallel_size.
-    """
-    found = _near_misses(v)
-    if not found:
-        return None
-    setting, meant = found[0]
-    flags = v.launch.dialect in COMMAND_LINES
-    key, near = (_written(v, name) for name in (setting.key, meant))
-    stops = _STOPS.get(v.launch.dialect)
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-    decides = meant in index_of(v.dialect, v.launch.reading.role)
-    return Problem(
-        message=f"{stops} rejects an option that it doesn't know"
-        if stops
-        else f"no upstream version knows this {'option' if flags else 'key'}, so {meant.rpartition('.')[2]} keeps its "
-        f"other value",
-        found=f"{key}{more}",
-        wanted=near,
-        facts=(setting.key,),
-        severity="error" if decides else None,
-        effect="crash" if stops else None,
-        stage="config" if stops else None,
-        location=setting.location,
-    )
 
 
 def _revision(v: View) -> str | None:
@@ -205,4 +135,4 @@ def _unknown(found: list[Setting], message: str, wanted: str) -> Problem:
     )
 
 
-RULES = (keys_are_spelled_correctly, options_are_those_of_the_release, options_are_those_of_megatron_lm)
+RULES = (options_are_those_of_the_release, options_are_those_of_megatron_lm)
