@@ -26,6 +26,8 @@ def split_targets(words: Sequence[str], options: LoadOptions) -> tuple[list[str]
 
 def without_assumptions(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Targets, and facts that follow another fact's --assume: `--assume te=2.14 mcore=0.16.1`."""
+    if not any("=" in word for word in words):
+        return list(words), []
     from hcp.launch.facts.table import FACTS
     from hcp.launch.options import is_job_option
 

@@ -134,6 +134,7 @@ def test_key004_agrees_with_omegaconf_on_every_key_of_verls_composed_configurati
     """The calls of hydra 1.3's `ConfigLoaderImpl._apply_overrides_to_config`, on the file that verl composed itself."""
     file = UPSTREAM / f"verl-{release}" / "verl/trainer/config/_generated_ppo_megatron_trainer.yaml"
     plain = OmegaConf.create(file.read_text(encoding="utf-8"))
+    assert isinstance(plain, DictConfig)
     config = plain.copy()
     OmegaConf.set_struct(config, True)
     major, minor, micro = map(int, release.split("."))
@@ -143,7 +144,7 @@ def test_key004_agrees_with_omegaconf_on_every_key_of_verls_composed_configurati
     for key in [*keys, *(f"{key}_of_ours" for key in keys), FIELD.removesuffix("=a2a"), f"{ACTOR}.megatron.cp_size"]:
         present = OmegaConf.select(plain, key, throw_on_resolution_failure=False)
         assert present is not None or not table.has_value(key, number), key  # what "+" is rejected for
-        value = {} if isinstance(present, DictConfig) else 1
+        value: object = {} if isinstance(present, DictConfig) else 1
         assert rejects(config, key, value) or table.has(key, number), key
 
 
