@@ -48,3 +48,18 @@ def test_a_byte_order_mark_and_line_ends_of_windows_are_text(tmp_path: Path, wri
     path = tmp_path / "lengths.jsonl"
     path.write_bytes(write(LINES))
     assert read_lengths(str(path)).values == [300, 400]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "take", "note"),
+    [
+        ("1,2,9,3", 2, ""),  # the first and the third
+        ("1,9,2,3", 2, "the longest (9 tokens) is not among the 2 taken, whose longest has 2"),
+        ("1,9,2,3", 4, ""),
+        ("1,9,2,3", 9, ""),
+        ("1,9,2,3", None, ""),
+        ("9,9,2,3", 2, ""),
+    ],
+)
+def test_a_sample_that_misses_the_longest_sequence_says_so(lengths: str, take: int | None, note: str) -> None:
+    assert read_lengths(lengths, take=take).note == note

@@ -119,6 +119,30 @@ def test_nothing_is_changed_or_left_out_in_silence(rendered, label, words):
     assert any(words in line for line in said), said
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            "--rdzv_backend c10d --rdzv-endpoint=n0:29500 --rdzv_id 7",
+            "changed: --rdzv-backend, --rdzv-endpoint, --rdzv-id (train.sbatch:LINE): the job sets the rendezvous",
+        ),
+        ("--master_addr $(hostname) --master_port 6000", "changed: --master-port, --master-addr (train.sbatch:LINE): "),
+        ("--max_restarts 3", "left out: --max-restarts=3 (train.sbatch:LINE)"),
+        ("--tee 3 --log_dir out", "left out: --log-dir=out (train.sbatch:LINE)"),
+    ],
+)
+def test_options_of_torchrun_that_the_job_does_not_take_are_listed(rendered, options, said):
+    start = f"torchrun --nnodes 4 --nproc_per_node 8 {options} pretrain_gpt.py --seq-length 8192\n"
+    done = rendered(text=HEAD + start)
+    assert f"hcp render: {said.replace('LINE', str(HEAD.count(chr(10)) + 1))}" in done.stderr
+    assert "nnodes" not in done.stderr.replace("torchrun --nnodes", ""), "the job has them"
+
+
+def test_mounts_are_separated_by_commas_as_for_pyxis(rendered):
+    done = rendered("--mounts", "/lustre,/data:/d", "--mounts", "/opt")
+    assert "\nmounts=/lustre:/lustre,/data:/d,/opt:/opt,$PWD:$PWD\n" in done.stdout.replace("'", ""), done.stderr
+
+
 def test_an_option_wins_over_the_site_file_and_that_over_the_launch(rendered):
     site = ("site.yaml", "account: site\npartition: site\nenv: {HF_HOME: /site/hf, NCCL_IB_HCA: site}\n")
     done = rendered("--site", "site.yaml", "--account", "mine", "--env", "HF_HOME=/mine", files=[site])

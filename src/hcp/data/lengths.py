@@ -26,7 +26,10 @@ _UNREADABLE = {
 
 
 class Lengths(NamedTuple):
-    """Tokens of each sequence; `note` says where they come from if the file does not list them one by one."""
+    """Tokens of each sequence.
+
+    `note` says where they come from if the file does not list them one by one, and whether longer ones are left out.
+    """
 
     values: Sequence[int]
     note: str = ""
@@ -71,7 +74,8 @@ def _of_stream(stream: BinaryIO, name: str, field: str | None, take: int | None)
         stream.seek(at)
         if start == megatron_index.MAGIC:
             _check_no_field(field, name, "Megatron's index")
-            return Lengths(megatron_index.read_index(stream, name, take), "documents of Megatron's index")
+            values = megatron_index.read_index(stream, name, take)
+            return Lengths(values, "; ".join(["documents of Megatron's index", *_unread(values, take)]))
         if start.startswith(packed_pickle.MAGIC):
             raise HcpError(
                 f"{name}: a numpy array (.npy); wanted lengths; write them as text, or check packed rows with "
@@ -83,12 +87,15 @@ def _of_stream(stream: BinaryIO, name: str, field: str | None, take: int | None)
                     f"{name}: found {what}; wanted text in UTF-8, parquet or Megatron's .idx; {advice} first"
                 )
         if start.startswith(parquet.MAGIC):
-            return Lengths(parquet.read_parquet(stream, name, field, take))
+            values = parquet.read_parquet(stream, name, field, take)
+            return Lengths(values, "; ".join(_unread(values, take)))
     lines = text.lines_in(stream, name)
     first = next(lines, None)
     if first is None or text.is_of_lengths(first[1]):
         start_again = lines if first is None else chain([first], lines)
-        return Lengths(spread(text.lengths_in(start_again, name, field), take))
+        whole = text.lengths_in(start_again, name, field)
+        used = spread(whole, take)
+        return Lengths(used, _left_out(max(whole, default=0), used))
     step = verl_log.read_log(line for _, line in chain([first], lines))
     if step is None:
         kind = next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), None)
@@ -100,6 +107,18 @@ def _of_stream(stream: BinaryIO, name: str, field: str | None, take: int | None)
         )
     _check_no_field(field, name, "the log of a verl run")
     return Lengths(verl_log.estimated_lengths(step, take), step.note)
+
+
+def _left_out(longest: int, used: Sequence[int]) -> str:
+    """What the sequences used do not show: rare long ones decide what a plan gains."""
+    if longest <= max(used, default=longest):
+        return ""
+    return f"the longest ({longest} tokens) is not among the {len(used)} taken, whose longest has {max(used)}"
+
+
+def _unread(used: Sequence[int], take: int | None) -> list[str]:
+    """The same for a file of which only the sequences used are read."""
+    return [] if take is None or len(used) < take else [f"only the {take} taken are read: a longer one may exist"]
 
 
 def _check_no_field(field: str | None, name: str, what: str) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from hcp.core.errors import HcpError
-
 
 class Container(NamedTuple):
     """What starts a command in the container; `runtime` is None without a container."""
@@ -18,19 +16,12 @@ class Container(NamedTuple):
 
 
 def container_of(site: Mapping[str, Any]) -> Container:
-    """The container stated by a site.
-
-    Raises:
-        HcpError: a mount's path contains a comma, which separates mounts.
-    """
+    """The container stated by a site. A comma separates mounts, as it does for pyxis and apptainer."""
     runtime, image, workdir = site["container_runtime"], site["container_image"], site["container_workdir"]
     if runtime is None:
         return Container()
-    mounts = tuple(mount if ":" in mount else f"{mount}:{mount}" for mount in site["mounts"] or ())
-    if any("," in mount for mount in mounts):
-        raise HcpError(
-            "mounts: found a comma in a path; wanted none, because commas separate mounts; rename the folder"
-        )
+    stated = [mount for text in site["mounts"] or () for mount in text.split(",") if mount]
+    mounts = tuple(mount if ":" in mount else f"{mount}:{mount}" for mount in stated)
     options: tuple[str, ...]
     if runtime == "pyxis":
         options = (f"--container-image={image}",)

@@ -35,6 +35,10 @@ _SRUN_OURS = frozenset(
     "gpus_per_node gpus_per_task cpus_per_task nodelist job_name partition account time qos export jobid mem verbose "
     "chdir open_mode".split()
 )
+_RENDEZVOUS = frozenset("node_rank master_addr master_port local_addr standalone".split())
+"""Options of torchrun that the job sets itself, as every `rdzv_*`: its ranks must keep the order of the nodes."""
+_LAUNCHER_OURS = frozenset("nnodes nproc_per_node module m no_python run_path use_env help h".split())
+"""Options of torchrun that are sizes of the job or part of its command."""
 _TYPED = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<count>\d+)\Z")
 
 
@@ -52,7 +56,15 @@ def stated_by(launch: Launch) -> Stated:
     """What the launch says about its job; empty if it is not a script."""
     reader = _JobReader(launch)
     if launch.reading.form == "shell":
-        for take in (reader.sizes, reader.options, reader.logs, reader.steps, reader.environment, reader.commands):
+        for take in (
+            reader.sizes,
+            reader.options,
+            reader.logs,
+            reader.steps,
+            reader.launcher,
+            reader.environment,
+            reader.commands,
+        ):
             take()
     start = launch.facts.get("start")
     name = start.value if start is not None and start.origin == "launch" else None
@@ -190,6 +202,19 @@ class _JobReader:
             if name.startswith(("sbatch.", "srun.")):
                 option = _dashed(name.partition(".")[2])
                 self.left_out.append(f"--{option}: {why}; state it as an option")
+
+    def launcher(self) -> None:
+        """torchrun's options. (ft_launcher's have the same prefix.)"""
+        stated = self.of("torchrun")
+        hidden = {name.partition(".")[2] for name in self.launch.unknown if name.startswith("torchrun.")}
+        named = [name for name in (*stated, *sorted(hidden)) if name in _RENDEZVOUS or name.startswith("rdzv_")]
+        if named:
+            options = ", ".join(f"--{_dashed(name)}" for name in named)
+            self.changed.append(f"{options} ({self.where(stated.get(named[0]))}): the job sets the rendezvous itself")
+        for name, fact in stated.items():
+            if name not in (*named, *_LAUNCHER_OURS):
+                value = "" if fact.value is True else f"={fact.value}"
+                self.left_out.append(f"--{_dashed(name)}{value} ({self.where(fact)})")
 
     def environment(self) -> None:
         exports = self.of("env")

@@ -63,7 +63,7 @@ KEYS: tuple[SiteKey, ...] = (
     SiteKey("container_image", "path", "container image"),
     SiteKey("container_workdir", "path", "working directory in the container"),
     SiteKey("container_home", "bool", "mount the home directory in the container", False),
-    SiteKey("mounts", "paths", "folders to mount in the container: HOST or HOST:CONTAINER"),
+    SiteKey("mounts", "paths", "folders to mount in the container: HOST or HOST:CONTAINER, several with commas"),
     SiteKey("shared", "paths", "folders that must be visible on every node"),
     SiteKey("env", "env", "environment variables"),
     SiteKey("arch", "word", "GPU architecture: sm80, sm90, sm100"),

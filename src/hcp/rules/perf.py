@@ -6,6 +6,7 @@ from hcp.rules.cp.view import has_window, over, smaller_divisors, type_fixes, un
 from hcp.rules.dcp.view import is_dynamic
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import BRIDGE_MOE_DOC, TE_CONTEXT_PARALLEL, VERL_ENGINE_UTILS, VERL_MEGATRON_ACTOR
+from hcp.rules.verl.view import token_budgets
 from hcp.rules.view import View
 
 _SHORT = 1024
@@ -69,22 +70,25 @@ def token_budget_falls_with_cp(v: View) -> Problem | None:
     """If CP is meant to save memory, verl's tokens per GPU are fewer than a whole sequence.
 
     verl multiplies the per-GPU budget by the CP size. A budget that holds the longest prompt and response without CP is
-    used just as fully with it: micro-batches grow, and memory use doesn't fall.
+    used just as fully with it: micro-batches grow, and memory use doesn't fall. The budgets of the log-probability
+    passes are multiplied, too.
     """
-    stated = v.fact("ppo_max_token_len_per_gpu")
-    if stated is not None and stated.origin == "default":
-        return None  # the default wasn't chosen for this length
-    budget, prompt, response = v.ppo_max_token_len_per_gpu, v.max_prompt_length, v.max_response_length
-    if budget is None or prompt is None or response is None or budget < prompt + response:
+    prompt, response = v.max_prompt_length, v.max_response_length
+    if prompt is None or response is None:
         return None
+    # A default wasn't chosen for this length.
+    large = [budget for budget in token_budgets(v) if budget.is_stated and budget.tokens >= prompt + response]
+    if not large:
+        return None
+    enough = -(-(prompt + response) // v.cp)
     return Problem(
         message=f"the per-GPU limit stays the same under context parallelism: verl builds micro-batches with {v.cp} "
         "times as many tokens, and memory use doesn't fall",
-        found=f"ppo_max_token_len_per_gpu {budget} holds a whole sequence of {prompt} + {response} tokens at"
-        f" context_parallel_size {v.cp}",
-        wanted=f"about {-(-(prompt + response) // v.cp)} tokens per GPU, if CP is meant to save memory"
-        " (verl-project/verl#3415)",
-        facts=("ppo_max_token_len_per_gpu", "cp", "max_prompt_length", "max_response_length"),
+        found=f"{' and '.join(f'{budget.key} {budget.tokens}' for budget in large)} can hold a whole sequence of"
+        f" {prompt} + {response} tokens at context_parallel_size {v.cp}",
+        wanted=f"about {enough} tokens per GPU, if CP is meant to save memory (verl-project/verl#3415)",
+        facts=(*(budget.fact for budget in large), "cp", "max_prompt_length", "max_response_length"),
+        fixes=(Fix({budget.fact: enough for budget in large}, f"a micro-batch holds {enough * int(v.cp)} tokens"),),
     )
 
 

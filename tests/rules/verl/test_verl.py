@@ -140,7 +140,51 @@ VERDICTS: list[Row] = [
     ),
 ]
 
+R_BUDGET, REF_BUDGET = (f"{section}log_prob_max_token_len_per_gpu=" for section in (R, "actor_rollout_ref.ref."))
+ENOUGH = f"{LONG}{A}megatron.context_parallel_size=4 {A}ppo_max_token_len_per_gpu=8192 "  # 32768 tokens
+WITH_LONG_REF = f"{ENOUGH}{A}use_kl_loss=True "
+R_BY_TOKENS = f"{R}log_prob_use_dynamic_bsz="
+
+VERDICTS += [
+    ("VERL005", "verl", ENOUGH, "", "fine"),
+    # The old log-probabilities, and the reference model's: each budget x CP, and each follows the actor's unless set.
+    ("VERL005", "verl", f"{ENOUGH}{R_BUDGET}8191", "", "error crash training"),
+    ("VERL005", "verl", f"{ENOUGH}{R_BUDGET}8191", "", "all: VERL005"),
+    ("VERL005", "verl", f"{ENOUGH}{R_BUDGET}8192", "", "fine"),
+    ("VERL005", "verl", f"{ENOUGH}{R_BUDGET}8191 algorithm.rollout_correction.bypass_mode=True", "", "fine"),
+    ("VERL005", "verl", f"{ENOUGH}{R_BUDGET}8191 algorithm.rollout_correction.bypass_mode=False", "", "error"),
+    ("VERL005", "verl", f"{ENOUGH}{REF_BUDGET}8191", "", "all:"),  # no reference model
+    ("VERL005", "verl", f"{WITH_LONG_REF}{REF_BUDGET}8191", "", "all: VERL005"),
+    ("VERL005", "verl", f"{WITH_LONG_REF}{REF_BUDGET}8192", "", "all:"),
+    ("VERL005", "verl", f"{WITH_LONG_REF}{REF_BUDGET}8191 {R_BUDGET}8191", "", "all: VERL005"),
+    ("VERL005", "verl", f"{WITH_LONG_REF}{REF_BUDGET}8191 actor_rollout_ref.model.lora.rank=16", "", "all:"),
+    (
+        "VERL005",
+        "verl",
+        f"{WITH_LONG_REF}{REF_BUDGET}8191 actor_rollout_ref.ref.log_prob_use_dynamic_bsz=False",
+        "",
+        "all:",
+    ),
+    # The worker asserts that both are equal (verl 0.8 and newer; before, only its new workers did).
+    ("VERL007", "verl", f"{BY_TOKENS}{R_BY_TOKENS}False", "verl=0.9.1", "all: VERL007"),
+    ("VERL007", "verl", f"{BY_TOKENS}{R_BY_TOKENS}False", "verl=0.8.0", "error crash init"),
+    ("VERL007", "verl", f"{BY_TOKENS}{R_BY_TOKENS}False", "verl=0.7.1", "fine"),
+    ("VERL007", "verl", f"{BY_TOKENS}{R_BY_TOKENS}False", "", "needs verl"),
+    ("VERL007", "verl", f"{BY_TOKENS}{R_BY_TOKENS}True", "", "fine"),
+    ("VERL007", "verl", f"{SOUND}{R_BY_TOKENS}True", "verl=0.9.1", "error"),
+    ("VERL007", "verl", BY_TOKENS, "verl=0.9.1", "not concerned"),  # it follows
+    ("VERL007", "verl", f"{BY_TOKENS.replace('megatron', 'dp')}{R_BY_TOKENS}False", "verl=0.9.1", "not concerned"),
+]
+
 TEXTS: list[Row] = [
+    ("VERL005", "verl", f"{ENOUGH}{R_BUDGET}8191", "", "found: and rollout.log_prob_max_token_len_per_gpu 8191 x CP 4"),
+    (
+        "VERL007",
+        "verl",
+        f"{BY_TOKENS}{R_BY_TOKENS}False",
+        "verl=0.9.1",
+        "found: rollout.log_prob_use_dynamic_bsz False",
+    ),
     ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}1 {REF_CP}2", "verl=0.9.0", "message: silently trains wrongly"),
     ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}4 {REF_CP}2", "verl=0.9.0", "message: runs at context-parallel size 2"),
     # rule, dialect, launch, assumed, what the finding says
@@ -157,6 +201,8 @@ TEXTS: list[Row] = [
 NO_ROLLOUT = f"{MEGATRON}{A}ppo_micro_batch_size_per_gpu=2 "
 
 FIXES: list[FixRow] = [
+    ("VERL005", "verl", f"{ENOUGH}{R_BUDGET}8191", "", (f"{R_BUDGET}8192",)),
+    ("VERL007", "verl", f"{BY_TOKENS}{R_BY_TOKENS}False", "verl=0.9.1", (f"{R_BY_TOKENS}true",)),
     # rule, dialect, launch, assumed, what each fix writes
     (
         "VERL002",

@@ -1,12 +1,17 @@
 """Fact names: batch settings that verl checks at start-up."""
 
-from hcp.launch.facts.spec import FactSpec
+from hcp.launch.facts.spec import FactSpec, Type
 
 _ROLLOUT, _REF = "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
 
 
 def _size(name: str, doc: str, key: str) -> FactSpec:
     return FactSpec(name, "size", f"verl: {doc}; null = not stated", verl=(key,), defaults={"verl": None})
+
+
+def _following(name: str, type: Type, key: str) -> FactSpec:
+    doc = "verl: as the actor's key, for a pass that computes log-probabilities; null = the actor's"
+    return FactSpec(name, type, doc, verl=(key,), defaults={"verl": None})
 
 
 VERL_FACTS: tuple[FactSpec, ...] = (
@@ -36,4 +41,15 @@ VERL_FACTS: tuple[FactSpec, ...] = (
         f"{_REF}.log_prob_micro_batch_size_per_gpu",
     ),
     _size("log_prob_micro_batch_size", "the same over all ranks (old)", f"{_REF}.log_prob_micro_batch_size"),
+    _following("rollout_log_prob_use_dynamic_bsz", "bool", f"{_ROLLOUT}.log_prob_use_dynamic_bsz"),
+    _following("rollout_log_prob_max_token_len_per_gpu", "int", f"{_ROLLOUT}.log_prob_max_token_len_per_gpu"),
+    _following("log_prob_use_dynamic_bsz", "bool", f"{_REF}.log_prob_use_dynamic_bsz"),
+    _following("log_prob_max_token_len_per_gpu", "int", f"{_REF}.log_prob_max_token_len_per_gpu"),
+    FactSpec(
+        "bypass_mode",
+        "bool",
+        "verl: the rollout engine's log-probabilities are the old ones",
+        verl=("algorithm.rollout_correction.bypass_mode",),
+        defaults={"verl": False},
+    ),
 )

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from hcp.rules.dcp.view import max_sequence
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import VERL_ACTOR_CONFIG, VERL_BALANCING, VERL_CONFIG, VERL_CRITIC_CONFIG, VERL_ENGINE_UTILS
+from hcp.rules.upstream import (
+    VERL_ACTOR_CONFIG,
+    VERL_BALANCING,
+    VERL_CONFIG,
+    VERL_CRITIC_CONFIG,
+    VERL_ENGINE_UTILS,
+    VERL_ENGINE_WORKERS,
+)
+from hcp.rules.verl.view import ACTOR, CRITIC, REF, token_budgets
 from hcp.rules.view import View
 
-_ACTOR, _REF, _CRITIC = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "critic"
 _BY_TOKENS = Fix({"use_dynamic_bsz": True}, "micro-batches by tokens: ppo_max_token_len_per_gpu")
 
 _SOUND = (
-    f"{_ACTOR}.strategy=megatron {_ACTOR}.ppo_micro_batch_size_per_gpu=2 "
+    f"{ACTOR}.strategy=megatron {ACTOR}.ppo_micro_batch_size_per_gpu=2 "
     "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2 critic.enable=False"
 )
 _ROLLOUT = (
-    f"{_ACTOR}.strategy=megatron {_ACTOR}.use_dynamic_bsz=True {_ACTOR}.ppo_max_token_len_per_gpu=16384 "
+    f"{ACTOR}.strategy=megatron {ACTOR}.use_dynamic_bsz=True {ACTOR}.ppo_max_token_len_per_gpu=16384 "
     "data.max_prompt_length=1024 data.max_response_length=31744"
 )
 
@@ -40,9 +47,9 @@ def _needs_one(v: View, section: str, per_gpu: str, over_all: str, keys: tuple[s
     return Problem(
         message="verl doesn't know how to form micro-batches: start-up fails",
         found=f"{section}: {found}",
-        wanted=f"{keys[0]}, or use_dynamic_bsz=True" + (" of the actor" if section == _REF else ""),
+        wanted=f"{keys[0]}, or use_dynamic_bsz=True" + (" of the actor" if section == REF else ""),
         facts=(per_gpu, over_all, "use_dynamic_bsz"),
-        fixes=(fix,) if section == _REF else (fix, _BY_TOKENS),  # ref has no such key
+        fixes=(fix,) if section == REF else (fix, _BY_TOKENS),  # ref has no such key
         # verl's own YAMLs leave the sizes to the command line.
         severity="warning" if v.launch.reading.form == "yaml" and v[per_gpu] is None and v[over_all] is None else None,
     )
@@ -58,9 +65,9 @@ def _needs_one(v: View, section: str, per_gpu: str, over_all: str, keys: tuple[s
         VERL_CRITIC_CONFIG.says("CriticConfig.__post_init__", "self._check_mutually_exclusive", ">=0.7"),
         VERL_CONFIG.says("validate_config", "config.actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu", ">=0.7"),
     ),
-    applies=lambda v: _counts_sequences(v, _ACTOR, _CRITIC),
+    applies=lambda v: _counts_sequences(v, ACTOR, CRITIC),
     good=Example("verl", _SOUND),
-    bad=Example("verl", _SOUND.replace(f"{_ACTOR}.ppo_micro_batch_size_per_gpu=2 ", "")),
+    bad=Example("verl", _SOUND.replace(f"{ACTOR}.ppo_micro_batch_size_per_gpu=2 ", "")),
 )
 def trained_models_have_a_micro_batch_size(v: View) -> Problem | None:
     """Every model that verl trains has a micro-batch size or forms micro-batches by tokens.
@@ -70,7 +77,7 @@ def trained_models_have_a_micro_batch_size(v: View) -> Problem | None:
     per-GPU size is multiplied first.
     """
     role = v.launch.reading.role
-    if role == _CRITIC and v.micro_batch_size is None and v.ppo_micro_batch_size is not None:
+    if role == CRITIC and v.micro_batch_size is None and v.ppo_micro_batch_size is not None:
         return None
     keys = ("ppo_micro_batch_size_per_gpu", "ppo_micro_batch_size")
     return _needs_one(v, role, "micro_batch_size", "ppo_micro_batch_size", keys)
@@ -82,7 +89,7 @@ def trained_models_have_a_micro_batch_size(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(VERL_CONFIG.says("validate_config", "log_prob_micro_batch_size", ">=0.7"),),
-    applies=lambda v: _counts_sequences(v, _ACTOR, _REF),
+    applies=lambda v: _counts_sequences(v, ACTOR, REF),
     good=Example("verl", _SOUND),
     bad=Example(
         "verl", _SOUND.replace("actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2", "data.shuffle=True")
@@ -94,12 +101,12 @@ def log_probabilities_have_a_micro_batch_size(v: View) -> Problem | None:
     If the actor forms micro-batches by number of sequences, validate_config requires the sizes of these forward passes
     as well.
     """
-    is_ref = v.launch.reading.role == _REF
+    is_ref = v.launch.reading.role == REF
     of = "" if is_ref else "rollout_"
     per_gpu, over_all = f"{of}log_prob_micro_batch_size_per_gpu", f"{of}log_prob_micro_batch_size"
     if not v.use_dynamic_bsz and v[per_gpu] is None and v[over_all] is not None:
         return None
-    section = _REF if is_ref else "actor_rollout_ref.rollout"
+    section = REF if is_ref else "actor_rollout_ref.rollout"
     keys = ("log_prob_micro_batch_size_per_gpu", "log_prob_micro_batch_size")
     return _needs_one(v, section, per_gpu, over_all, keys)
 
@@ -110,9 +117,9 @@ def log_probabilities_have_a_micro_batch_size(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(VERL_CONFIG.says("validate_config", "must be divisible by minimal possible batch size", ">=0.7"),),
-    applies=lambda v: _counts_sequences(v, _ACTOR) and v.get("micro_batch_size", 0) is not None,
-    good=Example("verl", f"{_SOUND} trainer.nnodes=2 {_ACTOR}.megatron.context_parallel_size=4"),
-    bad=Example("verl", f"{_SOUND} trainer.nnodes=3 {_ACTOR}.megatron.context_parallel_size=4"),
+    applies=lambda v: _counts_sequences(v, ACTOR) and v.get("micro_batch_size", 0) is not None,
+    good=Example("verl", f"{_SOUND} trainer.nnodes=2 {ACTOR}.megatron.context_parallel_size=4"),
+    bad=Example("verl", f"{_SOUND} trainer.nnodes=3 {ACTOR}.megatron.context_parallel_size=4"),
 )
 def sequences_of_a_step_divide_into_micro_batches(v: View) -> Problem | None:
     """The number of sequences per step is divisible by data-parallel size x micro-batch size.
@@ -153,7 +160,7 @@ def sequences_of_a_step_divide_into_micro_batches(v: View) -> Problem | None:
         VERL_ACTOR_CONFIG.says("ActorConfig.validate", "train_batch_size < self.ppo_mini_batch_size", ">=0.7"),
         VERL_CRITIC_CONFIG.says("CriticConfig.validate", "train_batch_size < self.ppo_mini_batch_size", ">=0.7"),
     ),
-    applies=lambda v: _counts_sequences(v, _ACTOR, _CRITIC),
+    applies=lambda v: _counts_sequences(v, ACTOR, CRITIC),
     good=Example("verl", f"{_SOUND} data.train_batch_size=256"),
     bad=Example("verl", f"{_SOUND} data.train_batch_size=128"),
 )
@@ -174,13 +181,9 @@ def mini_batches_are_part_of_a_step(v: View) -> Problem | None:
     )
 
 
-_BUDGET_OF_CRITIC = 32768
-"""The default ppo_max_token_len_per_gpu of a critic; an actor's is half of it."""
-
-
 def _counts_tokens(v: View) -> bool:
-    """Whether Megatron trains an actor or critic without dynamic CP on micro-batches limited by tokens."""
-    is_one = v.get("strategy") == "megatron" and v.launch.reading.role in (_ACTOR, _CRITIC)
+    """Whether Megatron runs one of PPO's models without dynamic CP on micro-batches limited by tokens."""
+    is_one = v.get("strategy") == "megatron" and v.launch.reading.role in (ACTOR, REF, CRITIC)
     return is_one and bool(v.get("use_dynamic_bsz")) and not v.get("dynamic_context_parallel")
 
 
@@ -194,29 +197,69 @@ def _counts_tokens(v: View) -> bool:
         VERL_ENGINE_UTILS.says("prepare_micro_batches", "max_token_len = max_token_len_per_gpu * sp_size", ">=0.7"),
     ),
     applies=_counts_tokens,
-    good=Example("verl", f"{_ROLLOUT} {_ACTOR}.megatron.context_parallel_size=2"),
+    good=Example("verl", f"{_ROLLOUT} {ACTOR}.megatron.context_parallel_size=2"),
     bad=Example("verl", _ROLLOUT),
 )
 def longest_rollout_fits_a_micro_batch(v: View) -> Problem | None:
     """The longest prompt plus response fits into one micro-batch.
 
     With use_dynamic_bsz a micro-batch holds ppo_max_token_len_per_gpu x CP tokens, and verl asserts that the longest
-    sequence of a batch isn't longer. Before 0.8 rows are padded to prompt plus response, so the first batch fails;
-    since then, the first batch with a rollout of that length.
+    sequence of a batch isn't longer. It asserts the same where log-probabilities are computed:
+    rollout.log_prob_max_token_len_per_gpu and ref.log_prob_max_token_len_per_gpu follow the actor's budget unless set.
+    Before 0.8 rows are padded to prompt plus response, so the first batch fails; since then, the first batch with a
+    rollout of that length.
     """
-    budget = v.fact("ppo_max_token_len_per_gpu")
-    is_default = budget is not None and budget.origin == "default"
-    tokens = _BUDGET_OF_CRITIC if is_default and v.launch.reading.role == _CRITIC else v.ppo_max_token_len_per_gpu
     longest = max_sequence(v)
-    if longest <= tokens * v.cp:
+    short = [budget for budget in token_budgets(v) if longest > budget.tokens * v.cp]
+    if not short:
         return None
     enough = -(-longest // v.cp)
+    written = " and ".join(f"{budget.key} {budget.tokens}" for budget in short)
     return Problem(
         message="training fails at the first sequence that is longer than a micro-batch may be",
-        found=f"prompt and response up to {longest} tokens, and ppo_max_token_len_per_gpu {tokens} x CP {v.cp}",
-        wanted=f"ppo_max_token_len_per_gpu of at least {enough}, or a shorter response",
-        facts=("ppo_max_token_len_per_gpu", "max_response_length", "max_prompt_length", "cp"),
-        fixes=(Fix({"ppo_max_token_len_per_gpu": enough}, f"a micro-batch holds {enough} tokens on each GPU"),),
+        found=f"prompt and response up to {longest} tokens, and {written} x CP {v.cp}",
+        wanted=f"{' and '.join(budget.key for budget in short)} of at least {enough}, or a shorter response",
+        facts=(*(budget.fact for budget in short), "max_response_length", "max_prompt_length", "cp"),
+        fixes=(Fix({budget.fact: enough for budget in short}, f"a micro-batch holds {enough} tokens on each GPU"),),
+        severity="warning" if v.launch.reading.form == "yaml" else None,  # a base of command lines
+    )
+
+
+@rule(
+    "VERL007",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        VERL_ENGINE_WORKERS.says(
+            "ActorRolloutRefWorker.init_model",
+            "assert self.config.actor.use_dynamic_bsz == self.config.rollout.log_prob_use_dynamic_bsz",
+            ">=0.8",
+        ),
+    ),
+    applies=lambda v: (
+        v.get("strategy") == "megatron"
+        and v.launch.reading.role == ACTOR
+        and v.get("rollout_log_prob_use_dynamic_bsz", 0) is not None
+    ),
+    good=Example("verl", f"{_SOUND} actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=False", "verl=0.9.1"),
+    bad=Example("verl", f"{_SOUND} actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=True", "verl=0.9.1"),
+)
+def rollout_forms_micro_batches_as_the_actor(v: View) -> Problem | None:
+    """The old log-probabilities are computed in micro-batches of the actor's kind.
+
+    One engine does both, with one use_dynamic_bsz. verl asserts, without a message, that
+    rollout.log_prob_use_dynamic_bsz, which follows the actor's unless set, is equal to it.
+    """
+    actor, rollout = bool(v.use_dynamic_bsz), bool(v.rollout_log_prob_use_dynamic_bsz)
+    if actor == rollout or not v.at_least("verl", "0.8"):
+        return None
+    return Problem(
+        message="the actor and its log-probabilities form micro-batches differently: the worker fails at start-up",
+        found=f"actor.use_dynamic_bsz {actor} and rollout.log_prob_use_dynamic_bsz {rollout}",
+        wanted="no rollout.log_prob_use_dynamic_bsz: it then follows the actor's",
+        facts=("rollout_log_prob_use_dynamic_bsz", "use_dynamic_bsz", "verl"),
+        fixes=(Fix({"rollout_log_prob_use_dynamic_bsz": actor}, "as the actor"),),
         severity="warning" if v.launch.reading.form == "yaml" else None,  # a base of command lines
     )
 
@@ -227,4 +270,5 @@ RULES = (
     sequences_of_a_step_divide_into_micro_batches,
     mini_batches_are_part_of_a_step,
     longest_rollout_fits_a_micro_batch,
+    rollout_forms_micro_batches_as_the_actor,
 )
