@@ -41,7 +41,8 @@ def triage(
     standard input. Reports what failed first, on which rank and node, the log line that shows it, and what to do:
     stop, restart, or restart without a node. For a running job, reports whether context parallelism is active. Torch
     flight-recorder dumps next to the logs show which rank waited for which. Exits with 1 if a failure was found or
-    context parallelism is off, and with 4 if a line reports an error whose meaning is not clear.
+    context parallelism is off, and with 4 if the logs do not settle it: a line reports an error that is not known, or
+    there is neither a failure nor a training step.
     """
     from hcp.triage.read import triage as read_logs
     from hcp.triage.report import diagnosis_document

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from hcp.triage.line import Line, read_line
 from hcp.triage.scan import Hit
 
-_FURTHER = 1 << 17
+_FURTHER = 1 << 16
 """Bytes below an exception in which its process may be seen to go on."""
 _FRAME = re.compile(r'\s{0,8}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,7}), in (?P<name>\S{1,100})')
 _OF_TRACEBACK = re.compile(r"(?:[\w.]{1,80}: )?Traceback \(most recent|[\w.]{1,80}(?:Error|Exception)\b|\[Errno ")
@@ -51,6 +52,7 @@ def raised_at(before: str, line: Line) -> str:
 
 _LOGGED = ("ERROR", "WARNING", "INFO")
 _RAYS_PROCESS = re.compile(rb"[^()\n]{0,20}\(\w{1,80} (pid=\d{1,10}[,)])")
+_LOOKED_AT = 40
 _GOES_ON = 3
 """So many lines that a process writes after its exception show that it did not end."""
 
@@ -67,6 +69,7 @@ def goes_on(hit: Hit) -> bool:
     if process is None:
         return False
     below = hit.chunk[hit.at + len(hit.line) : hit.at + _FURTHER].split(b"\n")
-    bodies = (read_line(raw).body for raw in below if process[1] in raw[:120])
+    own = islice((raw for raw in below if process[1] in raw[:120]), _LOOKED_AT)
+    bodies = (read_line(raw).body for raw in own)
     said = (body for body in bodies if body and not body.startswith((" ", "\t")) and not _OF_TRACEBACK.match(body))
-    return sum(1 for _ in zip(said, range(_GOES_ON), strict=False)) == _GOES_ON
+    return len(tuple(islice(said, _GOES_ON))) == _GOES_ON
