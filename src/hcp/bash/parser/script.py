@@ -48,7 +48,15 @@ _STATEMENTS: dict[str, Callable[[Tree, Node], Statement]] = {
     "function_definition": compound.function,
     "ERROR": compound.error,
 }
-_OPENERS = {"fi": b"if", "done": b"for|while|until|select", "esac": b"case"}
+_ENDS = {
+    "fi": (re.compile(rb"^[ \t]*if\b", re.M), re.compile(rb"(?:^|[\s;&|])fi(?![\w-])", re.M)),
+    "done": (
+        re.compile(rb"^[ \t]*(?:for|while|until|select)\b", re.M),
+        re.compile(rb"(?:^|[\s;&|])done(?![\w-])", re.M),
+    ),
+    "esac": (re.compile(rb"^[ \t]*case\b", re.M), re.compile(rb"(?:^|[\s;&|])esac(?![\w-])", re.M)),
+}
+"""The word that ends a statement -> what finds the statement's start at the start of a line, and its end anywhere."""
 _parser: Parser | None = None
 
 
@@ -123,10 +131,9 @@ def _lost_from(root: Node, data: bytes, file: str) -> int | None:
         node = waiting.pop()
         if node.is_error and node.end_byte >= end:
             lost.append(node.start_byte)
-        if node.is_missing and node.type in _OPENERS and node.start_byte >= end and node.parent is not None:
+        if node.is_missing and node.type in _ENDS and node.start_byte >= end and node.parent is not None:
             statement = node.parent.parent or node.parent if node.type == "done" else node.parent
-            opened = re.findall(rb"^[ \t]*(?:%s)\b" % _OPENERS[node.type], data, re.M)
-            closed = re.findall(rb"(?:^|[\s;&|])%s(?![\w-])" % node.type.encode(), data, re.M)
+            opened, closed = (pattern.findall(data) for pattern in _ENDS[node.type])
             if len(opened) > len(closed) and b"<<" not in data:
                 word = data[statement.start_byte :].split(None, 1)[0].decode()
                 raise HcpError(
