@@ -28,7 +28,7 @@ def through_variable(text: str, changes: Sequence[Change]) -> list[Change] | Non
     if reference is None or not _PLAIN.fullmatch(value):
         return None
     name = reference[1] or reference[2]
-    if len(re.findall(rf"\b{name}\+?=|\bread\b[^\n]*\b{name}\b|\bfor {name}\b", text)) != 1:
+    if len(re.findall(rf"(?<![\w${{]){name}\b", text)) != 1:  # another assignment, a `read`, arithmetic
         return None
     literal = rf"(?:\$\{{{name}:?-)?([\w.+-]+)\}}?"
     line = re.search(
