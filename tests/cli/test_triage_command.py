@@ -21,10 +21,10 @@ TEXT = """\
 first failure: the product of the hierarchical sizes is not the context-parallel size (the assertion has no text) [HCP002]
 where: rank 12 on n2
 why: job.log:3: assert np.prod(hierarchical_context_parallel_sizes) == context_parallel_size
-do: stop: the same launch would fail in the same way: fix the cause first
+do: stop: the same launch would fail the same way; fix the cause first
   next: hcp check LAUNCH --select HCP002
   next: hcp explain HCP002
-seen too: 1 x exception-bare, 1 x peer-gone, 1 x srun-task
+also seen: 1 x exception-bare, 1 x peer-gone, 1 x srun-task
 """  # noqa: E501
 
 
@@ -71,9 +71,7 @@ def test_a_text_that_is_no_log_is_undecided(hcp, tmp_path):
     (tmp_path / "hello.log").write_text("hello, world\n")
     done = hcp("triage", "hello.log", cwd=tmp_path)
     assert done.returncode == 4
-    assert done.stdout.startswith(
-        "unclear: no line in 1 file is one that a training job writes\n  next: name the files"
-    )
+    assert done.stdout.startswith("unclear: nothing in 1 file looks like a training job's log\n  next: pass the files")
     done = hcp("triage", "--format", "json", "hello.log", cwd=tmp_path)
     assert json.loads(done.stdout)["unclear"] == {"why": "no-log", "location": None, "message": None}
 
@@ -137,7 +135,7 @@ def test_binary_files_beside_a_log_are_named_and_not_read(hcp, tmp_path):
     (tmp_path / "job.log").write_text(LOG)
     (tmp_path / "core").write_bytes(b"\0RuntimeError: CUDA error: uncorrectable ECC error\n")
     done = hcp("triage", "core", "job.log", cwd=tmp_path)
-    assert done.stdout == TEXT + "left out: core: it begins like no log\n"
+    assert done.stdout == TEXT + "left out: core: it does not look like a log\n"
 
 
 def test_a_log_that_may_not_be_read_is_one_line(hcp, tmp_path):

@@ -145,7 +145,7 @@ LOST = "0: [rank0]: RuntimeError: [x/pair.cc:553] Connection closed by peer [127
 def test_a_line_that_says_error_is_the_probable_cause_of_what_only_follows(tmp_path, follows):
     failure = _failure(tmp_path, job_log=ERROR_LINE + follows)
     assert (failure.signature.id, failure.rank, failure.line) == ("unknown-error", 2, 1)
-    assert "does not recognise" in failure.cause and "the licence server said no" in failure.cause
+    assert "doesn't recognise" in failure.cause and "the licence server said no" in failure.cause
     assert _failure(tmp_path, job_log=follows + ERROR_LINE).signature.id != "unknown-error", "it stands below"
     cause = "1: [rank1]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
     assert _failure(tmp_path, job_log=ERROR_LINE + follows + cause).signature.id == "gpu-ecc"

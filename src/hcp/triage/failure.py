@@ -135,8 +135,16 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[t
 
 
 def _filled(cause: str, groups: Mapping[str, str]) -> str:
-    """The cause with the groups of its pattern filled in, in one pass: what a log says is never a place to fill."""
-    filled = re.sub(r"{([a-z0-9]+)}", lambda place: said_text(groups.get(place[1], "")), cause)
+    """The cause with the groups of its pattern filled in, in one pass: what a log says is never a place to fill.
+
+    Parentheses around a group that is empty go with it.
+    """
+
+    def value(place: re.Match[str]) -> str:
+        said = said_text(groups.get(place["name"], ""))
+        return f" ({said})" if said and place["open"] else said
+
+    filled = re.sub(r"(?P<open> \()?{(?P<name>[a-z0-9]+)}(?(open)\))", value, cause)
     return filled.rstrip().removesuffix(":")
 
 

@@ -197,26 +197,27 @@ def _unknown_line(files: Sequence[FileEvents], failure: Failure | None) -> tuple
 
 
 def _with_collective(failure: Failure, waited: Waited, job: LoggedJob) -> Failure:
-    """The failure in the words of the collective that timed out, at the rank that did not come to it."""
+    """The failure in the words of the collective that timed out, at the rank that never reached it."""
     after = f" after {waited.seconds} s" if waited.seconds else ""
     group = f" of {waited.group}" if waited.group else ""
     number = "" if waited.sequence is None else f" (number {waited.sequence})"
-    cause = f"the collective {waited.op}{number}{group} timed out{after}: {ranks_text(waited.arrived)} waited in it, "
+    cause = f"the collective {waited.op}{number}{group} timed out{after}"
+    cause += f": {ranks_text(waited.arrived)} waited in it" if waited.arrived else ""
     if not waited.missing:
-        return replace(failure, cause=cause + "who did not come, these logs do not say", waited=waited)
+        return replace(failure, cause=cause + "; these logs don't show which rank was missing", waited=waited)
     rank = waited.missing[0]
     node = job.node_of_rank.get(rank)
     if node is None and job.gpus_per_node and rank // job.gpus_per_node < len(job.nodes):
         node = job.nodes[rank // job.gpus_per_node]
-    cause += f"{ranks_text(waited.missing)} did not come"
+    cause += f"; {ranks_text(waited.missing)} never reached it"
     return replace(failure, cause=cause, waited=waited, rank=rank, node=node, local_rank=None)
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
     """Ranks for a reader: the first few, and how many there are.
 
-    >>> ranks_text((3,)), ranks_text(range(40))
-    ('rank 3', 'ranks 0, 1, 2, 3, 4, 5, 6, 7, ... (40)')
+    >>> ranks_text((3,)), ranks_text((4, 12)), ranks_text(range(40))
+    ('rank 3', 'ranks 4 and 12', 'ranks 0, 1, 2, 3, 4, 5, 6, 7 and 32 more')
     """
-    shown = ", ".join(map(str, ranks[:8]))
-    return f"rank{'' if len(ranks) == 1 else 's'} {shown}" + (f", ... ({len(ranks)})" if len(ranks) > 8 else "")
+    *shown, last = [str(rank) for rank in ranks[:8]] + ([f"{len(ranks) - 8} more"] if len(ranks) > 8 else [])
+    return f"rank{'' if len(ranks) == 1 else 's'} " + (f"{', '.join(shown)} and {last}" if shown else last)

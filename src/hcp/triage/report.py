@@ -110,6 +110,7 @@ def _collective(waited: Waited | None) -> dict[str, Any] | None:
         "timeout_s": waited.seconds,
         "arrived": list(waited.arrived),
         "missing": list(waited.missing),
+        "missing_known": bool(waited.missing),
         "source": waited.source,
         "at": waited.at or None,
     }
@@ -117,11 +118,11 @@ def _collective(waited: Waited | None) -> dict[str, Any] | None:
 
 def left_out(diagnosis: Diagnosis, launch: str | None) -> list[str]:
     """What was found and is not used, each with why."""
-    found = [f"{what}: the log states none that can be meant" for what in sorted(diagnosis.job.unfit)]
-    found += [f"{path}: it begins like no log" for path in diagnosis.binary]
+    found = [f"{what}: the log gives no usable value" for what in sorted(diagnosis.job.unfit)]
+    found += [f"{path}: it does not look like a log" for path in diagnosis.binary]
     found += [f"{path}: {why}" for path, why in diagnosis.unread]
     if launch is not None and _word(launch) is None:
-        found.append("the launch's name: it has characters that no command line shows; LAUNCH stands for it")
+        found.append("the launch's name: it has characters that a command line cannot show, so LAUNCH stands for it")
     return found
 
 
@@ -144,7 +145,7 @@ def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> li
 
     steps = []
     if failure.launcher:
-        steps.append(f"look at the log of the task that the launcher names first: {failure.launcher}")
+        steps.append(f"read the log of the task that the launcher names first: {failure.launcher}")
     for step in failure.signature.next:
         filled = _filled(step, diagnosis, launch, failure)
         named = re.findall(r"\b(?:explain|--select) ([A-Z]+\d+)\b", filled or "")
@@ -169,7 +170,9 @@ def _filled(step: str, diagnosis: Diagnosis, launch: str | None, failure: Failur
 
 
 def cp_next(diagnosis: Diagnosis, launch: str | None) -> list[str]:
-    """What to do about the verdict on context parallelism."""
+    """What to do about the verdict on context parallelism; nothing where a dead job's logs do not show it."""
+    if diagnosis.failure is not None and diagnosis.cp.state == "unknown":
+        return []
     step = _filled(_CP_NEXT.get(diagnosis.cp.state, ""), diagnosis, launch)
     return [step] if step else []
 

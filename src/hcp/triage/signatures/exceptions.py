@@ -60,7 +60,7 @@ UNKNOWN = Signature(
     "chance",
     (),
     r"^(?P<text>.+)$",
-    "probably this line, which hcp does not recognise: {text}",
+    "probably this line, which hcp doesn't recognise: {text}",
     ("read the lines around it",),
     "ERROR: the licence server said no",
     "",

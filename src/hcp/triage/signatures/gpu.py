@@ -148,10 +148,10 @@ GPU: tuple[Signature, ...] = (
     fault(
         "nccl-cuda-unsaid",
         r"unhandled cuda error|ncclUnhandledCudaError",
-        "a CUDA call inside NCCL failed; NCCL did not print which one",
+        "a CUDA call inside NCCL failed; NCCL did not say which one",
         "ncclUnhandledCudaError: Call to CUDA function failed.",
         "ncclInternalError: Internal check failed.",
-        "start again with NCCL_DEBUG=INFO: it prints the call and CUDA's error",
+        "restart with NCCL_DEBUG=INFO: it prints the call and CUDA's error",
         role="general",
         again="chance",
     ),
@@ -238,7 +238,7 @@ GPU: tuple[Signature, ...] = (
         "the loss or a gradient is not finite",
         "AssertionError: found NaN in local forward loss calculation. Device: 0, node: n1",
         "AssertionError: found no data in local cache",
-        "start once more from the last checkpoint: if it fails at the same step, suspect the data or the "
+        "restart once from the last checkpoint: if it fails at the same step, suspect the data or the "
         "model; if not, suspect {node}",
         tokens=(ERROR, b"Unexpected result ", b"loss scale already"),
         again="chance",
