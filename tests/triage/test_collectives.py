@@ -1,4 +1,4 @@
-"""A collective that timed out: which, in which group, and which ranks were missing; from logs and flight-recorder dumps."""
+"""A collective that timed out: which, in which group, and the ranks that missed it; from logs and flight recorders."""
 
 import json
 import pickle

@@ -161,12 +161,6 @@ def test_a_hang_keeps_its_ranks_and_quotes_the_error_above_it(tmp_path):
     assert diagnosis.unnamed[1:] == (1, "the licence server said no")
 
 
-def test_a_time_is_stated_by_the_line_or_by_one_above_it(tmp_path):
-    above = "[2026-08-22 10:00:03] loading\n"
-    assert not _failure(tmp_path, job_log=above + "torch.OutOfMemoryError: CUDA out of memory.\n").is_timed
-    assert _failure(tmp_path, job_log="[2026-08-22 10:00:03] torch.OutOfMemoryError: CUDA out of memory.\n").is_timed
-
-
 def test_a_failure_after_which_training_went_on_is_none(tmp_path):
     error = "[rank3]: RuntimeError: could not send metrics\n"
     steps = "".join(STEP.format(s=s, speed=400.0) for s in range(3))

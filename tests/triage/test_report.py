@@ -104,10 +104,11 @@ def test_a_long_text_of_a_log_is_cut(tmp_path):
     assert len(diagnosis_text(diagnosis, None)) < 1500
 
 
-def test_a_time_that_a_line_above_states_is_not_shown_as_the_lines_own(tmp_path):
+def test_a_time_that_a_line_above_states_is_not_the_failures(tmp_path):
     diagnosis = _diagnosis(tmp_path, "[2026-08-22 10:00:03] loading\nValueError: no\n")
-    assert ", after 08-22 10:00:03" in diagnosis_text(diagnosis, None)
-    assert diagnosis_json(diagnosis, None)["first_failure"]["time_is_stated"] is False
+    assert "10:00:03" not in diagnosis_text(diagnosis, None)
+    failure = diagnosis_json(diagnosis, None)["first_failure"]
+    assert (failure["time"], failure["time_is_stated"]) == (None, False)
     diagnosis = _diagnosis(tmp_path, "[2026-08-22 10:00:03] ValueError: no\n")
     assert ", at 08-22 10:00:03" in diagnosis_text(diagnosis, None)
 

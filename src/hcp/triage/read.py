@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +13,7 @@ from hcp.core.visible import visible
 from hcp.triage.advice import Advice, Attempt, advise
 from hcp.triage.collectives import Waited
 from hcp.triage.events import FileEvents
-from hcp.triage.failure import Failure, first_failure, said_text
+from hcp.triage.failure import Failure, first_failure, said_text, with_ends
 from hcp.triage.flight_recorder import read_dumps
 from hcp.triage.is_cp_on import SPEED_TOKENS, CpPlan, CpVerdict, judge
 from hcp.triage.line_reader import LineReader
@@ -53,6 +53,8 @@ class Diagnosis:
     """Dumps that could not be read, each with why."""
     unnamed: tuple[Path, int, str] | None = None
     """The first line that says error and that no signature knows, where no cause is known: its file, number, text."""
+    plan: CpPlan = field(default_factory=CpPlan)
+    """What the launch plans, as far as it is known."""
     is_of_training: bool = True
     """Whether any line is one that a training job writes."""
 
@@ -130,6 +132,7 @@ def triage(
         bytes=size,
         dumps=tuple(dumps),
         unread=tuple(unread),
+        plan=plan,
         is_of_training=is_of_training,
     )
 
@@ -165,7 +168,7 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
         unnamed = _unknown_line(current, failure)
     waited = dumped or reader.waits.first(job.world())
     if failure and waited and failure.signature.id in _HANGS:
-        failure = _with_collective(failure, waited, job)
+        failure = with_ends(_with_collective(failure, waited, job), current, job)
         attempts[-1] = attempts[-1]._replace(failure=failure)
     cp = judge(reader.cp, job.groups, plan)
     is_clear = unnamed is None and (steps or is_done or cp.state != "unknown")
@@ -210,7 +213,7 @@ def _with_collective(failure: Failure, waited: Waited, job: LoggedJob) -> Failur
     if node is None and job.gpus_per_node and rank // job.gpus_per_node < len(job.nodes):
         node = job.nodes[rank // job.gpus_per_node]
     cause += f"; {ranks_text(waited.missing)} never reached it"
-    return replace(failure, cause=cause, waited=waited, rank=rank, node=node, local_rank=None)
+    return replace(failure, cause=cause, waited=waited, rank=rank, node=node, local_rank=None, exit_code=None, pid=None)
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

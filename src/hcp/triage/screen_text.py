@@ -16,6 +16,11 @@ _CP_WORDS = {
     "wrong": "on, but in other groups than planned",
     "unknown": "unknown: nothing in these logs proves it either way",
 }
+_TIMES = {
+    "line": ", at {}",
+    "neighbour": ", at about {} (by the lines around it)",
+    "launcher": ", at {} (by torchrun's report)",
+}
 _ONLY = {
     "effect": "ranks report this when another one is gone; none of the logs that were read shows the cause",
     "report": "this is a launcher's report; none of the logs that were read shows the cause",
@@ -94,8 +99,9 @@ def _where(failure: Failure) -> str:
         where = f"local rank {failure.local_rank}"
     if failure.kind == "effect" and not (failure.waited and failure.waited.missing):
         where = f"seen by {where}"
-    when, at = time_text(failure.when), "at" if failure.is_timed else "after"
-    return where + (f" on {failure.node}" if failure.node else "") + (f", {at} {when}" if when else "")
+    where += f" on {failure.node}" if failure.node else ""
+    when = time_text(failure.when)
+    return where + (_TIMES[failure.timed_by].format(when) if when and failure.timed_by else "")
 
 
 def _attempts(diagnosis: Diagnosis) -> list[str]:

@@ -18,8 +18,9 @@ GPU: tuple[Signature, ...] = (
         "a GPU ran out of memory",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79 GiB",
         "RuntimeError: CUDA error: invalid device ordinal",
-        "raise context_parallel_size or lower the micro-batch, or turn on activation recomputation",
-        "hcp check {launch} --select CP024",
+        "hcp plan {launch} --gpu GPU   # name the GPU (h100, h200, ...): does the launch fit, and what is the nearest "
+        "layout that does?",
+        "{memory}",
         tokens=(ERROR, b"NCCL WARN"),
     ),
     fault(
@@ -161,7 +162,7 @@ GPU: tuple[Signature, ...] = (
         "cuBLAS could not start ({status}): usually the GPU's memory is full, or an earlier kernel failed",
         "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
         "RuntimeError: CUDA error: CUBLAS_STATUS_SUCCESS",
-        "lower the micro-batch or raise context_parallel_size; do other processes hold memory on the GPU (nvidia-smi)?",
+        "{memory}; do other processes hold memory on the GPU (nvidia-smi)?",
         "run again with CUDA_LAUNCH_BLOCKING=1",
         again="chance",
     ),
