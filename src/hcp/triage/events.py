@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from hcp.triage.exit_codes import CAME_TO_DIE, SAYS_MORE, WAS_ENDED, Ended, exit_code, read_end
+from hcp.triage.exit_codes import CAME_TO_DIE, SAYS_MORE, WAS_ENDED, ProcessEnd, exit_code, read_end
 from hcp.triage.line import Line, When, last_time
 from hcp.triage.log_name import Name
 from hcp.triage.scan import Hit
@@ -36,7 +36,7 @@ class Event(NamedTuple):
     """Of the line in its file, from 1."""
     when: When | None
     """The time that the line states, else the last one stated above it: it orders logs, and is no line's own."""
-    ended: Ended = Ended()
+    ended: ProcessEnd = ProcessEnd()
     around: When | None = None
     """The time of a line that states none, where lines of the same rank fix it."""
 
@@ -107,7 +107,7 @@ class FileEvents:
         self.counts[signature.id] += 1
         is_rerun = signature.id in _AT_ONCE  # a log may hold several starts
         key = (signature.id + line.body * is_rerun, line.rank, line.label)
-        ended = read_end(signature.id, groups, hit.before(), hit.after()) if signature.id in _ENDS else Ended()
+        ended = read_end(signature.id, groups, hit.before(), hit.after()) if signature.id in _ENDS else ProcessEnd()
         is_known = key in self.seen or len(self.seen) >= _KEPT
         if is_known and (ended.says is None or len(self.ends) >= _KEPT):
             return

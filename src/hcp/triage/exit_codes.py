@@ -46,7 +46,7 @@ CAME_TO_DIE = frozenset((-4, -7, -8, -9, -11, 9, 132, 135, 136, 137, 139))
 WAS_ENDED = frozenset((-2, -15, 130, 143))
 """Interrupted or terminated: somebody asked it to end."""
 ABORTED = frozenset((-6, 134))
-"""Ended by its own abort: so does a rank that waited in vain, and so do others that failed."""
+"""ProcessEnd by its own abort: so does a rank that waited in vain, and so do others that failed."""
 SAYS_MORE = frozenset((16, 17))
 """Codes that a trainer chooses to say why it ends."""
 
@@ -64,7 +64,7 @@ def exit_code(groups: Mapping[str, str]) -> int | None:
     return whole(match[1]) if match else whole(next((groups[name] for name in _GROUPS if groups.get(name)), None))
 
 
-class Ended(NamedTuple):
+class ProcessEnd(NamedTuple):
     """What a launcher says about how a process ended; of srun, all that it says in one line."""
 
     says: Literal["torchrun", "srun", "mpi"] | None = None
@@ -99,7 +99,7 @@ _MPI = re.compile(
 )
 
 
-def read_end(signature: str, groups: Mapping[str, str], before: str, after: str) -> Ended:
+def read_end(signature: str, groups: Mapping[str, str], before: str, after: str) -> ProcessEnd:
     """What a launcher's line says about a process that ended; an empty record where it says nothing about one.
 
     Args:
@@ -114,29 +114,35 @@ def read_end(signature: str, groups: Mapping[str, str], before: str, after: str)
         return read_block([*before.splitlines()[-_BLOCK:], line])
     if signature == "torchrun-worker":
         pid = re.search(r"\(pid: (\d{1,10})\)", line)
-        return Ended("torchrun", None, whole(groups["local"]), None, whole(pid[1] if pid else None), exit_code(groups))
+        return ProcessEnd(
+            "torchrun", None, whole(groups["local"]), None, whole(pid[1] if pid else None), exit_code(groups)
+        )
     if signature == "srun-task":
-        return Ended("srun", host=node_name(groups["host"]), code=exit_code(groups), tasks=tasks_of(groups["tasks"]))
+        return ProcessEnd(
+            "srun", host=node_name(groups["host"]), code=exit_code(groups), tasks=tasks_of(groups["tasks"])
+        )
     if signature == "mpi-abort":
         code = re.search(r"with errorcode (-?\d{1,9})", after)
-        return Ended("mpi", whole(groups["rank"]), code=whole(code[1] if code else None))
+        return ProcessEnd("mpi", whole(groups["rank"]), code=whole(code[1] if code else None))
     found = list(_MPI.finditer("\n".join([*before.splitlines()[-3:], line]))) if signature == "process-ended" else []
     if not found:
-        return Ended()
+        return ProcessEnd()
     said = found[-1]
     rank, pid_said = said["rank"] or said["rank2"] or said["rank3"], said["pid"] or said["pid2"]
-    return Ended("mpi", whole(rank), None, node_name(said["host"] or said["host2"]), whole(pid_said), exit_code(groups))
+    return ProcessEnd(
+        "mpi", whole(rank), None, node_name(said["host"] or said["host2"]), whole(pid_said), exit_code(groups)
+    )
 
 
-def read_block(lines: Sequence[str]) -> Ended:
+def read_block(lines: Sequence[str]) -> ProcessEnd:
     """The fields of torchrun's block on a worker that failed."""
-    found = Ended("torchrun")
+    found = ProcessEnd("torchrun")
     for raw in lines:
         line = read_line(raw.encode("utf-8", "replace"))
         key, colon, value = (part.strip() for part in line.body.partition(":"))
         numbers = [whole(number) for number in re.findall(r"-?\d+", value)] if colon else []
         if colon and key == "time":
-            found = Ended("torchrun", when=line.when)  # a block begins
+            found = ProcessEnd("torchrun", when=line.when)  # a block begins
         elif colon and key == "host":
             found = found._replace(host=node_name(value))
         elif numbers and key == "rank":

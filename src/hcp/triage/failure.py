@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 from hcp.core.secrets import without_secrets
 from hcp.triage.collectives import Waited
 from hcp.triage.events import ROLES, Event, FileEvents
-from hcp.triage.exit_codes import ABORTED, Ended, explain_code
+from hcp.triage.exit_codes import ABORTED, ProcessEnd, explain_code
 from hcp.triage.line import When
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.names import node_name
@@ -142,7 +142,7 @@ def with_ends(failure: Failure, files: Iterable[FileEvents], job: LoggedJob, tas
     if len({found.rank for found in workers} - {None}) > 1:
         workers = []  # several nodes share this log
     tasks = [found for _, found in said if task is not None and any(task in some for some in found.tasks)]
-    for found in (*blocks, *workers, *(found if is_rank else Ended(host=found.host) for found in tasks)):
+    for found in (*blocks, *workers, *(found if is_rank else ProcessEnd(host=found.host) for found in tasks)):
         is_new = failure.when is None and found.when is not None
         failure = replace(
             failure,
