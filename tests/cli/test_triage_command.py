@@ -21,10 +21,10 @@ TEXT = """\
 first failure: the product of the hierarchical sizes is not the context-parallel size (the assertion has no text) [HCP002]
 where: rank 12 on n2
 why: job.log:3: assert np.prod(hierarchical_context_parallel_sizes) == context_parallel_size
-do: stop: the same launch would fail in the same way: fix the cause first
+do: stop: the same launch would fail the same way; fix the cause first
   next: hcp check LAUNCH --select HCP002
   next: hcp explain HCP002
-seen too: 1 x exception-bare, 1 x peer-gone, 1 x srun-task
+also seen: 1 x exception-bare, 1 x peer-gone, 1 x srun-task
 """  # noqa: E501
 
 
@@ -71,9 +71,7 @@ def test_a_text_that_is_no_log_is_undecided(hcp, tmp_path):
     (tmp_path / "hello.log").write_text("hello, world\n")
     done = hcp("triage", "hello.log", cwd=tmp_path)
     assert done.returncode == 4
-    assert done.stdout.startswith(
-        "unclear: no line in 1 file is one that a training job writes\n  next: name the files"
-    )
+    assert done.stdout.startswith("unclear: nothing in 1 file looks like a training job's log\n  next: pass the files")
     done = hcp("triage", "--format", "json", "hello.log", cwd=tmp_path)
     assert json.loads(done.stdout)["unclear"] == {"why": "no-log", "location": None, "message": None}
 
@@ -118,6 +116,44 @@ def test_the_groups_of_the_job_are_compared_with_those_of_the_launch(hcp, tmp_pa
     assert "next: hcp check train.sh --select TOPO,SLURM" in other.stdout
 
 
+OOM = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+OPTIONS = "--context-parallel-size 2 --num-layers 2 --seq-length 4096 --micro-batch-size {} --recompute-granularity {}"
+
+
+@pytest.mark.parametrize(
+    ("micro_batch", "recompute", "advice"),
+    [
+        (
+            2,
+            "selective",
+            "raise context_parallel_size or lower the micro-batch or turn on full activation recomputation",
+        ),
+        (1, "selective", "raise context_parallel_size or turn on full activation recomputation"),
+        (1, "full", "raise context_parallel_size"),
+    ],
+)
+def test_a_full_gpu_leads_to_the_planner_and_to_what_the_launch_does_not_do_yet(
+    hcp, tmp_path, micro_batch, recompute, advice
+):
+    (tmp_path / "job.log").write_text(OOM)
+    options = OPTIONS.format(micro_batch, recompute)
+    (tmp_path / "my train.sh").write_text(f"torchrun --nproc-per-node 8 pretrain_gpt.py {options}\n")
+    done = hcp("triage", "job.log", "--launch", "my train.sh", "--format", "json", cwd=tmp_path)
+    steps = json.loads(done.stdout)["first_failure"]["next"]
+    assert steps[0].startswith("hcp plan 'my train.sh' --gpu GPU") and steps[1:] == [advice]
+
+
+def test_a_rule_that_the_launch_passes_is_not_named(hcp, tmp_path):
+    (tmp_path / "job.log").write_text("0: ValueError: Unsupported communication type: allgather!\n")
+    for spelling, is_named in (("allgather", True), ("all_gather", False)):
+        options = f"--context-parallel-size 2 --cp-comm-type {spelling} --num-layers 2"
+        (tmp_path / "train.sh").write_text(f"torchrun --nproc-per-node 8 pretrain_gpt.py {options}\n")
+        done = hcp("triage", "job.log", "--launch", "train.sh", cwd=tmp_path)
+        assert ("hcp check train.sh --select CP004" in done.stdout) == is_named, done.stdout
+        assert "next: hcp explain CP004" in done.stdout
+    assert "hcp check LAUNCH --select CP004" in hcp("triage", "job.log", cwd=tmp_path).stdout
+
+
 @pytest.mark.parametrize("content", [b"", b"\x7fELF\0\0\0"], ids=["empty", "binary"])
 def test_triage_of_what_is_no_log_is_one_line(hcp, tmp_path, content):
     (tmp_path / "job.log").write_bytes(content)
@@ -137,7 +173,7 @@ def test_binary_files_beside_a_log_are_named_and_not_read(hcp, tmp_path):
     (tmp_path / "job.log").write_text(LOG)
     (tmp_path / "core").write_bytes(b"\0RuntimeError: CUDA error: uncorrectable ECC error\n")
     done = hcp("triage", "core", "job.log", cwd=tmp_path)
-    assert done.stdout == TEXT + "left out: core: it begins like no log\n"
+    assert done.stdout == TEXT + "left out: core: it does not look like a log\n"
 
 
 def test_a_log_that_may_not_be_read_is_one_line(hcp, tmp_path):

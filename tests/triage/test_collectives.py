@@ -1,4 +1,4 @@
-"""A collective that timed out: which, in which group, and who did not come; from logs and flight-recorder dumps."""
+"""A collective that timed out: which, in which group, and the ranks that missed it; from logs and flight recorders."""
 
 import json
 import pickle
@@ -11,6 +11,7 @@ from hcp.triage.flight_recorder import read_dumps
 from hcp.triage.is_cp_on import CpPlan
 from hcp.triage.plain_pickle import NotPlain, read_plain_pickle
 from hcp.triage.read import triage
+from hcp.triage.report import diagnosis_json
 from hcp.triage.sources import find_logs
 from support.logs import write_logs
 from support.processes import HANG_S
@@ -37,8 +38,8 @@ def test_the_rank_of_the_world_that_did_not_report_is_named(tmp_path):
     said = "".join(WORK.format(r=r, s=7) + STATUS.format(r=r, g="default_pg", s=7, e=9) for r in (0, 1, 3))
     failure = _failure(tmp_path, START + said + "srun: error: n1: task 0: Aborted\nsrun: error: n2: task 2: Killed\n")
     assert failure.cause == (
-        "the collective ALLREDUCE (number 7) of default_pg timed out after 600 s: ranks 0, 1, 3 waited in it, rank 2 "
-        "did not come"
+        "the collective ALLREDUCE (number 7) of default_pg timed out after 600 s: ranks 0, 1 and 3 waited in it; "
+        "rank 2 never reached it"
     )
     assert (failure.rank, failure.node, failure.kind) == (2, "n2", "effect")
     assert failure.launcher == "", "a rank that waited in vain aborts: nobody is to look there"
@@ -49,9 +50,22 @@ def test_a_rank_that_had_queued_less_did_not_come(tmp_path):
     assert _failure(tmp_path, said).waited.missing == (5,)
 
 
-def test_nobody_is_blamed_where_the_logs_do_not_say_who_is_missing(tmp_path):
-    failure = _failure(tmp_path, WORK.format(r=0, s=7) + WORK.format(r=4, s=7))
-    assert failure.waited.missing == () and "these logs do not say" in failure.cause
+def test_nobody_is_blamed_where_the_logs_do_not_show_who_is_missing(tmp_path):
+    text = WORK.format(r=4, s=7) + WORK.format(r=12, s=7)
+    failure = _failure(tmp_path, text)
+    assert failure.cause.endswith("ranks 4 and 12 waited in it; these logs don't show which rank was missing")
+    assert _collective(tmp_path, text) == ([], False)
+    assert _collective(
+        tmp_path, text + STATUS.format(r=4, g="TP", s=7, e=9) + STATUS.format(r=5, g="TP", s=4, e=6)
+    ) == (
+        [5],
+        True,
+    )
+
+
+def _collective(tmp_path, text):
+    found = diagnosis_json(triage(write_logs(tmp_path, a_log=text), CpPlan()), None)["collective"]
+    return found["missing"], found["missing_known"]
 
 
 def _dump(groups, entries):

@@ -40,7 +40,7 @@ def test_a_job_id_reaches_the_commands(tmp_path):
 def test_a_job_id_that_slurm_would_not_give_is_left_out_and_said_so(tmp_path, job):
     steps, text = _next(tmp_path, _start(job=job) + CANCELLED)
     assert steps == ["sacct -j JOBID --format=JobID,State,ExitCode,NodeList,MaxRSS"]
-    assert "left out: job of a line 'start': the log states none that can be meant" in text and "curl" not in text
+    assert "left out: job of a line 'start': the log gives no usable value" in text and "curl" not in text
 
 
 @pytest.mark.parametrize("node", ["n1;reboot", "$(x)", "-rf", "n1&", "a'b", "n" * 300])
@@ -104,10 +104,11 @@ def test_a_long_text_of_a_log_is_cut(tmp_path):
     assert len(diagnosis_text(diagnosis, None)) < 1500
 
 
-def test_a_time_that_a_line_above_states_is_not_shown_as_the_lines_own(tmp_path):
+def test_a_time_that_a_line_above_states_is_not_the_failures(tmp_path):
     diagnosis = _diagnosis(tmp_path, "[2026-08-22 10:00:03] loading\nValueError: no\n")
-    assert ", after 08-22 10:00:03" in diagnosis_text(diagnosis, None)
-    assert diagnosis_json(diagnosis, None)["first_failure"]["time_is_stated"] is False
+    assert "10:00:03" not in diagnosis_text(diagnosis, None)
+    failure = diagnosis_json(diagnosis, None)["first_failure"]
+    assert (failure["time"], failure["time_is_stated"]) == (None, False)
     diagnosis = _diagnosis(tmp_path, "[2026-08-22 10:00:03] ValueError: no\n")
     assert ", at 08-22 10:00:03" in diagnosis_text(diagnosis, None)
 
@@ -115,7 +116,29 @@ def test_a_time_that_a_line_above_states_is_not_shown_as_the_lines_own(tmp_path)
 def test_a_healthy_log_is_not_said_to_hold_failures(tmp_path):
     step = "iteration 8/ 9 | elapsed time per iteration (ms): 5.0 |\n"
     text = diagnosis_text(_diagnosis(tmp_path, "ValueError: no\n" + step * 3), None)
-    assert text.startswith("no failure in 1 file, 3 training steps\nseen, and training went on: 1 line of known errors")
+    assert text.startswith("no failure in 1 file, 3 training steps\ntraining went on after 1 known error line")
+
+
+def test_a_dead_jobs_context_parallelism_is_a_matter_only_where_its_logs_show_something(tmp_path):
+    """That the job started with some sizes says nothing about its attention: there is no process left to ask."""
+    sizes = "using world size: 8, data-parallel size: 1, context-parallel size: 8 hierarchical context-parallel sizes: "
+    oom = "torch.OutOfMemoryError: CUDA out of memory.\n"
+    dead = _diagnosis(tmp_path, f"{sizes}[4, 2]\n{oom}")
+    assert "context parallelism" not in diagnosis_text(dead, None)
+    assert diagnosis_json(dead, None)["context_parallel"]["next"] == []
+    alive = _diagnosis(tmp_path, f"{sizes}[4, 2]\niteration 8/ 9 | elapsed time per iteration (ms): 5.0 |\n")
+    assert "context parallelism: unknown" in diagnosis_text(alive, None)
+    assert diagnosis_json(alive, None)["context_parallel"]["next"]
+    (tmp_path / "x.log").write_text(f"{sizes}[4, 2]\n{oom}")
+    off = triage([tmp_path / "x.log"], CpPlan(cp=2))
+    assert "context parallelism: on, but in other groups" in diagnosis_text(off, None)
+
+
+def test_an_exceptions_name_that_is_not_said_leaves_no_empty_parentheses(tmp_path):
+    named = _diagnosis(tmp_path, "terminate called after throwing an instance of 'c10::DistBackendError'\n").failure
+    assert named.cause == "an uncaught C++ exception (c10::DistBackendError) ended a process"
+    unnamed = _diagnosis(tmp_path, "terminate called without an active exception\n").failure
+    assert unnamed.cause == "an uncaught C++ exception ended a process"
 
 
 @pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.id)

@@ -43,18 +43,18 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
     failure, again = attempts[-1].failure, attempts[-1].failure.signature.again
     nodes = {attempt.failure.node for attempt in attempts if attempt.failure and attempt.failure.node}
     if again == "outside":
-        return Advice("restart", "it was ended from outside: the next attempt continues from the last checkpoint")
+        return Advice("restart", "it was stopped from outside; the next attempt continues from the last checkpoint")
     if again == "same":
-        return Advice("stop", "the same launch would fail in the same way: fix the cause first")
+        return Advice("stop", "the same launch would fail the same way; fix the cause first")
     if again == "machine":
         if came_back(attempts) and len(nodes) > 1:
-            return Advice("stop", "it came back on another node: the machine is not the cause")
-        where = failure.node or "the node (the logs do not name it)"
-        return Advice("restart-without-node", f"the fault is of {where} or its link, not of the launch", failure.node)
+            return Advice("stop", "it happened again on another node, so the machine is not the cause")
+        where = failure.node or "the node (which the logs don't name)"
+        return Advice("restart-without-node", f"the fault lies with {where} or its link, not the launch", failure.node)
     if came_back(attempts):
-        return Advice("stop", "it came back: another attempt would end the same way")
+        return Advice("stop", "it happened again; another attempt would end the same way")
     if failure.kind == "cause" and not attempts[-1].steps and failure.signature.role == "general":
-        return Advice("stop", "it failed before the first training step: the same launch would fail there again")
+        return Advice("stop", "it failed before the first training step; the same launch would fail there again")
     if failure.kind == "cause":
-        return Advice("restart", "the failure may be transient: stop if it comes back")
-    return Advice("restart", "these logs do not show the cause: start once more, and stop if it comes back")
+        return Advice("restart", "the failure may be transient; stop if it happens again")
+    return Advice("restart", "these logs don't show the cause; restart once, and stop if it happens again")

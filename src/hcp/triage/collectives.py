@@ -1,4 +1,4 @@
-"""Which collective timed out, in which group, and who did not arrive: from the lines of NCCL's watchdog."""
+"""Which collective timed out, in which group, and which ranks were missing: from the lines of NCCL's watchdog."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Waited(NamedTuple):
     arrived: tuple[int, ...]
     """Ranks that waited in it."""
     missing: tuple[int, ...]
-    """Ranks that did not come to it, as far as it can be known; empty: the logs do not say."""
+    """Ranks that never reached it, as far as it can be known; empty: the logs don't show which."""
     source: str = "log"
     """`log` or `flight-recorder`."""
     at: str = ""

@@ -8,29 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from hcp.triage.exit_codes import CAME_TO_DIE, SAYS_MORE, WAS_ENDED, exit_code
-from hcp.triage.line import Line, When, last_time, read_line
+from hcp.triage.exit_codes import CAME_TO_DIE, SAYS_MORE, WAS_ENDED, ProcessEnd, exit_code, read_end
+from hcp.triage.line import Line, When, last_time
 from hcp.triage.log_name import Name
-from hcp.triage.number import whole
 from hcp.triage.scan import Hit
-from hcp.triage.signatures.exceptions import UNKNOWN
+from hcp.triage.signatures.exceptions import CUT, UNKNOWN
 from hcp.triage.signatures.row import Role, Signature
-from hcp.triage.signatures.tracebacks import goes_on, raised_at, was_logged
+from hcp.triage.signatures.tracebacks import goes_on, raised_at, time_around, was_logged
 
 _KEPT = 200
 _STEPS_THAT_SURVIVE = 3
 """A failure after which the same log reports so many training steps did not end the job."""
 ROLES: tuple[Role, ...] = get_args(Role)
 """The first in this order explains most: of the lines of all logs, one of the first role is the first failure."""
-
-
-class FirstFailed(NamedTuple):
-    """The worker that torchrun saw fail first."""
-
-    host: str | None = None
-    rank: int | None = None
-    local: int | None = None
-    code: int | None = None
 
 
 class Event(NamedTuple):
@@ -45,13 +35,15 @@ class Event(NamedTuple):
     number: int
     """Of the line in its file, from 1."""
     when: When | None
-    """The time that the line states, else the last one stated above it."""
-    root: FirstFailed = FirstFailed()
+    """The time that the line states, else the last one stated above it: it orders logs, and is no line's own."""
+    ended: ProcessEnd = ProcessEnd()
+    around: When | None = None
+    """The time of a line that states none, where lines of the same rank fix it."""
 
     @property
     def code(self) -> int | None:
         """The exit code that a launcher reported, negative for a signal."""
-        return exit_code(self.groups) if self.root.code is None else self.root.code
+        return exit_code(self.groups) if self.ended.code is None else self.ended.code
 
 
 @dataclass
@@ -72,6 +64,12 @@ class FileEvents:
     tracebacks: int = 0
     outlived: Counter[str] = field(default_factory=Counter)
     """By line, how often training went on after what no row names."""
+    ends: list[Event] = field(default_factory=list)
+    """What launchers say about processes that ended."""
+    cut: dict[tuple[int | None, int | None, int | None], Event] = field(default_factory=dict)
+    """By who wrote it, the last line of a traceback that breaks off."""
+    lost: set[int] = field(default_factory=set)
+    """Ranks that only say that they lost another."""
     over: frozenset[Role] = frozenset()
     """Roles that no longer count: the training said that it was done."""
 
@@ -88,13 +86,20 @@ class FileEvents:
         self.outlived.update(_shape(event) for role, event in self.pending.items() if role in _OUTLIVED)
         self.pending, self.seen, self.since, self.reported = {}, set(), 0, False
         self.counts, self.over = Counter(), frozenset()
+        self.ends, self.cut, self.lost = [], {}, set()
 
     def add_unknown(self, line: Line, hit: Hit, file: int) -> None:
         """A line that says error, and that no signature knows; the first one is kept."""
         if "unknown" not in self.pending and "unknown" not in self.over and not goes_on(hit):
             when = line.when or last_time(hit.before())
             event = Event(UNKNOWN, "unknown", {"text": line.body}, line, file, hit.offset, hit.number, when)
-            self.pending["unknown"], self.since = event, 0
+            self.pending["unknown"], self.since = event._replace(around=time_around(hit, line)), 0
+
+    def add_cut(self, line: Line, hit: Hit, file: int, at: str) -> None:
+        """The last line of a traceback that breaks off, and where in the program it stands."""
+        when = line.when or last_time(hit.before())
+        event = Event(CUT, "unknown", {"text": line.body, "at": at}, line, file, hit.offset, hit.number, when)
+        self.cut.setdefault(line.writer, event)
 
     def add(self, signature: Signature, groups: dict[str, str], line: Line, hit: Hit, file: int) -> None:
         """Adds the line of a hit, which a signature knows; `file` is the place of this log among all."""
@@ -102,12 +107,22 @@ class FileEvents:
         self.counts[signature.id] += 1
         is_rerun = signature.id in _AT_ONCE  # a log may hold several starts
         key = (signature.id + line.body * is_rerun, line.rank, line.label)
-        if key in self.seen or len(self.seen) >= _KEPT:
+        ended = read_end(signature.id, groups, hit.before(), hit.after()) if signature.id in _ENDS else ProcessEnd()
+        is_known = key in self.seen or len(self.seen) >= _KEPT
+        if is_known and (ended.says is None or len(self.ends) >= _KEPT):
+            return
+        when = line.when or last_time(hit.before())
+        event = Event(signature, signature.role, groups, line, file, hit.offset, hit.number, when, ended)
+        if ended.says is not None and len(self.ends) < _KEPT:
+            self.ends.append(event)
+        if is_known:
             return
         self.seen.add(key)
-        root = _first_failed(hit.after()) if signature.id == "torchrun-root" else FirstFailed()
-        when = line.when or last_time(hit.before())
-        event = Event(signature, signature.role, groups, line, file, hit.offset, hit.number, when, root)
+        if (
+            signature.role in ("effect", "origin")
+            and (who := line.label if line.rank is None else line.rank) is not None
+        ):
+            self.lost.add(who)
         if signature.role == "general" and was_logged(hit, line):
             event = event._replace(role="unknown")
         if signature.role == "report":
@@ -122,6 +137,8 @@ class FileEvents:
         ):
             self.seen.discard(key)
             return
+        if event.role not in self.pending and event.line.when is None:
+            event = event._replace(around=time_around(hit, line))
         earlier = self.pending.setdefault(event.role, event)
         if earlier is event and signature.role == "general":
             self.pending[event.role] = event._replace(groups={**groups, "at": raised_at(hit.before(), line)})
@@ -133,6 +150,8 @@ _OUTLIVED: tuple[Role, ...] = ("general", "unknown")
 _OFTEN = 2
 _OF_OTHERS = ("nccl-said",)
 """Signatures of a general role that a rank which ended, once the training was done, explains too."""
+_ENDS = ("torchrun-root", "torchrun-block", "torchrun-worker", "srun-task", "mpi-abort", "process-ended")
+"""Signatures of launchers' lines about a process that ended."""
 _AT_ONCE = ("bad-option",)
 """Signatures of programs that end as soon as they are started."""
 
@@ -153,18 +172,3 @@ def _role_of_report(code: int | None, is_first: bool) -> Role:
     if is_first and code in CAME_TO_DIE:
         return "death"
     return "general" if code in SAYS_MORE else "report"
-
-
-def _first_failed(text: str) -> FirstFailed:
-    """The fields of torchrun's block on the first failure that it saw; `text` starts with its title."""
-    root = FirstFailed()
-    for raw in text.splitlines()[1:12]:
-        key, colon, value = (part.strip() for part in read_line(raw.encode("utf-8", "replace")).body.partition(":"))
-        numbers = [whole(found) for found in re.findall(r"-?\d+", value)] if colon else []
-        if colon and key == "host":
-            root = root._replace(host=value)
-        elif numbers and key == "rank":
-            root = root._replace(rank=numbers[0], local=numbers[1] if len(numbers) > 1 else None)
-        elif numbers and key == "exitcode":
-            root = root._replace(code=numbers[0])
-    return root

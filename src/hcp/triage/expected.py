@@ -21,7 +21,8 @@ def plan_of_launch(target: str, dialect: Dialect | None, assumes: tuple[str, ...
     from hcp.launch.load import LoadOptions, load_launch
 
     launch = load_launch(target, LoadOptions(dialect=dialect, assumes=assumes, beside=beside))
-    return _plan({name: fact.value for name, fact in launch.facts.items()})._replace(lost=_lost(launch))
+    facts = {name: fact.value for name, fact in launch.facts.items()}
+    return _plan(facts)._replace(lost=_lost(launch), passed=_passed(launch), saves=_saves(facts))
 
 
 _LOSING = ("HCP001", "HCP010")
@@ -35,6 +36,27 @@ def _lost(launch: Launch) -> tuple[tuple[str, str], ...]:
 
     findings, _, _ = run(View(launch), [BY_ID[name] for name in _LOSING])
     return tuple((found.rule.id, found.problem.message) for found in findings if found.effect == "silent")
+
+
+def _passed(launch: Launch) -> frozenset[str]:
+    from hcp.rules.registry import BY_ID
+    from hcp.rules.run import run
+    from hcp.rules.view import View
+
+    if launch.unknown:
+        return frozenset()  # what the launch hides may be what a rule is about
+    own = [rule for rule in BY_ID.values() if not rule.last]
+    findings, not_checked, _ = run(View(launch), own)
+    return frozenset(rule.id for rule in own) - {item.rule.id for item in (*findings, *not_checked)}
+
+
+def _saves(facts: dict[str, Any]) -> frozenset[str]:
+    """Names of `CpPlan.saves`, each where the launch has no more to give."""
+    used = {
+        "micro-batch": facts.get("micro_batch_size") == 1,
+        "recomputation": facts.get("recompute_granularity") == "full",
+    }
+    return frozenset(name for name, is_used in used.items() if is_used)
 
 
 def plan_of_assumptions(assumes: tuple[str, ...]) -> CpPlan:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from hcp.core.secrets import without_secrets
 from hcp.triage.collectives import Waited
 from hcp.triage.events import ROLES, Event, FileEvents
-from hcp.triage.exit_codes import ABORTED, explain_code
+from hcp.triage.exit_codes import ABORTED, ProcessEnd, explain_code
 from hcp.triage.line import When
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.names import node_name
@@ -22,6 +22,7 @@ from hcp.triage.xids import meaning
 _LONGEST = 500
 """Characters of a text from the log that are kept: enough to know the line again."""
 Kind = Literal["cause", "effect", "report"]
+_T = TypeVar("_T")
 _KINDS: dict[Role, Kind] = {
     "death": "report",
     "origin": "effect",
@@ -43,12 +44,13 @@ class Failure:
     node: str | None
     local_rank: int | None
     when: When | None
-    is_timed: bool
-    """Whether the line itself states `when`: otherwise it is the last time that a line above it states."""
+    timed_by: Literal["line", "neighbour", "launcher"] | None
+    """What states `when`: the line, lines of its rank seconds above and below it, or torchrun's report on the rank."""
     message: str
     path: Path
     line: int
     exit_code: int | None = None
+    pid: int | None = None
     rule: str = ""
     launcher: str = ""
     """Whom the launcher saw end first, where the failure is an effect."""
@@ -63,6 +65,7 @@ def first_failure(files: Iterable[FileEvents], job: LoggedJob) -> Failure | None
     signature knows is one only where others show that something ended. Between files without times the
     order of the files decides.
     """
+    files = list(files)
     candidates = [(entry, event) for entry in files for event in entry.pending.values()]
     ends = [event for _, event in candidates if event.role == "end"]
     candidates = [(entry, event) for entry, event in candidates if not any(_follows(event, end) for end in ends)]
@@ -79,7 +82,87 @@ def first_failure(files: Iterable[FileEvents], job: LoggedJob) -> Failure | None
         return ROLES.index(event.role), event.when is None, event.when or (0, 0, 0.0), event.file, event.offset
 
     entry, event = min(candidates, key=order)
-    return _failure(entry, event, job, candidates)
+    if event.role in _SAID_BY_OTHERS:
+        entry, event = _odd_one(files, job, _place(entry, event, job)[0]) or (entry, event)
+    return with_ends(_failure(entry, event, job, candidates), files, job, event.line.label)
+
+
+_SAID_BY_OTHERS: tuple[Role, ...] = ("origin", "effect", "report", "echo")
+
+
+def _odd_one(files: Sequence[FileEvents], job: LoggedJob, victim: int | None) -> tuple[FileEvents, Event] | None:
+    """Of the rank that ended otherwise than all others: by an exit code of its own, where signals ended these, or
+    with the only traceback that is not about a lost peer, where `victim` is another rank, that says that it lost one.
+    None where there is no such rank, or more than one."""
+    cut = {_place(entry, event, job)[0]: (entry, event) for entry in files for event in entry.cut.values()}
+    lost = {rank for entry in files for rank in entry.lost}
+    said = [(entry, event) for entry in files for event in entry.ends]
+    is_rank = _are_tasks_ranks(files, job)
+    own: dict[int, tuple[FileEvents, Event]] = {}
+    for entry, event in said:
+        if event.ended.is_own and event.ended.rank is not None:
+            own.setdefault(event.ended.rank, (entry, event))
+        elif event.ended.is_own and is_rank and event.ended.tasks:
+            first = event.ended.tasks[0].start
+            own.setdefault(first, (entry, event))
+            if sum(map(len, event.ended.tasks)) > 1:
+                own[first + 1] = entry, event  # there is more than one
+    if len(own) == 1 and any(event.ended.is_signalled for _, event in said):
+        (rank, (entry, event)), *_ = own.items()
+        groups = {**event.groups, "at": "; signals ended the others"}
+        return None if rank in lost else cut.get(rank) or (entry, event._replace(groups=groups))
+    alone = [item for rank, item in cut.items() if rank is not None and rank not in lost]
+    return alone[0] if len(alone) == 1 and victim is not None and not {None, victim} & cut.keys() else None
+
+
+def _are_tasks_ranks(files: Sequence[FileEvents], job: LoggedJob) -> bool:
+    """Whether srun started the ranks themselves, and not a launcher of them on each node."""
+    if job.start is not None:
+        return job.start == "srun"
+    return not any(event.ended.says == "torchrun" for entry in files for event in entry.ends)
+
+
+def with_ends(failure: Failure, files: Iterable[FileEvents], job: LoggedJob, task: int | None = None) -> Failure:
+    """The failure with what launchers say about the process that it is of.
+
+    What is known stays; the rest (node, local rank, process id, exit code, time) is taken from them. `task` is the
+    number of the srun task that wrote the line, where it is known.
+    """
+    files = list(files)
+    is_rank = _are_tasks_ranks(files, job)
+    task = failure.rank if is_rank else task
+    said = [(entry.path, event.ended) for entry in files for event in entry.ends]
+    blocks = [found for _, found in said if found.rank is not None and found.rank == failure.rank]
+    workers = [
+        found
+        for path, found in said
+        if found.says == "torchrun" and path == failure.path and found.local is not None
+        if found.local == failure.local_rank and (found.rank is None or failure.rank is None)
+    ]
+    if len({found.rank for found in workers} - {None}) > 1:
+        workers = []  # several nodes share this log
+    tasks = [found for _, found in said if task is not None and any(task in some for some in found.tasks)]
+    for found in (*blocks, *workers, *(found if is_rank else ProcessEnd(host=found.host) for found in tasks)):
+        is_new = failure.when is None and found.when is not None
+        failure = replace(
+            failure,
+            rank=_first(failure.rank, found.rank),
+            node=_first(failure.node, found.host),
+            local_rank=_first(failure.local_rank, found.local),
+            pid=_first(failure.pid, found.pid),
+            exit_code=_first(failure.exit_code, found.code),
+            when=found.when if is_new else failure.when,
+            timed_by="launcher" if is_new else failure.timed_by,
+        )
+    return failure
+
+
+def _first(known: _T | None, said: _T | None) -> _T | None:
+    return said if known is None else known
+
+
+_SAID_BY_RANKS = ("cpp-terminate", "exception-wrapped", "aborted")
+"""Reports that no launcher makes: a rank says so of itself, and it may be one that waited in vain."""
 
 
 def _follows(event: Event, end: Event) -> bool:
@@ -93,12 +176,13 @@ def _follows(event: Event, end: Event) -> bool:
 def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[tuple[FileEvents, Event]]) -> Failure:
     rank, node, local = _place(entry, event, job)
     code = event.code
-    said = event.root
+    said = event.ended
     rank = rank if said.rank is None else said.rank
     local = local if said.local is None else said.local
     node = said.host or node
     kind = _KINDS.get(event.role, "cause")
     reports = [item for item in others if item[1].signature.role == "report" and item[1] is not event]
+    reports = [item for item in reports if item[1].signature.id not in _SAID_BY_RANKS]
     launcher = ""
     if reports and event.signature.id not in ("hcp-stopped", "hcp-check"):
         # A launcher that named a task first names the one that failed first.
@@ -123,20 +207,29 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[t
         rank,
         node,
         local,
-        event.when,
-        event.line.when is not None,
+        event.line.when or event.around,
+        "line" if event.line.when else "neighbour" if event.around else None,
         said_text(event.line.body),
         entry.path,
         event.number,
         code,
+        said.pid if event.line.pid is None else event.line.pid,
         event.groups.get("rule") or event.signature.rule,
         launcher,
     )
 
 
 def _filled(cause: str, groups: Mapping[str, str]) -> str:
-    """The cause with the groups of its pattern filled in, in one pass: what a log says is never a place to fill."""
-    filled = re.sub(r"{([a-z0-9]+)}", lambda place: said_text(groups.get(place[1], "")), cause)
+    """The cause with the groups of its pattern filled in, in one pass: what a log says is never a place to fill.
+
+    Parentheses around a group that is empty go with it.
+    """
+
+    def value(place: re.Match[str]) -> str:
+        said = said_text(groups.get(place["name"], ""))
+        return f" ({said})" if said and place["open"] else said
+
+    filled = re.sub(r"(?P<open> \()?{(?P<name>[a-z0-9]+)}(?(open)\))", value, cause)
     return filled.rstrip().removesuffix(":")
 
 

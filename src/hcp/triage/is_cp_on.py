@@ -51,6 +51,10 @@ class CpPlan(NamedTuple):
     fp8: bool = False
     lost: tuple[tuple[str, str], ...] = ()
     """(rule, message) of what `hcp check` finds in the launch that silently leaves CP off."""
+    passed: frozenset[str] = frozenset()
+    """Rules that the launch passes, or that are about other launches: to check it for them shows nothing."""
+    saves: frozenset[str] = frozenset()
+    """What the launch already does to save GPU memory: `micro-batch`, `recomputation`."""
 
     def group_of(self, level: int, rank: int) -> Sequence[int] | None:
         """The planned group of a level that holds a rank; None where there is no such rank."""

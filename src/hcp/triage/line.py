@@ -39,10 +39,10 @@ _PREFIXES = tuple(
         r"\[Rank (?P<rank>\d+)\]:?\s?",
         r"\[PG [^\]]{0,300}\]:?\s?",
         r"\[c10d\] ",
-        r"\((?:[A-Za-z_][\w.:-]{0,80} )?pid=\d{1,10}(?:, ip=\[?(?P<node>[\w.:-]{1,100})\]?)?\)\s?",
+        r"\((?:[A-Za-z_][\w.:-]{0,80} )?pid=(?P<pid>\d{1,10})(?:, ip=\[?(?P<node>[\w.:-]{1,100})\]?)?\)\s?",
         r"\((?:raylet|gcs_server|autoscaler)(?:[ ,][^()]{0,100}ip=(?P<node>[\w.:-]{1,100}))?[^()]{0,40}\)\s?",
         r"\w{1,60}\.cc:\d{1,6}:\s",
-        rf"{_HOST}:\d{{1,10}}:\d{{1,10}} \[(?P<local>\d{{1,6}})\] (?=(?:\S{{1,100}}:\d{{1,6}} )?NCCL )",
+        rf"{_HOST}:(?P<pid>\d{{1,10}}):\d{{1,10}} \[(?P<local>\d{{1,6}})\] (?=(?:\S{{1,100}}:\d{{1,6}} )?NCCL )",
         rf"\[{_HOST}\]\[\d{{1,10}}:\d{{1,10}}\]\[(?P<local>\d{{1,6}})\]\[[^\]]{{1,80}}\] (?=NCCL )",
         rf"\[{_HOST}:\d{{1,10}} ?:\d{{1,6}}:\d{{1,10}}\] ",  # UCX
         rf"\[(?:NeMo (?P<level>[EWID]) )?{_DATE}[^\]]{{0,120}}(?:\]\s*|$)",
@@ -85,6 +85,12 @@ class Line(NamedTuple):
     """As its logger writes it: `E`, `ERROR`, `error`; empty where none is stated."""
     speaker: str = ""
     """`srun` or `slurmstepd`, where Slurm itself speaks."""
+    pid: int | None = None
+
+    @property
+    def writer(self) -> tuple[int | None, int | None, int | None]:
+        """What tells lines of one rank from those of others in the same log."""
+        return self.rank, self.label, self.local
 
 
 def read_line(raw: bytes) -> Line:
@@ -115,6 +121,7 @@ def read_line(raw: bytes) -> Line:
         _when(said),
         said.get("level", ""),
         said.get("speaker", ""),
+        whole(said.get("pid")),
     )
 
 

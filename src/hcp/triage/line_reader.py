@@ -16,7 +16,7 @@ from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import Hit
 from hcp.triage.signatures.progress import DONE, RAYS, last_words
 from hcp.triage.signatures.row import ERROR, Signature
-from hcp.triage.signatures.tracebacks import is_ignored
+from hcp.triage.signatures.tracebacks import is_ignored, raised_at
 
 JOB_TOKEN = b"hcp-job: "
 _RESTART_TOKEN = b"will restart worker group"
@@ -74,8 +74,7 @@ def _end_of_traceback(hit: Hit) -> Hit | None:
         if below is None:
             return None
         line = read_line(below.line)
-        is_own = (line.rank, line.label, line.local) == (start.rank, start.label, start.local)
-        if is_own and line.body and not line.body.startswith((" ", "\t")):
+        if line.writer == start.writer and line.body and not line.body.startswith((" ", "\t")):
             return below
         below = _next_line(below)
     return None
@@ -150,12 +149,30 @@ class LineReader:
             return
         self.entry.tracebacks += 1
         end = _end_of_traceback(hit)
+        if end is None:
+            self._read_cut(hit, file)
         if end is None or _SHUTDOWN in end.line:
             return
         line = read_line(end.line)
         found = self._find(end, line, True, True)
         if found and (not found[0].tokens or not any(word in end.line for word in self.words)):
             self._add(*found, line, end, file)  # others are found by their own words
+
+    def _read_cut(self, hit: Hit, file: int) -> None:
+        """A traceback that breaks off before its exception: its last line, where no logger wrote it."""
+        start = read_line(hit.line)
+        if start.level in _ERROR_LEVELS or start.level in QUIET or _AGENT in hit.line or is_ignored(hit.before()):
+            return
+        last, line, below = hit, start, _next_line(hit)
+        for _ in range(_LONGEST_TRACEBACK):
+            if below is None:
+                break
+            read = read_line(below.line)
+            if read.writer == start.writer and read.body.strip():
+                last, line = below, read
+            below = _next_line(below)
+        through = last.before() + last.line.decode("utf-8", "replace")
+        self.entry.add_cut(line._replace(body=line.body.strip()), last, file, raised_at(through, line))
 
     def _find(self, hit: Hit, line: Line, is_told: bool, is_raised: bool) -> tuple[Signature, re.Match[str]] | None:
         """The first row that knows the line.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +13,7 @@ from hcp.core.visible import visible
 from hcp.triage.advice import Advice, Attempt, advise
 from hcp.triage.collectives import Waited
 from hcp.triage.events import FileEvents
-from hcp.triage.failure import Failure, first_failure, said_text
+from hcp.triage.failure import Failure, first_failure, said_text, with_ends
 from hcp.triage.flight_recorder import read_dumps
 from hcp.triage.is_cp_on import SPEED_TOKENS, CpPlan, CpVerdict, judge
 from hcp.triage.line_reader import LineReader
@@ -53,6 +53,8 @@ class Diagnosis:
     """Dumps that could not be read, each with why."""
     unnamed: tuple[Path, int, str] | None = None
     """The first line that says error and that no signature knows, where no cause is known: its file, number, text."""
+    plan: CpPlan = field(default_factory=CpPlan)
+    """What the launch plans, as far as it is known."""
     is_of_training: bool = True
     """Whether any line is one that a training job writes."""
 
@@ -130,6 +132,7 @@ def triage(
         bytes=size,
         dumps=tuple(dumps),
         unread=tuple(unread),
+        plan=plan,
         is_of_training=is_of_training,
     )
 
@@ -165,7 +168,7 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
         unnamed = _unknown_line(current, failure)
     waited = dumped or reader.waits.first(job.world())
     if failure and waited and failure.signature.id in _HANGS:
-        failure = _with_collective(failure, waited, job)
+        failure = with_ends(_with_collective(failure, waited, job), current, job)
         attempts[-1] = attempts[-1]._replace(failure=failure)
     cp = judge(reader.cp, job.groups, plan)
     is_clear = unnamed is None and (steps or is_done or cp.state != "unknown")
@@ -197,26 +200,27 @@ def _unknown_line(files: Sequence[FileEvents], failure: Failure | None) -> tuple
 
 
 def _with_collective(failure: Failure, waited: Waited, job: LoggedJob) -> Failure:
-    """The failure in the words of the collective that timed out, at the rank that did not come to it."""
+    """The failure in the words of the collective that timed out, at the rank that never reached it."""
     after = f" after {waited.seconds} s" if waited.seconds else ""
     group = f" of {waited.group}" if waited.group else ""
     number = "" if waited.sequence is None else f" (number {waited.sequence})"
-    cause = f"the collective {waited.op}{number}{group} timed out{after}: {ranks_text(waited.arrived)} waited in it, "
+    cause = f"the collective {waited.op}{number}{group} timed out{after}"
+    cause += f": {ranks_text(waited.arrived)} waited in it" if waited.arrived else ""
     if not waited.missing:
-        return replace(failure, cause=cause + "who did not come, these logs do not say", waited=waited)
+        return replace(failure, cause=cause + "; these logs don't show which rank was missing", waited=waited)
     rank = waited.missing[0]
     node = job.node_of_rank.get(rank)
     if node is None and job.gpus_per_node and rank // job.gpus_per_node < len(job.nodes):
         node = job.nodes[rank // job.gpus_per_node]
-    cause += f"{ranks_text(waited.missing)} did not come"
-    return replace(failure, cause=cause, waited=waited, rank=rank, node=node, local_rank=None)
+    cause += f"; {ranks_text(waited.missing)} never reached it"
+    return replace(failure, cause=cause, waited=waited, rank=rank, node=node, local_rank=None, exit_code=None, pid=None)
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
     """Ranks for a reader: the first few, and how many there are.
 
-    >>> ranks_text((3,)), ranks_text(range(40))
-    ('rank 3', 'ranks 0, 1, 2, 3, 4, 5, 6, 7, ... (40)')
+    >>> ranks_text((3,)), ranks_text((4, 12)), ranks_text(range(40))
+    ('rank 3', 'ranks 4 and 12', 'ranks 0, 1, 2, 3, 4, 5, 6, 7 and 32 more')
     """
-    shown = ", ".join(map(str, ranks[:8]))
-    return f"rank{'' if len(ranks) == 1 else 's'} {shown}" + (f", ... ({len(ranks)})" if len(ranks) > 8 else "")
+    *shown, last = [str(rank) for rank in ranks[:8]] + ([f"{len(ranks) - 8} more"] if len(ranks) > 8 else [])
+    return f"rank{'' if len(ranks) == 1 else 's'} " + (f"{', '.join(shown)} and {last}" if shown else last)

@@ -46,8 +46,10 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
             "node": failure.node,
             "local_rank": failure.local_rank,
             "exit_code": failure.exit_code,
+            "pid": failure.pid,
             "time": time_text(failure.when),
-            "time_is_stated": failure.is_timed,
+            "time_is_stated": failure.timed_by == "line",
+            "time_source": failure.timed_by,
             "message": failure.message,
             "location": {"file": str(failure.path), "line": failure.line},
             "launcher": failure.launcher or None,
@@ -110,6 +112,7 @@ def _collective(waited: Waited | None) -> dict[str, Any] | None:
         "timeout_s": waited.seconds,
         "arrived": list(waited.arrived),
         "missing": list(waited.missing),
+        "missing_known": bool(waited.missing),
         "source": waited.source,
         "at": waited.at or None,
     }
@@ -117,11 +120,11 @@ def _collective(waited: Waited | None) -> dict[str, Any] | None:
 
 def left_out(diagnosis: Diagnosis, launch: str | None) -> list[str]:
     """What was found and is not used, each with why."""
-    found = [f"{what}: the log states none that can be meant" for what in sorted(diagnosis.job.unfit)]
-    found += [f"{path}: it begins like no log" for path in diagnosis.binary]
+    found = [f"{what}: the log gives no usable value" for what in sorted(diagnosis.job.unfit)]
+    found += [f"{path}: it does not look like a log" for path in diagnosis.binary]
     found += [f"{path}: {why}" for path, why in diagnosis.unread]
     if launch is not None and _word(launch) is None:
-        found.append("the launch's name: it has characters that no command line shows; LAUNCH stands for it")
+        found.append("the launch's name: it has characters that a command line cannot show, so LAUNCH stands for it")
     return found
 
 
@@ -144,14 +147,37 @@ def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> li
 
     steps = []
     if failure.launcher:
-        steps.append(f"look at the log of the task that the launcher names first: {failure.launcher}")
+        steps.append(f"read the log of the task that the launcher names first: {failure.launcher}")
     for step in failure.signature.next:
-        filled = _filled(step, diagnosis, launch, failure)
+        filled = _filled(_unpassed(step, diagnosis), diagnosis, launch, failure)
         named = re.findall(r"\b(?:explain|--select) ([A-Z]+\d+)\b", filled or "")
         # An entry of the catalogue that no launch can decide: there is nothing to run.
-        if filled is not None and all(rule in BY_ID for rule in named):
+        if filled and all(rule in BY_ID for rule in named):
             steps.append(filled)
     return steps
+
+
+_SELECT = re.compile(r"--select ([A-Z0-9,]+)")
+_SAVINGS = {
+    "context parallelism": "raise context_parallel_size",
+    "micro-batch": "lower the micro-batch",
+    "recomputation": "turn on full activation recomputation",
+}
+"""What makes a layout need less memory of a GPU; the names of `CpPlan.saves`."""
+
+
+def _unpassed(step: str, diagnosis: Diagnosis) -> str:
+    """The step without the rules that the launch passes; empty where it selects no other."""
+    from hcp.rules.registry import BY_ID
+
+    chosen = _SELECT.search(step)
+    passed = diagnosis.plan.passed
+    if chosen is None or not passed:
+        return step
+    left = [
+        name for name in chosen[1].split(",") if any(rule.startswith(name) and rule not in passed for rule in BY_ID)
+    ]
+    return step.replace(chosen[1], ",".join(left)) if left else ""
 
 
 def _filled(step: str, diagnosis: Diagnosis, launch: str | None, failure: Failure | None = None) -> str | None:
@@ -161,6 +187,7 @@ def _filled(step: str, diagnosis: Diagnosis, launch: str | None, failure: Failur
         "node": (failure.node if failure else None) or "NODE",
         "launch": (_word(launch) if launch else None) or "LAUNCH",
         "rule": rule_of(failure) if failure else None,
+        "memory": " or ".join(words for name, words in _SAVINGS.items() if name not in diagnosis.plan.saves),
     }
     names = re.findall(r"{([a-z]+)}", step)
     if any(not known[name] for name in names):
@@ -169,7 +196,9 @@ def _filled(step: str, diagnosis: Diagnosis, launch: str | None, failure: Failur
 
 
 def cp_next(diagnosis: Diagnosis, launch: str | None) -> list[str]:
-    """What to do about the verdict on context parallelism."""
+    """What to do about the verdict on context parallelism; nothing where a dead job's logs do not show it."""
+    if diagnosis.failure is not None and diagnosis.cp.state == "unknown":
+        return []
     step = _filled(_CP_NEXT.get(diagnosis.cp.state, ""), diagnosis, launch)
     return [step] if step else []
 

@@ -16,22 +16,27 @@ _CP_WORDS = {
     "wrong": "on, but in other groups than planned",
     "unknown": "unknown: nothing in these logs proves it either way",
 }
+_TIMES = {
+    "line": ", at {}",
+    "neighbour": ", at about {} (by the lines around it)",
+    "launcher": ", at {} (by torchrun's report)",
+}
 _ONLY = {
-    "effect": "this is what ranks report when another one is gone: no log that was read shows the cause",
-    "report": "this is a launcher's report: no log that was read shows the cause",
+    "effect": "ranks report this when another one is gone; none of the logs that were read shows the cause",
+    "report": "this is a launcher's report; none of the logs that were read shows the cause",
 }
 _UNCLEAR = {
     "error-line": (
-        "no known failure in {files}{steps}, but a line says error",
-        "read the lines around it; did the program end there, or go on?",
+        "no known failure in {files}{steps}, but one line reports an error",
+        "read the lines around it: did the program end there, or go on?",
     ),
     "no-step": (
         "no failure in {files}, but no training step either",
-        "is the job still starting, or does it hang? name the logs of all its ranks, and of its launcher",
+        "is the job still starting, or is it hanging? pass the logs of all its ranks and of its launcher",
     ),
     "no-log": (
-        "no line in {files} is one that a training job writes",
-        "name the files that the job's ranks and its launcher wrote",
+        "nothing in {files} looks like a training job's log",
+        "pass the files that the job's ranks and its launcher wrote",
     ),
 }
 """Why the state is unclear, and what to do."""
@@ -52,8 +57,8 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
     else:
         lines = _failure(failure, diagnosis, launch)
     if diagnosis.survived:
-        lines.append(f"seen, and training went on: {_count(diagnosis.survived, 'line')} of known errors")
-    if failure is None or diagnosis.cp.evidence:
+        lines.append(f"training went on after {_count(diagnosis.survived, 'known error line')}")
+    if failure is None or diagnosis.cp.state != "unknown":
         lines.append(f"context parallelism: {_CP_WORDS[diagnosis.cp.state]}")
         lines += [f"  {item.rule}: {item.text}" for item in diagnosis.cp.evidence]
         lines += [f"  next: {step}" for step in cp_next(diagnosis, launch)]
@@ -67,11 +72,11 @@ def _failure(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list
     lines.append(f"where: {_where(failure)}")
     lines.append(f"why: {failure.path}:{failure.line}: {_short(failure.message)}")
     if failure.waited and failure.waited.at:
-        lines.append(f"  {failure.waited.at}, by the flight recorder's dumps")
+        lines.append(f"  {failure.waited.at}, according to the flight-recorder dumps")
     if failure.kind in _ONLY and not (failure.waited and failure.waited.missing):
         lines.append(f"  {_ONLY[failure.kind]}")
     if diagnosis.unnamed:
-        lines.append(f"  above it, and not recognised: {_place(diagnosis.unnamed)}")
+        lines.append(f"  an unrecognised error above it: {_place(diagnosis.unnamed)}")
     if diagnosis.advice:
         lines.append(f"do: {diagnosis.advice.action.replace('-', ' ')}: {diagnosis.advice.reason}")
     lines += [f"  next: {step}" for step in next_steps(failure, diagnosis, launch)]
@@ -79,7 +84,7 @@ def _failure(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list
     if diagnosis.noise:
         also = [f"{count} x {name}" for name, count in sorted(diagnosis.noise.items())]
         more = f", {len(also) - _MOST_ALSO} more" if len(also) > _MOST_ALSO else ""
-        lines.append(f"seen too: {', '.join(also[:_MOST_ALSO])}{more}")
+        lines.append(f"also seen: {', '.join(also[:_MOST_ALSO])}{more}")
     return lines
 
 
@@ -89,13 +94,14 @@ def _place(unnamed: tuple[Path, int, str]) -> str:
 
 
 def _where(failure: Failure) -> str:
-    where = f"rank {failure.rank}" if failure.rank is not None else "a rank that the logs do not name"
+    where = f"rank {failure.rank}" if failure.rank is not None else "a rank that the logs don't name"
     if failure.rank is None and failure.local_rank is not None:
         where = f"local rank {failure.local_rank}"
     if failure.kind == "effect" and not (failure.waited and failure.waited.missing):
         where = f"seen by {where}"
-    when, at = time_text(failure.when), "at" if failure.is_timed else "after"
-    return where + (f" on {failure.node}" if failure.node else "") + (f", {at} {when}" if when else "")
+    where += f" on {failure.node}" if failure.node else ""
+    when = time_text(failure.when)
+    return where + (_TIMES[failure.timed_by].format(when) if when and failure.timed_by else "")
 
 
 def _attempts(diagnosis: Diagnosis) -> list[str]:
@@ -106,8 +112,8 @@ def _attempts(diagnosis: Diagnosis) -> list[str]:
     said = came_back(diagnosis.attempts)
     number, failed = before[-1].number, before[-1].failure
     if said or failed is None:
-        return [f"attempt {number} failed in the same way"]
-    return [f"attempt {number} failed in another way: {_short(failed.cause)}"]
+        return [f"attempt {number} failed the same way"]
+    return [f"attempt {number} failed differently: {_short(failed.cause)}"]
 
 
 def _short(text: str) -> str:

@@ -28,10 +28,10 @@ ASCEND: tuple[Signature, ...] = (
         "ascend-wait",
         rf"^(?:{_STAMP}[A-Za-z_]{{3,60}}\()?(?P<code>E[A-Z]\d{{4}})\)?(?:\[PID: \d{{1,9}}\])?: {_STAMP}"
         r"(?P<text>.{0,120}(?:[Tt]imes? ?out|timed out).*)",
-        "an NPU waited in vain for another rank or for its own stream ({code}): {text}",
+        "an NPU timed out waiting for another rank or for its own stream ({code}): {text}",
         "EI0006: 2024-08-05-18:15:21.270.506 Getting socket times out. Reason: Remote Rank did not send the data.",
         "EJ0001: 2024-05-21-11:57:54.167.645 Failed to initialize the HCCP process.",
-        "look for a rank that reports another error, or none, before this time",
+        "find a rank that reports another error, or none, before this time",
         _PLOG,
         tokens=_CODES,
         role="origin",
@@ -44,7 +44,7 @@ ASCEND: tuple[Signature, ...] = (
         "EJ0001: 2024-05-21-11:57:54.167.645 Failed to initialize the HCCP process. Reason: Maybe the last training "
         "process is running.",
         "EI0006: 2024-08-05-18:15:21.270.506 Getting socket times out.",
-        "the lines below it give a solution; do the versions of CANN, the driver and torch_npu fit each other?",
+        "the lines below it give a solution; do the versions of CANN, the driver and torch_npu match?",
         _PLOG,
         tokens=_CODES,
         again="chance",
@@ -53,7 +53,7 @@ ASCEND: tuple[Signature, ...] = (
         "ascend-call",
         r"(?:NPU|OPS) (?:function )?error: (?P<text>.{1,200})|HCCL (?:function )?error(?: in)?: (?P<text2>.{1,200})|"
         r"^\w{1,40}Error: The (?P<text4>Inner error is reported as above)|error code is (?P<text3>[15]0[67]\d{3})\b",
-        "a call of Ascend's libraries failed: {text}{text2}{text3}{text4}; the lines below it say why",
+        "a call to Ascend's libraries failed: {text}{text2}{text3}{text4}; the lines below it say why",
         "RuntimeError: [ERROR] HCCL error in: torch_npu/csrc/distributed/ProcessGroupHCCL.cpp:64",
         "RuntimeError: HCCL is not available",
         _PLOG,

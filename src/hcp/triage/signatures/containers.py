@@ -63,7 +63,7 @@ CONTAINERS: tuple[Signature, ...] = (
         "pod-crashed",
         r"CrashLoopBackOff|BackoffLimitExceeded|has reached the specified backoff limit|"
         r"(?:RunContainer|CreateContainer(?:Config)?)Error\b",
-        "Kubernetes gave the pod up after its container had failed",
+        "Kubernetes gave up on the pod after its container had failed",
         "pytorchjob-master-0   0/2   CrashLoopBackOff   8   2m32s",
         "pytorchjob-master-0   2/2   Running   0   2m32s",
         "kubectl logs --previous and kubectl describe pod show why",

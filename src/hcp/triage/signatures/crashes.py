@@ -25,7 +25,7 @@ CRASHES: tuple[Signature, ...] = (
         r"[a-z][\w ,.()-]{3,80}\b|"
         r"double free or corruption|corrupted (?:size vs\. prev_size|double-linked list)|"
         r"Attempt to free invalid pointer|stack smashing detected)",
-        "a process damaged its own memory, which is a bug of a native library: {what}",
+        "a process corrupted its own memory, which is a bug in a native library: {what}",
         "free(): invalid pointer",
         "free(): 3 GiB",
         "PYTHONFAULTHANDLER=1 shows the Python line; does LD_PRELOAD load a second allocator?",
@@ -47,7 +47,7 @@ CRASHES: tuple[Signature, ...] = (
     fault(
         "cpp-exception",
         r"^\s{0,8}what\(\):\s{1,8}(?P<text>\S.*)$",
-        "the program was ended by a C++ exception: {text}",
+        "a C++ exception ended the program: {text}",
         "  what():  invalid device pointer: 0x7ff443ffdc00",
         "  what is it: a pointer",
         "read the lines below it: they show where",
@@ -81,7 +81,7 @@ CRASHES: tuple[Signature, ...] = (
         "gpu-call",
         r"^(?:\S{1,200} )?(?P<text>(?:CUDA|HIP|HSA|cuDNN|CUDNN|cuBLAS|NPU|XPU|SYCL|oneCCL)[\w ]{0,20} "
         r"[Ee]rror:? (?!handling)\S.{2,})$",
-        "a call of the GPU's libraries failed: {text}",
+        "a call to the GPU's libraries failed: {text}",
         "csrc/launch.cu:91 CUDA error: cooperative launch too large",
         "CUDA error handling is on by default",
         "run again with CUDA_LAUNCH_BLOCKING=1",

@@ -16,7 +16,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "pretrain_gpt.py: error: unrecognized arguments: --context-parallel",
         "pretrain_gpt.py: error: the data are gone",
         "hcp check {launch}",
-        "which version is installed, and which version are the options from? PROGRAM --help lists them",
+        "which version is installed, and which version do the options belong to? PROGRAM --help lists them",
     ),
     fault(
         "bad-override",

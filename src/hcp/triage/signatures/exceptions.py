@@ -60,9 +60,23 @@ UNKNOWN = Signature(
     "chance",
     (),
     r"^(?P<text>.+)$",
-    "probably this line, which hcp does not recognise: {text}",
+    "probably this line, which hcp doesn't recognise: {text}",
     ("read the lines around it",),
     "ERROR: the licence server said no",
     "",
 )
 """Stands for any line that says error and that no row knows; it is no row of the table."""
+
+CUT = Signature(
+    "traceback-cut",
+    "",
+    "unknown",
+    "chance",
+    (),
+    r"^(?P<text>.+)$",
+    "only this rank wrote a traceback of its own, and the log breaks off before its exception",
+    ("read that rank's own log from this line on, if it has one",),
+    "    output = layer(",
+    "",
+)
+"""Stands for a traceback that a log breaks off; it is no row of the table."""

@@ -18,8 +18,9 @@ GPU: tuple[Signature, ...] = (
         "a GPU ran out of memory",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79 GiB",
         "RuntimeError: CUDA error: invalid device ordinal",
-        "raise context_parallel_size or lower the micro-batch, or turn on activation recomputation",
-        "hcp check {launch} --select CP024",
+        "hcp plan {launch} --gpu GPU   # name the GPU (h100, h200, ...): does the launch fit, and what is the nearest "
+        "layout that does?",
+        "{memory}",
         tokens=(ERROR, b"NCCL WARN"),
     ),
     fault(
@@ -148,10 +149,10 @@ GPU: tuple[Signature, ...] = (
     fault(
         "nccl-cuda-unsaid",
         r"unhandled cuda error|ncclUnhandledCudaError",
-        "a CUDA call inside NCCL failed; NCCL did not print which one",
+        "a CUDA call inside NCCL failed; NCCL did not say which one",
         "ncclUnhandledCudaError: Call to CUDA function failed.",
         "ncclInternalError: Internal check failed.",
-        "start again with NCCL_DEBUG=INFO: it prints the call and CUDA's error",
+        "restart with NCCL_DEBUG=INFO: it prints the call and CUDA's error",
         role="general",
         again="chance",
     ),
@@ -161,7 +162,7 @@ GPU: tuple[Signature, ...] = (
         "cuBLAS could not start ({status}): usually the GPU's memory is full, or an earlier kernel failed",
         "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
         "RuntimeError: CUDA error: CUBLAS_STATUS_SUCCESS",
-        "lower the micro-batch or raise context_parallel_size; do other processes hold memory on the GPU (nvidia-smi)?",
+        "{memory}; do other processes hold memory on the GPU (nvidia-smi)?",
         "run again with CUDA_LAUNCH_BLOCKING=1",
         again="chance",
     ),
@@ -238,7 +239,7 @@ GPU: tuple[Signature, ...] = (
         "the loss or a gradient is not finite",
         "AssertionError: found NaN in local forward loss calculation. Device: 0, node: n1",
         "AssertionError: found no data in local cache",
-        "start once more from the last checkpoint: if it fails at the same step, suspect the data or the "
+        "restart once from the last checkpoint: if it fails at the same step, suspect the data or the "
         "model; if not, suspect {node}",
         tokens=(ERROR, b"Unexpected result ", b"loss scale already"),
         again="chance",

@@ -29,7 +29,7 @@ JOB: tuple[Signature, ...] = (
         "the launcher lost its session (SIGHUP): the terminal or ssh connection that it ran in was closed",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 46660 got signal: 1",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 46660 got signal: 15",
-        "start it with sbatch, or inside tmux",
+        "start it with sbatch or inside tmux",
         tokens=(b"got signal: ", b"SIGHUP"),
     ),
     fault(
@@ -91,10 +91,10 @@ JOB: tuple[Signature, ...] = (
     fault(
         "hcp-stalled",
         r"hcp-job: {\"event\": ?\"stalled\"[^{}]{0,200}\"reason\": ?\"(?P<reason>[^\"]{0,300})\"",
-        "the training hung and its watchdog ended it: {reason}",
+        "the training hung and its watchdog stopped it: {reason}",
         'hcp-job: {"event": "stalled", "phase": 3, "reason": "no line of the training for 1800 s: it hangs"}',
         'hcp-job: {"event": "phase", "phase": 3}',
-        "every rank printed where it was when it was aborted: look for the one that was somewhere else",
+        "each rank printed where it was when it was aborted; find the one that was somewhere else",
         tokens=(b"hcp-job: ",),
         role="effect",
         again="chance",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hcp.triage.signatures.row import ERROR, Signature, effect, fault, report
 
-_WORKER_LOG = "look at the worker's own lines, under the same pid; Ray keeps them in session_latest/logs/worker-*"
+_WORKER_LOG = "read the worker's own lines, under the same pid; Ray keeps them in session_latest/logs/worker-*"
 
 RAY: tuple[Signature, ...] = (
     fault(
@@ -66,7 +66,7 @@ RAY: tuple[Signature, ...] = (
     effect(
         "ray-again",
         r"^ValueError: Failed to create placement group .{1,200} already exists",
-        "Ray restarted the job's main task after it had died: the first death is what matters",
+        "Ray restarted the job's main task after it had died; its first death is what matters",
         "ValueError: Failed to create placement group 'global_poolverl_group_4:0' because name already exists.",
         "ValueError: Failed to create placement group",
         _WORKER_LOG,

@@ -28,7 +28,8 @@ class Signature(NamedTuple):
     `tokens`: every matching line holds one of these; the cheap search that decides whether a line is looked at.
     `pattern`: tried on the line's text without its prefixes (hcp.triage.line).
     `cause`: what happened, for a reader; `{name}` is a named group of the pattern.
-    `next`: commands or steps, most useful first; `{job}`, `{node}`, `{launch}`, `{rule}` are filled where known.
+    `next`: commands or steps, most useful first; `{job}`, `{node}`, `{launch}`, `{rule}` are filled where known;
+    `{memory}` is what the launch can still do to save GPU memory.
     `example` matches; `near` is a similar line that must not.
     """
 

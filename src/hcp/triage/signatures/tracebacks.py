@@ -1,11 +1,12 @@
-"""What stands around an exception: where it was raised, and whether the program survived it."""
+"""What stands around an exception: where and when it was raised, and whether the program survived it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import islice
 
-from hcp.triage.line import Line, read_line
+from hcp.triage.line import Line, When, read_line
 from hcp.triage.scan import Hit
 
 _FURTHER = 1 << 16
@@ -40,7 +41,7 @@ def raised_at(before: str, line: Line) -> str:
     own = []
     for raw in before[-8192:].splitlines()[-80:]:
         above = read_line(raw.encode("utf-8", "replace"))
-        if (above.rank, above.label, above.local) == (line.rank, line.label, line.local):
+        if above.writer == line.writer:
             own.append(above.body)
     for place in range(len(own) - 1, max(-1, len(own) - 8), -1):
         if frame := _FRAME.match(own[place]):
@@ -48,6 +49,28 @@ def raised_at(before: str, line: Line) -> str:
             name = re.split(r"[/\\]", frame["file"])[-1]
             return f" ({name}:{frame['line']}, in {frame['name']}{': ' + code if code else ''})"
     return ""
+
+
+_LOOKED_THROUGH, _LINES = 8192, 80
+"""Bytes and lines above and below a line, in which its rank may state a time."""
+_SAME_MOMENT = 10.0
+"""Seconds between two lines of a rank, at most, for what stands between them to have happened then."""
+
+
+def time_around(hit: Hit, line: Line) -> When | None:
+    """The time of a line that states none, by its rank's lines just above and below; None where they don't fix it."""
+    end = hit.at + len(hit.line)
+    below = hit.chunk[end : end + _LOOKED_THROUGH].decode("utf-8", "replace").splitlines()[:_LINES]
+    above = hit.before()[-_LOOKED_THROUGH:].splitlines()[-_LINES:]
+    first, last = _first_time(reversed(above), line), _first_time(below, line)
+    if first is None or last is None or first[:2] != last[:2] or not 0 <= last[2] - first[2] <= _SAME_MOMENT:
+        return None
+    return first
+
+
+def _first_time(lines: Iterable[str], line: Line) -> When | None:
+    read = (read_line(raw.encode("utf-8", "replace")) for raw in lines)
+    return next((other.when for other in read if other.when is not None and other.writer == line.writer), None)
 
 
 _LOGGED = ("ERROR", "WARNING", "INFO")
