@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from hcp.triage.exit_codes import CAME_TO_DIE, SAYS_MORE, WAS_ENDED, exit_code
+from hcp.triage.exit_codes import ABORTED, CAME_TO_DIE, SAYS_MORE, WAS_ENDED, exit_code
 from hcp.triage.line import Line, When, last_time, read_line
 from hcp.triage.log_name import Name
 from hcp.triage.number import whole
 from hcp.triage.scan import Hit
 from hcp.triage.signatures.exceptions import UNKNOWN
+from hcp.triage.signatures.launchers import ABORTED_AT_EXIT
 from hcp.triage.signatures.row import Role, Signature
 from hcp.triage.signatures.tracebacks import goes_on, raised_at, was_logged
 
@@ -74,6 +75,8 @@ class FileEvents:
     """By line, how often training went on after what no row names."""
     over: frozenset[Role] = frozenset()
     """Roles that no longer count: the training said that it was done."""
+    late: dict[Role, Event] = field(default_factory=dict)
+    """The first event of each of these roles, after the training said so."""
 
     def progress(self, steps: int) -> None:
         self.steps += steps
@@ -87,7 +90,7 @@ class FileEvents:
         self.survived += len(self.seen)
         self.outlived.update(_shape(event) for role, event in self.pending.items() if role in _OUTLIVED)
         self.pending, self.seen, self.since, self.reported = {}, set(), 0, False
-        self.counts, self.over = Counter(), frozenset()
+        self.counts, self.over, self.late = Counter(), frozenset(), {}
 
     def add_unknown(self, line: Line, hit: Hit, file: int) -> None:
         """A line that says error, and that no signature knows; the first one is kept."""
@@ -113,6 +116,10 @@ class FileEvents:
         if signature.role == "report":
             event = event._replace(role=_role_of_report(event.code, not self.reported))
             self.reported = True
+        if event.role in self.over and event.code in ABORTED:
+            said = min(self.late.values(), key=lambda late: ROLES.index(late.role), default=None)
+            groups = {**groups, "said": f", after {said.line.body!r}" if said else ""}
+            event = event._replace(signature=ABORTED_AT_EXIT, role="death", groups=groups)
         shape, is_python = _shape(event), signature.id.startswith("exception") and bool(_shape(event))
         if (
             event.role in self.over
@@ -121,6 +128,8 @@ class FileEvents:
             or (is_python and goes_on(hit))
         ):
             self.seen.discard(key)
+            if self.over:
+                self.late.setdefault(event.role, event)
             return
         earlier = self.pending.setdefault(event.role, event)
         if earlier is event and signature.role == "general":
