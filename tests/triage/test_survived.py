@@ -84,3 +84,11 @@ def test_steps_in_other_words_count(tmp_path, step):
     assert (diagnosis.state, diagnosis.steps) == ("running", 3)
     frames = error + "    loss = loss_func(output_tensor[2])\n  step = iteration + 1\n" * 3
     assert triage(write_logs(tmp_path, b_log=frames), CpPlan()).state == "failed"
+
+
+def test_the_source_line_of_a_frame_is_not_the_error(tmp_path):
+    log = (
+        'Traceback (most recent call last):\n  File "/a/compile_fx.py", line 9, in compile\n'
+        "    raise InductorError(e, currentframe()).with_traceback(\nInductorError: RuntimeError: mixed settings\n"
+    )
+    assert _failure(tmp_path, a_log=log).message == "InductorError: RuntimeError: mixed settings"

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from hcp.triage.exit_codes import CAME_TO_DIE, SAYS_MORE, WAS_ENDED, ProcessEnd, exit_code, read_end
+from hcp.triage.exit_codes import ABORTED, CAME_TO_DIE, SAYS_MORE, WAS_ENDED, ProcessEnd, exit_code, read_end
 from hcp.triage.line import Line, When, last_time
 from hcp.triage.log_name import Name
 from hcp.triage.scan import Hit
 from hcp.triage.signatures.exceptions import CUT, UNKNOWN
+from hcp.triage.signatures.launchers import ABORTED_AT_EXIT
 from hcp.triage.signatures.row import Role, Signature
 from hcp.triage.signatures.tracebacks import goes_on, raised_at, time_around, was_logged
 
@@ -72,6 +73,8 @@ class FileEvents:
     """Ranks that only say that they lost another."""
     over: frozenset[Role] = frozenset()
     """Roles that no longer count: the training said that it was done."""
+    late: dict[Role, Event] = field(default_factory=dict)
+    """The first event of each of these roles, after the training said so."""
 
     def progress(self, steps: int) -> None:
         self.steps += steps
@@ -85,7 +88,7 @@ class FileEvents:
         self.survived += len(self.seen)
         self.outlived.update(_shape(event) for role, event in self.pending.items() if role in _OUTLIVED)
         self.pending, self.seen, self.since, self.reported = {}, set(), 0, False
-        self.counts, self.over = Counter(), frozenset()
+        self.counts, self.over, self.late = Counter(), frozenset(), {}
         self.ends, self.cut, self.lost = [], {}, set()
 
     def add_unknown(self, line: Line, hit: Hit, file: int) -> None:
@@ -128,6 +131,10 @@ class FileEvents:
         if signature.role == "report":
             event = event._replace(role=_role_of_report(event.code, not self.reported))
             self.reported = True
+        if event.role in self.over and event.code in ABORTED:
+            said = min(self.late.values(), key=lambda late: ROLES.index(late.role), default=None)
+            groups = {**groups, "said": f", after {said.line.body!r}" if said else ""}
+            event = event._replace(signature=ABORTED_AT_EXIT, role="death", groups=groups)
         shape, is_python = _shape(event), signature.id.startswith("exception") and bool(_shape(event))
         if (
             event.role in self.over
@@ -136,6 +143,8 @@ class FileEvents:
             or (is_python and goes_on(hit))
         ):
             self.seen.discard(key)
+            if self.over:
+                self.late.setdefault(event.role, event)
             return
         if event.role not in self.pending and event.line.when is None:
             event = event._replace(around=time_around(hit, line))

@@ -38,6 +38,8 @@ _SAYS_ERROR = re.compile(
 _ERROR_LEVELS = frozenset(("E", "F", "ERROR", "CRITICAL", "FATAL", "error", "fatal"))
 _SPOKEN = ("cause", "general", "effect")
 """Roles of lines that a logger's level can take back: a warning ended nothing."""
+_CODE = re.compile(r"\s+raise \w")
+_FRAME_ABOVE = re.compile(r'\s*File "')
 _NUMBER = re.compile(rb"\d{3,}|0x[0-9a-f]+")
 _LONGEST_SHAPE, _SHAPES, _ENOUGH = 2000, 20000, 1000
 _LONGEST_TRACEBACK = 400
@@ -54,6 +56,12 @@ def words_of(rows: Sequence[Signature]) -> tuple[bytes, ...]:
     """What is searched for: a line without one of these says nothing."""
     of_rows = (token for row in rows for token in row.tokens)
     return tuple(dict.fromkeys((*of_rows, *_LOUD, _TRACEBACK, GROUP_TOKEN, ECHO_TOKEN, *_MARKS, *COLLECTIVE_TOKENS)))
+
+
+def _line_above(hit: Hit) -> str:
+    """The text of the line above that of a hit; empty at the start of what is kept."""
+    above = hit.chunk[max(0, hit.at - _LONGEST_SHAPE) : hit.at].rstrip(b"\n")
+    return read_line(above[above.rfind(b"\n") + 1 :]).body
 
 
 def _next_line(hit: Hit) -> Hit | None:
@@ -186,6 +194,8 @@ class LineReader:
             if is_quiet and row.role in _SPOKEN and row.role != "effect" and not row.at_any_level:
                 continue
             match = pattern.search(line.body)
+            if match and _CODE.match(line.body) and _FRAME_ABOVE.match(_line_above(hit)):
+                continue  # the source line of a frame: what was raised stands below the traceback
             if match is None or (row.role in ("general", "effect") and _AGENT in hit.line):
                 continue
             if row.context and not re.search(row.context, hit.before()[-8192:]):

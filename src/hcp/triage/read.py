@@ -55,6 +55,8 @@ class Diagnosis:
     """The first line that says error and that no signature knows, where no cause is known: its file, number, text."""
     plan: CpPlan = field(default_factory=CpPlan)
     """What the launch plans, as far as it is known."""
+    after_done: tuple[tuple[Path, int, str], ...] = ()
+    """What ended the job from outside after the training was done: each its file, number, and what it was."""
     is_of_training: bool = True
     """Whether any line is one that a training job writes."""
 
@@ -187,6 +189,11 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
         advise(tuple(attempts)),
         waited,
         unnamed=unnamed,
+        after_done=tuple(
+            (entry.path, entry.late["end"].number, entry.late["end"].signature.cause)
+            for entry in current
+            if "end" in entry.late
+        ),
     )
 
 

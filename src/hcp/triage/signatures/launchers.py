@@ -139,3 +139,17 @@ LAUNCHERS: tuple[Signature, ...] = (
         role="echo",
     ),
 )
+
+ABORTED_AT_EXIT = Signature(
+    "aborted-at-exit",
+    "",
+    "death",
+    "same",
+    (),
+    r"^(?P<said>.+)$",
+    "the training was done; a rank aborted while its processes shut down{said}",
+    ("was the last checkpoint written? call destroy_process_group() on all ranks at the end",),
+    "srun: error: n2: task 5: Exited with exit code 134",
+    "",
+)
+"""Stands for a report of an abort after the end of a training; it is no row of the table."""

@@ -46,6 +46,20 @@ NETWORK: tuple[Signature, ...] = (
         tokens=(b"NCCL WARN",),
     ),
     fault(
+        "fabric-local",
+        r"libfabric:\d{1,10}:(?:(?!libfabric:).){0,200}?<warn> (?P<text>Unable to (?:create|open) .{1,300})|"
+        r"NCCL WARN (?P<text2>NET/OFI (?:Couldn't open|Failed to initialize).{0,300}|"
+        r"Call to ibv_(?:modify_qp|create_\w{1,20}|open_\w{1,20}|alloc_pd|query_\w{1,20}) failed.{0,300})",
+        "a network card of this node refused a call: {text}{text2}",
+        "h:17:17 [5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out",
+        "h:17:17 [5] NCCL INFO NET/IB : Using mlx5_0",
+        _LINK,
+        "110 (timed out): the two cards cannot reach each other: NCCL_IB_GID_INDEX, NCCL_IB_HCA and the routing",
+        "ulimit -l inside the job: locked memory must be unlimited",
+        tokens=(b"NCCL WARN", b"libfabric:"),
+        again="machine",
+    ),
+    fault(
         "nccl-interface",
         r"no socket interface found|ncclSocketInit: connecting to address\s{1,4}with family",
         "NCCL found no network interface: NCCL_SOCKET_IFNAME matches none on this node",
