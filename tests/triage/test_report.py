@@ -10,7 +10,7 @@ from hcp.triage.read import triage
 from hcp.triage.report import diagnosis_document, diagnosis_json
 from hcp.triage.screen_text import diagnosis_text
 from hcp.triage.signatures.table import SIGNATURES
-from support.logs import context_of
+from support.logs import context_of, said
 
 CANCELLED = "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***\n"
 
@@ -143,5 +143,5 @@ def test_an_exceptions_name_that_is_not_said_leaves_no_empty_parentheses(tmp_pat
 
 @pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.id)
 def test_every_step_of_the_table_can_be_filled(row, tmp_path):
-    steps, _ = _next(tmp_path, _start() + context_of(row) + row.example + "\n", "train.sh")
+    steps, _ = _next(tmp_path, _start() + context_of(row) + said(row, row.example) + "\n", "train.sh")
     assert not any("{" in step or "}" in step for step in steps)

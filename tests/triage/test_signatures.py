@@ -7,7 +7,7 @@ import pytest
 from hcp.triage.is_cp_on import CpPlan
 from hcp.triage.read import triage
 from hcp.triage.signatures.table import SIGNATURES
-from support.logs import context_of
+from support.logs import context_of, said
 
 
 def _seen(tmp_path, line, context=""):
@@ -19,12 +19,12 @@ def _seen(tmp_path, line, context=""):
 
 @pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.id)
 def test_the_example_is_recognised_as_this_row(row, tmp_path):
-    assert _seen(tmp_path, row.example, context_of(row)) == row.id
+    assert _seen(tmp_path, said(row, row.example), context_of(row)) == row.id
 
 
 @pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.id)
 def test_the_near_miss_is_not_this_row(row, tmp_path):
-    assert _seen(tmp_path, row.near, context_of(row)) != row.id
+    assert _seen(tmp_path, said(row, row.near), context_of(row)) != row.id
 
 
 @pytest.mark.parametrize("row", [row for row in SIGNATURES if row.context], ids=lambda row: row.id)

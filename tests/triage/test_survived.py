@@ -92,3 +92,19 @@ def test_the_source_line_of_a_frame_is_not_the_error(tmp_path):
         "    raise InductorError(e, currentframe()).with_traceback(\nInductorError: RuntimeError: mixed settings\n"
     )
     assert _failure(tmp_path, a_log=log).message == "InductorError: RuntimeError: mixed settings"
+
+
+def test_a_warning_that_repeats_until_the_job_is_cancelled_before_its_first_step_is_the_cause(tmp_path):
+    """mlcommons/training_results_v4.1: Clemson/benchmarks/bert/implementations/pytorch/output.txt"""
+    warned = (
+        "1: [W socket.cpp:653] [c10d] The IPv6 network addresses of (nodeai[01,05], 53394) cannot be retrieved (gai "
+        "error: -2 - Name or service not known).\n"
+    )
+    ended = "slurmstepd: error: *** JOB 272162 ON nodeai01 CANCELLED AT 2024-07-10T15:46:57 ***\n"
+    failure = _failure(tmp_path, a_log=warned * 20 + ended)
+    assert failure.signature.id == "host-unresolved" and "nodeai[01,05]" in failure.cause
+    steps = "".join(STEP.format(s=s, speed=400.0) for s in range(3))
+    for log in (warned * 2 + ended, warned * 20 + steps + ended, steps + warned * 20 + ended):
+        assert _failure(tmp_path, a_log=log).signature.id == "job-cancelled"
+    assert _failure(tmp_path, a_log=warned * 20) is None
+    assert _failure(tmp_path, a_log=warned * 20 + "ValueError: no\n" + ended).signature.id == "exception"

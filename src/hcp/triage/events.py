@@ -106,7 +106,7 @@ class FileEvents:
 
     def add(self, signature: Signature, groups: dict[str, str], line: Line, hit: Hit, file: int) -> None:
         """Adds the line of a hit, which a signature knows; `file` is the place of this log among all."""
-        self.since = 0
+        self.since = self.since if signature.role == "stall" else 0
         self.counts[signature.id] += 1
         is_rerun = signature.id in _AT_ONCE  # a log may hold several starts
         key = (signature.id + line.body * is_rerun, line.rank, line.label)
@@ -148,6 +148,8 @@ class FileEvents:
             return
         if event.role not in self.pending and event.line.when is None:
             event = event._replace(around=time_around(hit, line))
+        if event.role == "stall":
+            self.seen.discard(key)  # each time counts, and none was survived where the training goes on
         earlier = self.pending.setdefault(event.role, event)
         if earlier is event and signature.role == "general":
             self.pending[event.role] = event._replace(groups={**groups, "at": raised_at(hit.before(), line)})

@@ -30,6 +30,9 @@ _KINDS: dict[Role, Kind] = {
     "report": "report",
     "echo": "report",
 }
+_OF_AN_END: frozenset[Role] = frozenset(("end", "report", "echo"))
+"""Roles of what is said while a job is ended from outside."""
+_AGAIN_AND_AGAIN = 10
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Failure:
     """The collective that timed out, and who did not arrive."""
 
 
-def first_failure(files: Iterable[FileEvents], job: LoggedJob) -> Failure | None:
+def first_failure(files: Sequence[FileEvents], job: LoggedJob) -> Failure | None:
     """The failure that came first: by role (a cause before an effect before a report), then by time.
 
     What follows the end of the job (its time limit, its preemption) is no failure. A line that says error and that no
@@ -67,11 +70,17 @@ def first_failure(files: Iterable[FileEvents], job: LoggedJob) -> Failure | None
     """
     files = list(files)
     candidates = [(entry, event) for entry in files for event in entry.pending.values()]
+    stalls = [item for item in candidates if item[1].role == "stall"]
+    candidates = [item for item in candidates if item[1].role != "stall"]
     ends = [event for _, event in candidates if event.role == "end"]
     candidates = [(entry, event) for entry, event in candidates if not any(_follows(event, end) for end in ends)]
     known = [event for _, event in candidates if event.role != "unknown"]
     if not known:
         return None
+    if ends and not any(entry.steps for entry in files) and {event.role for event in known} <= _OF_AN_END:
+        for entry, event in stalls:
+            if entry.counts[event.signature.id] >= _AGAIN_AND_AGAIN:
+                return _failure(entry, event, job, candidates)
     # A line that nothing explains may be the cause of what follows it, not of what stands above it.
     candidates = [
         item for item in candidates if item[1].role != "unknown" or not any(_follows(item[1], event) for event in known)

@@ -139,7 +139,7 @@ class LineReader:
 
     def close(self, end: Hit, file: int) -> None:
         """Ends a log, at the hit that stands for its end: where no failure is known, its last words are looked at."""
-        if self.entry.pending or self.entry.over:
+        if self.entry.pending.keys() - {"stall"} or self.entry.over:
             return
         at = max(0, end.at - _TAIL)
         tail = end.chunk[at : end.at]

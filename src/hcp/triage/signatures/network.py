@@ -69,6 +69,18 @@ NETWORK: tuple[Signature, ...] = (
         tokens=(b"NCCL WARN",),
     ),
     fault(
+        "host-unresolved",
+        r"network addresses of \((?P<name>[^()]{1,200})\) cannot be retrieved \(gai error: (?P<text>[^()]{1,100})\)",
+        "the ranks never met: the address {name} cannot be resolved ({text}), again and again",
+        "[W socket.cpp:653] [c10d] The IPv6 network addresses of (n[1,5], 53394) cannot be retrieved (gai error: -2 - "
+        "Name or service not known).",
+        "[W socket.cpp:653] [c10d] The IPv6 network addresses of (n1, 53394) are known",
+        "is it the name of one node? a list such as n[1,5] must be expanded (scontrol show hostnames)",
+        tokens=(b"gai error",),
+        role="stall",
+        at_any_level=True,
+    ),
+    fault(
         "nccl-rank",
         r"Invalid rank requested ?: ?(?P<rank>\d+)/(?P<ranks>\d+)",
         "rank {rank} of {ranks} does not exist: the ranks do not match the world size",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Role = Literal["cause", "death", "general", "end", "origin", "unknown", "effect", "report", "echo"]
+Role = Literal["cause", "death", "general", "end", "origin", "unknown", "effect", "report", "echo", "stall"]
 """What a line is to the failure; the first in this order explains most.
 
 cause: what went wrong. death: a launcher's first word, that a task died of a signal. general: some exception that no
 row knows. end: the job was ended from outside (time limit, preemption). origin: what a rank says because another one
 failed, with a word on which or where. unknown: it says error, and no row knows it. effect: as origin, without such a
 word. report: a launcher's word on a rank that ended. echo: what everything says that is being ended.
+stall: a warning; the cause only where it repeats until the job is ended from outside, before its first step.
 """
 Again = Literal["same", "machine", "chance", "outside"]
 """Whether it would come back: the same launch fails the same way; a machine is suspect; it may pass; it came from
