@@ -30,6 +30,11 @@ def _diagnosis(tmp_path, *attempts):
         ([STEPS + ECC.format(rank=3), STEPS + ECC.format(rank=1)], "stop", True),
         ([STEPS + TIME, STEPS + TIME], "restart", True),
         (["0: ValueError: no tokenizer\n"], "stop", None),
+        (
+            ["0: FileNotFoundError: [Errno 2] No such file or directory: '/c/b/1.incomplete' -> '/c/b/1'\n"],
+            "restart",
+            None,
+        ),
         ([STEPS + "0: ValueError: bad sample 5\n"], "restart", None),
         ([STEPS + "0: ValueError: bad sample 5\n", STEPS + "0: ValueError: bad sample 5\n"], "stop", True),
         ([STEPS + "0: ValueError: bad sample 5\n", STEPS + "0: ValueError: bad sample 6\n"], "restart", False),

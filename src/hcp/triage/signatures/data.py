@@ -26,6 +26,15 @@ DATA: tuple[Signature, ...] = (
         tokens=(ERROR, b"Dataset does not exist"),
     ),
     fault(
+        "cache-race",
+        r"^FileNotFoundError: (?:\[Errno 2\] )?No such file or directory: (?P<file>'[^']{1,300}\.(?:incomplete|lock)')",
+        "two processes wrote the same file of a cache at once: {file} was gone",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/c/hub/blobs/be4d.incomplete' -> '/c/hub/blobs/be4d'",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'vocab.txt'",
+        "download once before the job starts, or let one rank download while the others wait",
+        again="chance",
+    ),
+    fault(
         "file-missing",
         r"^FileNotFoundError: (?:\[Errno 2\] )?No such file or directory: (?P<file>.{1,300})$",
         "a file does not exist on this node: {file}",
