@@ -40,7 +40,7 @@ def test_ids_are_unique_and_rules_are_ids_of_the_catalogue():
 @pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.id)
 def test_every_name_in_a_cause_is_a_group_of_the_pattern(row):
     assert set(re.findall(r"{(\w+)}", row.cause)) <= set(re.compile(row.pattern).groupindex)
-    assert set(re.findall(r"{(\w+)}", " ".join(row.next))) <= {"job", "node", "launch", "rule"}
+    assert set(re.findall(r"{(\w+)}", " ".join(row.next))) <= {"job", "node", "launch", "rule", "memory"}
 
 
 _SAID_BY = {

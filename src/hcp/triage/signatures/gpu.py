@@ -18,8 +18,7 @@ GPU: tuple[Signature, ...] = (
         "a GPU ran out of memory",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79 GiB",
         "RuntimeError: CUDA error: invalid device ordinal",
-        "hcp plan {launch} --gpu GPU   # name the GPU (h100, h200, ...): does the launch fit, and what is the nearest "
-        "layout that does?",
+        "hcp plan {launch} --gpu GPU",
         "{memory}",
         tokens=(ERROR, b"NCCL WARN"),
     ),
