@@ -52,13 +52,21 @@ def test_at_the_bandwidth_of_a_flip_both_layouts_take_as_long() -> None:
 
 
 def test_the_nearest_layout_that_fits_differs_by_one_axis() -> None:
-    large = Layout(tp=2, cp=4)
-    assert not judge(MODEL, large, JOB, RATES).fits
-    found = nearest(MODEL, large, JOB, RATES)
+    _differs_by_one_axis(Layout(tp=2, cp=4))
+
+
+def test_where_twice_an_axis_is_not_enough_the_next_factor_is_tried() -> None:
+    assert _differs_by_one_axis(Layout(tp=2, recompute="full"), replace(JOB, seq_length=1 << 19)).cp > 2
+
+
+def _differs_by_one_axis(large: Layout, job: PlanJob = JOB) -> Layout:
+    assert not judge(MODEL, large, job, RATES).fits
+    found = nearest(MODEL, large, job, RATES)
     assert found and found.fits and not found.rules
     changed = [axis for axis in ("tp", "cp", "pp", "vp", "mbs", "recompute")
                if getattr(found.layout, axis) != getattr(large, axis)]  # fmt: skip
     assert len(changed) == 1
+    return found.layout
 
 
 def test_why_not_says_what_is_lost_and_to_what() -> None:

@@ -40,14 +40,18 @@ def test_after_the_training_a_lost_peer_is_no_failure_but_an_error_is(tmp_path):
     assert _read(tmp_path, STEP + DONE + limit).failure.signature.id == "time-limit"
 
 
-def test_ranks_that_abort_after_the_training_failed_and_its_time_limit_is_said(tmp_path):
+def test_what_ends_ranks_after_the_training_was_done_is_said(tmp_path):
     stop = ':::MLLOG {"key": "run_stop", "value": null}\n'
     limit = "slurmstepd: error: *** STEP 12.1 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***\n"
     ended = "srun: error: n1: task 6: Exited with exit code {}\n"
     late = _read(tmp_path, stop + LOST + limit + ended.format(1))
     assert late.failure is None and [said[1:] for said in late.after_done] == [(3, "the job reached its time limit")]
     assert "the training was done before" in diagnosis_text(late, None)
-    failure = _read(tmp_path, stop + LOST + ended.format(134) + limit).failure
+    aborted = _read(tmp_path, stop + LOST + ended.format(134) + limit)
+    assert aborted.failure is None and "a rank aborted while its processes shut down" in aborted.after_done[0][2]
+    failure = _read(
+        tmp_path, "[after training is done] datetime: 2026-08-22 10:00:00\n" + LOST + ended.format(134)
+    ).failure
     assert (failure.signature.id, failure.line, failure.exit_code) == ("aborted-at-exit", 3, 134)
     assert "Connection closed by peer" in failure.cause
     assert _read(tmp_path, STEP + ended.format(134)).failure.signature.id == "srun-task"

@@ -18,28 +18,34 @@ MOST_GPUS, MOST_FACTOR = 1 << 20, 1024
 """GPUs that are tried where nothing fits, and how many times those that were asked for."""
 MOST_CHANGES, MOST_PAIRED = 40, 4
 """Sequence lengths and batches that are tried where no layout is legal: one alone, and each with the other."""
+_FACTORS = (2, 4, 8, 16, 32)
+"""By how much one axis of a layout that does not fit is changed."""
 REACH = 16.0
 """Bandwidths are tried up to this factor above and below those of the data sheet."""
 
 
 def nearest(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> Judged | None:
-    """The fastest legal layout that fits and differs from this one by one step of one axis; None without one."""
-    tried = [judge(model, other, job, rates) for other in _neighbours(layout)]
-    legal = [item for item in tried if item.fits and item.time]
-    return min(legal, key=lambda item: item.time.seconds if item.time else 0.0, default=None)
+    """The fastest legal layout that fits and differs from this one in one axis, by the smallest factor; or None."""
+    for factor in _FACTORS:
+        tried = [judge(model, other, job, rates) for other in _neighbours(layout, factor)]
+        legal = [item for item in tried if item.fits and item.time]
+        if legal:
+            return min(legal, key=lambda item: item.time.seconds if item.time else 0.0)
+    return None
 
 
-def _neighbours(layout: Layout) -> Iterator[Layout]:
-    for again in RECOMPUTE[RECOMPUTE.index(layout.recompute) + 1 :]:
-        yield replace(layout, recompute=again)
+def _neighbours(layout: Layout, factor: int) -> Iterator[Layout]:
+    if factor == _FACTORS[0]:
+        for again in RECOMPUTE[RECOMPUTE.index(layout.recompute) + 1 :]:
+            yield replace(layout, recompute=again)
     for axis in ("tp", "cp", "pp", "ep", "etp", "mbs", "vp"):
         size = getattr(layout, axis)
-        for other in (2 * size, size // 2):
+        for other in (factor * size, size // factor):
             if other and not (axis == "cp" and layout.hcp_sizes):
                 yield replace(layout, **{axis: other})
     if layout.hcp_sizes:
         inner, outer = layout.hcp_sizes
-        yield replace(layout, cp=2 * layout.cp, hcp_sizes=(inner, 2 * outer))
+        yield replace(layout, cp=factor * layout.cp, hcp_sizes=(inner, factor * outer))
 
 
 class Remedy(NamedTuple):

@@ -134,7 +134,9 @@ class FileEvents:
         if event.role in self.over and event.code in ABORTED:
             said = min(self.late.values(), key=lambda late: ROLES.index(late.role), default=None)
             groups = {**groups, "said": f", after {said.line.body!r}" if said else ""}
-            event = event._replace(signature=ABORTED_AT_EXIT, role="death", groups=groups)
+            # Where nothing is left to save, an abort costs as little as a time limit.
+            role: Role = "end" if "end" in self.over else "death"
+            event = event._replace(signature=ABORTED_AT_EXIT, role=role, groups=groups)
         shape, is_python = _shape(event), signature.id.startswith("exception") and bool(_shape(event))
         if (
             event.role in self.over

@@ -197,14 +197,14 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[t
         # A launcher that named a task first names the one that failed first.
         report_entry, report = min(reports, key=lambda item: (item[1].file, item[1].offset))
         if kind == "effect" and report.code not in ABORTED:
-            launcher = _filled(report.signature.cause, report.groups)
+            launcher = filled_cause(report.signature.cause, report.groups)
         elif kind == "cause" and rank is None and report.signature.id == "srun-task":
             rank, other, _ = _place(report_entry, report, job)
             node = node or other
     if node is not None and node_name(node) is None:
         job.unfit.add("the node of the failing rank")
         node = None
-    cause = _filled(event.signature.cause, event.groups) + said_text(event.groups.get("at", ""))
+    cause = filled_cause(event.signature.cause, event.groups) + said_text(event.groups.get("at", ""))
     explained = meaning(whole(event.groups.get("xid")))
     cause += f": {explained}" if explained else ""
     if code is not None:
@@ -228,7 +228,7 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[t
     )
 
 
-def _filled(cause: str, groups: Mapping[str, str]) -> str:
+def filled_cause(cause: str, groups: Mapping[str, str]) -> str:
     """The cause with the groups of its pattern filled in, in one pass: what a log says is never a place to fill.
 
     Parentheses around a group that is empty go with it.

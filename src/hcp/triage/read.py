@@ -13,7 +13,7 @@ from hcp.core.visible import visible
 from hcp.triage.advice import Advice, Attempt, advise
 from hcp.triage.collectives import Waited
 from hcp.triage.events import FileEvents
-from hcp.triage.failure import Failure, first_failure, said_text, with_ends
+from hcp.triage.failure import Failure, filled_cause, first_failure, said_text, with_ends
 from hcp.triage.flight_recorder import read_dumps
 from hcp.triage.is_cp_on import SPEED_TOKENS, CpPlan, CpVerdict, judge
 from hcp.triage.line_reader import LineReader
@@ -190,7 +190,11 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
         waited,
         unnamed=unnamed,
         after_done=tuple(
-            (entry.path, entry.late["end"].number, entry.late["end"].signature.cause)
+            (
+                entry.path,
+                entry.late["end"].number,
+                filled_cause(entry.late["end"].signature.cause, entry.late["end"].groups),
+            )
             for entry in current
             if "end" in entry.late
         ),

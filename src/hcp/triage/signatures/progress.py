@@ -47,8 +47,8 @@ DONE: dict[bytes, frozenset[Role]] = {
 }
 """What Megatron-LM, Hugging Face's Trainer, Lightning, Ray (of its jobs), torchtitan and MLPerf's
 programs print when the training is done, and what is no failure any more after it: ranks end one after the other, and
-some find that the others are gone (a rank that aborts then is a failure still). Only MLPerf's has nothing left to save,
-so that a time limit costs nothing."""
+some find that the others are gone. A rank that aborts then is still a failure, and so is a time limit, except after
+MLPerf's, when nothing is left to save."""
 
 _TRAINING = re.compile(
     rb"(?i)\b(?:torch\w*|[nrh]ccl|gloo|cuda|cudnn|rocm|hip|[gnt]pus?|megatron|deepspeed|nemo|verl|vllm|sglang|ray|raylet|"
