@@ -231,3 +231,15 @@ def test_a_signal_is_told_by_its_number_and_by_its_name(tmp_path):
         failure = _failure(tmp_path, job_log=text)
         assert (failure.signature.id, failure.exit_code) == ("process-ended", code), text
     assert _failure(tmp_path, job_log="the program exited with code 0\n") is None
+
+
+def test_what_a_rendered_job_writes_about_itself_is_no_failure_of_its_own(tmp_path):
+    reason = "training wrote no line for 8 s: it hangs"
+    (tmp_path / "stall-r0.txt").write_text(reason + "\n")
+    (tmp_path / "verdict-r0.json").write_text(
+        f'{{"schema": "hcp.verdict/2", "status": "failed", "reason": "{reason}"}}\n'
+    )
+    event = f'hcp-job: {{"event": "stalled", "job": "7", "attempt": 0, "phase": 3, "reason": "{reason}"}}\n'
+    (tmp_path / "job-7.out").write_text(event)
+    failure = triage(sorted(tmp_path.iterdir()), CpPlan()).failure
+    assert failure is not None and failure.signature.id == "hcp-stalled"

@@ -10,7 +10,7 @@ from typing import NamedTuple, get_args
 
 from hcp.triage.exit_codes import ABORTED, CAME_TO_DIE, SAYS_MORE, WAS_ENDED, ProcessEnd, exit_code, read_end
 from hcp.triage.line import Line, When, last_time
-from hcp.triage.log_name import Name
+from hcp.triage.log_name import Name, is_record
 from hcp.triage.scan import Hit
 from hcp.triage.signatures.exceptions import CUT, UNKNOWN
 from hcp.triage.signatures.launchers import ABORTED_AT_EXIT
@@ -93,6 +93,8 @@ class FileEvents:
 
     def add_unknown(self, line: Line, hit: Hit, file: int) -> None:
         """A line that says error, and that no signature knows; the first one is kept."""
+        if is_record(str(self.path)):
+            return
         if "unknown" not in self.pending and "unknown" not in self.over and not goes_on(hit):
             when = line.when or last_time(hit.before())
             event = Event(UNKNOWN, "unknown", {"text": line.body}, line, file, hit.offset, hit.number, when)

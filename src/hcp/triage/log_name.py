@@ -11,6 +11,7 @@ _FILE_RANK = re.compile(r"(?:^|[^a-z])(?:global_)?rank[-_]?(\d+)", re.I)
 _FILE_NODE = re.compile(r"-r(?P<attempt>\d+)-node(?P<index>\d+)\.(?:log|out|err)$")
 _FILE_ATTEMPT = re.compile(r"-r(\d+)-")
 _NODE_FILE = re.compile(r"[A-Za-z0-9][\w.-]{0,252}\.(?:log|out|err)")
+_RECORD = re.compile(r"(?:verdict(?:-r\d+)?|check|triage)\.json|(?:stall-r\d+|nodes|facts|ranks)\.txt")
 _TORCHRUN_LOG = re.compile(r"attempt_(\d+)/(\d+)/std(?:out|err)\.log$")
 
 
@@ -23,6 +24,11 @@ class Name(NamedTuple):
     attempt: int | None
     node_index: int | None = None
     """The node's place in the job's list of nodes."""
+
+
+def is_record(path: str) -> bool:
+    """Whether a rendered job writes a file of this name about itself: it quotes failures, and none happens in it."""
+    return _RECORD.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def read_name(path: str) -> Name:
