@@ -20,6 +20,7 @@ STAND_INS = {
     "launch.sh": ROOT / "examples" / "mlm_hcp.sbatch",
     "config.json": ROOT / "examples" / "llama3_8b_config.json",
     "lengths.txt": ROOT / "examples" / "lengths.txt",
+    "examples/lengths.txt": ROOT / "examples" / "lengths.txt",
     "logs/job-4711.log": ROOT / "tests" / "triage" / "dead_job.log",
     "cache/models--Qwen--Qwen3-8B/snapshots/a/config.json": ROOT / "examples" / "llama3_8b_config.json",
 }
@@ -47,6 +48,7 @@ def run_lines(folder: Path, lines: list[str]) -> None:
     for name, text in TEXTS.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
+    (folder / "CHECKOUT").mkdir()
     program = folder / "bin" / "hcp"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m hcp "$@"\n')
