@@ -41,6 +41,12 @@ def test_a_page_ends_with_the_rules_file_and_line(hcp, root: Path) -> None:
     assert '"HCP002"' in written_at(root, match[1], int(match[2]))
 
 
+def test_a_page_says_what_depends_on_the_launch(hcp) -> None:
+    # TP004 stops every launch in the same way; the sizes of HCP011 stop Megatron-LM's command line and pass in Bridge.
+    assert "can differ by launch" not in hcp("explain", "TP004").stdout
+    assert "Effect, stage can differ by launch; each finding states its own." in hcp("explain", "HCP011").stdout
+
+
 def test_pages_that_are_kept_name_no_line(hcp, tmp_path: Path) -> None:
     assert hcp("explain", "--all", "-o", "pages", cwd=tmp_path).returncode == 0
     assert {path.stem for path in (tmp_path / "pages").iterdir()} == {"README", *(rule.id for rule in RULES)}

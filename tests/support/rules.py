@@ -21,6 +21,7 @@ import shlex
 from functools import cache
 from pathlib import Path
 
+from hcp.cli.explain import varies
 from hcp.launch.build import build_launch
 from hcp.launch.coerce import coerce
 from hcp.launch.fact import Dialect, Fact, Launch, Setting
@@ -80,9 +81,22 @@ def example(of: Example) -> Launch:
 def verdict(rule_id: str, of: Launch) -> str:
     """What one rule says of a launch, in the words of a table; several models' verdicts are joined by commas."""
     report = check_launch(of, (BY_ID[rule_id],), fixes=False)
+    for item in report.findings:
+        assert set(_stated_otherwise(item)) <= set(_varying(rule_id)), f"`hcp explain {rule_id}` does not say so"
     said = [f"{finding.severity} {finding.effect} {finding.stage}" for finding in report.findings]
     said += [f"needs {name}" for item in report.not_checked for name in item.needs]
     return ", ".join(said) or ("fine" if report.applied else "not concerned")
+
+
+def _stated_otherwise(item: Finding) -> list[str]:
+    """Which of severity, effect and stage are not the rule's; a value that was only presumed softens the severity."""
+    names = ("effect", "stage") if item.presumed else ("severity", "effect", "stage")
+    return [name for name in names if getattr(item, name) != getattr(item.rule, name)]
+
+
+@cache
+def _varying(rule_id: str) -> tuple[str, ...]:
+    return varies(BY_ID[rule_id])
 
 
 def finding(rule_id: str, of: Launch, *, fixes: bool = False) -> Finding:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -45,10 +47,12 @@ def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> No
 
 def page(rule: Rule) -> str:
     """The rule's page, in Markdown that reads as plain text."""
+    varying = ", ".join(varies(rule)).capitalize()
     lines = [
         f"# {rule.id}: {rule.title}",
         "",
         f"{rule.severity}; effect: {rule.effect}; upstream stops at: {rule.stage}",
+        *([f"{varying} can differ by launch; each finding states its own."] if varying else []),
         "",
         rule.why,
         "",
@@ -65,6 +69,22 @@ def page(rule: Rule) -> str:
         *(f"- {source_text(source)}" for source in rule.source),
     ]
     return "\n".join(lines)
+
+
+def varies(rule: Rule) -> tuple[str, ...]:
+    """Which of severity, effect and stage depend on the launch: those that the rule's code passes to a `Problem`."""
+    from hcp.rules.rule import Problem
+
+    given: set[str] = set()
+    found = [inspect.unwrap(rule.check)]
+    for check in found:  # grows by the functions of hcp.rules that the check calls
+        for node in ast.walk(ast.parse(dedent(inspect.getsource(check)))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("Problem", "_replace"):
+                given |= {*Problem._fields[: len(node.args)], *(str(word.arg) for word in node.keywords)}
+            called = check.__globals__.get(node.id) if isinstance(node, ast.Name) else None
+            if inspect.isfunction(called) and called.__module__.startswith("hcp.rules.") and called not in found:
+                found.append(called)
+    return tuple(name for name in ("severity", "effect", "stage") if name in given)
 
 
 def _place(rule: Rule) -> dict[str, str | int]:
@@ -129,6 +149,7 @@ def _rule_json(rule: Rule) -> dict[str, Any]:
         "severity": rule.severity,
         "effect": rule.effect,
         "stage": rule.stage,
+        "varies": list(varies(rule)),
         "why": rule.why,
         "good": example(rule.good),
         "bad": example(rule.bad),
