@@ -1,8 +1,8 @@
 """What planning for a pipeline gains: `python bench/dcp/pipeline.py`.
 
-The estimated time with PP stages of two plans: one made for
-PP, whose objective has the bubble of the slowest micro-batch
-(and divides it by VPP), and one made as if there were no pipeline. Llama 3 8B's sizes on H100, ten realistic shapes.
+The estimated time with PP stages of two plans: one made for PP, whose objective has the bubble of the slowest
+micro-batch (and divides it by VPP), and one made as if there were no pipeline. Llama 3 8B's sizes on H100, ten
+realistic shapes.
 """
 
 from __future__ import annotations

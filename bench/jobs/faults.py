@@ -1,5 +1,4 @@
-"""Makes jobs fail on a real Slurm cluster of four nodes, and records what each of them
-did: `python bench/jobs/faults.py`.
+"""Makes jobs fail on a real Slurm cluster and records what each of them did: `python bench/jobs/faults.py`.
 
 Needs what the tests marked slurm and launchers need. Every fault is one rendered job of the stand-in trainer. A row
 passes if verdict, exit code, decision, triage's first failure, the kept step and what is left running are as expected.

@@ -1,10 +1,9 @@
 """Random models on random clusters: `python bench/plan/anything.py [--cases 3000] [--seed 1]`.
 
-Sizes are drawn as people would choose them and as nobody
-would: odd layers, one head, vocabularies of 7, nodes of 3 GPUs, a
-sequence of one token. Each case goes through what `hcp plan` does, to the printed text. Wanted: layouts that fit and
-are legal; or what is wrong with the least of them, and the nearest change with which there is an answer; or one line of
-an error. Lines of the text fit 80 columns. Exit 1 where a case crashes, has no reason, or prints a longer line.
+Sizes are drawn as people would choose them and as nobody would: odd layers, one head, vocabularies of 7, nodes of 3
+GPUs, a sequence of one token. Each case goes through what `hcp plan` does, to the printed text. Wanted: layouts that
+fit and are legal; or what is wrong with the least of them, and the nearest change with which there is an answer; or one
+line of an error. Lines of the text fit 80 columns. Exit 1 where a case crashes, has no reason, or prints a longer line.
 """
 
 from __future__ import annotations
