@@ -3,9 +3,9 @@
 Three numbers together, because one alone means nothing: imbalance (sum over micro-batches of the slowest rank's work,
 over total work / W: 1.0 is the bound), op (mean group size over the tokens, over the smallest that fits) and
 micro-batches (over what the tokens need; for megatron-core's scheduler, which packs nothing, its forward steps). Work
-is 24576 s + s**2. "head" is Megatron-LM dev's scheduler, which verl uses, and "mcore" the released megatron-core's: exact
-(bench/dcp/upstream.py), but faster than the originals. "pr5869" does not keep tokens per rank within M. Finally, our
-plans are compared with those of this repository's first version.
+is 24576 s + s**2. "head" is Megatron-LM dev's scheduler, which verl uses, and "mcore" the released megatron-core's:
+exact (bench/dcp/upstream.py), but faster than the originals. "pr5869" does not keep tokens per rank within M. Finally,
+our plans are compared with those of this repository's first version.
 """
 
 from __future__ import annotations
