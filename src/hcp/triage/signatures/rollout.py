@@ -12,7 +12,8 @@ ROLLOUT: tuple[Signature, ...] = (
         r"Free memory on device .{0,100}is less than desired GPU memory utilization|"
         r"No available memory for the cache blocks|is larger than the (?:maximum number of tokens|available KV cache)|"
         r"Not enough memory\. Please try (?:to increase|increasing) --mem-fraction-static|"
-        r"(?:GiB )?KV cache is needed, which is larger than|Memory pool end .{0,40}Not enough memory",
+        r"(?:GiB )?KV cache is needed, which is larger than|Memory pool end .{0,40}Not enough memory|"
+        r"CUDA Error: out of memory at \S{0,100}cumem",
         "the rollout engine has too little GPU memory for its weights or KV cache",
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
         "initializing the engine.",
@@ -35,11 +36,29 @@ ROLLOUT: tuple[Signature, ...] = (
         r"Engine core initialization failed|EngineCore (?:failed to start|encountered a fatal error)|EngineDeadError|"
         r"(?:Scheduler|TokenizerManager|DetokenizerManager) hit an exception|Rank \d+ scheduler is dead|"
         r"Initialization failed\. Please see the error messages above|"
-        r"Server process terminated unexpectedly|Server \d+ failed: [45]\d\d",
+        r"Server process terminated unexpectedly|Server \d+ failed: [45]\d\d|server launch failed|"
+        r"WorkerProc initialization failed|[Ee]ngine (?:background task failed|iteration timed out|"
+        r"process failed to start|loop is not running)|Background loop (?:has errored already|is stopped)",
         "the rollout engine (vLLM or SGLang) failed to start or died; these lines do not say why",
         "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
         "RuntimeError: Engine core is up",
         _ENGINE_LOG,
-        tokens=(ERROR, b"xception: "),
+        tokens=(ERROR, b"xception: ", b"background task", b"iteration timed out"),
+    ),
+    fault(
+        "service-unreachable",
+        r"^(?!Retrying|.{0,200}(?:api\.wandb|HTTPSConnectionPool\(host='(?!localhost|\d))).*?(?:"
+        r"HTTPS?ConnectionPool\(host='(?P<host2>[^']{1,200})', port=(?P<port>\d{1,5})\): (?:Max retries|Read timed)|"
+        r"Cannot connect to host (?P<host3>\S{1,200})|All connection attempts failed|"
+        r"ConnectError: \[Errno 111\])",
+        "an HTTP server that the program calls does not answer ({host2}{host3}:{port}): a reward, sandbox or inference "
+        "server that did not start, ended, or is overloaded",
+        "urllib3.exceptions.MaxRetryError: HTTPConnectionPool(host='10.0.0.2', port=8000): Max retries exceeded with url: /",
+        "Retrying (Retry(total=3)): HTTPConnectionPool(host='10.0.0.2', port=8000): Max retries exceeded with url: /",
+        "curl -sv that address from {node}; look for the first error of the server's own log, before this time",
+        "is a proxy set (http_proxy)? add the nodes to no_proxy",
+        tokens=(ERROR, b"ConnectionPool(host=", b"Cannot connect to host"),
+        role="general",
+        again="chance",
     ),
 )
