@@ -32,7 +32,7 @@ _MONTHS = {name: place for place, name in enumerate("Jan Feb Mar Apr May Jun Jul
 _PREFIXES = tuple(
     re.compile(text)
     for text in (
-        r"\s{0,20}(?P<label>\d{1,6}): ?",
+        r"\s{0,20}(?P<label>\d{1,6}):(?!\d\d:\d\d\b) ?",
         r"[^|\[\]]{0,80}\d{1,3}%\|[^|]{0,400}\| [^\[\]|]{1,60} \[[^\]]{1,200}\] ?(?=\S)",  # a bar that the text cut off
         r"\[rank(?P<rank>\d+)\]:?\s?",
         r"\[[A-Za-z_]{1,40}(?P<local>\d+)(?:\|\d{1,6})?\]:\s?",
@@ -44,7 +44,8 @@ _PREFIXES = tuple(
         r"\[Rank (?P<rank>\d+)\]:?\s?",
         r"\[PG [^\]]{0,300}\]:?\s?",
         r"\[c10d\] ",
-        rf"\((?:{_ACTOR} )?pid=(?:(?P<pid>\d{{1,10}})|gcs_server|raylet)(?:, ip=\[?(?P<node>[\w.:-]{{1,100}})\]?)?\)\s?",
+        rf"\((?:{_ACTOR} )?pid=(?:(?P<pid>\d{{1,10}})|gcs_server|raylet)"
+        r"(?:, ip=\[?(?P<node>[\w.:-]{1,100})\]?)?\)\s?",
         r"\((?:raylet|gcs_server|autoscaler)(?:[ ,][^()]{0,100}ip=(?P<node>[\w.:-]{1,100}))?[^()]{0,40}\)\s?",
         r"\w{1,60}\.(?:cc|h):\d{1,6}:\s{1,2}",
         rf"{_HOST}:(?P<pid>\d{{1,10}}):\d{{1,10}} \[(?P<local>\d{{1,6}})\] (?=(?:\S{{1,100}}:\d{{1,6}} )?NCCL )",
@@ -52,20 +53,22 @@ _PREFIXES = tuple(
         rf"\[{_HOST}:\d{{1,10}} ?:\d{{1,6}}:\d{{1,10}}\] ",  # UCX
         rf"\[(?:NeMo (?P<level>[EWID]) )?{_DATE}[^\]]{{0,120}}(?:\]\s*|$)",
         rf"{_DATE} std(?:out|err) [FP] ",  # CRI, the container runtimes of Kubernetes
-        rf"{_DATE}\s*(?:[-|:]\s*)?",
+        rf"{_DATE}\s*(?:[-|:]\s*)?(?:{_WORD}\s+(?![-|:]))?",
         rf"(?:\[[\w.]{{1,80}}\])?\[{_WORD}\](?:\s?\[[^\]]{{1,80}}\])?\s*(?:[-:]\s*)?",
         rf"{_WORD} \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\]]{{1,80}}\]\s?",
-        rf"{_WORD} [\w./-]{{1,80}}:\d{{1,6}} -- ",  # Ray's Python
+        rf"(?:{_WORD} )?[\w./-]{{1,80}}:\d{{1,6}} -- ",  # Ray's Python
         rf"(?:[\w.]{{1,80}} )?- {_WORD} - ",
         rf"[\w.]{{1,80}}: \[{_WORD}\] ",
         rf"{_WORD}\s*[:|-]\s*(?:[\w.]+:)?\s*",
+        rf"\[{_WORD}[:|][^\]]{{1,120}}\]\s?|>> |std(?:err|out) \| ",  # Transformers, ms-swift, loguru's catchers
+        rf"(?:\(AReaL\) )?\d{{8}}-{_CLOCK} [\w. -]{{1,60}} {_WORD}: ",
         r"(?P<speaker>srun|sbatch|salloc|slurmstepd)(?:-(?P<node>[\w.-]{1,100}))?: "
         r"(?:(?P<level>error|fatal|debug\d?|info): )?\s*",
         r"(?P<level>error|fatal): (?=\*\*\* )",  # Slurm's own, after a time
         rf"(?P<name>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK} {_HOST} [\w.()-]{{1,60}}(?:\[\d{{1,10}}\])?: ",
         r"(?:kernel: )?\[ {0,12}\d{1,12}\.\d{6}\] |kernel: ",
         rf"\[[A-Z][a-z]{{2}} (?P<name>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK} \d{{4}}\] ",
-        r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})? ",
+        rf"\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?\s(?:\s*(?:{_WORD}|SUCCESS|TRACE)\s+(?![-|:]))?",
         r"\[pod/(?P<node>[\w.-]{1,250})/[\w.-]{1,80}\] ",
         r"(?P<node>[a-z][a-z0-9_.-]{0,80}[_-]\d{1,4})\s{1,20}\| ",  # docker compose
         r"(?P<node>[a-z][a-z0-9-]{0,62}\d(?:\.[a-z][a-z0-9.-]{0,180})?|\d{1,3}(?:\.\d{1,3}){3}): (?!tasks? \d)",  # pdsh

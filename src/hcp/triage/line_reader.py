@@ -33,7 +33,7 @@ _AGENT = b"torch/distributed/elastic/agent/server/api.py:"
 _LAST_ERROR = b"Last error:"
 """Below these words torch prints what NCCL said, in a line that may hold no token."""
 _SHUTDOWN = b"has failed to shutdown the rendezvous"
-_RAYS_TRACEBACK = (b"RayTaskError(", b"raised in its creation task")
+_RAYS_TRACEBACK = (b"RayTaskError(", b"raised in its creation task", b"nhandled error ")
 """In lines that stand above the frames of another process, as Ray passes them on."""
 _FRAME = b'", line '
 _MARKS = (JOB_TOKEN, *DONE, _RESTART_TOKEN)

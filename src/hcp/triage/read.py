@@ -208,7 +208,7 @@ _AGAIN = 3
 def _unknown_line(files: Sequence[FileEvents], failure: Failure | None) -> tuple[Path, int, str] | None:
     """The first line that says error and that no signature knows, above the failure where both are in one log.
 
-    Where there is neither, nor a training step: a warning that repeats, or the last line of a traceback that breaks off.
+    Where there is neither, nor a training step: what a warning means that repeats, or where a traceback breaks off.
     """
     for entry in files:
         event = entry.pending.get("unknown")
@@ -219,7 +219,8 @@ def _unknown_line(files: Sequence[FileEvents], failure: Failure | None) -> tuple
     for entry in files:
         stall = entry.pending.get("stall")
         if stall and entry.counts[stall.signature.id] >= _AGAIN:
-            return entry.path, stall.number, said_text(stall.line.body)
+            cause = filled_cause(stall.signature.cause, stall.groups)
+            return entry.path, stall.number, said_text(f"{cause}: {stall.line.body}")
     for entry in files:
         for event in entry.cut.values():
             at = event.groups["at"]

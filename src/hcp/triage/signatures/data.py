@@ -72,8 +72,8 @@ DATA: tuple[Signature, ...] = (
         "a data or configuration file cannot be read, or has other columns than expected: {text}",
         "pyarrow.lib.ArrowInvalid: Parquet magic bytes not found in footer.",
         "Arrow is installed: yes",
-        "which file is it (the traceback, and the lines above)? a file of a few hundred bytes may be a Git LFS pointer or "
-        "an error page: download it again",
+        "which file is it (the traceback, and the lines above)? a file of a few hundred bytes may be a Git LFS pointer "
+        "or an error page: download it again",
         tokens=(ERROR, b"Arrow"),
         role="general",
     ),

@@ -35,7 +35,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
     ),
     fault(
         "abi-mismatch",
-        r"^(?:[A-Za-z]\w*Error: |/)(?:(?!undefined symbol: ).){0,500}?undefined symbol: |symbol lookup error: |"
+        r"^(?:[A-Za-z][\w.]*Error: |/)(?:(?!undefined symbol: ).){0,500}?undefined symbol: |symbol lookup error: |"
         r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found|"
         r"^\w{1,40}Error: .{0,100}(?:detected CUDA version .{1,80} mismatches|numpy\.\w+ size changed)",
         "a package was built for another version of PyTorch, CUDA or the system's C library than the one on this node",
@@ -101,12 +101,13 @@ ENVIRONMENT: tuple[Signature, ...] = (
     fault(
         "process-limit",
         r"can't start new thread|pthread_create failed|[Tt]hread creation failed|"
-        r"(?:thread|fork|Cannot fork|vfork): (?:retry: )?Resource temporarily unavailable|BlockingIOError: \[Errno 11\]",
+        r"(?:thread|fork|Cannot fork|vfork): (?:retry: )?Resource temporarily unavailable|"
+        r"BlockingIOError: \[Errno 11\]",
         "a process reached its limit of processes and threads (ulimit -u, or the container's pids limit)",
         "RuntimeError: can't start new thread",
         "NCCL WARN [Service thread] Accept failed Resource temporarily unavailable",
-        "ulimit -u 65536 before the launch; docker run --pids-limit -1; give Ray the CPUs that the job has (--num-cpus), "
-        "and OMP_NUM_THREADS, TOKENIZERS_PARALLELISM and the data loader fewer threads",
+        "ulimit -u 65536 before the launch; docker run --pids-limit -1; give Ray the CPUs that the job has "
+        "(--num-cpus), and OMP_NUM_THREADS and the data loader fewer threads",
         tokens=(ERROR, b"pthread_create", b"start new thread", b"temporarily unavailable"),
     ),
     fault(

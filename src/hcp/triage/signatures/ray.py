@@ -83,8 +83,8 @@ RAY: tuple[Signature, ...] = (
         r"Failed to connect to GCS within \d+ seconds|GCS may have been killed|Raylet is terminated|"
         r"The node (?:manager|raylet) .{0,60}(?:died|was terminated) unexpectedly",
         "Ray's head, or this node's raylet, ended while the job ran",
-        "[2024-05-26 11:26:16,798 E 177479 178526] gcs_rpc_client.h:554: Failed to connect to GCS within 60 seconds. GCS "
-        "may have been killed.",
+        "[2024-05-26 11:26:16,798 E 177479 178526] gcs_rpc_client.h:554: Failed to connect to GCS within 60 seconds. "
+        "GCS may have been killed.",
         "gcs_rpc_client.h:554: Connected to GCS",
         "session_latest/logs/gcs_server.out and raylet.out on the head node; dmesg -T shows whether its memory ran out",
         tokens=(b"GCS", b"Raylet is", ERROR),
@@ -122,8 +122,8 @@ RAY: tuple[Signature, ...] = (
         "Ray's object store, or the disk that it spills to, is full",
         "ray.exceptions.ObjectStoreFullError: Failed to put object 00ff in object store because it is full.",
         "ray.exceptions.ObjectLostError: an object",
-        "ray memory lists what holds objects; ray start --object-store-memory, a larger /dev/shm, and a --temp-dir with "
-        "space",
+        "ray memory lists what holds objects; ray start --object-store-memory, a larger /dev/shm, and a --temp-dir "
+        "with space",
     ),
     fault(
         "ray-signal",

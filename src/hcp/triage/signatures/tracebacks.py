@@ -20,6 +20,7 @@ _LONGEST_TRACEBACK = 400
 _HEAD = re.compile(r'(?P<logger>.{1,80}?)(?:Traceback \(most recent| {2}File ")')
 _FRAME = re.compile(r'\s{0,8}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,7}), in (?P<name>\S{1,100})')
 _OF_TRACEBACK = re.compile(r"(?:[\w.]{1,80}: )?Traceback \(most recent|[\w.]{1,80}(?:Error|Exception)\b|\[Errno ")
+_CLEANS_UP = re.compile(r", in _run_finalizers$|multiprocessing/resource_tracker\.py\", line")
 _IGNORED = ("Exception ignored in", "--- Logging error ---", "Error in atexit._run_exitfuncs", "NVML Error: ")
 
 
@@ -87,15 +88,23 @@ def _logger_of(start: Hit, first: Line) -> re.Pattern[str] | None:
 _NAME_AT_END = re.compile(r"(?:^|(?<=\W))(?:[a-z_]\w*\.)*[A-Z]\w{1,60}(?:Error|Exception)$")
 
 
+_GOES_ON_BELOW = re.compile(r"^(?:[\w.]{1,80}\.)?[A-Z]\w{1,60}(?:Error|Exception): .*(?::|validation errors? for .*)$")
+
+
 def rejoined(hit: Hit, line: Line) -> Line | None:
-    """The exception of a line that ends in its name, where its text stands below: ranks write into each other."""
+    """The exception of a line with the text that stands below it; None where none does.
+
+    The text goes on there after a colon; or ranks wrote into each other, and the line ends in the exception's name.
+    """
     name = _NAME_AT_END.search(line.body)
-    below = line_below(hit) if name else None
-    text = read_line(below.line).body if below else ""
-    if name is None or not text.startswith(": "):
+    below = line_below(hit) if name or _GOES_ON_BELOW.match(line.body) else None
+    text = read_line(below.line).body.strip() if below else ""
+    if name and text.startswith(": "):
+        end = _NAME_AT_END.search(text)  # the next rank's name stands behind it
+        return line._replace(body=name[0] + (text[: end.start()] if end else text))
+    if name or not text or text.startswith(("File ", "Traceback ", "During ", "The above ")):
         return None
-    end = _NAME_AT_END.search(text)  # and the next rank's name stands behind it
-    return line._replace(body=name[0] + (text[: end.start()] if end else text))
+    return line._replace(body=f"{line.body} {text}")
 
 
 _LOOKED_UP = re.compile(
@@ -122,7 +131,7 @@ def is_ignored(before: str) -> bool:
     for raw in reversed(before[-8192:].splitlines()[-60:]):
         body = read_line(raw.encode("utf-8", "replace")).body
         begun += "Traceback (most recent" in body
-        if body.startswith(_IGNORED) or body.endswith(", in _run_finalizers"):
+        if body.startswith(_IGNORED) or _CLEANS_UP.search(body):
             survived += 1
             if survived >= begun:
                 return True
