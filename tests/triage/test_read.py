@@ -217,7 +217,9 @@ def test_an_exception_of_any_name_is_the_cause_when_a_traceback_raises_it(tmp_pa
     failure = _failure(tmp_path, job_log=log)
     assert (failure.signature.id, failure.rank) == ("exception-other", 0)
     assert failure.cause.startswith("the program raised filelock.Timeout: the lock of rank 0 (train.py:9, in main")
-    assert _failure(tmp_path, job_log=log.replace("Traceback", "Trace")).signature.id == "srun-task"
+    assert _failure(tmp_path, job_log=log.partition("\n1:")[2].partition("\n")[2]).signature.id == "exception-other"
+    bare = "".join(f"{line}\n" for line in log.splitlines() if "File" not in line and "Traceback" not in line)
+    assert _failure(tmp_path, job_log=bare).signature.id == "srun-task", "nothing shows that it was raised"
 
 
 def test_a_signal_is_told_by_its_number_and_by_its_name(tmp_path):

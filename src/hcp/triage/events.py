@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from hcp.triage.exit_codes import ABORTED, CAME_TO_DIE, SAYS_MORE, WAS_ENDED, ProcessEnd, exit_code, read_end
-from hcp.triage.line import Line, When, last_time
+from hcp.triage.line import Line, When, Writer, last_time
 from hcp.triage.log_name import Name, is_record
 from hcp.triage.scan import Hit
 from hcp.triage.signatures.exceptions import CUT, UNKNOWN
@@ -67,7 +67,7 @@ class FileEvents:
     """By line, how often training went on after what no row names."""
     ends: list[Event] = field(default_factory=list)
     """What launchers say about processes that ended."""
-    cut: dict[tuple[int | None, int | None, int | None], Event] = field(default_factory=dict)
+    cut: dict[Writer, Event] = field(default_factory=dict)
     """By who wrote it, the last line of a traceback that breaks off."""
     lost: set[int] = field(default_factory=set)
     """Ranks that only say that they lost another."""

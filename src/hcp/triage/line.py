@@ -17,49 +17,58 @@ _LONGEST = 4000
 _MOST_PREFIXES = 12
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|(?:#033)?\[[0-9;]{1,12}m")
 """Colours; also as syslog escapes them (`#033[36m`), and where the escape was lost on the way (`[36m`)."""
+_REPEATED = re.compile(r" \[repeated \d{1,7}x across cluster\](?: \(Ray deduplicates logs .{0,400})?$")
+"""Ray's word on lines of other actors that it left out."""
 _CLOCK = r"(?P<time>\d\d:\d\d:\d\d(?:[.,]\d+)?)"
 _DATE = rf"\d{{4}}[-/](?P<month>\d\d)[-/](?P<day>\d\d)[ T_]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?"
 _TIME = re.compile(_DATE)
 _GLOG = rf"(?P<level>[EWIF])(?P<month>\d{{1,2}})(?P<day>\d\d) {_CLOCK}"
 _GLOG_TIME = re.compile(_GLOG)
 _HOST = r"(?P<node>[A-Za-z0-9][\w.-]{0,252})"
+_ACTOR = r"[A-Za-z_][\w.:-]{0,80}(?:\[rank=(?P<rank>\d{1,7})\]|\[[^\]]{0,40}\]|\((?:[^()]|\([^()]{0,80}\)){0,160}\))?"
+"""Of Ray: `WorkerDict`; NeMo RL adds the rank, Ray Data what it maps."""
 _WORD = r"(?P<level>ERROR|CRITICAL|FATAL|WARNING|WARN|INFO|DEBUG)"
 _MONTHS = {name: place for place, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1)}
 _PREFIXES = tuple(
     re.compile(text)
     for text in (
-        r"\s{0,20}(?P<label>\d{1,6}): ?",
+        r"\s{0,20}(?P<label>\d{1,6}):(?!\d\d:\d\d\b) ?",
         r"[^|\[\]]{0,80}\d{1,3}%\|[^|]{0,400}\| [^\[\]|]{1,60} \[[^\]]{1,200}\] ?(?=\S)",  # a bar that the text cut off
         r"\[rank(?P<rank>\d+)\]:?\s?",
         r"\[[A-Za-z_]{1,40}(?P<local>\d+)(?:\|\d{1,6})?\]:\s?",
         r"\[\d{1,6},(?P<rank>\d+)\]<std(?:out|err)>:\s?",  # mpirun --tag-output
         rf"\[{_GLOG} [^\]]{{0,300}}\]\s?",
         r"\[(?P<level>[EWIF]) [^\]\s]{1,100}\]\s?",
-        rf"{_GLOG} \d+ [^\]\s]+\]\s?",
+        rf"{_GLOG}\s{{1,8}}\d+ [^\]\s]+\]\s*",
+        rf"\[{_DATE} (?P<level>[A-Z]) \d{{1,10}} \d{{1,10}}\]\s?",  # Ray's C++
         r"\[Rank (?P<rank>\d+)\]:?\s?",
         r"\[PG [^\]]{0,300}\]:?\s?",
         r"\[c10d\] ",
-        r"\((?:[A-Za-z_][\w.:-]{0,80} )?pid=(?P<pid>\d{1,10})(?:, ip=\[?(?P<node>[\w.:-]{1,100})\]?)?\)\s?",
+        rf"\((?:{_ACTOR} )?pid=(?:(?P<pid>\d{{1,10}})|gcs_server|raylet)"
+        r"(?:, ip=\[?(?P<node>[\w.:-]{1,100})\]?)?\)\s?",
         r"\((?:raylet|gcs_server|autoscaler)(?:[ ,][^()]{0,100}ip=(?P<node>[\w.:-]{1,100}))?[^()]{0,40}\)\s?",
-        r"\w{1,60}\.cc:\d{1,6}:\s",
+        r"\w{1,60}\.(?:cc|h):\d{1,6}:\s{1,2}",
         rf"{_HOST}:(?P<pid>\d{{1,10}}):\d{{1,10}} \[(?P<local>\d{{1,6}})\] (?=(?:\S{{1,100}}:\d{{1,6}} )?NCCL )",
         rf"\[{_HOST}\]\[\d{{1,10}}:\d{{1,10}}\]\[(?P<local>\d{{1,6}})\]\[[^\]]{{1,80}}\] (?=NCCL )",
         rf"\[{_HOST}:\d{{1,10}} ?:\d{{1,6}}:\d{{1,10}}\] ",  # UCX
         rf"\[(?:NeMo (?P<level>[EWID]) )?{_DATE}[^\]]{{0,120}}(?:\]\s*|$)",
         rf"{_DATE} std(?:out|err) [FP] ",  # CRI, the container runtimes of Kubernetes
-        rf"{_DATE}\s*(?:[-|:]\s*)?",
+        rf"{_DATE}\s*(?:[-|:]\s*)?(?:{_WORD}\s+(?![-|:]))?",
         rf"(?:\[[\w.]{{1,80}}\])?\[{_WORD}\](?:\s?\[[^\]]{{1,80}}\])?\s*(?:[-:]\s*)?",
         rf"{_WORD} \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\]]{{1,80}}\]\s?",
+        rf"(?:{_WORD} )?[\w./-]{{1,80}}:\d{{1,6}} -- ",  # Ray's Python
         rf"(?:[\w.]{{1,80}} )?- {_WORD} - ",
         rf"[\w.]{{1,80}}: \[{_WORD}\] ",
         rf"{_WORD}\s*[:|-]\s*(?:[\w.]+:)?\s*",
+        rf"\[{_WORD}[:|][^\]]{{1,120}}\]\s?|>> |std(?:err|out) \| ",  # Transformers, ms-swift, loguru's catchers
+        rf"(?:\(AReaL\) )?\d{{8}}-{_CLOCK} [\w. -]{{1,60}} {_WORD}: ",
         r"(?P<speaker>srun|sbatch|salloc|slurmstepd)(?:-(?P<node>[\w.-]{1,100}))?: "
         r"(?:(?P<level>error|fatal|debug\d?|info): )?\s*",
         r"(?P<level>error|fatal): (?=\*\*\* )",  # Slurm's own, after a time
         rf"(?P<name>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK} {_HOST} [\w.()-]{{1,60}}(?:\[\d{{1,10}}\])?: ",
         r"(?:kernel: )?\[ {0,12}\d{1,12}\.\d{6}\] |kernel: ",
         rf"\[[A-Z][a-z]{{2}} (?P<name>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK} \d{{4}}\] ",
-        r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})? ",
+        rf"\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?\s(?:\s*(?:{_WORD}|SUCCESS|TRACE)\s+(?![-|:]))?",
         r"\[pod/(?P<node>[\w.-]{1,250})/[\w.-]{1,80}\] ",
         r"(?P<node>[a-z][a-z0-9_.-]{0,80}[_-]\d{1,4})\s{1,20}\| ",  # docker compose
         r"(?P<node>[a-z][a-z0-9-]{0,62}\d(?:\.[a-z][a-z0-9.-]{0,180})?|\d{1,3}(?:\.\d{1,3}){3}): (?!tasks? \d)",  # pdsh
@@ -70,6 +79,8 @@ QUIET = frozenset(("W", "I", "D", "WARNING", "WARN", "INFO", "DEBUG", "info", "d
 
 When = tuple[int, int, float]
 """(month, day, seconds of the day): what all formats state."""
+Writer = tuple[int | None, int | None, int | None, int | None]
+"""(rank, label, local rank, process id), each where the line states it."""
 
 
 class Line(NamedTuple):
@@ -88,9 +99,9 @@ class Line(NamedTuple):
     pid: int | None = None
 
     @property
-    def writer(self) -> tuple[int | None, int | None, int | None]:
-        """What tells lines of one rank from those of others in the same log."""
-        return self.rank, self.label, self.local
+    def writer(self) -> Writer:
+        """What tells lines of one process from those of others in the same log."""
+        return self.rank, self.label, self.local, self.pid
 
 
 def read_line(raw: bytes) -> Line:
@@ -101,6 +112,7 @@ def read_line(raw: bytes) -> Line:
     """
     text = _ANSI.sub("", _end_of(raw).decode("utf-8", "replace"))
     text, said = _without_container(text.rstrip("\r\n").rpartition("\r")[2])
+    text = _REPEATED.sub("", text) if "[repeated " in text else text
     for _ in range(_MOST_PREFIXES):
         match = next((found for pattern in _PREFIXES if (found := pattern.match(text))), None)
         if match is None or not match[0]:

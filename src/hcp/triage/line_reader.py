@@ -15,8 +15,17 @@ from hcp.triage.log_name import read_name
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import Hit
 from hcp.triage.signatures.progress import DONE, RAYS, last_words
-from hcp.triage.signatures.row import ERROR, Signature
-from hcp.triage.signatures.tracebacks import is_ignored, raised_at
+from hcp.triage.signatures.row import ERROR, Role, Signature
+from hcp.triage.signatures.tracebacks import (
+    HEAD,
+    end_of_traceback,
+    is_ignored,
+    line_below,
+    lines_below,
+    raised_at,
+    rejoined,
+    was_caught,
+)
 
 JOB_TOKEN = b"hcp-job: "
 _RESTART_TOKEN = b"will restart worker group"
@@ -24,7 +33,9 @@ _AGENT = b"torch/distributed/elastic/agent/server/api.py:"
 _LAST_ERROR = b"Last error:"
 """Below these words torch prints what NCCL said, in a line that may hold no token."""
 _SHUTDOWN = b"has failed to shutdown the rendezvous"
-_TRACEBACK = b"Traceback (most recent call last)"
+_RAYS_TRACEBACK = (b"RayTaskError(", b"raised in its creation task", b"nhandled error ")
+"""In lines that stand above the frames of another process, as Ray passes them on."""
+_FRAME = b'", line '
 _MARKS = (JOB_TOKEN, *DONE, _RESTART_TOKEN)
 _ALWAYS = (*_MARKS, GROUP_TOKEN, ECHO_TOKEN, *SPEED_TOKENS, *COLLECTIVE_TOKENS)
 """Lines with these are read every time: their numbers are what counts."""
@@ -35,15 +46,15 @@ _SAYS_ERROR = re.compile(
     r"^(?!.{0,200}[Ww]arning).{0,200}?\b[A-Z]\w{2,40}(?:Error|Exception): \S"
 )
 """A line that says error by itself, without a logger's level; or names an exception behind an unknown prefix."""
-_ERROR_LEVELS = frozenset(("E", "F", "ERROR", "CRITICAL", "FATAL", "error", "fatal"))
+_ERROR_LEVELS = frozenset(("E", "F", "C", "ERROR", "CRITICAL", "FATAL", "error", "fatal"))
+_KNOWN: frozenset[Role] = frozenset(("cause", "death", "general"))
+"""Roles of lines that say what happened."""
 _SPOKEN = ("cause", "general", "effect")
 """Roles of lines that a logger's level can take back: a warning ended nothing."""
 _CODE = re.compile(r"\s+raise \w")
 _FRAME_ABOVE = re.compile(r'\s*File "')
 _NUMBER = re.compile(rb"\d{3,}|0x[0-9a-f]+")
 _LONGEST_SHAPE, _SHAPES, _ENOUGH = 2000, 20000, 1000
-_LONGEST_TRACEBACK = 400
-"""Lines, with those of other ranks between them."""
 _TAIL = 8192
 """Bytes at the end of a log that are its last words."""
 _LASTS = "loss-nan"
@@ -55,37 +66,13 @@ _TRACEBACKS = 200
 def words_of(rows: Sequence[Signature]) -> tuple[bytes, ...]:
     """What is searched for: a line without one of these says nothing."""
     of_rows = (token for row in rows for token in row.tokens)
-    return tuple(dict.fromkeys((*of_rows, *_LOUD, _TRACEBACK, GROUP_TOKEN, ECHO_TOKEN, *_MARKS, *COLLECTIVE_TOKENS)))
+    return tuple(dict.fromkeys((*of_rows, *_LOUD, HEAD, GROUP_TOKEN, ECHO_TOKEN, *_MARKS, *COLLECTIVE_TOKENS)))
 
 
 def _line_above(hit: Hit) -> str:
     """The text of the line above that of a hit; empty at the start of what is kept."""
     above = hit.chunk[max(0, hit.at - _LONGEST_SHAPE) : hit.at].rstrip(b"\n")
     return read_line(above[above.rfind(b"\n") + 1 :]).body
-
-
-def _next_line(hit: Hit) -> Hit | None:
-    """The line below that of a hit; None at the end of what is kept."""
-    at = hit.chunk.find(b"\n", hit.at) + 1
-    if not at or at >= len(hit.chunk):
-        return None
-    end = hit.chunk.find(b"\n", at, at + _LONGEST_SHAPE)
-    line = hit.chunk[at : end if end >= 0 else at + _LONGEST_SHAPE]
-    return hit._replace(offset=hit.offset + at - hit.at, number=hit.number + 1, line=line, at=at)
-
-
-def _end_of_traceback(hit: Hit) -> Hit | None:
-    """The line that names the exception of a traceback that starts at a hit; lines of other ranks are passed over."""
-    start = read_line(hit.line)
-    below = _next_line(hit)
-    for _ in range(_LONGEST_TRACEBACK):
-        if below is None:
-            return None
-        line = read_line(below.line)
-        if line.writer == start.writer and line.body and not line.body.startswith((" ", "\t")):
-            return below
-        below = _next_line(below)
-    return None
 
 
 class LineReader:
@@ -122,12 +109,16 @@ class LineReader:
                 self.entry.counts[row_id] += 1
                 self.entry.since = 0 if row_id == _LASTS else self.entry.since
             return
-        if _TRACEBACK in hit.line:
+        if HEAD in hit.line:
             self._read_traceback(hit, file)
             return
-        told = _next_line(hit) if hit.line.rstrip().endswith(_LAST_ERROR) else None
+        if any(head in hit.line for head in _RAYS_TRACEBACK):
+            self._read_traceback(hit, file, is_whole=False)
+        told = line_below(hit) if hit.line.rstrip().endswith(_LAST_ERROR) else None
         hit, shape = (told, b"") if told else (hit, shape)
         line = read_line(hit.line)
+        if whole := rejoined(hit, line):
+            line, shape = whole, b""
         if any(token in hit.line for token in _ALWAYS):
             self._read_facts(hit, line)
             shape = b""
@@ -139,7 +130,11 @@ class LineReader:
 
     def close(self, end: Hit, file: int) -> None:
         """Ends a log, at the hit that stands for its end: where no failure is known, its last words are looked at."""
-        if self.entry.pending.keys() - {"stall"} or self.entry.over:
+        if self.entry.over:
+            return
+        if end.offset == end.at and not self.entry.tracebacks and not self.entry.pending.keys() & _KNOWN:
+            self._read_headless(end, file)
+        if self.entry.pending.keys() - {"stall"}:
             return
         at = max(0, end.at - _TAIL)
         tail = end.chunk[at : end.at]
@@ -151,19 +146,29 @@ class LineReader:
             if not is_ignored(hit.before()):
                 self.entry.add_unknown(line, hit, file)
 
-    def _read_traceback(self, hit: Hit, file: int) -> None:
-        """The exception of a traceback, where its name holds no word that is searched for."""
+    def _read_headless(self, end: Hit, file: int) -> None:
+        """The traceback that a log begins within, by its first frame; the hit stands for the end of the log."""
+        at = end.chunk.rfind(b"\n", 0, max(0, end.chunk.find(_FRAME))) + 1
+        line = end.chunk[at : end.chunk.find(b"\n", at)]
+        if _FRAME in line:
+            number = end.number - end.chunk.count(b"\n", at)
+            self._read_traceback(end._replace(offset=at, number=number, line=line, at=at), file)
+
+    def _read_traceback(self, hit: Hit, file: int, is_whole: bool = True) -> None:
+        """The exception of a traceback, where its name holds no word that is searched for; `is_whole`: has its head."""
         if self.entry.tracebacks >= _TRACEBACKS:
             return
         self.entry.tracebacks += 1
-        end = _end_of_traceback(hit)
-        if end is None:
-            self._read_cut(hit, file)
-        if end is None or _SHUTDOWN in end.line:
+        raised = end_of_traceback(hit)
+        if raised is None:
+            if is_whole:
+                self._read_cut(hit, file)
             return
-        line = read_line(end.line)
+        end, line, is_behind = raised
+        if _SHUTDOWN in end.line:
+            return
         found = self._find(end, line, True, True)
-        if found and (not found[0].tokens or not any(word in end.line for word in self.words)):
+        if found and (is_behind or not found[0].tokens or not any(word in end.line for word in self.words)):
             self._add(*found, line, end, file)  # others are found by their own words
 
     def _read_cut(self, hit: Hit, file: int) -> None:
@@ -171,14 +176,10 @@ class LineReader:
         start = read_line(hit.line)
         if start.level in _ERROR_LEVELS or start.level in QUIET or _AGENT in hit.line or is_ignored(hit.before()):
             return
-        last, line, below = hit, start, _next_line(hit)
-        for _ in range(_LONGEST_TRACEBACK):
-            if below is None:
-                break
-            read = read_line(below.line)
+        last, line = hit, start
+        for below, read in lines_below(hit):
             if read.writer == start.writer and read.body.strip():
                 last, line = below, read
-            below = _next_line(below)
         through = last.before() + last.line.decode("utf-8", "replace")
         self.entry.add_cut(line._replace(body=line.body.strip()), last, file, raised_at(through, line))
 
@@ -222,6 +223,9 @@ class LineReader:
 
     def _add(self, row: Signature, match: re.Match[str], line: Line, hit: Hit, file: int) -> None:
         if row.role in ("cause", "general") and is_ignored(hit.before()):
+            return
+        if row.role == "general" and was_caught(hit, line):
+            self.entry.add_unknown(line, hit, file)
             return
         if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):
             return  # the job had ended already, and asked to be started again itself

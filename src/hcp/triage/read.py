@@ -201,12 +201,30 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
     )
 
 
+_AGAIN = 3
+"""So many warnings of one kind, and no training step, are not passed over."""
+
+
 def _unknown_line(files: Sequence[FileEvents], failure: Failure | None) -> tuple[Path, int, str] | None:
-    """The first line that says error and that no signature knows, above the failure where both are in one log."""
+    """The first line that says error and that no signature knows, above the failure where both are in one log.
+
+    Where there is neither, nor a training step: what a warning means that repeats, or where a traceback breaks off.
+    """
     for entry in files:
         event = entry.pending.get("unknown")
         if event and not (failure and failure.path == entry.path and failure.line <= event.number):
             return entry.path, event.number, said_text(event.line.body)
+    if failure or any(entry.steps for entry in files):
+        return None
+    for entry in files:
+        stall = entry.pending.get("stall")
+        if stall and entry.counts[stall.signature.id] >= _AGAIN:
+            cause = filled_cause(stall.signature.cause, stall.groups)
+            return entry.path, stall.number, said_text(f"{cause}: {stall.line.body}")
+    for entry in files:
+        for event in entry.cut.values():
+            at = event.groups["at"]
+            return entry.path, event.number, said_text(f"the traceback breaks off here: {event.line.body}{at}")
     return None
 
 

@@ -27,7 +27,7 @@ _ONLY = {
 }
 _UNCLEAR = {
     "error-line": (
-        "no known failure in {files}{steps}, but one line reports an error",
+        "no known failure in {files}{steps}, but this line may say what went wrong",
         "read the lines around it: did the program end there, or go on?",
     ),
     "no-step": (

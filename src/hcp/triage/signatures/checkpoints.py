@@ -19,6 +19,7 @@ CHECKPOINTS: tuple[Signature, ...] = (
         "compare the model's sizes, its layer types and the versions (Transformer Engine, megatron-core) with those of "
         "the run that wrote the checkpoint",
         "keys that end in _extra_state: load without strict (--dist-ckpt-strictness log_all)",
+        tokens=(ERROR, b": copying a param with shape"),
     ),
     fault(
         "checkpoint-key",

@@ -52,5 +52,29 @@ DATA: tuple[Signature, ...] = (
         "OSError: [Errno 28] No space left on device",
         "ulimit -n 65536 before the launch, fewer data loader workers, or "
         "torch.multiprocessing.set_sharing_strategy('file_system')",
+        tokens=(ERROR, b"open files"),
+    ),
+    fault(
+        "data-worker",
+        r"subprocesses has abruptly died during map operation",
+        "a process that prepares the data set died without a message: usually the node's memory ran out",
+        "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, disable "
+        "multiprocessing.",
+        "RuntimeError: a map operation failed",
+        "fewer processes (num_proc, preprocessing_num_workers); with one, the process's own error is shown",
+        "dmesg -T on {node} shows whether the kernel killed it because memory ran out",
+        again="chance",
+    ),
+    fault(
+        "data-corrupt",
+        r"^(?P<text>(?:[a-z_]\w*\.)*(?:Arrow\w{1,20}|JSONDecodeError|DatasetGeneration\w{0,30}Error|ParserError|"
+        r"DatasetGenerationCastError|UnicodeDecodeError|CastError): .*)$",
+        "a data or configuration file cannot be read, or has other columns than expected: {text}",
+        "pyarrow.lib.ArrowInvalid: Parquet magic bytes not found in footer.",
+        "Arrow is installed: yes",
+        "which file is it (the traceback, and the lines above)? a file of a few hundred bytes may be a Git LFS pointer "
+        "or an error page: download it again",
+        tokens=(ERROR, b"Arrow"),
+        role="general",
     ),
 )

@@ -35,7 +35,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
     ),
     fault(
         "abi-mismatch",
-        r"^(?:[A-Za-z]\w*Error: |/)(?:(?!undefined symbol: ).){0,500}?undefined symbol: |symbol lookup error: |"
+        r"^(?:[A-Za-z][\w.]*Error: |/)(?:(?!undefined symbol: ).){0,500}?undefined symbol: |symbol lookup error: |"
         r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found|"
         r"^\w{1,40}Error: .{0,100}(?:detected CUDA version .{1,80} mismatches|numpy\.\w+ size changed)",
         "a package was built for another version of PyTorch, CUDA or the system's C library than the one on this node",
@@ -51,12 +51,15 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"^(?:ImportError|OSError|RuntimeError): (?P<name>\S{1,200}): cannot open shared object file|"
         r"error while loading shared libraries: (?P<name2>\S{1,200})|"
         r"^\w{1,40}Error: Could not find shared object file|Unable to load any of {?libcudnn|"
-        r"^Could not load library (?P<name3>\S{1,200})\. Error",
-        "a shared library was not found on this node: {name}{name2}{name3}",
+        r"^Could not load library (?P<name3>\S{1,200})\. Error|"
+        r"^(?:Invalid handle\. )?Cannot load symbol (?P<name4>\w{1,200})",
+        "a shared library was not found on this node, or not in the version that is needed: "
+        "{name}{name2}{name3}{name4}",
         "OSError: libcublas.so.13: cannot open shared object file: No such file or directory",
         "OSError: [Errno 2] No such file or directory: 'vocab.txt'",
         "was the package built for the container's CUDA? is the library's folder in LD_LIBRARY_PATH?",
         _FACTS,
+        tokens=(ERROR, b"Cannot load symbol"),
     ),
     fault(
         "module-missing",
@@ -96,6 +99,18 @@ ENVIRONMENT: tuple[Signature, ...] = (
         role="general",
     ),
     fault(
+        "process-limit",
+        r"can't start new thread|pthread_create failed|[Tt]hread creation failed|"
+        r"(?:thread|fork|Cannot fork|vfork): (?:retry: )?Resource temporarily unavailable|"
+        r"BlockingIOError: \[Errno 11\]",
+        "a process reached its limit of processes and threads (ulimit -u, or the container's pids limit)",
+        "RuntimeError: can't start new thread",
+        "NCCL WARN [Service thread] Accept failed Resource temporarily unavailable",
+        "ulimit -u 65536 before the launch; docker run --pids-limit -1; give Ray the CPUs that the job has "
+        "(--num-cpus), and OMP_NUM_THREADS and the data loader fewer threads",
+        tokens=(ERROR, b"pthread_create", b"start new thread", b"temporarily unavailable"),
+    ),
+    fault(
         "rank-variables",
         r"environment variable (?P<name>\w{1,40}) expected, but not set|"
         r"^KeyError: '(?P<name2>RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT|LOCAL_WORLD_SIZE)'",
@@ -110,10 +125,12 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"^(?:[A-Za-z_]\w*\.)*(?:OfflineModeIsEnabled|LocalEntryNotFoundError|GatedRepoError|RepositoryNotFoundError|"
         r"RevisionNotFoundError|HfHubHTTPError|HFValidationError)\b|"
         r"^(?:[A-Za-z_]\w*\.)*\w{1,40}Error: .{0,200}(?:couldn't connect to '|"
-        r"HTTPSConnectionPool\(host=(?!'api\.wandb)|"
+        r"HTTPSConnectionPool\(host=(?!['\"]api\.wandb)|"
         r"Can't load (?:the )?(?:tokenizer|config|model|image processor|feature extractor|processor|weights)|"
         r"is not a (?:valid model identifier|local folder and is not)|does not appear to have (?:a|any) files? named|"
-        r"Couldn't reach '?\S{1,80} on the Hub)",
+        r"Couldn't reach '?\S{1,80} on the Hub)|"
+        r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w{1,40}: .{0,200}HTTPSConnectionPool\(host='[\w.-]{0,60}"
+        r"(?:huggingface\.co|hf\.co|hf-mirror\.com|modelscope\.\w{1,4})'",
         "a model, tokenizer or data set could not be downloaded: the node cannot reach the hub, access is "
         "denied, or the cache has no such name",
         "OSError: Can't load tokenizer for 'meta-llama/Llama-2-7b'. If you were trying to load it from the hub,",

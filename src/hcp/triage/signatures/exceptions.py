@@ -28,6 +28,17 @@ EXCEPTIONS: tuple[Signature, ...] = (
         again="chance",
     ),
     fault(
+        "exception-named",
+        r"^(?P<exc>(?:[a-z_]\w*\.){1,6}(?:exceptions?|errors?)\.(?:_?[a-z]\w*\.)?[A-Z]\w*): (?P<text>.+)$",
+        "the program raised {exc}: {text}",
+        "requests.exceptions.ReadTimeout: no answer",
+        "requests.exceptions is a module: of requests",
+        "read the traceback above this line",
+        tokens=(b"exceptions.", b"errors.", b"exception."),
+        role="general",
+        again="chance",
+    ),
+    fault(
         "exception-bare",
         r"^(?P<exc>(?:[A-Za-z_]\w*\.)*[A-Z]\w*Error):?$",
         "the program raised {exc} without a text",
@@ -49,7 +60,7 @@ EXCEPTIONS: tuple[Signature, ...] = (
         tokens=(),
         role="general",
         again="chance",
-        context=r"Traceback \(most recent call last\):",
+        context=r"Traceback \(most recent call last\):|File \"[^\"\n]{1,300}\", line \d",
     ),
 )
 

@@ -69,21 +69,25 @@ _ENDS_BADLY = re.compile(
     r"no such|denied|timed out|exceed(?:ed|s)|invalid|unsupported|not supported|panic(?:ked)?|crash(?:ed)?|hangs?|hung|"
     r"stuck|refused|unreachable|missing|unexpected|corrupt(?:ed)?|out of memory|evicted|preempted)\b"
 )
+_NAMES_ERROR = re.compile(r"(?i)error\b|exception\b")
 _BENIGN = re.compile(r"[Ww]arning|\bNCCL (?:INFO|WARN) ")
 
 
 def last_words(tail: bytes) -> tuple[int, Line] | None:
-    """The first line at the end of a log that says in any words that something went wrong, and which of `tail` it is.
+    """The line at the end of a log that says in any words that something went wrong, and which of `tail` it is.
 
-    None where there is none, or where a training step or the end of the training follows it.
+    The first that names an error or is logged as one, else the first. None where there is none, or where a training
+    step or the end of the training follows it.
     """
     lines = tail.split(b"\n")
     first = max(0, len(lines) - _LAST)
     for place, raw in enumerate(lines):
         if any(token in raw for token in (*PROGRESS_TOKENS, *DONE)) or STEP_LINE.search(raw[:2000]):
             first = max(first, place + 1)
-    for place, raw in enumerate(lines[first:], first):
-        line = read_line(raw)
-        if line.level not in QUIET and not _BENIGN.search(line.body) and _ENDS_BADLY.search(line.body):
-            return place, line
-    return None
+    last = ((place, read_line(raw)) for place, raw in enumerate(lines[first:], first))
+    said = [
+        (place, line)
+        for place, line in last
+        if line.level not in QUIET and not _BENIGN.search(line.body) and _ENDS_BADLY.search(line.body)
+    ]
+    return min(said, key=lambda item: not (item[1].level or _NAMES_ERROR.search(item[1].body)), default=None)

@@ -1,19 +1,123 @@
-"""What stands around an exception: where and when it was raised, and whether the program survived it."""
+"""What stands around an exception: its traceback, where and when it was raised, and whether the program survived it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from hcp.triage.line import Line, When, read_line
 from hcp.triage.scan import Hit
 
+_LOOKED_AT = 40
 _FURTHER = 1 << 16
 """Bytes below an exception in which its process may be seen to go on."""
+HEAD = b"Traceback (most recent call last)"
+_LONGEST_LINE = 2000
+_LONGEST_TRACEBACK = 400
+"""Lines, with those of other processes between them."""
+_HEAD = re.compile(r'(?P<logger>.{1,80}?)(?:Traceback \(most recent| {2}File ")')
 _FRAME = re.compile(r'\s{0,8}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,7}), in (?P<name>\S{1,100})')
 _OF_TRACEBACK = re.compile(r"(?:[\w.]{1,80}: )?Traceback \(most recent|[\w.]{1,80}(?:Error|Exception)\b|\[Errno ")
+_CLEANS_UP = re.compile(r", in _run_finalizers$|multiprocessing/resource_tracker\.py\", line")
 _IGNORED = ("Exception ignored in", "--- Logging error ---", "Error in atexit._run_exitfuncs", "NVML Error: ")
+
+
+def line_below(hit: Hit) -> Hit | None:
+    """The line below that of a hit; None at the end of what is kept."""
+    at = hit.chunk.find(b"\n", hit.at) + 1
+    if not at or at >= len(hit.chunk):
+        return None
+    end = hit.chunk.find(b"\n", at, at + _LONGEST_LINE)
+    line = hit.chunk[at : end if end >= 0 else at + _LONGEST_LINE]
+    return hit._replace(offset=hit.offset + at - hit.at, number=hit.number + 1, line=line, at=at)
+
+
+def lines_below(hit: Hit) -> Iterator[tuple[Hit, Line]]:
+    """The lines below that of a hit, as many as the longest traceback has."""
+    below = line_below(hit)
+    for _ in range(_LONGEST_TRACEBACK):
+        if below is None:
+            return
+        yield below, read_line(below.line)
+        below = line_below(below)
+
+
+class Raised(NamedTuple):
+    """The line that names the exception of a traceback."""
+
+    hit: Hit
+    line: Line
+    is_behind: bool
+    """Whether a logger of unknown form wrote it: what this writes before the line is taken off here."""
+
+
+def end_of_traceback(start: Hit) -> Raised | None:
+    """The end of the traceback that begins at a hit; lines of others are passed over.
+
+    It begins with its head, with a frame where the log lacks the head, or with a line above the frames of another
+    process, which need not follow: then there is none.
+    """
+    first = read_line(start.line)
+    logger = _logger_of(start, first)
+    has_frames, is_source = b'File "' in start.line or HEAD in start.line, False
+    for hit, line in lines_below(start):
+        own = logger.match(line.body) if logger else None
+        if line.writer != first.writer or (logger and not own):
+            continue
+        body = line.body[own.end() :] if own else line.body
+        is_frame, was_source = body.lstrip().startswith('File "'), is_source
+        is_indented = body.startswith((" ", "\t"))
+        is_source = is_frame and not is_indented and '"<' not in body  # the indents were lost
+        has_frames = has_frames or is_frame
+        if body.strip() and not (is_frame or was_source or is_indented):
+            return Raised(hit, line._replace(body=body.strip()), logger is not None) if has_frames else None
+    return None
+
+
+def _logger_of(start: Hit, first: Line) -> re.Pattern[str] | None:
+    """What a logger of unknown form writes before each line, by the first two of a traceback; its numbers change."""
+    head, below = _HEAD.match(first.body), line_below(start)
+    if head is None or below is None or not head["logger"].strip():
+        return None
+    logger = re.compile(re.sub(r"\d+", lambda _: r"\d+", re.escape(head["logger"])))
+    return logger if logger.match(read_line(below.line).body) else None
+
+
+_NAME_AT_END = re.compile(r"(?:^|(?<=\W))(?:[a-z_]\w*\.)*[A-Z]\w{1,60}(?:Error|Exception)$")
+
+
+_GOES_ON_BELOW = re.compile(r"^(?:[\w.]{1,80}\.)?[A-Z]\w{1,60}(?:Error|Exception): .*(?::|validation errors? for .*)$")
+
+
+def rejoined(hit: Hit, line: Line) -> Line | None:
+    """The exception of a line with the text that stands below it; None where none does.
+
+    The text goes on there after a colon; or ranks wrote into each other, and the line ends in the exception's name.
+    """
+    name = _NAME_AT_END.search(line.body)
+    below = line_below(hit) if name or _GOES_ON_BELOW.match(line.body) else None
+    text = read_line(below.line).body.strip() if below else ""
+    if name and text.startswith(": "):
+        end = _NAME_AT_END.search(text)  # the next rank's name stands behind it
+        return line._replace(body=name[0] + (text[: end.start()] if end else text))
+    if name or not text or text.startswith(("File ", "Traceback ", "During ", "The above ")):
+        return None
+    return line._replace(body=f"{line.body} {text}")
+
+
+_LOOKED_UP = re.compile(
+    r"^(?:[\w.]{1,80}\.)?(?:KeyError|IndexError|AttributeError|StopIteration|Empty|CancelledError)\b"
+)
+
+
+def was_caught(hit: Hit, line: Line) -> bool:
+    """Whether a look-up failed as the program expected: what it did then raised another exception."""
+    if not _LOOKED_UP.match(line.body):
+        return False
+    own = (other.body for _, other in lines_below(hit) if other.writer == line.writer and other.body.strip())
+    return next(own, "").startswith("During handling of the above exception")
 
 
 def is_ignored(before: str) -> bool:
@@ -27,7 +131,7 @@ def is_ignored(before: str) -> bool:
     for raw in reversed(before[-8192:].splitlines()[-60:]):
         body = read_line(raw.encode("utf-8", "replace")).body
         begun += "Traceback (most recent" in body
-        if body.startswith(_IGNORED) or body.endswith(", in _run_finalizers"):
+        if body.startswith(_IGNORED) or _CLEANS_UP.search(body):
             survived += 1
             if survived >= begun:
                 return True
@@ -74,8 +178,7 @@ def _first_time(lines: Iterable[str], line: Line) -> When | None:
 
 
 _LOGGED = ("ERROR", "WARNING", "INFO")
-_RAYS_PROCESS = re.compile(rb"[^()\n]{0,20}\(\w{1,80} (pid=\d{1,10}[,)])")
-_LOOKED_AT = 40
+_RAYS_PROCESS = re.compile(rb"[^()\n]{0,20}\((?:[\w.\[\]=]{1,100} )?(pid=\d{1,10}[,)])")
 _GOES_ON = 3
 """So many lines that a process writes after its exception show that it did not end."""
 
