@@ -14,7 +14,7 @@ from hcp.triage.line import QUIET, Line, read_line
 from hcp.triage.log_name import read_name
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import Hit
-from hcp.triage.signatures.progress import DONE, RAYS, last_words
+from hcp.triage.signatures.progress import DONE, HARMLESS, RAYS, last_words
 from hcp.triage.signatures.row import ERROR, Signature
 from hcp.triage.signatures.tracebacks import is_ignored, raised_at
 
@@ -23,15 +23,15 @@ _RESTART_TOKEN = b"will restart worker group"
 _AGENT = b"torch/distributed/elastic/agent/server/api.py:"
 _LAST_ERROR = b"Last error:"
 """Below these words torch prints what NCCL said, in a line that may hold no token."""
-_SHUTDOWN = b"has failed to shutdown the rendezvous"
+_LEAVING = (b"has failed to shutdown the rendezvous", b"has failed to send a keep-alive heartbeat to the rendezvous")
+"""The first node to end takes torchrun's store along: agents of a good job that still wait warn so."""
 _TRACEBACK = b"Traceback (most recent call last)"
 _MARKS = (JOB_TOKEN, *DONE, _RESTART_TOKEN)
 _ALWAYS = (*_MARKS, GROUP_TOKEN, ECHO_TOKEN, *SPEED_TOKENS, *COLLECTIVE_TOKENS)
 """Lines with these are read every time: their numbers are what counts."""
 _LOUD = (ERROR, b"ERROR", b"FATAL", b"CRITICAL", b"fatal: ")
 _SAYS_ERROR = re.compile(
-    r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )"
-    r"(?!executing job with overrides|not a git |detected dubious)\S|"
+    r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )\S|"
     r"^(?!.{0,200}[Ww]arning).{0,200}?\b[A-Z]\w{2,40}(?:Error|Exception): \S"
 )
 """A line that says error by itself, without a logger's level; or names an exception behind an unknown prefix."""
@@ -44,6 +44,9 @@ _NUMBER = re.compile(rb"\d{3,}|0x[0-9a-f]+")
 _LONGEST_SHAPE, _SHAPES, _ENOUGH = 2000, 20000, 1000
 _LONGEST_TRACEBACK = 400
 """Lines, with those of other ranks between them."""
+_LONGEST_TAG, _NEAR = 120, 8
+_NO_TAG = re.compile("")
+_DIGITS = re.compile(r"\d+")
 _TAIL = 8192
 """Bytes at the end of a log that are its last words."""
 _LASTS = "loss-nan"
@@ -74,18 +77,37 @@ def _next_line(hit: Hit) -> Hit | None:
     return hit._replace(offset=hit.offset + at - hit.at, number=hit.number + 1, line=line, at=at)
 
 
-def _end_of_traceback(hit: Hit) -> Hit | None:
-    """The line that names the exception of a traceback that starts at a hit; lines of other ranks are passed over."""
+def _end_of_traceback(hit: Hit) -> tuple[Hit, Line] | None:
+    """The line that names the exception of a traceback that starts at a hit; lines of other ranks are passed over.
+
+    What stands before the traceback's first words is taken off its other lines too, whatever it is: who wrote them
+    (numbers apart) is what tells them from other lines.
+    """
     start = read_line(hit.line)
+    tag = _tag(start.body.partition(_TRACEBACK.decode())[0], _next_line(hit))
     below = _next_line(hit)
     for _ in range(_LONGEST_TRACEBACK):
         if below is None:
             return None
         line = read_line(below.line)
-        if line.writer == start.writer and line.body and not line.body.startswith((" ", "\t")):
-            return below
+        own = tag.match(line.body)
+        body = line.body[own.end() :] if own else ""
+        if line.writer == start.writer and body and not body.startswith((" ", "\t")):
+            return below, line._replace(body=body)
         below = _next_line(below)
     return None
+
+
+def _tag(before: str, below: Hit | None) -> re.Pattern[str]:
+    """What the lines of a traceback begin with; `before` stands before its first words, and may stand there alone."""
+    if not 0 < len(before) <= _LONGEST_TAG:
+        return _NO_TAG
+    tag = re.compile(_DIGITS.sub(r"\\d+", re.escape(before)))
+    for _ in range(_NEAR):
+        if below is not None and (own := tag.match(body := read_line(below.line).body)):
+            return tag if body.startswith((" ", "\t"), own.end()) else _NO_TAG
+        below = below and _next_line(below)
+    return _NO_TAG
 
 
 class LineReader:
@@ -159,12 +181,12 @@ class LineReader:
         end = _end_of_traceback(hit)
         if end is None:
             self._read_cut(hit, file)
-        if end is None or _SHUTDOWN in end.line:
             return
-        line = read_line(end.line)
-        found = self._find(end, line, True, True)
-        if found and (not found[0].tokens or not any(word in end.line for word in self.words)):
-            self._add(*found, line, end, file)  # others are found by their own words
+        raised, line = end
+        found = None if any(words in raised.line for words in _LEAVING) else self._find(raised, line, True, True)
+        is_tagged = line.body != read_line(raised.line).body
+        if found and (is_tagged or not found[0].tokens or not any(word in raised.line for word in self.words)):
+            self._add(*found, line, raised, file)  # others are found by their own words
 
     def _read_cut(self, hit: Hit, file: int) -> None:
         """A traceback that breaks off before its exception: its last line, where no logger wrote it."""
@@ -205,16 +227,16 @@ class LineReader:
 
     def _try_rows(self, hit: Hit, line: Line, file: int, is_told: bool) -> str | None:
         """The id of the first row that knows the line; its event is added."""
-        if _SHUTDOWN in hit.line:
-            # The first node to end takes torchrun's store along: agents of a good job that still wait log it.
+        if any(words in hit.line for words in _LEAVING):
             return None
         found = self._find(hit, line, is_told, False)
         if found is None:
-            if line.level in _ERROR_LEVELS or (not line.level and _SAYS_ERROR.match(line.body)):
+            is_error = line.level in _ERROR_LEVELS or (not line.level and _SAYS_ERROR.match(line.body))
+            if is_error and not HARMLESS.search(line.body):
                 self.entry.add_unknown(line, hit, file)
             return None
         row, match = found
-        if line.level in QUIET and row.role == "effect":
+        if line.level in QUIET and (row.role == "effect" or (row.role == "origin" and self.entry.steps)):
             self.entry.add_unknown(line, hit, file)  # ranks that lose each other at a good end warn so too
         else:
             self._add(row, match, line, hit, file)

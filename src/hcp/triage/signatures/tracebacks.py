@@ -44,8 +44,8 @@ def raised_at(before: str, line: Line) -> str:
         if above.writer == line.writer:
             own.append(above.body)
     for place in range(len(own) - 1, max(-1, len(own) - 8), -1):
-        if frame := _FRAME.match(own[place]):
-            code = next((said.strip() for said in own[place + 1 : place + 2] if said.strip(" ~^")), "")
+        if frame := _FRAME.search(own[place]):  # behind what no prefix explains
+            code = next((said[frame.start() :].strip(" ~^\t") for said in own[place + 1 : place + 2]), "")
             name = re.split(r"[/\\]", frame["file"])[-1]
             return f" ({name}:{frame['line']}, in {frame['name']}{': ' + code if code else ''})"
     return ""
