@@ -70,6 +70,12 @@ _ENDS_BADLY = re.compile(
     r"stuck|refused|unreachable|missing|unexpected|corrupt(?:ed)?|out of memory|evicted|preempted)\b"
 )
 _BENIGN = re.compile(r"[Ww]arning|\bNCCL (?:INFO|WARN) ")
+HARMLESS = re.compile(
+    r"(?i)executing job with overrides|not a git |detected dubious|pip's dependency resolver|"
+    r"nthreads cannot be larger than environment variable|could not find arguments in the checkpoint|"
+    r"could not find the metadata file|will not load any checkpoints?|Using the latest cached version"
+)
+"""What programs print as an error and go on: Hydra, git, pip, numexpr, Megatron-LM, datasets."""
 
 
 def last_words(tail: bytes) -> tuple[int, Line] | None:
@@ -84,6 +90,7 @@ def last_words(tail: bytes) -> tuple[int, Line] | None:
             first = max(first, place + 1)
     for place, raw in enumerate(lines[first:], first):
         line = read_line(raw)
-        if line.level not in QUIET and not _BENIGN.search(line.body) and _ENDS_BADLY.search(line.body):
+        is_bad = _ENDS_BADLY.search(line.body) and not HARMLESS.search(line.body)
+        if is_bad and line.level not in QUIET and not _BENIGN.search(line.body):
             return place, line
     return None
