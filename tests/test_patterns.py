@@ -25,6 +25,10 @@ FROM_TABLES = {
         "[_strict(json.loads(text)) for path in pack_dir('schemas').glob('hcp.card.*.json')"
         """ for text in re.findall(r'"pattern": (".+")', path.read_text('utf-8'))]"""
     ),
+    (
+        "triage/signatures/tracebacks.py",
+        r"_DIGITS.sub('\\\\d+', re.escape(head['logger']))",
+    ): r"[r'worker-\d+ \| \[step \d+\] ']",
     ("triage/line.py", "text"): "[prefix.pattern for prefix in _PREFIXES]",
     ("triage/signatures/table.py", "row.pattern"): "[row.pattern for row in SIGNATURES]",
     (

@@ -108,3 +108,63 @@ def test_a_warning_that_repeats_until_the_job_is_cancelled_before_its_first_step
         assert _failure(tmp_path, a_log=log).signature.id == "job-cancelled"
     assert _failure(tmp_path, a_log=warned * 20) is None
     assert _failure(tmp_path, a_log=warned * 20 + "ValueError: no\n" + ended).signature.id == "exception"
+
+
+SHELL = "/var/spool/slurmd/job7/slurm_script: line 37: python: command not found\n"
+LIMIT = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***\n"
+
+
+def test_a_program_that_a_shell_did_not_find_is_not_what_ended_a_job_that_trained(tmp_path):
+    steps = "".join(STEP.format(s=s, speed=400.0) for s in range(3))
+    assert _failure(tmp_path, a_log=SHELL + LIMIT, b_log=steps).signature.id == "time-limit"
+    ended = "srun: error: n2: task 5: Exited with exit code {}\n"
+    assert _failure(tmp_path, a_log=SHELL + ended.format(1)).signature.id == "srun-task"
+    for log in (SHELL, SHELL + LIMIT, SHELL + ended.format(127) + ended.format(1)):
+        assert _failure(tmp_path, a_log=log, b_log="starting\n").signature.id == "program-unknown"
+
+
+def test_agents_that_leave_a_finished_training_are_no_failure(tmp_path):
+    """bigyanghimire/deepspeed-experiments: final_experiments/a100/default_exp/default_run_32000.log"""
+    steps = "".join(STEP.format(s=s, speed=400.0) for s in range(3))
+    left = (
+        "1: W0403 16:15:06.176000 538977 torch/distributed/elastic/rendezvous/dynamic_rendezvous.py:1331] The node "
+        "'n2_538977_0' has failed to send a keep-alive heartbeat to the rendezvous '1367' due to an error of type "
+        "RendezvousTimeoutError.\n"
+    )
+    assert _failure(tmp_path, a_log=steps + left) is None
+    assert _failure(tmp_path, a_log=left) is None
+    warned = "[W socket.cpp:663] [c10d] The client socket has failed to connect to n1:29500 (errno: 110).\n"
+    assert _failure(tmp_path, a_log=warned).signature.id == "rendezvous-timeout", "all that is known of a start"
+    assert _failure(tmp_path, a_log=steps + warned) is None
+
+
+def test_of_lines_that_no_row_knows_the_one_that_names_an_exception_is_quoted(tmp_path):
+    log = "starting the training\nERROR: no licence\nERROR: [step 3] SolverError: no pivot\nERROR: bye\n"
+    unnamed = triage(write_logs(tmp_path, a_log=log), CpPlan()).unnamed
+    assert unnamed and unnamed[1] == 3
+
+
+def test_what_programs_print_as_errors_at_every_start_is_not_quoted(tmp_path):
+    log = (
+        'training\nError.  nthreads cannot be larger than environment variable "NUMEXPR_MAX_THREADS" (64)\n'
+        "ERROR: pip's dependency resolver does not currently take into account all the packages\n"
+        "could not find arguments in the checkpoint ...\n"
+    )
+    assert triage(write_logs(tmp_path, a_log=log), CpPlan()).unnamed is None
+
+
+def test_how_a_step_was_ended_is_said_before_that_it_was(tmp_path):
+    log = (
+        "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
+        "0: slurmstepd-n1: error: *** STEP 1364.0 ON n1 CANCELLED AT 2026-04-03T16:13:10 ***\n"
+    )
+    assert _failure(tmp_path, a_log=log).signature.id == "cancelled"
+
+
+def test_a_traceback_of_which_nothing_is_left_shows_no_cause(tmp_path):
+    """vllm-project/vllm#10453: the excerpt ends in the next rank's first line."""
+    log = "[rank1]: ncclInternalError: Internal check failed.\n[rank1]: Last error:\n\n"
+    cut = "[rank2]: Traceback (most recent call last):\n"
+    assert _failure(tmp_path, a_log=log + cut).signature.id == "nccl-failed"
+    frame = '[rank2]:   File "train.py", line 9, in main\n[rank2]:     go()\n'
+    assert _failure(tmp_path, a_log=log + cut + frame).signature.id == "traceback-cut"

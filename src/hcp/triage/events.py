@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from hcp.triage.exit_codes import ABORTED, CAME_TO_DIE, SAYS_MORE, WAS_ENDED, ProcessEnd, exit_code, read_end
-from hcp.triage.line import Line, When, Writer, last_time
+from hcp.triage.line import QUIET, Line, When, Writer, last_time
 from hcp.triage.log_name import Name, is_record
 from hcp.triage.scan import Hit
 from hcp.triage.signatures.exceptions import CUT, UNKNOWN
@@ -92,10 +92,10 @@ class FileEvents:
         self.ends, self.cut, self.lost = [], {}, set()
 
     def add_unknown(self, line: Line, hit: Hit, file: int) -> None:
-        """A line that says error, and that no signature knows; the first one is kept."""
-        if is_record(str(self.path)):
+        """A line that says error, and that no signature knows; the first one of those that say most is kept."""
+        if is_record(str(self.path)) or "unknown" in self.over or not _says_more(line, self.pending.get("unknown")):
             return
-        if "unknown" not in self.pending and "unknown" not in self.over and not goes_on(hit):
+        if not goes_on(hit):
             when = line.when or last_time(hit.before())
             event = Event(UNKNOWN, "unknown", {"text": line.body}, line, file, hit.offset, hit.number, when)
             self.pending["unknown"], self.since = event._replace(around=time_around(hit, line)), 0
@@ -139,7 +139,8 @@ class FileEvents:
             # Where nothing is left to save, an abort costs as little as a time limit.
             role: Role = "end" if "end" in self.over else "death"
             event = event._replace(signature=ABORTED_AT_EXIT, role=role, groups=groups)
-        shape, is_python = _shape(event), signature.id.startswith("exception") and bool(_shape(event))
+        shape = _shape(event)
+        is_python = signature.id.startswith("exception") and bool(shape)
         if (
             event.role in self.over
             or (self.over and signature.id in _OF_OTHERS)
@@ -155,12 +156,16 @@ class FileEvents:
         if event.role == "stall":
             self.seen.discard(key)  # each time counts, and none was survived where the training goes on
         earlier = self.pending.setdefault(event.role, event)
+        if event.role == "echo" and signature.id in NAMES_THE_END and earlier.signature.id not in NAMES_THE_END:
+            self.pending["echo"] = event
         if earlier is event and signature.role == "general":
             self.pending[event.role] = event._replace(groups={**groups, "at": raised_at(hit.before(), line)})
         elif is_rerun and earlier.signature is signature:
             self.pending[event.role] = event  # the program was started again, into the same log
 
 
+NAMES_THE_END = ("cancelled", "interrupted")
+"""Of the signatures of what is said while a job is being ended, those that say how."""
 _OUTLIVED: tuple[Role, ...] = ("general", "unknown")
 _OFTEN = 2
 _OF_OTHERS = ("nccl-said",)
@@ -169,6 +174,21 @@ _ENDS = ("torchrun-root", "torchrun-block", "torchrun-worker", "srun-task", "mpi
 """Signatures of launchers' lines about a process that ended."""
 _AT_ONCE = ("bad-option",)
 """Signatures of programs that end as soon as they are started."""
+
+
+_NAMES_WHAT = re.compile(r"\b[A-Z]\w{2,60}(?:Error|Exception): \S|\bfatal\b|\bFATAL\b|\bCRITICAL\b")
+
+
+def _says_more(line: Line, known: Event | None) -> bool:
+    """Whether an unknown line says more than the one that is kept: it names an exception, or calls itself fatal, and
+    is no warning."""
+    return known is None or _weight(line) > _weight(known.line)
+
+
+def _weight(line: Line) -> int:
+    if line.level in QUIET:
+        return 0
+    return 2 if line.level in ("CRITICAL", "FATAL", "fatal", "F") or _NAMES_WHAT.search(line.body) else 1
 
 
 def _shape(event: Event) -> str:

@@ -31,7 +31,11 @@ _CODES = {
     17: "a result failed its validation: suspect the machine",
     126: "the program may not be executed",
     127: "the program was not found",
+    129: "its session was lost (SIGHUP)",
+    130: "interrupted (SIGINT)",
+    132: "an illegal instruction: the program was built for another processor",
     134: "aborted (SIGABRT)",
+    135: "a bus error: usually shared memory (/dev/shm) is full",
     137: "killed (SIGKILL): usually memory of the node",
     139: "a segmentation fault",
     143: "terminated (SIGTERM)",
@@ -39,14 +43,14 @@ _CODES = {
 
 _GROUPS = ("code", "code2", "code3", "code4")
 """Groups of a launcher's patterns that hold an exit code."""
-_SIGNAL_GROUPS = ("signal", "signal2", "signal3")
+_SIGNAL_GROUPS = ("signal", "signal2", "signal3", "signal4")
 """Groups that hold a signal: its number, or its name."""
 CAME_TO_DIE = frozenset((-4, -7, -8, -9, -11, 9, 132, 135, 136, 137, 139))
 """Died of a signal that nobody sends to end a job in order: killed, or a crash."""
 WAS_ENDED = frozenset((-2, -15, 130, 143))
 """Interrupted or terminated: somebody asked it to end."""
 ABORTED = frozenset((-6, 134))
-"""ProcessEnd by its own abort: so does a rank that waited in vain, and so do others that failed."""
+"""Ended by its own abort: so does a rank that waited in vain, and so do others that failed."""
 SAYS_MORE = frozenset((16, 17))
 """Codes that a trainer chooses to say why it ends."""
 

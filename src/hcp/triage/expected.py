@@ -22,33 +22,28 @@ def plan_of_launch(target: str, dialect: Dialect | None, assumes: tuple[str, ...
 
     launch = load_launch(target, LoadOptions(dialect=dialect, assumes=assumes, beside=beside))
     facts = {name: fact.value for name, fact in launch.facts.items()}
-    return _plan(facts)._replace(lost=_lost(launch), passed=_passed(launch), saves=_saves(facts))
+    lost, passed = _checked(launch)
+    return _plan(facts)._replace(lost=lost, passed=passed, saves=_saves(facts))
 
 
 _LOSING = ("HCP001", "HCP010")
 """The rules whose silent findings mean that attention runs without context parallelism."""
 
 
-def _lost(launch: Launch) -> tuple[tuple[str, str], ...]:
+def _checked(launch: Launch) -> tuple[tuple[tuple[str, str], ...], frozenset[str]]:
+    """What the rules say of the launch, run once: `CpPlan.lost` and `CpPlan.passed`."""
     from hcp.rules.registry import BY_ID
     from hcp.rules.run import run
     from hcp.rules.view import View
 
-    findings, _, _ = run(View(launch), [BY_ID[name] for name in _LOSING])
-    return tuple((found.rule.id, found.problem.message) for found in findings if found.effect == "silent")
-
-
-def _passed(launch: Launch) -> frozenset[str]:
-    from hcp.rules.registry import BY_ID
-    from hcp.rules.run import run
-    from hcp.rules.view import View
-
-    if launch.unknown:
-        return frozenset()  # what the launch hides may be what a rule is about
     own = [rule for rule in BY_ID.values() if not rule.last]
     findings, not_checked, _ = run(View(launch), own)
+    silent = [found for found in findings if found.rule.id in _LOSING and found.effect == "silent"]
+    lost = tuple((found.rule.id, found.problem.message) for found in silent)
+    if launch.unknown:
+        return lost, frozenset()  # what the launch hides may be what a rule is about
     open_ones = {found.rule.id for found in findings} | {missed.rule.id for missed in not_checked}
-    return frozenset(rule.id for rule in own) - open_ones
+    return lost, frozenset(rule.id for rule in own) - open_ones
 
 
 def _saves(facts: dict[str, Any]) -> frozenset[str]:

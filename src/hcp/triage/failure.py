@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 
 from hcp.core.secrets import without_secrets
 from hcp.triage.collectives import Waited
-from hcp.triage.events import ROLES, Event, FileEvents
+from hcp.triage.events import NAMES_THE_END, ROLES, Event, FileEvents
 from hcp.triage.exit_codes import ABORTED, ProcessEnd, explain_code
 from hcp.triage.line import When
 from hcp.triage.logged_job import LoggedJob
@@ -68,13 +68,15 @@ def first_failure(files: Sequence[FileEvents], job: LoggedJob) -> Failure | None
     signature knows is one only where others show that something ended. Between files without times the
     order of the files decides.
     """
-    files = list(files)
     candidates = [(entry, event) for entry in files for event in entry.pending.values()]
     stalls = [item for item in candidates if item[1].role == "stall"]
     candidates = [item for item in candidates if item[1].role != "stall"]
     ends = [event for _, event in candidates if event.role == "end"]
     candidates = [(entry, event) for entry, event in candidates if not any(_follows(event, end) for end in ends)]
     known = [event for _, event in candidates if event.role != "unknown"]
+    if _had_its_programs(files) and {event.signature.id for event in known} - {_NOT_FOUND}:
+        candidates = [item for item in candidates if item[1].signature.id != _NOT_FOUND]
+        known = [event for event in known if event.signature.id != _NOT_FOUND]
     if not known:
         return None
     if ends and not any(entry.steps for entry in files) and {event.role for event in known} <= _OF_AN_END:
@@ -86,14 +88,33 @@ def first_failure(files: Sequence[FileEvents], job: LoggedJob) -> Failure | None
         item for item in candidates if item[1].role != "unknown" or not any(_follows(item[1], event) for event in known)
     ]
 
-    def order(item: tuple[FileEvents, Event]) -> tuple[int, bool, When, int, int]:
+    def order(item: tuple[FileEvents, Event]) -> tuple[int, bool, bool, When, int, int]:
         event = item[1]
-        return ROLES.index(event.role), event.when is None, event.when or (0, 0, 0.0), event.file, event.offset
+        is_vague = event.role == "echo" and event.signature.id not in NAMES_THE_END
+        return (
+            ROLES.index(event.role),
+            is_vague,
+            event.when is None,
+            event.when or (0, 0, 0.0),
+            event.file,
+            event.offset,
+        )
 
     entry, event = min(candidates, key=order)
     if event.role in _SAID_BY_OTHERS:
         entry, event = _odd_one(files, job, _place(entry, event, job)[0]) or (entry, event)
     return with_ends(_failure(entry, event, job, candidates), files, job, event.line.label)
+
+
+_NOT_FOUND = "program-unknown"
+_NOT_STARTED = frozenset((126, 127))
+
+
+def _had_its_programs(files: Sequence[FileEvents]) -> bool:
+    """Whether the script went on without a program that its shell did not find: a job that trained had all it needs,
+    and so had one whose tasks ended in another way than by that."""
+    codes = {event.code for entry in files for event in entry.ends}
+    return any(entry.steps for entry in files) or (bool(codes) and not codes & _NOT_STARTED)
 
 
 _SAID_BY_OTHERS: tuple[Role, ...] = ("origin", "effect", "report", "echo")
@@ -120,7 +141,7 @@ def _odd_one(files: Sequence[FileEvents], job: LoggedJob, victim: int | None) ->
         (rank, (entry, event)), *_ = own.items()
         groups = {**event.groups, "at": "; signals ended the others"}
         return None if rank in lost else cut.get(rank) or (entry, event._replace(groups=groups))
-    alone = [item for rank, item in cut.items() if rank is not None and rank not in lost]
+    alone = [item for rank, item in cut.items() if rank is not None and rank not in lost and item[1].groups["at"]]
     return alone[0] if len(alone) == 1 and victim is not None and not {None, victim} & cut.keys() else None
 
 

@@ -15,8 +15,8 @@ from hcp.triage.number import number, whole
 
 _LONGEST = 4000
 _MOST_PREFIXES = 12
-_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|(?:#033)?\[[0-9;]{1,12}m")
-"""Colours; also as syslog escapes them (`#033[36m`), and where the escape was lost on the way (`[36m`)."""
+_ANSI = re.compile(r"(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]|(?:#033)?\[[0-9;]{1,12}m")
+"""Colours; also as syslog (`#033[36m`) and terminals (`^[[36m`) show them, and where the escape was lost (`[36m`)."""
 _REPEATED = re.compile(r" \[repeated \d{1,7}x across cluster\](?: \(Ray deduplicates logs .{0,400})?$")
 """Ray's word on lines of other actors that it left out."""
 _CLOCK = r"(?P<time>\d\d:\d\d:\d\d(?:[.,]\d+)?)"
@@ -34,8 +34,8 @@ _PREFIXES = tuple(
     for text in (
         r"\s{0,20}(?P<label>\d{1,6}):(?!\d\d:\d\d\b) ?",
         r"[^|\[\]]{0,80}\d{1,3}%\|[^|]{0,400}\| [^\[\]|]{1,60} \[[^\]]{1,200}\] ?(?=\S)",  # a bar that the text cut off
-        r"\[rank(?P<rank>\d+)\]:?\s?",
-        r"\[[A-Za-z_]{1,40}(?P<local>\d+)(?:\|\d{1,6})?\]:\s?",
+        r"\[?rank(?P<rank>\d+)\]:?\s?",
+        r"\[[A-Za-z_]{0,40}(?P<local>\d+)(?:\|\d{1,6})?\]:\s?",
         r"\[\d{1,6},(?P<rank>\d+)\]<std(?:out|err)>:\s?",  # mpirun --tag-output
         rf"\[{_GLOG} [^\]]{{0,300}}\]\s?",
         r"\[(?P<level>[EWIF]) [^\]\s]{1,100}\]\s?",
@@ -51,9 +51,11 @@ _PREFIXES = tuple(
         rf"{_HOST}:(?P<pid>\d{{1,10}}):\d{{1,10}} \[(?P<local>\d{{1,6}})\] (?=(?:\S{{1,100}}:\d{{1,6}} )?NCCL )",
         rf"\[{_HOST}\]\[\d{{1,10}}:\d{{1,10}}\]\[(?P<local>\d{{1,6}})\]\[[^\]]{{1,80}}\] (?=NCCL )",
         rf"\[{_HOST}:\d{{1,10}} ?:\d{{1,6}}:\d{{1,10}}\] ",  # UCX
-        rf"\[(?:NeMo (?P<level>[EWID]) )?{_DATE}[^\]]{{0,120}}(?:\]\s*|$)",
+        rf"\[(?:NeMo (?P<level>[EWID]) |[A-Za-z]{{1,20}} )?{_DATE}[^\]]{{0,120}}(?:\]\s*|$)",
         rf"{_DATE} std(?:out|err) [FP] ",  # CRI, the container runtimes of Kubernetes
-        rf"{_DATE}\s*(?:[-|:]\s*)?(?:{_WORD}\s+(?![-|:]))?",
+        rf"{_DATE}\s*(?:[-|:]\s*)?(?:{_WORD}\s+(?![-|:\s]))?",
+        rf"(?P<month>\d\d)/(?P<day>\d\d)/\d{{4}} {_CLOCK}\s*(?:[-|:]\s*)?",
+        r"\[[\w./-]{1,60}\] (?=\d{4}-)|\s{0,8}\| (?=\d{4}-)",  # a logger's name, or SageMaker's margin, before the time
         rf"(?:\[[\w.]{{1,80}}\])?\[{_WORD}\](?:\s?\[[^\]]{{1,80}}\])?\s*(?:[-:]\s*)?",
         rf"{_WORD} \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\]]{{1,80}}\]\s?",
         rf"(?:{_WORD} )?[\w./-]{{1,80}}:\d{{1,6}} -- ",  # Ray's Python
@@ -62,6 +64,7 @@ _PREFIXES = tuple(
         rf"{_WORD}\s*[:|-]\s*(?:[\w.]+:)?\s*",
         rf"\[{_WORD}[:|][^\]]{{1,120}}\]\s?|>> |std(?:err|out) \| ",  # Transformers, ms-swift, loguru's catchers
         rf"(?:\(AReaL\) )?\d{{8}}-{_CLOCK} [\w. -]{{1,60}} {_WORD}: ",
+        r"[\w.<>]{1,80}:\d{1,6} - ",  # loguru, behind the level
         r"(?P<speaker>srun|sbatch|salloc|slurmstepd)(?:-(?P<node>[\w.-]{1,100}))?: "
         r"(?:(?P<level>error|fatal|debug\d?|info): )?\s*",
         r"(?P<level>error|fatal): (?=\*\*\* )",  # Slurm's own, after a time
@@ -72,6 +75,10 @@ _PREFIXES = tuple(
         r"\[pod/(?P<node>[\w.-]{1,250})/[\w.-]{1,80}\] ",
         r"(?P<node>[a-z][a-z0-9_.-]{0,80}[_-]\d{1,4})\s{1,20}\| ",  # docker compose
         r"(?P<node>[a-z][a-z0-9-]{0,62}\d(?:\.[a-z][a-z0-9.-]{0,180})?|\d{1,3}(?:\.\d{1,3}){3}): (?!tasks? \d)",  # pdsh
+        r"std(?:out|err): ",  # a test's, or accelerate's
+        # whatever stands before a rank's tag
+        r"[^\[\]{}\"'=]{1,100}(?=\[(?:rank|default)\d{1,6}\]:)|[a-z_]{1,40}/\d{1,6} (?=\[\d{1,6}\]:)",
+        r"> ?|`{1,3}(?=\S)|[-*•] {1,3}(?=\S)",  # a quotation, code or a list, where a log was pasted
     )
 )
 QUIET = frozenset(("W", "I", "D", "WARNING", "WARN", "INFO", "DEBUG", "info", "debug"))
@@ -117,7 +124,7 @@ def read_line(raw: bytes) -> Line:
         match = next((found for pattern in _PREFIXES if (found := pattern.match(text))), None)
         if match is None or not match[0]:
             break
-        if match[0].startswith("[rank"):
+        if match[0].startswith(("[rank", "rank")):
             said.pop("level", None)  # a launcher's logger passes on what a rank wrote: the level is not the rank's
         said = {**{name: value for name, value in match.groupdict().items() if value is not None}, **said}
         text = text[match.end() :]

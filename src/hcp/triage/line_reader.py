@@ -14,7 +14,7 @@ from hcp.triage.line import QUIET, Line, read_line
 from hcp.triage.log_name import read_name
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import Hit
-from hcp.triage.signatures.progress import DONE, RAYS, last_words
+from hcp.triage.signatures.progress import DONE, HARMLESS, RAYS, last_words
 from hcp.triage.signatures.row import ERROR, Role, Signature
 from hcp.triage.signatures.tracebacks import (
     HEAD,
@@ -32,7 +32,8 @@ _RESTART_TOKEN = b"will restart worker group"
 _AGENT = b"torch/distributed/elastic/agent/server/api.py:"
 _LAST_ERROR = b"Last error:"
 """Below these words torch prints what NCCL said, in a line that may hold no token."""
-_SHUTDOWN = b"has failed to shutdown the rendezvous"
+_LEAVING = (b"has failed to shutdown the rendezvous", b"has failed to send a keep-alive heartbeat to the rendezvous")
+"""The first node to end takes torchrun's store along: agents of a good job that still wait warn so."""
 _RAYS_TRACEBACK = (b"RayTaskError(", b"raised in its creation task", b"nhandled error ")
 """In lines that stand above the frames of another process, as Ray passes them on."""
 _FRAME = b'", line '
@@ -41,8 +42,7 @@ _ALWAYS = (*_MARKS, GROUP_TOKEN, ECHO_TOKEN, *SPEED_TOKENS, *COLLECTIVE_TOKENS)
 """Lines with these are read every time: their numbers are what counts."""
 _LOUD = (ERROR, b"ERROR", b"FATAL", b"CRITICAL", b"fatal: ")
 _SAYS_ERROR = re.compile(
-    r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )"
-    r"(?!executing job with overrides|not a git |detected dubious)\S|"
+    r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )\S|"
     r"^(?!.{0,200}[Ww]arning).{0,200}?\b[A-Z]\w{2,40}(?:Error|Exception): \S"
 )
 """A line that says error by itself, without a logger's level; or names an exception behind an unknown prefix."""
@@ -165,7 +165,7 @@ class LineReader:
                 self._read_cut(hit, file)
             return
         end, line, is_behind = raised
-        if _SHUTDOWN in end.line:
+        if any(words in end.line for words in _LEAVING):
             return
         found = self._find(end, line, True, True)
         if found and (is_behind or not found[0].tokens or not any(word in end.line for word in self.words)):
@@ -206,16 +206,16 @@ class LineReader:
 
     def _try_rows(self, hit: Hit, line: Line, file: int, is_told: bool) -> str | None:
         """The id of the first row that knows the line; its event is added."""
-        if _SHUTDOWN in hit.line:
-            # The first node to end takes torchrun's store along: agents of a good job that still wait log it.
+        if any(words in hit.line for words in _LEAVING):
             return None
         found = self._find(hit, line, is_told, False)
         if found is None:
-            if line.level in _ERROR_LEVELS or (not line.level and _SAYS_ERROR.match(line.body)):
+            is_error = line.level in _ERROR_LEVELS or (not line.level and _SAYS_ERROR.match(line.body))
+            if is_error and not HARMLESS.search(line.body):
                 self.entry.add_unknown(line, hit, file)
             return None
         row, match = found
-        if line.level in QUIET and row.role == "effect":
+        if line.level in QUIET and (row.role == "effect" or (row.role == "origin" and self.entry.steps)):
             self.entry.add_unknown(line, hit, file)  # ranks that lose each other at a good end warn so too
         else:
             self._add(row, match, line, hit, file)

@@ -79,7 +79,8 @@ CRASHES: tuple[Signature, ...] = (
     ),
     fault(
         "gpu-call",
-        r"^(?:\S{1,200} )?(?P<text>(?:CUDA|HIP|HSA|cuDNN|CUDNN|cuBLAS|NPU|XPU|SYCL|oneCCL)[\w ]{0,20} "
+        r"^(?:\S{1,200} )?(?P<text>(?:CUDA|HIP|HSA|cuDNN|CUDNN|cuBLAS|NPU|XPU|SYCL|oneCCL|"
+        r"(?i:curand|cusolver|cusparse|cufft|nvrtc|hiprtc|rocblas|miopen))[\w ]{0,20} "
         r"[Ee]rror:? (?!handling)\S.{2,})$",
         "a call to the GPU's libraries failed: {text}",
         "csrc/launch.cu:91 CUDA error: cooperative launch too large",

@@ -85,8 +85,21 @@ EFFECTS: tuple[Signature, ...] = (
         role="origin",
     ),
     effect(
+        "monitored-barrier",
+        r"Ranks? (?P<who>\d[\d, ]{0,200}) failed to pass monitoredBarrier|"
+        r"reached monitoredBarrier, but received errors while waiting for send/recv from rank (?P<who2>\d{1,9})",
+        "rank {who}{who2} did not come to a barrier in time: it had ended, or was busy (data, a download, a save)",
+        "RuntimeError: Rank 1 failed to pass monitoredBarrier in 30000 ms",
+        "RuntimeError: Rank 1 passed the monitoredBarrier",
+        "read that rank's log; if it was busy, do the long work before init_process_group, or raise its timeout",
+        tokens=(b"monitoredBarrier",),
+        rule="LOG003",
+        role="origin",
+    ),
+    effect(
         "rendezvous-timeout",
         r"client socket has (?:timed out|failed to connect)|DistStoreError|RendezvousTimeoutError|"
+        r"connect\(\) timed out\. Original timeout|"
         r"RendezvousConnectionError|Timed out initializing process group in store based barrier|"
         r"Timed out after \d{1,9} seconds waiting for clients|TCPStore(?:(?!TCPStore).)*?[Tt]imed? ?out",
         "the rendezvous did not complete: a node or rank did not arrive",
@@ -100,9 +113,24 @@ EFFECTS: tuple[Signature, ...] = (
         role="origin",
     ),
     effect(
+        "rendezvous-refused",
+        r"^(?:[A-Za-z_]\w*\.)*\w{1,40}Error: .{0,300}?"
+        r"(?P<text>[Cc]onnection (?:refused|reset|closed|was (?:likely )?closed)|Broken pipe|[Ff]ailed to recv|"
+        r"[Ss]top_waiting response is expected|Interrupted system call)",
+        "the rank could not reach the rendezvous of rank 0 ({text}): rank 0 was not there yet, or had ended",
+        "RuntimeError: Connection reset by peer",
+        "RuntimeError: Connection is up",
+        "is the address that of the first node, and did its launcher start?",
+        "does a firewall or another program answer on that port?",
+        rule="LOG003",
+        role="origin",
+        context=r"_create_c10d_store|_create_tcp_store|_tcp_rendezvous_handler|_env_rendezvous_handler|TCPStore\(",
+    ),
+    effect(
         "peer-gone",
         r"[Cc]onnection (?:was )?(?:likely )?(?:reset|closed)|Broken pipe|remote process exited|"
-        r"Connection refused|Socket Timeout|socketStatusStr|ncclRemoteError|NCCL communicator was aborted",
+        r"Connection refused|Socket Timeout|[Ff]ailed to recv, got 0 bytes|"
+        r"socketStatusStr|ncclRemoteError|NCCL communicator was aborted",
         "another rank had died or left",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:3456",
         "RuntimeError: Connection string is empty",

@@ -155,6 +155,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "socket.gaierror: [Errno -2] Name or service not known",
         "socket.timeout: timed out",
         "getent hosts NAME on {node}: is it the name of the first node, and does DNS work inside the container?",
+        tokens=(ERROR, b"ould not resolve host", b"name resolution"),
     ),
     fault(
         "build-tool",

@@ -24,7 +24,8 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "gpu-ecc",
-        r"uncorrectable ECC error|(?:CUDA|HIP) error: (?:(?!CUDA)[\w ]){0,40}hardware",
+        r"uncorrectable ECC error|(?:CUDA|HIP) error: (?:(?!CUDA)[\w ]){0,40}hardware|"
+        r"(?:CUDA_ERROR_|cudaError)ECC_?UNCORRECTABLE|cudaErrorECCUncorrectable|hardware stack error",
         "a GPU's memory is faulty",
         "RuntimeError: CUDA error: uncorrectable ECC error encountered",
         "RuntimeError: CUDA error: misaligned address",
@@ -33,12 +34,14 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "gpu-nvlink",
-        r"uncorrectable NVLink error",
+        r"uncorrectable NVLink error|CUDA_ERROR_NVLINK_UNCORRECTABLE|cudaErrorNvlinkUncorrectable|"
+        r"nvswitch\d{0,3}: SXid \([^()]{0,80}\): \d{1,6}, Fatal",
         "an NVLink between GPUs of a node failed",
         "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution",
         "RuntimeError: CUDA error: misaligned address",
         EXCLUDE_NODE,
         "nvidia-smi nvlink -e on {node} counts its errors",
+        tokens=(ERROR, b"NVLINK_UNCORRECTABLE", b"SXid"),
         again="machine",
     ),
     fault(
@@ -86,31 +89,35 @@ GPU: tuple[Signature, ...] = (
     fault(
         "gpu-access",
         r"(?:CUDA|HIP) error(?: \([^()]{0,200}\))?: (?:an illegal (?:memory access|instruction)|misaligned address)|"
-        r"an illegal memory access was encountered|CUDA_ERROR_ILLEGAL_ADDRESS|cudaErrorIllegalAddress|"
+        r"an illegal (?:memory access|instruction) was encountered|"
+        r"(?:CUDA_ERROR_|cudaError)(?:ILLEGAL_|MISALIGNED_|Illegal|Misaligned)\w{4,20}|"
         r"^Memory access fault by GPU node",
         "a kernel read or wrote outside its data (with packed data: sequence lengths that are not divisible, PACK001)",
         "RuntimeError: CUDA error: an illegal memory access was encountered",
         "RuntimeError: CUDA error: no kernel image is available",
         "hcp check {launch} --select PACK,DCP",
         "run again with CUDA_LAUNCH_BLOCKING=1 (AMD: AMD_SERIALIZE_KERNEL=3)",
-        tokens=(ERROR, b"Memory access fault by GPU"),
+        tokens=(ERROR, b"Memory access fault by GPU", b"an illegal ", b"CUDA_ERROR_"),
     ),
     fault(
         "gpu-build",
         r"no kernel image is available|CUDA driver version is insufficient|driver on your system is too old|"
-        r"(?:CUDA|HIP) error: invalid device (?:ordinal|function)|hipErrorNoBinaryForGpu|named symbol not found",
+        r"(?:CUDA|HIP) error: invalid device (?:ordinal|function)|hipErrorNoBinaryForGpu|named symbol not found|"
+        r"PTX was compiled with an unsupported toolchain|device kernel image is invalid|"
+        r"API call is not supported in the installed CUDA driver|CUDA_ERROR_(?:NO_BINARY|INVALID_PTX|UNSUPPORTED_PTX)",
         "the program does not match this node's GPUs or driver: it was built for another architecture, the "
         "driver is too old, or there are fewer GPUs than ranks",
         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
         "RuntimeError: CUDA error: an illegal memory access was encountered",
         "hcp facts, inside the container of the job, on {node}",
+        tokens=(ERROR, b"no kernel image", b"PTX was compiled", b"CUDA driver", b"driver on your system"),
     ),
     fault(
         "gpu-driver",
         r"[Dd]river/library version mismatch|Found no NVIDIA driver|No CUDA GPUs are available|"
         r"Torch not compiled with CUDA enabled|CUDA unknown error - this may be due|unsupported display driver|"
         r"CUDA driver initialization failed|CUDA_ERROR_(?:NO_DEVICE|SYSTEM_NOT_READY|SYSTEM_DRIVER_MISMATCH)|"
-        r"system not yet initialized|no CUDA-capable device is detected|"
+        r"system not yet initialized|no CUDA-capable device is detected|forward compatibility was attempted on|"
         r"Cuda failure (?:\d{1,4} )?'(?:initialization error|no CUDA-capable device|system not yet)|"
         r"nvidia-container-cli: (?:initialization error|detection error)",
         "the program found no working GPU driver on this node",
@@ -124,14 +131,16 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "gpu-lost",
-        r"(?:CUDA|HIP) error: (?:unknown error|unspecified launch failure|device not ready)|fallen off the bus|"
-        r"CUDA-capable device\(s\) is/are busy|Cuda failure (?:\d{1,4} )?'(?:unknown error|unspecified launch failure)|"
+        r"(?:CUDA|HIP) error: (?:unknown error|device not ready)|unspecified launch failure|fallen off the bus|"
+        r"the launch timed out and was terminated|CUDA_ERROR_LAUNCH_(?:FAILED|TIMEOUT)|GPU is lost|"
+        r"CUDA-capable device\(s\) is/are busy|all CUDA-capable devices are busy|"
+        r"Cuda failure (?:\d{1,4} )?'unknown error|"
         r"Unable to determine the device handle",
         "a GPU stopped working",
         "RuntimeError: CUDA error: unspecified launch failure",
         "RuntimeError: CUDA error: invalid argument",
         EXCLUDE_NODE,
-        tokens=(ERROR, b"NCCL WARN", b"NVRM: "),
+        tokens=(ERROR, b"NCCL WARN", b"NVRM: ", b"fallen off the bus", b"GPU is lost"),
         again="machine",
     ),
     fault(

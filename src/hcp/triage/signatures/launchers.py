@@ -38,6 +38,7 @@ LAUNCHERS: tuple[Signature, ...] = (
         r"(?:code|status):?[ =]{1,3}(?P<code2>-?[1-9]\d{0,9})\b|"
         r"^exit status (?P<code3>[1-9]\d{0,2})$|^[=\s]*(?i:exit ?code):\s{1,20}(?P<code4>[1-9]\d{0,2})$|"
         r"\b(?:exited on|killed by|died from|terminated (?:by|with)) signal:? (?P<signal>\d{1,2}|SIG[A-Z]{1,8})\b|"
+        r"^signal (?P<signal4>\d{1,2}) \([A-Z][\w ]{2,30}\)\.?$|"
         r"died with <Signals\.(?P<signal2>SIG[A-Z]{1,8})|EXIT STRING: .{1,60}\(signal (?P<signal3>\d{1,2})\)|"
         r"(?:line \d+:\s{0,4}\d+ )(?P<how>Killed|Segmentation fault|Bus error|Aborted)\b|"
         r"^(?P<how2>Killed|(?:Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)$",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.triage.signatures.row import ERROR, EXCLUDE_NODE, Signature, fault
+from hcp.triage.signatures.row import ERROR, EXCLUDE_NODE, Signature, fault, report
 
 _LINK = "ibstat and perfquery on both nodes: is the port active, and are its error counters rising?"
 
@@ -49,8 +49,10 @@ NETWORK: tuple[Signature, ...] = (
         "fabric-local",
         r"libfabric:\d{1,10}:(?:(?!libfabric:).){0,200}?<warn> (?P<text>Unable to (?:create|open) .{1,300})|"
         r"NCCL WARN (?P<text2>NET/OFI (?:Couldn't open|Failed to initialize).{0,300}|"
-        r"Call to ibv_(?:modify_qp|create_\w{1,20}|open_\w{1,20}|alloc_pd|query_\w{1,20}) failed.{0,300})",
-        "a network card of this node refused a call: {text}{text2}",
+        r"Call to ibv_(?:modify_qp|create_\w{1,20}|open_\w{1,20}|alloc_pd|query_\w{1,20}|get_async_event|poll_cq|"
+        r"post_\w{1,10}) failed.{0,300}|"
+        r"(?:(?!NCCL WARN).){0,60}\basync (?:fatal )?event\b(?:(?!NCCL WARN).){0,120}\b(?:error|violation|fatal).{0,200})",
+        "a network card of this node failed, or refused a call: {text}{text2}",
         "h:17:17 [5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out",
         "h:17:17 [5] NCCL INFO NET/IB : Using mlx5_0",
         _LINK,
@@ -87,6 +89,15 @@ NETWORK: tuple[Signature, ...] = (
         "n1:25:25 [0] init.cc:981 NCCL WARN Invalid rank requested : 2/2",
         "n1:25:25 [0] NCCL INFO rank requested",
         "do all nodes have the same WORLD_SIZE, and each its own RANK (or node rank, from 0)?",
+        tokens=(b"NCCL WARN",),
+    ),
+    fault(
+        "nccl-rank-twice",
+        r"rank (?P<rank>\d{1,9}) of (?P<ranks>\d{1,9}) ranks has already checked in",
+        "two processes are rank {rank} of {ranks}",
+        "n1:25:25 [0] bootstrap.cc:131 NCCL WARN Bootstrap Root : rank 1 of 8 ranks has already checked in",
+        "n1:25:25 [0] NCCL INFO Bootstrap Root : rank 1 of 8 ranks checked in",
+        "does each process get its own RANK? does a job that was not ended still use this address and port?",
         tokens=(b"NCCL WARN",),
     ),
     fault(
@@ -146,16 +157,38 @@ NETWORK: tuple[Signature, ...] = (
         "ulimit -n: every rank holds a connection to every other",
     ),
     fault(
+        "ssh",
+        r"^ssh: connect to host (?P<text>\S{1,253} port \d{1,5}: .{1,200})|"
+        r"^(?P<text2>\S{1,253}: Permission denied \((?:publickey|password|gssapi|keyboard).{0,100})|"
+        r"(?P<text3>Host key verification failed)|host=(?P<text4>[^\s=]{1,253} was not reachable via ssh)",
+        "the launcher could not log in to another node: {text}{text2}{text3}{text4}",
+        "ssh: connect to host n2 port 22: Connection timed out",
+        "ssh: connected to n2",
+        "does ssh NODE hostname work from the first node, without a password, inside the same container?",
+        tokens=(ERROR, b"ssh: ", b"Permission denied (", b"Host key"),
+    ),
+    report(
+        "mpi-node-lost",
+        r"\b[OP]RTE has lost communication with a remote daemon|"
+        r"An (?:ORTE|PRTE) daemon has unexpectedly failed after launch",
+        "mpirun lost its daemon on a node: the node or its pod ended, or the network to it failed",
+        "ORTE has lost communication with a remote daemon.",
+        "ORTE has a remote daemon.",
+        "read the state and the log of the node that the lines below it name",
+        tokens=(b"RTE has lost", b"RTE daemon has"),
+    ),
+    fault(
         "mpi",
         r"Fatal error in (?P<text>(?:internal_|P?MPIR?_)\w{1,60}: .{1,200})|"
         r"An error occurred in (?P<text2>MPI_\w{1,40})|"
+        r"[OP]RTE (?P<text5>was unable to (?:reliably start|start|launch) .{1,100})|"
         r"Reason:\s{1,10}(?P<text3>Before MPI_INIT completed)|It looks like (?P<text4>MPI_INIT failed)",
-        "MPI failed: {text}{text2}{text3}{text4}",
+        "MPI failed: {text}{text2}{text3}{text4}{text5}",
         "Abort(406470671) on node 0: Fatal error in internal_Init_thread: Other MPI error, error stack:",
         "MPI_Init: done",
         "does a program that only calls MPI_Init run on these nodes? does srun --mpi=list show the kind that MPI was "
         "built for?",
-        tokens=(ERROR, b"MPI_INIT"),
+        tokens=(ERROR, b"MPI_INIT", b"RTE was unable"),
         role="general",
         again="chance",
     ),

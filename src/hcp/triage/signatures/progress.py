@@ -71,6 +71,12 @@ _ENDS_BADLY = re.compile(
 )
 _NAMES_ERROR = re.compile(r"(?i)error\b|exception\b")
 _BENIGN = re.compile(r"[Ww]arning|\bNCCL (?:INFO|WARN) ")
+HARMLESS = re.compile(
+    r"(?i)executing job with overrides|not a git |detected dubious|pip's dependency resolver|"
+    r"nthreads cannot be larger than environment variable|could not find arguments in the checkpoint|"
+    r"could not find the metadata file|will not load any checkpoints?|Using the latest cached version"
+)
+"""What programs print as an error and go on: Hydra, git, pip, numexpr, Megatron-LM, datasets."""
 
 
 def last_words(tail: bytes) -> tuple[int, Line] | None:
@@ -85,9 +91,9 @@ def last_words(tail: bytes) -> tuple[int, Line] | None:
         if any(token in raw for token in (*PROGRESS_TOKENS, *DONE)) or STEP_LINE.search(raw[:2000]):
             first = max(first, place + 1)
     last = ((place, read_line(raw)) for place, raw in enumerate(lines[first:], first))
-    said = [
-        (place, line)
-        for place, line in last
-        if line.level not in QUIET and not _BENIGN.search(line.body) and _ENDS_BADLY.search(line.body)
-    ]
+    said = [(place, line) for place, line in last if line.level not in QUIET and _is_bad(line.body)]
     return min(said, key=lambda item: not (item[1].level or _NAMES_ERROR.search(item[1].body)), default=None)
+
+
+def _is_bad(body: str) -> bool:
+    return bool(_ENDS_BADLY.search(body)) and not _BENIGN.search(body) and not HARMLESS.search(body)

@@ -10,7 +10,7 @@ RAY: tuple[Signature, ...] = (
     fault(
         "ray-memory",
         r"Workers? \(tasks / actors\) killed due to memory pressure|exit_type ?= ?NODE_OUT_OF_MEMORY|"
-        r"killed due to the node running low on memory|System memory low at node .{0,200}exceeds threshold",
+        r"killed due to the node running low on memory|System memory low at node (?:(?!System memory).){0,200}exceeds threshold",
         "a node's memory was full, so Ray killed a worker",
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
         "ray.exceptions.OutOfMemoryError: the GPU is full",
@@ -81,7 +81,7 @@ RAY: tuple[Signature, ...] = (
     effect(
         "ray-head-gone",
         r"Failed to connect to GCS within \d+ seconds|GCS may have been killed|Raylet is terminated|"
-        r"The node (?:manager|raylet) .{0,60}(?:died|was terminated) unexpectedly",
+        r"The node (?:manager|raylet) (?:(?!The node).){0,60}(?:died|was terminated) unexpectedly",
         "Ray's head, or this node's raylet, ended while the job ran",
         "[2024-05-26 11:26:16,798 E 177479 178526] gcs_rpc_client.h:554: Failed to connect to GCS within 60 seconds. "
         "GCS may have been killed.",

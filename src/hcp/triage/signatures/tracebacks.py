@@ -17,6 +17,9 @@ HEAD = b"Traceback (most recent call last)"
 _LONGEST_LINE = 2000
 _LONGEST_TRACEBACK = 400
 """Lines, with those of other processes between them."""
+_NEAR = 8
+"""So many lines below a traceback's first one, another of it stands."""
+_DIGITS = re.compile(r"\d+")
 _HEAD = re.compile(r'(?P<logger>.{1,80}?)(?:Traceback \(most recent| {2}File ")')
 _FRAME = re.compile(r'\s{0,8}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,7}), in (?P<name>\S{1,100})')
 _OF_TRACEBACK = re.compile(r"(?:[\w.]{1,80}: )?Traceback \(most recent|[\w.]{1,80}(?:Error|Exception)\b|\[Errno ")
@@ -77,15 +80,17 @@ def end_of_traceback(start: Hit) -> Raised | None:
 
 
 def _logger_of(start: Hit, first: Line) -> re.Pattern[str] | None:
-    """What a logger of unknown form writes before each line, by the first two of a traceback; its numbers change."""
-    head, below = _HEAD.match(first.body), line_below(start)
-    if head is None or below is None or not head["logger"].strip():
+    """What a logger of unknown form writes before each line of a traceback, by its first lines; its numbers change."""
+    head = _HEAD.match(first.body)
+    if head is None or not head["logger"].strip():
         return None
-    logger = re.compile(re.sub(r"\d+", lambda _: r"\d+", re.escape(head["logger"])))
-    return logger if logger.match(read_line(below.line).body) else None
+    logger = re.compile(_DIGITS.sub(r"\\d+", re.escape(head["logger"])))
+    near = (logger.match(line.body) for _, line in islice(lines_below(start), _NEAR))
+    own = next((match for match in near if match), None)
+    return logger if own and own.string.startswith((" ", "\t", 'File "'), own.end()) else None
 
 
-_NAME_AT_END = re.compile(r"(?:^|(?<=\W))(?:[a-z_]\w*\.)*[A-Z]\w{1,60}(?:Error|Exception)$")
+_NAME_AT_END = re.compile(r"(?<![\w.])(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception)$")
 
 
 _GOES_ON_BELOW = re.compile(r"^(?:[\w.]{1,80}\.)?[A-Z]\w{1,60}(?:Error|Exception): .*(?::|validation errors? for .*)$")
@@ -148,8 +153,8 @@ def raised_at(before: str, line: Line) -> str:
         if above.writer == line.writer:
             own.append(above.body)
     for place in range(len(own) - 1, max(-1, len(own) - 8), -1):
-        if frame := _FRAME.match(own[place]):
-            code = next((said.strip() for said in own[place + 1 : place + 2] if said.strip(" ~^")), "")
+        if frame := _FRAME.search(own[place]):  # behind what no prefix explains
+            code = next((said[frame.start() :].strip(" ~^\t") for said in own[place + 1 : place + 2]), "")
             name = re.split(r"[/\\]", frame["file"])[-1]
             return f" ({name}:{frame['line']}, in {frame['name']}{': ' + code if code else ''})"
     return ""
