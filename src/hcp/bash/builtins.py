@@ -101,6 +101,8 @@ def _read(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     w.pay(len(text), 100)
     fields = _fields(w.stdin, blanks, 0 if is_array else len(names))
     if is_array and names:
+        if not fields[-1]:
+            fields.pop()  # what follows the last separator is no element
         w.assign_array(names[0], tuple(Field(field, span) for field in fields), span)
         return None
     for place, name in enumerate(names):

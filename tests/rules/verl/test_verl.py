@@ -18,6 +18,7 @@ CRITIC_ONLY, CRITIC_CP = BY_TOKENS.replace("grpo", "gae"), "critic.megatron.cont
 WITH_SIZES = f"{BY_TOKENS}{A}use_kl_loss=True "
 ACTOR_CP, REF_CP = f"{A}megatron.context_parallel_size=", "actor_rollout_ref.ref.megatron.context_parallel_size="
 
+ASYNC = "python3 -m verl.experimental.fully_async_policy.fully_async_main"
 LONG = f"{BY_TOKENS}data.max_prompt_length=1024 data.max_response_length=31744 "  # 32768 tokens
 LONG_YAML = """\
 algorithm: {adv_estimator: grpo}
@@ -105,6 +106,12 @@ VERDICTS: list[Row] = [
         "",
         "all:",  # the critic's mini-batch is the actor's
     ),
+    # fully_async_main.py has checks of its own, and its launches state a step of 0 prompts; nor does gkd call verl's.
+    ("VERL004", "verl", f"{ASYNC} {SOUND}data.train_batch_size=0\n", "", "all:"),
+    ("VERL003", "verl", f"{ASYNC} {CP_4}\n", "", "not concerned"),
+    ("VERL002", "verl", f"{ASYNC} {MEGATRON}\n", "", "all: VERL001"),
+    ("VERL002", "verl", f"python3 -m main_gkd {MEGATRON}\n", "", "all: VERL001"),
+    ("VERL002", "verl", f"python3 -m verl.trainer.main_ppo {MEGATRON}\n", "", "all: VERL001 VERL002"),
     # The longest sequence against ppo_max_token_len_per_gpu (16384 unless set; a critic's 32768) x CP.
     ("VERL005", "verl", LONG, "", "error crash training"),
     ("VERL005", "verl", LONG_YAML, "", "warning crash training"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
@@ -56,6 +57,7 @@ _OPENS_AND_CLOSES = {
     ),
     "esac": (re.compile(rb"^[ \t]*case\b", re.M), re.compile(rb"(?:^|[\s;&|])esac(?![\w-])", re.M)),
 }
+_DOCUMENT = re.compile(rb"(^[ \t]*)?(?<!<)<<-?[ \t]*(['\"\\]?)([^\s'\"\\;&|<>()$`]+)(['\"]?[ \t]*$)?", re.M)
 _parser: Parser | None = None
 
 
@@ -82,7 +84,7 @@ def _parsed(data: bytes, file: str) -> Node:
     global _parser
     if _parser is None:
         _parser = Parser(_grammar())
-    shown = bytearray(narrow(data))
+    shown = bytearray(_without_bare_documents(narrow(data)))
     root = _tree(_parser, bytes(shown), file).root_node
     for _ in range(_MAX_PASSES if _may_hold_several(data) else 0):
         ends = _swallowed_ends(root, data)
@@ -174,6 +176,27 @@ def narrow(data: bytes) -> bytes:
     337). Ours are among them: they stand for unknown parts, as in `eval echo {1..$N}`.
     """
     return data if data.isascii() else re.sub(rb"[\xf0-\xf7][\x80-\xbf]{3}", "¤¤".encode(), data)
+
+
+def _without_bare_documents(data: bytes) -> bytes:
+    """The bytes, with blanks for here-documents that no command gets, which the grammar takes for commands.
+
+    Lines between `<<COMMENT` and `COMMENT` are comments in many scripts.
+    """
+    if _DOCUMENT.search(data) is None:
+        return data
+    ends: dict[bytes, list[int]] = {}
+    for line in re.finditer(rb"^\t*([^\n]+)$", data, re.M):
+        ends.setdefault(line[1], []).append(line.end())
+    shown = bytearray(data)
+    place = 0
+    while match := _DOCUMENT.search(data, place):
+        closing = ends.get(match[3], [])
+        found = bisect(closing, match.end())
+        place = closing[found] if found < len(closing) else match.end()
+        if match[1] is not None and match[4] is not None and place > match.end():
+            shown[match.start() : place] = re.sub(rb"[^\n]", b" ", data[match.start() : place])
+    return bytes(shown)
 
 
 def _swallowed_ends(root: Node, data: bytes) -> list[int]:

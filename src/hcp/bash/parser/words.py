@@ -115,7 +115,9 @@ class Words:
             return [Quoted(start, end, dollar.text(self.data, start + edge, end - edge, "raw"))]
         if kind in ("simple_expansion", "expansion"):
             return [self._parameter(node, start, inside)]
-        if kind == "arithmetic_expansion":
+        # Behind `${x:-`, the grammar takes `$((` for a command substitution with a subshell.
+        is_sum = kind == "command_substitution" and dollar.arithmetic_end(self.data, start, end) == end
+        if kind == "arithmetic_expansion" or is_sum:
             lead, tail = (2, 1) if self.data.startswith(b"$[", start) else (3, 2)
             return [ArithmeticExpansion(start, end, self.expression(node, start + lead, end - tail))]
         if kind == "command_substitution":

@@ -16,7 +16,7 @@ def _following(name: str, type: Type, key: str) -> FactSpec:
 
 VERL_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
-        "train_batch_size", "size", "verl: prompts per step", verl=("data.train_batch_size",), defaults={"verl": 1024}
+        "train_batch_size", "int", "verl: prompts per step", verl=("data.train_batch_size",), defaults={"verl": 1024}
     ),
     FactSpec("rollouts", "size", "verl: answers per prompt", verl=(f"{_ROLLOUT}.n",), defaults={"verl": 1}),
     FactSpec(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hcp.rules.dcp.view import max_sequence
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
@@ -15,6 +17,7 @@ from hcp.rules.upstream import (
 from hcp.rules.verl.view import ACTOR, CRITIC, REF, token_budgets
 from hcp.rules.view import View
 
+_UNVALIDATED = re.compile(r"fully_async|(^|[./])main_gkd(\.|$)")
 _BY_TOKENS = Fix({"use_dynamic_bsz": True}, "micro-batches by tokens: ppo_max_token_len_per_gpu")
 
 _SOUND = (
@@ -31,6 +34,11 @@ def _counts_sequences(v: View, *roles: str) -> bool:
     """Whether a model in one of the roles, trained by Megatron, forms micro-batches by number of sequences."""
     is_one = v.dialect == "verl" and v.get("strategy") == "megatron" and v.launch.reading.role in roles
     return is_one and v.get("use_dynamic_bsz") is not True
+
+
+def _validates(v: View, *roles: str) -> bool:
+    """The same, if the program calls `validate_config`: verl's fully asynchronous trainer and its recipe gkd don't."""
+    return _counts_sequences(v, *roles) and _UNVALIDATED.search(str(v.get("script") or "")) is None
 
 
 def _needs_one(v: View, section: str, per_gpu: str, over_all: str, keys: tuple[str, str]) -> Problem | None:
@@ -89,7 +97,7 @@ def trained_models_have_a_micro_batch_size(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(VERL_CONFIG.says("validate_config", "log_prob_micro_batch_size", ">=0.7"),),
-    applies=lambda v: _counts_sequences(v, ACTOR, REF),
+    applies=lambda v: _validates(v, ACTOR, REF),
     good=Example("verl", _SOUND),
     bad=Example(
         "verl", _SOUND.replace("actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2", "data.shuffle=True")
@@ -117,7 +125,7 @@ def log_probabilities_have_a_micro_batch_size(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(VERL_CONFIG.says("validate_config", "must be divisible by minimal possible batch size", ">=0.7"),),
-    applies=lambda v: _counts_sequences(v, ACTOR) and v.get("micro_batch_size", 0) is not None,
+    applies=lambda v: _validates(v, ACTOR) and v.get("micro_batch_size", 0) is not None,
     good=Example("verl", f"{_SOUND} trainer.nnodes=2 {ACTOR}.megatron.context_parallel_size=4"),
     bad=Example("verl", f"{_SOUND} trainer.nnodes=3 {ACTOR}.megatron.context_parallel_size=4"),
 )
@@ -160,7 +168,7 @@ def sequences_of_a_step_divide_into_micro_batches(v: View) -> Problem | None:
         VERL_ACTOR_CONFIG.says("ActorConfig.validate", "train_batch_size < self.ppo_mini_batch_size", ">=0.7"),
         VERL_CRITIC_CONFIG.says("CriticConfig.validate", "train_batch_size < self.ppo_mini_batch_size", ">=0.7"),
     ),
-    applies=lambda v: _counts_sequences(v, ACTOR, CRITIC),
+    applies=lambda v: _validates(v, ACTOR, CRITIC),
     good=Example("verl", f"{_SOUND} data.train_batch_size=256"),
     bad=Example("verl", f"{_SOUND} data.train_batch_size=128"),
 )
