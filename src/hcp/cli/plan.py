@@ -122,7 +122,7 @@ def _answered(
     from hcp.plan.change import flips, nearest, remedy
     from hcp.plan.constants import rates_for
     from hcp.plan.from_launch import PACKAGES, check_is_said, job_of, layout_of, open_marks
-    from hcp.plan.launch_traits import PLAIN, last_words, recompute_granularity, traits_of
+    from hcp.plan.launch_traits import PLAIN, last_words, traits_of
     from hcp.plan.layout import Layout, parse_layout
     from hcp.plan.space import parse_fixed, possible_fixed
     from hcp.plan.why import why_not
@@ -135,7 +135,6 @@ def _answered(
         facts = {name: fact.value for name, fact in launch.facts.items()}
         settings = last_words((item.key, item.value) for item in launch.reading.settings)
         traits = traits_of(facts, settings)
-        facts["recompute_granularity"] = recompute_granularity(facts)
         if launch.dialect == "mlm":  # all are off unless asked for
             traits = traits._replace(
                 overlaps_ep=bool(traits.overlaps_ep), whole_graph=bool(traits.whole_graph),

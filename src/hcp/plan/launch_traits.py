@@ -116,14 +116,9 @@ def _has_fsdp(facts: Facts) -> bool:
     return facts.get("fsdp") is True or facts.get("torch_fsdp2") is True
 
 
-def recompute_granularity(facts: Facts) -> Any:
-    """What is recomputed: Megatron-LM's --recompute-activations stands for selective, and wins."""
-    return "selective" if facts.get("recompute_activations") is True else facts.get("recompute_granularity")
-
-
 def _recomputation(facts: Facts, settings: Settings) -> tuple[str, ...]:
     """Recomputation of a part that no formula covers."""
-    kind = str(recompute_granularity(facts))
+    kind = str(facts.get("recompute_granularity"))
     if kind == "selective":
         modules = set(map(str, _listed(settings.get("recompute_modules")))) or _CORE_ATTENTION
         if modules == _CORE_ATTENTION:
