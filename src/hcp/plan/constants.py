@@ -47,7 +47,6 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     "ep.exposed": ("times EP's exchange at what links sustain; above 1 where it is slower", "fitted", _BRIDGE),
     "ep.overlapped": ("of ep.exposed, where EP's exchange is overlapped", "fitted", _BRIDGE),
     "dp.exposed": ("of the time of DP's collectives", "fitted", _BRIDGE),
-    "pp.exposed": ("of the time of pipeline sends", "assumed", "no row tells it: sends overlap other chunks"),
     "host.dense": ("s a layer, forward and backward, at least", "assumed", "no row is slowed by it"),
     "host.moe": ("s a layer, forward and backward, at least", "assumed", "no row is slowed by it alone"),
     "host.expert": ("s more for each expert of the rank", "fitted", _BRIDGE),
@@ -100,7 +99,6 @@ class Rates:
     ep_exposed: float
     is_ep_overlapped: bool
     dp_exposed: float
-    pp_exposed: float
     bias_passes: float
     host_dense_s: float
     host_moe_s: float
@@ -169,7 +167,6 @@ def rates_of(
         ep_exposed=value["ep.exposed"] * (value["ep.overlapped"] if overlapped else 1.0),
         is_ep_overlapped=overlapped,
         dp_exposed=value["dp.exposed"],
-        pp_exposed=value["pp.exposed"],
         host_dense_s=starts * value["host.dense"],
         host_moe_s=starts * (value["host.moe"] + value["host.overlap"] * overlapped),
         host_expert_s=starts * value["host.expert"],
