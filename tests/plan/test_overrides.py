@@ -19,6 +19,7 @@ from hcp.plan.layout import Layout, PlanJob, parse_layout
 from hcp.plan.legal import RECIPES, forbidden
 from hcp.plan.model import plan_model
 from hcp.plan.overrides import FRAMEWORKS, WITHOUT_LEVELS, overrides
+from hcp.plan.running import as_run_by
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES
 
@@ -62,7 +63,6 @@ DELTA_NET = {
 }  # fmt: skip
 
 H100 = gpu_named("h100")
-
 CASES: list[tuple[dict[str, Any], str, int, dict[str, Any]]] = [
     (LLAMA, "tp=8", 8192, {}),
     (LLAMA, "tp=8 cp=8", 262144, {}),
@@ -153,6 +153,7 @@ def test_a_launch_of_the_overrides_alone_has_their_layout_memory_and_time(
     if not words:
         assert dialect in WITHOUT_LEVELS and layout.hcp_sizes
         return
+    job = as_run_by(dialect, job)
     launch = load_launch("", LoadOptions(cast("Dialect", dialect), tuple(words), model_file=str(path)))
     facts = with_own_split(model, {name: fact.value for name, fact in launch.facts.items()})
     given = {"gpus": job.world_size, "gpu": job.gpu.name, "packed": job.packed}

@@ -11,10 +11,9 @@ from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.legal import forbidden
 from hcp.plan.memory import PlanMemory, memory, usable_gib
 from hcp.plan.model import PlanModel
-from hcp.plan.running import overstated
 from hcp.plan.search import search
 from hcp.plan.space import Fixed
-from hcp.plan.time.step import BAND_UNCOVERED, StepTime, model_flops, step_time
+from hcp.plan.time.step import StepTime, model_flops, step_time
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,6 @@ def judge(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> Judge
     if rules:
         return Judged(layout, rules, None, None, usable)
     held, time = memory(model, layout, job), step_time(model, layout, job, rates)
-    over = overstated(model, layout, rates)
-    time = replace(time, marks=(*time.marks, *over), band=BAND_UNCOVERED) if over else time
     tokens = job.global_batch * job.seq_length / job.world_size
     flops = tokens * model_flops(model, job.seq_length)
     return Judged(layout, rules, held, time, usable, tokens / time.seconds, flops / time.seconds / 1e12)

@@ -55,16 +55,18 @@ def last_words(settings: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_OFF_UNLESS_ASKED = ("fp8_weights", "overlaps_ep", "whole_graph", "loss_in_place")
-"""Traits that Megatron-LM's command line turns on only where it is told to."""
+_OVERLAP_UNASKED = ("bridge", "bridge-provider")
+"""Dialects whose recipes overlap communication without being asked."""
 
 
 def traits_in(launch: Launch, facts: Facts) -> Traits:
     """The traits of the launch; `facts` are the values of its facts."""
     traits = traits_of(facts, last_words((item.key, item.value) for item in launch.reading.settings))
-    if launch.dialect != "mlm":
-        return traits
-    return traits._replace(**{name: bool(getattr(traits, name)) for name in _OFF_UNLESS_ASKED})
+    if launch.dialect not in _OVERLAP_UNASKED:
+        traits = traits._replace(overlaps_ep=bool(traits.overlaps_ep), whole_graph=bool(traits.whole_graph))
+    if launch.dialect == "mlm":
+        traits = traits._replace(fp8_weights=bool(traits.fp8_weights), loss_in_place=bool(traits.loss_in_place))
+    return traits
 
 
 def traits_of(facts: Facts, settings: Settings) -> Traits:

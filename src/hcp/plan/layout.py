@@ -108,7 +108,7 @@ class PlanJob:
         scripts/performance, Megatron-Bridge 0.2.0 to 0.5.1; perf_recipes/llama of 0.6.0.
         """
         if self.overlaps_tp is None:
-            return "bridge" in self.versions and self.precision != "nvfp4"
+            return "bridge" in self.versions and "verl" not in self.versions and self.precision != "nvfp4"
         return self.overlaps_tp
 
     def micro_batches(self, layout: Layout) -> int:
@@ -176,6 +176,19 @@ def _size(name: str, text: str) -> int:
     if size is None or not 1 <= size <= _MOST:
         raise HcpError(f"layout: found {name}={text:.40}; wanted a whole number from 1 to {_MOST}; {_CORRECT}")
     return size
+
+
+MOST_OVERLAPPED_MTP = 1
+"""Prediction layers with which EP's exchange can be overlapped."""
+
+
+def overlaps_exchange(model: PlanModel, layout: Layout) -> bool:
+    """Whether EP's exchange can run beside other work: megatron-core refuses some layouts.
+
+    Source: overlap_moe_expert_parallel_comm in TransformerConfig.__post_init__ of megatron-core.
+    """
+    is_staged = layout.pp > 1 and layout.vp == 1
+    return not is_staged and layout.recompute != "full" and model.mtp <= MOST_OVERLAPPED_MTP
 
 
 def stage_layers(model: PlanModel, layout: Layout) -> tuple[tuple[int, ...], ...]:

@@ -2,24 +2,23 @@
 
 What a framework does by itself is left out. Sources: validate_args and transformer_config.py of Megatron-LM;
 comm_overlap.py, mixed_precision.py and flex_dispatcher_backend.py of Megatron-Bridge; transformer_impl.py of verl;
-setup.py of NeMo-RL. verl has no setting for the overlap of the experts' exchange, and computes its own loss.
+setup.py of NeMo-RL. verl and NeMo-RL overlap neither TP's collectives nor EP's exchange, and compute their own loss.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from hcp.core.releases import MCORE_FLEX_BACKEND, at_least
-from hcp.plan.constants import Rates, rates_for
-from hcp.plan.layout import Layout, PlanJob
+from hcp.plan.constants import rates_for
+from hcp.plan.layout import Layout, PlanJob, overlaps_exchange
 from hcp.plan.model import PlanModel
 from hcp.plan.time.links import fits_inside
 
 DEEPEP_GPUS = ("a100", "h100", "h200", "h20", "h800")
 """GPUs on which tokens are exchanged by DeepEP; on others HybridEP does it."""
-MOST_OVERLAPPED_MTP = 1
-"""Prediction layers with which the experts' exchange can be overlapped."""
 
 
 class Words(NamedTuple):
@@ -90,10 +89,20 @@ _EP_OVERLAP = Words(
     "--overlap-moe-expert-parallel-comm --delay-wgrad-compute",
     "++@.overlap_moe_expert_parallel_comm=true ++@.delay_wgrad_compute=true",
 )
+_EP_APART = Words(bridge="++@.overlap_moe_expert_parallel_comm=false")
 _SHARED_ALONE = Words(bridge="model.moe_shared_expert_overlap=false")
 _TP_OVERLAP = Words("--tp-comm-overlap")
 _OVERLAPS = Words(bridge="++@._target_=megatron.bridge.training.comm_overlap.CommOverlapConfig ++@.tp_comm_overlap={0}")
 """Recipes may have no such section, or one: with its class it is made where it is missing."""
+
+
+WITHOUT_OVERLAPS = ("verl", "nemo-rl")
+"""Frameworks whose own loops start neither Transformer Engine's userbuffers nor a schedule that overlaps EP."""
+
+
+def as_run_by(dialect: str, job: PlanJob) -> PlanJob:
+    """The job as that framework can run it."""
+    return replace(job, overlaps_ep=False, overlaps_tp=False) if dialect in WITHOUT_OVERLAPS else job
 
 
 def running(model: PlanModel, layout: Layout, job: PlanJob, dialect: str) -> list[str]:
@@ -115,11 +124,14 @@ def _held(model: PlanModel, layout: Layout, job: PlanJob) -> list[Words]:
     if job.loss_in_place:
         found.append(_TE_LOSS)
     tp = job.has_userbuffers and layout.tp > 1 and fits_inside(layout.tp, 1, job.domain)
-    ep = rates_for(job).is_ep_overlapped and not why_not_overlapped(model, layout)
+    ep = rates_for(job).is_ep_overlapped and layout.ep > 1 and overlaps_exchange(model, layout)
     if tp:
         found.append(_TP_OVERLAP)
-    if tp or ep:
+    off = job.overlaps_ep is False and layout.ep > 1
+    if tp or ep or off:
         found.append(_filled(_OVERLAPS, str(tp).lower()))
+    if off:
+        found.append(_EP_APART)
     if ep:
         found += [_EP_OVERLAP, _SHARED_ALONE] if model.sizes.shared_ffn else [_EP_OVERLAP]
     return found + (list(_exchange(job, layout)) if model.sizes.experts else [])
@@ -139,25 +151,3 @@ def _exchange(job: PlanJob, layout: Layout) -> list[Words]:
 
 def _filled(words: Words, value: str) -> Words:
     return Words(*(text.format(value) for text in words))
-
-
-def why_not_overlapped(model: PlanModel, layout: Layout) -> str | None:
-    """What of a layout keeps the experts' exchange from being overlapped, in words; None if nothing does.
-
-    Source: TransformerConfig.__post_init__ of megatron-core.
-    """
-    if not any(model.is_moe) or layout.ep == 1:
-        return "no expert parallelism"
-    if layout.pp > 1 and layout.vp == 1:
-        return f"{layout.pp} pipeline stages without virtual ones"
-    if layout.recompute == "full":
-        return "full recomputation"
-    if model.mtp > MOST_OVERLAPPED_MTP:
-        return f"{model.mtp} prediction layers"
-    return None
-
-
-def overstated(model: PlanModel, layout: Layout, rates: Rates) -> tuple[str, ...]:
-    """What the time takes for granted that megatron-core refuses for that layout, in words."""
-    why = why_not_overlapped(model, layout) if layout.ep > 1 and rates.is_ep_overlapped else None
-    return (f"EP's exchange is counted as overlapped, which megatron-core refuses here: {why}",) if why else ()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from hcp.cli.reports.plan_json import Shown
 from hcp.cli.reports.wrap import WIDTH, wrapped
-from hcp.plan.answer import Judged
+from hcp.plan.answer import Judged, judge
 from hcp.plan.layout import Layout, pipeline_string
 from hcp.plan.overrides import FRAMEWORKS, overrides
 from hcp.plan.ranks import rank_map
+from hcp.plan.running import as_run_by
 from hcp.plan.time.overlap import ring_overlap
 from hcp.plan.why import ACTIVATIONS, KEPT, held_parts, words
 
@@ -60,13 +62,22 @@ def explained(shown: Shown, item: Judged) -> Iterator[str]:
         elif short:
             yield from wrapped(
                 "", f"{name} (the first line sets two shell variables; a step has {shown.job.global_batch} sequences, "
-                f"which is {_COUNTED[dialect]}):",
+                f"which is {_COUNTED[dialect]}{_without_overlaps(shown, item, dialect)}):",
             )  # fmt: skip
             yield "  " + " ".join(f"{variable}={path}" for variable, path in short.items())
             yield from _words([_shortened(word, short) for word in written])
         else:
             yield f"{name}:"
             yield from _words(list(map(shlex.quote, written)))
+
+
+def _without_overlaps(shown: Shown, item: Judged, dialect: str) -> str:
+    """What the layout takes in a framework that overlaps less than the time takes for granted."""
+    job = as_run_by(dialect, shown.job)
+    alone = judge(shown.model, item.layout, job, replace(shown.rates.apart, tp_overlapped=1.0)).time
+    if alone is None or item.time is None or alone.seconds <= item.time.seconds * (1 + SMALLEST_SHARE):
+        return ""
+    return f"; it overlaps less: {alone.seconds:.4g} s per step"
 
 
 def cost(item: Judged) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from hcp.plan.constants import Rates
-from hcp.plan.layout import Layout, PlanJob, stage_layers
+from hcp.plan.layout import Layout, PlanJob, overlaps_exchange, stage_layers
 from hcp.plan.model import PlanModel
 from hcp.plan.time.layer import LayerSeconds, Units, Work
 from hcp.plan.time.links import ring_bandwidth
@@ -161,6 +161,7 @@ def uncovered(model: PlanModel, layout: Layout) -> tuple[str, ...]:
 
 def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> StepTime:
     """How long a step takes and what it is made of."""
+    rates = rates if overlaps_exchange(model, layout) else rates.apart
     each = Work(model, job, rates).units(layout)
     pp, vp, count = layout.pp, layout.vp, job.micro_batches(layout)
     kinds = stage_kinds(model, pp, vp)
