@@ -167,6 +167,19 @@ def test_a_launch_of_the_overrides_alone_has_their_layout_memory_and_time(
     assert after.time == before.time
 
 
+@pytest.mark.parametrize("text", ["pp=2 ep=16 cp=2", "ep=16 recompute=full", "pp=2 vp=4 ep=16 cp=2", "ep=16"])
+def test_an_exchange_is_counted_as_overlapped_where_megatron_core_lets_it_be(text: str) -> None:
+    model, layout = plan_model(QWEN_MOE), parse_layout(text)
+    job = job_for(layout, 32768, {"gpu": H100})
+    apart = replace(job, overlaps_ep=False)
+    both = [judge(model, layout, one, rates_for(one)).time for one in (job, apart)]
+    words = [*overrides(model, layout, apart, "mlm"), "--overlap-moe-expert-parallel-comm"]
+    given = LoadOptions("mlm", tuple(words), assumes=(f"world_size={job.world_size}", "recompute_granularity=null"))
+    refused = any(item.rule.id == "MOE004" for item in check_launch(load_launch("", given), RULES).findings)
+    assert refused == ("pp=2 ep" in text)
+    assert (both[0] == both[1]) == (refused or layout.recompute == "full")
+
+
 def test_no_dense_mask_is_asked_for_where_a_sequence_is_long() -> None:
     model, layout = plan_model(LLAMA), parse_layout("tp=8 cp=8")
     masks = [

@@ -130,6 +130,7 @@ class Search:
         experts = sum(model.is_moe)
         layers = len(model.is_moe) - experts
         mlps: dict[tuple[float, ...], Mlp] = {}
+        alone = rates.apart
         for attention in self.space.attention():
             grid = list(self.space.experts(attention))
             held = {pair: weights_of(model, replace(attention, ep=pair[0], etp=pair[1])) for pair in grid}
@@ -145,7 +146,7 @@ class Search:
                     kept = replace(layout, recompute=again)
                     base = joined(front, Mlp(0.0, 0.0), again, 0.0, rates).total
                     twice, more_exposed = (4 / 3, 1.5) if again == "full" else (1.0, 1.0)
-                    beside = rates if overlaps_exchange(model, kept) else rates.apart
+                    beside = rates if rates.is_ep_overlapped and overlaps_exchange(model, kept) else alone
                     dense = saved_dense = moe = apart = saved_moe = 0.0
                     if mlp:
                         dense = max(rates.host_dense_s, base + twice * (mlp.gemm + mlp.memory_bound))
@@ -157,17 +158,17 @@ class Search:
                             if key not in mlps:
                                 mlps[key] = work.experts(replace(kept, ep=ep, etp=etp))
                             gemm, memory_bound, exchange = mlps[key]
-                            alone, exchange = base + twice * (gemm + memory_bound), more_exposed * exchange
+                            busy, exchange = base + twice * (gemm + memory_bound), more_exposed * exchange
                             local = model.sizes.experts // ep
-                            moe, apart = (
-                                max(of.host_s(local), alone + of.ep_exposed * exchange) for of in (beside, rates.apart)
-                            )
+                            moe = apart = max(alone.host_s(local), busy + alone.ep_exposed * exchange)
+                            if beside is not alone:
+                                moe = max(beside.host_s(local), busy + beside.ep_exposed * exchange)
                             if etp not in saved:
                                 saved[etp] = sum(layer_saved(model, replace(kept, etp=etp), job, True).values())
                             saved_moe = saved[etp]
-                        last = (moe, apart) if model.is_moe[-1] else (dense, dense)
-                        more, more_apart = (extra + model.mtp * seconds for seconds in last)
-                        bound = share * (layers * dense + min(experts * moe + more, experts * apart + more_apart))
+                        more = extra + model.mtp * (moe if model.is_moe[-1] else dense)
+                        more_apart = more + model.mtp * (apart - moe) * model.is_moe[-1]
+                        bound = share * (layers * dense + experts * min(moe, apart) + min(more, more_apart))
                         yield _Choice(
                             bound, kept, ep, etp, dense, moe, more, apart, more_apart, held[ep, etp], saved_dense,
                             saved_moe,
