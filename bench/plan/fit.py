@@ -34,7 +34,7 @@ PRIORS = {
     "gpu.h100": 1.0, "gpu.b200": 0.95, "gpu.b300": 0.95, "gpu.gb200": 0.95, "gpu.gb300": 1.0,
 }  # fmt: skip
 """A typical sustained rate, unless the rows say otherwise."""
-FIXED = {"attention.backward": 0.85, "pp.exposed": 0.05, "host.dense": 3.0e-3, "host.moe": 4.0e-3}
+FIXED = {"attention.backward": 0.85, "host.dense": 3.0e-3, "host.moe": 4.0e-3}
 SPREAD = 0.25
 """Standard deviation of a constant about its prior, in logarithms."""
 NOISE = 0.06

@@ -36,6 +36,34 @@ _EP_OVERLAP: dict[str, tuple[tuple[str, bool | None], ...]] = {
 }
 """Whether recipes of a model (on a GPU) overlap EP's exchange, from each container on; None: as others on that GPU do.
 Source: moe_a2a_overlap in scripts/performance/configs of Megatron-Bridge v0.2.0 to v0.5.1; kimi_k2.py of 0.6.2."""
+_SENDS_ONCE: dict[str, tuple[tuple[str, bool | None], ...]] = {
+    "qwen3-30b h100": (("", False), ("26.02", True)),
+    "qwen3-30b b200": (("", False), ("26.02.01", True)),
+    "qwen3-235b h100": (("", False), ("26.02.01", True), ("26.04", False)),
+    "qwen3-235b b200": (("", False), ("26.02.01", True), ("26.04", False), ("26.06.01", True)),
+    "qwen3-235b b300": (("", False), ("26.02.01", True), ("26.04", False), ("26.06", True)),
+    "gpt-oss-120b h100": (("", False),),
+    "gpt-oss-120b b200": (("", False), ("26.04", True), ("26.06", False)),
+    "gpt-oss-120b b300": (("", False), ("26.04", True)),
+    "gpt-oss-120b gb200": (("", False), ("26.04", True)),
+    "gpt-oss-120b gb300": (("", False), ("26.06", True)),
+    "deepseek-v3 b200": (("", False), ("26.02", True)),
+    "kimi-k2 h100": (("", False),), "kimi-k2 b200": (("", False),), "kimi-k2 b300": (("", False),),
+}  # fmt: skip
+"""Whether recipes dispatch by DeepEP or HybridEP, which send a token once, from each container on; others do. Source:
+moe_flex_dispatcher_backend in scripts/performance/configs of Megatron-Bridge v0.2.0 to v0.5.1: without one,
+utils/overrides.py takes the all-to-all."""
+_AS_RUN: dict[tuple[str, str, str, str], dict[str, int]] = {
+    ("26.02.01", "qwen3-30b", "h100", "FP8"): {"pp": 1, "vp": 1, "ep": 16},
+    ("26.02.01", "llama3-70b", "gb300", "MXFP8"): {"vp": 5, "mbs": 1},
+    ("26.02.01", "llama3-70b", "gb300", "NVFP4"): {"pp": 4, "vp": 5, "mbs": 1},
+}
+"""What ran where the table prints another layout, by container, model, GPU and precision.
+
+The first is printed as in 26.02, where that layout took 51.3 s; it took 28.9 s, and what the recipe has took 29.5 s in
+26.04. The others lack 98 and 363 GiB as printed. Source: qwen3_workload_base_configs.py and
+llama3_workload_base_configs.py, Megatron-Bridge v0.3.1. Other rows that differ from their recipe are left as printed:
+nothing shows which of the two ran."""
 _WITHOUT_TP_OVERLAP = ("qwen3-235b h100",)
 """Recipes that leave TP's collectives alone, beside those in NVFP4. Source: tp_comm_overlap in the same folders."""
 _PRECISIONS = {"BF16": "bf16", "FP8": "fp8", "FP8-CS": "fp8", "MXFP8": "mxfp8", "NVFP4": "nvfp4"}
@@ -70,14 +98,16 @@ def model_named(name: str, layers: int | None = None, **other: int) -> PlanModel
     return plan_model(values, name)
 
 
-def _overlaps_ep(model: str, gpu: str, release: str) -> bool | None:
-    """What `_EP_OVERLAP` says of that container."""
-    spans = _EP_OVERLAP.get(model, _EP_OVERLAP.get(f"{model} {gpu}", ()))
+def _said(table: dict[str, tuple[tuple[str, bool | None], ...]], model: str, gpu: str, release: str) -> bool | None:
+    """What the table says of that container."""
+    spans = table.get(model, table.get(f"{model} {gpu}", ()))
     return next((value for since, value in reversed(spans) if release >= since), None)
 
 
-def bridge_rows(path: str | Path, stated: bool = False) -> Iterator[Measured]:
+def bridge_rows(path: str | Path, stated: bool = False, as_printed: bool = False) -> Iterator[Measured]:
     """The rows of Megatron-Bridge whose models have sizes; `stated`: with the release as a version.
+
+    `as_printed`: with the table's layout even where another one ran.
 
     Its recipes of performance reduce gradients in bf16 and gather fp8 weights.
     """
@@ -96,12 +126,14 @@ def bridge_rows(path: str | Path, stated: bool = False) -> Iterator[Measured]:
         elif precision is None:
             group = "precision unsaid"
         sizes = {axis: row[axis] or 1 for axis in ("tp", "pp", "cp", "vp", "ep", "mbs")}
+        sizes |= {} if as_printed else _AS_RUN.get((row["release"], name, gpu.name, row["precision"]), {})
         layout = Layout(**sizes, cp_comm_type="p2p")
         versions = {"bridge": _BRIDGE_RELEASES[row["release"]]} if stated else {}
         job = PlanJob(
             row["gpus"], _GPUS_PER_NODE.get(gpu.name, 8), gpu, gpu.nvlink_domain, row["seq"], row["gbs"],
             precision or "bf16", False, versions, fp32_gradients=False,
-            overlaps_ep=_overlaps_ep(name, gpu.name, row["release"]),
+            overlaps_ep=_said(_EP_OVERLAP, name, gpu.name, row["release"]),
+            sends_once=_said(_SENDS_ONCE, name, gpu.name, row["release"]),
             overlaps_tp=precision != "nvfp4" and f"{name} {gpu.name}" not in _WITHOUT_TP_OVERLAP,
         )  # fmt: skip
         seconds = row["gbs"] * row["seq"] / row["gpus"] / row["tokens_per_s_per_gpu"]
@@ -127,7 +159,7 @@ def simumax_rows(path: str | Path) -> Iterator[Measured]:
         )
         length = size.get("seq", 4096)
         batch = int(case["count"]) * 8 // (layout.tp * layout.cp * layout.pp)
-        job = PlanJob(8, 8, gpu, 8, length, batch)
+        job = PlanJob(8, 8, gpu, 8, length, batch, sends_once=False)
         model = model_named(_SIMUMAX_NAMES[case["model"]], size["l"], **_SIMUMAX_OTHERWISE.get(case["model"], {}))
         yield Measured(row["case"], model, layout, job, row["ms"] / 1000, "simumax", row["alloc_gib"])
 

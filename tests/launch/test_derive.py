@@ -57,3 +57,21 @@ def test_experts_without_weight_shards_have_one_share_whatever_their_tensor_para
     assert "etp" not in bridge.facts and bridge.facts["egtp"].value == 1
     sharded = build_launch(read_text("model.expert_tensor_parallel_num_weight_shards=4\n", "x.txt"))
     assert "egtp" not in sharded.facts
+
+
+@pytest.mark.parametrize(
+    ("options", "granularity", "key"),
+    [
+        ("", None, None),
+        ("--recompute-granularity full", "full", "recompute_granularity"),
+        ("--recompute-activations", "selective", "recompute_activations"),
+        ("--recompute-activations --recompute-granularity full", "selective", "recompute_activations"),
+        ("--recompute-granularity full --recompute-activations", "selective", "recompute_activations"),
+    ],
+)
+def test_recompute_activations_stands_for_selective_and_wins(
+    options: str, granularity: str | None, key: str | None
+) -> None:
+    """validate_args, megatron/training/arguments.py: `if args.recompute_activations: … = 'selective'`."""
+    fact = launch(f"torchrun pretrain_gpt.py {MODEL} {options}").facts["recompute_granularity"]
+    assert (fact.value, fact.key) == (granularity, key)

@@ -107,7 +107,7 @@ def test_what_no_formula_covers_is_marked(text: str, says: str) -> None:
     ],
 )
 def test_what_a_formula_covers_has_no_mark(text: str) -> None:
-    assert traits("mlm", ON + text) == Traits(overlaps_tp=False)
+    assert traits("mlm", ON + text) == Traits(overlaps_tp=False, sends_once=False)
 
 
 def test_sequence_parallelism_that_is_off_is_marked_where_tp_has_ranks() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,12 +11,15 @@ import pytest
 
 from hcp.core.cost.gpus import gpu_named
 from hcp.launch.load import LoadOptions, load_launch
-from hcp.plan.answer import plan_job
+from hcp.plan.answer import judge, plan_job
 from hcp.plan.constants import rates_for
+from hcp.plan.from_launch import job_of, layout_of, with_own_split
+from hcp.plan.launch_traits import traits_in
 from hcp.plan.layout import Layout, PlanJob, parse_layout
 from hcp.plan.legal import RECIPES, forbidden
 from hcp.plan.model import plan_model
-from hcp.plan.overrides import DIALECTS, overrides
+from hcp.plan.overrides import FRAMEWORKS, WITHOUT_LEVELS, overrides
+from hcp.plan.running import as_run_by
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES
 
@@ -58,6 +62,7 @@ DELTA_NET = {
     "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 12,
 }  # fmt: skip
 
+H100 = gpu_named("h100")
 CASES: list[tuple[dict[str, Any], str, int, dict[str, Any]]] = [
     (LLAMA, "tp=8", 8192, {}),
     (LLAMA, "tp=8 cp=8", 262144, {}),
@@ -77,6 +82,14 @@ CASES: list[tuple[dict[str, Any], str, int, dict[str, Any]]] = [
     (DSA, "pp=8 cp=8 ep=8 cp_comm_type=all_gather", 262144, {}),
     (MAMBA, "tp=2 cp=4 pp=2", 65536, {}),
     (DELTA_NET, "tp=2 cp=8 ep=8", 65536, {}),
+    (LLAMA, "tp=4 cp=4", 65536, {"precision": "nvfp4"}),
+    (LLAMA, "tp=8 cp=2", 65536, {"gpu": H100, "overlaps_tp": True}),
+    (QWEN_MOE, "pp=2 vp=4 ep=16 cp=2 mbs=2", 32768, {"gpu": H100}),
+    (QWEN_MOE, "pp=2 ep=16 cp=2", 32768, {"gpu": H100}),
+    (QWEN_MOE, "tp=2 ep=16 recompute=full", 32768, {"gpu": H100, "precision": "fp8"}),
+    (QWEN_MOE, "tp=2 ep=16", 32768, {"gpu": H100, "overlaps_tp": True, "overlaps_ep": False, "sends_once": False}),
+    (DEEPSEEK, "tp=2 pp=4 vp=8 ep=16", 4096, {"gpu": H100, "precision": "fp8"}),
+    (DEEPSEEK, "pp=4 vp=8 ep=16", 4096, {"precision": "mxfp8", "overlaps_ep": True}),
 ]
 """Model, layout, tokens of a sequence, and what else the job has."""
 OF_MODEL = {
@@ -86,6 +99,7 @@ OF_MODEL = {
     "verl": "data.train_batch_size=96 actor_rollout_ref.rollout.n=5 actor_rollout_ref.actor.ppo_mini_batch_size=32 "
     "++actor_rollout_ref.actor.megatron.override_transformer_config.apply_rope_fusion=False "
     "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=8",
+    "nemo-rl": "policy.train_micro_batch_size=4 policy.megatron_cfg.tensor_model_parallel_size=8",
 }
 """Words that a launch of the model may have before those of the plan: of another layout, with other batches."""
 ALONE = "--position-embedding-type rope --no-rope-fusion"
@@ -94,7 +108,8 @@ ALONE = "--position-embedding-type rope --no-rope-fusion"
 
 def job_for(layout: Layout, length: int, more: dict[str, Any]) -> PlanJob:
     world = max(64, layout.tp * layout.cp * layout.pp)
-    return PlanJob(world, 8, gpu_named("b200"), 8, length, 2 * world, **more)
+    others = dict(more)
+    return PlanJob(world, 8, others.pop("gpu", gpu_named("b200")), 8, length, 2 * world, **others)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{config['model_type']} {text}" for config, text, *_ in CASES])
@@ -108,9 +123,9 @@ def test_pasted_overrides_pass_the_check(case: tuple[dict[str, Any], str, int, d
     stated = [f"world_size={job.world_size}", "gpus_per_node=8", f"thd={str(job.packed).lower()}"]
     if job.precision in RECIPES:
         stated += ["fp8=hybrid", f"fp8_recipe={RECIPES[job.precision]}"]
-    for dialect in DIALECTS:
+    for dialect in FRAMEWORKS:
         words = overrides(model, layout, job, dialect)
-        if dialect == "verl" and layout.hcp_sizes:
+        if dialect in WITHOUT_LEVELS and layout.hcp_sizes:
             assert words == []
             continue
         alone = ALONE.split() if dialect == "mlm" else []
@@ -121,6 +136,48 @@ def test_pasted_overrides_pass_the_check(case: tuple[dict[str, Any], str, int, d
             report = check_launch(load_launch("", given), RULES, fixes=False)
             errors = [item.rule.id for item in report.findings if item.severity == "error"]
             assert errors == [], (dialect, words)
+
+
+@pytest.mark.parametrize("dialect", FRAMEWORKS)
+@pytest.mark.parametrize("case", CASES, ids=[f"{config['model_type']} {text}" for config, text, *_ in CASES])
+def test_a_launch_of_the_overrides_alone_has_their_layout_memory_and_time(
+    case: tuple[dict[str, Any], str, int, dict[str, Any]], dialect: str, tmp_path: Path
+) -> None:
+    config, text, length, more = case
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    model, layout = plan_model(config), parse_layout(text)
+    versions = {"te": "2.19", "mcore": "0.17.1", **({"bridge": "0.4"} if dialect == "bridge" else {})}
+    job = replace(job_for(layout, length, more), versions=versions)
+    words = overrides(model, layout, job, dialect)
+    if not words:
+        assert dialect in WITHOUT_LEVELS and layout.hcp_sizes
+        return
+    job = as_run_by(dialect, job)
+    launch = load_launch("", LoadOptions(cast("Dialect", dialect), tuple(words), model_file=str(path)))
+    facts = with_own_split(model, {name: fact.value for name, fact in launch.facts.items()})
+    given = {"gpus": job.world_size, "gpu": job.gpu.name, "packed": job.packed}
+    if dialect == "verl":  # its data has the length, its step is counted in prompts
+        given |= {"seq_length": length, "global_batch": job.global_batch}
+    again = job_of(given, facts, versions, traits_in(launch, facts))
+    assert layout_of(facts, length) == layout
+    assert not again.marks
+    before, after = (judge(model, layout, one, rates_for(one)) for one in (job, again))
+    assert after.memory == before.memory
+    assert after.time == before.time
+
+
+@pytest.mark.parametrize("text", ["pp=2 ep=16 cp=2", "ep=16 recompute=full", "pp=2 vp=4 ep=16 cp=2", "ep=16"])
+def test_an_exchange_is_counted_as_overlapped_where_megatron_core_lets_it_be(text: str) -> None:
+    model, layout = plan_model(QWEN_MOE), parse_layout(text)
+    job = job_for(layout, 32768, {"gpu": H100})
+    apart = replace(job, overlaps_ep=False)
+    both = [judge(model, layout, one, rates_for(one)).time for one in (job, apart)]
+    words = [*overrides(model, layout, apart, "mlm"), "--overlap-moe-expert-parallel-comm"]
+    given = LoadOptions("mlm", tuple(words), assumes=(f"world_size={job.world_size}", "recompute_granularity=null"))
+    refused = any(item.rule.id == "MOE004" for item in check_launch(load_launch("", given), RULES).findings)
+    assert refused == ("pp=2 ep" in text)
+    assert (both[0] == both[1]) == (refused or layout.recompute == "full")
 
 
 def test_no_dense_mask_is_asked_for_where_a_sequence_is_long() -> None:

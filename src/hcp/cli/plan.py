@@ -121,8 +121,8 @@ def _answered(
     from hcp.plan.calibrated import profiled
     from hcp.plan.change import flips, nearest, remedy
     from hcp.plan.constants import rates_for
-    from hcp.plan.from_launch import PACKAGES, check_is_said, job_of, layout_of, open_marks
-    from hcp.plan.launch_traits import PLAIN, last_words, recompute_granularity, traits_of
+    from hcp.plan.from_launch import PACKAGES, check_is_said, job_of, layout_of, open_marks, with_own_split
+    from hcp.plan.launch_traits import PLAIN, traits_in
     from hcp.plan.layout import Layout, parse_layout
     from hcp.plan.space import parse_fixed, possible_fixed
     from hcp.plan.why import why_not
@@ -130,22 +130,13 @@ def _answered(
     if layout_text is not None and (fixed or others):
         raise HcpError("found --layout with --fix or --why-not; wanted one of them: those ask for a search")
     is_launch = target is not None or bool(options.words) or options.recipe is not None
-    if is_launch:
-        launch = load_launch(target or "", options)
-        facts = {name: fact.value for name, fact in launch.facts.items()}
-        settings = last_words((item.key, item.value) for item in launch.reading.settings)
-        traits = traits_of(facts, settings)
-        facts["recompute_granularity"] = recompute_granularity(facts)
-        if launch.dialect == "mlm":  # all are off unless asked for
-            traits = traits._replace(
-                overlaps_ep=bool(traits.overlaps_ep), whole_graph=bool(traits.whole_graph),
-                loss_in_place=bool(traits.loss_in_place),
-            )  # fmt: skip
-    else:
-        facts, traits = {name: fact.value for name, fact in assumed_facts(options).items()}, PLAIN
-    unknown = launch.unknown if is_launch else {}
+    launch = load_launch(target or "", options) if is_launch else None
+    said = launch.facts if launch else assumed_facts(options)
+    facts, unknown = {name: fact.value for name, fact in said.items()}, launch.unknown if launch else {}
     check_is_said(given, facts, unknown, is_launch, options.model_file is not None)
     model, usual = _model(options.model_file, facts if is_launch else None)
+    facts = with_own_split(model, facts)
+    traits = traits_in(launch, facts) if launch else PLAIN
     job = job_of(given, facts, {name: str(facts[name]) for name in PACKAGES if facts.get(name)}, traits)
     is_own = is_launch and not (layout_text or fixed or others)
     if is_own:
@@ -163,7 +154,7 @@ def _answered(
         rates, note = profiled(rates, profile, model, job)
         notes.append(note)
     if layout_text is not None or (is_launch and not fixed and not others):
-        layout = parse_layout(layout_text) if layout_text is not None else layout_of(facts)
+        layout = parse_layout(layout_text) if layout_text is not None else layout_of(facts, job.seq_length)
         item = judge(model, layout, job, rates)
         near = None if item.fits else nearest(model, layout, job, rates)
         return Shown(model, job, rates, [item], notes, nearest=near)
@@ -239,6 +230,6 @@ def _assumed(job: Any, is_launch: bool, facts: dict[str, Any], given: dict[str, 
         notes.append(f"sequences have {job.seq_length} tokens, the longest that the launch allows")
     if job.nvlink_domain > job.domain < job.world_size:
         notes.append(f"the job has {job.domain} GPUs in each NVLink domain of {job.nvlink_domain}")
-    if is_launch and not facts.get("micro_batch_size"):
+    if is_launch and not (facts.get("micro_batch_size") or facts.get("ppo_max_token_len_per_gpu")):
         notes.append("micro_batch_size is 1: the launch does not say it")
     return notes

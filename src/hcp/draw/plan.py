@@ -232,7 +232,7 @@ def _groups(data: Mapping[str, Any]) -> str | None:
 def _overrides(data: Mapping[str, Any]) -> list[dict[str, str]]:
     """The first layout's overrides by framework."""
     first = next((item for item in data["layouts"] if item["overrides"]), None)
-    names = {"bridge": "Megatron-Bridge", "mlm": "Megatron-LM", "verl": "verl"}
+    names = {"bridge": "Megatron-Bridge", "mlm": "Megatron-LM", "verl": "verl", "nemo-rl": "NeMo-RL"}
     return [
         {
             "name": names[key],

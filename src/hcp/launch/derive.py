@@ -21,18 +21,14 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
     "etp": ("tp", "ep"),
     "dp": ("tp", "pp", "cp", "gtp", "world_size"),
     "world_size": (
-        "nodes",
-        "gpus_per_node",
-        "ntasks_per_node",
-        "actor_num_nodes",
-        "actor_num_gpus_per_node",
-        "cluster_nodes",
+        "nodes", "gpus_per_node", "ntasks_per_node", "actor_num_nodes", "actor_num_gpus_per_node", "cluster_nodes",
         "cluster_gpus_per_node",
     ),
     "nvlink_domain": ("gpus_per_node",),
     "placement": ("start",),
     "vpp": ("virtual_stages_per_rank", "layers_per_virtual_stage", "pipeline_layout", "hybrid_pattern"),
     "rank_order": ("use_tp_pp_dp_mapping",),
+    "recompute_granularity": ("recompute_activations",),
     "head_dim": ("hidden_size", "heads"),
     "ffn_hidden_size": ("hidden_size", "gated_linear_unit"),
     "kv_heads": ("num_query_groups", "group_query_attention", "heads"),
@@ -40,18 +36,10 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
     "finetune": ("dataset_target",),
     "thd": ("packing",),
     "packing": (
-        "use_remove_padding",
-        "sft",
-        "inter_document_masking",
-        "varlen_dataset",
-        "packed_sequence_size",
-        "pack_sequences_in_batch",
-        "packing_buffer_size",
-        "sequence_packing",
-        "padding_free",
-        "qkv_format",
+        "use_remove_padding", "sft", "inter_document_masking", "varlen_dataset", "packed_sequence_size",
+        "pack_sequences_in_batch", "packing_buffer_size", "sequence_packing", "padding_free", "qkv_format",
     ),
-}
+}  # fmt: skip
 """The facts from which each derived fact is computed."""
 
 
@@ -95,11 +83,8 @@ def _branch(facts: Facts) -> None:
 
 
 def _model(dialect: str, facts: Facts) -> None:
-    if dialect == "mlm" and _value(facts, "rope_fusion") and not _value(facts, "use_rotary_position_embeddings"):
-        # Megatron-LM's command line switches the fusion off for every other embedding, whatever was set.
-        position = facts.get("position_embedding_type")
-        if position is not None and position.value != "rope":
-            facts["rope_fusion"] = Fact(False, "derived", position.location, position.key)
+    if dialect == "mlm":
+        _replaced(facts)
     if (
         "mla" in facts
         and facts["mla"].origin == "presumed"
@@ -121,6 +106,20 @@ def _model(dialect: str, facts: Facts) -> None:
             _put(facts, "kv_heads", groups, "group_query_attention" if is_default else "num_query_groups")
         elif _known(facts, "heads"):
             _put(facts, "kv_heads", _value(facts, "heads"), "heads")
+
+
+def _replaced(facts: Facts) -> None:
+    """What Megatron-LM's command line replaces, whatever was set.
+
+    Source: validate_args, megatron/training/arguments.py: it switches the fusion off for every embedding but rope, and
+    --recompute-activations stands for selective.
+    """
+    position, short = facts.get("position_embedding_type"), facts.get("recompute_activations")
+    is_fused = _value(facts, "rope_fusion") and not _value(facts, "use_rotary_position_embeddings")
+    if is_fused and position is not None and position.value != "rope":
+        facts["rope_fusion"] = Fact(False, "derived", position.location, position.key)
+    if short is not None and short.value:
+        facts["recompute_granularity"] = Fact("selective", "derived", short.location, short.key)
 
 
 def _mlp_width(facts: Facts) -> None:

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from hcp.core.cost.gpus import SUSTAINED_NETWORK, SUSTAINED_NVLINK, Gpu
@@ -47,7 +48,6 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     "ep.exposed": ("times EP's exchange at what links sustain; above 1 where it is slower", "fitted", _BRIDGE),
     "ep.overlapped": ("of ep.exposed, where EP's exchange is overlapped", "fitted", _BRIDGE),
     "dp.exposed": ("of the time of DP's collectives", "fitted", _BRIDGE),
-    "pp.exposed": ("of the time of pipeline sends", "assumed", "no row tells it: sends overlap other chunks"),
     "host.dense": ("s a layer, forward and backward, at least", "assumed", "no row is slowed by it"),
     "host.moe": ("s a layer, forward and backward, at least", "assumed", "no row is slowed by it alone"),
     "host.expert": ("s more for each expert of the rank", "fitted", _BRIDGE),
@@ -98,13 +98,16 @@ class Rates:
     tp_overlapped: float
     """Of `tp_exposed`, where one NVLink domain has all ranks of the group; 1 where nothing overlaps them."""
     ep_exposed: float
+    ep_exposed_apart: float
+    """That of a layout in which nothing overlaps EP's exchange."""
     is_ep_overlapped: bool
     dp_exposed: float
-    pp_exposed: float
     bias_passes: float
     host_dense_s: float
     host_moe_s: float
     host_expert_s: float
+    host_overlap_s: float
+    """Part of `host_moe_s` that the overlap of EP's exchange takes."""
     casts: float
     """Passes over the operands of linear layers that are cast to 8 bits or fewer; 0 with bf16."""
     transposes: bool
@@ -116,6 +119,14 @@ class Rates:
     def host_s(self, experts: int) -> float:
         """Seconds that the host takes at least to start the kernels of an MoE layer with so many experts on a rank."""
         return self.host_moe_s + self.host_expert_s * experts
+
+    @cached_property
+    def apart(self) -> Rates:
+        """Those of a layout in which nothing overlaps EP's exchange."""
+        return replace(
+            self, ep_exposed=self.ep_exposed_apart, is_ep_overlapped=False, host_overlap_s=0.0,
+            host_moe_s=self.host_moe_s - self.host_overlap_s,
+        )  # fmt: skip
 
 
 def rates_of(
@@ -167,12 +178,13 @@ def rates_of(
         tp_exposed=value["tp.exposed"],
         tp_overlapped=value["tp.overlapped"] if overlaps_tp else 1.0,
         ep_exposed=value["ep.exposed"] * (value["ep.overlapped"] if overlapped else 1.0),
+        ep_exposed_apart=value["ep.exposed"],
         is_ep_overlapped=overlapped,
         dp_exposed=value["dp.exposed"],
-        pp_exposed=value["pp.exposed"],
         host_dense_s=starts * value["host.dense"],
         host_moe_s=starts * (value["host.moe"] + value["host.overlap"] * overlapped),
         host_expert_s=starts * value["host.expert"],
+        host_overlap_s=starts * value["host.overlap"] * overlapped,
         casts=0.0 if precision == "bf16" else value["casts.nvfp4"] if precision == "nvfp4" else 1.0,
         transposes=not blackwell,
         is_release_open=is_open and overlaps_ep is None and whole_graph is None,

@@ -30,7 +30,6 @@ FITTED: dict[str, float] = {
     "gpu.gb200": 0.8862,
     "gpu.gb300": 1.147,
     "attention.backward": 0.85,
-    "pp.exposed": 0.05,
     "host.dense": 0.003,
     "host.moe": 0.004,
 }

@@ -7,9 +7,13 @@ from typing import Any
 
 from hcp.core.cost.gpus import GPUS, Gpu, gpu_named
 from hcp.core.errors import HcpError
+from hcp.core.releases import MCORE_WITHOUT_TE_LOSS, at_least
 from hcp.plan.constants import BLACKWELL
 from hcp.plan.launch_traits import PLAIN, Traits
-from hcp.plan.layout import Layout, PlanJob
+from hcp.plan.layout import Layout, PlanJob, stage_layers
+from hcp.plan.model import PlanModel
+from hcp.rules.pipe.view import stages_of
+from hcp.rules.view import Unknown
 
 PACKAGES = ("te", "mcore", "bridge", "verl", "cudnn")
 """The versions that a plan depends on."""
@@ -36,8 +40,11 @@ OF_LAYOUT = {
 Facts = Mapping[str, Any]
 
 
-def layout_of(facts: Facts) -> Layout:
+def layout_of(facts: Facts, seq_length: int = 0) -> Layout:
     """The layout that a launch sets; what it does not set has Megatron's default.
+
+    Args:
+        seq_length: tokens of a sequence, for launches that count a micro-batch in tokens.
 
     Raises:
         HcpError: the layers have several types of CP communication, or a size is unknown to a plan.
@@ -58,11 +65,35 @@ def layout_of(facts: Facts) -> Layout:
     axes = {name: facts.get(name) or 1 for name in ("tp", "cp", "pp", "ep")}
     return Layout(
         **axes, vp=facts.get("vpp") or 1, etp=(facts.get("etp") or 1) if facts.get("num_experts") else 1,
-        mbs=facts.get("micro_batch_size") or 1, cp_comm_type=kind,
+        mbs=_sequences_at_once(facts, axes["cp"], seq_length), cp_comm_type=kind,
         # Other types have no levels: they pay no attention to sizes that fit.
         hcp_sizes=(sizes[0], sizes[1]) if sizes and (kind == "a2a+p2p" or sizes[0] * sizes[1] != axes["cp"]) else None,
         recompute=words.get(str(facts.get("recompute_granularity")), "none"),
     )  # fmt: skip
+
+
+def _sequences_at_once(facts: Facts, cp: int, seq_length: int) -> int:
+    """Sequences of a micro-batch: verl fills it up to so many tokens on each context-parallel rank."""
+    said, tokens = facts.get("micro_batch_size"), facts.get("ppo_max_token_len_per_gpu")
+    if said or not (tokens and seq_length and facts.get("use_dynamic_bsz")):
+        return int(said or 1)
+    return max(1, int(tokens) * cp // seq_length)
+
+
+def with_own_split(model: PlanModel, facts: Facts) -> dict[str, Any]:
+    """The facts with a custom pipeline layout as virtual stages, where it splits the layers as a plan does for them."""
+    written, pp = facts.get("pipeline_layout"), facts.get("pp") or 1
+    try:
+        stages = stages_of(written).stages if written else ()
+    except Unknown:
+        return dict(facts)
+    vp, rest = divmod(len(stages), pp)
+    if not vp or rest:
+        return dict(facts)
+    layers = stage_layers(model, Layout(pp=pp, vp=vp))
+    if [stage.count("t") for stage in stages] != [layers[stage][chunk] for chunk in range(vp) for stage in range(pp)]:
+        return dict(facts)
+    return {**facts, "vpp": vp, "pipeline_layout": None}
 
 
 def open_marks(unknown: Mapping[str, str], given: Mapping[str, Any]) -> tuple[str, ...]:
@@ -86,7 +117,7 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
     nodes, per_node = facts.get("nodes"), given.get("gpus_per_node") or facts.get("gpus_per_node")
     world = given.get("gpus") or facts.get("world_size") or (nodes * per_node if nodes and per_node else None)
     per_node = per_node or GPUS_PER_NODE.get(gpu.name, 8)
-    precision = given.get("precision") or _precision(facts)
+    precision = given.get("precision") or ("nvfp4" if traits.fp4 else _precision(facts))
     _check_precision(precision, gpu)
     return PlanJob(
         world_size=_stated("--gpus", world, MOST_GPUS),
@@ -100,12 +131,20 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
         versions=versions,
         fp32_gradients=traits.fp32_gradients,
         sharded_optimizer=traits.sharded_optimizer,
-        overlaps_ep=traits.overlaps_ep,
+        fp8_weights=traits.fp8_weights is not False,
+        overlaps_ep=False if traits.overlaps_ep is None and "verl" in versions else traits.overlaps_ep,
+        sends_once=traits.sends_once,
         overlaps_tp=traits.overlaps_tp,
-        loss_in_place=traits.loss_in_place is not False,
+        loss_in_place=_has_loss_in_place(traits, versions),
         whole_graph=traits.whole_graph,
         marks=traits.job_marks,
     )
+
+
+def _has_loss_in_place(traits: Traits, versions: Mapping[str, str]) -> bool:
+    """As the launch says; else on, if the release lets Transformer Engine's cross entropy have it."""
+    refused = "mcore" in versions and at_least(versions["mcore"], MCORE_WITHOUT_TE_LOSS)
+    return not refused if traits.loss_in_place is None else traits.loss_in_place
 
 
 def longest_sequence(facts: Facts) -> int | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from hcp.launch.fact import Launch
+
 _OFF = ("false", "0", "no", "off")
 _CORE_ATTENTION = {"core_attn"}
 _SPLITS = {
@@ -27,7 +29,10 @@ class Traits(NamedTuple):
 
     sharded_optimizer: bool = True
     fp32_gradients: bool = True
+    fp8_weights: bool | None = None
+    fp4: bool = False
     overlaps_ep: bool | None = None
+    sends_once: bool | None = None
     overlaps_tp: bool | None = None
     loss_in_place: bool | None = None
     whole_graph: bool | None = None
@@ -50,18 +55,41 @@ def last_words(settings: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+_OVERLAP_UNASKED = ("bridge", "bridge-provider")
+"""Dialects whose recipes overlap communication without being asked."""
+
+
+def traits_in(launch: Launch, facts: Facts) -> Traits:
+    """The traits of the launch; `facts` are the values of its facts."""
+    traits = traits_of(facts, last_words((item.key, item.value) for item in launch.reading.settings))
+    if launch.dialect not in _OVERLAP_UNASKED:
+        traits = traits._replace(overlaps_ep=bool(traits.overlaps_ep), whole_graph=bool(traits.whole_graph))
+    if launch.dialect == "mlm":
+        traits = traits._replace(fp8_weights=bool(traits.fp8_weights), loss_in_place=bool(traits.loss_in_place))
+    return traits
+
+
 def traits_of(facts: Facts, settings: Settings) -> Traits:
     """The traits of a launch with these facts and settings."""
     return Traits(
         sharded_optimizer=_is_sharded(facts, settings),
         fp32_gradients=_adds_in_fp32(settings),
+        fp8_weights=_flag(settings, "fp8_param" if "fp8_param" in settings else "fp8_param_gather"),
+        fp4=_has_fp4(settings),
         overlaps_ep=_flag(settings, "overlap_moe_expert_parallel_comm"),
+        sends_once=_sends_once(facts),
         overlaps_tp=_overlaps_tp(facts, settings),
         loss_in_place=_has_loss_in_place(settings),
         whole_graph=_has_whole_graph(settings),
         job_marks=("FSDP has no formula: weights and gradients are counted whole on each rank",) * _has_fsdp(facts),
         layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts), *_dynamic(facts)),
     )
+
+
+def _sends_once(facts: Facts) -> bool | None:
+    """Whether a token goes once to each rank that has experts of it: by the dispatcher, if the launch says one."""
+    dispatcher = facts.get("moe_token_dispatcher_type")
+    return None if dispatcher is None else dispatcher == "flex"
 
 
 def _is_sharded(facts: Facts, settings: Settings) -> bool:
@@ -71,6 +99,12 @@ def _is_sharded(facts: Facts, settings: Settings) -> bool:
     """
     stated = facts.get("distributed_optimizer")
     return _flag(settings, "use_distributed_optimizer") is not False if stated is None else bool(stated)
+
+
+def _has_fp4(settings: Settings) -> bool:
+    """Whether linear layers compute in NVFP4: by its own setting, or a precision of Megatron-Bridge by name."""
+    said = any(_last(settings.get(name)) for name in ("fp4", "fp4_format"))
+    return said or "nvfp4" in str(settings.get("mixed_precision"))
 
 
 def _adds_in_fp32(settings: Settings) -> bool:
@@ -116,14 +150,9 @@ def _has_fsdp(facts: Facts) -> bool:
     return facts.get("fsdp") is True or facts.get("torch_fsdp2") is True
 
 
-def recompute_granularity(facts: Facts) -> Any:
-    """What is recomputed: Megatron-LM's --recompute-activations stands for selective, and wins."""
-    return "selective" if facts.get("recompute_activations") is True else facts.get("recompute_granularity")
-
-
 def _recomputation(facts: Facts, settings: Settings) -> tuple[str, ...]:
     """Recomputation of a part that no formula covers."""
-    kind = str(recompute_granularity(facts))
+    kind = str(facts.get("recompute_granularity"))
     if kind == "selective":
         modules = set(map(str, _listed(settings.get("recompute_modules")))) or _CORE_ATTENTION
         if modules == _CORE_ATTENTION:

@@ -57,6 +57,8 @@ class PlanJob:
     `fp32_gradients`: gradients are added up and reduced in fp32 (grad_reduce_in_fp32), else in bf16.
     `sharded_optimizer`: the distributed optimizer is on. `marks`: what of the launch no formula covers, in words.
     `overlaps_ep`: EP's exchange runs beside other work (overlap_moe_expert_parallel_comm); None: nobody says it.
+    `sends_once`: EP's exchange sends a token once to each rank and node that has experts of it, as DeepEP and HybridEP
+    do (moe_token_dispatcher_type flex), and not once for each expert; None: nobody says it, and it is taken for so.
     `overlaps_tp`: TP's collectives run beside matrix products (tp_comm_overlap); None: nobody says it.
     `loss_in_place`: Transformer Engine's fused cross entropy writes gradients over logits in bf16; else they are fp32.
     `whole_graph`: a whole iteration is one CUDA graph (cuda_graph_impl full_iteration); None: nobody says it.
@@ -76,6 +78,7 @@ class PlanJob:
     fp8_weights: bool = True
     sharded_optimizer: bool = True
     overlaps_ep: bool | None = None
+    sends_once: bool | None = None
     overlaps_tp: bool | None = None
     loss_in_place: bool = True
     whole_graph: bool | None = None
@@ -105,7 +108,7 @@ class PlanJob:
         scripts/performance, Megatron-Bridge 0.2.0 to 0.5.1; perf_recipes/llama of 0.6.0.
         """
         if self.overlaps_tp is None:
-            return "bridge" in self.versions and self.precision != "nvfp4"
+            return "bridge" in self.versions and "verl" not in self.versions and self.precision != "nvfp4"
         return self.overlaps_tp
 
     def micro_batches(self, layout: Layout) -> int:
@@ -173,6 +176,19 @@ def _size(name: str, text: str) -> int:
     if size is None or not 1 <= size <= _MOST:
         raise HcpError(f"layout: found {name}={text:.40}; wanted a whole number from 1 to {_MOST}; {_CORRECT}")
     return size
+
+
+MOST_OVERLAPPED_MTP = 1
+"""Prediction layers with which EP's exchange can be overlapped."""
+
+
+def overlaps_exchange(model: PlanModel, layout: Layout) -> bool:
+    """Whether EP's exchange can run beside other work: megatron-core refuses some layouts.
+
+    Source: overlap_moe_expert_parallel_comm in TransformerConfig.__post_init__ of megatron-core.
+    """
+    is_staged = layout.pp > 1 and layout.vp == 1
+    return not is_staged and layout.recompute != "full" and model.mtp <= MOST_OVERLAPPED_MTP
 
 
 def stage_layers(model: PlanModel, layout: Layout) -> tuple[tuple[int, ...], ...]:

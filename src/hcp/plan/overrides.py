@@ -1,4 +1,4 @@
-"""A layout as the overrides of Megatron-Bridge, Megatron-LM and verl, ready to be pasted."""
+"""A layout as the overrides of Megatron-Bridge, Megatron-LM, verl and NeMo-RL, ready to be pasted."""
 
 from __future__ import annotations
 
@@ -9,19 +9,31 @@ from hcp.core.fits import has_huge_mask
 from hcp.launch.facts.table import FACTS, keys_of
 from hcp.plan.layout import Layout, PlanJob, pipeline_string
 from hcp.plan.model import PlanModel
+from hcp.plan.running import running
 
-DIALECTS = ("bridge", "mlm", "verl")
+FRAMEWORKS = {"bridge": "Megatron-Bridge", "mlm": "Megatron-LM", "verl": "verl", "nemo-rl": "NeMo-RL"}
 _VERL_ROLE = "actor_rollout_ref.actor"
 _RECOMPUTE = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
 _NO_OPTION = {"recompute_method", "recompute_num_layers"}
 """Keys beside recompute_granularity that are no facts; they stand next to it."""
-_OF_DIALECT = {
-    "max_position_embeddings": ("mlm",), "attention_mask_in_dataloader": ("mlm",), "use_dynamic_bsz": ("verl",),
-    "ppo_max_token_len_per_gpu": ("verl",), "micro_batch_size": ("bridge", "mlm"),
-    "global_batch_size": ("bridge", "mlm"),
+_OWN = {
+    "mlm": ("max_position_embeddings", "attention_mask_in_dataloader"),
+    "verl": ("use_dynamic_bsz", "ppo_max_token_len_per_gpu"),
+    "nemo-rl": ("megatron_enabled", "dtensor_enabled", "max_total_sequence_length", "sequence_packing",
+                "train_mb_tokens", "sequence_multiple"),
 }  # fmt: skip
-"""Settings that only some dialects are given. Megatron-LM's start-up alone compares positions with the sequence, and
-builds dense masks. verl counts a step in prompts; tokens of a micro-batch hold for any number of answers to each."""
+"""Settings that only one framework is given. Megatron-LM's start-up alone compares positions with the sequence, and
+builds dense masks."""
+_LEFT_OUT = {
+    "verl": ("micro_batch_size", "global_batch_size", "seq_length"),
+    "nemo-rl": ("seq_length", "recompute_method", "recompute_num_layers"),
+}  # fmt: skip
+"""Settings that a framework is not given. verl counts a step in prompts; tokens of a micro-batch hold for any number of
+answers to each. NeMo-RL sets the method of full recomputation itself."""
+WITHOUT_LEVELS = ("verl", "nemo-rl")
+"""Frameworks that hand no sizes of a2a+p2p on (HCP010)."""
+_RECOMPUTES = "policy.megatron_cfg.activation_checkpointing=true"
+"""Without it NeMo-RL pays recompute_granularity no attention."""
 
 
 def settings(model: PlanModel, layout: Layout, job: PlanJob) -> dict[str, Any]:
@@ -48,6 +60,10 @@ def settings(model: PlanModel, layout: Layout, job: PlanJob) -> dict[str, Any]:
         found["attention_mask_in_dataloader"] = False
     found["use_dynamic_bsz"] = True
     found["ppo_max_token_len_per_gpu"] = -(-job.seq_length * layout.mbs // layout.cp)
+    found |= {"megatron_enabled": True, "dtensor_enabled": False, "max_total_sequence_length": job.seq_length}
+    if job.packed:
+        found |= {"sequence_packing": True, "train_mb_tokens": job.seq_length * layout.mbs}
+    found["sequence_multiple"] = (2 * layout.cp if layout.cp > 1 else 1) * layout.tp
     if layout.recompute == "full":
         found |= _RECOMPUTE
     elif layout.recompute == "selective":
@@ -56,23 +72,23 @@ def settings(model: PlanModel, layout: Layout, job: PlanJob) -> dict[str, Any]:
 
 
 def overrides(model: PlanModel, layout: Layout, job: PlanJob, dialect: str) -> list[str]:
-    """The words of that dialect, in its order of writing; none for levels in verl, which hands no sizes on (HCP010).
+    """The words of that dialect, in its order of writing; none where it hands the levels of the layout not on (HCP010).
 
     verl has no sequence length of a step: its data has. Words of Megatron-LM and verl are complete: they pass
-    `hcp check` behind any launch of the model, and alone.
+    `hcp check` behind any launch of the model, and alone. Read as a launch they give this layout, memory and time.
     """
-    if dialect == "verl" and layout.hcp_sizes:
+    if dialect in WITHOUT_LEVELS and layout.hcp_sizes:
         return []
     words: list[str] = []
     near = ""
     for name, value in settings(model, layout, job).items():
         key = _key(name, dialect, near)
-        if key is None or dialect not in _OF_DIALECT.get(name, DIALECTS):
+        if key is None or not _is_given(name, dialect):
             continue
         near = key
         if dialect != "mlm":
-            # Most of these keys are not in verl's own configuration: without a sign Hydra refuses to add them.
-            sign = "++" if dialect == "verl" and ".override_transformer_config." in key else ""
+            # Most keys of these sections are not in the configuration: without a sign Hydra refuses to add them.
+            sign = "++" if ".override_transformer_config." in key or ".model_overrides." in key else ""
             words.append(f"{sign}{key}={_text(value)}")
         elif name == "vpp":
             words += ["--num-virtual-stages-per-pipeline-rank", str(value)]
@@ -80,7 +96,15 @@ def overrides(model: PlanModel, layout: Layout, job: PlanJob, dialect: str) -> l
             option = "--" + key.replace("_", "-")
             listed = value if isinstance(value, list) else [value]
             words += [option] if isinstance(value, bool) else [option, *map(str, listed)]
-    return words
+    if dialect == "nemo-rl" and layout.recompute != "none":
+        words.append(_RECOMPUTES)
+    return words + running(model, layout, job, dialect)
+
+
+def _is_given(name: str, dialect: str) -> bool:
+    """Whether that framework is given the setting."""
+    others = (names for other, names in _OWN.items() if other != dialect)
+    return name not in _LEFT_OUT.get(dialect, ()) and not any(name in names for names in others)
 
 
 def _key(name: str, dialect: str, near: str) -> str | None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from hcp.core import fits
 from hcp.plan.constants import Rates
 from hcp.plan.found import TIED, Candidate, Found, distinct
-from hcp.plan.layout import Layout, PlanJob
+from hcp.plan.layout import Layout, PlanJob, overlaps_exchange
 from hcp.plan.legal import forbidden
 from hcp.plan.memory import is_tight, memory, usable_gib
 from hcp.plan.memory.activations import layer_saved
@@ -57,6 +57,9 @@ class _Choice(NamedTuple):
     dense: float
     moe: float
     extra: float
+    moe_apart: float
+    """With nothing beside EP's exchange, as in a pipeline without virtual stages."""
+    extra_apart: float
     weights: RankElements
     saved_dense: float
     saved_moe: float
@@ -127,6 +130,7 @@ class Search:
         experts = sum(model.is_moe)
         layers = len(model.is_moe) - experts
         mlps: dict[tuple[float, ...], Mlp] = {}
+        alone = rates.apart
         for attention in self.space.attention():
             grid = list(self.space.experts(attention))
             held = {pair: weights_of(model, replace(attention, ep=pair[0], etp=pair[1])) for pair in grid}
@@ -141,8 +145,9 @@ class Search:
                 for again in self.space.recompute():
                     kept = replace(layout, recompute=again)
                     base = joined(front, Mlp(0.0, 0.0), again, 0.0, rates).total
-                    twice, exposed = (4 / 3, 1.5 * rates.ep_exposed) if again == "full" else (1.0, rates.ep_exposed)
-                    dense = saved_dense = moe = saved_moe = 0.0
+                    twice, more_exposed = (4 / 3, 1.5) if again == "full" else (1.0, 1.0)
+                    beside = rates if rates.is_ep_overlapped and overlaps_exchange(model, kept) else alone
+                    dense = saved_dense = moe = apart = saved_moe = 0.0
                     if mlp:
                         dense = max(rates.host_dense_s, base + twice * (mlp.gemm + mlp.memory_bound))
                         saved_dense = sum(layer_saved(model, kept, job, False).values())
@@ -153,16 +158,21 @@ class Search:
                             if key not in mlps:
                                 mlps[key] = work.experts(replace(kept, ep=ep, etp=etp))
                             gemm, memory_bound, exchange = mlps[key]
-                            moe = max(
-                                rates.host_s(model.sizes.experts // ep),
-                                base + twice * (gemm + memory_bound) + exposed * exchange,
-                            )
+                            busy, exchange = base + twice * (gemm + memory_bound), more_exposed * exchange
+                            local = model.sizes.experts // ep
+                            moe = apart = max(alone.host_s(local), busy + alone.ep_exposed * exchange)
+                            if beside is not alone:
+                                moe = max(beside.host_s(local), busy + beside.ep_exposed * exchange)
                             if etp not in saved:
                                 saved[etp] = sum(layer_saved(model, replace(kept, etp=etp), job, True).values())
                             saved_moe = saved[etp]
                         more = extra + model.mtp * (moe if model.is_moe[-1] else dense)
-                        bound = share * (layers * dense + experts * moe + more)
-                        yield _Choice(bound, kept, ep, etp, dense, moe, more, held[ep, etp], saved_dense, saved_moe)
+                        more_apart = more + model.mtp * (apart - moe) * model.is_moe[-1]
+                        bound = share * (layers * dense + experts * min(moe, apart) + min(more, more_apart))
+                        yield _Choice(
+                            bound, kept, ep, etp, dense, moe, more, apart, more_apart, held[ep, etp], saved_dense,
+                            saved_moe,
+                        )  # fmt: skip
 
     def _pipelines_of(self, group: _Choice) -> list[_Pipeline]:
         """The legal pipelines under the other axes."""
@@ -205,7 +215,8 @@ class Search:
             if bytes_held > usable:
                 self.remember(bytes_held, group.bound, group, pp, vp)
                 continue
-            micro_batch, _ = micro_batch_seconds(kinds, group.dense, group.moe, group.extra)
+            moe, extra = (group.moe_apart, group.extra_apart) if pp > 1 and vp == 1 else (group.moe, group.extra)
+            micro_batch, _ = micro_batch_seconds(kinds, group.dense, moe, extra)
             key = (layout.tp, layout.cp, group.ep, group.etp, pp, vp)
             if key not in self._dp:
                 self._dp[key] = data_parallel_seconds(model, _whole(group, pp, vp), job, rates, held)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hcp.core.errors import HcpError
+from hcp.core.numbers import time_limit_s
 from hcp.launch.fact import Argument, Launch
 from hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
 from hcp.render.container import Container, container_of
@@ -18,7 +19,7 @@ from hcp.render.health import HealthCheck, health_checks
 from hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to
 from hcp.render.site import BY_NAME
 from hcp.render.starts import STARTS, Start
-from hcp.render.values import check_text, seconds_of
+from hcp.render.values import check_text
 
 _CLUSTER_FACTS = ("arch", "nvlink_domain", "gpus_per_node", "nodes")
 
@@ -186,8 +187,8 @@ def _refuse_gaps(
 
 
 def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | None) -> None:
-    limit = seconds_of(site["time"])
-    if site["signal"] >= limit:
+    limit = time_limit_s(site["time"])
+    if limit is not None and site["signal"] >= limit:
         raise HcpError(
             f"signal: found {site['signal']} s before the end of a job of {limit} s; wanted less than the "
             "time limit, or the trainer is stopped at once; lower it, or raise time"

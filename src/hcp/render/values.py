@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from hcp.core.errors import HcpError
+from hcp.core.numbers import time_limit_s
 
 ValueType = Literal[
     "size",
@@ -45,7 +46,6 @@ _PLAIN: dict[ValueType, tuple[re.Pattern[str], str]] = {
     ),
 }
 """Types defined by a pattern, and what is wanted."""
-_TIME = re.compile(r"(?:\d+-)?\d+(?::\d{1,2}){0,2}\Z")
 _OPTION = re.compile(r"--[a-z][a-z0-9-]*(?:=[A-Za-z0-9@%_+=:,./\[\]&|!*()-]+)?\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _LARGEST = 999_999_999
@@ -123,7 +123,7 @@ def _time(value: Any, wrong: Wrong) -> str:
     """YAML reads 4:00:00 as the number 14400 (base 60): a number of that size becomes a time again."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return str(value) if value < 3600 else f"{value // 3600}:{value // 60 % 60:02}:{value % 60:02}"
-    if not isinstance(value, str) or not _TIME.match(value):
+    if not isinstance(value, str) or time_limit_s(value) is None:
         raise wrong("a time limit such as 4:00:00 or 2-12 (in YAML in quotes)")
     return value
 
@@ -195,20 +195,3 @@ def _map(value: Any, wrong: Wrong, is_env: bool) -> dict[str, str | None]:
             check_text(str(text), wrong)
         found[name] = None if text is None else str(text)
     return found
-
-
-def seconds_of(time: str) -> int:
-    """Seconds of a Slurm time limit: MIN, MIN:SEC, H:MIN:SEC, D-H, D-H:MIN, D-H:MIN:SEC.
-
-    >>> seconds_of("30"), seconds_of("1:30:00"), seconds_of("2-12")
-    (1800, 5400, 216000)
-    """
-    days, dash, rest = time.rpartition("-")
-    parts = [int(part) for part in rest.split(":")]
-    if dash:
-        hours, minutes, seconds = [*parts, 0, 0][:3]
-    elif len(parts) == 1:
-        hours, minutes, seconds = 0, parts[0], 0
-    else:
-        hours, minutes, seconds = ([0, *parts])[-3:]
-    return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds

@@ -10,11 +10,6 @@ _FULL = "--recompute-granularity full"
 _INIT = "TransformerConfig.__post_init__"
 
 
-def _granularity(v: View) -> str | None:
-    """What is recomputed. Megatron-LM's --recompute-activations stands for selective, and wins. Requests no fact."""
-    return "selective" if v.get("recompute_activations") else v.get("recompute_granularity")
-
-
 @rule(
     "MEM001",
     severity="error",
@@ -26,7 +21,7 @@ def _granularity(v: View) -> str | None:
         TRANSFORMER_CONFIG.says(_INIT, "recompute_num_layers must be None.", ">=0.12"),
         ARGUMENTS.says("validate_args", "recompute method is not yet supported for ", ">=0.12"),
     ),
-    applies=lambda v: _granularity(v) in ("full", "selective"),
+    applies=lambda v: v.get("recompute_granularity") in ("full", "selective"),
     good=Example("mlm", f"{_FULL} --recompute-method uniform --recompute-num-layers 1"),
     bad=Example("mlm", _FULL),
     recipe_settled=True,
@@ -38,7 +33,7 @@ def recomputation_is_told_its_layers(v: View) -> Problem | None:
     which. Selective recomputation is told its modules instead: the constructor rejects a number of layers, and
     Megatron-LM's command line a method as well.
     """
-    if _granularity(v) == "full":
+    if v.recompute_granularity == "full":
         unset = {"recompute_method": "uniform", "recompute_num_layers": 1}
         wrong = [name for name in unset if v[name] is None]
         said, wanted = "without", "recompute_method uniform or block, and recompute_num_layers"
@@ -52,7 +47,7 @@ def recomputation_is_told_its_layers(v: View) -> Problem | None:
         return None
     return Problem(
         message="start-up fails: full recomputation needs a method and a number of layers, selective takes neither",
-        found=f"{_granularity(v)} recomputation {said} {' and '.join(wrong)}",
+        found=f"{v.recompute_granularity} recomputation {said} {' and '.join(wrong)}",
         wanted=wanted,
         facts=("recompute_granularity", *wrong),
         fixes=(fix,),

@@ -90,6 +90,7 @@ def tp_overlap_has_sequence_parallelism(v: View) -> Problem | None:
     stage="config",
     source=(
         ARGUMENTS.says("validate_args", "'recomputed activations only across tensor model '", ">=0.12"),
+        ARGUMENTS.says("validate_args", "'distributed recompute activations is only '", ">=0.12"),
         TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "false when sequence parallel is enabled", ">=0.12"),
     ),
     applies=lambda v: bool(v.get("distribute_saved_activations")),
@@ -100,11 +101,14 @@ def tp_overlap_has_sequence_parallelism(v: View) -> Problem | None:
 def saved_activations_have_ranks_to_go_to(v: View) -> Problem | None:
     """Saved activations are distributed only over TP ranks that each hold all of them.
 
-    A single rank has no other to share with (Megatron-LM's command line asserts this); with sequence parallelism
-    activations are already split, and the config constructor rejects the option.
+    A single rank has no other to share with, and only full recomputation saves what can be shared (Megatron-LM's
+    command line asserts both); with sequence parallelism activations are already split, and the config constructor
+    rejects the option.
     """
     if v.dialect == "mlm" and v.tp == 1:
         found = "tensor_model_parallel_size 1"
+    elif v.dialect == "mlm" and v.recompute_granularity != "full":
+        found = f"{v.recompute_granularity or 'no'} recomputation"
     elif v.tp > 1 and v.sequence_parallel and v.get("recompute_granularity") is not None:
         found = "sequence_parallel"
     else:
@@ -112,8 +116,8 @@ def saved_activations_have_ranks_to_go_to(v: View) -> Problem | None:
     return Problem(
         message="there is nothing to distribute: start-up fails",
         found=f"distribute_saved_activations with {found}",
-        wanted="tensor parallelism without sequence parallelism, or no such distribution",
-        facts=("distribute_saved_activations", "tp", "sequence_parallel"),
+        wanted="full recomputation and tensor parallelism without sequence parallelism, or no such distribution",
+        facts=("distribute_saved_activations", "tp", "sequence_parallel", "recompute_granularity"),
         fixes=(Fix({"distribute_saved_activations": False}, "each rank keeps its own"),),
     )
 

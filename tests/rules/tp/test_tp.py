@@ -22,8 +22,9 @@ VERDICTS: list[Row] = [
     ("TP002", "bridge", "", "tp_comm_overlap=true tp=2 sequence_parallel=false", "not concerned"),
     ("TP003", "mlm", f"{TP} 2", "", "not concerned"),
     ("TP003", "mlm", "--distribute-saved-activations", "", "error crash config"),
-    ("TP003", "mlm", f"--distribute-saved-activations {TP} 2", "", "fine"),
-    ("TP003", "mlm", f"--distribute-saved-activations {TP} 2 --sequence-parallel", "", "fine"),
+    ("TP003", "mlm", f"--distribute-saved-activations {TP} 2 --recompute-granularity full", "", "fine"),
+    ("TP003", "mlm", f"--distribute-saved-activations {TP} 2", "", "error crash config"),
+    ("TP003", "mlm", f"--distribute-saved-activations {TP} 2 --recompute-activations", "", "error crash config"),
     (
         "TP003",
         "mlm",

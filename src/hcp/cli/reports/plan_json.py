@@ -12,7 +12,7 @@ from hcp.plan.constants import Rates
 from hcp.plan.found import Candidate
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.model import PlanModel
-from hcp.plan.overrides import DIALECTS, overrides
+from hcp.plan.overrides import FRAMEWORKS, overrides
 from hcp.plan.ranks import rank_map
 from hcp.plan.time.overlap import ring_overlap
 from hcp.plan.why import Reason
@@ -110,5 +110,5 @@ def layout_json(item: Judged, shown: Shown) -> dict[str, Any]:
         "time_s": time and {"terms": dict(time.terms), "hidden": dict(time.hidden)},
         "overlap": ring and {**ring._asdict(), "hidden": ring.is_hidden},
         "ranks": [axis._asdict() for axis in rank_map(layout, job)] if legal else [],
-        "overrides": {name: overrides(shown.model, layout, job, name) for name in DIALECTS} if legal else None,
+        "overrides": {name: overrides(shown.model, layout, job, name) for name in FRAMEWORKS} if legal else None,
     }  # fmt: skip

@@ -5,18 +5,25 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from hcp.cli.reports.plan_json import Shown
 from hcp.cli.reports.wrap import WIDTH, wrapped
-from hcp.plan.answer import Judged
+from hcp.plan.answer import Judged, judge
 from hcp.plan.layout import Layout, pipeline_string
-from hcp.plan.overrides import overrides
+from hcp.plan.overrides import FRAMEWORKS, overrides
 from hcp.plan.ranks import rank_map
+from hcp.plan.running import as_run_by
 from hcp.plan.time.overlap import ring_overlap
 from hcp.plan.why import ACTIVATIONS, KEPT, held_parts, words
 
-_NAMES = {"bridge": "Megatron-Bridge", "mlm": "Megatron-LM", "verl": "verl"}
-_VERL, _VERL_MODEL = "actor_rollout_ref.actor.megatron", "override_transformer_config"
+_SHORT = {
+    "verl": {"M": "actor_rollout_ref.actor.megatron", "O": "$M.override_transformer_config"},
+    "nemo-rl": {"P": "policy.megatron_cfg", "O": "$P.model_overrides"},
+}  # fmt: skip
+"""Shell variables for paths of keys: with them in full the longest are wider than a line."""
+_COUNTED = {"verl": "ppo_mini_batch_size x rollout.n", "nemo-rl": "train_global_batch_size"}
+"""What the sequences of a step are there."""
 SMALLEST_SHARE = 0.005
 NOTHING: Mapping[str, str] = {}
 
@@ -47,20 +54,30 @@ def explained(shown: Shown, item: Judged) -> Iterator[str]:
         )  # fmt: skip
         yield from _chunks(shown, layout)
     yield from _ranks(shown, layout)
-    for dialect, name in _NAMES.items():
+    for dialect, name in FRAMEWORKS.items():
         written = overrides(shown.model, layout, shown.job, dialect)
+        short = _SHORT.get(dialect, {})
         if not written:
             yield f"{name}: no a2a+p2p, because it does not pass the level sizes on (HCP010)"
-        elif dialect == "verl":
+        elif short:
             yield from wrapped(
                 "", f"{name} (the first line sets two shell variables; a step has {shown.job.global_batch} sequences, "
-                "which is ppo_mini_batch_size x rollout.n):",
+                f"which is {_COUNTED[dialect]}{_without_overlaps(shown, item, dialect)}):",
             )  # fmt: skip
-            yield f"  M={_VERL} O=$M.{_VERL_MODEL}"
-            yield from _words([_shortened(word) for word in written])
+            yield "  " + " ".join(f"{variable}={path}" for variable, path in short.items())
+            yield from _words([_shortened(word, short) for word in written])
         else:
             yield f"{name}:"
             yield from _words(list(map(shlex.quote, written)))
+
+
+def _without_overlaps(shown: Shown, item: Judged, dialect: str) -> str:
+    """What the layout takes in a framework that overlaps less than the time takes for granted."""
+    job = as_run_by(dialect, shown.job)
+    alone = judge(shown.model, item.layout, job, replace(shown.rates.apart, tp_overlapped=1.0)).time
+    if alone is None or item.time is None or alone.seconds <= item.time.seconds * (1 + SMALLEST_SHARE):
+        return ""
+    return f"; it overlaps less: {alone.seconds:.4g} s per step"
 
 
 def cost(item: Judged) -> str:
@@ -129,10 +146,11 @@ def _ranks(shown: Shown, layout: Layout) -> Iterator[str]:
         yield from wrapped("ranks   ", ", ".join(axes))
 
 
-def _shortened(word: str) -> str:
-    """An override of verl with its path in a variable: the longest are wider than a line."""
+def _shortened(word: str, short: Mapping[str, str]) -> str:
+    """An override with its paths in variables."""
     key, _, value = word.partition("=")
-    key = key.replace(f"{_VERL}.{_VERL_MODEL}", "$O").replace(_VERL, "$M")
+    for variable, path in short.items():
+        key = key.replace(path, f"${variable}")
     return f"{key}={shlex.quote(value)}"
 
 

@@ -252,7 +252,8 @@ class Work:
     def _ep(self, layout: Layout, routed: float) -> float:
         """Dispatch and combine, forward and backward; with expert tensor parallelism rows are gathered as well."""
         domain, each = self.job.domain, 2.0 * routed * self.sizes.hidden_size
-        time = exchange_seconds(each, self.sizes.topk, layout.ep, layout.etp, domain, self.rates)
+        once = self.job.sends_once
+        time = exchange_seconds(each, self.sizes.topk, layout.ep, layout.etp, domain, self.rates, once is not False)
         if layout.etp > 1:
             time += each * (layout.etp - 1) / ring_bandwidth(layout.etp, 1, domain, self.rates)
         return 4 * time

@@ -38,18 +38,27 @@ def ring_bandwidth(size: int, stride: int, domain: int, rates: Rates) -> float:
     return min(rates.nvlink, rates.network * ranks_inside(size, stride, domain))
 
 
-def exchange_seconds(rows_bytes: float, topk: int, ep: int, etp: int, domain: int, rates: Rates) -> float:
+def exchange_seconds(
+    rows_bytes: float, topk: int, ep: int, etp: int, domain: int, rates: Rates, sends_once: bool
+) -> float:  # fmt: skip
     """Seconds of one dispatch or combine of `rows_bytes`: each token's row once for each of its `topk` experts.
 
-    Across NVLink domains a token is sent once to each domain that has an expert of it, nodes * (1 - (1 - 1/nodes)^k)
-    of them, and passed on inside; both happen at once.
+    An all-to-all sends each row to its expert's rank, inside NVLink domains and between them at once. With `sends_once`
+    a token goes once to each domain that has an expert of it, and once to each rank inside: n * (1 - (1 - 1/n)^k) of n.
+    Source: _DeepepManager of token_dispatcher.py in megatron-core, which copies rows for experts after the dispatch.
     """
     if ep == 1:
         return 0.0
-    inside = rows_bytes * (ep - 1) / ep / rates.nvlink
+    near, token = ranks_inside(ep, etp, domain), rows_bytes / topk
     if fits_inside(ep * etp, 1, domain):
-        return inside
+        return (token * _reached(ep, topk) if sends_once else rows_bytes) * (ep - 1) / ep / rates.nvlink
+    if not sends_once:
+        return max(rows_bytes * (near - 1) / rates.nvlink, rows_bytes * (ep - near) / rates.network) / ep
     nodes = max(2, -(-ep * etp // domain))
-    copies = nodes * (1.0 - (1.0 - 1.0 / nodes) ** topk)
-    across = rows_bytes / topk * copies * (nodes - 1) / nodes / rates.network
-    return max(inside, across)
+    inside = token * _reached(ep, topk) * (ep - 1) / ep / rates.nvlink
+    return max(inside, token * _reached(nodes, topk) * (nodes - 1) / nodes / rates.network)
+
+
+def _reached(places: int, topk: int) -> float:
+    """Of so many places, those that a token's experts are in, on average."""
+    return places * (1.0 - (1.0 - 1.0 / places) ** topk)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from hcp.plan.constants import Rates
-from hcp.plan.layout import Layout, PlanJob, stage_layers
+from hcp.plan.layout import Layout, PlanJob, overlaps_exchange, stage_layers
 from hcp.plan.model import PlanModel
 from hcp.plan.time.layer import LayerSeconds, Units, Work
 from hcp.plan.time.links import ring_bandwidth
@@ -111,12 +111,28 @@ def sends_seconds(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) 
     return 4.0 * tokens * model.sizes.hidden_size / layout.tp / link
 
 
+def exposed_sends(sends: float, micro_batch: float, *, count: int, pp: int, vp: int) -> float:
+    """Seconds in which a pipeline waits for what its stages pass on; `sends`: of `sends_seconds`.
+
+    A schedule of one chunk on each stage waits for every send, and fills and drains with them. An interleaved one waits
+    while it fills and drains; between, a send runs beside another chunk, forward beside backward. Source:
+    forward_backward_pipelining_with_interleaving and get_pp_rank_microbatches, schedules.py of megatron-core;
+    overlap_p2p_comm in comm_overlap.py of Megatron-Bridge, which is on with chunks alone.
+    """
+    if pp == 1:
+        return 0.0
+    if vp == 1:
+        return (count + pp - 1) * sends
+    filling = min(count * vp, 2 * (pp - 1) + (vp - 1) * pp)
+    return filling * sends + (count * vp - filling) * max(0.0, sends - micro_batch / vp)
+
+
 def step_seconds(
     micro_batch: float, dp: float, optimizer: float, sends: float, rates: Rates, *, count: int, pp: int, vp: int
 ) -> float:
     """Seconds of a step of `count` micro-batches on each replica; `sends`: of `sends_seconds`."""
     exposed = max(rates.dp_exposed * dp, dp - DP_HIDDEN_SHARE * micro_batch)
-    passed = count * vp * sends * rates.pp_exposed if pp > 1 else 0.0
+    passed = exposed_sends(sends, micro_batch, count=count, pp=pp, vp=vp)
     return (count + (pp - 1) / vp) * micro_batch + exposed + optimizer + passed
 
 
@@ -145,6 +161,7 @@ def uncovered(model: PlanModel, layout: Layout) -> tuple[str, ...]:
 
 def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> StepTime:
     """How long a step takes and what it is made of."""
+    rates = rates if overlaps_exchange(model, layout) else rates.apart
     each = Work(model, job, rates).units(layout)
     pp, vp, count = layout.pp, layout.vp, job.micro_batches(layout)
     kinds = stage_kinds(model, pp, vp)
@@ -159,8 +176,8 @@ def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> S
     }
     terms["imbalance"] = count * (micro_batch - mean)
     terms["bubble"] = (pp - 1) / vp * micro_batch
-    terms["pp"] = count * vp * sends * rates.pp_exposed
-    hidden["pp"] = count * vp * sends - terms["pp"]
+    terms["pp"] = exposed_sends(sends, micro_batch, count=count, pp=pp, vp=vp)
+    hidden["pp"] = max(0.0, count * vp * sends - terms["pp"])
     terms["dp"] = max(rates.dp_exposed * sent, sent - DP_HIDDEN_SHARE * micro_batch)
     hidden["dp"] = sent - terms["dp"]
     terms["optimizer"] = optimizer

@@ -27,7 +27,7 @@ class _Rejected(NamedTuple):
     """An override that Hydra rejects, and why; `sure` if every release that may be meant rejects it."""
 
     setting: Setting
-    why: Literal["missing", "present", "twice"]
+    why: Literal["missing", "present"]
     sure: bool = True
 
 

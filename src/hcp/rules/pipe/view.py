@@ -86,9 +86,17 @@ def layout_of(v: View) -> StageLayout:
     """The custom layout of the launch.
 
     Raises:
+        Unknown: as `stages_of`.
+    """
+    return stages_of(v.pipeline_layout)
+
+
+def stages_of(written: object) -> StageLayout:
+    """A custom layout as it is written: a text, or a list for each stage.
+
+    Raises:
         Unknown: it is written in a form that isn't supported here, or with letters that upstream doesn't know.
     """
-    written = v.pipeline_layout
     if isinstance(written, str):
         return StageLayout(tuple(_unrolled(written).split("|")), written)
     if isinstance(written, list | tuple) and all(isinstance(stage, list | tuple) for stage in written):

@@ -15,9 +15,10 @@ def renaming(launch: Launch, text: str, rename: Rename) -> list[Change] | None:
     old, new = as_written(launch, rename.old), (rename.sign or "") + as_written(launch, rename.new)
     if launch.reading.form in ("yaml", "args-yaml"):
         old, new = old.rpartition(".")[2], new.rpartition(".")[2]
-    word = re.compile(rf"(?<![\w.])\+{{0,2}}{re.escape(old)}(?![\w.])")
-    anywhere = re.compile(rf"{re.escape(old)}")
-    pattern = word if rename.sign is not None else anywhere
+    if rename.sign is None:
+        pattern = re.compile(re.escape(old))
+    else:
+        pattern = re.compile(rf"(?<![\w.])\+{{0,2}}{re.escape(old)}(?![\w.])")
     changes = []
     for setting in launch.reading.settings:
         if setting.key != rename.old:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from hcp.core.numbers import time_limit_s
 from hcp.launch.fact import ELASTIC_STARTS
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import BRIDGE_STATE, GLOBAL_VARS
@@ -30,22 +31,6 @@ class _Asked(NamedTuple):
     target: str
     name: str
     seconds: int
-
-
-_SLURM_TIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,2}))?(?::(\d{1,2}))?\Z")
-
-
-def _limit_s(v: View) -> int | None:
-    """The time limit as Slurm reads --time: M, M:S, H:M:S, D-H, D-H:M or D-H:M:S; None if it isn't known."""
-    match = _SLURM_TIME.match(str(v.get("sbatch.time", "")))
-    if match is None:
-        return None
-    days, first, *others = match.groups()
-    parts = [int(first), *(int(part) for part in others if part is not None)]
-    if days is None and len(parts) < 3:
-        return parts[0] * 60 + sum(parts[1:])
-    hours, minutes, seconds = (*parts, 0, 0)[:3]
-    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _handled(v: View) -> str | None:
@@ -189,7 +174,7 @@ def _may_trap(v: View, times: int, signal: str = "") -> bool:
 
 
 def _at_the_start(v: View, asked: _Asked) -> Problem | None:
-    limit = _limit_s(v)
+    limit = time_limit_s(str(v.get("sbatch.time", "")))
     if not limit or asked.seconds < limit:  # --time=0 is no limit
         return None
     return Problem(
