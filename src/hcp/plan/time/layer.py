@@ -28,7 +28,7 @@ ELEMENT_BYTES = {"bf16": 2.0, "fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 1 / 2 + 
 """Bytes of an element as products read it, with its scale: one for each 32 in MXFP8, for each 16 in NVFP4."""
 CAST, CAST_ALONE, TRANSPOSE = 4, 3, 2
 """Bytes for each element that is cast to 8 bits: with a copy by column, without, and that copy made later."""
-RING_ONCE, RING_STEP = (2.0, 2.0, 6.0), (2.25, 2.25, 2.25)
+RING_ONCE, RING_STEP = (2.0, 2.0, 6.0), (6.0, 3.75, 2.25)
 """Passes over a rank's queries, outputs, and keys with values that a causal ring makes beside its kernels, forward and
 backward: once, and in each step after the first. Keys with values are copied into a buffer before each pass, the first
 output is weighed; then an output is weighed, added to and written, and so are the gradients, of half of the queries or
