@@ -28,12 +28,11 @@ ELEMENT_BYTES = {"bf16": 2.0, "fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 1 / 2 + 
 """Bytes of an element as products read it, with its scale: one for each 32 in MXFP8, for each 16 in NVFP4."""
 CAST, CAST_ALONE, TRANSPOSE = 4, 3, 2
 """Bytes for each element that is cast to 8 bits: with a copy by column, without, and that copy made later."""
-MERGED_OUT, MERGED_Q, MERGED_KV = 3.0, 4.5, 4.0
-"""Passes over a rank's outputs, queries, and keys with values in each step of a ring after the first: the output so far
-is weighed, added to and written, the gradients of queries and of keys and values are added up, the step's half of
-either is copied. Source: AttnFuncWithCPAndKVP2P, context_parallel.py of Transformer Engine."""
-HALF_STEPS = 0.75
-"""Part of it that a causal step takes: half of the queries, or half of the keys."""
+RING_ONCE, RING_STEP = (2.0, 2.0, 6.0), (6.0, 3.75, 2.25)
+"""Passes over a rank's queries, outputs, and keys with values that a causal ring makes beside its kernels, forward and
+backward: once, and in each step after the first. Keys with values are copied into a buffer before each pass, the first
+output is weighed; then an output is weighed, added to and written, and so are the gradients, of half of the queries or
+of half of the keys. Source: AttnFuncWithCPAndKVP2P, context_parallel.py of Transformer Engine."""
 
 
 class LayerSeconds(NamedTuple):
@@ -244,10 +243,13 @@ class Work:
     def _merges(self, layout: Layout) -> float:
         """Seconds in which a ring's steps are put together, forward and backward."""
         sizes = self.sizes
+        if ring_size(layout) == 1:
+            return 0.0
         queries, out = sizes.heads * sizes.qk_head_dim, sizes.heads * sizes.v_head_dim
         keys = max(layout.tp, sizes.kv_heads) * (sizes.qk_head_dim + sizes.v_head_dim)
-        moved = 2 * self.tokens(layout) * (MERGED_OUT * out + MERGED_Q * queries + MERGED_KV * keys) / layout.tp
-        return HALF_STEPS * (ring_size(layout) - 1) * moved / self.rates.memory_bandwidth
+        passes = (once + (ring_size(layout) - 1) * step for once, step in zip(RING_ONCE, RING_STEP))
+        moved = sum(count * width for count, width in zip(passes, (queries, out, keys)))
+        return 2 * self.tokens(layout) * moved / layout.tp / self.rates.memory_bandwidth
 
     def _ep(self, layout: Layout, routed: float) -> float:
         """Dispatch and combine, forward and backward; with expert tensor parallelism rows are gathered as well."""
