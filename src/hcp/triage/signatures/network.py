@@ -51,7 +51,8 @@ NETWORK: tuple[Signature, ...] = (
         r"NCCL WARN (?P<text2>NET/OFI (?:Couldn't open|Failed to initialize).{0,300}|"
         r"Call to ibv_(?:modify_qp|create_\w{1,20}|open_\w{1,20}|alloc_pd|query_\w{1,20}|get_async_event|poll_cq|"
         r"post_\w{1,10}) failed.{0,300}|"
-        r"(?:(?!NCCL WARN).){0,60}\basync (?:fatal )?event\b(?:(?!NCCL WARN).){0,120}\b(?:error|violation|fatal).{0,200})",
+        r"(?:(?!NCCL WARN).){0,60}\basync (?:fatal )?event\b(?:(?!NCCL WARN).){0,120}\b"
+        r"(?:error|violation|fatal).{0,200})",
         "a network card of this node failed, or refused a call: {text}{text2}",
         "h:17:17 [5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out",
         "h:17:17 [5] NCCL INFO NET/IB : Using mlx5_0",

@@ -10,7 +10,8 @@ RAY: tuple[Signature, ...] = (
     fault(
         "ray-memory",
         r"Workers? \(tasks / actors\) killed due to memory pressure|exit_type ?= ?NODE_OUT_OF_MEMORY|"
-        r"killed due to the node running low on memory|System memory low at node (?:(?!System memory).){0,200}exceeds threshold",
+        r"killed due to the node running low on memory|"
+        r"System memory low at node (?:(?!System memory).){0,200}exceeds threshold",
         "a node's memory was full, so Ray killed a worker",
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
         "ray.exceptions.OutOfMemoryError: the GPU is full",
