@@ -211,7 +211,8 @@ class LineReader:
             return None
         found = self._find(hit, line, is_told, False)
         if found is None:
-            if line.level in _ERROR_LEVELS or (not line.level and _SAYS_ERROR.match(line.body)):
+            is_loud = line.level in _ERROR_LEVELS and not line.body.startswith((" ", "\t"))
+            if is_loud or (not line.level and _SAYS_ERROR.match(line.body)):
                 self.entry.add_unknown(line, hit, file)
             return None
         row, match = found

@@ -189,6 +189,13 @@ def was_logged(hit: Hit, line: Line) -> bool:
     return not line.level and read_line(f"{head[-200:]}x".encode("utf-8", "replace")).level in _LOGGED
 
 
+_AFTERMATH = re.compile(
+    r"(?i)fail|exit|error|exception|signal|warn|kill|abort|terminat|shut ?down|stack ?trace|core dump|"
+    r"^(?:Set the environment variable|frame #|#\d|@ |\W*$)"
+)
+"""What a process still writes that ends."""
+
+
 def goes_on(hit: Hit) -> bool:
     """Whether the process of Ray that wrote a line writes on, and not about the same exception alone."""
     process = _RAYS_PROCESS.match(hit.line)
@@ -197,5 +204,9 @@ def goes_on(hit: Hit) -> bool:
     below = hit.chunk[hit.at + len(hit.line) : hit.at + _FURTHER].split(b"\n")
     own = islice((raw for raw in below if process[1] in raw[:120]), _LOOKED_AT)
     bodies = (read_line(raw).body for raw in own)
-    said = (body for body in bodies if body and not body.startswith((" ", "\t")) and not _OF_TRACEBACK.match(body))
+    said = (
+        body
+        for body in bodies
+        if not (body.startswith((" ", "\t")) or _OF_TRACEBACK.match(body) or _AFTERMATH.search(body))
+    )
     return len(tuple(islice(said, _GOES_ON))) == _GOES_ON
