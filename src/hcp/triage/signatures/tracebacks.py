@@ -88,6 +88,8 @@ def _logger_of(start: Hit, first: Line) -> re.Pattern[str] | None:
 _NAME_AT_END = re.compile(r"(?:^|(?<=\W))(?:[a-z_]\w*\.)*[A-Z]\w{1,60}(?:Error|Exception)$")
 
 
+_NEXT_NAME = re.compile(r"[A-Z]\w{1,60}(?:Error|Exception)$")
+"""Another rank's exception, whose text stands still further below."""
 _GOES_ON_BELOW = re.compile(r"^(?:[\w.]{1,80}\.)?[A-Z]\w{1,60}(?:Error|Exception): .*(?::|validation errors? for .*)$")
 
 
@@ -100,8 +102,7 @@ def rejoined(hit: Hit, line: Line) -> Line | None:
     below = line_below(hit) if name or _GOES_ON_BELOW.match(line.body) else None
     text = read_line(below.line).body.strip() if below else ""
     if name and text.startswith(": "):
-        end = _NAME_AT_END.search(text)  # the next rank's name stands behind it
-        return line._replace(body=name[0] + (text[: end.start()] if end else text))
+        return line._replace(body=name[0] + _NEXT_NAME.sub("", text))
     if name or not text or text.startswith(("File ", "Traceback ", "During ", "The above ")):
         return None
     return line._replace(body=f"{line.body} {text}")
