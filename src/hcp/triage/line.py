@@ -62,7 +62,7 @@ _PREFIXES = tuple(
         rf"{_WORD}\s*\| [\w.<>-]{{1,80}}:[\w.<>-]{{1,80}}:\d{{1,6}} - ",  # loguru
         rf"{_WORD}\s*[:|-]\s*(?:[\w.]+:)?\s*",
         rf"\[{_WORD}[:|][^\]]{{1,120}}\]\s?|>> |std(?:err|out) \| ",  # Transformers, ms-swift, loguru's catchers
-        rf"(?:\(AReaL\) )?\d{{8}}-{_CLOCK} [\w. -]{{1,60}} {_WORD}: ",
+        rf"(?:\(AReaL\) )?\d{{8}}-\d\d:\d\d:\d\d(?:\.\d{{1,9}})? [\w. -]{{1,60}} {_WORD}: ",
         r"(?P<speaker>srun|sbatch|salloc|slurmstepd)(?:-(?P<node>[\w.-]{1,100}))?: "
         r"(?:(?P<level>error|fatal|debug\d?|info): )?\s*",
         r"(?P<level>error|fatal): (?=\*\*\* )",  # Slurm's own, after a time
