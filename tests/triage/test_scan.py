@@ -53,10 +53,32 @@ from support.processes import HANG_S
         (b"[rank0]:[E822 10:00:00.1 x.cpp:629] [Rank 0] text", ("text", None, None, 0, None)),
         (b"[rank0]:[E1122 10:00:00.1 x.cpp:629] [Rank 0] text", ("text", None, None, 0, None)),
         (b"\xff\xfe 3: text", ("\ufffd\ufffd 3: text", None, None, None, None)),
+        (b"10:00:00 WARNING text", ("text", None, None, None, None)),
+        (b"(Policy[rank=8] pid=7, ip=10.0.0.2) text", ("text", None, None, 8, "10.0.0.2")),
+        (b"(ActorWorker(reference-0) pid=7) text", ("text", None, None, None, None)),
+        (b"(MapWorker(MapBatches(Predictor)) pid=7, ip=10.0.0.2) text", ("text", None, None, None, "10.0.0.2")),
+        (b"(pid=gcs_server) [2026-08-22 10:00:00,117 E 1 1] a.h:3:  text", ("text", None, None, None, None)),
+        (b"E0822 10:00:00.605366961 2474524 thd.cc:157]         text", ("text", None, None, None, None)),
+        (b"2026-08-22 10:00:00,770\tERROR exceptions.py:73 -- text", ("text", None, None, None, None)),
+        (b"2026-08-22 10:00:00.123 | ERROR    | app.main:run:9 - text", ("text", None, None, None, None)),
+        (b"2026-08-22 10:00:00 | ERROR | stderr | text", ("text", None, None, None, None)),
+        (b"[WARNING|trainer.py:746] 2026-08-22 10:00:00,046 >> text", ("text", None, None, None, None)),
+        (b"(AReaL) 20260822-10:00:00.700 LocalLauncher INFO: text", ("text", None, None, None, None)),
+        (
+            b"(W pid=7) text [repeated 7x across cluster] (Ray deduplicates logs by default. Set",
+            ("text",) + (None,) * 4,
+        ),
+        (b'{"severity": "ERROR", "message": "Traceback:\\n text\\ntext\\n"}', ("text", None, None, None, None)),
     ],
 )
 def test_prefixes_are_read_and_taken_off(line, expected):
     assert read_line(line)[:5] == expected
+
+
+def test_the_level_is_read_from_rays_header_and_from_a_collectors_field():
+    assert read_line(b"[2026-08-22 10:00:00,117 C 1 1] (raylet) x.h:3: no").level == "C"
+    assert read_line(b'{"level": "error", "msg": "no"}').level == "ERROR"
+    assert read_line(b'{"loss": 2.5}').body == '{"loss": 2.5}'
 
 
 def test_the_level_of_a_launchers_logger_is_not_that_of_the_rank_it_passes_on():

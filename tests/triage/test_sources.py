@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from hcp.core.errors import HcpError
-from hcp.triage.sources import STDIN, find_logs, opened
+from hcp.triage.sources import STDIN, find_logs, opened, without_lead
 from support.processes import HANG_S
 
 
@@ -98,3 +98,41 @@ def test_a_jobs_id_stands_for_what_is_named_by_it(tmp_path, monkeypatch):
         find_logs(["99"])
     (tmp_path / "99").write_text("a file comes before a job\n")
     assert [str(path) for path in find_logs(["99"]).paths] == ["99"]
+
+
+TEXT = b"Traceback (most recent call last):\n  File 'x.py', line 9, in f\n    f()\nValueError: no\n\nbye\n"
+
+
+@pytest.mark.parametrize("size", [7, 100, 5000])
+@pytest.mark.parametrize("lead", ["    ", "\t", "node-3 trainer ", "[gpu-17] ", "1744879686.{n:03} "])
+def test_what_stands_before_every_line_is_taken_off_however_the_log_is_read(lead, size):
+    """A number in it, as a time is, differs from line to line; an empty line has none of it."""
+    lines = TEXT.decode().splitlines(keepends=True) * 100
+    log = "".join(lead.format(n=n) + line if line.strip() else line for n, line in enumerate(lines)).encode()
+    file, start = without_lead(io.BytesIO(log[4096:]), log[:4096])
+    whole = start
+    while block := file.read(size):
+        whole += block
+    assert whole == TEXT * 100
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step {n} loss 2.5",
+        "CUDA Error: out of memory at {n}",
+        "[rank3]: text {n}",
+        "(Worker pid=7) text {n}",
+        '{{"key": "run_stop", "value": {n}}}',
+        "2026-08-22 10:00:{n:02} text",
+    ],
+)
+def test_what_every_line_says_or_what_names_its_writer_stays(line):
+    log = "".join(line.format(n=n) + "\n" for n in range(9)).encode()
+    file, start = without_lead(io.BytesIO(b""), log)
+    assert start + file.read(1000) == log
+
+
+def test_of_two_lines_only_an_indent_is_taken_off():
+    file, start = without_lead(io.BytesIO(b""), b"  one text\n  one more\n")
+    assert start + file.read(1000) == b"one text\none more\n"

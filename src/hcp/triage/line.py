@@ -61,17 +61,17 @@ _PREFIXES = tuple(
         rf"(?:{_WORD} )?[\w./-]{{1,80}}:\d{{1,6}} -- ",  # Ray's Python
         rf"(?:[\w.]{{1,80}} )?- {_WORD} - ",
         rf"[\w.]{{1,80}}: \[{_WORD}\] ",
+        rf"{_WORD}\s*\| [\w.<>-]{{1,80}}:[\w.<>-]{{1,80}}:\d{{1,6}} - ",  # loguru
         rf"{_WORD}\s*[:|-]\s*(?:[\w.]+:)?\s*",
         rf"\[{_WORD}[:|][^\]]{{1,120}}\]\s?|>> |std(?:err|out) \| ",  # Transformers, ms-swift, loguru's catchers
-        rf"(?:\(AReaL\) )?\d{{8}}-{_CLOCK} [\w. -]{{1,60}} {_WORD}: ",
-        r"[\w.<>]{1,80}:\d{1,6} - ",  # loguru, behind the level
+        rf"(?:\(AReaL\) )?\d{{8}}-\d\d:\d\d:\d\d(?:\.\d{{1,9}})? [\w. -]{{1,60}} {_WORD}: ",
         r"(?P<speaker>srun|sbatch|salloc|slurmstepd)(?:-(?P<node>[\w.-]{1,100}))?: "
         r"(?:(?P<level>error|fatal|debug\d?|info): )?\s*",
         r"(?P<level>error|fatal): (?=\*\*\* )",  # Slurm's own, after a time
         rf"(?P<name>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK} {_HOST} [\w.()-]{{1,60}}(?:\[\d{{1,10}}\])?: ",
         r"(?:kernel: )?\[ {0,12}\d{1,12}\.\d{6}\] |kernel: ",
         rf"\[[A-Z][a-z]{{2}} (?P<name>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK} \d{{4}}\] ",
-        rf"\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?\s(?:\s*(?:{_WORD}|SUCCESS|TRACE)\s+(?![-|:]))?",
+        rf"\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?\s(?:\s*(?:{_WORD}|SUCCESS|TRACE)\s+(?![-|:\s]))?",
         r"\[pod/(?P<node>[\w.-]{1,250})/[\w.-]{1,80}\] ",
         r"(?P<node>[a-z][a-z0-9_.-]{0,80}[_-]\d{1,4})\s{1,20}\| ",  # docker compose
         r"(?P<node>[a-z][a-z0-9-]{0,62}\d(?:\.[a-z][a-z0-9.-]{0,180})?|\d{1,3}(?:\.\d{1,3}){3}): (?!tasks? \d)",  # pdsh
@@ -144,17 +144,28 @@ def read_line(raw: bytes) -> Line:
     )
 
 
+_TEXTS = ("log", "message", "msg", "textPayload")
+_LEVELS = ("level", "severity", "levelname")
+
+
 def _without_container(text: str) -> tuple[str, dict[str, str]]:
-    """Docker's json-file driver wraps each line: `{"log":"text\\n","stream":"stderr","time":"…"}`."""
-    if not text.startswith('{"log":"'):
+    """The text of a line that a container's runtime or a collector wraps: `{"log":"text\\n","stream":"stderr"}`.
+
+    Of a text of several lines the last one, which names the exception of a traceback.
+    """
+    if not text.startswith('{"'):
         return text, {}
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
         return text, {}
-    log = said.get("log") if isinstance(said, dict) else None
-    time = _TIME.match(str(said.get("time"))) if isinstance(log, str) else None
-    return (log.rstrip("\r\n") if isinstance(log, str) else text), time.groupdict() if time else {}
+    log = next((said[name] for name in _TEXTS if isinstance(said.get(name), str)), None)
+    if log is None:
+        return text, {}
+    time = _TIME.match(str(said.get("time") or said.get("timestamp")))
+    level = next((said[name].upper() for name in _LEVELS if isinstance(said.get(name), str)), None)
+    last = log.rstrip().rpartition("\n")[2] if log.strip() else ""
+    return last, (time.groupdict() if time else {}) | ({"level": level} if level else {})
 
 
 def _end_of(raw: bytes) -> bytes:

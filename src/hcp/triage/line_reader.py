@@ -210,7 +210,8 @@ class LineReader:
             return None
         found = self._find(hit, line, is_told, False)
         if found is None:
-            is_error = line.level in _ERROR_LEVELS or (not line.level and _SAYS_ERROR.match(line.body))
+            is_loud = line.level in _ERROR_LEVELS and not line.body.startswith((" ", "\t"))
+            is_error = is_loud or (not line.level and _SAYS_ERROR.match(line.body))
             if is_error and not HARMLESS.search(line.body):
                 self.entry.add_unknown(line, hit, file)
             return None

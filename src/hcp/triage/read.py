@@ -21,7 +21,7 @@ from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import scan
 from hcp.triage.signatures.progress import PROGRESS_TOKENS, is_of_a_training
 from hcp.triage.signatures.table import SIGNATURES, compiled
-from hcp.triage.sources import is_log, opened
+from hcp.triage.sources import is_log, opened, without_lead
 
 _HANGS = ("collective-timeout", "watchdog-stuck")
 
@@ -109,7 +109,8 @@ def triage(
                 continue
             has_text = has_text or bool(start)
             reader.open(path)
-            for hit in scan(file, reader.words, SPEED_TOKENS, PROGRESS_TOKENS, read, start):
+            plain, begun = without_lead(file, start)
+            for hit in scan(plain, reader.words, SPEED_TOKENS, PROGRESS_TOKENS, read, begun):
                 reader.entry.progress(hit.progress)
                 if hit.line:
                     reader.read(hit, len(read_paths))

@@ -58,7 +58,7 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
         lines = _failure(failure, diagnosis, launch)
     if diagnosis.survived:
         lines.append(f"training went on after {_count(diagnosis.survived, 'known error line')}")
-    if failure is None or diagnosis.cp.state != "unknown":
+    if not (failure or diagnosis.unnamed) or diagnosis.cp.state != "unknown":
         lines.append(f"context parallelism: {_CP_WORDS[diagnosis.cp.state]}")
         lines += [f"  {item.rule}: {item.text}" for item in diagnosis.cp.evidence]
         lines += [f"  next: {step}" for step in cp_next(diagnosis, launch)]

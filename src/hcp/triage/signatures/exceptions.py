@@ -39,6 +39,16 @@ EXCEPTIONS: tuple[Signature, ...] = (
         again="chance",
     ),
     fault(
+        "exit-text",
+        r"^SystemExit: (?P<text>(?!\d+$|None$|True$|False$).{3,})$",
+        "the program ended itself: {text}",
+        "SystemExit: spec invalid: ['rollout_steps (250) must be divisible by num_mini_batches (4)']",
+        "SystemExit: 1",
+        "read the lines above this line",
+        tokens=(b"SystemExit: ",),
+        role="general",
+    ),
+    fault(
         "exception-bare",
         r"^(?P<exc>(?:[A-Za-z_]\w*\.)*[A-Z]\w*Error):?$",
         "the program raised {exc} without a text",

@@ -21,9 +21,32 @@ RAY: tuple[Signature, ...] = (
         at_any_level=True,
     ),
     report(
+        "ray-node-died",
+        r"NodeDiedError|^The node .{0,300}(?:has been marked dead|missed too many heartbeats)|"
+        r"[Oo]wner's node has crashed|because its node has died",
+        "Ray lost a node: its raylet was killed, or stopped answering",
+        "The node with node id: ab12 and address: 10.0.0.2 and node name: n2 has been marked dead because the detector "
+        "has missed too many heartbeats from it.",
+        "The node with node id: ab12 was added",
+        "sinfo -R and dmesg -T on {node}: the machine, its memory, or its network",
+        tokens=(ERROR, b"been marked dead", b"node has "),
+    ),
+    report(
+        "ray-worker-exit",
+        r"Worker exit detail: (?P<text>(?!Worker unexpectedly exits with a connection error).{3,200}?)"
+        r"(?:\s*$|\. (?=Some|There))",
+        "Ray saw a worker end: {text}",
+        "The actor is dead. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker exits unexpectedly. Worker exits "
+        "with an exit code None. The worker may have exceeded K8s pod memory limits.",
+        "Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2.",
+        _WORKER_LOG,
+        "dmesg -T on {node} shows whether the kernel killed it because memory ran out; kubectl describe pod",
+        tokens=(b"Worker exit detail: ",),
+    ),
+    report(
         "ray-worker-died",
         r"A worker died or was killed while executing a task|its (?:worker process|owner) has died|"
-        r"Worker (?:unexpectedly exits|exits unexpectedly)|The actor died unexpectedly before finishing this task",
+        r"Worker (?:unexpectedly exits|exits unexpectedly)",
         "a Ray worker process died without an exception of its own; Ray does not say why",
         "A worker died or was killed while executing a task by an unexpected system error.",
         "A worker was started",
@@ -136,17 +159,6 @@ RAY: tuple[Signature, ...] = (
         tokens=(b"*** SIG",),
         role="general",
         again="chance",
-    ),
-    report(
-        "ray-node-died",
-        r"NodeDiedError|^The node .{0,300}(?:has been marked dead|missed too many heartbeats)|"
-        r"[Oo]wner's node has crashed|because its node has died",
-        "Ray lost a node: its raylet was killed, or stopped answering",
-        "The node with node id: ab12 and address: 10.0.0.2 and node name: n2 has been marked dead because the detector "
-        "has missed too many heartbeats from it.",
-        "The node with node id: ab12 was added",
-        "sinfo -R and dmesg -T on {node}: the machine, its memory, or its network",
-        tokens=(ERROR, b"been marked dead"),
     ),
     effect(
         "ray-again",

@@ -39,7 +39,7 @@ ROLLOUT: tuple[Signature, ...] = (
         r"Server process terminated unexpectedly|Server \d+ failed: [45]\d\d|server launch failed|"
         r"Engine core proc \S+ died unexpectedly|WorkerProc initialization failed|"
         r"[Ee]ngine (?:background task failed|iteration timed out|process failed to start|loop is not running)|"
-        r"Background loop (?:has errored already|is stopped)",
+        r"Background loop (?:has errored already|is stopped)|Received sigquit from a child proc",
         "the rollout engine (vLLM or SGLang) failed to start or died; these lines do not say why",
         "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
         "RuntimeError: Engine core is up",
@@ -51,6 +51,7 @@ ROLLOUT: tuple[Signature, ...] = (
             b"iteration timed out",
             b"EngineCore failed",
             b"died unexpectedly",
+            b"sigquit",
         ),
     ),
     fault(

@@ -93,6 +93,8 @@ def _logger_of(start: Hit, first: Line) -> re.Pattern[str] | None:
 _NAME_AT_END = re.compile(r"(?<![\w.])(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception)$")
 
 
+_NEXT_NAME = re.compile(r"[A-Z]\w{1,60}(?:Error|Exception)$")
+"""Another rank's exception, whose text stands still further below."""
 _GOES_ON_BELOW = re.compile(r"^(?:[\w.]{1,80}\.)?[A-Z]\w{1,60}(?:Error|Exception): .*(?::|validation errors? for .*)$")
 
 
@@ -105,8 +107,7 @@ def rejoined(hit: Hit, line: Line) -> Line | None:
     below = line_below(hit) if name or _GOES_ON_BELOW.match(line.body) else None
     text = read_line(below.line).body.strip() if below else ""
     if name and text.startswith(": "):
-        end = _NAME_AT_END.search(text)  # the next rank's name stands behind it
-        return line._replace(body=name[0] + (text[: end.start()] if end else text))
+        return line._replace(body=name[0] + _NEXT_NAME.sub("", text))
     if name or not text or text.startswith(("File ", "Traceback ", "During ", "The above ")):
         return None
     return line._replace(body=f"{line.body} {text}")
@@ -194,6 +195,13 @@ def was_logged(hit: Hit, line: Line) -> bool:
     return not line.level and read_line(f"{head[-200:]}x".encode("utf-8", "replace")).level in _LOGGED
 
 
+_AFTERMATH = re.compile(
+    r"(?i)fail|exit|error|exception|signal|warn|kill|abort|terminat|shut ?down|stack ?trace|core dump|"
+    r"^(?:Set the environment variable|frame #|#\d|@ |\W*$)"
+)
+"""What a process still writes that ends."""
+
+
 def goes_on(hit: Hit) -> bool:
     """Whether the process of Ray that wrote a line writes on, and not about the same exception alone."""
     process = _RAYS_PROCESS.match(hit.line)
@@ -202,5 +210,9 @@ def goes_on(hit: Hit) -> bool:
     below = hit.chunk[hit.at + len(hit.line) : hit.at + _FURTHER].split(b"\n")
     own = islice((raw for raw in below if process[1] in raw[:120]), _LOOKED_AT)
     bodies = (read_line(raw).body for raw in own)
-    said = (body for body in bodies if body and not body.startswith((" ", "\t")) and not _OF_TRACEBACK.match(body))
+    said = (
+        body
+        for body in bodies
+        if not (body.startswith((" ", "\t")) or _OF_TRACEBACK.match(body) or _AFTERMATH.search(body))
+    )
     return len(tuple(islice(said, _GOES_ON))) == _GOES_ON
