@@ -93,7 +93,7 @@ def _logger_of(start: Hit, first: Line) -> re.Pattern[str] | None:
 _NAME_AT_END = re.compile(r"(?<![\w.])(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception)$")
 
 
-_NEXT_NAME = re.compile(r"[A-Z]\w{1,60}(?:Error|Exception)$")
+_NEXT_NAME = re.compile(r"(?<![A-Z])[A-Z]\w{1,60}(?:Error|Exception)$")
 """Another rank's exception, whose text stands still further below."""
 _GOES_ON_BELOW = re.compile(r"^(?:[\w.]{1,80}\.)?[A-Z]\w{1,60}(?:Error|Exception): .*(?::|validation errors? for .*)$")
 
