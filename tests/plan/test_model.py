@@ -95,8 +95,8 @@ def test_facts_by_name_give_the_model_of_the_config() -> None:
     ("fields", "says"),
     [
         ({"num_experts": 4, "num_experts_per_tok": 8}, "found 8 experts for a token of 4"),
-        ({"intermediate_size": 0}, "found 0 for ffn_hidden_size or intermediate_size"),
-        ({"head_dim": 0}, "found 0 for head_dim"),
+        ({"intermediate_size": 0}, "found intermediate_size=0; wanted 1 or more"),
+        ({"head_dim": 0}, "found head_dim=0; wanted 1 or more"),
         ({"hidden_size": 32}, "found 64 heads in a hidden size of 32"),
         ({"vocab_size": None}, "vocab_size or padded_vocab_size is missing"),
         ({"num_hidden_layers": 1_000_000}, "found 1000000 layers"),

@@ -121,7 +121,15 @@ def _answered(
     from hcp.plan.calibrated import profiled
     from hcp.plan.change import flips, nearest, remedy
     from hcp.plan.constants import rates_for
-    from hcp.plan.from_launch import PACKAGES, check_is_said, job_of, layout_of, open_marks, with_own_split
+    from hcp.plan.from_launch import (
+        PACKAGES,
+        check_is_said,
+        job_of,
+        layout_of,
+        open_marks,
+        with_own_split,
+        with_vocabulary,
+    )
     from hcp.plan.launch_traits import PLAIN, traits_in
     from hcp.plan.layout import Layout, parse_layout
     from hcp.plan.space import parse_fixed, possible_fixed
@@ -133,6 +141,7 @@ def _answered(
     launch = load_launch(target or "", options) if is_launch else None
     said = launch.facts if launch else assumed_facts(options)
     facts, unknown = {name: fact.value for name, fact in said.items()}, launch.unknown if launch else {}
+    facts = with_vocabulary(launch, facts) if launch else facts
     check_is_said(given, facts, unknown, is_launch, options.model_file is not None)
     model, usual = _model(options.model_file, facts if is_launch else None)
     facts = with_own_split(model, facts)
@@ -194,6 +203,7 @@ def _exchange(layout: Any) -> tuple[object, ...]:
 def _model(path: str | None, facts: dict[str, Any] | None) -> tuple[Any, list[str]]:
     """The model, and what of its sizes nobody said."""
     from hcp.core.cost.model_sizes import assumed_sizes
+    from hcp.plan.from_launch import named
     from hcp.plan.model import plan_model
 
     if path is not None:
@@ -209,7 +219,7 @@ def _model(path: str | None, facts: dict[str, Any] | None) -> tuple[Any, list[st
     if facts is None:
         raise HcpError("--model: not given, and no launch says the model's sizes; give the config.json of the model")
     values = {name: value for name, value in facts.items() if value is not None}
-    model, usual = plan_model(values), assumed_sizes(values)
+    model, usual = plan_model(values, named(facts)), assumed_sizes(values)
     return model, [f"the usual {' and '.join(usual)}: the launch does not say it"] if usual else []
 
 

@@ -90,9 +90,9 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
         raise HcpError(f"model: found sliding_window={window!r:.40}; wanted a number of tokens or null; {_GIVE}")
     sizes = model_sizes(values)
     _possible(sizes, values)
-    kind = str(values.get("model_type") or "")
+    kind = str(values.get("model_type") or _kind_by(name))
     is_config = any(key in values for key in _CONFIG_LAYERS)
-    linear_bias = bool(values.get("add_bias_linear", kind in ("gpt2", "gpt_neox", "opt", "bloom", "gpt_oss")))
+    linear_bias = bool(values.get("add_bias_linear", kind.startswith(("gpt2", "gpt_neox", "opt", "bloom", "gpt_oss"))))
     bias = values.get("attention_bias") if is_config else values.get("add_qkv_bias")
     layernorm = values.get("normalization", "LayerNorm" if kind in ("gpt2", "gpt_neox", "opt", "bloom") else "RMSNorm")
     return PlanModel(
@@ -107,13 +107,22 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
         attention_bias=bool(bias) or linear_bias or kind.startswith("qwen2"),
         linear_bias=linear_bias,
         layernorm=layernorm == "LayerNorm",
-        sinks=kind == "gpt_oss" or values.get("softmax_type", "vanilla") in ("learnable", "off-by-one"),
+        sinks=kind.startswith("gpt_oss") or values.get("softmax_type", "vanilla") in ("learnable", "off-by-one"),
         norms=4 if kind.startswith(_FOUR_NORM_TYPES) and not kind.startswith("glm4_moe") else 2,
         shared_gate=bool(values.get("moe_shared_expert_gate", kind.startswith(("qwen2_moe", "qwen3_next")))),
         max_positions=_positions(values),
         mixers=mixers_of(values, is_config, sizes.hidden_size),
         kind_unknown=unknown,
     )
+
+
+def _kind_by(name: str) -> str:
+    """The start of a model's type by its name on the Hub, where no config.json says the type.
+
+    >>> _kind_by("Qwen/Qwen3-8B"), _kind_by("mine")
+    ('qwen3_8b', '')
+    """
+    return name.partition("/")[2].lower().replace("-", "_").replace(".", "_")
 
 
 def counted_as(what: str) -> str:
@@ -144,7 +153,8 @@ def _possible(sizes: ModelSizes, values: Mapping[str, Any]) -> None:
     """HcpError where the sizes make no model."""
     for name in ("ffn", "moe_ffn", "head_dim", "v_dim", "topk"):
         if size_of(values, NAMES[name]) == 0 and (sizes.experts or name != "topk"):
-            raise HcpError(f"model: found 0 for {' or '.join(NAMES[name][:2])}; wanted 1 or more; {_GIVE}")
+            written = next(word for word in NAMES[name] if values.get(word) is not None)
+            raise HcpError(f"model: found {written}=0; wanted 1 or more; {_GIVE}")
     if sizes.experts and not 1 <= sizes.topk <= sizes.experts:
         found = f"found {sizes.topk} experts for a token of {sizes.experts}"
         raise HcpError(f"model: {found}; wanted 1 to {sizes.experts}; {_GIVE}")

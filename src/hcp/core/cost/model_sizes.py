@@ -16,13 +16,18 @@ NAMES: dict[str, tuple[str, ...]] = {
     "heads": ("heads", "num_attention_heads", "n_head", "n_heads"),
     "kv_heads": ("kv_heads", "num_query_groups", "num_key_value_heads", "num_kv_heads"),
     "head_dim": ("head_dim", "kv_channels"),
-    "ffn": ("ffn_hidden_size", "intermediate_size", "n_inner"),
+    "ffn": ("ffn_hidden_size", "dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", "n_inner"),
     "vocab": ("padded_vocab_size", "vocab_size"),
     "experts": ("num_experts", "num_moe_experts", "n_routed_experts", "num_local_experts"),
-    "topk": ("moe_router_topk", "num_experts_per_tok", "moe_topk"),
+    "topk": ("moe_router_topk", "num_experts_per_tok", "moe_topk", "top_k_experts", "num_experts_per_token"),
     "moe_ffn": ("moe_ffn_hidden_size", "moe_intermediate_size", "ffn_hidden_size", "intermediate_size"),
-    "shared_ffn": ("moe_shared_expert_intermediate_size", "shared_expert_intermediate_size"),
-    "shared_experts": ("n_shared_experts",),
+    "shared_ffn": (
+        "moe_shared_expert_intermediate_size",
+        "shared_expert_intermediate_size",
+        "shared_intermediate_size",
+        "share_expert_dim",
+    ),
+    "shared_experts": ("n_shared_experts", "num_shared_experts"),
     "dense_layers": ("first_k_dense_replace",),
     "q_lora": ("q_lora_rank",),
     "kv_lora": ("kv_lora_rank",),
@@ -181,7 +186,8 @@ def is_gated(values: Mapping[str, Any]) -> bool:
     for name in ("gated_linear_unit", "swiglu"):
         if isinstance(values.get(name), bool):
             return bool(values[name])
-    return not ("ffn_hidden_size" in values or str(values.get("hidden_act", "silu")).startswith(("gelu_new", "relu")))
+    activation = str(values.get("hidden_act") or values.get("mlp_hidden_act") or "silu")
+    return not ("ffn_hidden_size" in values or activation.startswith(("gelu_new", "relu")))
 
 
 def _dense_layers(values: Mapping[str, Any], layers: int, first: int | None) -> int:
