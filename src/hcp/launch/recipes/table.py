@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from hcp.core.errors import HcpError
 from hcp.launch.fact import BY_RELEASE, Elsewhere, Setting
-from hcp.launch.facts.known_models import fields_of
 
 _FILE = os.path.join(os.path.dirname(__file__), "recipes.txt")
 _NEAREST = 3
@@ -123,6 +122,8 @@ def _settings_of_row(table: _Table, number: int) -> list[int]:
 
 def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
     import json
+
+    from hcp.launch.facts.known_models import fields_of
 
     model, _, keys, given = table.rows[int(number)].split("|")
     settings = []
