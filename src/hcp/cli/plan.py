@@ -154,6 +154,10 @@ def _answered(
     notes = [*usual, *_assumed(job, is_launch, facts, given), *_positions(model, job)]
     if job.overlaps_ep is None and rates.is_ep_overlapped and model.sizes.experts:
         notes.append("EP's exchange is overlapped, as in Bridge's recipes (overlap_moe_expert_parallel_comm)")
+    if rates.attention_graphed != 1 and model.sizes.experts:
+        notes.append(
+            "a whole iteration is one CUDA graph, as in Bridge's recipes of performance; no override here sets it"
+        )
     if rates.is_release_open and model.sizes.experts:
         notes.append("Bridge's recipes take up to a third less since 0.5; state its release with --assume bridge=0.6.0")
     notes += [] if is_own else traits.layout_marks
@@ -238,6 +242,8 @@ def _assumed(job: Any, is_launch: bool, facts: dict[str, Any], given: dict[str, 
         notes.append(f"NVLink joins {job.nvlink_domain} GPUs; --nvlink-domain changes it")
     if is_launch and not (given.get("seq_length") or facts.get("seq_length")):
         notes.append(f"sequences have {job.seq_length} tokens, the longest that the launch allows")
+    if job.world_size > job.gpus_per_node and job.world_size % job.gpus_per_node:
+        notes.append(f"{job.world_size} GPUs do not fill nodes of {job.gpus_per_node}; --gpus-per-node changes it")
     if job.nvlink_domain > job.domain < job.world_size:
         notes.append(f"the job has {job.domain} GPUs in each NVLink domain of {job.nvlink_domain}")
     if is_launch and not (facts.get("micro_batch_size") or facts.get("ppo_max_token_len_per_gpu")):
