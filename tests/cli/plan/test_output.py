@@ -81,7 +81,8 @@ def test_the_picture_has_the_domains_that_the_plan_counts_with(hcp: Hcp, root: P
     assert planned(hcp, root, *MODEL, *job, *layout)["job"]["domain"] == 64  # whole nodes, as many in each
     hcp(*MODEL, *job, *layout, "--html", str(tmp_path / "plan.html"), cwd=root)
     page = (tmp_path / "plan.html").read_text()
-    picture = base64.b64decode(re.search(r"image/svg\+xml;base64,([^\"]+)", page)[1]).decode()
+    (drawn,) = re.findall(r"image/svg\+xml;base64,([^\"]+)", page)
+    picture = base64.b64decode(drawn).decode()
     assert "domain of 64 GPUs" in picture and "domains of 72" not in picture
 
 
