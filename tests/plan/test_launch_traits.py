@@ -141,6 +141,12 @@ def test_a_launch_that_says_no_size_is_told_the_option_in_three_parts() -> None:
     assert mixed.value.parts.expected and "--layout" in mixed.value.parts.do
 
 
+@pytest.mark.parametrize(("kind", "once"), [("flex", True), ("alltoall", False), ("allgather", False), (None, None)])
+def test_a_flexible_dispatcher_sends_a_token_once(kind: str | None, once: bool | None) -> None:
+    given = {"gpu": "h100", "gpus": 8, "seq_length": 4096, "global_batch": 8}
+    assert job_of(given, {"moe_token_dispatcher_type": kind}, {}).sends_once is once
+
+
 @pytest.mark.parametrize(
     ("dialect", "text", "overlaps"),
     [

@@ -140,8 +140,8 @@ class Search:
                 share = job.global_batch * layout.tp * layout.cp / (mbs * job.world_size)
                 for again in self.space.recompute():
                     kept = replace(layout, recompute=again)
-                    base = joined(front, Mlp(0.0, 0.0), again, 0.0, rates).total
-                    twice, exposed = (4 / 3, 1.5 * rates.ep_exposed) if again == "full" else (1.0, rates.ep_exposed)
+                    base = joined(front, Mlp(0.0, 0.0), again, 0.0).total
+                    twice, passes = (4 / 3, 1.5) if again == "full" else (1.0, 1.0)
                     dense = saved_dense = moe = saved_moe = 0.0
                     if mlp:
                         dense = max(rates.host_dense_s, base + twice * (mlp.gemm + mlp.memory_bound))
@@ -153,9 +153,10 @@ class Search:
                             if key not in mlps:
                                 mlps[key] = work.experts(replace(kept, ep=ep, etp=etp))
                             gemm, memory_bound, exchange = mlps[key]
-                            moe = max(
-                                rates.host_s(model.sizes.experts // ep),
-                                base + twice * (gemm + memory_bound) + exposed * exchange,
+                            busy, held_experts = base + twice * (gemm + memory_bound), model.sizes.experts // ep
+                            moe = min(
+                                max(rates.host_s(way, held_experts), busy + passes * way.exposed * exchange)
+                                for way in rates.exchanges
                             )
                             if etp not in saved:
                                 saved[etp] = sum(layer_saved(model, replace(kept, etp=etp), job, True).values())

@@ -108,10 +108,10 @@ class Mlp(NamedTuple):
     ep: float = 0.0
 
 
-def joined(front: Front, mlp: Mlp, recompute: str, floor_s: float, rates: Rates) -> LayerSeconds:
+def joined(front: Front, mlp: Mlp, recompute: str, floor_s: float, ep_exposed: float = 0.0) -> LayerSeconds:
     """A layer of that attention and that MLP; the host cannot start its kernels in less than `floor_s`."""
     gemm, memory = front.gemm + mlp.gemm, front.memory_bound + mlp.memory_bound
-    tp, ep = front.tp, mlp.ep * rates.ep_exposed
+    tp, ep = front.tp, mlp.ep * ep_exposed
     again = 0.0
     if recompute == "selective":
         again = front.forward_attention + front.cp / 3
@@ -205,9 +205,11 @@ class Work:
         is_moe, again = self.model.is_moe, layout.recompute
         dense = moe = nothing
         if not all(is_moe):
-            dense = joined(front, self.dense(layout), again, rates.host_dense_s, rates)
+            dense = joined(front, self.dense(layout), again, rates.host_dense_s)
         if any(is_moe):
-            moe = joined(front, self.experts(layout), again, rates.host_s(self.sizes.experts // layout.ep), rates)
+            mlp, held = self.experts(layout), self.sizes.experts // layout.ep
+            ways = [joined(front, mlp, again, rates.host_s(way, held), way.exposed) for way in rates.exchanges]
+            moe = min(ways, key=lambda layer: layer.total)
         output = self.output(layout)
         return Units(dense, moe, output, self.mtp(layout, output) if self.model.mtp else nothing)
 
