@@ -168,7 +168,7 @@ def test_a_release_with_overlapped_exchange_leaves_less_of_it() -> None:
 
 @pytest.mark.parametrize("cp", [2, 5])
 def test_a_ring_passes_over_its_tensors_beside_attention(cp: int) -> None:
-    """Once, and in each step after the first: it takes half of the queries or half of the keys, so 3/4 of what is added.
+    """Once, and in each step after the first, which takes half of the queries or half of the keys: 3/4 of all.
 
     Added are outputs, gradients of queries, and of keys and values: two are read, one is written. The kernels around
     attention's backward read outputs and their gradients, and clear, read and convert gradients of queries in fp32.

@@ -11,6 +11,7 @@ from hcp.plan.constants import Rates
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.model import PlanModel
 from hcp.plan.time.links import exchange_seconds, fits_inside, ranks_inside, ring_bandwidth
+from hcp.plan.time.ring_passes import ring_passes
 from hcp.plan.time.shapes import Product, attention_products, expert_products, mlp_products
 
 KERNEL_S = 4e-6
@@ -28,11 +29,6 @@ ELEMENT_BYTES = {"bf16": 2.0, "fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 1 / 2 + 
 """Bytes of an element as products read it, with its scale: one for each 32 in MXFP8, for each 16 in NVFP4."""
 CAST, CAST_ALONE, TRANSPOSE = 4, 3, 2
 """Bytes for each element that is cast to 8 bits: with a copy by column, without, and that copy made later."""
-RING_ONCE, RING_STEP = (2.0, 2.0, 6.0), (6.0, 3.75, 2.25)
-"""Passes over a rank's queries, outputs, and keys with values that a causal ring makes beside its kernels, forward and
-backward: once, and in each step after the first. Keys with values are copied into a buffer before each pass, the first
-output is weighed; then an output is weighed, added to and written, and so are the gradients, of half of the queries or
-of half of the keys. Source: AttnFuncWithCPAndKVP2P, context_parallel.py of Transformer Engine."""
 
 
 class LayerSeconds(NamedTuple):
@@ -249,7 +245,7 @@ class Work:
             return 0.0
         queries, out = sizes.heads * sizes.qk_head_dim, sizes.heads * sizes.v_head_dim
         keys = max(layout.tp, sizes.kv_heads) * (sizes.qk_head_dim + sizes.v_head_dim)
-        passes = (once + (ring_size(layout) - 1) * step for once, step in zip(RING_ONCE, RING_STEP))
+        passes = ring_passes(ring_size(layout))
         moved = sum(count * width for count, width in zip(passes, (queries, out, keys)))
         return 2 * self.tokens(layout) * moved / layout.tp / self.rates.memory_bandwidth
 
