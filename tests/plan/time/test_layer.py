@@ -12,6 +12,7 @@ from hcp.plan import constants_fitted
 from hcp.plan.constants import constants, rates_for, rates_of
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.model import plan_model
+from hcp.plan.time.cp_passes import cp_passes
 from hcp.plan.time.layer import Mlp, Work, gemm_seconds, joined
 from hcp.plan.time.links import exchange_seconds, ring_bandwidth
 from hcp.plan.time.overlap import ring_overlap
@@ -181,6 +182,17 @@ def test_a_ring_passes_over_its_tensors_beside_attention(cp: int) -> None:
     passes += 2 * 1024 * (once["keys"] + steps * keys)
     found = Work(plan_model(LLAMA), job, RATES).front(Layout(cp=cp)).cp
     assert found == pytest.approx(2 * (1 << 20) / cp * passes / RATES.memory_bandwidth)
+
+
+def test_an_all_to_all_puts_what_it_exchanges_in_order_twice_on_each_side() -> None:
+    """Q, K, V and O are read and written for the ranks, and by chunks, in both passes: 8 times, for any group.
+
+    The rings of two levels do that, and what a ring of the outer ranks does.
+    """
+    assert cp_passes("a2a", 2, 1) == cp_passes("a2a", 8, 1) == (8, 8, 8)
+    ring = cp_passes("p2p", 4, 1)
+    assert cp_passes("a2a+p2p", 8, 4) == tuple(8 + passes for passes in ring)
+    assert cp_passes("all_gather", 4, 1).keys - cp_passes("all_gather", 2, 1).keys == 2 * (2 + 1 + 4 + 3)
 
 
 def test_a_pipeline_waits_for_every_send_unless_it_interleaves() -> None:

@@ -10,8 +10,8 @@ from hcp.core.cost.model_sizes import ModelSizes
 from hcp.plan.constants import Rates
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.model import PlanModel
+from hcp.plan.time.cp_passes import cp_passes
 from hcp.plan.time.links import exchange_seconds, fits_inside, ranks_inside, ring_bandwidth
-from hcp.plan.time.ring_passes import ring_passes
 from hcp.plan.time.shapes import Product, attention_products, expert_products, mlp_products
 
 KERNEL_S = 4e-6
@@ -158,7 +158,7 @@ class Work:
         tp_s, hidden_tp = self._tp(layout)
         return Front(
             self._gemm(attention_products(sizes, tokens, tp)), forward, attention, 3 * moved / rates.memory_bandwidth,
-            tp_s, exposed + self._merges(layout), hidden_tp, whole - exposed,
+            tp_s, exposed + self._cp_copies(layout), hidden_tp, whole - exposed,
         )  # fmt: skip
 
     def dense(self, layout: Layout, ffn: float | None = None) -> Mlp:
@@ -238,15 +238,15 @@ class Work:
         exposed = whole * rates.tp_exposed * (rates.tp_overlapped if fits_inside(size, 1, domain) else 1.0)
         return exposed, whole - exposed
 
-    def _merges(self, layout: Layout) -> float:
-        """Seconds in which a ring's steps are put together, forward and backward."""
-        sizes = self.sizes
-        if ring_size(layout) == 1:
+    def _cp_copies(self, layout: Layout) -> float:
+        """Seconds in which context parallelism copies and adds up what it exchanges, forward and backward."""
+        if layout.cp == 1:
             return 0.0
+        sizes = self.sizes
         queries, out = sizes.heads * sizes.qk_head_dim, sizes.heads * sizes.v_head_dim
         keys = max(layout.tp, sizes.kv_heads) * (sizes.qk_head_dim + sizes.v_head_dim)
-        passes = ring_passes(ring_size(layout))
-        moved = sum(count * width for count, width in zip(passes, (queries, out, keys)))
+        passes = cp_passes(layout.cp_comm_type, layout.cp, ring_size(layout))
+        moved = passes.queries * queries + passes.outputs * out + passes.keys * keys
         return 2 * self.tokens(layout) * moved / layout.tp / self.rates.memory_bandwidth
 
     def _ep(self, layout: Layout, routed: float) -> float:
