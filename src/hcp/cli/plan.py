@@ -152,11 +152,14 @@ def _answered(
         job = replace(job, marks=(*job.marks, *traits.layout_marks, *open_marks(unknown, given)))
     rates = rates_for(job)
     notes = [*usual, *_assumed(job, is_launch, facts, given), *_positions(model, job)]
-    if job.overlaps_ep is None and rates.is_ep_overlapped and model.sizes.experts:
-        notes.append("EP's exchange is overlapped, as in Bridge's recipes (overlap_moe_expert_parallel_comm)")
+    if job.overlaps_ep is None and len(rates.exchanges) > 1 and model.sizes.experts:
+        notes.append("EP's exchange is overlapped where that is faster (overlap_moe_expert_parallel_comm)")
     if rates.attention_graphed != 1 and model.sizes.experts:
+        notes.append("an iteration is one CUDA graph, as in Bridge's performance recipes; no override here sets it")
+    if job.sends_once is None and model.sizes.experts and job.world_size > job.domain:
         notes.append(
-            "a whole iteration is one CUDA graph, as in Bridge's recipes of performance; no override here sets it"
+            "EP's exchange sends a token once to each node, as DeepEP and HybridEP do; if it does not: "
+            "--assume moe_token_dispatcher_type=alltoall"
         )
     if rates.is_release_open and model.sizes.experts:
         notes.append("Bridge's recipes take up to a third less since 0.5; state its release with --assume bridge=0.6.0")

@@ -16,6 +16,7 @@ from hcp.plan.constants import rates_for
 from hcp.plan.layout import Layout, PlanJob, overlaps_exchange
 from hcp.plan.model import PlanModel
 from hcp.plan.time.links import fits_inside
+from hcp.plan.time.step import step_time
 
 DEEPEP_GPUS = ("a100", "h100", "h200", "h20", "h800")
 """GPUs on which tokens are exchanged by DeepEP; on others HybridEP does it."""
@@ -126,7 +127,7 @@ def _held(model: PlanModel, layout: Layout, job: PlanJob) -> list[Spelling]:
     if job.loss_in_place:
         found.append(_TE_LOSS)
     tp = job.has_userbuffers and layout.tp > 1 and fits_inside(layout.tp, 1, job.domain)
-    ep = rates_for(job).is_ep_overlapped and layout.ep > 1 and overlaps_exchange(model, layout)
+    ep = _overlaps_ep(model, layout, job)
     if tp:
         found.append(_TP_OVERLAP)
     off = job.overlaps_ep is False and layout.ep > 1
@@ -137,6 +138,16 @@ def _held(model: PlanModel, layout: Layout, job: PlanJob) -> list[Spelling]:
     if ep:
         found += [_EP_OVERLAP, _SHARED_ALONE] if model.sizes.shared_ffn else [_EP_OVERLAP]
     return found + (list(_exchange(job, layout)) if model.sizes.experts else [])
+
+
+def _overlaps_ep(model: PlanModel, layout: Layout, job: PlanJob) -> bool:
+    """Whether EP's exchange is counted as overlapped: as said, else where that is faster."""
+    if layout.ep == 1 or not any(model.is_moe) or not overlaps_exchange(model, layout):
+        return False
+    rates = rates_for(job)
+    if len(rates.exchanges) == 1:
+        return rates.exchanges != rates.apart.exchanges
+    return step_time(model, layout, job, rates).seconds < step_time(model, layout, job, rates.apart).seconds
 
 
 def _exchange(job: PlanJob, layout: Layout) -> list[Spelling]:

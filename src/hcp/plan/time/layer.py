@@ -10,6 +10,7 @@ from hcp.core.cost.model_sizes import ModelSizes
 from hcp.plan.constants import Rates
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.model import PlanModel
+from hcp.plan.time.cp_passes import cp_passes
 from hcp.plan.time.links import exchange_seconds, fits_inside, ranks_inside, ring_bandwidth
 from hcp.plan.time.shapes import Product, attention_products, expert_products, mlp_products
 
@@ -28,12 +29,6 @@ ELEMENT_BYTES = {"bf16": 2.0, "fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 1 / 2 + 
 """Bytes of an element as products read it, with its scale: one for each 32 in MXFP8, for each 16 in NVFP4."""
 CAST, CAST_ALONE, TRANSPOSE = 4, 3, 2
 """Bytes for each element that is cast to 8 bits: with a copy by column, without, and that copy made later."""
-MERGED_OUT, MERGED_Q, MERGED_KV = 3.0, 4.5, 4.0
-"""Passes over a rank's outputs, queries, and keys with values in each step of a ring after the first: the output so far
-is weighed, added to and written, the gradients of queries and of keys and values are added up, the step's half of
-either is copied. Source: AttnFuncWithCPAndKVP2P, context_parallel.py of Transformer Engine."""
-HALF_STEPS = 0.75
-"""Part of it that a causal step takes: half of the queries, or half of the keys."""
 
 
 class LayerSeconds(NamedTuple):
@@ -109,10 +104,10 @@ class Mlp(NamedTuple):
     ep: float = 0.0
 
 
-def joined(front: Front, mlp: Mlp, recompute: str, floor_s: float, rates: Rates) -> LayerSeconds:
+def joined(front: Front, mlp: Mlp, recompute: str, floor_s: float, ep_exposed: float = 0.0) -> LayerSeconds:
     """A layer of that attention and that MLP; the host cannot start its kernels in less than `floor_s`."""
     gemm, memory = front.gemm + mlp.gemm, front.memory_bound + mlp.memory_bound
-    tp, ep = front.tp, mlp.ep * rates.ep_exposed
+    tp, ep = front.tp, mlp.ep * ep_exposed
     again = 0.0
     if recompute == "selective":
         again = front.forward_attention + front.cp / 3
@@ -163,7 +158,7 @@ class Work:
         tp_s, hidden_tp = self._tp(layout)
         return Front(
             self._gemm(attention_products(sizes, tokens, tp)), forward, attention, 3 * moved / rates.memory_bandwidth,
-            tp_s, exposed + self._merges(layout), hidden_tp, whole - exposed,
+            tp_s, exposed + self._cp_copies(layout), hidden_tp, whole - exposed,
         )  # fmt: skip
 
     def dense(self, layout: Layout, ffn: float | None = None) -> Mlp:
@@ -206,9 +201,11 @@ class Work:
         is_moe, again = self.model.is_moe, layout.recompute
         dense = moe = nothing
         if not all(is_moe):
-            dense = joined(front, self.dense(layout), again, rates.host_dense_s, rates)
+            dense = joined(front, self.dense(layout), again, rates.host_dense_s)
         if any(is_moe):
-            moe = joined(front, self.experts(layout), again, rates.host_s(self.sizes.experts // layout.ep), rates)
+            mlp, held = self.experts(layout), self.sizes.experts // layout.ep
+            ways = [joined(front, mlp, again, rates.host_s(way, held), way.exposed) for way in rates.exchanges]
+            moe = min(ways, key=lambda layer: layer.total)
         output = self.output(layout)
         return Units(dense, moe, output, self.mtp(layout, output) if self.model.mtp else nothing)
 
@@ -241,13 +238,16 @@ class Work:
         exposed = whole * rates.tp_exposed * (rates.tp_overlapped if fits_inside(size, 1, domain) else 1.0)
         return exposed, whole - exposed
 
-    def _merges(self, layout: Layout) -> float:
-        """Seconds in which a ring's steps are put together, forward and backward."""
+    def _cp_copies(self, layout: Layout) -> float:
+        """Seconds in which context parallelism copies and adds up what it exchanges, forward and backward."""
+        if layout.cp == 1:
+            return 0.0
         sizes = self.sizes
         queries, out = sizes.heads * sizes.qk_head_dim, sizes.heads * sizes.v_head_dim
         keys = max(layout.tp, sizes.kv_heads) * (sizes.qk_head_dim + sizes.v_head_dim)
-        moved = 2 * self.tokens(layout) * (MERGED_OUT * out + MERGED_Q * queries + MERGED_KV * keys) / layout.tp
-        return HALF_STEPS * (ring_size(layout) - 1) * moved / self.rates.memory_bandwidth
+        passes = cp_passes(layout.cp_comm_type, layout.cp, ring_size(layout))
+        moved = passes.queries * queries + passes.outputs * out + passes.keys * keys
+        return 2 * self.tokens(layout) * moved / layout.tp / self.rates.memory_bandwidth
 
     def _ep(self, layout: Layout, routed: float) -> float:
         """Dispatch and combine, forward and backward; with expert tensor parallelism rows are gathered as well."""
