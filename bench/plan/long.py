@@ -36,11 +36,12 @@ def main() -> int:
     for row, line in zip(long_rows(path), given, strict=True):
         rates = rates_for(row.job)
         published = judge(row.model, row.layout, row.job, rates)
-        with_cp, without = (plan_job(row.model, row.job, rates, fixed).best for fixed in ({}, {"cp": 1}))
-        assert published.time and with_cp and with_cp[0].time
-        fastest = min(item.time.seconds for item in with_cp if item.time)
+        planned, without = (plan_job(row.model, row.job, rates, fixed) for fixed in ({}, {"cp": 1}))
+        with_cp = planned.best
+        assert published.time and with_cp
+        fastest = planned.found.fitting[0].seconds
         behind = published.time.seconds / fastest - 1
-        alone = min((item.time.seconds for item in without if item.time), default=float("inf"))
+        alone = min((item.seconds for item in without.found.fitting), default=float("inf"))
         gain, measured = alone / fastest, line["tflops_with_cp"] / line["tflops_without_cp"]
         uses_cp = gain > 1 + TIED
         agrees = uses_cp == (measured > 1 + TIED) or abs(gain - measured) < TIED

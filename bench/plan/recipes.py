@@ -47,9 +47,10 @@ def main() -> int:
             too_large += 1
             print(f"{item.over_gib:6.1f} GiB over {item.usable_gib:.1f}: {label}")
             continue
-        best = plan_job(row.model, row.job, rates, {}, 3).best
-        assert item.time and best and best[0].time
-        behind = item.time.seconds / min(other.time.seconds for other in best if other.time) - 1
+        planned = plan_job(row.model, row.job, rates, {}, 3)
+        best = planned.best
+        assert item.time and best
+        behind = item.time.seconds / planned.found.fitting[0].seconds - 1
         fitting += 1
         near += behind <= NEAR
         beaten = fastest[key] / fastest[_job(row)] - 1

@@ -29,7 +29,9 @@ _BRIDGE_RELEASES = {
 """NVIDIA's container, and the release of Megatron-Bridge in it."""
 _EP_OVERLAP: dict[str, tuple[tuple[str, bool | None], ...]] = {
     "kimi-k2": (("", False),),
-    "qwen3-30b h100": (("26.02.01", False),),
+    "qwen3-30b h100": (("", True), ("26.02.01", False)),
+    "qwen3-235b h100": (("", True),),
+    "deepseek-v3 h100": (("", True), ("26.02", False)),
     "qwen3-30b b200": (("", False), ("26.06.01", None)),
     "qwen3-235b b200": (("", True), ("26.02", False), ("26.06.01", None)),
     "qwen3-235b b300": (("", True), ("26.04", False), ("26.06.01", None)),

@@ -40,7 +40,7 @@ def differences(model: str, config: Path) -> list[str]:
         fact = theirs.get(index[f"model.{field}"].fact)
         if field in BY_BRIDGE or (ours is None and fact is None):
             continue
-        if fact is None or fact.value != ours:
+        if fact is None or (list(fact.value) if isinstance(fact.value, tuple) else fact.value) != ours:
             found.append(
                 f"{model}: {field} is {None if fact is None else fact.value!r} in {config.name}, {ours!r} here"
             )

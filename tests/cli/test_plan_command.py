@@ -87,6 +87,18 @@ def test_a_launch_of_the_examples_fits_the_gpus_that_it_asks_for(hcp: Hcp, root:
     assert (item["layout"]["hcp_sizes"], item["legal"], item["fits"]) == ([4, 2], True, True)
 
 
+def test_a_launch_that_names_a_public_model_needs_no_config(hcp: Hcp, root: Path, tmp_path: Path) -> None:
+    data = planned(hcp, root, "plan", "examples/verl_dcp.yaml", "--gpu", "h100")
+    assert (data["model"]["name"], data["model"]["layers"]) == ("Qwen/Qwen3-8B", 36)
+    recipe = planned(hcp, root, "plan", "--recipe", "qwen3_235b_a22b_pretrain_config", "--gpu", "h100", "--gpus", "512")
+    assert (recipe["model"]["layers"], recipe["model"]["experts"]) == (94, 128)
+    # Megatron-LM's command line has the sizes, and names the tokenizer.
+    sizes = "--num-layers 80 --hidden-size 8192 --num-attention-heads 64 --ffn-hidden-size 28672 --swiglu"
+    step = "--seq-length 8192 --global-batch-size 128 --tokenizer-model meta-llama/Llama-3.1-70B"
+    (tmp_path / "train.sh").write_text(f"torchrun --nproc-per-node 8 --nnodes 8 pretrain_gpt.py {sizes} {step}\n")
+    assert planned(hcp, root, "plan", str(tmp_path / "train.sh"), "--gpu", "h100")["model"]["layers"] == 80
+
+
 def test_recompute_activations_is_selective_recomputation(hcp: Hcp, root: Path, tmp_path: Path) -> None:
     text = (root / "examples" / "mlm_hcp.sbatch").read_text()
     found = []
@@ -116,12 +128,11 @@ def test_the_overrides_of_a_plan_pass_the_check(hcp: Hcp, root: Path) -> None:
     [
         (("plan", *JOB), "--model: not given"),
         (("plan", "--gpus", "8"), "give --model config.json --gpu NAME --seq-length TOKENS --global-batch N"),
-        (
-            ("plan", "examples/verl_dcp.yaml", "--gpu", "h100"),
-            "found no vocab_size of Qwen/Qwen3-8B in the launch; wanted",
-        ),
         (("plan", "examples/bridge_overrides.txt"), "in the launch and no --gpus, --gpu; wanted"),
-        (("plan", "examples/mlm_hcp.sbatch", "--gpu", "h100"), "--model config.json, or --assume vocab_size=N"),
+        (
+            ("plan", "examples/bridge_hcp.yaml", "--gpu", "h100", "--gpus", "32"),
+            "--model config.json, or --assume vocab_size=N",
+        ),
         ((*MODEL, "--gpus", "8", "--seq-length", "8", "--global-batch", "8"), "--gpu: not given"),
         ((*MODEL, "--gpu", "h100", "--seq-length", "8", "--global-batch", "8"), "--gpus: not given"),
         ((*GIVEN, "--gpu", "tpu"), "gpu: found 'tpu'"),

@@ -107,7 +107,7 @@ def test_what_no_formula_covers_is_marked(text: str, says: str) -> None:
     ],
 )
 def test_what_a_formula_covers_has_no_mark(text: str) -> None:
-    assert traits("mlm", ON + text) == Traits(overlaps_tp=False, sends_once=False)
+    assert traits("mlm", ON + text) == Traits(overlaps_tp=False)
 
 
 def test_sequence_parallelism_that_is_off_is_marked_where_tp_has_ranks() -> None:
@@ -139,6 +139,12 @@ def test_a_launch_that_says_no_size_is_told_the_option_in_three_parts() -> None:
     with pytest.raises(HcpError) as mixed:
         layout_of({"cp_comm_type": ["p2p", "a2a"]})
     assert mixed.value.parts.expected and "--layout" in mixed.value.parts.do
+
+
+@pytest.mark.parametrize(("kind", "once"), [("flex", True), ("alltoall", False), ("allgather", False), (None, None)])
+def test_a_flexible_dispatcher_sends_a_token_once(kind: str | None, once: bool | None) -> None:
+    given = {"gpu": "h100", "gpus": 8, "seq_length": 4096, "global_batch": 8}
+    assert job_of(given, {"moe_token_dispatcher_type": kind}, {}).sends_once is once
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,12 @@ def test_the_language_model_of_a_multimodal_config_is_read_and_the_rest_is_named
         ({"index_topk": 2048}, "sparse attention with an indexer (DSA)"),
         ({"hybrid_override_pattern": "M-M*"}, "layers described by a pattern"),
         ({"mamba_num_heads": 64}, "Mamba layers"),
+        # As Llama 4 Scout, DeepSeek-V4, Llama-3.3-Nemotron and Gemma 4 write them.
+        ({"attention_chunk_size": 8192}, "chunked attention"),
+        ({"compress_ratios": [128, 4]}, "attention to compressed keys"),
+        ({"hc_mult": 4}, "hyper-connections"),
+        ({"block_configs": [{"ffn": {"ffn_mult": 2.6}}]}, "layers of different widths"),
+        ({"global_head_dim": 512}, "heads of another width in some layers"),
     ],
 )
 def test_what_no_formula_covers_is_said(fields: dict[str, Any], words: str) -> None:
@@ -83,6 +89,24 @@ def test_which_layers_have_experts() -> None:
     assert plan_model({**small, "moe_layer_freq": [0, 1, 1, 1]}).is_moe == (False, True, True, True)
 
 
+def test_the_layers_of_a_hybrid_model_that_have_experts_are_those_of_its_pattern() -> None:
+    """Nemotron 3 Nano has experts in 23 of its 52 layers; Ultra's config.json has a list of kinds, and no number."""
+    pattern = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
+    nano = plan_model({**QWEN3_30B, "num_hidden_layers": 52, "hybrid_override_pattern": pattern})
+    assert sum(nano.is_moe) == 23 and nano.is_moe[1] and not nano.is_moe[0]
+    listed = {key: value for key, value in QWEN3_30B.items() if key != "num_hidden_layers"}
+    ultra = plan_model({**listed, "layers_block_type": ["mamba", "moe", "attention", "moe"]})
+    assert ultra.is_moe == (False, True, False, True) and "Mamba layers" in ultra.kind_unknown
+
+
+def test_windows_of_some_layers_are_no_pattern_of_mamba_layers() -> None:
+    """MiMo-V2-Flash: a number for each layer, 1 where it has a window; and sinks in those."""
+    fields = {"sliding_window": 128, "hybrid_layer_pattern": [0, 1, 1, 1] * 12, "add_swa_attention_sink_bias": True}
+    model = plan_model({**QWEN3_30B, **fields})
+    assert len(model.sizes.windows) == 36 and model.sinks
+    assert model.kind_unknown == () and not model.mixers.pattern
+
+
 def test_facts_by_name_give_the_model_of_the_config() -> None:
     facts = {
         "num_layers": 80, "hidden_size": 8192, "heads": 64, "kv_heads": 8, "ffn_hidden_size": 28672,
@@ -95,8 +119,8 @@ def test_facts_by_name_give_the_model_of_the_config() -> None:
     ("fields", "says"),
     [
         ({"num_experts": 4, "num_experts_per_tok": 8}, "found 8 experts for a token of 4"),
-        ({"intermediate_size": 0}, "found 0 for ffn_hidden_size or intermediate_size"),
-        ({"head_dim": 0}, "found 0 for head_dim"),
+        ({"intermediate_size": 0}, "found intermediate_size=0; wanted 1 or more"),
+        ({"head_dim": 0}, "found head_dim=0; wanted 1 or more"),
         ({"hidden_size": 32}, "found 64 heads in a hidden size of 32"),
         ({"vocab_size": None}, "vocab_size or padded_vocab_size is missing"),
         ({"num_hidden_layers": 1_000_000}, "found 1000000 layers"),

@@ -121,7 +121,15 @@ def _answered(
     from hcp.plan.calibrated import profiled
     from hcp.plan.change import flips, nearest, remedy
     from hcp.plan.constants import rates_for
-    from hcp.plan.from_launch import PACKAGES, check_is_said, job_of, layout_of, open_marks, with_own_split
+    from hcp.plan.from_launch import (
+        PACKAGES,
+        check_is_said,
+        job_of,
+        layout_of,
+        open_marks,
+        with_own_split,
+        with_vocabulary,
+    )
     from hcp.plan.launch_traits import PLAIN, traits_in
     from hcp.plan.layout import Layout, parse_layout
     from hcp.plan.space import parse_fixed, possible_fixed
@@ -133,6 +141,7 @@ def _answered(
     launch = load_launch(target or "", options) if is_launch else None
     said = launch.facts if launch else assumed_facts(options)
     facts, unknown = {name: fact.value for name, fact in said.items()}, launch.unknown if launch else {}
+    facts = with_vocabulary(launch, facts) if launch else facts
     check_is_said(given, facts, unknown, is_launch, options.model_file is not None)
     model, usual = _model(options.model_file, facts if is_launch else None)
     facts = with_own_split(model, facts)
@@ -143,8 +152,15 @@ def _answered(
         job = replace(job, marks=(*job.marks, *traits.layout_marks, *open_marks(unknown, given)))
     rates = rates_for(job)
     notes = [*usual, *_assumed(job, is_launch, facts, given), *_positions(model, job)]
-    if job.overlaps_ep is None and rates.is_ep_overlapped and model.sizes.experts:
-        notes.append("EP's exchange is overlapped, as in Bridge's recipes (overlap_moe_expert_parallel_comm)")
+    if job.overlaps_ep is None and len(rates.exchanges) > 1 and model.sizes.experts:
+        notes.append("EP's exchange is overlapped where that is faster (overlap_moe_expert_parallel_comm)")
+    if rates.attention_graphed != 1 and model.sizes.experts:
+        notes.append("an iteration is one CUDA graph, as in Bridge's performance recipes; no override here sets it")
+    if job.sends_once is None and model.sizes.experts and job.world_size > job.domain:
+        notes.append(
+            "EP's exchange sends a token once to each node, as DeepEP and HybridEP do; if it does not: "
+            "--assume moe_token_dispatcher_type=alltoall"
+        )
     if rates.is_release_open and model.sizes.experts:
         notes.append("Bridge's recipes take up to a third less since 0.5; state its release with --assume bridge=0.6.0")
     notes += [] if is_own else traits.layout_marks
@@ -194,6 +210,7 @@ def _exchange(layout: Any) -> tuple[object, ...]:
 def _model(path: str | None, facts: dict[str, Any] | None) -> tuple[Any, list[str]]:
     """The model, and what of its sizes nobody said."""
     from hcp.core.cost.model_sizes import assumed_sizes
+    from hcp.plan.from_launch import named
     from hcp.plan.model import plan_model
 
     if path is not None:
@@ -209,7 +226,7 @@ def _model(path: str | None, facts: dict[str, Any] | None) -> tuple[Any, list[st
     if facts is None:
         raise HcpError("--model: not given, and no launch says the model's sizes; give the config.json of the model")
     values = {name: value for name, value in facts.items() if value is not None}
-    model, usual = plan_model(values), assumed_sizes(values)
+    model, usual = plan_model(values, named(facts)), assumed_sizes(values)
     return model, [f"the usual {' and '.join(usual)}: the launch does not say it"] if usual else []
 
 
@@ -228,6 +245,8 @@ def _assumed(job: Any, is_launch: bool, facts: dict[str, Any], given: dict[str, 
         notes.append(f"NVLink joins {job.nvlink_domain} GPUs; --nvlink-domain changes it")
     if is_launch and not (given.get("seq_length") or facts.get("seq_length")):
         notes.append(f"sequences have {job.seq_length} tokens, the longest that the launch allows")
+    if job.world_size > job.gpus_per_node and job.world_size % job.gpus_per_node:
+        notes.append(f"{job.world_size} GPUs do not fill nodes of {job.gpus_per_node}; --gpus-per-node changes it")
     if job.nvlink_domain > job.domain < job.world_size:
         notes.append(f"the job has {job.domain} GPUs in each NVLink domain of {job.nvlink_domain}")
     if is_launch and not (facts.get("micro_batch_size") or facts.get("ppo_max_token_len_per_gpu")):

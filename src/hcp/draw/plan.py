@@ -222,7 +222,7 @@ def _groups(data: Mapping[str, Any]) -> str | None:
         picture = render_groups(
             grids_of(ranks, tp=layout["tp"], cp=layout["cp"]),
             sizes,
-            Placement(ranks, node, job["nvlink_domain"], "block"),
+            Placement(ranks, node, job["domain"], "block"),
         )
     except HcpError:
         return None  # more GPUs on a node than a picture has room for
@@ -232,7 +232,11 @@ def _groups(data: Mapping[str, Any]) -> str | None:
 def _overrides(data: Mapping[str, Any]) -> list[dict[str, str]]:
     """The first layout's overrides by framework."""
     first = next((item for item in data["layouts"] if item["overrides"]), None)
-    names = {"bridge": "Megatron-Bridge", "mlm": "Megatron-LM", "verl": "verl", "nemo-rl": "NeMo-RL"}
+    step = f"a step has {data['job']['global_batch']} sequences, which is"
+    names = {
+        "bridge": "Megatron-Bridge", "mlm": "Megatron-LM", "verl": f"verl ({step} ppo_mini_batch_size x rollout.n)",
+        "nemo-rl": f"NeMo-RL ({step} train_global_batch_size)",
+    }  # fmt: skip
     return [
         {
             "name": names[key],

@@ -125,7 +125,11 @@ def _mlp(config: _Config, name: str, sizes: Mapping[str, Fact]) -> dict[str, Fac
     """The widths of the MLP or of the experts, and which layers have experts."""
     experts = sizes.get("num_experts")
     has_experts = experts is not None and bool(experts.value)
-    facts = {"gated_linear_unit": config.fact(is_gated({"hidden_act": config.get("hidden_act") or "silu"}))}
+    facts = {
+        "gated_linear_unit": config.fact(
+            is_gated({name: config.get(name) for name in ("hidden_act", "mlp_hidden_act")})
+        )
+    }
     for fact, size in {**_WORK, **(_EXPERTS if has_experts else {})}.items():
         value, at = config.find(*NAMES[size])
         if value := _whole(value, at, name):

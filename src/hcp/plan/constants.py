@@ -78,6 +78,15 @@ def constants() -> dict[str, Constant]:
     return table
 
 
+class Exchange(NamedTuple):
+    """A way in which EP's exchange runs: alone, or beside other work."""
+
+    exposed: float
+    """Times its time at what links sustain."""
+    host_s: float
+    """Seconds of an MoE layer, forward and backward, in which the host starts kernels, without those of experts."""
+
+
 @dataclass(frozen=True)
 class Rates:
     """What one GPU sustains: operations and bytes per second, and shares that communication leaves exposed."""
@@ -97,17 +106,14 @@ class Rates:
     tp_exposed: float
     tp_overlapped: float
     """Of `tp_exposed`, where one NVLink domain has all ranks of the group; 1 where nothing overlaps them."""
-    ep_exposed: float
-    ep_exposed_apart: float
-    """That of a layout in which nothing overlaps EP's exchange."""
-    is_ep_overlapped: bool
+    exchanges: tuple[Exchange, ...]
+    """How EP's exchange may run; a layer takes the way that is faster for it."""
+    alone: Exchange
+    """How it runs in a layout that megatron-core refuses to overlap it in."""
     dp_exposed: float
     bias_passes: float
     host_dense_s: float
-    host_moe_s: float
     host_expert_s: float
-    host_overlap_s: float
-    """Part of `host_moe_s` that the overlap of EP's exchange takes."""
     casts: float
     """Passes over the operands of linear layers that are cast to 8 bits or fewer; 0 with bf16."""
     transposes: bool
@@ -116,17 +122,14 @@ class Rates:
     """Nobody says whether models with experts run as in the recipes since `GRAPHED_SINCE`, which take a third less."""
     marks: tuple[str, ...] = ()
 
-    def host_s(self, experts: int) -> float:
+    def host_s(self, exchange: Exchange, experts: int) -> float:
         """Seconds that the host takes at least to start the kernels of an MoE layer with so many experts on a rank."""
-        return self.host_moe_s + self.host_expert_s * experts
+        return exchange.host_s + self.host_expert_s * experts
 
     @cached_property
     def apart(self) -> Rates:
         """Those of a layout in which nothing overlaps EP's exchange."""
-        return replace(
-            self, ep_exposed=self.ep_exposed_apart, is_ep_overlapped=False, host_overlap_s=0.0,
-            host_moe_s=self.host_moe_s - self.host_overlap_s,
-        )  # fmt: skip
+        return replace(self, exchanges=(self.alone,))
 
 
 def rates_of(
@@ -137,8 +140,8 @@ def rates_of(
 
     Args:
         values: replace fitted constants by name.
-        overlaps_ep: whether EP's exchange runs beside other work; None: as Bridge's recipes have it, on Hopper and, of
-            the stated release, on Blackwell.
+        overlaps_ep: whether EP's exchange runs beside other work; None: as Bridge's recipes have it, on Hopper where
+            that is faster, on Blackwell as in those of the stated release.
         whole_graph: whether a whole iteration is one CUDA graph, which leaves the host nothing to start; None: as
             Bridge's recipes have it.
         overlaps_tp: whether TP's collectives run beside matrix products.
@@ -160,7 +163,10 @@ def rates_of(
     )
     is_open = blackwell and precision in GRAPHED_PRECISIONS and package not in versions
     graphed = graphed and overlaps_ep is not False and whole_graph is not False
-    overlapped = (graphed or not blackwell) if overlaps_ep is None else overlaps_ep
+    if overlaps_ep is None:
+        ways = (graphed,) if blackwell else (False, True)
+    else:
+        ways = (overlaps_ep,)
     starts = 0.0 if graphed or whole_graph else 1.0
     return Rates(
         gemm_flops=peak * value[f"gemm.{precision}"] * part,
@@ -177,14 +183,17 @@ def rates_of(
         network=gpu.network_bandwidth * SUSTAINED_NETWORK,
         tp_exposed=value["tp.exposed"],
         tp_overlapped=value["tp.overlapped"] if overlaps_tp else 1.0,
-        ep_exposed=value["ep.exposed"] * (value["ep.overlapped"] if overlapped else 1.0),
-        ep_exposed_apart=value["ep.exposed"],
-        is_ep_overlapped=overlapped,
+        exchanges=tuple(
+            Exchange(
+                value["ep.exposed"] * (value["ep.overlapped"] if beside else 1.0),
+                starts * (value["host.moe"] + value["host.overlap"] * beside),
+            )
+            for beside in ways
+        ),
+        alone=Exchange(value["ep.exposed"], starts * value["host.moe"]),
         dp_exposed=value["dp.exposed"],
         host_dense_s=starts * value["host.dense"],
-        host_moe_s=starts * (value["host.moe"] + value["host.overlap"] * overlapped),
         host_expert_s=starts * value["host.expert"],
-        host_overlap_s=starts * value["host.overlap"] * overlapped,
         casts=0.0 if precision == "bf16" else value["casts.nvfp4"] if precision == "nvfp4" else 1.0,
         transposes=not blackwell,
         is_release_open=is_open and overlaps_ep is None and whole_graph is None,

@@ -8,8 +8,10 @@ from typing import Any
 from hcp.core.cost.gpus import GPUS, Gpu, gpu_named
 from hcp.core.errors import HcpError
 from hcp.core.releases import MCORE_WITHOUT_TE_LOSS, at_least
+from hcp.launch.fact import Launch
+from hcp.launch.facts.known_models import fields_of
 from hcp.plan.constants import BLACKWELL
-from hcp.plan.launch_traits import PLAIN, Traits
+from hcp.plan.launch_traits import PLAIN, Traits, last_words
 from hcp.plan.layout import Layout, PlanJob, stage_layers
 from hcp.plan.model import PlanModel
 from hcp.rules.pipe.view import stages_of
@@ -80,6 +82,20 @@ def _sequences_at_once(facts: Facts, cp: int, seq_length: int) -> int:
     return max(1, int(tokens) * cp // seq_length)
 
 
+def named(facts: Facts) -> str:
+    """What a launch calls its model: a name on the Hub, or the last word of a class's path."""
+    name = str(facts.get("model_name") or "")
+    return name if "/" in name else name.rpartition(".")[2]
+
+
+def with_vocabulary(launch: Launch, facts: Facts) -> dict[str, Any]:
+    """The facts with the vocabulary of a public model, where the launch says none and takes that model's tokenizer."""
+    words = last_words((item.key, item.value) for item in launch.reading.settings)
+    name = words.get("tokenizer_model")
+    of_tokenizer = fields_of(str(name[-1] if isinstance(name, list) and name else name)).get("vocab_size")
+    return {**facts, "vocab_size": facts.get("vocab_size") or of_tokenizer}
+
+
 def with_own_split(model: PlanModel, facts: Facts) -> dict[str, Any]:
     """The facts with a custom pipeline layout as virtual stages, where it splits the layers as a plan does for them."""
     written, pp = facts.get("pipeline_layout"), facts.get("pp") or 1
@@ -133,7 +149,7 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
         sharded_optimizer=traits.sharded_optimizer,
         fp8_weights=traits.fp8_weights is not False,
         overlaps_ep=False if traits.overlaps_ep is None and "verl" in versions else traits.overlaps_ep,
-        sends_once=traits.sends_once,
+        sends_once=None if (kind := facts.get("moe_token_dispatcher_type")) is None else kind == "flex",
         overlaps_tp=traits.overlaps_tp,
         loss_in_place=_has_loss_in_place(traits, versions),
         whole_graph=traits.whole_graph,

@@ -32,7 +32,6 @@ class Traits(NamedTuple):
     fp8_weights: bool | None = None
     fp4: bool = False
     overlaps_ep: bool | None = None
-    sends_once: bool | None = None
     overlaps_tp: bool | None = None
     loss_in_place: bool | None = None
     whole_graph: bool | None = None
@@ -77,19 +76,12 @@ def traits_of(facts: Facts, settings: Settings) -> Traits:
         fp8_weights=_flag(settings, "fp8_param" if "fp8_param" in settings else "fp8_param_gather"),
         fp4=_has_fp4(settings),
         overlaps_ep=_flag(settings, "overlap_moe_expert_parallel_comm"),
-        sends_once=_sends_once(facts),
         overlaps_tp=_overlaps_tp(facts, settings),
         loss_in_place=_has_loss_in_place(settings),
         whole_graph=_has_whole_graph(settings),
         job_marks=("FSDP has no formula: weights and gradients are counted whole on each rank",) * _has_fsdp(facts),
         layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts), *_dynamic(facts)),
     )
-
-
-def _sends_once(facts: Facts) -> bool | None:
-    """Whether a token goes once to each rank that has experts of it: by the dispatcher, if the launch says one."""
-    dispatcher = facts.get("moe_token_dispatcher_type")
-    return None if dispatcher is None else dispatcher == "flex"
 
 
 def _is_sharded(facts: Facts, settings: Settings) -> bool:

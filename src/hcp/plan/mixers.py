@@ -30,7 +30,8 @@ PLAIN = Mixers()
 
 def mixers_of(values: Mapping[str, Any], is_config: bool, hidden_size: int) -> Mixers:
     """The mixers by a config.json's language model (`is_config`) or by the facts of a launch."""
-    pattern = str(_first(values, "hybrid_pattern", "hybrid_override_pattern", "hybrid_layer_pattern") or "")
+    written = _first(values, "hybrid_pattern", "hybrid_override_pattern", "hybrid_layer_pattern")
+    pattern = written if isinstance(written, str) else ""
     kinds = values.get("layers_block_type", values.get("layer_types"))
     variant = _first(values, "attention_variant", "experimental_attention_variant")
     has_mamba = "M" in pattern or (isinstance(kinds, list) and any(str(kind).startswith("mamba") for kind in kinds))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from hcp.core.cost.model_sizes import NAMES, ModelSizes, language_values, model_sizes, size_of
+from hcp.core.cost.model_sizes import NAMES, ModelSizes, experts_by_layer, language_values, model_sizes, size_of
 from hcp.core.errors import HcpError
 from hcp.plan.mixers import PLAIN, Mixers, mixers_of
 
@@ -16,19 +16,28 @@ _POSITIONS = ("max_position_embeddings", "n_positions")
 _TIED_BY_DEFAULT = ("gemma", "gpt2", "opt", "bloom", "falcon", "phi")
 """Starts of the model types whose config.json leaves tie_word_embeddings out where it is true."""
 _QK_NORM_TYPES = ("qwen3", "gemma3", "olmo2", "olmo3")
+_SINKS = ("add_swa_attention_sink_bias", "add_full_attention_sink_bias")
 _FOUR_NORM_TYPES = ("gemma2", "gemma3", "glm4")
 """Model types with a norm after attention and one after the MLP, beside those before them. glm4_moe has none."""
 _UNKNOWN_KEYS = {
     "Mamba layers": ("mamba_num_heads", "mamba_n_heads", "mamba_d_state", "ssm_state_size", "ssm_cfg"),
     "linear attention": ("linear_num_key_heads", "linear_num_value_heads", "linear_attn_config"),
     "sparse attention with an indexer (DSA)": ("index_topk", "index_n_heads"),
-    "layers described by a pattern": ("hybrid_override_pattern", "hybrid_layer_pattern"),
+    "layers described by a pattern": ("hybrid_override_pattern",),
+    "chunked attention": ("attention_chunk_size",),
+    "attention to compressed keys": ("compress_ratios",),
+    "block-sparse attention": ("sparse_attention_config",),
+    "hyper-connections": ("hc_mult",),
+    "experts of another hidden size": ("moe_latent_size", "routed_expert_hidden_size"),
+    "layers of different widths": ("block_configs",),
+    "heads of another width in some layers": ("global_head_dim",),
     "a vision encoder": ("vision_config", "visual", "vision_tower", "vit_config"),
     "an audio encoder": ("audio_config",),
     "an encoder with cross attention": ("is_encoder_decoder",),
 }
-_LEFT_OUT = ("a vision encoder", "an audio encoder", "an encoder with cross attention")
-_CONFIG_LAYERS = ("num_hidden_layers", "n_layer", "n_layers")
+_LEFT_OUT = ("a vision encoder", "an audio encoder", "an encoder with cross attention", "hyper-connections")
+_LIKE_ALL = ("layers of different widths", "heads of another width in some layers", "experts of another hidden size")
+_CONFIG_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "layers_block_type")
 """Names of the number of layers that only a config.json has."""
 _MEGATRON_DEFAULTS = ("linear_num_key_heads", "linear_num_value_heads")
 """Keys that Megatron gives a value for every model: there the attention variant says whether it is used."""
@@ -90,14 +99,14 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
         raise HcpError(f"model: found sliding_window={window!r:.40}; wanted a number of tokens or null; {_GIVE}")
     sizes = model_sizes(values)
     _possible(sizes, values)
-    kind = str(values.get("model_type") or "")
+    kind = str(values.get("model_type") or _kind_by(name))
     is_config = any(key in values for key in _CONFIG_LAYERS)
-    linear_bias = bool(values.get("add_bias_linear", kind in ("gpt2", "gpt_neox", "opt", "bloom", "gpt_oss")))
+    linear_bias = bool(values.get("add_bias_linear", kind.startswith(("gpt2", "gpt_neox", "opt", "bloom", "gpt_oss"))))
     bias = values.get("attention_bias") if is_config else values.get("add_qkv_bias")
     layernorm = values.get("normalization", "LayerNorm" if kind in ("gpt2", "gpt_neox", "opt", "bloom") else "RMSNorm")
     return PlanModel(
         sizes=sizes,
-        is_moe=_experts_by_layer(values, sizes),
+        is_moe=experts_by_layer(values, sizes.num_layers) if sizes.experts else (False,) * sizes.num_layers,
         name=short_name(name or str(values.get("_name_or_path") or kind)),
         mtp=_prediction_layers(values),
         tied=_is_tied(values, kind),
@@ -107,7 +116,7 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
         attention_bias=bool(bias) or linear_bias or kind.startswith("qwen2"),
         linear_bias=linear_bias,
         layernorm=layernorm == "LayerNorm",
-        sinks=kind == "gpt_oss" or values.get("softmax_type", "vanilla") in ("learnable", "off-by-one"),
+        sinks=_has_sinks(values, kind),
         norms=4 if kind.startswith(_FOUR_NORM_TYPES) and not kind.startswith("glm4_moe") else 2,
         shared_gate=bool(values.get("moe_shared_expert_gate", kind.startswith(("qwen2_moe", "qwen3_next")))),
         max_positions=_positions(values),
@@ -116,9 +125,26 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
     )
 
 
+def _has_sinks(values: Mapping[str, Any], kind: str) -> bool:
+    """Whether softmax has sinks, in some layer at least."""
+    said = values.get("softmax_type", "vanilla") in ("learnable", "off-by-one")
+    return said or kind.startswith("gpt_oss") or any(map(values.get, _SINKS))
+
+
+def _kind_by(name: str) -> str:
+    """The start of a model's type by its name on the Hub, where no config.json says the type.
+
+    >>> _kind_by("Qwen/Qwen3-8B"), _kind_by("mine")
+    ('qwen3_8b', '')
+    """
+    return name.partition("/")[2].lower().replace("-", "_").replace(".", "_")
+
+
 def counted_as(what: str) -> str:
     """How memory and time count a part that no formula covers."""
-    return "left out of memory and time" if what in _LEFT_OUT else "counted as layers of plain attention"
+    if what in _LEFT_OUT:
+        return "left out of memory and time"
+    return "counted like all others" if what in _LIKE_ALL else "counted as layers of plain attention"
 
 
 def short_name(name: str) -> str:
@@ -144,7 +170,8 @@ def _possible(sizes: ModelSizes, values: Mapping[str, Any]) -> None:
     """HcpError where the sizes make no model."""
     for name in ("ffn", "moe_ffn", "head_dim", "v_dim", "topk"):
         if size_of(values, NAMES[name]) == 0 and (sizes.experts or name != "topk"):
-            raise HcpError(f"model: found 0 for {' or '.join(NAMES[name][:2])}; wanted 1 or more; {_GIVE}")
+            written = next(word for word in NAMES[name] if values.get(word) is not None)
+            raise HcpError(f"model: found {written}=0; wanted 1 or more; {_GIVE}")
     if sizes.experts and not 1 <= sizes.topk <= sizes.experts:
         found = f"found {sizes.topk} experts for a token of {sizes.experts}"
         raise HcpError(f"model: {found}; wanted 1 to {sizes.experts}; {_GIVE}")
@@ -159,23 +186,6 @@ def _possible(sizes: ModelSizes, values: Mapping[str, Any]) -> None:
         names = "vocab_size or padded_vocab_size"
         do = "give the config.json next to the weights with --model, or --assume vocab_size=N"
         raise HcpError(f"model: {names} is missing; wanted the size of the vocabulary; {do}")
-
-
-def _experts_by_layer(values: Mapping[str, Any], sizes: ModelSizes) -> tuple[bool, ...]:
-    """Which layers have experts, by Megatron's moe_layer_freq or the fields of a config.json."""
-    layers = range(sizes.num_layers)
-    if not sizes.experts:
-        return (False,) * sizes.num_layers
-    every = values.get("moe_layer_freq", values.get("decoder_sparse_step", values.get("interleave_moe_layer_step")))
-    first = size_of(values, ("first_k_dense_replace", "moe_layer_start_index")) or 0
-    if isinstance(every, list | tuple) and every:
-        return tuple(bool(every[layer % len(every)]) for layer in layers)
-    step = every if isinstance(every, int) and not isinstance(every, bool) and every > 1 else 1
-    # Megatron counts from the first layer of a group, config.json's steps from its last.
-    last = step - 1 if "moe_layer_freq" not in values else 0
-    dense = values.get("mlp_only_layers")
-    left_out = set(dense) if isinstance(dense, list) else set()
-    return tuple(layer >= first and layer % step == last and layer not in left_out for layer in layers)
 
 
 def _is_tied(values: Mapping[str, Any], kind: str) -> bool:
@@ -194,6 +204,8 @@ def _unknown(values: Mapping[str, Any]) -> tuple[str, ...]:
     is_config = any(key in both for key in _CONFIG_LAYERS)
     passed = () if is_config else _MEGATRON_DEFAULTS
     found = [what for what, keys in _UNKNOWN_KEYS.items() if any(both.get(key) for key in keys if key not in passed)]
+    if both.get("sliding_window") is not None:  # one and the same, where a config.json says both
+        found = [what for what in found if what != "chunked attention"]
     variant = both.get("attention_variant", both.get("experimental_attention_variant"))
     if variant:
         found.append(f"the attention variant {str(variant)[:40]}")

@@ -130,7 +130,7 @@ class Search:
         experts = sum(model.is_moe)
         layers = len(model.is_moe) - experts
         mlps: dict[tuple[float, ...], Mlp] = {}
-        alone = rates.apart
+        alone = rates.apart.exchanges
         for attention in self.space.attention():
             grid = list(self.space.experts(attention))
             held = {pair: weights_of(model, replace(attention, ep=pair[0], etp=pair[1])) for pair in grid}
@@ -144,9 +144,9 @@ class Search:
                 share = job.global_batch * layout.tp * layout.cp / (mbs * job.world_size)
                 for again in self.space.recompute():
                     kept = replace(layout, recompute=again)
-                    base = joined(front, Mlp(0.0, 0.0), again, 0.0, rates).total
-                    twice, more_exposed = (4 / 3, 1.5) if again == "full" else (1.0, 1.0)
-                    beside = rates if rates.is_ep_overlapped and overlaps_exchange(model, kept) else alone
+                    base = joined(front, Mlp(0.0, 0.0), again, 0.0).total
+                    twice, passes = (4 / 3, 1.5) if again == "full" else (1.0, 1.0)
+                    ways = rates.exchanges if overlaps_exchange(model, kept) else alone
                     dense = saved_dense = moe = apart = saved_moe = 0.0
                     if mlp:
                         dense = max(rates.host_dense_s, base + twice * (mlp.gemm + mlp.memory_bound))
@@ -158,11 +158,11 @@ class Search:
                             if key not in mlps:
                                 mlps[key] = work.experts(replace(kept, ep=ep, etp=etp))
                             gemm, memory_bound, exchange = mlps[key]
-                            busy, exchange = base + twice * (gemm + memory_bound), more_exposed * exchange
-                            local = model.sizes.experts // ep
-                            moe = apart = max(alone.host_s(local), busy + alone.ep_exposed * exchange)
-                            if beside is not alone:
-                                moe = max(beside.host_s(local), busy + beside.ep_exposed * exchange)
+                            busy, local = base + twice * (gemm + memory_bound), model.sizes.experts // ep
+                            moe, apart = (
+                                min(max(rates.host_s(way, local), busy + passes * way.exposed * exchange) for way in of)
+                                for of in (ways, alone)
+                            )
                             if etp not in saved:
                                 saved[etp] = sum(layer_saved(model, replace(kept, etp=etp), job, True).values())
                             saved_moe = saved[etp]

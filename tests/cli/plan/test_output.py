@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import re
@@ -53,6 +54,36 @@ def test_the_text_names_what_it_counts(hcp: Hcp, root: Path) -> None:
     assert "exposed TP communication" in even
     assert "chunks" not in even and "rotary scaling" not in even and "the 65536 tokens that a rank has between" in even
     assert "a step has 128 sequences, which is ppo_mini_batch_size x rollout.n" in even
+
+
+MOE = {
+    "model_type": "qwen3_moe", "num_hidden_layers": 48, "hidden_size": 2048, "num_attention_heads": 32, "head_dim": 128,
+    "num_key_value_heads": 4, "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 128,
+    "num_experts_per_tok": 8, "vocab_size": 151936, "max_position_embeddings": 40960, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def test_a_framework_that_overlaps_less_is_told_its_own_time(hcp: Hcp, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(MOE))
+    job = ("--gpus", "64", "--gpu", "h100", "--seq-length", "32768", "--global-batch", "64")
+    asked = ("plan", "--model", str(tmp_path / "config.json"), *job, "--layout")
+    text = " ".join(hcp(*asked, "cp=4 ep=16", cwd=root).stdout.split())
+    (times,) = {re.sub(r"\D*$", "", time) for time in re.findall(r"overlaps less: (\S+) s per step", text)}
+    apart = planned(hcp, root, *asked, "cp=4 ep=16", "--assume", "verl=0.9")["layouts"][0]["step_s"]
+    assert float(times) == pytest.approx(apart, rel=1e-3)
+    # A pipeline without virtual stages cannot overlap it anywhere.
+    assert "overlaps less" not in hcp(*asked, "pp=2 cp=4 ep=16", cwd=root).stdout
+
+
+def test_the_picture_has_the_domains_that_the_plan_counts_with(hcp: Hcp, root: Path, tmp_path: Path) -> None:
+    job = ("--gpus", "256", "--gpu", "gb200", "--seq-length", "65536", "--global-batch", "64", "--nvlink-domain", "72")
+    layout = ("--layout", "tp=8 cp=4")
+    assert planned(hcp, root, *MODEL, *job, *layout)["job"]["domain"] == 64  # whole nodes, as many in each
+    hcp(*MODEL, *job, *layout, "--html", str(tmp_path / "plan.html"), cwd=root)
+    page = (tmp_path / "plan.html").read_text()
+    (drawn,) = re.findall(r"image/svg\+xml;base64,([^\"]+)", page)
+    picture = base64.b64decode(drawn).decode()
+    assert "domain of 64 GPUs" in picture and "domains of 72" not in picture
 
 
 def test_a_micro_batch_that_nobody_asked_for_is_said_to_be_free(hcp: Hcp, root: Path) -> None:

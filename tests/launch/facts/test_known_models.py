@@ -19,7 +19,11 @@ NEMO_RL = """\
 cluster: {{num_nodes: 1, gpus_per_node: 8}}
 policy: {{model_name: {model}, megatron_cfg: {{enabled: true{cfg}}}{more}}}
 """
-QWEN = {"num_layers": 48, "hidden_size": 2048, "heads": 32, "num_query_groups": 4, "head_dim": 128, "num_experts": 128}
+QWEN = {
+    "num_layers": 48, "hidden_size": 2048, "heads": 32, "num_query_groups": 4, "head_dim": 128, "num_experts": 128,
+    "ffn_hidden_size": 6144, "moe_ffn_hidden_size": 768, "moe_router_topk": 8, "gated_linear_unit": True,
+    "vocab_size": 151936,
+}  # fmt: skip
 """As the model's config.json has them, by the names of our facts."""
 
 
@@ -129,11 +133,14 @@ def test_every_line_names_one_model_and_sizes_that_a_model_can_have() -> None:
     index = index_of("bridge")
     assert len({row[0] for row in rows}) == len(rows)
     for model, source, *_ in rows:
-        fields = fields_of(model)
+        fields = dict(fields_of(model))
         assert model.count("/") == 1 and source and fields
         assert all(f"model.{field}" in index for field in fields), model
         heads, groups = fields.get("num_attention_heads"), fields.get("num_query_groups")
         assert not groups or heads % groups == 0, model
+        pattern = fields.pop("moe_layer_freq", 1)
+        layers = pattern if isinstance(pattern, list) else [pattern]
+        assert layers == [1] or (set(layers) <= {0, 1} and len(layers) == fields["num_layers"]), model
         assert all(value is None or isinstance(value, bool | str) or value > 0 for value in fields.values()), model
 
 

@@ -12,11 +12,20 @@ from hcp.plan import constants_fitted
 from hcp.plan.constants import constants, rates_for, rates_of
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.model import plan_model
+from hcp.plan.time.cp_passes import cp_passes
 from hcp.plan.time.layer import Mlp, Work, gemm_seconds, joined
 from hcp.plan.time.links import exchange_seconds, ring_bandwidth
 from hcp.plan.time.overlap import ring_overlap
 from hcp.plan.time.shapes import Product, attention_products, expert_products, mlp_products
-from hcp.plan.time.step import BAND, BAND_UNCOVERED, LAYER_TERMS, model_flops, step_time, uncovered
+from hcp.plan.time.step import (
+    BAND,
+    BAND_UNCOVERED,
+    LAYER_TERMS,
+    exposed_sends,
+    model_flops,
+    step_time,
+    uncovered,
+)
 
 LLAMA = {
     "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
@@ -61,13 +70,23 @@ def test_the_operations_of_a_token_are_those_of_the_published_steps() -> None:
     assert model_flops(plan_model(DEEPSEEK), 4096) == pytest.approx(1635e12 / 6288, rel=0.003)
 
 
-def test_a_token_is_sent_once_to_each_domain_that_has_an_expert_of_it() -> None:
-    """Two domains, two experts a token: 1.5 copies on average, half of which stay at home."""
+def test_a_token_is_sent_once_to_each_domain_and_rank_that_has_an_expert_of_it() -> None:
+    """Two domains, two experts a token: 1.5 copies on average, half of which stay at home; of 8 ranks 1.875."""
     rates = replace(RATES, nvlink=1e18, network=1e9)
     rows = 2 * 1000 * 4096.0
-    assert exchange_seconds(rows, 2, 16, 1, 8, rates) == pytest.approx(1000 * 4096 * 1.5 * 0.5 / 1e9)
-    assert exchange_seconds(rows, 2, 8, 1, 8, replace(rates, nvlink=1e9)) == pytest.approx(rows * 7 / 8 / 1e9)
-    assert exchange_seconds(rows, 2, 1, 1, 8, rates) == 0
+    assert exchange_seconds(rows, 2, 16, 1, 8, rates, True) == pytest.approx(1000 * 4096 * 1.5 * 0.5 / 1e9)
+    inside = exchange_seconds(rows, 2, 8, 1, 8, replace(rates, nvlink=1e9), True)
+    assert inside == pytest.approx(1000 * 4096 * 1.875 * 7 / 8 / 1e9)
+    assert exchange_seconds(rows, 2, 1, 1, 8, rates, True) == 0
+
+
+def test_an_all_to_all_sends_a_token_to_each_of_its_experts() -> None:
+    """Of 16 ranks in domains of 8, half of the rows leave the domain and 7 of 16 go to other ranks inside it."""
+    rates, rows = replace(RATES, nvlink=1e18, network=1e9), 2 * 1000 * 4096.0
+    assert exchange_seconds(rows, 2, 16, 1, 8, rates, False) == pytest.approx(rows * 8 / 16 / 1e9)
+    slow = replace(rates, nvlink=1e6)
+    assert exchange_seconds(rows, 2, 16, 1, 8, slow, False) == pytest.approx(rows * 7 / 16 / 1e6)
+    assert exchange_seconds(rows, 2, 8, 1, 8, slow, False) == pytest.approx(rows * 7 / 8 / 1e6)
 
 
 def test_a_ring_between_nodes_has_an_adapter_for_each_of_its_ranks_on_a_node() -> None:
@@ -116,10 +135,10 @@ def test_the_bubble_is_a_share_of_a_micro_batch_for_each_other_stage() -> None:
 def test_recomputing_everything_adds_one_forward_pass() -> None:
     work = Work(plan_model(LLAMA), JOB, RATES)
     front, mlp = work.front(Layout()), work.dense(Layout())
-    again = joined(front, mlp, "full", 0.0, RATES).recompute
+    again = joined(front, mlp, "full", 0.0).recompute
     assert again == pytest.approx((front.gemm + mlp.gemm + front.memory_bound + mlp.memory_bound) / 3
                                   + front.forward_attention)  # fmt: skip
-    assert joined(front, Mlp(0, 0), "none", 1e9, RATES).total == 1e9  # the host's floor
+    assert joined(front, Mlp(0, 0), "none", 1e9).total == 1e9  # the host's floor
 
 
 def test_windows_take_less_attention_than_whole_sequences() -> None:
@@ -142,18 +161,61 @@ def test_every_fitted_constant_has_a_unit_and_an_origin() -> None:
 def test_a_release_with_overlapped_exchange_leaves_less_of_it() -> None:
     b200 = gpu_named("b200")
     old, new = (rates_of(b200, "mxfp8", {"bridge": release}) for release in ("0.4.2", "0.5.0"))
-    assert new.ep_exposed < old.ep_exposed and new.attention_graphed > old.attention_graphed == 1
+    assert new.exchanges[0].exposed < old.exchanges[0].exposed and new.attention_graphed > old.attention_graphed == 1
     eager = rates_of(b200, "mxfp8", {"bridge": "0.5.0"}, overlaps_ep=False)
     assert eager == old
-    assert rates_of(b200, "mxfp8", {}, overlaps_ep=True).ep_exposed == new.ep_exposed
+    assert rates_of(b200, "mxfp8", {}, overlaps_ep=True).exchanges[0].exposed == new.exchanges[0].exposed
 
 
-def test_each_step_of_a_ring_after_the_first_is_put_together_with_the_others() -> None:
-    """A rank's queries, outputs, keys and their gradients pass through memory once more for each step."""
-    model = plan_model(LLAMA)
-    work = Work(model, replace(JOB, seq_length=1 << 20), RATES)  # long enough to hide the ring's exchange
-    two, five = (work.front(Layout(cp=cp)).cp * cp / (cp - 1) for cp in (2, 5))
-    assert two == pytest.approx(five) and two > 0
+@pytest.mark.parametrize("cp", [2, 5])
+def test_a_ring_passes_over_its_tensors_beside_attention(cp: int) -> None:
+    """Once, and in each step after the first, which takes half of the queries or half of the keys: 3/4 of all.
+
+    Added are outputs, gradients of queries, and of keys and values: two are read, one is written. The kernels around
+    attention's backward read outputs and their gradients, and clear, read and convert gradients of queries in fp32.
+    """
+    added = 3 * 0.75
+    queries, outputs, keys = added + (2 + 2 + 1) * 0.75, added + 2 * 0.75, added
+    once = {"queries": 2, "outputs": 2, "keys": 2 + 2 + 2}
+    job, steps = replace(JOB, seq_length=1 << 20), cp - 1  # long enough to hide the ring's exchange
+    passes = 4096 * (once["queries"] + once["outputs"] + steps * (queries + outputs))
+    passes += 2 * 1024 * (once["keys"] + steps * keys)
+    found = Work(plan_model(LLAMA), job, RATES).front(Layout(cp=cp)).cp
+    assert found == pytest.approx(2 * (1 << 20) / cp * passes / RATES.memory_bandwidth)
+
+
+def test_an_all_to_all_puts_what_it_exchanges_in_order_twice_on_each_side() -> None:
+    """Q, K, V and O are read and written for the ranks, and by chunks, in both passes: 8 times, for any group.
+
+    The rings of two levels do that, and what a ring of the outer ranks does.
+    """
+    assert cp_passes("a2a", 2, 1) == cp_passes("a2a", 8, 1) == (8, 8, 8)
+    ring = cp_passes("p2p", 4, 1)
+    assert cp_passes("a2a+p2p", 8, 4) == tuple(8 + passes for passes in ring)
+    assert cp_passes("all_gather", 4, 1).keys - cp_passes("all_gather", 2, 1).keys == 2 * (2 + 1 + 4 + 3)
+
+
+def test_a_pipeline_waits_for_every_send_unless_it_interleaves() -> None:
+    """4 stages, 8 micro-batches: 1F1B waits for 8 + 3 of them; with 2 chunks it fills with 2 x 3 + 4 of 16."""
+    assert exposed_sends(1.0, 100.0, count=8, pp=4, vp=1) == 8 + 3
+    assert exposed_sends(1.0, 100.0, count=8, pp=4, vp=2) == 2 * 3 + 4
+    assert exposed_sends(1.0, 100.0, count=9, pp=4, vp=8) == 2 * 3 + 7 * 4
+    assert exposed_sends(1.0, 100.0, count=1, pp=4, vp=4) == 4  # all there are
+    assert exposed_sends(60.0, 100.0, count=8, pp=4, vp=2) == 10 * 60 + 6 * (60 - 50)
+    assert exposed_sends(1.0, 100.0, count=8, pp=1, vp=1) == 0
+
+
+def test_where_nobody_says_it_a_layer_on_hopper_overlaps_its_exchange_if_that_is_faster() -> None:
+    """Overlap costs the host more: long sequences gain from it, a layer that waits for the host loses."""
+    model = plan_model(DEEPSEEK)
+    for length, gains in ((16384, True), (128, False)):
+        job, layout = PlanJob(64, 8, H100, 8, length, 64), Layout(ep=64)
+        said, alone, open_ = (
+            Work(model, job, rates_of(H100, "bf16", {}, overlaps_ep=overlaps)).units(layout).moe
+            for overlaps in (True, False, None)
+        )
+        assert (said.total < alone.total) == gains
+        assert open_ == (said if gains else alone)
 
 
 def test_a_measured_step_has_no_more_than_32_experts_on_a_rank() -> None:

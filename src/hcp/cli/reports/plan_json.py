@@ -49,8 +49,9 @@ def plan_json(shown: Shown) -> dict[str, Any]:
         },
         "job": {
             "gpus": job.world_size, "gpus_per_node": job.gpus_per_node, "gpu": job.gpu.name,
-            "nvlink_domain": job.nvlink_domain, "seq_length": job.seq_length, "global_batch": job.global_batch,
-            "precision": job.precision, "packed": job.packed, "versions": dict(job.versions),
+            "nvlink_domain": job.nvlink_domain, "domain": job.domain, "seq_length": job.seq_length,
+            "global_batch": job.global_batch, "precision": job.precision, "packed": job.packed,
+            "versions": dict(job.versions),
         },
         "assumed": shown.taken_for_granted,
         "legal": shown.legal,

@@ -16,13 +16,18 @@ NAMES: dict[str, tuple[str, ...]] = {
     "heads": ("heads", "num_attention_heads", "n_head", "n_heads"),
     "kv_heads": ("kv_heads", "num_query_groups", "num_key_value_heads", "num_kv_heads"),
     "head_dim": ("head_dim", "kv_channels"),
-    "ffn": ("ffn_hidden_size", "intermediate_size", "n_inner"),
+    "ffn": ("ffn_hidden_size", "dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", "n_inner"),
     "vocab": ("padded_vocab_size", "vocab_size"),
     "experts": ("num_experts", "num_moe_experts", "n_routed_experts", "num_local_experts"),
-    "topk": ("moe_router_topk", "num_experts_per_tok", "moe_topk"),
+    "topk": ("moe_router_topk", "num_experts_per_tok", "moe_topk", "top_k_experts", "num_experts_per_token"),
     "moe_ffn": ("moe_ffn_hidden_size", "moe_intermediate_size", "ffn_hidden_size", "intermediate_size"),
-    "shared_ffn": ("moe_shared_expert_intermediate_size", "shared_expert_intermediate_size"),
-    "shared_experts": ("n_shared_experts",),
+    "shared_ffn": (
+        "moe_shared_expert_intermediate_size",
+        "shared_expert_intermediate_size",
+        "shared_intermediate_size",
+        "share_expert_dim",
+    ),
+    "shared_experts": ("n_shared_experts", "num_shared_experts"),
     "dense_layers": ("first_k_dense_replace",),
     "q_lora": ("q_lora_rank",),
     "kv_lora": ("kv_lora_rank",),
@@ -102,6 +107,9 @@ def model_sizes(values: Mapping[str, Any]) -> ModelSizes:
     """
     values = language_values(values)
     size = {name: size_of(values, names) for name, names in NAMES.items()}
+    kinds = values.get("layers_block_type")
+    if size["num_layers"] is None and isinstance(kinds, list):
+        size["num_layers"] = len(kinds)
     for name in ("num_layers", "hidden_size", "heads"):
         if not size[name]:
             raise HcpError(
@@ -118,9 +126,10 @@ def model_sizes(values: Mapping[str, Any]) -> ModelSizes:
         lora, kv_heads = size["kv_lora"] or 512, heads
         rope = size["qk_rope"] or 0
         qk, v = (size["qk_nope"] or head_dim) + rope, size["v_dim"] or head_dim
-    dense = _dense_layers(values, layers, size["dense_layers"]) if size["experts"] else layers
+    dense = layers - sum(experts_by_layer(values, layers)) if size["experts"] else layers
     moe_ffn = size["moe_ffn"] or size["ffn"] or 4 * hidden
-    shared = size["shared_ffn"] or (size["shared_experts"] or 0) * moe_ffn
+    always = 1 if str(values.get("model_type")).startswith("llama4") else 0  # its config.json does not say it
+    shared = size["shared_ffn"] or (size["shared_experts"] or always) * moe_ffn
     return ModelSizes(
         num_layers=layers, hidden_size=hidden, heads=heads, kv_heads=kv_heads, qk_head_dim=qk, v_head_dim=v,
         dense_ffn=size["ffn"] or 4 * hidden, dense_layers=dense, gated=is_gated(values), vocab=size["vocab"] or 0,
@@ -181,17 +190,32 @@ def is_gated(values: Mapping[str, Any]) -> bool:
     for name in ("gated_linear_unit", "swiglu"):
         if isinstance(values.get(name), bool):
             return bool(values[name])
-    return not ("ffn_hidden_size" in values or str(values.get("hidden_act", "silu")).startswith(("gelu_new", "relu")))
+    activation = str(values.get("hidden_act") or values.get("mlp_hidden_act") or "silu")
+    return not ("ffn_hidden_size" in values or activation.startswith(("gelu_new", "relu")))
 
 
-def _dense_layers(values: Mapping[str, Any], layers: int, first: int | None) -> int:
-    """Layers without experts: Megatron's moe_layer_freq (a list of 0 and 1, or every n-th layer), or the first few."""
-    every = values.get("moe_layer_freq")
+def experts_by_layer(values: Mapping[str, Any], layers: int) -> tuple[bool, ...]:
+    """Which layers of a model with experts have some, by Megatron's moe_layer_freq or the fields of a config.json.
+
+    >>> experts_by_layer({"hybrid_override_pattern": "ME*E"}, 4)
+    (False, True, False, True)
+    """
+    kinds = values.get("layers_block_type")
+    pattern = values.get("hybrid_pattern", values.get("hybrid_override_pattern"))
+    if isinstance(pattern, str) and "E" in pattern:
+        kinds = ["moe" if kind == "E" else kind for kind in pattern.partition("/")[0].replace("|", "")]
+    if isinstance(kinds, list) and "moe" in kinds:
+        return tuple(kinds[layer % len(kinds)] == "moe" for layer in range(layers))
+    every = values.get("moe_layer_freq", values.get("decoder_sparse_step", values.get("interleave_moe_layer_step")))
+    first = size_of(values, ("first_k_dense_replace", "moe_layer_start_index")) or 0
     if isinstance(every, list | tuple) and every:
-        return layers - sum(bool(every[i % len(every)]) for i in range(layers))
-    if isinstance(every, int) and not isinstance(every, bool) and every > 1:
-        return layers - -(-layers // every)
-    return min(layers, first or 0)
+        return tuple(bool(every[layer % len(every)]) for layer in range(layers))
+    step = every if isinstance(every, int) and not isinstance(every, bool) and every > 1 else 1
+    # Megatron counts from the first layer of a group, config.json's steps from its last.
+    last = step - 1 if "moe_layer_freq" not in values else 0
+    dense = values.get("mlp_only_layers")
+    left_out = set(dense) if isinstance(dense, list) else set()
+    return tuple(layer >= first and layer % step == last and layer not in left_out for layer in range(layers))
 
 
 def _windows(values: Mapping[str, Any], layers: int) -> tuple[int, ...]:
@@ -204,7 +228,7 @@ def _windows(values: Mapping[str, Any], layers: int) -> tuple[int, ...]:
         if values.get("use_sliding_window") is False or isinstance(found, bool) or not isinstance(found, int):
             return ()
         tokens = found
-    skip = values.get("window_attn_skip_freq", values.get("sliding_window_pattern"))
+    skip = values.get("window_attn_skip_freq", values.get("sliding_window_pattern", values.get("hybrid_layer_pattern")))
     kinds = values.get("layer_types")
     if isinstance(kinds, list):
         count = sum(kind == "sliding_attention" for kind in kinds)

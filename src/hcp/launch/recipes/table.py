@@ -123,6 +123,8 @@ def _settings_of_row(table: _Table, number: int) -> list[int]:
 def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
     import json
 
+    from hcp.launch.facts.known_models import fields_of
+
     model, _, keys, given = table.rows[int(number)].split("|")
     settings = []
     for place in _settings_of_row(table, int(number)):
@@ -131,11 +133,13 @@ def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
     model = "" if model == "-" else model
     reason = f"recipe {name} sets it in a way that its source doesn't show"
     of_model = Elsewhere(f"the config.json of {model} sets it: give it with --model")
-    unknown = {
-        key: of_model if model and key.startswith("model.") else reason
-        for key in table.unknown[int(keys)].split()
-        if key != "-"
-    }
+    known = {f"model.{field}": value for field, value in fields_of(model).items() if value is not None}
+    unknown = {}
+    for key in table.unknown[int(keys)].split():
+        if key in known:
+            settings.append(Setting(key, known[key]))
+        elif key != "-":
+            unknown[key] = of_model if model and key.startswith("model.") else reason
     parameters = []
     for at in given.split():
         parameter, sets, changes = table.parameters[int(at)].split("|")

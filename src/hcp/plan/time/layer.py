@@ -10,6 +10,7 @@ from hcp.core.cost.model_sizes import ModelSizes
 from hcp.plan.constants import Rates
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.model import PlanModel
+from hcp.plan.time.cp_passes import cp_passes
 from hcp.plan.time.links import exchange_seconds, fits_inside, ranks_inside, ring_bandwidth
 from hcp.plan.time.shapes import Product, attention_products, expert_products, mlp_products
 
@@ -28,11 +29,6 @@ ELEMENT_BYTES = {"bf16": 2.0, "fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 1 / 2 + 
 """Bytes of an element as products read it, with its scale: one for each 32 in MXFP8, for each 16 in NVFP4."""
 CAST, CAST_ALONE, TRANSPOSE = 4, 3, 2
 """Bytes for each element that is cast to 8 bits: with a copy by column, without, and that copy made later."""
-RING_ONCE, RING_STEP = (2.0, 2.0, 6.0), (6.0, 3.75, 2.25)
-"""Passes over a rank's queries, outputs, and keys with values that a causal ring makes beside its kernels, forward and
-backward: once, and in each step after the first. Keys with values are copied into a buffer before each pass, the first
-output is weighed; then an output is weighed, added to and written, and so are the gradients, of half of the queries or
-of half of the keys. Source: AttnFuncWithCPAndKVP2P, context_parallel.py of Transformer Engine."""
 
 
 class LayerSeconds(NamedTuple):
@@ -108,10 +104,10 @@ class Mlp(NamedTuple):
     ep: float = 0.0
 
 
-def joined(front: Front, mlp: Mlp, recompute: str, floor_s: float, rates: Rates) -> LayerSeconds:
+def joined(front: Front, mlp: Mlp, recompute: str, floor_s: float, ep_exposed: float = 0.0) -> LayerSeconds:
     """A layer of that attention and that MLP; the host cannot start its kernels in less than `floor_s`."""
     gemm, memory = front.gemm + mlp.gemm, front.memory_bound + mlp.memory_bound
-    tp, ep = front.tp, mlp.ep * rates.ep_exposed
+    tp, ep = front.tp, mlp.ep * ep_exposed
     again = 0.0
     if recompute == "selective":
         again = front.forward_attention + front.cp / 3
@@ -162,7 +158,7 @@ class Work:
         tp_s, hidden_tp = self._tp(layout)
         return Front(
             self._gemm(attention_products(sizes, tokens, tp)), forward, attention, 3 * moved / rates.memory_bandwidth,
-            tp_s, exposed + self._merges(layout), hidden_tp, whole - exposed,
+            tp_s, exposed + self._cp_copies(layout), hidden_tp, whole - exposed,
         )  # fmt: skip
 
     def dense(self, layout: Layout, ffn: float | None = None) -> Mlp:
@@ -205,9 +201,11 @@ class Work:
         is_moe, again = self.model.is_moe, layout.recompute
         dense = moe = nothing
         if not all(is_moe):
-            dense = joined(front, self.dense(layout), again, rates.host_dense_s, rates)
+            dense = joined(front, self.dense(layout), again, rates.host_dense_s)
         if any(is_moe):
-            moe = joined(front, self.experts(layout), again, rates.host_s(self.sizes.experts // layout.ep), rates)
+            mlp, held = self.experts(layout), self.sizes.experts // layout.ep
+            ways = [joined(front, mlp, again, rates.host_s(way, held), way.exposed) for way in rates.exchanges]
+            moe = min(ways, key=lambda layer: layer.total)
         output = self.output(layout)
         return Units(dense, moe, output, self.mtp(layout, output) if self.model.mtp else nothing)
 
@@ -240,15 +238,15 @@ class Work:
         exposed = whole * rates.tp_exposed * (rates.tp_overlapped if fits_inside(size, 1, domain) else 1.0)
         return exposed, whole - exposed
 
-    def _merges(self, layout: Layout) -> float:
-        """Seconds in which a ring's steps are put together, forward and backward."""
-        sizes = self.sizes
-        if ring_size(layout) == 1:
+    def _cp_copies(self, layout: Layout) -> float:
+        """Seconds in which context parallelism copies and adds up what it exchanges, forward and backward."""
+        if layout.cp == 1:
             return 0.0
+        sizes = self.sizes
         queries, out = sizes.heads * sizes.qk_head_dim, sizes.heads * sizes.v_head_dim
         keys = max(layout.tp, sizes.kv_heads) * (sizes.qk_head_dim + sizes.v_head_dim)
-        passes = (once + (ring_size(layout) - 1) * step for once, step in zip(RING_ONCE, RING_STEP))
-        moved = sum(count * width for count, width in zip(passes, (queries, out, keys)))
+        passes = cp_passes(layout.cp_comm_type, layout.cp, ring_size(layout))
+        moved = passes.queries * queries + passes.outputs * out + passes.keys * keys
         return 2 * self.tokens(layout) * moved / layout.tp / self.rates.memory_bandwidth
 
     def _ep(self, layout: Layout, routed: float) -> float:
