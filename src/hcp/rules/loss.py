@@ -30,7 +30,7 @@ def _averages_by_sequence(v: View) -> Problem | None:
     )
 
 
-def _is_finetuning(v: View) -> bool:
+def is_finetuning(v: View) -> bool:
     """Whether the loss covers answers only, not all tokens. A Bridge launch that packs rows fine-tunes.
 
     Except for diffusion, whose datasets pack as Energon's do.
@@ -101,7 +101,7 @@ def _averaging_is_cleared(v: View) -> bool:
         ),
         SCHEDULES.says("forward_step_calc_loss", "if not config.calculate_per_token_loss:", ">=0.14"),
     ),
-    applies=under_cp(lambda v: v.dialect in ("mlm", "bridge") and _is_finetuning(v)),
+    applies=under_cp(lambda v: v.dialect in ("mlm", "bridge") and is_finetuning(v)),
     good=Example(
         "mlm",
         "--context-parallel-size 2 --sft --calculate-per-token-loss --no-create-attention-mask-in-dataloader",
@@ -113,8 +113,9 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
     """Fine-tuning under context parallelism divides by the tokens of the whole step.
 
     Without calculate_per_token_loss each CP rank divides by its own number of answer tokens. In fine-tuning that number
-    differs from rank to rank and may be zero, which gave NaN before 0.15. Bridge's validation rejects it; Megatron-LM's
-    --sft trains anyway. One of upstream's own test launches does so, so there it is a warning.
+    differs from rank to rank and may be zero, which gave NaN before 0.15 (with multi-token prediction before 0.17).
+    Bridge's validation rejects it; Megatron-LM's --sft trains anyway. One of upstream's own test launches does so, so
+    there it is a warning.
     """
     mlm = v.dialect == "mlm"
     silent = "ranks with few answer tokens weigh as much as the others: gradients are silently biased"
