@@ -30,7 +30,7 @@ def _averages_by_sequence(v: View) -> Problem | None:
     )
 
 
-def is_finetuning(v: View) -> bool:
+def _is_finetuning(v: View) -> bool:
     """Whether the loss covers answers only, not all tokens. A Bridge launch that packs rows fine-tunes.
 
     Except for diffusion, whose datasets pack as Energon's do.
@@ -101,7 +101,7 @@ def _averaging_is_cleared(v: View) -> bool:
         ),
         SCHEDULES.says("forward_step_calc_loss", "if not config.calculate_per_token_loss:", ">=0.14"),
     ),
-    applies=under_cp(lambda v: v.dialect in ("mlm", "bridge") and is_finetuning(v)),
+    applies=under_cp(lambda v: v.dialect in ("mlm", "bridge") and _is_finetuning(v)),
     good=Example(
         "mlm",
         "--context-parallel-size 2 --sft --calculate-per-token-loss --no-create-attention-mask-in-dataloader",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hcp.rules.loss import is_finetuning
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import BRIDGE_GPT_STEP, MULTI_TOKEN_PREDICTION
 from hcp.rules.view import View
@@ -14,8 +13,12 @@ _SFT = (
 
 
 def _predicts_more_in_gpt_step(v: View) -> bool:
-    """Whether Bridge's gpt_step fine-tunes with multi-token prediction; models that see have steps of their own."""
-    return v.dialect == "bridge" and bool(v.get("mtp_layers")) and not v.get("vision") and is_finetuning(v)
+    """Whether Bridge's gpt_step fine-tunes with multi-token prediction. Requests no fact.
+
+    Models with a vision tower have steps of their own, which pass the mask.
+    """
+    tunes = v.get("packing") == "offline" or v.get("finetune")
+    return v.dialect == "bridge" and bool(tunes) and bool(v.get("mtp_layers")) and not v.get("vision")
 
 
 @rule(
