@@ -17,8 +17,10 @@ def _predicts_more_in_gpt_step(v: View) -> bool:
 
     Models with a vision tower have steps of their own, which pass the mask.
     """
-    tunes = v.get("packing") == "offline" or v.get("finetune")
-    return v.dialect == "bridge" and bool(tunes) and bool(v.get("mtp_layers")) and not v.get("vision")
+    tunes = v.get("packing") == "offline" or bool(v.get("finetune"))
+    name = str(v.get("model_name"))
+    sees = bool(v.get("vision")) or any(word in name for word in ("VL", "Omni"))
+    return v.dialect == "bridge" and tunes and bool(v.get("mtp_layers")) and not sees
 
 
 @rule(
