@@ -113,8 +113,9 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
     """Fine-tuning under context parallelism divides by the tokens of the whole step.
 
     Without calculate_per_token_loss each CP rank divides by its own number of answer tokens. In fine-tuning that number
-    differs from rank to rank and may be zero, which gave NaN before 0.15. Bridge's validation rejects it; Megatron-LM's
-    --sft trains anyway. One of upstream's own test launches does so, so there it is a warning.
+    differs from rank to rank and may be zero, which gave NaN before 0.15 (with multi-token prediction before 0.17).
+    Bridge's validation rejects it; Megatron-LM's --sft trains anyway. One of upstream's own test launches does so, so
+    there it is a warning.
     """
     mlm = v.dialect == "mlm"
     silent = "ranks with few answer tokens weigh as much as the others: gradients are silently biased"

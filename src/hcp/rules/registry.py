@@ -98,9 +98,9 @@ def _latent() -> tuple[Rule, ...]:
 
 
 def _mtp() -> tuple[Rule, ...]:
-    from hcp.rules.mtp import positions
+    from hcp.rules.mtp import masks, positions
 
-    return _rules_in(positions)
+    return _rules_in(masks, positions)
 
 
 def _model() -> tuple[Rule, ...]:
@@ -116,9 +116,9 @@ def _jobs() -> tuple[Rule, ...]:
 
 
 def _known_faults() -> tuple[Rule, ...]:
-    from hcp.rules.known import bridge, megatron, transformer_engine, verl
+    from hcp.rules.known import bridge, gradients, megatron, transformer_engine, verl
 
-    return _rules_in(bridge, megatron, transformer_engine, verl)
+    return _rules_in(bridge, gradients, megatron, transformer_engine, verl)
 
 
 def _check_itself() -> tuple[Rule, ...]:
@@ -165,7 +165,7 @@ def _is_special_model(v: View) -> bool:
 
 
 def _may_meet_a_known_fault(v: View) -> bool:
-    return v.get("cp") != 1 or v.known("nvrx") or _may_pack(v) or _is_special_model(v)
+    return v.get("cp") != 1 or v.get("tp") != 1 or v.known("nvrx") or _may_pack(v) or _is_special_model(v)
 
 
 def _is_job(v: View) -> bool:

@@ -54,6 +54,7 @@ DATA_SCHEDULE = UpstreamFile("megatron-core", "megatron/core/datasets/data_sched
 DDP = UpstreamFile("megatron-core", "megatron/core/distributed/distributed_data_parallel.py")
 DIST_CHECKPOINTING = UpstreamFile("megatron-core", "megatron/core/dist_checkpointing/serialization.py")
 EXTENSION_TE = UpstreamFile("megatron-core", "megatron/core/extensions/transformer_engine.py")
+FINALIZE_MODEL_GRADS = UpstreamFile("megatron-core", "megatron/core/distributed/finalize_model_grads.py")
 FSDP_ADAPTER = UpstreamFile("megatron-core", "megatron/core/distributed/fsdp/mcore_fsdp_adapter.py", "checkout")
 GATED_DELTA_NET = UpstreamFile("megatron-core", "megatron/core/ssm/gated_delta_net.py")
 GPT_DATASET = UpstreamFile("megatron-core", "megatron/core/datasets/gpt_dataset.py")
@@ -117,6 +118,7 @@ TE_CONTEXT_PARALLEL = UpstreamFile("transformer-engine", _TE_ATTENTION + "contex
 TE_CP_TEST = UpstreamFile("transformer-engine", "tests/pytorch/attention/test_attention_with_cp.py", "checkout")
 TE_DOT_PRODUCT_ATTENTION = UpstreamFile("transformer-engine", _TE_ATTENTION + "dot_product_attention.py")
 TE_ATTENTION_UTILS = UpstreamFile("transformer-engine", _TE_ATTENTION + "utils.py")
+TE_GROUPED_LINEAR = UpstreamFile("transformer-engine", "transformer_engine/pytorch/module/grouped_linear.py")
 TE_MXFP8_TENSOR = UpstreamFile("transformer-engine", "transformer_engine/pytorch/tensor/mxfp8_tensor.py")
 TE_UTILS = UpstreamFile("transformer-engine", "transformer_engine/pytorch/utils.py")
 

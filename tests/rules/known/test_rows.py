@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hcp.launch.facts.table import FACTS
-from hcp.rules.known import bridge, megatron, transformer_engine, verl
+from hcp.rules.known import bridge, gradients, megatron, transformer_engine, verl
 from hcp.rules.known.condition import Clause, clauses_of
 from hcp.rules.known.row import Known, at_version, spans_of
 from hcp.rules.registry import BY_ID
@@ -13,8 +13,8 @@ from support.rules import Row, test_text, test_verdict
 
 __all__ = ["test_text", "test_verdict"]
 
-ROWS: tuple[Known, ...] = bridge.ROWS + megatron.ROWS + transformer_engine.ROWS + verl.ROWS
-ANOTHER = {"packing": "document", "cp_comm_type": "a2a", "hybrid_pattern": "*-", "arch": "sm100"}
+ROWS: tuple[Known, ...] = bridge.ROWS + gradients.ROWS + megatron.ROWS + transformer_engine.ROWS + verl.ROWS
+ANOTHER = {"packing": "document", "cp_comm_type": "a2a", "hybrid_pattern": "*-", "arch": "sm100", "ep": "2", "etp": "2"}
 """For facts that a clause compares with words: a value that none of them has."""
 
 

@@ -251,6 +251,14 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "shared experts run during the dispatcher's communication",
         defaults={"bridge": UNKNOWN},
     ),
+    field_spec(
+        "moe_grouped_gemm",
+        "bool",
+        "moe_grouped_gemm",
+        False,
+        "a rank's experts are one module",
+        defaults={"bridge": UNKNOWN},
+    ),
     field_spec("moe_router_fusion", "bool", "moe_router_fusion", False, "fused MoE router", kept=True),
     FactSpec(
         "router_replay",

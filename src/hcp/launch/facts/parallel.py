@@ -146,6 +146,12 @@ PARALLEL_FACTS: tuple[FactSpec, ...] = (
         default=1,
     ),
     FactSpec(
+        "vision_dp_when_cp",
+        "bool",
+        "Bridge's Qwen-VL: CP ranks encode different images",
+        bridge=("model.vision_dp_when_cp",),
+    ),
+    FactSpec(
         "eval_context_parallel_size",
         "size",
         "CP size for evaluation; null = as in training",

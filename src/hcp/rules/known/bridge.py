@@ -218,6 +218,29 @@ ROWS: tuple[Known, ...] = (
         good=_good(_GEMMA4),
         **_REFUSED,
     ),
+    Known(
+        "KNOWN037",
+        "bridge",
+        ">=0.4,<0.6.2",
+        when="vision_dp_when_cp and cp > 1",
+        title="Encoding images on different CP ranks returns every gradient to them",
+        why="Each rank encodes some images and gathers the others. The gather is called with a keyword argument, which "
+        "older PyTorch rejects; its backward pass keeps the gradient from the rank's own part of the sequence only; "
+        "and a rank without images skips it, while the others wait.",
+        symptom="gathering the images' embeddings fails with a TypeError; where PyTorch accepts the call, the vision "
+        "tower gets only part of its gradient",
+        issue="NVIDIA-NeMo/Megatron-Bridge#4784",
+        severity="error",
+        effect="crash",
+        stage="first-forward",
+        source=(BRIDGE_QWEN3_VL.says("Qwen3VLModel.forward", "cp_group=self.pg_collection.cp,", ">=0.4,<0.6.2"),),
+        launch=_model(_QWEN3_VL)._replace(
+            text=f"model._target_={_MODELS}{_QWEN3_VL} model.context_parallel_size=2 model.vision_dp_when_cp=true "
+            "model.calculate_per_token_loss=true"
+        ),
+        instead="vision_dp_when_cp false",
+        fixes=(Fix({"vision_dp_when_cp": False}, "every rank encodes all images"),),
+    ),
 )
 
 RULES = rules_of(ROWS, __name__)
