@@ -90,12 +90,14 @@ def _logger_of(start: Hit, first: Line) -> re.Pattern[str] | None:
     return logger if own and own.string.startswith((" ", "\t", 'File "'), own.end()) else None
 
 
-_NAME_AT_END = re.compile(r"(?<![\w.])(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception)$")
-
-
-_NEXT_NAME = re.compile(r"(?<![A-Z])[A-Z]\w{1,60}(?:Error|Exception)$")
-"""Another rank's exception, whose text stands still further below."""
+_NAME = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w{1,60}(?:Error|Exception)")
 _GOES_ON_BELOW = re.compile(r"^(?:[\w.]{1,80}\.)?[A-Z]\w{1,60}(?:Error|Exception): .*(?::|validation errors? for .*)$")
+
+
+def _name_at_end(text: str) -> str:
+    """The exception whose name a text ends in; empty where there is none."""
+    word = re.split(r"[^\w.]", text)[-1]
+    return word if _NAME.fullmatch(word) else ""
 
 
 def rejoined(hit: Hit, line: Line) -> Line | None:
@@ -103,11 +105,12 @@ def rejoined(hit: Hit, line: Line) -> Line | None:
 
     The text goes on there after a colon; or ranks wrote into each other, and the line ends in the exception's name.
     """
-    name = _NAME_AT_END.search(line.body)
+    name = _name_at_end(line.body)
     below = line_below(hit) if name or _GOES_ON_BELOW.match(line.body) else None
     text = read_line(below.line).body.strip() if below else ""
     if name and text.startswith(": "):
-        return line._replace(body=name[0] + _NEXT_NAME.sub("", text))
+        another = _name_at_end(text).rpartition(".")[2]  # of the next rank: its text stands still further below
+        return line._replace(body=name + text.removesuffix(another))
     if name or not text or text.startswith(("File ", "Traceback ", "During ", "The above ")):
         return None
     return line._replace(body=f"{line.body} {text}")
