@@ -87,6 +87,11 @@ def test_output_that_is_not_wholly_known_is_unknown() -> None:
     assert commands("run $(echo 1; foo)") == [["run", None]]
     assert commands("run $(echo 1 > f)") == [["run", None]]
     assert commands("run $(echo 1 2> log)") == [["run", "1"]]
+    assert commands("B=2\nA=$(cat <<E\n--x $B\n--y\nE\n)\nrun $A") == [["run", "--x", "2", "--y"]]
+    assert commands('A="$(cat <<\'E\'\n--x $B\nE\n)"\nrun "$A"') == [["run", "--x $B"]]
+    assert commands("run $(cat <<E > f\nx\nE\n)") == [["run", None]]
+    assert commands("run $(cat <<E | foo\nx\nE\n)") == [["run", None]]
+    assert commands("run $(echo -e 'a\\tb')") == [["run", None]]
     assert commands("run $(< f)") == [["run", None]]
 
 

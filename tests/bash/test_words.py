@@ -119,7 +119,7 @@ PLAIN = [
     ("read -r A B <<< '1 2 3'\npython train.py $A \"$B\"", ["1", "2 3"]),
     ("IFS=, read -r A B C <<< '4,1,8'\npython train.py $A $B $C", ["4", "1", "8"]),
     ("IFS=',' read -ra A <<< '4,1,8'\npython train.py ${A[@]}", ["4", "1", "8"]),
-    ("B=\nread -r -a A <<< \"$B\"\npython train.py x \"${A[@]}\" y", ["x", "y"]),
+    ('B=\nread -r -a A <<< "$B"\npython train.py x "${A[@]}" y', ["x", "y"]),
     ("IFS=',' read -ra A <<< '4,1,'\npython train.py \"${A[@]}\" y", ["4", "1", "y"]),
     ("IFS=',' read -ra A <<< '4,,'\npython train.py \"${A[@]}\" y", ["4", "", "y"]),
     ("read -ra A <<< ' 4 1 '\npython train.py \"${A[@]}\" y", ["4", "1", "y"]),
