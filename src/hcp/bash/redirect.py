@@ -39,8 +39,9 @@ def _write(w: Walker, node: Redirected, outputs: list[str]) -> None:
         w.spoiled = w.spoiled or not all(output in ("2", "/dev/null") for output in outputs)
         return
     written = _written(w, node.statement) if outputs else None
-    for output in map(normpath, outputs) if written is not None else ():
-        w.files[output] = (*(w.files.get(output, ()) if node.appends else ()), *written)
+    if written is not None:
+        for output in map(normpath, outputs):
+            w.files[output] = (w.files.get(output, ()) if node.appends else ()) + written
 
 
 def _written(w: Walker, statement: Statement | None) -> Value | None:
