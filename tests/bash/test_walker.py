@@ -82,11 +82,22 @@ def test_what_a_loop_may_set_is_unknown_in_it_from_its_start(statement: str) -> 
     assert ["run", "1"] in commands(f"A=1\nwhile unknown; do\n  run $A\n  {statement.replace('A', 'Z')}\ndone")
 
 
+def test_a_loop_that_waits_for_something_does_not_use_up_the_steps() -> None:
+    wait = "while true; do\n" + "x=$(job)\n" * 30 + 'if [ "$x" = done ]; then return; fi\ndone\n'
+    walker, found = followed(f"wait_for() {{\n{wait}}}\n" + "wait_for\n" * 10 + "run")
+    assert not walker.is_cut_short and len(found) == 1
+
+
 def test_output_that_is_not_wholly_known_is_unknown() -> None:
     assert commands("run $(echo 1)") == [["run", "1"]]
     assert commands("run $(echo 1; foo)") == [["run", None]]
     assert commands("run $(echo 1 > f)") == [["run", None]]
     assert commands("run $(echo 1 2> log)") == [["run", "1"]]
+    assert commands("B=2\nA=$(cat <<E\n--x $B\n--y\nE\n)\nrun $A") == [["run", "--x", "2", "--y"]]
+    assert commands('A="$(cat <<\'E\'\n--x $B\nE\n)"\nrun "$A"') == [["run", "--x $B"]]
+    assert commands("run $(cat <<E > f\nx\nE\n)") == [["run", None]]
+    assert commands("run $(cat <<E | foo\nx\nE\n)") == [["run", None]]
+    assert commands("run $(echo -e 'a\\tb')") == [["run", None]]
     assert commands("run $(< f)") == [["run", None]]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hcp.core.intake import FIRST_WRITER_S
 from support.processes import comes_true
 
 HCP = f"{sys.executable} -m hcp"
@@ -45,6 +46,13 @@ def test_the_exit_code_survives_the_streams(tmp_path: Path, command: str, code: 
         done = shell(command.format(streams), tmp_path)
         assert done.returncode == code, (streams, done)
         assert "Traceback" not in done.stderr and "Exception" not in done.stderr, (streams, done.stderr)
+
+
+def test_a_pipe_that_brings_nothing_is_said_to_be_waited_for(tmp_path: Path) -> None:
+    waits = "hcp: waits for standard input: what writes to it has written nothing yet\n"
+    done = shell(f"(sleep {FIRST_WRITER_S + 1}; cat good.sh) | hcp check - --select CP001", tmp_path)
+    assert done.returncode == 0 and done.stderr == waits
+    assert shell("cat good.sh | hcp check - --select CP001", tmp_path).stderr == ""
 
 
 @FULL

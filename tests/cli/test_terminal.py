@@ -13,13 +13,16 @@ import pytest
 from hcp.cli.reports.terminal import excerpt
 
 
-def on_a_terminal(folder: Path, *words: str, columns: int = 80, **environment: str) -> tuple[int, str]:
-    """The exit code of `hcp`, and what it prints on a terminal of this width."""
+def on_a_terminal(
+    folder: Path, *words: str, columns: int = 80, typed: bytes = b"", **environment: str
+) -> tuple[int, str]:
+    """The exit code of `hcp`, and what it prints on a terminal of this width where a user types something."""
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(folder)
         os.environ.update(environment, COLUMNS=str(columns), TERM=environment.get("TERM", "xterm"))
         os.execv(sys.executable, [sys.executable, "-m", "hcp", *words])
+    os.write(terminal, typed)
     shown = b""
     while True:
         try:
@@ -54,6 +57,14 @@ launch.sh:2:13: error CP001 the sequence cannot be split into the 2 x CP chunks 
 
 launch.sh: FAILED: 1 error, 0 warnings, 0 infos; 1 rule applied, 0 not checked
 """  # noqa: E501
+
+
+def test_a_user_is_told_that_what_is_typed_is_read(tmp_path: Path) -> None:
+    launch = b"--context-parallel-size 8 --seq-length 1000 --num-layers 2\n"
+    code, shown = on_a_terminal(tmp_path, "check", "-", "--select", "CP001", typed=launch + b"\x04")
+    assert code == 1 and shown.count("hcp: reads standard input, up to a Ctrl-D in a line of its own\n") == 1
+    code, shown = on_a_terminal(tmp_path, "triage", "-", typed=b"AssertionError\n\x04")
+    assert "hcp: reads standard input" in shown
 
 
 def test_a_finding_is_a_headline_the_source_line_with_a_mark_and_fixes(tmp_path: Path) -> None:

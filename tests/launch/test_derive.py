@@ -47,6 +47,23 @@ def test_a_program_that_is_not_known_is_why_packing_is_unknown() -> None:
     assert "packing" not in launch(f"torchrun pretrain_gpt.py {MODEL}").unknown
 
 
+@pytest.mark.parametrize(
+    ("command", "experts"),
+    [
+        # Megatron-LM, megatron/training/arguments.py: --num-experts, None by default.
+        ("torchrun pretrain_gpt.py --tensor-model-parallel-size 2", "None"),
+        ("torchrun train.py --tensor-model-parallel-size 2 --num-layers 4", "None"),
+        ("torchrun train.py --tensor-model-parallel-size 2 --num-layers $LAYERS", "None"),
+        ("torchrun train.py --tensor-model-parallel-size 2 --num-experts 8", "8"),
+        ("torchrun train.py --tensor-model-parallel-size 2", "train.py makes the model"),
+        ("torchrun -m mine.train --tensor-model-parallel-size 2", "mine.train makes the model"),
+    ],
+)
+def test_a_program_of_its_own_that_gets_no_sizes_makes_the_model(command: str, experts: str) -> None:
+    found = launch(command)
+    assert found.unknown.get("num_experts", str(found.facts.get("num_experts", [""])[0])) == experts
+
+
 def test_a_bare_command_line_packs_as_its_flags_say() -> None:
     assert build_launch(read_text(MODEL, "x")).facts["packing"].value == "none"
 

@@ -52,6 +52,8 @@ def test_names_that_many_frameworks_share_tell_no_dialect(text: str) -> None:
         (["data.train_files", "model.path"], "verl"),
         (["engine", "engine.cp", "model.path"], "verl"),
         (["critic.megatron.context_parallel_size"], "verl"),
+        (["data.max_prompt_length", "data.train_batch_size"], "verl"),
+        (["data.max_prompt_length", "runner.seq_length", "actor.model.path"], None),
         (["critic.path", "critic.lr"], None),
         (["optim.lr"], None),
         (["data.seed", "data.shuffle", "data.cutoff_len", "data.template", "data.packing"], None),
@@ -129,3 +131,15 @@ def test_a_program_tells_the_dialect_where_it_trains(command: str, dialect: Dial
             read_text(command + "\n", "x.sh")
     else:
         assert read_text(command + "\n", "x.sh").dialect == dialect
+
+
+@pytest.mark.parametrize(
+    ("program", "is_read"), [("pretrain_gpt.py", True), ("train.py", False), ("train.py --seq-length 8 --bf16", True)]
+)
+def test_a_program_with_mostly_options_of_its_own_has_no_command_line_of_megatron_lm(program: str, is_read) -> None:
+    text = f"torchrun {program} --num-gpus 8 --num-steps 5 --precision x --num-layers 2\n"
+    if is_read:
+        assert read_text(text, "x.sh").dialect == "mlm"
+    else:
+        with pytest.raises(HcpError, match="1 other Python command"):
+            read_text(text, "x.sh")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from posixpath import normpath
 
 from hcp.bash.arith import Undecidable
 from hcp.bash.paths import PATH_COMMANDS, below, seen_from_folder
@@ -174,9 +175,13 @@ def _printf(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
 def _echo(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     if w.printed is None:
         return True
-    if items and isinstance(items[0], Field) and items[0].text in ("-n", "-e", "-E", "-ne", "-en"):
+    option = items[0].text if items and isinstance(items[0], Field) else None
+    if option in ("-n", "-e", "-E", "-ne", "-en"):
         items = items[1:]
-    w.printed += joined(items)
+    text = joined(items)
+    if option and "e" in option and any(isinstance(part, Lit) and "\\" in part.text for part in text):
+        w.spoiled = True  # escapes that this doesn't read
+    w.printed += text
     w.printed.append(Lit("\n", span, False))
     return True
 
@@ -193,8 +198,8 @@ def _source(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
         if isinstance(item, Field) and item.parts and isinstance(item.parts[-1], Lit)
         else "another file"
     )
-    if path is not None and path in w.files:
-        return w.again(script_text(w.files[path], w.source.file))
+    if path is not None and normpath(path) in w.files:
+        return w.again(script_text(w.files[normpath(path)], w.source.file))
     script: Script | str = "files source each other"
     if w.shells < MAX_SHELLS:
         value = seen_from_folder(w, joined(items[:1]))

@@ -13,6 +13,8 @@ from hcp.bash.value import Field, Item, text_of
 from hcp.bash.walker import Status, Walker
 
 MAX_ROUNDS = 64
+_OPEN_ROUNDS = 4
+"""The same for a loop that may have ended before, as one that waits for a job does."""
 
 
 def for_each(w: Walker, node: ForLoop) -> Status:
@@ -67,10 +69,11 @@ def while_holds(w: Walker, node: WhileLoop) -> Status:
     """`while`, `until`."""
     outer = w.enter("break", "continue")
     ended = False
-    for _ in range(MAX_ROUNDS):
+    for number in range(MAX_ROUNDS):
         status = w.block(node.conditions)
         ended = status is not None and (status == node.is_until or _round(w, node.body))
-        if ended or status is None:
+        is_open = number >= _OPEN_ROUNDS and bool(w.left["break"] or w.left["return"])
+        if ended or status is None or is_open:
             break
     w.arrive("break")
     w.left = outer

@@ -1,12 +1,13 @@
-"""Statements with redirections: here-documents used as input, or written to files that the script runs later."""
+"""Statements with redirections: here-documents used as input, and texts written to files that the script runs later."""
 
 from __future__ import annotations
 
 from functools import partial
+from posixpath import normpath
 
 from hcp.bash.expand import value
-from hcp.bash.syntax import Pipeline, Redirected
-from hcp.bash.value import text_of
+from hcp.bash.syntax import Command, Pipeline, Redirected, Statement
+from hcp.bash.value import Value, text_of
 from hcp.bash.walker import Status, Walker
 
 
@@ -19,7 +20,10 @@ def redirected(w: Walker, node: Redirected) -> Status:
     _write(w, node, outputs)
     status = None
     if node.statement is not None and not (w.printed is not None and "2" in outputs):
-        status = w.run(node.statement)
+        if w.printed is not None and w.stdin is not None and w.text(node.statement) == "cat" and not node.following:
+            w.printed += w.stdin
+        else:
+            status = w.run(node.statement)
     for statement in node.following:
         if isinstance(statement, Pipeline):
             w.subshell(partial(w.block, statement.statements))
@@ -30,9 +34,27 @@ def redirected(w: Walker, node: Redirected) -> Status:
 
 
 def _write(w: Walker, node: Redirected, outputs: list[str]) -> None:
-    """What is written to the files: the input, if `cat` or `tee` copies it. `2` is standard error."""
-    first = w.text(node.statement).split(None, 1)[:1] if node.statement is not None else []
-    if first in (["cat"], ["tee"]) and w.stdin is not None:
-        w.files.update(dict.fromkeys(outputs, w.stdin))
-    elif w.printed is not None and outputs:
+    """What is written to the files. `2` is standard error."""
+    if w.printed is not None:
         w.spoiled = w.spoiled or not all(output in ("2", "/dev/null") for output in outputs)
+        return
+    written = _written(w, node.statement) if outputs else None
+    if written is not None:
+        for output in map(normpath, outputs):
+            w.files[output] = (w.files.get(output, ()) if node.appends else ()) + written
+
+
+def _written(w: Walker, statement: Statement | None) -> Value | None:
+    """What a statement writes: the input, if `cat` or `tee` copies it, or what `echo` or `printf` prints."""
+    if not isinstance(statement, Command):
+        return None
+    if statement.name in ("cat", "tee"):
+        return w.stdin
+    if statement.name not in ("echo", "printf"):
+        return None
+    outer = w.printed, w.spoiled
+    w.printed, w.spoiled = [], False
+    w.run(statement)
+    printed, spoiled = w.printed, w.spoiled
+    w.printed, w.spoiled = outer
+    return None if spoiled else tuple(printed)

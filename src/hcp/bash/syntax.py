@@ -200,17 +200,18 @@ class AndOr(Statement):
 
 
 class Redirected(Statement):
-    """A statement with redirections: its input if the script contains it, and its output files.
+    """A statement with redirections: its input if the script contains it, and its output files, or those it appends to.
 
     `following` are statements on the line of `<<EOF`, which start once the here-document is complete.
     """
 
-    __slots__ = ("following", "outputs", "statement", "stdin")
+    __slots__ = ("appends", "following", "outputs", "statement", "stdin")
 
     def __init__(self, start: int, end: int, statement: Statement | None) -> None:
         self.start, self.end, self.statement = start, end, statement
         self.stdin: ShellWord | None = None
         self.outputs: list[ShellWord] = []
+        self.appends = False
         self.following: list[Statement] = []
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from hcp.bash.parser.script import parse
 from hcp.bash.state import PWD, SOURCE, Preset, State, Var, assigned_names
 from hcp.bash.syntax import CommandSubstitution, Function, Script, Statement, SyntaxNode
-from hcp.bash.value import NEVER_RUN, Hole, Items, Lit, Part, ScriptText, Span, Value
+from hcp.bash.value import NEVER_RUN, Hole, Items, Lit, Part, ScriptText, Span, Value, cut
 from hcp.core.secrets import without_secrets
 
 MAX_STEPS = 10_000
@@ -294,6 +294,7 @@ class Walker(State):
         self.printed, self.spoiled, self.stop = outer
         if spoiled:
             return hole
-        while printed and isinstance(printed[-1], Lit) and not printed[-1].text.strip("\n"):
-            printed.pop()
+        while printed and isinstance(last := printed[-1], Lit) and last.text.endswith("\n"):
+            kept = len(last.text.rstrip("\n"))
+            printed[-1:] = [cut(last, 0, kept)] if kept else []
         return tuple(printed)

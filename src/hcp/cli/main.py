@@ -87,7 +87,7 @@ def main(argv: list[str] | None = None) -> Any:
     if argv is None:
         from hcp.cli.streams import guard_streams
 
-        guard_streams()
+        guard_streams(sys.argv[1:])
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback before or after the command either
     # click drops the `--` that separates a launch's own words from ours, so it is split off first.

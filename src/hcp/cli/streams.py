@@ -6,15 +6,19 @@ import errno
 import io
 import os
 import sys
+from collections.abc import Sequence
 from typing import IO, Any
 
+from hcp.core.intake import FIRST_WRITER_S
 
-def guard_streams() -> None:
+
+def guard_streams(words: Sequence[str]) -> None:
     """Makes this process exit with the code of its command, whatever happens to its standard streams.
 
     A closed stream is replaced by /dev/null, so that no file opened later gets its descriptor; `sys.stdin` stays None,
     so that its readers can report it. A stream that fails (a full disk) is reported once on standard error; one whose
-    reader is gone (`hcp ... | head`) is dropped silently. Characters that the encoding lacks are escaped.
+    reader is gone (`hcp ... | head`) is dropped silently. Characters that the encoding lacks are escaped. If the words
+    of the command name standard input (`-`), it is said that it is waited for.
     """
     for number in range(3):
         try:
@@ -26,6 +30,9 @@ def guard_streams() -> None:
                 os.close(opened)
     sys.stdout = _guarded(sys.stdout, 1)
     sys.stderr = _guarded(sys.stderr, 2)
+    if "-" in words and _is_standard(sys.stdin, 0):
+        raw: Any = _Awaited(0, "rb", closefd=False)
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(raw), sys.stdin.encoding)
 
 
 def _guarded(stream: Any, number: int) -> Any:
@@ -41,6 +48,30 @@ def _is_standard(stream: Any, number: int) -> bool:
         return type(stream) is io.TextIOWrapper and stream.fileno() == number
     except OSError:
         return False
+
+
+class _Awaited(io.FileIO):
+    """Says once that it is waited for: at a terminal, or where nothing comes. Its end is final, also at a terminal."""
+
+    _said = _ended = False
+
+    def readinto(self, buffer: Any) -> int | None:
+        if not self._said:
+            self._said = True
+            if self.isatty():
+                _complain(sys.stderr, "hcp: reads standard input, up to a Ctrl-D in a line of its own\n")
+            elif not self._has_something():
+                _complain(sys.stderr, "hcp: waits for standard input: what writes to it has written nothing yet\n")
+        count = 0 if self._ended else super().readinto(buffer)
+        self._ended = count == 0
+        return count
+
+    def _has_something(self) -> bool:
+        from select import POLLIN, poll
+
+        waiting = poll()
+        waiting.register(self.fileno(), POLLIN)
+        return bool(waiting.poll(FIRST_WRITER_S * 1000))
 
 
 class _Surviving(io.FileIO):

@@ -8,7 +8,8 @@ import stat
 from typing import BinaryIO
 
 FIRST_WRITER_S = 5.0
-"""How long a named pipe may be without a writer. A pipe with a writer is waited for, as in any program."""
+"""How long a named pipe may be without a writer. A pipe with a writer is waited for, as in any program; if standard
+input brings nothing for as long, that is said."""
 
 
 class TooLargeError(Exception):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, MutableMapping
 from math import prod
 from typing import Any
 
 from hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact
+from hcp.launch.facts.elsewhere import OWN_PROGRAMS
 from hcp.launch.facts.table import key_dialect
 from hcp.launch.hybrid_pattern import derive_from_pattern
 
 Facts = MutableMapping[str, Fact]
 _ON = Fact(True, "launch")
 _SCRIPT = "script"
-_OWN_PROGRAMS = re.compile(r"(^|[/.])(pretrain\w*|finetune\w*|train_rl)(\.py)?$")
 INPUTS: Mapping[str, tuple[str, ...]] = {
     "gtp": ("weight_shards", "tp"),
     "egtp": ("expert_weight_shards", "etp"),
@@ -256,7 +255,7 @@ def _is_before(facts: Facts, name: str, major: int, minor: int) -> bool | None:
 def _packs_by_flags(facts: Facts) -> bool:
     """Whether the program is Megatron-LM's own, which packs only if an option says so; so does a bare command line."""
     script = _value(facts, _SCRIPT)
-    return script is None or _OWN_PROGRAMS.search(script) is not None
+    return script is None or OWN_PROGRAMS.search(script) is not None
 
 
 _PACKS_BY = {"verl": "use_remove_padding", "nemo-rl": "sequence_packing", "ms-swift": "padding_free"}

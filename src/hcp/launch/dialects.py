@@ -233,9 +233,13 @@ def _is_nemo_rl(keys: Collection[str]) -> bool:
 
 def _is_verl(keys: Collection[str]) -> bool:
     roots = {key.partition(".")[0] for key in keys if "." in key or key in _ALONE}
-    if roots & _VERL or any(key.startswith(_VERL_KEYS) for key in keys):
+    if roots & _VERL:
         return True
-    return len({name for name in _VERL_TOGETHER for key in keys if key.startswith(name)}) > 1
+    together = {name for name in _VERL_TOGETHER for key in keys if key.startswith(name)}
+    if len(together) < 2 and not any(key.startswith(_VERL_KEYS) for key in keys):
+        return False
+    known = sum(_knows("verl", key) for key in keys)  # other frameworks have data.max_prompt_length as well
+    return 2 * known >= len(keys)
 
 
 def _is_bridge(keys: Collection[str]) -> bool:

@@ -84,6 +84,8 @@ _PROGRAMS = (
     ("a FlagScale launch", r"(?i)flagscale"),
     ("a Primus launch", r"^primus\.|(^|/)primus/(cli|pretrain|train)[\w/]*\.py$"),
     ("a ROLL launch", r"(^|/)start_\w+_pipeline\.py$|mcore_adapter"),
+    ("an RLinf launch", r"(?i)(^|[./])rlinf([./]|$)"),
+    ("a BioNeMo launch", r"(?i)bionemo"),
     ("a SkyRL launch", r"^(skyrl|skyrl_train|skyrl_agent|skyrl_tx|arctic_rl)\.|(^|[./])(skyrl_train|arctic_rl)[./]"),
     ("an AReaL launch", r"^areal\."),
     ("a VeOmni launch", r"(?i)veomni"),

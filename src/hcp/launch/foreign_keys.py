@@ -44,6 +44,10 @@ KEYS: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
         ),
     ),
     (
+        "an RLinf configuration",
+        (("runner.task_type",), ("cluster.component_placement.",), ("cluster.component_placement", "runner.")),
+    ),
+    (
         "an AReaL configuration",
         (("trial_name", "experiment_name"), ("gconfig.",), ("allocation_mode",), ("stats_logger.",)),
     ),

@@ -153,7 +153,9 @@ def _may_pack(v: View) -> bool:
 
 
 def _may_be_pipelined(v: View) -> bool:
-    return (v.get("pp") or 1) > 1 or _sets(v, "vpp", *STAGE_NAMES, "hybrid_pattern")
+    if v.known("pp") and v.get("pp", 1) > 1:
+        return True
+    return _sets(v, *(() if v.known("pp") else ("pp",)), "vpp", *STAGE_NAMES, "hybrid_pattern")
 
 
 def _may_shard(v: View) -> bool:

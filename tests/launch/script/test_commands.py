@@ -62,6 +62,16 @@ def facts(script: str, *names: str) -> tuple[Any, ...]:
         ('sbatch -N 2 --wrap="srun python pretrain_gpt.py ARGS"', "srun"),
         ("bash <<'EOF'\ntorchrun pretrain_gpt.py ARGS\nEOF", "torchrun"),
         ("cat > run.sh <<EOF\ntorchrun pretrain_gpt.py ARGS\nEOF\nsrun bash run.sh", "torchrun"),
+        ("echo '#SBATCH -N 2' > a.sh\necho torchrun pretrain_gpt.py ARGS >> ./a.sh\nsbatch a.sh", "torchrun"),
+        (
+            "cat > a.sh <<EOF\nx\nEOF\necho torchrun pretrain_gpt.py ARGS > a.sh\nsh a.sh",
+            "torchrun",
+        ),
+        (
+            'C=$(cat <<E\npython pretrain_gpt.py ARGS\nE\n)\necho "$C" > w.sh\ntorchrun --no-python bash w.sh',
+            "torchrun",
+        ),
+        ("printf '%s\\n' 'torchrun pretrain_gpt.py ARGS' > a.sh\n. a.sh", "torchrun"),
         ("cat <<EOF | sbatch\n#!/bin/bash\nsrun python pretrain_gpt.py ARGS\nEOF", "srun"),
         ("ARGS", [None]),
     ],
@@ -84,6 +94,8 @@ def test_the_training_command_is_found_in_all_its_forms(command: str, start: obj
         "pip install torch",
         "# python pretrain_gpt.py --num-layers 2",
         "cat <<EOF\npython pretrain_gpt.py --num-layers 2\nEOF",
+        "echo -e 'a\\ntorchrun pretrain_gpt.py --num-layers 2' > a.sh\nsh a.sh",  # an escape that isn't read
+        "echo torchrun pretrain_gpt.py --num-layers 2 > a.sh\nsh b.sh",
         "A='python pretrain_gpt.py --num-layers 2'",
         "if false; then torchrun pretrain_gpt.py --num-layers 2; fi",
         "bash other.sh",

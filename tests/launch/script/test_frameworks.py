@@ -41,6 +41,25 @@ def test_a_command_is_in_its_frameworks_dialect(command: str, dialect: Dialect) 
 
 
 @pytest.mark.parametrize(
+    "job",
+    [
+        'COMMAND="RUN" CONTAINER=x sbatch --nodes=2 ray.sub',  # docs/cluster.md of NeMo-RL
+        'export COMMAND="cd /x && RUN\necho done"\nbash "$HOME/RL/ray.sub"',
+    ],
+)
+def test_what_the_job_of_nemo_rl_runs_is_in_its_variable(job: str) -> None:
+    run = "uv run examples/run_grpo.py --config x.yaml policy.megatron_cfg.context_parallel_size=4"
+    launch = script(job.replace("RUN", run))
+    assert launch.dialect == "nemo-rl" and value(launch, "cp") == 4
+
+
+@pytest.mark.parametrize("job", ['COMMAND="RUN" sbatch other.sub', "COMMAND= sbatch ray.sub", "sbatch ray.sub"])
+def test_no_other_job_runs_that_variable(job: str) -> None:
+    with pytest.raises(HcpError, match="no training command"):
+        script(job.replace("RUN", "uv run examples/run_grpo.py policy.megatron_cfg.context_parallel_size=4"))
+
+
+@pytest.mark.parametrize(
     ("command", "method"),
     [
         ("megatron rlhf --model x", "dpo"),

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hcp.launch.build import build_launch
 from hcp.launch.load import LoadOptions, load_launch
+from hcp.launch.read import read_text
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import rules_for
 from hcp.rules.report import Report
@@ -214,3 +216,9 @@ def test_an_error_that_a_hidden_setting_could_clear_is_no_error_yet(tmp_path: Pa
         report = check_launch(launch, rules_for, fixes=False)
         said[name] = (report.verdict, "ENV001" in [finding.rule.id for finding in report.findings])
     assert said == {"certain": ("failed", True), "open": ("undecided", False)}
+
+
+def test_a_hidden_pipeline_size_alone_leaves_the_pipeline_rules_undecided() -> None:
+    text = "srun python pretrain_gpt.py --pipeline-model-parallel-size $PP --num-layers 6 --micro-batch-size 1\n"
+    report = check_launch(build_launch(read_text(text, "x.sh")), rules_for)
+    assert report.verdict == "undecided" and "pp" in report.undecided[0].needs

@@ -18,6 +18,7 @@ CRITIC_ONLY, CRITIC_CP = BY_TOKENS.replace("grpo", "gae"), "critic.megatron.cont
 WITH_SIZES = f"{BY_TOKENS}{A}use_kl_loss=True "
 ACTOR_CP, REF_CP = f"{A}megatron.context_parallel_size=", "actor_rollout_ref.ref.megatron.context_parallel_size="
 
+VALUES = f"{CRITIC_ONLY}data.max_response_length=50000 {A}ppo_max_token_len_per_gpu=65536 "
 ASYNC = "python3 -m verl.experimental.fully_async_policy.fully_async_main"
 LONG = f"{BY_TOKENS}data.max_prompt_length=1024 data.max_response_length=31744 "  # 32768 tokens
 LONG_YAML = """\
@@ -112,6 +113,18 @@ VERDICTS: list[Row] = [
     ("VERL002", "verl", f"{ASYNC} {MEGATRON}\n", "", "all: VERL001"),
     ("VERL002", "verl", f"python3 -m main_gkd {MEGATRON}\n", "", "all: VERL001"),
     ("VERL002", "verl", f"python3 -m verl.trainer.main_ppo {MEGATRON}\n", "", "all: VERL001 VERL002"),
+    # verl/workers/config/critic.py: ppo_infer_max_token_len_per_gpu is 32768 whatever the critic trains with.
+    ("VERL005", "verl", f"{VALUES}critic.ppo_max_token_len_per_gpu=65536", "verl=0.9.1", "error"),
+    ("VERL005", "verl", f"{VALUES}critic.ppo_max_token_len_per_gpu=65536", "verl=0.7.1", "fine"),
+    ("VERL005", "verl", f"{VALUES}critic.ppo_max_token_len_per_gpu=65536", "", "needs verl"),
+    ("VERL005", "verl", f"{VALUES}critic.ppo_max_token_len_per_gpu=65536 {CRITIC_CP}2", "verl=0.9.1", "fine"),
+    (
+        "VERL005",
+        "verl",
+        f"{VALUES}critic.ppo_max_token_len_per_gpu=65536 +critic.ppo_infer_max_token_len_per_gpu=65536",
+        "verl=0.9.1",
+        "fine",
+    ),
     # The longest sequence against ppo_max_token_len_per_gpu (16384 unless set; a critic's 32768) x CP.
     ("VERL005", "verl", LONG, "", "error crash training"),
     ("VERL005", "verl", LONG_YAML, "", "warning crash training"),

@@ -68,6 +68,7 @@ def redirected(tree: Tree, node: Node) -> Statement:
             found.stdin = here_string(tree, redirect)
             continue
         found.outputs += [tree.word(target) for file in files for target in _targets(tree, file)]
+        found.appends = found.appends or any(child.type == ">>" for file in files for child in file.children)
     return found
 
 

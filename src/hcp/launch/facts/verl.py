@@ -46,6 +46,13 @@ VERL_FACTS: tuple[FactSpec, ...] = (
     _following("log_prob_use_dynamic_bsz", "bool", f"{_REF}.log_prob_use_dynamic_bsz"),
     _following("log_prob_max_token_len_per_gpu", "int", f"{_REF}.log_prob_max_token_len_per_gpu"),
     FactSpec(
+        "ppo_infer_max_token_len_per_gpu",
+        "int",
+        "verl >= 0.8: tokens per GPU in a micro-batch of the critic's value pass",
+        verl=("critic.ppo_infer_max_token_len_per_gpu",),
+        defaults={"verl": 32768},
+    ),
+    FactSpec(
         "bypass_mode",
         "bool",
         "verl: the rollout engine's log-probabilities are the old ones",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
+from posixpath import normpath
 from typing import NamedTuple
 
 from hcp.bash.parser.script import parse
@@ -83,7 +85,7 @@ class Followed:
 
     def _walk_from(self, start: ContainerStart) -> None:
         self.walker.vars |= {name: Var(value, None, True, span) for name, (value, span) in start.variables.items()}
-        self.walker.files |= start.files
+        self.walker.files |= {normpath(path): text for path, text in start.files.items()}
         self.walker.sourced = start.hidden
         self.context = self.context._replace(start=start.start).with_options("pod", start.options, None)
         if start.items:
@@ -128,7 +130,7 @@ class Followed:
         try:
             value = handed.text if handed.text is not None or handed.path is not None else walker.stdin
             if handed.path is not None:
-                value = walker.files.get(text_of(handed.path) or "")
+                value = walker.files.get(normpath(text_of(handed.path) or ""), _command_of_job(walker, handed, given))
             if value is not None:
                 text = script_text(value, walker.source.file)
                 if handed.is_job:
@@ -154,6 +156,14 @@ class Followed:
         if handed.is_job:
             self._read_header(script.text)
         return walker.start_file(script, below(path) or f"./{shown}", handed.arguments, given)
+
+
+def _command_of_job(walker: Walker, handed: Handed, given: Mapping[str, Var]) -> Value | None:
+    """What NeMo-RL's `ray.sub` runs on the Ray cluster that it starts: the text of its variable COMMAND."""
+    if handed.path is None or PurePosixPath(text_of(handed.path[-1:]) or "").name != "ray.sub":
+        return None
+    command = {**walker.environment(), **given}.get("COMMAND")
+    return None if command is None else command.value
 
 
 def _words(arguments: tuple[str, ...]) -> Items:

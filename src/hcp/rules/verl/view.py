@@ -27,6 +27,7 @@ class TokenBudget(NamedTuple):
 def token_budgets(v: View) -> list[TokenBudget]:
     """The budgets of the passes that the role's model makes, except those that only follow the actor's.
 
+    The critic trains with its own budget and, since verl 0.8, computes values with another one that doesn't follow it.
     The actor trains with its own budget and computes the old log-probabilities with the rollout's; in bypass mode the
     rollout engine's are used, and in LoRA training the reference model is the actor without its adapter.
     """
@@ -41,6 +42,9 @@ def token_budgets(v: View) -> list[TokenBudget]:
     budgets = []
     if tokens is not None:
         budgets.append(TokenBudget("ppo_max_token_len_per_gpu", "ppo_max_token_len_per_gpu", tokens, is_stated))
+    values = v.ppo_infer_max_token_len_per_gpu if role == CRITIC else None
+    if values is not None and (tokens is None or values < tokens) and v.at_least("verl", "0.8"):
+        budgets += _stated("ppo_infer_max_token_len_per_gpu", "critic", values)
     if role == ACTOR and not v.bypass_mode:
         name = "rollout_log_prob_max_token_len_per_gpu"
         budgets += _stated(name, "rollout", v[name])
@@ -48,4 +52,4 @@ def token_budgets(v: View) -> list[TokenBudget]:
 
 
 def _stated(fact: str, section: str, tokens: int | None) -> list[TokenBudget]:
-    return [] if tokens is None else [TokenBudget(fact, f"{section}.log_prob_max_token_len_per_gpu", tokens, True)]
+    return [] if tokens is None else [TokenBudget(fact, f"{section}.{fact.removeprefix('rollout_')}", tokens, True)]
