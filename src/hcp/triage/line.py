@@ -32,7 +32,7 @@ _PREFIXES = tuple(
         r"[^|\[\]]{0,80}\d{1,3}%\|[^|]{0,400}\| [^\[\]|]{1,60} \[[^\]]{1,200}\] ?(?=\S)",  # a bar that the text cut off
         r"\[?rank(?P<rank>\d+)\]:?\s?",
         r"\[[A-Za-z_]{0,40}(?P<local>\d+)(?:\|\d{1,6})?\]:\s?",
-        r"\[\d{1,6},(?P<rank>\d+)\]<std(?:out|err)>:\s?",  # mpirun --tag-output
+        r"\[(?:\d{1,6},)?(?P<rank>\d+)\]<std(?:out|err)>:\s?",  # mpirun --tag-output, Horovod
         rf"\[{_GLOG} [^\]]{{0,300}}\]\s?",
         r"\[(?P<level>[EWIF]) [^\]\s]{1,100}\]\s?",
         rf"{_GLOG} \d+ [^\]\s]+\]\s?",

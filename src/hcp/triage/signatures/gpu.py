@@ -218,8 +218,9 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "loss-nan",
-        r"(?i)(?<![a-z])loss['\"]?(?:\s{0,3}[:=]\s{0,3}|\s)nan\b",
-        "the loss is not a number (nan) from here on: the training diverged, or its data or kernels are wrong",
+        r"(?i)(?<![a-z])(?:loss|grad[ _]norm)['\"]?(?:\s{0,3}[:=]\s{0,3}|\s)nan\b",
+        "the loss or the gradient is not a number (nan) from here on: the training diverged, or its data or kernels are "
+        "wrong",
         "step 00009 (0.00%) | loss: nan | lrm: 1.00 | dt: 5.20ms",
         "step 00009 (0.00%) | loss: 2.3 | nan check: off",
         "compare the data, the learning rate and the precision of the steps before; does the same step fail again?",

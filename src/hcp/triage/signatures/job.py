@@ -25,12 +25,12 @@ JOB: tuple[Signature, ...] = (
     ),
     ended(
         "hang-up",
-        r"got signal: 1\b|closing signal SIGHUP",
+        r"got signal: 1\b|Received 1 death signal|(?:closing|via) signal SIGHUP",
         "the launcher lost its session (SIGHUP): the terminal or ssh connection that it ran in was closed",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 46660 got signal: 1",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 46660 got signal: 15",
         "start it with sbatch or inside tmux",
-        tokens=(b"got signal: ", b"SIGHUP"),
+        tokens=(b"got signal: ", b"SIGHUP", b"1 death signal"),
     ),
     fault(
         "node-failure",
