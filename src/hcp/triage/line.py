@@ -69,7 +69,7 @@ _PREFIXES = tuple(
         r"std(?:out|err): ",  # a test's, or accelerate's
         # whatever stands before a rank's tag
         r"[^\[\]{}\"'=]{1,100}(?=\[(?:rank|default)\d{1,6}\]:)|[a-z_]{1,40}/\d{1,6} (?=\[\d{1,6}\]:)",
-        r"> ?|`{1,3}(?=\S)|[-*•] {1,3}(?=\S)",  # a quotation, code or a list, where a log was pasted
+        r"> ?|`{1,3}(?=\S)|[-*•#] {1,3}(?=\S)",  # a quotation, code or a list, where a log was pasted
     )
 )
 QUIET = frozenset(("W", "I", "D", "WARNING", "WARN", "INFO", "DEBUG", "info", "debug"))
