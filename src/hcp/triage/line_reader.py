@@ -251,9 +251,12 @@ class LineReader:
         more = read_line(below.line) if below else line
         if below is None or line.level in QUIET or more.writer != line.writer or not more.body.strip():
             return None
+        is_bare = line.body.endswith("Error:") and not more.level and not more.body.startswith((" ", "\t"))
         end, text = len(line.body), f"{line.body} {more.body.strip()}"
         for row, pattern in self.rows:
-            if row.role in _WRAPPED and not row.context and any(token in hit.line for token in row.tokens):
+            if row.role not in _WRAPPED and not (is_bare and row.role == "general"):
+                continue
+            if not row.context and any(token in hit.line for token in row.tokens):
                 match = pattern.search(text)
                 if match and match.start() < end < match.end() - 1:
                     return row, match
