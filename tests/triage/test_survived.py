@@ -168,3 +168,42 @@ def test_a_traceback_of_which_nothing_is_left_shows_no_cause(tmp_path):
     assert _failure(tmp_path, a_log=log + cut).signature.id == "nccl-failed"
     frame = '[rank2]:   File "train.py", line 9, in main\n[rank2]:     go()\n'
     assert _failure(tmp_path, a_log=log + cut + frame).signature.id == "traceback-cut"
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n",
+        "slurmstepd: error: *** STEP 43230.0 ON n1 CANCELLED AT 2025-04-15T19:07:03 ***\n",
+        "srun: forcing job termination\n",
+        "srun: Force Terminated job 1509684\n",
+    ],
+)
+def test_a_task_that_is_killed_while_slurm_ends_the_step_is_no_death(tmp_path, ending):
+    killed = "srun: error: n1: task 0: Killed\n"
+    failure = _failure(tmp_path, a_log=ending + killed)
+    assert failure.signature.id in ("cancelled", "step-aborted") and "memory" not in failure.cause
+    assert _failure(tmp_path, a_log=killed + ending).signature.id == "srun-task", "that is why the step was ended"
+    crashed = "srun: error: n1: task 0: Segmentation fault\n"
+    assert _failure(tmp_path, a_log=ending + crashed).signature.id == "srun-task"
+
+
+def test_a_message_that_was_wrapped_into_the_next_line_is_read_whole(tmp_path):
+    first = "torch.distributed.DistNetworkError: The server socket has failed to listen on\n"
+    rest = "any local network address. port: 29500, useIpv6: false, code: -98\n"
+    assert _failure(tmp_path, a_log=first + rest).signature.id == "port-taken"
+    assert _failure(tmp_path, a_log=f"[rank0]: {first}[rank1]: {rest}").signature.id == "exception"
+
+
+def test_an_exceptions_text_may_stand_on_the_next_line(tmp_path):
+    assert _failure(tmp_path, a_log="0: AssertionError:\n0: args is not initialized.\n").cause.endswith(
+        "AssertionError: args is not initialized."
+    )
+    assert _failure(tmp_path, a_log="0: AssertionError:\n1: step 3\n").signature.id == "exception-bare"
+    assert _failure(tmp_path, a_log="AssertionError:\n[ERROR] bye\n").signature.id == "exception-bare"
+
+
+def test_what_nccl_gives_as_its_last_error_is_said_instead_of_that_it_failed(tmp_path):
+    unsaid = "[rank0]: ncclUnhandledCudaError: Call to CUDA function failed.\n[rank0]: Last error:\n"
+    assert "no reverse path" in _failure(tmp_path, a_log=unsaid + "[rank0]: there is no reverse path\n").cause
+    assert _failure(tmp_path, a_log=unsaid).signature.id == "nccl-cuda-unsaid"

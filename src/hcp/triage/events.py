@@ -131,13 +131,15 @@ class FileEvents:
         if signature.role == "general" and was_logged(hit, line):
             event = event._replace(role="unknown")
         if signature.role == "report":
-            event = event._replace(role=_role_of_report(event.code, not self.reported))
+            is_ending = signature.id == "srun-task" and any(self.counts[name] for name in _ENDING)
+            role: Role = _role_of_report(event.code, not self.reported)
+            event = event._replace(role="echo" if is_ending and event.code == _KILLED else role)
             self.reported = True
         if event.role in self.over and event.code in ABORTED:
             said = min(self.late.values(), key=lambda late: ROLES.index(late.role), default=None)
             groups = {**groups, "said": f", after {said.line.body!r}" if said else ""}
             # Where nothing is left to save, an abort costs as little as a time limit.
-            role: Role = "end" if "end" in self.over else "death"
+            role = "end" if "end" in self.over else "death"
             event = event._replace(signature=ABORTED_AT_EXIT, role=role, groups=groups)
         shape = _shape(event)
         is_python = signature.id.startswith("exception") and bool(shape)
@@ -156,8 +158,8 @@ class FileEvents:
         if event.role == "stall":
             self.seen.discard(key)  # each time counts, and none was survived where the training goes on
         earlier = self.pending.setdefault(event.role, event)
-        if event.role == "echo" and signature.id in NAMES_THE_END and earlier.signature.id not in NAMES_THE_END:
-            self.pending["echo"] = event
+        if signature.id in _INSTEAD_OF.get(earlier.signature.id, ()):
+            self.pending[event.role] = earlier = event
         if earlier is event and signature.role == "general":
             self.pending[event.role] = event._replace(groups={**groups, "at": raised_at(hit.before(), line)})
         elif is_rerun and earlier.signature is signature:
@@ -166,6 +168,14 @@ class FileEvents:
 
 NAMES_THE_END = ("cancelled", "interrupted")
 """Of the signatures of what is said while a job is being ended, those that say how."""
+_INSTEAD_OF = {
+    "nccl-cuda-unsaid": ("nccl-said",),
+    **dict.fromkeys(("step-aborted", "terminated", "child-failed", "torchrun-block", "nccl-proxy"), NAMES_THE_END),
+}
+"""By signature, those of the same role that say more, and take its place."""
+_ENDING = ("step-aborted", "cancelled")
+"""Signatures of Slurm's word that it ends a step: it kills what doesn't end by itself."""
+_KILLED = -9
 _OUTLIVED: tuple[Role, ...] = ("general", "unknown")
 _OFTEN = 2
 _OF_OTHERS = ("nccl-said",)

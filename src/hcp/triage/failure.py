@@ -74,9 +74,9 @@ def first_failure(files: Sequence[FileEvents], job: LoggedJob) -> Failure | None
     ends = [event for _, event in candidates if event.role == "end"]
     candidates = [(entry, event) for entry, event in candidates if not any(_follows(event, end) for end in ends)]
     known = [event for _, event in candidates if event.role != "unknown"]
-    if _had_its_programs(files) and {event.signature.id for event in known} - {_NOT_FOUND}:
-        candidates = [item for item in candidates if item[1].signature.id != _NOT_FOUND]
-        known = [event for event in known if event.signature.id != _NOT_FOUND]
+    if _had_its_programs(files) and not all(map(_is_of_a_shell, known)):
+        candidates = [item for item in candidates if not _is_of_a_shell(item[1])]
+        known = [event for event in known if not _is_of_a_shell(event)]
     if not known:
         return None
     if ends and not any(entry.steps for entry in files) and {event.role for event in known} <= _OF_AN_END:
@@ -106,8 +106,12 @@ def first_failure(files: Sequence[FileEvents], job: LoggedJob) -> Failure | None
     return with_ends(_failure(entry, event, job, candidates), files, job, event.line.label)
 
 
-_NOT_FOUND = "program-unknown"
 _NOT_STARTED = frozenset((126, 127))
+
+
+def _is_of_a_shell(event: Event) -> bool:
+    """Whether a shell said that it did not find a program."""
+    return event.signature.id == "program-unknown" and bool(event.groups["program"])
 
 
 def _had_its_programs(files: Sequence[FileEvents]) -> bool:

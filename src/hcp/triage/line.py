@@ -36,7 +36,7 @@ _PREFIXES = tuple(
         r"[^|\[\]]{0,80}\d{1,3}%\|[^|]{0,400}\| [^\[\]|]{1,60} \[[^\]]{1,200}\] ?(?=\S)",  # a bar that the text cut off
         r"\[?rank(?P<rank>\d+)\]:?\s?",
         r"\[[A-Za-z_]{0,40}(?P<local>\d+)(?:\|\d{1,6})?\]:\s?",
-        r"\[\d{1,6},(?P<rank>\d+)\]<std(?:out|err)>:\s?",  # mpirun --tag-output
+        r"\[(?:\d{1,6},)?(?P<rank>\d+)\]<std(?:out|err)>:\s?",  # mpirun --tag-output, Horovod
         rf"\[{_GLOG} [^\]]{{0,300}}\]\s?",
         r"\[(?P<level>[EWIF]) [^\]\s]{1,100}\]\s?",
         rf"{_GLOG}\s{{1,8}}\d+ [^\]\s]+\]\s*",
@@ -78,7 +78,7 @@ _PREFIXES = tuple(
         r"std(?:out|err): ",  # a test's, or accelerate's
         # whatever stands before a rank's tag
         r"[^\[\]{}\"'=]{1,100}(?=\[(?:rank|default)\d{1,6}\]:)|[a-z_]{1,40}/\d{1,6} (?=\[\d{1,6}\]:)",
-        r"> ?|`{1,3}(?=\S)|[-*•] {1,3}(?=\S)",  # a quotation, code or a list, where a log was pasted
+        r"> ?|`{1,3}(?=\S)|[-*•#] {1,3}(?=\S)",  # a quotation, code or a list, where a log was pasted
     )
 )
 QUIET = frozenset(("W", "I", "D", "WARNING", "WARN", "INFO", "DEBUG", "info", "debug"))

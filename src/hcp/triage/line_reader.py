@@ -51,6 +51,7 @@ _KNOWN: frozenset[Role] = frozenset(("cause", "death", "general"))
 """Roles of lines that say what happened."""
 _SPOKEN = ("cause", "general", "effect")
 """Roles of lines that a logger's level can take back: a warning ended nothing."""
+_WRAPPED = ("cause", "origin", "effect")
 _CODE = re.compile(r"\s+raise \w")
 _FRAME_ABOVE = re.compile(r'\s*File "')
 _NUMBER = re.compile(rb"\d{3,}|0x[0-9a-f]+")
@@ -209,6 +210,8 @@ class LineReader:
         if any(words in hit.line for words in _LEAVING):
             return None
         found = self._find(hit, line, is_told, False)
+        if found is None or found[0].role == "general":
+            found = self._find_wrapped(hit, line) or found
         if found is None:
             is_loud = line.level in _ERROR_LEVELS and not line.body.startswith((" ", "\t"))
             is_error = is_loud or (not line.level and _SAYS_ERROR.match(line.body))
@@ -221,6 +224,23 @@ class LineReader:
         else:
             self._add(row, match, line, hit, file)
         return row.id
+
+    def _find_wrapped(self, hit: Hit, line: Line) -> tuple[Signature, re.Match[str]] | None:
+        """The first row that knows the line together with the next one, into which its text was wrapped."""
+        below = _next_line(hit)
+        more = read_line(below.line) if below else line
+        if below is None or line.level in QUIET or more.writer != line.writer or not more.body.strip():
+            return None
+        is_bare = line.body.endswith("Error:") and not more.level and not more.body.startswith((" ", "\t"))
+        end, text = len(line.body), f"{line.body} {more.body.strip()}"
+        for row, pattern in self.rows:
+            if row.role not in _WRAPPED and not (is_bare and row.role == "general"):
+                continue
+            if not row.context and any(token in hit.line for token in row.tokens):
+                match = pattern.search(text)
+                if match and match.start() < end < match.end() - 1:
+                    return row, match
+        return None
 
     def _add(self, row: Signature, match: re.Match[str], line: Line, hit: Hit, file: int) -> None:
         if row.role in ("cause", "general") and is_ignored(hit.before()):

@@ -12,7 +12,10 @@ CHECKPOINTS: tuple[Signature, ...] = (
         r"Cannot merge two lists with different lengths|Global shape mismatch for loaded|"
         r"(?:Missing|Unexpected) keys? (?:not found )?in (?:the )?(?:loaded |sharded )?(?:checkpoint|state[ _]dict)|"
         r"argument value from the checkpoint|not found in (?:the )?checkpoint|from model not in state dict|"
-        r"^KeyError: .{0,200}not (?:found )?in (?:the )?state_?dict|Missing key in checkpoint state_dict",
+        r"^KeyError: .{0,200}not (?:found )?in (?:the )?state_?dict|Missing key in checkpoint state_dict|"
+        r"^(?:[A-Za-z_]\w*\.)*\w{1,40}(?:Error|Exception): .{0,200}?\bcheckpoint\b.{0,200}?"
+        r"\b(?:not (?:equal|match|compatible)|mismatch|differ|but (?:the |got )?(?:current )?(?:world|model|size))|"
+        r"^(?:[A-Za-z_]\w*\.)*\w{1,40}(?:Error|Exception): .{0,200}?\b(?:mismatch|not match)\b.{0,100}?\bcheckpoint\b",
         "the checkpoint does not match the model: it was written with other sizes, another layout, or another version",
         "RuntimeError: Error(s) in loading state_dict for GPTModel:",
         "RuntimeError: Error(s) in reading the data",

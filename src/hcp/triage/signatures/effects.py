@@ -50,6 +50,18 @@ EFFECTS: tuple[Signature, ...] = (
         rule="LOG003",
         role="origin",
     ),
+    fault(
+        "collective-mismatch",
+        r"[Mm]ismatch between collective|Collectives differ in the following aspects",
+        "the ranks ran different collectives, or gave them tensors of different shapes",
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: "
+        "CollectiveFingerPrint(SequenceNumber=7, OpType=ALLREDUCE)",
+        "RuntimeError: Detected collectives on ranks.",
+        "do all ranks see the same number of batches, and use the same parameters in each step (unused ones, "
+        "branches that depend on the data)?",
+        tokens=(b"between collective", b"Collectives differ"),
+        again="same",
+    ),
     effect(
         "watchdog-stuck",
         r"watchdog got stuck for \d|due to ProcessGroupNCCL watchdog hang|[Hh]eartbeat monitor timed out",
@@ -158,6 +170,16 @@ EFFECTS: tuple[Signature, ...] = (
         context=r"Last error:\s*\Z",
     ),
     effect(
+        "nccl-proxy",
+        r"NCCL WARN (?:\[Proxy Service \d{1,9}\] Failed to execute operation (?!Close)|"
+        r"Proxy Call to rank \d{1,9} failed|NET/Socket : socket progress error)",
+        "a thread of NCCL passes on that a call of another one failed",
+        "n1:12:34 [6] proxy.cc:1097 NCCL WARN [Proxy Service 14] Failed to execute operation Connect from rank 14",
+        "n1:12:34 [6] proxy.cc:1097 NCCL WARN [Proxy Service 14] Failed to execute operation Close from rank 14",
+        tokens=(b"NCCL WARN",),
+        role="echo",
+    ),
+    effect(
         "nccl-warning",
         r"NCCL WARN (?!Failed to open libibverbs|NET/Plugin|\[Service thread\]|\[Proxy Service \d+\] Failed to execute "
         r"operation Close|NCCL_\w+ set by|Missing|No module|Unable to (?:open|find) lib)(?P<text>.*)",
@@ -168,8 +190,8 @@ EFFECTS: tuple[Signature, ...] = (
     ),
     effect(
         "terminated",
-        r"SignalException: (?:(?!SignalException: ).)* got signal: 15|"
-        r"closing signal SIGTERM|SystemExit: 143|is killed by signal: Terminated",
+        r"SignalException: (?:(?!SignalException: ).)* got signal: 15|Received 15 death signal|"
+        r"(?:closing|via) signal SIGTERM|SystemExit: 143|is killed by signal: Terminated",
         "ended by SIGTERM, which launchers and Slurm send after another failure, and at the end of a job",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 15",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 9",
@@ -185,11 +207,11 @@ EFFECTS: tuple[Signature, ...] = (
     ),
     effect(
         "interrupted",
-        r"^KeyboardInterrupt\b",
+        r"^KeyboardInterrupt\b|got signal: 2\b|Received 2 death signal|(?:closing|via) signal SIGINT",
         "the program was interrupted (SIGINT, as Ctrl-C sends it)",
         "KeyboardInterrupt",
         "KeyboardError",
-        tokens=(b"KeyboardInterrupt",),
+        tokens=(b"KeyboardInterrupt", b"signal"),
         role="echo",
     ),
     effect(

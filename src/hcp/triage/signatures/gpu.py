@@ -13,7 +13,7 @@ GPU: tuple[Signature, ...] = (
         r"(?:OutOfMemoryError: )?(?:CUDA|HIP|NPU|XPU|MUSA) out of memory|(?:CUDA|HIP) error: out of memory|"
         r"OutOfMemoryError: (?:Caught OutOfMemoryError|Allocation on device)|RESOURCE_EXHAUSTED: Out of memory|"
         r"hipErrorOutOfMemory|cudaErrorMemoryAllocation|"
-        r"Cuda failure (?:\d{1,4} )?'out of memory'|"
+        r"Cuda failure (?:\d{1,4} )?'out of memory'|Failed to CUDA (?:calloc|malloc|host alloc)|"
         r"CUDA_ERROR_OUT_OF_MEMORY",
         "a GPU ran out of memory",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79 GiB",
@@ -218,8 +218,9 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "loss-nan",
-        r"(?i)(?<![a-z])loss['\"]?(?:\s{0,3}[:=]\s{0,3}|\s)nan\b",
-        "the loss is not a number (nan) from here on: the training diverged, or its data or kernels are wrong",
+        r"(?i)(?<![a-z])(?:loss|grad[ _]norm)['\"]?(?:\s{0,3}[:=]\s{0,3}|\s)nan\b",
+        "the loss or the gradient is not a number (nan) from here on: the training diverged, or its data or kernels "
+        "are wrong",
         "step 00009 (0.00%) | loss: nan | lrm: 1.00 | dt: 5.20ms",
         "step 00009 (0.00%) | loss: 2.3 | nan check: off",
         "compare the data, the learning rate and the precision of the steps before; does the same step fail again?",

@@ -25,12 +25,12 @@ JOB: tuple[Signature, ...] = (
     ),
     ended(
         "hang-up",
-        r"got signal: 1\b|closing signal SIGHUP",
+        r"got signal: 1\b|Received 1 death signal|(?:closing|via) signal SIGHUP",
         "the launcher lost its session (SIGHUP): the terminal or ssh connection that it ran in was closed",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 46660 got signal: 1",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 46660 got signal: 15",
         "start it with sbatch or inside tmux",
-        tokens=(b"got signal: ", b"SIGHUP"),
+        tokens=(b"got signal: ", b"SIGHUP", b"1 death signal"),
     ),
     fault(
         "node-failure",
@@ -73,12 +73,12 @@ JOB: tuple[Signature, ...] = (
     ),
     report(
         "cancelled",
-        r"\*\*\* STEP \S+ ON \S+ (?:CANCELLED AT|FAILED) [^*]{0,120}\*\*\*",
+        r"\*\*\* STEP \S+ (?:ON \S+ )?(?:CANCELLED AT|KILLED AT|FAILED) [^*]{0,120}\*\*\*|^forcing job termination",
         "the step was cancelled: by somebody, or by Slurm after one of its tasks had failed",
         "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***",
         SACCT,
-        tokens=(b"CANCELLED",),
+        tokens=(b"CANCELLED", b"KILLED AT", b"forcing job"),
         role="echo",
     ),
     fault(

@@ -132,11 +132,11 @@ LAUNCHERS: tuple[Signature, ...] = (
     report(
         "step-aborted",
         r"^Job step aborted|^Force Terminated ",
-        "srun ended the step after another failure",
+        "srun ended the step: somebody asked it to, or one of its tasks had failed",
         "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
         "srun: job 12 queued and waiting for resources",
         SACCT,
-        tokens=(b"step aborted",),
+        tokens=(b"step aborted", b"Force Terminated"),
         role="echo",
     ),
 )

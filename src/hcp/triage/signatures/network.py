@@ -21,12 +21,13 @@ NETWORK: tuple[Signature, ...] = (
     fault(
         "ib-completion",
         r"NET/OFI Request (?:(?!NET/OFI Request ).){0,60}?completed with error|"
-        r"status=(?P<status>\d{1,4}) opcode|with error (?P<status2>\d{1,4}), opcode|vendor err \d",
-        "InfiniBand, RoCE or EFA did not deliver a message (status {status}{status2}; 12: retries exceeded): "
-        "the network cards cannot reach each other, or a link failed",
+        r"(?:status=|with error )(?P<status>\d{1,4}),? opcode|vendor err \d",
+        "InfiniBand, RoCE or EFA did not deliver a message ({status}): the network cards cannot reach each other, or a "
+        "link failed",
         "h:984:1357 [4] NCCL WARN NET/IB : Got completion from peer 10.0.3.12<41873> with error 12, opcode 0, len 0, "
         "vendor err 129",
         "h:984:1357 [4] NCCL WARN NET/IB : No device found.",
+        "status 12: retries exceeded; 5: flushed after an earlier error; 13: the receiver was not ready",
         _LINK,
         "do all nodes use the same GID index and traffic class (NCCL_IB_GID_INDEX, NCCL_IB_TC), and is the "
         "routing between them right?",

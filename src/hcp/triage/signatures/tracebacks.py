@@ -154,11 +154,11 @@ def raised_at(before: str, line: Line) -> str:
     own = []
     for raw in before[-8192:].splitlines()[-80:]:
         above = read_line(raw.encode("utf-8", "replace"))
-        if above.writer == line.writer:
+        if above.writer == line.writer and above.body.strip(" ~^"):
             own.append(above.body)
     for place in range(len(own) - 1, max(-1, len(own) - 8), -1):
         if frame := _FRAME.search(own[place]):  # behind what no prefix explains
-            code = next((said[frame.start() :].strip(" ~^\t") for said in own[place + 1 : place + 2]), "")
+            code = next((said[frame.start() :].strip() for said in own[place + 1 : place + 2]), "")
             name = re.split(r"[/\\]", frame["file"])[-1]
             return f" ({name}:{frame['line']}, in {frame['name']}{': ' + code if code else ''})"
     return ""
