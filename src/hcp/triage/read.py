@@ -58,7 +58,7 @@ class Diagnosis:
     after_done: tuple[tuple[Path, int, str], ...] = ()
     """What ended the job from outside after the training was done: each its file, number, and what it was."""
     not_finite: tuple[tuple[Path, int, str], ...] = ()
-    """Losses and gradient norms that were no numbers, where that is no failure: each its file, number, and what it was."""
+    """Losses and gradient norms that are no numbers, and no failure: each its file, number, and what was said."""
     is_of_training: bool = True
     """Whether any line is one that a training job writes."""
 

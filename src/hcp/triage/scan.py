@@ -137,6 +137,4 @@ def _hits(
     if end > begin:
         number += chunk.count(b"\n", before, end)
         counts = len(marks.steps), len(marks.finite)
-        yield Hit(
-            offset + end, number, b"", counts[0] - steps, chunk, end, counts[1] - finite, runs=marks.runs
-        )
+        yield Hit(offset + end, number, b"", counts[0] - steps, chunk, end, counts[1] - finite, runs=marks.runs)

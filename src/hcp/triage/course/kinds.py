@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hcp.triage.number import whole
 
 
-class Kind(NamedTuple):
+class LineKind(NamedTuple):
     """What a line says of the training's course."""
 
     is_step: bool
@@ -27,8 +27,8 @@ _HINT = re.compile(
 """Every line that has a kind holds one of these: a quick look at the others is enough."""
 _ERROR_LINE = re.compile(rb"\b(?:[A-Z]\w*(?:Error|Exception)|ERROR|CRITICAL|FATAL|Traceback)\b|^\s+File \"")
 _COUNTER = re.compile(
-    rb"(?i)(?<![a-z])(?P<word>step|iter|iteration|epoch|batch|update|episode|samples?[_ ]count)s?\b(?:\((?:train|val)\))?"
-    rb"[^a-z\n]{0,12}?(?P<number>\d+)(?P<total>\s{0,3}/\s{0,8}\d)?"
+    rb"(?i)(?<![a-z])(?P<word>step|iter|iteration|epoch|batch|update|episode|samples?[_ ]count)s?\b"
+    rb"(?:\((?:train|val)\))?[^a-z\n]{0,12}?(?P<number>\d+)(?P<total>\s{0,3}/\s{0,8}\d)?"
 )
 _VALUE = rb"['\"]?\s{0,3}[:=|]?\s{0,8}['\"]?(?:np\.float\d\d)?[\[(]{0,2}-?(?:\d|nan\b|inf\b)"
 _MEASURE = re.compile(
@@ -40,15 +40,17 @@ _MEASURE = re.compile(
 )
 """A figure of a training: its loss, the like, or a rate."""
 _FIGURE = re.compile(
-    rb"(?i)(?<![a-z])(?:lr|learning[_ ]rate|eta|(?:\w{1,30}_)?time|elapsed|seconds|dt|memory|entropy|kl|acc|accuracy|score|"
-    rb"consumed[_ ](?:samples|tokens)|skipped)" + _VALUE
+    rb"(?i)(?<![a-z])(?:lr|learning[_ ]rate|eta|(?:\w{1,30}_)?time|elapsed|seconds|dt|memory|entropy|kl|acc|"
+    rb"accuracy|score|consumed[_ ](?:samples|tokens)|skipped)" + _VALUE
 )
 """A figure that other lines than a step's state too: it takes a counter that grows beside it."""
 _FINITE = re.compile(rb"(?i)(?<![a-z])(?:loss|grad(?:ient)?[_ ]norm)" + _VALUE.partition(rb"|nan")[0] + rb")")
 _BAR = re.compile(rb"\d{1,3}%\|[^|\n]{0,400}\|\s{0,3}(?P<number>\d+)/\d+(?:\s{0,2}\[(?P<rates>[^\]\n]{0,600}))?")
 _RATE = re.compile(rb"\d\s?(?:it/s|s/it)")
 _FIGURES = re.compile(rb"[\d\s]+")
-_BLOCK = re.compile(rb"\[\s{0,8}(?:step|iter|iteration|epoch|batch)[=: ]\s{0,8}\d{1,12}\s?/\s?\d{1,12}[\],]")
+_BLOCK = re.compile(
+    rb"\[\s{0,8}(?:step|iter|iteration|epoch|batch)[=: ]\s{0,8}\d{1,12}\s?/\s?\d{1,12}[^\]\n]{0,40}\]:?\s{0,9}\Z"
+)
 """The head of a step that goes on over the lines below it: `[batch=366/48000]:`."""
 _OF_TRAINING = re.compile(rb"(?i)train|epoch|iter|step|progress|episode|update|loss|policy|critic|actor")
 _OF_OTHERS = re.compile(
@@ -66,7 +68,7 @@ _SIGN = re.compile(
 """What a program writes that trains, beside its steps: a skipped step, times, an evaluation, a checkpoint, its end."""
 
 
-def kind_of(line: bytes) -> Kind | None:
+def kind_of(line: bytes) -> LineKind | None:
     """What a line says of the training's course, whatever program writes it; None where it says nothing of it.
 
     A step's line is told by what it is: a counter, and a figure or a rate beside it.
@@ -81,18 +83,18 @@ def kind_of(line: bytes) -> Kind | None:
             return None
         if _OF_TRAINING.search(name) or is_finite:
             is_moving = _RATE.search(bar["rates"] or b"")
-            return Kind(True, b"" if is_moving else b"bar " + _FIGURES.sub(b"", name[-80:]), is_finite)
-        return Kind(False, b"bar") if _NO_WORDS.match(name) else None
+            return LineKind(True, b"" if is_moving else b"bar " + _FIGURES.sub(b"", name[-80:]), is_finite)
+        return LineKind(False, b"bar") if _NO_WORDS.match(name) else None
     if counter := _COUNTER.search(line):
         if _MEASURE.search(line):
-            return Kind(True, is_finite=is_finite)
+            return LineKind(True, is_finite=is_finite)
         if _BLOCK.search(line):
-            return Kind(True)
+            return LineKind(True)
         if counter["total"] or _FIGURE.search(line):
-            return Kind(True, counter["word"].lower())
+            return LineKind(True, counter["word"].lower())
     if _SIGN.search(line):
-        return Kind(False)
-    return Kind(False, b"a figure without a counter", True) if is_finite else None
+        return LineKind(False)
+    return LineKind(False, b"a figure without a counter", True) if is_finite else None
 
 
 def counted(line: bytes) -> int | None:
@@ -101,21 +103,23 @@ def counted(line: bytes) -> int | None:
     return whole(found["number"].decode()) if found else None
 
 
-_PLACE = re.compile(r"(?i)(?<![a-z])(step|iter|iteration|update|batch|epoch)s?\b[^a-z\n]{0,12}?(\d{1,12}(?:\.\d{1,6})?)")
+_PLACE = re.compile(
+    r"(?i)(?<![a-z])(step|iter|iteration|update|batch|epoch)s?\b(?:\(train\))?[^a-z\n]{0,12}?(\d{1,12}(?:\.\d{1,6})?)"
+)
 
 
 def place_of(body: str) -> str:
     """Where in the training a line was printed: `step 12`, `epoch 0.53`; empty where it does not say."""
-    found = _PLACE.findall(body)
-    return " ".join(min(found, key=lambda item: item[0].lower() == "epoch")).lower() if found else ""
+    found = sorted(_PLACE.finditer(body), key=lambda place: place[1].lower() == "epoch")
+    return f"{found[0][1].lower()} {found[0][2]}" if found else ""
 
 
 _NOT_A_NUMBER = re.compile(rb"(?i)nan\b|\binf(?:inity)?\b")
 _NO_NUMBER = r"(?P<value>-?(?:nan|inf(?:inity)?))(?:\.0)?(?![\w(])"
 METRIC = re.compile(
-    r"(?i)(?<![a-z])(?<!(?:val|max|min)_)(?<!(?:eval|test|best|prev|mean)_)(?<!(?:min|max|val) )(?<!(?:best|eval|mean) )"
-    r"(?P<name>loss|(?:total_)?grad(?:ient)?[_ ]?norm|global_norm)['\"]?(?:\s{0,8}[:=|]\s{0,8}|\s)"
-    rf"['\"]?(?:tensor\(|np\.float\d\d\()?{_NO_NUMBER}"
+    r"(?i)(?<![a-z])(?<!(?:val|max|min)_)(?<!(?:eval|test|best|prev|mean)_)(?<!(?:min|max|val) )"
+    r"(?<!(?:best|eval|mean) )(?P<name>loss|(?:total_)?grad(?:ient)?[_ ]?norm|global_norm)['\"]?"
+    rf"(?:\s{{0,8}}[:=|]\s{{0,8}}|\s)['\"]?(?:tensor\(|np\.float\d\d\()?{_NO_NUMBER}"
 )
 """A loss or a norm whose value is none. Those of a validation that has not been yet, the best so far, and means over
 more than this step (`grad_norm: 0.39 (nan)`) are something else."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import NamedTuple
 
-from hcp.triage.course.kinds import Kind, counted, kind_of, states_no_number
+from hcp.triage.course.kinds import LineKind, counted, kind_of, states_no_number
 
 DELETED = b"0123456789 .+-"
 """What differs between lines of one kind: figures, and the blanks that align them."""
@@ -17,7 +17,7 @@ _LONGEST = 4000
 
 
 class Marks(NamedTuple):
-    """Of a chunk: where the lines of steps start, those with a metric that is a number or none; whether the program ran."""
+    """Of a chunk: where lines of steps start, and of metrics that are numbers or none; whether the program ran."""
 
     steps: list[int]
     finite: list[int]
@@ -26,7 +26,7 @@ class Marks(NamedTuple):
 
 
 class _Known(NamedTuple):
-    kind: Kind | None
+    kind: LineKind | None
     not_finite: bool
 
 
@@ -83,7 +83,7 @@ class Course:
                 marks.steps.extend([start] * times)
         return marks._replace(runs=runs)
 
-    def _grown(self, kind: Kind, line: bytes) -> int:
+    def _grown(self, kind: LineKind, line: bytes) -> int:
         """How many steps a line reports whose counter must have grown: with the first that shows it, the one before."""
         first = self.counters.get(kind.counter)
         if first == -1:
