@@ -49,7 +49,7 @@ _BAR = re.compile(rb"\d{1,3}%\|[^|\n]{0,400}\|\s{0,3}(?P<number>\d+)/\d+(?:\s{0,
 _RATE = re.compile(rb"\d\s?(?:it/s|s/it)")
 _FIGURES = re.compile(rb"[\d\s]+")
 _BLOCK = re.compile(
-    rb"\[\s{0,8}(?:step|iter|iteration|epoch|batch)[=: ]\s{0,8}\d{1,12}\s?/\s?\d{1,12}[^\]\n]{0,40}\]:?\s{0,9}\Z"
+    rb"\[\s{0,8}(?:step|iter|iteration|epoch|batch)[=: ]\s{0,3}\d{1,9}\s?/\s?\d{1,9}[^\]\n]{0,20}\]:?\s{0,9}\Z"
 )
 """The head of a step that goes on over the lines below it: `[batch=366/48000]:`."""
 _OF_TRAINING = re.compile(rb"(?i)train|epoch|iter|step|progress|episode|update|loss|policy|critic|actor")
@@ -60,7 +60,7 @@ _OF_OTHERS = re.compile(
 _NO_WORDS = re.compile(rb"[^a-zA-Z]*(?:(?:\[[^\]]*\]|\([^)]*\)|[a-zA-Z]{1,2}(?![a-zA-Z]))[^a-zA-Z]*){0,8}\Z")
 _SIGN = re.compile(
     rb"(?i)overflow\b.{0,40}skipping step|grad overflow on iteration|^[^|]{0,60}time \(ms\) \||'eval_\w{1,40}': |"
-    rb"\*{3,} \w{1,20} metrics \*{3,}|exits successfully|"
+    rb"\*{3} \w{1,20} metrics \*{3}|exits successfully|"
     rb"\bsav(?:ed|ing)\b.{0,40}(?:checkpoint|model|weights|state).{0,200}?"
     rb"(?:checkpoint|step|iter|iteration|update|epoch)s?[-_ :=#]{1,3}\d|"
     rb"training (?:is |was |has )?(?:completed?|finished|done|ended)\b|\b(?:finished|completed|done) training\b"
