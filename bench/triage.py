@@ -31,9 +31,8 @@ END = "12: [rank12]: ValueError: Unsupported communication type: allgather!\n"
 LINE_BY_LINE = """
 import re, sys
 from hcp.triage.line_reader import words_of
-from hcp.triage.signatures.progress import PROGRESS_TOKENS
 from hcp.triage.signatures.table import SIGNATURES
-words = re.compile(b"|".join(map(re.escape, (*words_of(SIGNATURES), *PROGRESS_TOKENS))))
+words = re.compile(b"|".join(map(re.escape, words_of(SIGNATURES))))
 with open(sys.argv[1], "rb") as file:
     print(sum(words.search(line) is not None for line in file))
 """

@@ -33,8 +33,6 @@ FROM_TABLES = {
     ("triage/sources.py", "b'(?m)^' + _pattern_of(lead)"): "[b'(?m)^' + _pattern_of(b'node-3 trainer [17] ')]",
     ("triage/line.py", "text"): "[prefix.pattern for prefix in _PREFIXES]",
     ("triage/signatures/table.py", "row.pattern"): "[row.pattern for row in SIGNATURES]",
-    ("triage/sources.py", "_pattern_of(shape)"): "[_pattern_of(b'node-3 trainer 12.5 ')]",
-    ("triage/sources.py", "b'(?m)^' + _pattern_of(lead)"): "[b'(?m)^' + _pattern_of(b'node-3 trainer 12.5 ')]",
     (
         "triage/line_reader.py",
         "row.context",

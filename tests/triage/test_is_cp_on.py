@@ -78,9 +78,20 @@ def test_steps_that_are_shorter_by_the_cp_size_than_before_mean_that_cp_is_off(t
     assert triage([before, after], CpPlan()).cp.state == "unknown"
 
 
-def test_an_mfu_above_one_means_that_cp_is_off(tmp_path):
-    assert _verdict(tmp_path, "step:1 - perf/mfu/actor:1.93 - x:2\n", CpPlan()).state == "off"
-    assert _verdict(tmp_path, "step:1 - perf/mfu/actor:0.43 - x:2\n", CpPlan()).state == "unknown"
+@pytest.mark.parametrize(
+    ("mfu", "cp", "state"),
+    [(1.93, 4, "off"), (0.43, 4, "unknown"), (1.93, 1, "unknown"), (1.93, None, "unknown"), (29.8, 4, "unknown")],
+)
+def test_an_mfu_between_one_and_the_cp_size_means_that_cp_is_off(tmp_path, mfu, cp, state):
+    """Without CP in attention, at most CP times the work that was done is counted; more is a percentage."""
+    step = f"step:1 - perf/mfu/actor:{mfu} - actor/loss:2\n"
+    assert _verdict(tmp_path, step * 3, CpPlan(cp=cp)).state == state
+    assert _verdict(tmp_path, STARTED.format(1) + step * 3, CpPlan()).state == "unknown"
+
+
+def test_one_wild_mfu_is_no_proof(tmp_path):
+    steps = "".join(f"step:{n} - perf/mfu/actor:{1.93 if n == 1 else 0.4} - actor/loss:2\n" for n in range(5))
+    assert _verdict(tmp_path, steps, CpPlan(cp=4)).state == "unknown"
 
 
 # TP 2: the CP groups are 0 2 4 6 and 1 3 5 7.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, get_args
 
+from hcp.triage.course.not_finite import NotFinite
 from hcp.triage.exit_codes import ABORTED, CAME_TO_DIE, SAYS_MORE, WAS_ENDED, ProcessEnd, exit_code, read_end
 from hcp.triage.line import QUIET, Line, When, Writer, last_time
 from hcp.triage.log_name import Name, is_record
@@ -60,7 +61,10 @@ class FileEvents:
     reported: bool = False
     survived: int = 0
     steps: int = 0
+    runs: bool = False
+    """Whether the log shows in another way than by steps that the program ran."""
     since: int = 0
+    not_finite: NotFinite = field(default_factory=NotFinite)
     counts: Counter[str] = field(default_factory=Counter)
     tracebacks: int = 0
     outlived: Counter[str] = field(default_factory=Counter)
@@ -76,8 +80,11 @@ class FileEvents:
     late: dict[Role, Event] = field(default_factory=dict)
     """The first event of each of these roles, after the training said so."""
 
-    def progress(self, steps: int) -> None:
+    def progress(self, steps: int, finite: int = 0) -> None:
+        """Adds training steps, of which so many lines state a loss or a gradient norm."""
         self.steps += steps
+        if self.not_finite.passed(finite):
+            self.pending = {role: event for role, event in self.pending.items() if event.signature.id not in LASTING}
         if steps and (self.pending or self.over):
             self.since += steps
             if self.since >= _STEPS_THAT_SURVIVE:
@@ -87,7 +94,8 @@ class FileEvents:
         """What was pending did not end the job: training went on, or was done."""
         self.survived += len(self.seen)
         self.outlived.update(_shape(event) for role, event in self.pending.items() if role in _OUTLIVED)
-        self.pending, self.seen, self.since, self.reported = {}, set(), 0, False
+        self.pending = {role: event for role, event in self.pending.items() if event.signature.id in LASTING}
+        self.seen, self.since, self.reported = set(), 0, False
         self.counts, self.over, self.late = Counter(), frozenset(), {}
         self.ends, self.cut, self.lost = [], {}, set()
 
@@ -166,6 +174,8 @@ class FileEvents:
             self.pending[event.role] = event  # the program was started again, into the same log
 
 
+LASTING = ("loss-nan", "grad-norm-nan")
+"""Signatures of failures that neither further steps nor the end of the training make good: numbers do."""
 NAMES_THE_END = ("cancelled", "interrupted")
 """Of the signatures of what is said while a job is being ended, those that say how."""
 _INSTEAD_OF = {

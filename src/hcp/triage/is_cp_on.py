@@ -22,6 +22,7 @@ PEAK_TFLOPS = {"sm80": 312, "sm86": 165, "sm89": 362, "sm90": 990, "sm100": 2500
 _FP8_FACTOR = {"sm80": 1, "sm86": 1}
 _FASTEST = 2 * max(PEAK_TFLOPS.values())
 _MARGIN = 1.05
+_MORE = "more work is counted than done, so ranks attend only to their own part of the sequence"
 _SAMPLES = 512
 
 _SPEED = re.compile(
@@ -84,7 +85,7 @@ class CpEvidence:
     """What was read so far; constant memory however long the logs are."""
 
     speeds: list[float] = field(default_factory=list)
-    largest_mfu: float = 0.0
+    mfus: list[float] = field(default_factory=list)
     echoed: str | None = None
     cp: int | None = None
     """The context-parallel size with which Megatron-LM started."""
@@ -103,7 +104,7 @@ class CpEvidence:
         for match in _SPEED.finditer(text):
             mfu, speed = number(match["mfu"]), number(match["mlm"] or match["bridge"])
             if mfu is not None:
-                self.largest_mfu = max(self.largest_mfu, mfu)
+                _sample(self.mfus, mfu)
             elif speed is not None:
                 _sample(self.speeds, speed)
         group = _GROUP.search(text)
@@ -169,16 +170,17 @@ def _start(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
 
 
 def _speed(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
+    """What the speed says: where CP is off in attention, up to CP times the work that was done is counted."""
+    cp = plan.cp if found.cp is None else found.cp
+    if cp == 1:
+        return []
     evidence = []
-    if found.largest_mfu > 1:
-        evidence.append(
-            Evidence(
-                "off",
-                "LOG001",
-                f"MFU {found.largest_mfu:.2f} is above 1: more work is counted than "
-                "done, so ranks attend only to their own part of the sequence",
-            )
-        )
+    mfu = sorted(found.mfus)[len(found.mfus) // 2] if found.mfus else 0
+    if mfu > _MARGIN and cp is not None and mfu <= cp:
+        evidence.append(Evidence("off", "LOG001", f"MFU {mfu:.2f} is above 1: {_MORE}"))
+    elif mfu > _MARGIN and cp is None:
+        text = f"MFU {mfu:.2f} is above 1: a percentage, or CP is off; state its size with --assume cp=N"
+        evidence.append(Evidence("nothing", "LOG001", text))
     if not found.speeds:
         return evidence
     steady = sorted(found.speeds)[len(found.speeds) // 2]
@@ -188,14 +190,7 @@ def _speed(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
     limit = peak if peak is not None else _FASTEST
     if steady > limit * _MARGIN:
         what = f"the peak of {plan.arch} ({limit:g})" if peak is not None else f"any GPU's peak ({limit:g})"
-        evidence.append(
-            Evidence(
-                "off",
-                "LOG001",
-                f"{steady:g} TFLOP/s per GPU is above {what}: more work is counted "
-                "than done, so ranks attend only to their own part of the sequence",
-            )
-        )
+        evidence.append(Evidence("off", "LOG001", f"{steady:g} TFLOP/s per GPU is above {what}: {_MORE}"))
     elif peak is None and steady > PEAK_TFLOPS["sm90"] * _MARGIN:
         evidence.append(
             Evidence(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from hcp.triage.collectives import TOKENS as COLLECTIVE_TOKENS
 from hcp.triage.collectives import CollectiveWaits
-from hcp.triage.events import FileEvents
+from hcp.triage.course.not_finite import said
+from hcp.triage.events import LASTING, FileEvents
 from hcp.triage.is_cp_on import ECHO_TOKEN, GROUP_TOKEN, SPEED_TOKENS, CpEvidence
 from hcp.triage.line import QUIET, Line, read_line
 from hcp.triage.log_name import read_name
@@ -56,10 +57,9 @@ _CODE = re.compile(r"\s+raise \w")
 _FRAME_ABOVE = re.compile(r'\s*File "')
 _NUMBER = re.compile(rb"\d{3,}|0x[0-9a-f]+")
 _LONGEST_SHAPE, _SHAPES, _ENOUGH = 2000, 20000, 1000
+_LONGEST_STEP = 8000
 _TAIL = 8192
 """Bytes at the end of a log that are its last words."""
-_LASTS = "loss-nan"
-"""The signature of a failure that the lines of later steps repeat: they do not show that it is over."""
 _TRACEBACKS = 200
 """Of an attempt, so many are read to their end."""
 
@@ -103,12 +103,13 @@ class LineReader:
         self.files.append(FileEvents(path, name, name.attempt))
 
     def read(self, hit: Hit, file: int) -> None:
+        if hit.is_not_finite:
+            self._read_not_finite(hit, file)
         shape = _NUMBER.sub(b"0", hit.line) if len(hit.line) <= _LONGEST_SHAPE else b""
         row_id = self.known.get(shape, "")
         if row_id is None or (row_id and self.entry.counts[row_id] > _ENOUGH):
             if row_id:
                 self.entry.counts[row_id] += 1
-                self.entry.since = 0 if row_id == _LASTS else self.entry.since
             return
         if HEAD in hit.line:
             self._read_traceback(hit, file)
@@ -146,6 +147,16 @@ class LineReader:
             hit = end._replace(offset=end.offset - end.at + start, number=number, at=start)
             if not is_ignored(hit.before()):
                 self.entry.add_unknown(line, hit, file)
+
+    def _read_not_finite(self, hit: Hit, file: int) -> None:
+        """A loss or a gradient norm that is no number: a failure where it is so step after step."""
+        found = said(hit.line[:_LONGEST_STEP].decode("utf-8", "replace"))
+        entry = self.entry
+        if found and entry.not_finite.add(found, hit) and (first := entry.not_finite.row):
+            groups = entry.not_finite.groups
+            row = next(row for row, _ in self.rows if row.id == LASTING["loss" not in groups["name"]])
+            if not any(event.groups is groups for event in entry.pending.values()):
+                entry.add(row, groups, read_line(first.line), first, file)
 
     def _read_headless(self, end: Hit, file: int) -> None:
         """The traceback that a log begins within, by its first frame; the hit stands for the end of the log."""
@@ -227,7 +238,7 @@ class LineReader:
 
     def _find_wrapped(self, hit: Hit, line: Line) -> tuple[Signature, re.Match[str]] | None:
         """The first row that knows the line together with the next one, into which its text was wrapped."""
-        below = _next_line(hit)
+        below = line_below(hit)
         more = read_line(below.line) if below else line
         if below is None or line.level in QUIET or more.writer != line.writer or not more.body.strip():
             return None

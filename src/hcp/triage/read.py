@@ -12,14 +12,14 @@ from hcp.core.errors import HcpError
 from hcp.core.visible import visible
 from hcp.triage.advice import Advice, Attempt, advise
 from hcp.triage.collectives import Waited
-from hcp.triage.events import FileEvents
+from hcp.triage.events import LASTING, FileEvents
 from hcp.triage.failure import Failure, filled_cause, first_failure, said_text, with_ends
 from hcp.triage.flight_recorder import read_dumps
 from hcp.triage.is_cp_on import SPEED_TOKENS, CpPlan, CpVerdict, judge
 from hcp.triage.line_reader import LineReader
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import scan
-from hcp.triage.signatures.progress import PROGRESS_TOKENS, is_of_a_training
+from hcp.triage.signatures.progress import is_of_a_training
 from hcp.triage.signatures.table import SIGNATURES, compiled
 from hcp.triage.sources import is_log, opened, without_lead
 
@@ -57,6 +57,8 @@ class Diagnosis:
     """What the launch plans, as far as it is known."""
     after_done: tuple[tuple[Path, int, str], ...] = ()
     """What ended the job from outside after the training was done: each its file, number, and what it was."""
+    not_finite: tuple[tuple[Path, int, str], ...] = ()
+    """Losses and gradient norms that are no numbers, and no failure: each its file, number, and what was said."""
     is_of_training: bool = True
     """Whether any line is one that a training job writes."""
 
@@ -110,8 +112,9 @@ def triage(
             has_text = has_text or bool(start)
             reader.open(path)
             plain, begun = without_lead(file, start)
-            for hit in scan(plain, reader.words, SPEED_TOKENS, PROGRESS_TOKENS, read, begun):
-                reader.entry.progress(hit.progress)
+            for hit in scan(plain, reader.words, SPEED_TOKENS, read, begun):
+                reader.entry.progress(hit.progress, hit.finite)
+                reader.entry.runs = reader.entry.runs or hit.runs
                 if hit.line:
                     reader.read(hit, len(read_paths))
                 else:  # the end of a chunk
@@ -174,7 +177,8 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
         failure = with_ends(_with_collective(failure, waited, job), current, job)
         attempts[-1] = attempts[-1]._replace(failure=failure)
     cp = judge(reader.cp, job.groups, plan)
-    is_clear = unnamed is None and (steps or is_done or cp.state != "unknown")
+    is_shown = steps or is_done or cp.state != "unknown" or any(entry.runs for entry in files)
+    is_clear = unnamed is None and is_shown
     return Diagnosis(
         "failed" if failure else "unclear" if not is_clear else "running" if steps else "no-failure",
         failure,
@@ -199,7 +203,14 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
             for entry in current
             if "end" in entry.late
         ),
+        not_finite=tuple(
+            (entry.path, *note) for entry in current if not _is_lasting(failure) for note in entry.not_finite.notes()
+        ),
     )
+
+
+def _is_lasting(failure: Failure | None) -> bool:
+    return failure is not None and failure.signature.id in LASTING
 
 
 _AGAIN = 3

@@ -122,6 +122,7 @@ def left_out(diagnosis: Diagnosis, launch: str | None) -> list[str]:
     """What was found and is not used, each with why."""
     found = [f"{what}: the log gives no usable value" for what in sorted(diagnosis.job.unfit)]
     found += [f"{path}:{number}: {what}: the training was done before" for path, number, what in diagnosis.after_done]
+    found += [f"{path}:{number}: {what}" for path, number, what in diagnosis.not_finite]
     found += [f"{path}: it does not look like a log" for path in diagnosis.binary]
     found += [f"{path}: {why}" for path, why in diagnosis.unread]
     if launch is not None and _word(launch) is None:

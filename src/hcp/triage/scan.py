@@ -6,14 +6,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from hcp.triage.signatures.progress import STEP_LINE
+from hcp.triage.course.marks import DELETED, Course, Marks
 
 _CHUNK = 4 << 20
 _LONGEST_LINE = 1 << 20
 _BEFORE, _AFTER = 16384, 2048
 """Bytes around a line that are still there when it is looked at: a log is read once, for a pipe gives it only once."""
-_DIGITS = b"0123456789"
-_LONGEST_STEP = 2000
 _SAMPLES = 4
 """Of a line that every step repeats, so many per chunk are looked at (from its start), and the chunk's last one."""
 
@@ -32,10 +30,16 @@ class Hit(NamedTuple):
     """Of the line, from 1."""
     line: bytes
     progress: int
-    """Progress lines between the hit before this one (or the start of the chunk) and this one."""
+    """Training steps between the hit before this one (or the start of the chunk) and this one, which may be one."""
     chunk: bytes
     at: int
     """Where the line starts in the chunk."""
+    finite: int = 0
+    """As `progress`, of lines that state a loss or a gradient norm."""
+    is_not_finite: bool = False
+    """Whether the line's loss or gradient norm is no number."""
+    runs: bool = False
+    """Of the hit at the end of a chunk: whether the chunk shows that the program ran."""
 
     def before(self) -> str:
         """The text before the line, as far as it is kept."""
@@ -50,21 +54,19 @@ def scan(
     file: Bytes,
     tokens: Sequence[bytes],
     repeated: Sequence[bytes],
-    progress: Sequence[bytes],
     advanced: Callable[[int], None] = lambda count: None,
     start: bytes = b"",
 ) -> Iterator[Hit]:
-    """The lines of a file that hold a token, in order.
+    """The lines of a file that hold a token, or a loss or gradient norm that is no number, in order.
 
     Args:
         file: read from where it stands to its end.
         tokens: every line with one of these is given.
         repeated: of lines with one of these (a training step's line) only a few per chunk are given.
-        progress: tokens that each mark a training step; their lines are counted, exactly (others: `_steps`).
         advanced: called with the bytes of every chunk read.
         start: what was read of the file before; offsets count from its first byte.
     """
-    chunk, begin, offset, number = start, 0, 0, 1
+    chunk, begin, offset, number, course = start, 0, 0, 1, Course()
     advanced(len(start))
     while True:
         block = file.read(_CHUNK) or b""
@@ -78,10 +80,10 @@ def scan(
                 if len(chunk) - begin < _LONGEST_LINE + _AFTER:
                     continue
                 end = len(chunk) - _AFTER  # a line without an end: taken in pieces, so that memory stays constant
-        said = _said(chunk[begin:end], (*tokens, *repeated, *progress, b"oss"))
+        marks, shapes = course.read(chunk[begin:end], begin)
+        said = _said(shapes, (*tokens, *repeated))
         searched, few = ([token for token in group if token in said] for group in (tokens, repeated))
-        steps = _steps(chunk, begin, end, [token for token in progress if token in said], b"oss" in said)
-        yield from _hits(chunk, begin, end, offset, number, searched, few, steps)
+        yield from _hits(chunk, begin, end, offset, number, searched, few, marks)
         if not block:
             return
         number += chunk.count(b"\n", begin, end)
@@ -89,27 +91,10 @@ def scan(
         chunk, begin, offset = chunk[kept:], end - kept, offset + kept
 
 
-def _said(text: bytes, tokens: Sequence[bytes]) -> set[bytes]:
-    """The tokens that the text may hold. Of lines that differ only in digits, as most do, one is searched."""
-    shapes = b"\n".join(set(text.translate(None, _DIGITS).split(b"\n")))
-    return {token for token in tokens if token.translate(None, _DIGITS) in shapes}
-
-
-def _steps(chunk: bytes, begin: int, end: int, tokens: Sequence[bytes], has_loss: bool) -> Callable[[int, int], int]:
-    """What counts the steps' lines between two places of `chunk[begin:end]`.
-
-    Where none of the known ways to print a step is used, lines count that number a step and give its loss.
-    """
-    if tokens or not has_loss:
-        return lambda start, stop: sum(chunk.count(token, start, stop) for token in tokens)
-    at, places = chunk.find(b"oss", begin, end), []
-    while at >= 0:
-        stop = chunk.find(b"\n", at, end)
-        start = max(begin, chunk.rfind(b"\n", begin, at) + 1)
-        if STEP_LINE.search(chunk, start, min(stop if stop >= 0 else end, start + _LONGEST_STEP)):
-            places.append(at)
-        at = chunk.find(b"oss", stop, end) if stop >= 0 else -1
-    return lambda start, stop: bisect_left(places, stop) - bisect_left(places, start)
+def _said(shapes: set[bytes], tokens: Sequence[bytes]) -> set[bytes]:
+    """The tokens that lines of these shapes may hold."""
+    text = b"\n".join(shapes)
+    return {token for token in tokens if token.translate(None, DELETED) in text}
 
 
 def _hits(
@@ -120,7 +105,7 @@ def _hits(
     number: int,
     tokens: Sequence[bytes],
     repeated: Sequence[bytes],
-    steps: Callable[[int, int], int],
+    marks: Marks,
 ) -> Iterator[Hit]:
     """The hits of `chunk[begin:end]`; `chunk` starts at the file's byte `offset`, line `number` at `begin`."""
     starts: set[int] = set()
@@ -139,18 +124,17 @@ def _hits(
         last = chunk.rfind(token, begin, end) if count else -1
         if last >= 0:
             starts.add(max(begin, chunk.rfind(b"\n", begin, last) + 1))
-    before = begin
-    for start in sorted(starts):
+    bad = {max(begin, chunk.rfind(b"\n", begin, at) + 1) for at in marks.not_finite}
+    before, steps, finite = begin, 0, 0
+    for start in sorted(starts | bad):
         stop = chunk.find(b"\n", start, end)
         number += chunk.count(b"\n", before, start)
-        yield Hit(
-            offset + start,
-            number,
-            chunk[start : stop if stop >= 0 else end][:_LONGEST_LINE],
-            steps(before, start),
-            chunk,
-            start,
-        )
-        before = start
+        stop = stop if stop >= 0 else end
+        counts = bisect_left(marks.steps, stop), bisect_left(marks.finite, stop)
+        line = chunk[start:stop][:_LONGEST_LINE]
+        yield Hit(offset + start, number, line, counts[0] - steps, chunk, start, counts[1] - finite, start in bad)
+        before, (steps, finite) = start, counts
     if end > begin:
-        yield Hit(offset + end, number + chunk.count(b"\n", before, end), b"", steps(before, end), chunk, end)
+        number += chunk.count(b"\n", before, end)
+        counts = len(marks.steps), len(marks.finite)
+        yield Hit(offset + end, number, b"", counts[0] - steps, chunk, end, counts[1] - finite, runs=marks.runs)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from hcp.triage.course.kinds import METRIC
 from hcp.triage.signatures.row import ERROR, EXCLUDE_NODE, Signature, fault, report
 from hcp.triage.xids import OF_THE_PROGRAM, PASSED_ON
 
+_NOT_FINITE = (
+    "go back to a checkpoint from before that step; compare the data, the learning rate and the precision of the steps "
+    "just before: does the same step fail again?"
+)
 _XID = r"NVRM: Xid \([^()]{0,80}\): "
 
 GPU: tuple[Signature, ...] = (
@@ -218,13 +223,24 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "loss-nan",
-        r"(?i)(?<![a-z])(?:loss|grad[ _]norm)['\"]?(?:\s{0,3}[:=]\s{0,3}|\s)nan\b",
-        "the loss or the gradient is not a number (nan) from here on: the training diverged, or its data or kernels "
-        "are wrong",
+        METRIC.pattern,
+        "the training diverged, or its data or kernels are wrong: the {name} is not a number ({value})",
         "step 00009 (0.00%) | loss: nan | lrm: 1.00 | dt: 5.20ms",
         "step 00009 (0.00%) | loss: 2.3 | nan check: off",
-        "compare the data, the learning rate and the precision of the steps before; does the same step fail again?",
-        tokens=(b"nan", b"NAN", b"NaN"),
+        _NOT_FINITE,
+        tokens=(),
+        again="chance",
+        at_any_level=True,
+    ),
+    fault(
+        "grad-norm-nan",
+        METRIC.pattern,
+        "the training learns nothing any more: the {name} is not a number ({value})",
+        "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 4.46e-07, 'epoch': 0.1}",
+        "{'loss': 1.9, 'grad_norm': nan, 'learning_rate': 4.46e-07, 'epoch': 0.1}",
+        _NOT_FINITE,
+        "is the loss 0.0 beside it? the Trainer writes that for a loss that is no number (logging_nan_inf_filter)",
+        tokens=(),
         again="chance",
         at_any_level=True,
     ),

@@ -4,35 +4,9 @@ from __future__ import annotations
 
 import re
 
+from hcp.triage.course.kinds import kind_of
 from hcp.triage.line import QUIET, Line, read_line
 from hcp.triage.signatures.row import Role
-
-PROGRESS_TOKENS = (
-    b"elapsed time per iteration",
-    b"training/global_step",
-    b"hcp-step ",
-    b"elapsed_time_per_iteration_ms",
-    b"{'loss': ",
-    b"reduced_train_loss",
-    b"'train/step': ",
-    b"it/s, ",
-    b"s/it, ",
-    b"  tps: ",
-    b"RunningAvgSamplesPerSec",
-    b"====== Step ",
-    b"completed step: ",
-    b" | loss train: ",
-    b"| train_inner | ",
-    b"'global_step/max_steps': ",
-)
-"""One for each way to print a training step: Megatron-LM, verl, ours, nanotron, Hugging Face, Lightning, slime; a bar
-with figures behind its speed (tqdm), torchtitan, DeepSpeed, NeMo RL, MaxText, LitGPT, fairseq, ms-swift."""
-
-STEP_LINE = re.compile(
-    rb"(?i)(?<![a-z])(?:step|iter|iteration|epoch|batch|update)s?\b[^a-z\n]{0,12}\d[^\n]{0,300}?"
-    rb"(?<![a-z])loss['\"]?\s{0,3}[:=]?\s{0,3}\(?-?(?:\d|nan\b|inf\b)"
-)
-"""A line that numbers a step and gives its loss, in whatever words."""
 
 ECHOES: frozenset[Role] = frozenset(("unknown", "effect", "report", "echo"))
 RAYS = b"' succeeded"
@@ -88,7 +62,7 @@ def last_words(tail: bytes) -> tuple[int, Line] | None:
     lines = tail.split(b"\n")
     first = max(0, len(lines) - _LAST)
     for place, raw in enumerate(lines):
-        if any(token in raw for token in (*PROGRESS_TOKENS, *DONE)) or STEP_LINE.search(raw[:2000]):
+        if any(token in raw for token in DONE) or ((kind := kind_of(raw)) and kind.is_step):
             first = max(first, place + 1)
     last = ((place, read_line(raw)) for place, raw in enumerate(lines[first:], first))
     said = [(place, line) for place, line in last if line.level not in QUIET and _is_bad(line.body)]
