@@ -8,7 +8,6 @@ import pytest
 
 from hcp.core.errors import HcpError
 from hcp.launch.fact import Reading
-from hcp.launch.script.options import gpu_count
 from hcp.launch.script.read import read_shell
 
 FLAGS = "--num-layers 2 --context-parallel-size 4"
@@ -284,24 +283,3 @@ def test_a_forced_dialect_reads_what_detection_would_not() -> None:
     assert reading.dialect == "mlm"
     forced = read_shell("python my_own.py model.context_parallel_size=4", "x.sh", "bridge-provider")
     assert forced.dialect == "bridge-provider" and forced.settings[0].key == "model.context_parallel_size"
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("8", 8),
-        ("h100:8", 8),
-        ("gpu:8", 8),
-        ("gpu:a100:4", 4),
-        ("gpu", 1),
-        ("gpu:2,shard:4", 2),
-        ("", None),
-        ("shard:4", None),
-        (None, None),
-        ("gres/gpu:2", 2),
-        ("gres/gpu=2", 2),
-        ("gpu:h100:8(S:0-1)", 8),
-    ],
-)
-def test_gpus_of_a_gres_option(text: str | None, count: int | None) -> None:
-    assert gpu_count(text) == count

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hcp.launch.build import build_launch
+from hcp.launch.script.options import gpu_count
 from hcp.launch.script.read import read_shell
 
 FLAGS = "pretrain_gpt.py --num-layers 8 --context-parallel-size 2"
@@ -70,3 +71,24 @@ def test_its_place_is_the_line_of_the_variable() -> None:
     script = SUBMIT % '--runtime-env-json=\'{\n "env_vars": {\n  "NVTE_FLASH_ATTN": "0"}}\''
     place = read_shell(script, "x.sh").facts["env.NVTE_FLASH_ATTN"].location
     assert place is not None and (place.line, place.column) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("8", 8),
+        ("h100:8", 8),
+        ("gpu:8", 8),
+        ("gpu:a100:4", 4),
+        ("gpu", 1),
+        ("gpu:2,shard:4", 2),
+        ("", None),
+        ("shard:4", None),
+        (None, None),
+        ("gres/gpu:2", 2),
+        ("gres/gpu=2", 2),
+        ("gpu:h100:8(S:0-1)", 8),
+    ],
+)
+def test_gpus_of_a_gres_option(text: str | None, count: int | None) -> None:
+    assert gpu_count(text) == count
