@@ -16,7 +16,7 @@ from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import Hit
 from hcp.triage.signatures.progress import DONE, HARMLESS, RAYS, last_words
 from hcp.triage.signatures.row import ERROR, Signature
-from hcp.triage.signatures.tracebacks import is_ignored, raised_at
+from hcp.triage.signatures.tracebacks import NUMBERS, behind, is_ignored, raised_at
 
 JOB_TOKEN = b"hcp-job: "
 _RESTART_TOKEN = b"will restart worker group"
@@ -46,8 +46,7 @@ _LONGEST_SHAPE, _SHAPES, _ENOUGH = 2000, 20000, 1000
 _LONGEST_TRACEBACK = 400
 """Lines, with those of other ranks between them."""
 _LONGEST_TAG, _NEAR = 120, 8
-_NO_TAG = re.compile("")
-_DIGITS = re.compile(r"\d+")
+_NO_TAG = ("",)
 _TAIL = 8192
 """Bytes at the end of a log that are its last words."""
 _LASTS = "loss-nan"
@@ -91,22 +90,22 @@ def _end_of_traceback(hit: Hit) -> tuple[Hit, Line] | None:
         if below is None:
             return None
         line = read_line(below.line)
-        own = tag.match(line.body)
-        body = line.body[own.end() :] if own else ""
+        own = behind(tag, line.body)
+        body = "" if own is None else line.body[own:]
         if line.writer == start.writer and body and not body.startswith((" ", "\t")):
             return below, line._replace(body=body)
         below = _next_line(below)
     return None
 
 
-def _tag(before: str, below: Hit | None) -> re.Pattern[str]:
-    """What the lines of a traceback begin with; `before` stands before its first words, and may stand there alone."""
+def _tag(before: str, below: Hit | None) -> tuple[str, ...]:
+    """What the lines of a traceback begin with, between its numbers; `before` stands before its first words."""
     if not 0 < len(before) <= _LONGEST_TAG:
         return _NO_TAG
-    tag = re.compile(_DIGITS.sub(r"\\d+", re.escape(before)))
+    tag = tuple(NUMBERS.split(before))
     for _ in range(_NEAR):
-        if below is not None and (own := tag.match(body := read_line(below.line).body)):
-            return tag if body.startswith((" ", "\t"), own.end()) else _NO_TAG
+        if below is not None and (own := behind(tag, body := read_line(below.line).body)):
+            return tag if body.startswith((" ", "\t"), own) else _NO_TAG
         below = below and _next_line(below)
     return _NO_TAG
 

@@ -52,7 +52,7 @@ NETWORK: tuple[Signature, ...] = (
         r"NCCL WARN (?P<text2>NET/OFI (?:Couldn't open|Failed to initialize).{0,300}|"
         r"Call to ibv_(?:modify_qp|create_\w{1,20}|open_\w{1,20}|alloc_pd|query_\w{1,20}|get_async_event|poll_cq|"
         r"post_\w{1,10}) failed.{0,300}|"
-        r".{0,60}\basync (?:fatal )?event\b.{0,60}: .{0,60}(?:error|violation|fatal).{0,200})",
+        r"NET/IB ?: ?(?:Got |\S{1,24} )?async (?:fatal )?event[^:]{0,60}: [\w ]{0,40}(?:error|violation|fatal)\b)",
         "a network card of this node failed, or refused a call: {text}{text2}",
         "h:17:17 [5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out",
         "h:17:17 [5] NCCL INFO NET/IB : Using mlx5_0",
@@ -161,7 +161,7 @@ NETWORK: tuple[Signature, ...] = (
         "ssh",
         r"^ssh: connect to host (?P<text>\S{1,253} port \d{1,5}: .{1,200})|"
         r"^(?P<text2>\S{1,253}: Permission denied \((?:publickey|password|gssapi|keyboard).{0,100})|"
-        r"(?P<text3>Host key verification failed)|host=(?P<text4>\S{1,253} was not reachable via ssh)",
+        r"(?P<text3>Host key verification failed)|(?P<text4>was not reachable via ssh)",
         "the launcher could not log in to another node: {text}{text2}{text3}{text4}",
         "ssh: connect to host n2 port 22: Connection timed out",
         "ssh: connected to n2",

@@ -96,3 +96,19 @@ def goes_on(hit: Hit) -> bool:
     bodies = (read_line(raw).body for raw in own)
     said = (body for body in bodies if body and not body.startswith((" ", "\t")) and not _OF_TRACEBACK.match(body))
     return len(tuple(islice(said, _GOES_ON))) == _GOES_ON
+
+
+NUMBERS = re.compile(r"\d+")
+
+
+def behind(tag: tuple[str, ...], body: str) -> int | None:
+    """Where a text goes on behind a tag, whose parts numbers separate; None where it doesn't begin with it."""
+    at = 0
+    for place, part in enumerate(tag):
+        if place:
+            number = NUMBERS.match(body, at)
+            at = number.end() if number else at
+        if not body.startswith(part, at):
+            return None
+        at += len(part)
+    return at
