@@ -103,6 +103,15 @@ def test_a_jobs_id_stands_for_what_is_named_by_it(tmp_path, monkeypatch):
 TEXT = b"Traceback (most recent call last):\n  File 'x.py', line 9, in f\n    f()\nValueError: no\n\nbye\n"
 
 
+@pytest.mark.parametrize(
+    "lead", ["n1:25:25 [0] NCCL INFO ", "n1:25:25 [0] NCCL WARN ", "NVRM: ", "[123.456] NVRM: Xid (PCI:0000:1b:00): "]
+)
+def test_what_every_line_begins_with_is_kept_where_it_says_something(lead: str) -> None:
+    log = "".join(lead + line for line in ("one\n", "two\n", "three\n", "four\n")).encode()
+    file, start = without_lead(io.BytesIO(), log)
+    assert start + (file.read(100) or b"") in (log, log.replace(b"[123.456] ", b""))
+
+
 @pytest.mark.parametrize("size", [7, 100, 5000])
 @pytest.mark.parametrize("lead", ["    ", "\t", "node-3 trainer ", "[gpu-17] ", "1744879686.{n:03} "])
 def test_what_stands_before_every_line_is_taken_off_however_the_log_is_read(lead, size):

@@ -98,7 +98,7 @@ def opened(path: Path) -> Iterator[tuple[Bytes, bytes]]:
 _LONGEST_LEAD = 80
 _FEWEST_LINES = 3
 _LEAD = re.compile(
-    rb"(?i)(?!.*(?:loss|step|iter|epoch|err|exc|fail|fatal|warn|assert|kill|abort|signal|cuda|nccl|srun|slurm))"
+    rb"(?i)(?!.*(?:loss|step|iter|epoch|err|exc|fail|fatal|warn|assert|kill|abort|signal|cuda|nccl|nvrm|xid|srun|slurm))"
     rb"[\w\s.:,/@|\[\]()<>+*#~-]+"
 )
 """What may be a lead: nothing that a training or a fault says, which every line may repeat too."""
@@ -123,8 +123,8 @@ def without_lead(file: Bytes, start: bytes) -> tuple[Bytes, bytes]:
     found = re.match(_pattern_of(shape), lines[0])
     lead = found[0] if found else b""
     for cut in (0, *(space.end() for space in re.finditer(rb"\s+", lead))):
-        rest = lead[cut:] + b"x"
-        if read_line(rest).body != rest.decode("utf-8", "replace"):
+        rests = (lead[cut:] + b"x", lead[cut:] + b"NCCL WARN x")  # NCCL's prefix is known by the name behind it
+        if any(read_line(rest).body != rest.decode("utf-8", "replace") for rest in rests):
             lead = lead[:cut]  # from here on it is known, and says something
             break
     return (_Unlabelled(file, start, lead), b"") if _LEAD.fullmatch(lead) else (file, start)

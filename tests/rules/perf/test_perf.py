@@ -26,6 +26,8 @@ VERDICTS: list[Row] = [
     ("PERF001", "bridge", "model.context_parallel_size=4", "", "not concerned"),
     ("PERF002", "verl", BUDGET, "ppo_max_token_len_per_gpu=16383", "fine"),
     ("PERF002", "verl", BUDGET, "ppo_max_token_len_per_gpu=16384", "info note never"),
+    ("PERF002", "verl", BUDGET, "ppo_max_token_len_per_gpu=16384 verl=0.8.0", "info note never"),
+    ("PERF002", "verl", BUDGET, "ppo_max_token_len_per_gpu=16384 verl=0.7.1", "info note never"),
     ("PERF002", "verl", BUDGET, "ppo_max_token_len_per_gpu=null", "fine"),
     ("PERF002", "verl", BUDGET, "max_prompt_length=null ppo_max_token_len_per_gpu=16384", "fine"),
     ("PERF002", "verl", BUDGET, "max_response_length=null ppo_max_token_len_per_gpu=16384", "fine"),

@@ -114,7 +114,7 @@ VERDICTS: list[Row] = [
     ("VERL002", "verl", f"python3 -m main_gkd {MEGATRON}\n", "", "all: VERL001"),
     ("VERL002", "verl", f"python3 -m verl.trainer.main_ppo {MEGATRON}\n", "", "all: VERL001 VERL002"),
     # verl/workers/config/critic.py: ppo_infer_max_token_len_per_gpu is 32768 whatever the critic trains with.
-    ("VERL005", "verl", f"{VALUES}critic.ppo_max_token_len_per_gpu=65536", "verl=0.9.1", "error"),
+    ("VERL005", "verl", f"{VALUES}critic.ppo_max_token_len_per_gpu=65536", "verl=0.8.0", "error"),
     ("VERL005", "verl", f"{VALUES}critic.ppo_max_token_len_per_gpu=65536", "verl=0.7.1", "fine"),
     ("VERL005", "verl", f"{VALUES}critic.ppo_max_token_len_per_gpu=65536", "", "needs verl"),
     ("VERL005", "verl", f"{VALUES}critic.ppo_max_token_len_per_gpu=65536 {CRITIC_CP}2", "verl=0.9.1", "fine"),
