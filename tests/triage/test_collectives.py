@@ -50,6 +50,18 @@ def test_a_rank_that_had_queued_less_did_not_come(tmp_path):
     assert _failure(tmp_path, said).waited.missing == (5,)
 
 
+@pytest.mark.parametrize(
+    ("late", "missing"),
+    [("[1] finished collective #6, but didn't join collective #7 (count from 1)", [1]),
+     ("[1, 2] joined but didn't finish collective #7 (count from 1)", [1, 2])],
+)  # fmt: skip
+def test_the_ranks_that_torch_itself_calls_lagging_are_named(tmp_path, late, missing):
+    report = f"\t - [0] Timeout at collective: ALLREDUCE, #7\n\t   - {late}\n"
+    for log, ranks in ((WORK.format(r=0, s=7) + report, missing), (WORK.format(r=0, s=7), [])):
+        (tmp_path / str(len(ranks))).mkdir()
+        assert list(_failure(tmp_path / str(len(ranks)), log).waited.missing) == ranks
+
+
 def test_nobody_is_blamed_where_the_logs_do_not_show_who_is_missing(tmp_path):
     text = WORK.format(r=4, s=7) + WORK.format(r=12, s=7)
     failure = _failure(tmp_path, text)

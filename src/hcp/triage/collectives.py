@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hcp.triage.number import whole
 
-TOKENS = (b"atchdog", b"last enqueued ")
+TOKENS = (b"atchdog", b"last enqueued ", b" collective #")
 _MOST = 200_000
 """Of ranks of collectives so many are kept."""
 _WORK = re.compile(
@@ -22,6 +22,11 @@ _GROUP = re.compile(
     r"Rank (?P<place>\d{1,9})\]"
 )
 _AT = re.compile(r"(?:at work(?: sequence id)?|NCCL work): (\d{1,9})")
+_LAGGING = re.compile(
+    r"\[(?P<ranks>\d{1,9}(?:, \d{1,9}){0,4000})\] (?:finished collective #\d{1,9}, but didn't join|"
+    r"joined but didn't finish) collective #\d"
+)
+"""torch's report with TORCH_NCCL_DESYNC_DEBUG: retrieveDesyncReport, TraceUtils.h."""
 _LAST = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,9})")
 
 
@@ -52,6 +57,8 @@ class CollectiveWaits:
     status: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
     """group -> rank -> (the sequence that timed out, the last one that the rank enqueued)"""
     names: dict[str, str] = field(default_factory=dict)
+    lagging: set[int] = field(default_factory=set)
+    """Ranks that torch's own report names."""
     size: int = 0
 
     def read(self, text: str, rank: int | None) -> None:
@@ -66,6 +73,8 @@ class CollectiveWaits:
                 timeout = _TIMEOUT.search(text)
                 members[who] = whole(timeout[1]) if timeout else None
                 self.size += 1
+        if late := _LAGGING.search(text):
+            self.lagging |= {who for place in late["ranks"].split(", ") if (who := whole(place)) is not None}
         group, at, last = _GROUP.search(text), _AT.search(text), _LAST.search(text)
         if group and at and last:
             self._add_status(group, whole(at[1]), whole(last[1]), rank)
@@ -91,6 +100,7 @@ class CollectiveWaits:
         name = self.names.get(group) or None
         if name == "default_pg" and world is not None and len(arrived) < world <= _MOST:
             missing = set(range(world)) - set(arrived)
+        missing = set(missing) or self.lagging - set(arrived)
         timeouts = [ms for ms in members.values() if ms]
         return Waited(
             op,

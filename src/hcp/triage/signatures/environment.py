@@ -64,7 +64,6 @@ ENVIRONMENT: tuple[Signature, ...] = (
     fault(
         "module-missing",
         r"^(?:ModuleNotFoundError: No module named|ImportError: cannot import name|"
-        r"(?:RuntimeError: )?Failed to import \S{1,200} because of the following error|"
         r"(?:importlib\.metadata\.)?PackageNotFoundError: )|"
         r"^(?:/\S{1,200})?python\S{0,20}: (?:No module named |Error while finding module specification )",
         "a Python package is missing on this node, or has another version",
@@ -72,6 +71,17 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "AttributeError: module has no attribute",
         _FACTS,
         tokens=(ERROR, b"o module named"),
+    ),
+    fault(
+        "import-failed",
+        r"^(?:RuntimeError: )?Failed to import (?P<text>\S{1,200}) because of the following error",
+        "a package could not be imported: {text}; the line below says why",
+        "RuntimeError: Failed to import transformers.models.llama because of the following error (look up to see its "
+        "traceback):",
+        "RuntimeError: Failed to import",
+        _FACTS,
+        tokens=(b"Failed to import",),
+        role="general",
     ),
     fault(
         "package-version",

@@ -36,7 +36,8 @@ NETWORK: tuple[Signature, ...] = (
     ),
     fault(
         "ib-memory",
-        r"ibv_reg_(?:dmabuf_)?mr(?:_iova2?)?(?:\(\))? failed|fi_mr_reg\w{0,10} failed",
+        r"ibv_reg_(?:dmabuf_)?mr(?:_iova2?)?(?:\(\))? failed|fi_mr_reg\w{0,10} failed|"
+        r"NET/OFI Unable to register memory",
         "InfiniBand could not register memory: locked memory is limited, or the GPU's memory cannot be registered "
         "(nvidia-peermem, expandable segments)",
         "h:1458548:1480527 [0] misc/ibvwrap.cc:182 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Invalid "

@@ -69,7 +69,7 @@ NODE: tuple[Signature, ...] = (
         r"[Dd]etected \d+ oom[-_ ]kill event|tasks? [\d,-]{1,2000}: Out Of Memory|Out of memory: Killed process|"
         r"oom-kill:constraint|TERM_MEMLIMIT|job killed: \w{0,2}mem\w{0,5} \S{1,20} exceeded limit|"
         r"[Ee]xceeded (?:job|step) memory limit|\bOOMKilled\b|DefaultCPUAllocator: can't allocate memory|"
-        r"[Cc]annot allocate memory",
+        r"(?<!, Error: )[Cc]annot allocate memory",  # libfabric's word is the network's
         "a node ran out of host memory and killed a process",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed.",
         "slurmstepd: error: execve(): hcp: No such file or directory",
