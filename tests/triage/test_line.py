@@ -31,6 +31,11 @@ def test_the_margin_of_a_line_is_taken_off(line, said):
     assert (read.body, read.rank, read.local, read.level) == ("KeyError: 3", *said)
 
 
+def test_a_program_that_speaks_is_no_node():
+    assert read_line(b"gpu7: x.cu:4: Assertion 'n' failed.").node == "gpu7"
+    assert read_line(b"python3: x.cu:4: Assertion 'n' failed.").node is None
+
+
 def test_the_indentation_of_a_quoted_frame_stays():
     assert read_line(b'>   File "train.py", line 9, in main').body == '  File "train.py", line 9, in main'
 

@@ -74,7 +74,8 @@ _PREFIXES = tuple(
         rf"\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?\s(?:\s*(?:{_WORD}|SUCCESS|TRACE)\s+(?![-|:\s]))?",
         r"\[pod/(?P<node>[\w.-]{1,250})/[\w.-]{1,80}\] ",
         r"(?P<node>[a-z][a-z0-9_.-]{0,80}[_-]\d{1,4})\s{1,20}\| ",  # docker compose
-        r"(?P<node>[a-z][a-z0-9-]{0,62}\d(?:\.[a-z][a-z0-9.-]{0,180})?|\d{1,3}(?:\.\d{1,3}){3}): (?!tasks? \d)",  # pdsh
+        r"(?!python\d)(?P<node>[a-z][a-z0-9-]{0,62}\d(?:\.[a-z][a-z0-9.-]{0,180})?|"
+        r"\d{1,3}(?:\.\d{1,3}){3}): (?!tasks? \d)",  # pdsh
         r"std(?:out|err): ",  # a test's, or accelerate's
         # whatever stands before a rank's tag
         r"[^\[\]{}\"'=]{1,100}(?=\[(?:rank|default)\d{1,6}\]:)|[a-z_]{1,40}/\d{1,6} (?=\[\d{1,6}\]:)",
