@@ -47,6 +47,25 @@ def test_the_advice_follows_from_whose_fault_it_is_and_whether_it_came_back(tmp_
     assert [attempt.number for attempt in diagnosis.attempts] == list(range(len(attempts)))
 
 
+@pytest.mark.parametrize(
+    ("above", "action"),
+    [
+        ("", "restart"),
+        ('    return self._call_impl(*args, **kwargs)\n  File "attention.py", line 300, in forward\n', "restart"),
+        ("Setting OMP_NUM_THREADS environment variable for each process to be 1\n", "stop"),
+        ('Traceback (most recent call last):\n  File "checkpointing.py", line 9, in load_checkpoint\n', "stop"),
+        (STEPS, "restart"),
+    ],
+    ids=["nothing", "frames", "start", "start-up-code", "steps"],
+)
+def test_an_excerpt_without_steps_shows_a_failure_before_the_first_only_where_it_shows_the_start(
+    tmp_path, above, action
+):
+    advice = triage(write_logs(tmp_path, a_log=above + "ValueError: cu_seqlens\n"), CpPlan()).advice
+    assert advice and advice.action == action
+    assert ("before the first training step; the same" in advice.reason) == (action == "stop")
+
+
 def test_the_node_to_leave_out_is_named(tmp_path):
     assert _diagnosis(tmp_path, STEPS + ECC.format(rank=3)).advice.node == "n2"
 

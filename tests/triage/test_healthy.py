@@ -60,6 +60,25 @@ def test_what_ends_ranks_after_the_training_was_done_is_said(tmp_path):
     assert _read(tmp_path, STEP + ended.format(134)).failure.signature.id == "srun-task"
 
 
+EVALUATED = " validation loss at iteration 9 on test set | lm loss value: 2.31E+00 | lm loss PPL: 9.9E+00 |\n"
+
+
+@pytest.mark.parametrize("exit_code", [134, 139])
+def test_after_megatrons_last_evaluation_a_crash_is_told_and_is_no_failure(tmp_path, exit_code):
+    """NVIDIA/Megatron-LM#1874: processes abort while they shut down; the checkpoint was saved before."""
+    crash = "0:   what():  CUDA error: driver shutting down\n"
+    ended = f"srun: error: n1: task 0: Exited with exit code {exit_code}\n"
+    late = _read(tmp_path, STEP + EVALUATED + crash + ended)
+    assert late.failure is None and late.ok and late.is_done
+    text = diagnosis_text(late, None)
+    assert "the training finished" in text and ("driver shutting down" in text or "139" in text)
+    assert _read(tmp_path, STEP + crash + ended).failure is not None
+    on_validation = EVALUATED.replace("test set", "validation set")
+    assert _read(tmp_path, STEP + on_validation + crash + ended).failure is not None, "it goes on after that"
+    full = "0: [rank0]: OSError: [Errno 28] No space left on device: '/ckpt/iter_9'\n"
+    assert _read(tmp_path, STEP + EVALUATED + full).failure.signature.id == "disk-full"
+
+
 def test_training_that_goes_on_after_it_was_done_can_fail(tmp_path):
     assert _read(tmp_path, STEP + DONE + STEP * 3 + LOST).failure is not None
 

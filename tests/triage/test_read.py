@@ -201,8 +201,10 @@ def test_a_requeue_that_the_job_asked_for_itself_is_not_what_ended_it(tmp_path):
 
 def test_ranks_that_the_watchdog_aborted_are_not_the_cause_of_the_hang(tmp_path):
     stalled = 'hcp-job: {"event": "stalled", "phase": 3, "reason": "training wrote no line for 8 s: it hangs"}\n'
-    failure = _failure(tmp_path, job=stalled, train="2: Fatal Python error: Aborted\n")
-    assert failure.signature.id == "hcp-stalled"
+    aborted = "2: Fatal Python error: Aborted\n"
+    left = "0: [rank0]: RuntimeError: [x/pair.cc:553] Connection closed by peer [127.0.0.1]:3456\n"
+    for train in (aborted, left + aborted, f"0: 2026-08-22 10:00:00 INFO: step 2\n{left}"):
+        assert _failure(tmp_path, job=stalled, train=train).signature.id == "hcp-stalled"
 
 
 def test_an_exception_of_any_name_is_the_cause_when_a_traceback_raises_it(tmp_path):

@@ -108,3 +108,29 @@ def test_a_warning_that_repeats_before_the_first_step_is_quoted_with_what_it_mea
 def test_of_the_last_words_the_one_that_names_an_error_is_quoted(tmp_path):
     words = "xformers was not found\nthe engine failed with an error: no memory\n"
     assert _read(tmp_path, "loading the tokenizer\n" + words).unnamed[1] == 3
+
+
+TASK = "ray.exceptions.RayTaskError(ValueError): ray::TaskRunner.run() (pid=77, ip=10.0.0.1, actor_id=ab)"
+
+
+def test_what_ray_passes_on_of_a_worker_is_read_as_far_as_it_goes(tmp_path):
+    def cause(text):
+        failure = _read(tmp_path, text).failure
+        return failure and failure.cause
+
+    frames = '  File "/verl/w.py", line 115, in init\n    check(self.world)\n'
+    assert cause(f"{TASK} ValueError: no tokens\n") == "a Ray worker raised ValueError: no tokens"
+    assert "no tokens (w.py:115, in init: check(self.world))" in cause(f"{TASK}\n{frames}ValueError: no tokens\n")
+    assert cause(f"{TASK}\n{frames}").endswith("do not say more (w.py:115, in init: check(self.world))")
+    assert cause(f"{TASK}\n") == "Ray reports the failure of a worker (ValueError); these lines do not say more"
+
+
+def test_a_line_that_announces_a_traceback_is_not_the_cause(tmp_path):
+    """ray-project/ray#42201"""
+    told = "2026-01-09 17:49:32,362\tERROR x.py:911 -- Trial task failed for trial f_00005\n"
+    raised = (
+        'Traceback (most recent call last):\n  File "w.py", line 2, in get\n    go()\nray.exceptions.RayActorError: x\n'
+    )
+    failure = _read(tmp_path, told + raised).failure
+    assert failure and failure.signature.id == "ray-wrapper"
+    assert _read(tmp_path, told + "bye\n").unclear == "error-line"

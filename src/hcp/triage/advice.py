@@ -10,11 +10,12 @@ Action = Literal["stop", "restart", "restart-without-node"]
 
 
 class Attempt(NamedTuple):
-    """How one attempt of the job ended; `failure` None: no failure is in its logs."""
+    """How one attempt of the job ended; `failure` None: no failure is in its logs; `begins`: they show its start."""
 
     number: int
     failure: Failure | None
     steps: int
+    begins: bool
 
 
 class Advice(NamedTuple):
@@ -54,7 +55,9 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
     if came_back(attempts):
         return Advice("stop", "it happened again; another attempt would end the same way")
     if failure.kind == "cause" and not attempts[-1].steps and failure.signature.role == "general":
-        return Advice("stop", "it failed before the first training step; the same launch would fail there again")
+        if attempts[-1].begins:
+            return Advice("stop", "it failed before the first training step; the same launch would fail there again")
+        return Advice("restart", "these logs don't show its start; if it fails before its first training step, stop")
     if failure.kind == "cause":
         return Advice("restart", "the failure may be transient; stop if it happens again")
     return Advice("restart", "these logs don't show the cause; restart once, and stop if it happens again")

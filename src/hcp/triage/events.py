@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from hcp.triage.course.not_finite import NotFinite
-from hcp.triage.exit_codes import ABORTED, CAME_TO_DIE, SAYS_MORE, WAS_ENDED, ProcessEnd, exit_code, read_end
+from hcp.triage.exit_codes import ABORTED, CAME_TO_DIE, KILLED, SAYS_MORE, WAS_ENDED, ProcessEnd, exit_code, read_end
 from hcp.triage.line import QUIET, Line, When, Writer, last_time
 from hcp.triage.log_name import Name, is_record
 from hcp.triage.scan import Hit
@@ -77,6 +77,10 @@ class FileEvents:
     """Ranks that only say that they lost another."""
     over: frozenset[Role] = frozenset()
     """Roles that no longer count: the training said that it was done."""
+    idle: tuple[int, str] | None = None
+    """What may show that the training learns nothing: the number of a line, and what it says."""
+    begins: bool = False
+    """Whether the log shows how the program starts."""
     late: dict[Role, Event] = field(default_factory=dict)
     """The first event of each of these roles, after the training said so."""
 
@@ -141,11 +145,11 @@ class FileEvents:
         if signature.role == "report":
             is_ending = signature.id == "srun-task" and any(self.counts[name] for name in _ENDING)
             role: Role = _role_of_report(event.code, not self.reported)
-            event = event._replace(role="echo" if is_ending and event.code == _KILLED else role)
+            event = event._replace(role="echo" if is_ending and event.code == KILLED else role)
             self.reported = True
         if event.role in self.over and event.code in ABORTED:
             said = min(self.late.values(), key=lambda late: ROLES.index(late.role), default=None)
-            groups = {**groups, "said": f", after {said.line.body!r}" if said else ""}
+            groups = {**groups, "said": f", after {said.line.body.strip()!r}" if said else ""}
             # Where nothing is left to save, an abort costs as little as a time limit.
             role = "end" if "end" in self.over else "death"
             event = event._replace(signature=ABORTED_AT_EXIT, role=role, groups=groups)
@@ -174,18 +178,23 @@ class FileEvents:
             self.pending[event.role] = event  # the program was started again, into the same log
 
 
+IDLE = "steps-skipped"
+"""The signature of a training that learns nothing."""
 LASTING = ("loss-nan", "grad-norm-nan")
 """Signatures of failures that neither further steps nor the end of the training make good: numbers do."""
+SENT_FROM_OUTSIDE = ("terminated",)
+"""Signatures of a signal that nobody inside the job sends before something failed."""
 NAMES_THE_END = ("cancelled", "interrupted")
 """Of the signatures of what is said while a job is being ended, those that say how."""
 _INSTEAD_OF = {
     "nccl-cuda-unsaid": ("nccl-said",),
+    "ray-worker-died": ("ray-worker-exit",),
+    "workers-closed": ("terminated",),
     **dict.fromkeys(("step-aborted", "terminated", "child-failed", "torchrun-block", "nccl-proxy"), NAMES_THE_END),
 }
 """By signature, those of the same role that say more, and take its place."""
 _ENDING = ("step-aborted", "cancelled")
 """Signatures of Slurm's word that it ends a step: it kills what doesn't end by itself."""
-_KILLED = -9
 _OUTLIVED: tuple[Role, ...] = ("general", "unknown")
 _OFTEN = 2
 _OF_OTHERS = ("nccl-said",)

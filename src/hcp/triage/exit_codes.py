@@ -23,10 +23,12 @@ _SIGNALS = {
     "Terminated": 15,
     "Interrupt": 2,
 }
+KILLED = -_SIGNALS["Killed"]
+_BY_KILL = "killed (SIGKILL): usually memory of the node"
 _CODES = {
     1: "an error (read the traceback)",
     2: "wrong arguments",
-    9: "killed (SIGKILL): usually memory of the node",
+    9: _BY_KILL,
     16: "asked to resume so that a suspicious result can be told from a faulty machine",
     17: "a result failed its validation: suspect the machine",
     126: "the program may not be executed",
@@ -36,7 +38,7 @@ _CODES = {
     132: "an illegal instruction: the program was built for another processor",
     134: "aborted (SIGABRT)",
     135: "a bus error: usually shared memory (/dev/shm) is full",
-    137: "killed (SIGKILL): usually memory of the node",
+    137: _BY_KILL,
     139: "a segmentation fault",
     143: "terminated (SIGTERM)",
 }
@@ -45,7 +47,7 @@ _GROUPS = ("code", "code2", "code3", "code4")
 """Groups of a launcher's patterns that hold an exit code."""
 _SIGNAL_GROUPS = ("signal", "signal2", "signal3", "signal4")
 """Groups that hold a signal: its number, or its name."""
-CAME_TO_DIE = frozenset((-4, -7, -8, -9, -11, 9, 132, 135, 136, 137, 139))
+CAME_TO_DIE = frozenset((-4, -7, -8, KILLED, -11, 9, 132, 135, 136, 137, 139))
 """Died of a signal that nobody sends to end a job in order: killed, or a crash."""
 WAS_ENDED = frozenset((-2, -15, 130, 143))
 """Interrupted or terminated: somebody asked it to end."""

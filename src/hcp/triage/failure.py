@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from hcp.core.secrets import without_secrets
 from hcp.triage.collectives import Waited
-from hcp.triage.events import NAMES_THE_END, ROLES, Event, FileEvents
+from hcp.triage.events import NAMES_THE_END, ROLES, SENT_FROM_OUTSIDE, Event, FileEvents
 from hcp.triage.exit_codes import ABORTED, ProcessEnd, explain_code
 from hcp.triage.line import When
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.names import node_name
 from hcp.triage.number import whole
-from hcp.triage.signatures.row import Role, Signature
+from hcp.triage.signatures.row import Role, Signature, filled_cause, said_text
 from hcp.triage.xids import meaning
 
-_LONGEST = 500
-"""Characters of a text from the log that are kept: enough to know the line again."""
 Kind = Literal["cause", "effect", "report"]
 _T = TypeVar("_T")
 _KINDS: dict[Role, Kind] = {
@@ -59,6 +56,11 @@ class Failure:
     """Whom the launcher saw end first, where the failure is an effect."""
     waited: Waited | None = None
     """The collective that timed out, and who did not arrive."""
+
+    @property
+    def is_from_outside(self) -> bool:
+        """Whether the job was stopped, and did not fail itself, as far as its logs show."""
+        return self.signature.role == "end" or self.signature.id in SENT_FROM_OUTSIDE
 
 
 def first_failure(files: Sequence[FileEvents], job: LoggedJob) -> Failure | None:
@@ -251,25 +253,6 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[t
         event.groups.get("rule") or event.signature.rule,
         launcher,
     )
-
-
-def filled_cause(cause: str, groups: Mapping[str, str]) -> str:
-    """The cause with the groups of its pattern filled in, in one pass: what a log says is never a place to fill.
-
-    Parentheses around a group that is empty go with it.
-    """
-
-    def value(place: re.Match[str]) -> str:
-        said = said_text(groups.get(place["name"], ""))
-        return f" ({said})" if said and place["open"] else said
-
-    filled = re.sub(r"(?P<open> \()?{(?P<name>[a-z0-9]+)}(?(open)\))", value, cause)
-    return filled.rstrip().removesuffix(":")
-
-
-def said_text(text: str) -> str:
-    """A text of a log as it is kept for the report: the one place through which such texts pass."""
-    return without_secrets(text)[:_LONGEST]
 
 
 def _place(entry: FileEvents, event: Event, job: LoggedJob) -> tuple[int | None, str | None, int | None]:

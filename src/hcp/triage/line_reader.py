@@ -8,25 +8,30 @@ from pathlib import Path
 
 from hcp.triage.collectives import TOKENS as COLLECTIVE_TOKENS
 from hcp.triage.collectives import CollectiveWaits
+from hcp.triage.course.idle import Idle
 from hcp.triage.course.not_finite import said
-from hcp.triage.events import LASTING, FileEvents
+from hcp.triage.events import IDLE, LASTING, FileEvents
 from hcp.triage.is_cp_on import ECHO_TOKEN, GROUP_TOKEN, SPEED_TOKENS, CpEvidence
 from hcp.triage.line import QUIET, Line, read_line
 from hcp.triage.log_name import read_name
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import Hit
 from hcp.triage.signatures.progress import DONE, HARMLESS, RAYS, last_words
+from hcp.triage.signatures.ray import WRAPPER as RAYS_WRAPPER
 from hcp.triage.signatures.row import ERROR, Role, Signature
 from hcp.triage.signatures.tracebacks import (
     HEAD,
     end_of_traceback,
+    heads_traceback,
     is_ignored,
-    line_below,
+    last_frame_below,
     lines_below,
     raised_at,
     rejoined,
+    text_below,
     was_caught,
 )
+from hcp.triage.signatures.wrapped import crosses, joined, line_above
 
 JOB_TOKEN = b"hcp-job: "
 _RESTART_TOKEN = b"will restart worker group"
@@ -52,7 +57,7 @@ _KNOWN: frozenset[Role] = frozenset(("cause", "death", "general"))
 """Roles of lines that say what happened."""
 _SPOKEN = ("cause", "general", "effect")
 """Roles of lines that a logger's level can take back: a warning ended nothing."""
-_WRAPPED = ("cause", "origin", "effect")
+_WRAPPED = ("cause", "origin", "effect", "report")
 _CODE = re.compile(r"\s+raise \w")
 _FRAME_ABOVE = re.compile(r'\s*File "')
 _NUMBER = re.compile(rb"\d{3,}|0x[0-9a-f]+")
@@ -68,12 +73,6 @@ def words_of(rows: Sequence[Signature]) -> tuple[bytes, ...]:
     """What is searched for: a line without one of these says nothing."""
     of_rows = (token for row in rows for token in row.tokens)
     return tuple(dict.fromkeys((*of_rows, *_LOUD, HEAD, GROUP_TOKEN, ECHO_TOKEN, *_MARKS, *COLLECTIVE_TOKENS)))
-
-
-def _line_above(hit: Hit) -> str:
-    """The text of the line above that of a hit; empty at the start of what is kept."""
-    above = hit.chunk[max(0, hit.at - _LONGEST_SHAPE) : hit.at].rstrip(b"\n")
-    return read_line(above[above.rfind(b"\n") + 1 :]).body
 
 
 class LineReader:
@@ -97,10 +96,10 @@ class LineReader:
         """Of the attempt that is being read."""
         return self.files[-1]
 
-    def open(self, path: Path) -> None:
-        """Begins a log."""
+    def open(self, path: Path, begins: bool) -> None:
+        """Begins a log; `begins`: it shows how the program starts."""
         name = read_name(str(path))
-        self.files.append(FileEvents(path, name, name.attempt))
+        self.files.append(FileEvents(path, name, name.attempt, begins=begins))
 
     def read(self, hit: Hit, file: int) -> None:
         if hit.is_not_finite:
@@ -116,7 +115,7 @@ class LineReader:
             return
         if any(head in hit.line for head in _RAYS_TRACEBACK):
             self._read_traceback(hit, file, is_whole=False)
-        told = line_below(hit) if hit.line.rstrip().endswith(_LAST_ERROR) else None
+        told = text_below(hit) if hit.line.rstrip().endswith(_LAST_ERROR) else None
         hit, shape = (told, b"") if told else (hit, shape)
         line = read_line(hit.line)
         if whole := rejoined(hit, line):
@@ -132,6 +131,8 @@ class LineReader:
 
     def close(self, end: Hit, file: int) -> None:
         """Ends a log, at the hit that stands for its end: where no failure is known, its last words are looked at."""
+        if end.idle:
+            self._read_idle(end.idle, end, file)
         if self.entry.over:
             return
         if end.offset == end.at and not self.entry.tracebacks and not self.entry.pending.keys() & _KNOWN:
@@ -157,6 +158,17 @@ class LineReader:
             row = next(row for row, _ in self.rows if row.id == LASTING["loss" not in groups["name"]])
             if not any(event.groups is groups for event in entry.pending.values()):
                 entry.add(row, groups, read_line(first.line), first, file)
+
+    def _read_idle(self, idle: Idle, end: Hit, file: int) -> None:
+        """A training that learns nothing, by the last lines of a log that say so."""
+        at = max(0, end.chunk.rfind(idle.line, 0, end.at))  # not found: what is kept begins below it
+        number = end.number - end.chunk.count(b"\n", at, end.at)
+        if not idle.is_failure:
+            self.entry.idle = number, f"{idle.what}: {read_line(idle.line).body}"
+            return
+        row = next(row for row, _ in self.rows if row.id == IDLE)
+        hit = end._replace(offset=end.offset - end.at + at, number=number, line=idle.line, at=at)
+        self.entry.add(row, {"what": idle.what}, read_line(idle.line), hit, file)
 
     def _read_headless(self, end: Hit, file: int) -> None:
         """The traceback that a log begins within, by its first frame; the hit stands for the end of the log."""
@@ -207,7 +219,7 @@ class LineReader:
             if is_quiet and row.role in _SPOKEN and row.role != "effect" and not row.at_any_level:
                 continue
             match = pattern.search(line.body)
-            if match and _CODE.match(line.body) and _FRAME_ABOVE.match(_line_above(hit)):
+            if match and _CODE.match(line.body) and _FRAME_ABOVE.match(line_above(hit).body):
                 continue  # the source line of a frame: what was raised stands below the traceback
             if match is None or (row.role in ("general", "effect") and _AGENT in hit.line):
                 continue
@@ -226,7 +238,7 @@ class LineReader:
         if found is None:
             is_loud = line.level in _ERROR_LEVELS and not line.body.startswith((" ", "\t"))
             is_error = is_loud or (not line.level and _SAYS_ERROR.match(line.body))
-            if is_error and not HARMLESS.search(line.body):
+            if is_error and not HARMLESS.search(line.body) and not heads_traceback(hit, line):
                 self.entry.add_unknown(line, hit, file)
             return None
         row, match = found
@@ -237,20 +249,17 @@ class LineReader:
         return row.id
 
     def _find_wrapped(self, hit: Hit, line: Line) -> tuple[Signature, re.Match[str]] | None:
-        """The first row that knows the line together with the next one, into which its text was wrapped."""
-        below = line_below(hit)
-        more = read_line(below.line) if below else line
-        if below is None or line.level in QUIET or more.writer != line.writer or not more.body.strip():
+        """The first row that knows the line together with those above and below that its text was wrapped into."""
+        if line.level in QUIET:
             return None
-        is_bare = line.body.endswith("Error:") and not more.level and not more.body.startswith((" ", "\t"))
-        end, text = len(line.body), f"{line.body} {more.body.strip()}"
+        text, own = joined(hit, line)
+        is_bare = line.body.endswith("Error:") and own.stop < len(text)
         for row, pattern in self.rows:
-            if row.role not in _WRAPPED and not (is_bare and row.role == "general"):
+            if row.context or (row.role not in _WRAPPED and not (is_bare and row.role == "general")):
                 continue
-            if not row.context and any(token in hit.line for token in row.tokens):
-                match = pattern.search(text)
-                if match and match.start() < end < match.end() - 1:
-                    return row, match
+            match = pattern.search(text) if any(token in hit.line for token in row.tokens) else None
+            if match and crosses(match, own):
+                return row, match
         return None
 
     def _add(self, row: Signature, match: re.Match[str], line: Line, hit: Hit, file: int) -> None:
@@ -262,6 +271,8 @@ class LineReader:
         if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):
             return  # the job had ended already, and asked to be started again itself
         groups = {name: value or "" for name, value in match.groupdict().items()}
+        if row.id == RAYS_WRAPPER:
+            groups["at"] = last_frame_below(hit, line)
         self.entry.add(row, groups, line, hit, file)
 
     def _read_facts(self, hit: Hit, line: Line) -> None:
@@ -286,3 +297,4 @@ class LineReader:
             self.entry.attempt = attempt - 1 if self.entry.seen and attempt else attempt
         if attempt > self.entry.attempt:
             self.files.append(FileEvents(self.entry.path, self.entry.name, attempt))
+        self.entry.begins = True

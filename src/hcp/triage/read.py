@@ -13,13 +13,14 @@ from hcp.core.visible import visible
 from hcp.triage.advice import Advice, Attempt, advise
 from hcp.triage.collectives import Waited
 from hcp.triage.events import LASTING, FileEvents
-from hcp.triage.failure import Failure, filled_cause, first_failure, said_text, with_ends
+from hcp.triage.failure import Failure, first_failure, with_ends
 from hcp.triage.flight_recorder import read_dumps
 from hcp.triage.is_cp_on import SPEED_TOKENS, CpPlan, CpVerdict, judge
 from hcp.triage.line_reader import LineReader
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import scan
-from hcp.triage.signatures.progress import is_of_a_training
+from hcp.triage.signatures.progress import is_of_a_training, shows_start
+from hcp.triage.signatures.row import Role, filled_cause, said_text
 from hcp.triage.signatures.table import SIGNATURES, compiled
 from hcp.triage.sources import is_log, opened, without_lead
 
@@ -30,8 +31,9 @@ _HANGS = ("collective-timeout", "watchdog-stuck")
 class Diagnosis:
     """What the logs of one job show. `noise` counts the failure lines that are not the first, by signature."""
 
-    state: Literal["failed", "running", "unclear", "no-failure"]
-    """unclear: no signature found a failure, but nothing shows that there was none (`unclear`)."""
+    state: Literal["failed", "stopped", "running", "unclear", "no-failure"]
+    """stopped: from outside, as by a preemption or a time limit. unclear: no signature found a failure, but nothing
+    shows that there was none (`unclear`)."""
     failure: Failure | None
     cp: CpVerdict
     job: LoggedJob
@@ -56,11 +58,13 @@ class Diagnosis:
     plan: CpPlan = field(default_factory=CpPlan)
     """What the launch plans, as far as it is known."""
     after_done: tuple[tuple[Path, int, str], ...] = ()
-    """What ended the job from outside after the training was done: each its file, number, and what it was."""
+    """What ended the job, or a rank of it, after the training was done: each its file, number, and what it was."""
     not_finite: tuple[tuple[Path, int, str], ...] = ()
     """Losses and gradient norms that are no numbers, and no failure: each its file, number, and what was said."""
     is_of_training: bool = True
     """Whether any line is one that a training job writes."""
+    is_done: bool = False
+    """Whether the training says that it was done."""
 
     @property
     def ok(self) -> bool:
@@ -110,7 +114,7 @@ def triage(
                 binary.append(path)
                 continue
             has_text = has_text or bool(start)
-            reader.open(path)
+            reader.open(path, shows_start(start))
             plain, begun = without_lead(file, start)
             for hit in scan(plain, reader.words, SPEED_TOKENS, read, begun):
                 reader.entry.progress(hit.progress, hit.finite)
@@ -156,7 +160,8 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
             if job.ends.get(min(number, job.attempt)) == "completed"
             else first_failure(own, job.of_attempt(number))
         )
-        attempts.append(Attempt(number, failure, sum(entry.steps for entry in own)))
+        begins = any(entry.begins for entry in own)
+        attempts.append(Attempt(number, failure, sum(entry.steps for entry in own), begins))
     # A launcher that would start its ranks again, and finds that another gave up, tells the end of the attempt before.
     while numbers[-1] > job.attempt and (last := attempts[-1].failure) and last.signature.role == "echo":
         del attempts[-1], numbers[-1]
@@ -172,15 +177,17 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
         survived, noise, is_done = survived + sum(len(entry.seen) for entry in current), Counter(), True
     if not is_done and (failure is None or failure.kind == "effect"):
         unnamed = _unknown_line(current, failure)
+    if failure is None and unnamed is None:
+        unnamed = next(((entry.path, *entry.idle) for entry in current if entry.idle), None)
     waited = dumped or reader.waits.first(job.world())
     if failure and waited and failure.signature.id in _HANGS:
         failure = with_ends(_with_collective(failure, waited, job), current, job)
         attempts[-1] = attempts[-1]._replace(failure=failure)
     cp = judge(reader.cp, job.groups, plan)
-    is_shown = steps or is_done or cp.state != "unknown" or any(entry.runs for entry in files)
+    is_shown = steps > 0 or is_done or cp.state != "unknown" or any(entry.runs for entry in files)
     is_clear = unnamed is None and is_shown
     return Diagnosis(
-        "failed" if failure else "unclear" if not is_clear else "running" if steps else "no-failure",
+        _state(failure, is_clear, steps > 0),
         failure,
         cp,
         job,
@@ -195,24 +202,31 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
         waited,
         unnamed=unnamed,
         after_done=tuple(
-            (
-                entry.path,
-                entry.late["end"].number,
-                filled_cause(entry.late["end"].signature.cause, entry.late["end"].groups),
-            )
+            (entry.path, late.number, filled_cause(late.signature.cause, late.groups))
             for entry in current
-            if "end" in entry.late
+            if (late := next((entry.late[role] for role in _TOLD if role in entry.late), None))
         ),
+        is_done=is_done,
         not_finite=tuple(
             (entry.path, *note) for entry in current if not _is_lasting(failure) for note in entry.not_finite.notes()
         ),
     )
 
 
+def _state(
+    failure: Failure | None, is_clear: bool, has_steps: bool
+) -> Literal["failed", "stopped", "running", "unclear", "no-failure"]:
+    if failure:
+        return "stopped" if failure.is_from_outside else "failed"
+    return "unclear" if not is_clear else "running" if has_steps else "no-failure"
+
+
 def _is_lasting(failure: Failure | None) -> bool:
     return failure is not None and failure.signature.id in LASTING
 
 
+_TOLD: tuple[Role, ...] = ("end", "death", "general", "origin")
+"""Of what comes after the training was done, the first of these is reported; how ranks lose each other is not."""
 _AGAIN = 3
 """So many warnings of one kind, and no training step, are not passed over."""
 

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from hcp.triage.course.idle import Idle
 from hcp.triage.course.marks import DELETED, Course, Marks
 
 _CHUNK = 4 << 20
@@ -40,6 +41,8 @@ class Hit(NamedTuple):
     """Whether the line's loss or gradient norm is no number."""
     runs: bool = False
     """Of the hit at the end of a chunk: whether the chunk shows that the program ran."""
+    idle: Idle | None = None
+    """Likewise: what shows, so far, that the training learns nothing."""
 
     def before(self) -> str:
         """The text before the line, as far as it is kept."""
@@ -137,4 +140,14 @@ def _hits(
     if end > begin:
         number += chunk.count(b"\n", before, end)
         counts = len(marks.steps), len(marks.finite)
-        yield Hit(offset + end, number, b"", counts[0] - steps, chunk, end, counts[1] - finite, runs=marks.runs)
+        yield Hit(
+            offset + end,
+            number,
+            b"",
+            counts[0] - steps,
+            chunk,
+            end,
+            counts[1] - finite,
+            runs=marks.runs,
+            idle=marks.idle,
+        )

@@ -49,7 +49,8 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
     if failure is None:
         steps = f", {_count(diagnosis.steps, 'training step')}" if diagnosis.steps else ""
         files = _count(len(diagnosis.files), "file")
-        lines = [f"no failure in {files}{steps}"]
+        done = "; the training finished" if diagnosis.is_done else ""
+        lines = [f"no failure in {files}{steps}{done}"]
         if diagnosis.unclear:
             lines = ["unclear: " + _UNCLEAR[diagnosis.unclear][0].format(files=files, steps=steps)]
             lines += [f"why: {_place(diagnosis.unnamed)}"] if diagnosis.unnamed else []
@@ -68,12 +69,13 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
 
 def _failure(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list[str]:
     rule = rule_of(failure)
-    lines = [f"first failure: {failure.cause}" + (f" [{rule}]" if rule else "")]
+    what = "stopped from outside" if failure.is_from_outside else "first failure"
+    lines = [f"{what}: {failure.cause}" + (f" [{rule}]" if rule else "")]
     lines.append(f"where: {_where(failure)}")
     lines.append(f"why: {failure.path}:{failure.line}: {_short(failure.message)}")
     if failure.waited and failure.waited.at:
         lines.append(f"  {failure.waited.at}, according to the flight-recorder dumps")
-    if failure.kind in _ONLY and not (failure.waited and failure.waited.missing):
+    if failure.kind in _ONLY and not failure.is_from_outside and not (failure.waited and failure.waited.missing):
         lines.append(f"  {_ONLY[failure.kind]}")
     if diagnosis.unnamed:
         lines.append(f"  an unrecognised error above it: {_place(diagnosis.unnamed)}")

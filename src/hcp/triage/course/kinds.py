@@ -19,7 +19,8 @@ class LineKind(NamedTuple):
     """Whether it states a loss or a gradient norm."""
 
 
-_LONGEST = 4000
+LONGEST = 4000
+"""Bytes of a line that are looked at."""
 _HINT = re.compile(
     rb"[Ss]tep|STEP|[Ii]ter|ITER|[Ee]poch|EPOCH|[Bb]atch|BATCH|[Uu]pdate|[Ee]pisode|%\||verflow|OVERFLOW|eval|metrics|"
     rb"[Tt]rain|[Cc]heckpoint|[Ll]oss|LOSS|exits successfully|time \(ms\)"
@@ -57,6 +58,8 @@ _OF_OTHERS = re.compile(
     rb"(?i)dataset|split|load|shard|token|download|fetch|sanity|prompt|captur|generat|convert|filter|cache|file|evict|warm"
 )
 """Words in the description of a progress bar: of the training's, and of what comes before a training or beside it."""
+_NO_STEP = re.compile(rb"^\s{0,8}Evaluating iter \d|'train_runtime': ")
+"""Megatron-LM's iterations of an evaluation, and the means of a whole training that the Trainer prints at its end."""
 _NO_WORDS = re.compile(rb"[^a-zA-Z]*(?:(?:\[[^\]]*\]|\([^)]*\)|[a-zA-Z]{1,2}(?![a-zA-Z]))[^a-zA-Z]*){0,8}\Z")
 _SIGN = re.compile(
     rb"(?i)overflow\b.{0,40}skipping step|grad overflow on iteration|^[^|]{0,60}time \(ms\) \||'eval_\w{1,40}': |"
@@ -73,7 +76,7 @@ def kind_of(line: bytes) -> LineKind | None:
 
     A step's line is told by what it is: a counter, and a figure or a rate beside it.
     """
-    line = line[:_LONGEST]
+    line = line[:LONGEST]
     if not _HINT.search(line) or _ERROR_LINE.search(line):
         return None
     is_finite = _FINITE.search(line) is not None
@@ -85,6 +88,8 @@ def kind_of(line: bytes) -> LineKind | None:
             is_moving = _RATE.search(bar["rates"] or b"")
             return LineKind(True, b"" if is_moving else b"bar " + _FIGURES.sub(b"", name[-80:]), is_finite)
         return LineKind(False, b"bar") if _NO_WORDS.match(name) else None
+    if _NO_STEP.search(line):
+        return LineKind(False)
     if counter := _COUNTER.search(line):
         if _MEASURE.search(line):
             return LineKind(True, is_finite=is_finite)
@@ -99,7 +104,7 @@ def kind_of(line: bytes) -> LineKind | None:
 
 def counted(line: bytes) -> int | None:
     """The number that the counter of a step's line has, or that of its progress bar."""
-    found = _BAR.search(line[:_LONGEST]) or _COUNTER.search(line[:_LONGEST])
+    found = _BAR.search(line[:LONGEST]) or _COUNTER.search(line[:LONGEST])
     return whole(found["number"].decode()) if found else None
 
 

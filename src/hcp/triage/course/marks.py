@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import NamedTuple
 
-from hcp.triage.course.kinds import LineKind, counted, kind_of, states_no_number
+from hcp.triage.course.idle import SKIPPED, Idle, Idling
+from hcp.triage.course.kinds import LONGEST, LineKind, counted, kind_of, states_no_number
 
 DELETED = b"0123456789 .+-"
 """What differs between lines of one kind: figures, and the blanks that align them."""
@@ -13,7 +14,6 @@ _LINE_ENDS = bytes.maketrans(b"\r", b"\n")
 _PIECE = 1 << 19
 """Bytes that are taken apart at a time: memory stays small."""
 _KINDS = 30_000
-_LONGEST = 4000
 
 
 class Marks(NamedTuple):
@@ -23,6 +23,8 @@ class Marks(NamedTuple):
     finite: list[int]
     not_finite: list[int]
     runs: bool
+    idle: Idle | None
+    """What shows, so far, that the training learns nothing."""
 
 
 class _Known(NamedTuple):
@@ -40,10 +42,11 @@ class Course:
         self.known: dict[int, _Known] = {}
         self.counters: dict[bytes, int] = {}
         """Counter -> its value where it was seen first; -1: it has grown since."""
+        self.idling = Idling()
 
     def read(self, text: bytes, begin: int) -> tuple[Marks, set[bytes]]:
         """The marks of a chunk's text that starts at `begin`, and all kinds of its lines."""
-        marks, shapes, at = Marks([], [], [], False), set[bytes](), 0
+        marks, shapes, at = Marks([], [], [], False, None), set[bytes](), 0
         while at < len(text):
             end = len(text) if at + _PIECE >= len(text) else text.rfind(b"\n", at, at + _PIECE) + 1
             end = end or min(len(text), at + _PIECE)
@@ -52,16 +55,16 @@ class Course:
             shapes.update(own)
             marks = self._mark(piece.split(b"\n"), own, begin + at, marks)
             at = end
-        return marks, shapes
+        return marks._replace(idle=self.idling.said()), shapes
 
     def _mark(self, lines: list[bytes], shapes: list[bytes], begin: int, marks: Marks) -> Marks:
-        known, runs = self.known, marks.runs
+        known, runs, idling = self.known, marks.runs, self.idling
         if len(known) > _KINDS:
             known.clear()
         hashes = list(map(hash, shapes))
         for place, shape in enumerate(hashes):
             if shape not in known:
-                line = lines[place][:_LONGEST]
+                line = lines[place][:LONGEST]
                 known[shape] = _Known(kind_of(line), states_no_number(line))
         told = {shape for shape in set(hashes) if known[shape] != _NOTHING}
         if not told:
@@ -77,6 +80,11 @@ class Course:
                 marks.finite.append(start)
             if kind is None:
                 continue
+            if kind.is_step and kind.is_finite:
+                idling.skipped = 0
+                idling.last.append(line)
+            elif kind.is_step and SKIPPED in line:
+                idling.add(line)
             times = self._grown(kind, line) if kind.counter else 1
             runs = runs or times > 0
             if kind.is_step:

@@ -6,19 +6,15 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from hcp.triage.course.idle import LEAST_SCALE, SCALE, SKIPS
 from hcp.triage.course.kinds import METRIC, place_of
 from hcp.triage.scan import Hit
 
 _STEP_SKIPPED = re.compile(r"(?i)skipped[_ ]iterations\D{1,8}[1-9]|\bskip(?:ped|ping)\b.{0,20}\bstep")
-_SCALE = re.compile(r"(?i)loss[_ ]scale['\"]?\s{0,3}[:=]\s{0,8}(?P<scale>\d{1,12}(?:\.\d+)?)")
-_NO_LOSS = re.compile(r"(?i)(?<![a-z_])loss['\"]?\s{0,3}[:=]\s{0,8}['\"]?0(?:\.0*)?(?![\d.])")
-"""The Trainer writes the loss of a step whose loss is no number as 0 (`logging_nan_inf_filter`)."""
-LEAST_SCALE = 16
-"""A loss scale so small is of no use any more: the next overflows bring it to its minimum."""
-_SKIPS = 32
-"""So many skipped steps take a loss scale from 2**32, the largest that a framework begins with, to 1."""
 _NORMS = 3
 """So many steps in a row without a gradient norm; one or two also stand in logs of trainings that went on."""
+_NO_LOSS = re.compile(r"(?i)(?<![a-z_])loss['\"]?\s{0,3}[:=]\s{0,8}['\"]?0(?:\.0*)?(?![\d.])")
+"""The Trainer writes the loss of a step whose loss is no number as 0 (`logging_nan_inf_filter`)."""
 _BETWEEN = 3
 """So many good steps between two bad ones show that the training got over it."""
 
@@ -47,7 +43,7 @@ def said(body: str) -> Said | None:
             found = match
     if found is None:
         return None
-    scale = _SCALE.search(body)
+    scale = SCALE.search(body)
     is_skipped = bool(_STEP_SKIPPED.search(body)) or (scale is not None and float(scale["scale"]) > LEAST_SCALE)
     name = "loss" if found["name"].lower() == "loss" else "gradient norm"
     return Said(name, found["value"].lower(), is_skipped, bool(_NO_LOSS.search(body)), place_of(body))
@@ -93,7 +89,7 @@ class NotFinite:
         self.is_skipped = self.is_skipped and found.is_skipped
         self.groups["at"] = f"{self.since}, {'once' if self.count == 1 else f'{self.count} times'}"
         most = 1 if found.metric == "loss" or found.is_zero else _NORMS
-        return self.count >= (_SKIPS if found.is_skipped else most)
+        return self.count >= (SKIPS if found.is_skipped else most)
 
     def notes(self) -> list[tuple[int, str]]:
         """What was seen and is no failure: line and text, with what to do; steps that a loss scaler skips are none."""

@@ -139,6 +139,36 @@ EFFECTS: tuple[Signature, ...] = (
         context=r"_create_c10d_store|_create_tcp_store|_tcp_rendezvous_handler|_env_rendezvous_handler|TCPStore\(",
     ),
     effect(
+        "gloo-start",
+        r"gloo/transport/\w{1,10}/\w{1,30}\.\w{1,3}:\d{1,5}\]? "
+        r"(?P<text>(?:Read error|Connection|writev|Timed out) .{1,200})|"
+        r"^\w{1,40}Error: (?P<text2>Application timeout caused pair closure|Socket Timeout|Connection reset by peer)",
+        "Gloo lost another rank while the process groups were being set up ({text}{text2}): that rank had ended, was "
+        "late, or its node cannot be reached",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.7]:29871",
+        "RuntimeError: [enforce fail at gloo/context.cc:27] rank < size",
+        "look for a rank or node that ended, or never arrived, before this time",
+        "do all nodes share the interface of that address? set GLOO_SOCKET_IFNAME to it",
+        rule="LOG003",
+        role="origin",
+        context=r"in (?:init_process_group|_?new_\w{0,20}group\w{0,20}|create_group|initialize_model_parallel|"
+        r"initialize_megatron|_?initialize_distributed|_?init_distributed|_compile_dependencies)\b",
+    ),
+    effect(
+        "gloo-timeout",
+        r"gloo/transport/\w{1,10}/\w{1,30}\.\w{1,3}:\d{1,5}\] (?P<text>Timed out waiting \d{1,10}ms for \w{1,10}) "
+        r"operation|Application timeout caused pair closure",
+        "another rank did not come to a Gloo collective or barrier in time ({text}): it had ended, or was busy "
+        "(data, a download, a save)",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for "
+        "recv operation to complete",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] waiting",
+        "which rank's log stops before the others'? its last lines say what it did",
+        "if it was busy, raise the group's timeout (--distributed-timeout-minutes)",
+        rule="LOG003",
+        role="origin",
+    ),
+    effect(
         "peer-gone",
         r"[Cc]onnection (?:was )?(?:likely )?(?:reset|closed)|Broken pipe|remote process exited|"
         r"Connection refused|Socket Timeout|[Ff]ailed to recv, got 0 bytes|"
@@ -181,7 +211,8 @@ EFFECTS: tuple[Signature, ...] = (
     ),
     effect(
         "nccl-warning",
-        r"NCCL WARN (?!Failed to open libibverbs|NET/Plugin|\[Service thread\]|\[Proxy Service \d+\] Failed to execute "
+        r"NCCL WARN (?!.*falling back to|Failed to open libibverbs|NET/Plugin|\[Service thread\]|"
+        r"\[Proxy Service \d+\] Failed to execute "
         r"operation Close|NCCL_\w+ set by|Missing|No module|Unable to (?:open|find) lib)(?P<text>.*)",
         "NCCL: {text}",
         "n1:12345:12350 [3] NCCL WARN Call to recv from 10.0.0.2<1234> failed : Broken pipe",
@@ -190,12 +221,24 @@ EFFECTS: tuple[Signature, ...] = (
     ),
     effect(
         "terminated",
-        r"SignalException: (?:(?!SignalException: ).)* got signal: 15|Received 15 death signal|"
-        r"(?:closing|via) signal SIGTERM|SystemExit: 143|is killed by signal: Terminated",
-        "ended by SIGTERM, which launchers and Slurm send after another failure, and at the end of a job",
+        r"SignalException: (?:(?!SignalException: ).)* got signal: (?:15|Signals\.SIGTERM)|"
+        r"Received (?:15|Signals\.SIGTERM) death signal|SystemExit: 143|is killed by signal: Terminated",
+        "ended by SIGTERM from outside: a preemption, a cancellation, or the end of a job of which another node failed",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 15",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 9",
         tokens=(b"ignal",),
+        role="echo",
+    ),
+    effect(
+        "workers-closed",
+        r"(?:closing|via) signal SIGTERM",
+        "torchrun ended its workers: one of them had failed, or it was told to end itself",
+        "W0822 10:00:00.123000 12345 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 12360 "
+        "closing signal SIGTERM",
+        "W0822 10:00:00.123000 12345 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 12360 "
+        "closing signal SIGHUP",
+        "read the log of the rank that ended first",
+        tokens=(b"signal SIGTERM",),
         role="echo",
     ),
     effect(

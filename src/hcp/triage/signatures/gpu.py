@@ -103,6 +103,7 @@ GPU: tuple[Signature, ...] = (
         "hcp check {launch} --select PACK,DCP",
         "run again with CUDA_LAUNCH_BLOCKING=1 (AMD: AMD_SERIALIZE_KERNEL=3)",
         tokens=(ERROR, b"Memory access fault by GPU", b"an illegal ", b"CUDA_ERROR_"),
+        at_any_level=True,
     ),
     fault(
         "gpu-build",
@@ -242,6 +243,18 @@ GPU: tuple[Signature, ...] = (
         "is the loss 0.0 beside it? the Trainer writes that for a loss that is no number (logging_nan_inf_filter)",
         tokens=(),
         again="chance",
+        at_any_level=True,
+    ),
+    fault(
+        "steps-skipped",
+        r"\b(?P<what>step=\d{1,12}, skipped=\d{1,12})",
+        "the training learns nothing: {what}",
+        "[Rank 0] step=2000, skipped=1995, lr=[0.0], mom=[(0.9, 0.95)]",
+        "[Rank 0] step=2000, skipped=5, lr=[0.0], mom=[(0.9, 0.95)]",
+        "the gradients overflow in each of them: is the loss finite before the first one? train in bf16, or lower the "
+        "learning rate",
+        tokens=(),
+        role="general",
         at_any_level=True,
     ),
     fault(

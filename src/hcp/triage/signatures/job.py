@@ -24,6 +24,23 @@ JOB: tuple[Signature, ...] = (
         "squeue -j {job}",
     ),
     ended(
+        "preempted-in-order",
+        r"^\[?exiting program after receiving SIG[A-Z0-9]+|"  # Megatron-LM and Bridge
+        r"^Handling auto-requeue signal: |^(?:Requeued (?:SLURM )?job|requeu?ing job)\b|"  # Lightning, submitit
+        r"^Preemption detected, saving|"  # NeMo
+        r"DRAIN_NODE_REASON_PREEMPTION|killed by a spot preemption|"  # Ray
+        r"[Dd]raining node (?:(?!raining node ).){0,200}(?i:preempt|spot)|"  # Ray
+        r"\b(?:job|node|instance|worker|VM|host|pod) (?:\S{1,80} )?(?:is|was|is being|will be|got|has been) "
+        r"preempted\b|"
+        r"\b(?i:received|caught|got) (?i:an? |the )?(?:(?i:preemption|termination) (?:notice|signal|request)\b|"
+        r"(?:signal )?SIG(?:TERM|USR1|USR2|CONT)\b.{0,80}(?i:sav(?:e|ing)|checkpoint|gracefull?y?|requeu))",
+        "the job was preempted, or told that it must end soon; its framework saw the signal and ended it in order",
+        "[exiting program after receiving SIGTERM.] datetime: 2026-08-22 10:00:00",
+        "[exiting program after 235.0 minutes] datetime: 2026-08-22 10:00:00",
+        "was a checkpoint of its last step written? the next attempt continues from there",
+        tokens=(b"exiting program after", b"equeu", b"requeing job", b"reempt", b"PREEMPTION", b" SIG"),
+    ),
+    ended(
         "hang-up",
         r"got signal: 1\b|Received 1 death signal|(?:closing|via) signal SIGHUP",
         "the launcher lost its session (SIGHUP): the terminal or ssh connection that it ran in was closed",
@@ -98,7 +115,7 @@ JOB: tuple[Signature, ...] = (
         'hcp-job: {"event": "phase", "phase": 3}',
         "each rank printed where it was when it was aborted; find the one that was somewhere else",
         tokens=(b"hcp-job: ",),
-        role="effect",
+        role="origin",
         again="chance",
     ),
     fault(

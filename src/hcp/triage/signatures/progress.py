@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 from hcp.triage.course.kinds import kind_of
 from hcp.triage.line import QUIET, Line, read_line
@@ -11,8 +12,14 @@ from hcp.triage.signatures.row import Role
 ECHOES: frozenset[Role] = frozenset(("unknown", "effect", "report", "echo"))
 RAYS = b"' succeeded"
 """Ray says so of more than its jobs: `Job 'raysubmit_x' succeeded`."""
+NOTHING_LEFT = frozenset(get_args(Role)) - {"cause"}
+"""After the last thing that a program does, and when all is saved, how its ranks end says nothing about the training;
+a full disk does, for an asynchronous checkpoint may still be written."""
 DONE: dict[bytes, frozenset[Role]] = {
     b"[after training is done]": ECHOES,
+    b"[exiting program a": ECHOES,
+    b" on test set | ": NOTHING_LEFT,
+    b" for test data | ": NOTHING_LEFT,
     b"'train_runtime': ": ECHOES,
     b"`Trainer.fit` stopped: ": ECHOES,
     RAYS: ECHOES,
@@ -22,7 +29,7 @@ DONE: dict[bytes, frozenset[Role]] = {
 """What Megatron-LM, Hugging Face's Trainer, Lightning, Ray (of its jobs), torchtitan and MLPerf's
 programs print when the training is done, and what is no failure any more after it: ranks end one after the other, and
 some find that the others are gone. A rank that aborts then is still a failure, and so is a time limit, except after
-MLPerf's, when nothing is left to save."""
+MLPerf's and after Megatron-LM's last evaluation (the one on the test set), when nothing is left to save."""
 
 _TRAINING = re.compile(
     rb"(?i)\b(?:torch\w*|[nrh]ccl|gloo|cuda|cudnn|rocm|hip|[gnt]pus?|megatron|deepspeed|nemo|verl|vllm|sglang|ray|raylet|"
@@ -36,6 +43,21 @@ def is_of_a_training(text: bytes) -> bool:
     return _TRAINING.search(text) is not None
 
 
+_STARTS = re.compile(
+    rb"(?m)OMP_NUM_THREADS|^usage: |[Ee]xecuting job with overrides|\b[Ww]orld[ _][Ss]ize\b|\b[Ii]nitializ(?:ing|ed)\b|"
+    rb"\b(?:[Ll]oading|[Dd]ownloading|[Ss]tarting|[Ss]tarted|[Ll]aunching|[Ll]aunched|[Bb]uilding) [\w'\"]|"
+    rb"Task launch |to create step |-{5} (?:end of )?arguments|(?<!, )NCCL version |hcp-job: |"
+    rb"in (?:validate_args|parse_args|from_pretrained|initialize_megatron|init_process_group|setup_model_and_optimizer|"
+    rb"load_checkpoint|build_train_valid_test_\w{1,40}|init_workers|_find_and_load)\b"
+)
+"""What programs print while they start, and where a traceback shows that one started."""
+
+
+def shows_start(text: bytes) -> bool:
+    """Whether the beginning of a log shows how a program starts; an excerpt may begin in the middle of a training."""
+    return _STARTS.search(text) is not None
+
+
 _LAST = 30
 """Lines at the end of a log that are looked at once more where nothing else is known."""
 _ENDS_BADLY = re.compile(
@@ -46,11 +68,11 @@ _ENDS_BADLY = re.compile(
 _NAMES_ERROR = re.compile(r"(?i)error\b|exception\b")
 _BENIGN = re.compile(r"[Ww]arning|\bNCCL (?:INFO|WARN) ")
 HARMLESS = re.compile(
-    r"(?i)executing job with overrides|not a git |detected dubious|pip's dependency resolver|"
+    r"(?i)executing job with overrides|not a git |git root error|detected dubious|pip's dependency resolver|"
     r"nthreads cannot be larger than environment variable|could not find arguments in the checkpoint|"
     r"could not find the metadata file|will not load any checkpoints?|Using the latest cached version"
 )
-"""What programs print as an error and go on: Hydra, git, pip, numexpr, Megatron-LM, datasets."""
+"""What programs print as an error and go on: Hydra, git (also in wandb), pip, numexpr, Megatron-LM, datasets."""
 
 
 def last_words(tail: bytes) -> tuple[int, Line] | None:

@@ -6,6 +6,9 @@ from hcp.triage.signatures.row import ERROR, Signature, effect, fault, report
 
 _WORKER_LOG = "read the worker's own lines, under the same pid; Ray keeps them in session_latest/logs/worker-*"
 
+WRAPPER = "ray-wrapper"
+"""The row whose lines stand above the frames of another process."""
+
 RAY: tuple[Signature, ...] = (
     fault(
         "ray-memory",
@@ -21,18 +24,19 @@ RAY: tuple[Signature, ...] = (
     ),
     report(
         "ray-node-died",
-        r"NodeDiedError|^The node .{0,300}(?:has been marked dead|missed too many heartbeats)|"
-        r"[Oo]wner's node has crashed|because its node has died",
+        r"NodeDiedError|"
+        r"(?:^The node|The node with node id:) .{0,300}(?:has been marked dead|missed too many heartbeats)|"
+        r"[Oo]wner's node has crashed|because its node has died|mistakenly been marked (?:as )?dead",
         "Ray lost a node: its raylet was killed, or stopped answering",
         "The node with node id: ab12 and address: 10.0.0.2 and node name: n2 has been marked dead because the detector "
         "has missed too many heartbeats from it.",
         "The node with node id: ab12 was added",
         "sinfo -R and dmesg -T on {node}: the machine, its memory, or its network",
-        tokens=(ERROR, b"been marked dead", b"node has "),
+        tokens=(ERROR, b"marked dead", b"marked as dead", b"node has "),
     ),
     report(
         "ray-worker-exit",
-        r"Worker exit detail: (?P<text>(?!Worker unexpectedly exits with a connection error)\S.*)",
+        r"Worker exit detail: (?P<text>(?!Worker unexpectedly exits with a connection error)\S.{20,})",
         "Ray saw a worker end: {text}",
         "The actor is dead. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker exits unexpectedly. Worker exits "
         "with an exit code None. The worker may have exceeded K8s pod memory limits.",
@@ -50,7 +54,7 @@ RAY: tuple[Signature, ...] = (
         "A worker was started",
         _WORKER_LOG,
         "dmesg -T on {node} shows whether the kernel killed it because memory ran out",
-        tokens=(b"illed", ERROR),
+        tokens=(b"illed", ERROR, b"has died"),
     ),
     fault(
         "ray-resources",
@@ -165,8 +169,20 @@ RAY: tuple[Signature, ...] = (
         "ValueError: Failed to create placement group",
         _WORKER_LOG,
     ),
+    fault(
+        "ray-told",
+        r"RayTaskError\((?P<exc>\w{1,80})\): (?:(?!RayTaskError\().){1,600}?\b(?:\w{1,40}\.){0,6}(?P=exc): "
+        r"(?P<text>\S.*)$",
+        "a Ray worker raised {exc}: {text}",
+        "ray.exceptions.RayTaskError(ValueError): ray::main_task() (pid=7, ip=10.0.0.1) ValueError: no tokens",
+        "ray.exceptions.RayTaskError(ValueError): ray::main_task() (pid=7, ip=10.0.0.1)",
+        _WORKER_LOG,
+        tokens=(b"RayTaskError(",),
+        role="general",
+        again="chance",
+    ),
     effect(
-        "ray-wrapper",
+        WRAPPER,
         r"ray\.exceptions\.(?:RayTaskError\((?P<exc>\w{1,80})\))?|ray::|ActorDiedError|RayTaskError",
         "Ray reports the failure of a worker ({exc}); these lines do not say more",
         "ray.exceptions.RayTaskError(ValueError): ray::TaskRunner.run()",

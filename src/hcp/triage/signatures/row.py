@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
+
+from hcp.core.secrets import without_secrets
 
 Role = Literal["cause", "death", "general", "end", "origin", "unknown", "effect", "report", "echo", "stall"]
 """What a line is to the failure; the first in this order explains most.
@@ -17,6 +21,8 @@ Again = Literal["same", "machine", "chance", "outside"]
 """Whether it would come back: the same launch fails the same way; a machine is suspect; it may pass; it came from
 outside the job."""
 
+_LONGEST = 500
+"""Characters of a text from the log that are kept: enough to know the line again."""
 SACCT = "sacct -j {job} --format=JobID,State,ExitCode,NodeList,MaxRSS"
 EXCLUDE_NODE = "exclude {node} from the next job (sbatch --exclude={node}) and tell the administrators"
 ERROR = b"rror"
@@ -48,6 +54,25 @@ class Signature(NamedTuple):
     """The lines above must match this too: for a text that other faults share (`KeyError: 8`)."""
     at_any_level: bool = False
     """Whether the line counts where a logger only informs: a training's own figures."""
+
+
+def filled_cause(cause: str, groups: Mapping[str, str]) -> str:
+    """The cause with the groups of its pattern filled in, in one pass: what a log says is never a place to fill.
+
+    Parentheses around a group that is empty go with it.
+    """
+
+    def value(place: re.Match[str]) -> str:
+        said = said_text(groups.get(place["name"], ""))
+        return f" ({said})" if said and place["open"] else said
+
+    filled = re.sub(r"(?P<open> \()?{(?P<name>[a-z0-9]+)}(?(open)\))", value, cause)
+    return filled.rstrip().removesuffix(":")
+
+
+def said_text(text: str) -> str:
+    """A text of a log as it is kept for the report: the one place through which such texts pass."""
+    return without_secrets(text)[:_LONGEST]
 
 
 def launch_fault(

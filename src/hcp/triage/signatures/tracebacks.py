@@ -37,6 +37,13 @@ def line_below(hit: Hit) -> Hit | None:
     return hit._replace(offset=hit.offset + at - hit.at, number=hit.number + 1, line=line, at=at)
 
 
+def text_below(hit: Hit) -> Hit | None:
+    """The line below that of a hit, or the one after an empty one; None where there is no text, or a traceback."""
+    near = islice(lines_below(hit), 2)
+    below = next((below for below, line in near if line.body.strip()), None)
+    return None if below is None or HEAD in below.line else below
+
+
 def lines_below(hit: Hit) -> Iterator[tuple[Hit, Line]]:
     """The lines below that of a hit, as many as the longest traceback has."""
     below = line_below(hit)
@@ -77,6 +84,14 @@ def end_of_traceback(start: Hit) -> Raised | None:
         if body.strip() and not (is_frame or was_source or is_indented):
             return Raised(hit, line._replace(body=body.strip()), logger is not None) if has_frames else None
     return None
+
+
+def heads_traceback(hit: Hit, line: Line) -> bool:
+    """Whether a line only announces its process's traceback below it, whose own end says more."""
+    below = line_below(hit)
+    if below is None or HEAD not in below.line or read_line(below.line).writer != line.writer:
+        return False
+    return end_of_traceback(below) is not None
 
 
 def _logger_of(start: Hit, first: Line) -> re.Pattern[str] | None:
@@ -159,9 +174,28 @@ def raised_at(before: str, line: Line) -> str:
     for place in range(len(own) - 1, max(-1, len(own) - 8), -1):
         if frame := _FRAME.search(own[place]):  # behind what no prefix explains
             code = next((said[frame.start() :].strip() for said in own[place + 1 : place + 2]), "")
-            name = re.split(r"[/\\]", frame["file"])[-1]
-            return f" ({name}:{frame['line']}, in {frame['name']}{': ' + code if code else ''})"
+            return f" ({_place(frame)}{': ' + code if code else ''})"
     return ""
+
+
+def last_frame_below(hit: Hit, line: Line) -> str:
+    """The innermost frame of the traceback below a line, written as `raised_at` does; empty where there is none."""
+    place, code = "", ""
+    for _, below in lines_below(hit):
+        if below.writer != line.writer or not below.body.strip(" ~^"):
+            continue
+        if frame := _FRAME.match(below.body):
+            place, code = _place(frame), ""
+        elif place and not code and below.body.startswith((" ", "\t")):
+            code = below.body.strip()
+        elif not below.body.startswith((" ", "\t")):
+            break
+    return f" ({place}{': ' + code if code else ''})" if place else ""
+
+
+def _place(frame: re.Match[str]) -> str:
+    name = re.split(r"[/\\]", frame["file"])[-1]
+    return f"{name}:{frame['line']}, in {frame['name']}"
 
 
 _LOOKED_THROUGH, _LINES = 8192, 80

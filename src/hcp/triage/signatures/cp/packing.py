@@ -34,7 +34,8 @@ PACKING: tuple[Signature, ...] = (
         "PACK001",
         r"alignment mismatch \(sub-sequence length not aligned|"
         r"(?:All )?per-sequence lengths in cu_seqlens must be divisible by|lengths divisible by cp_size|"
-        r"is not a multiple of cp_size ?\* ?2|length must be divisible by \{?2 ?\* ?(?:context.parallel.size|cp_size)",
+        r"is not a multiple of cp_size ?\* ?2|"
+        r"(?<![Ss]equence )length must be divisible by \{?2 ?\* ?(?:context.parallel.size|cp_size)",
         "packed sequences are not padded to the multiple that context parallelism requires (2 x CP)",
         "AssertionError: neat_packing + context_parallel alignment mismatch (sub-sequence length not aligned to 2 * "
         "cp_size)",
