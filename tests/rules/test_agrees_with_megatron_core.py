@@ -12,16 +12,11 @@ from __future__ import annotations
 
 import random
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "bench" / "lib"))
-
 from agree.process import Upstream
 
 from hcp.launch.build import build_launch

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hcp.launch.facts.table import FACTS
-from hcp.rules.known import bridge, megatron, transformer_engine, verl
 from hcp.rules.known.condition import clauses_of
 from hcp.rules.known.row import Known, Span, spans_of
+from hcp.rules.known.tables import TABLES
 from hcp.rules.registry import BY_ID
 from hcp.rules.view import View
 from support.rules import launch
 
-ROWS: tuple[Known, ...] = bridge.ROWS + megatron.ROWS + transformer_engine.ROWS + verl.ROWS
+ROWS: tuple[Known, ...] = tuple(row for table in TABLES for row in table.ROWS)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,10 @@ ROWS: tuple[Known, ...] = bridge.ROWS + megatron.ROWS + transformer_engine.ROWS 
         ("world_size > cp", "world_size=4 cp=2", True),
         ("world_size > cp", "world_size=2 cp=2", False),
         ("world_size > cp", "cp=2", False),  # unknown
+        ("world_size <> cp", "world_size=4 cp=2", True),
+        ("world_size <> cp", "world_size=2 cp=4", True),
+        ("world_size <> cp", "world_size=2 cp=2", False),
+        ("world_size <> cp", "cp=2", False),  # unknown
         ("thd", "thd=true", True),
         ("thd", "thd=false", False),
         ("not thd", "thd=false", True),

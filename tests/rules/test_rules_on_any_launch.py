@@ -66,6 +66,7 @@ _by_type: dict[str, st.SearchStrategy[Any]] = {
     "sizes": st.lists(_integers, max_size=4).map(tuple),
     "comm": st.one_of(_comm, st.lists(_comm, max_size=6).map(tuple)),
     "float": st.floats(allow_nan=True),
+    "floats": st.lists(st.floats(allow_nan=True), max_size=4).map(tuple),
     "version": st.sampled_from(
         [
             "0.12.3",

@@ -16,9 +16,16 @@ from hcp.rules.view import View
 
 
 def check_launch(
-    launch: Launch, rules: Iterable[Rule] | Callable[[Launch], Iterable[Rule]], *, fixes: bool = True
+    launch: Launch,
+    rules: Iterable[Rule] | Callable[[Launch], Iterable[Rule]],
+    *,
+    fixes: bool = True,
+    verdict: bool = True,
 ) -> Report:
-    """The findings on a launch, ordered by rule id as given; `fixes=False` skips trying fixes.
+    """The findings on a launch, ordered by rule id as given.
+
+    `fixes=False` skips trying fixes. `verdict=False` skips trying values for what the launch hides or leaves to
+    defaults, which takes most of the time: `undecided` and `presumed` are then empty.
 
     `rules` is a fixed list, or a function that returns those that concern a launch: a fix may make others apply.
     Further models of the same launch (verl's ref and critic) are checked too; a rule that already fired on the first is
@@ -28,13 +35,14 @@ def check_launch(
     here = tuple(rules_for(launch))
     first, not_checked, applied = run(View(launch), (rule for rule in here if not rule.last))
     found = [(launch, finding) for finding in first]
-    undecided = list(_undecided(launch, here, not_checked))
+    undecided = list(_undecided(launch, here, not_checked)) if verdict else []
     for other in launch.reading.others:
         second = build_launch(other, assumed=launch.assumed, model=launch.model)
         there = tuple(rules_for(second))
         more, unknown, _ = run(View(second), (rule for rule in there if not rule.last))
-        known = {item.reason for item in undecided}
-        undecided += [item for item in _undecided(second, there, unknown) if item.reason not in known]
+        if verdict:
+            known = {item.reason for item in undecided}
+            undecided += [item for item in _undecided(second, there, unknown) if item.reason not in known]
         fired = {finding.rule.id for _, finding in found}
         found += [(second, finding) for finding in more if finding.rule.id not in fired]
         missing = {item.rule.id for item in not_checked}
@@ -60,7 +68,7 @@ def check_launch(
         applied + judged,
         tuple(accepted),
         tuple(undecided),
-        _presumed(launch, here),
+        _presumed(launch, here) if verdict else (),
     )
 
 
@@ -78,7 +86,7 @@ def _presumed(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
         return ()
     from hcp.rules.verdict.presume import presumed_for
 
-    return presumed_for(launch, rules)
+    return presumed_for(launch, rules, registry.facts_that_select(launch))
 
 
 def _for_any_launch(rules: tuple[Rule, ...]) -> Callable[[Launch], Iterable[Rule]]:

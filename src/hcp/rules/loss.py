@@ -6,13 +6,20 @@ from hcp.rules.cp.view import under_cp
 from hcp.rules.dcp.launches import VERL, VERL_0_8, VERL_0_9
 from hcp.rules.dcp.view import is_dynamic, num_ranks
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import BRIDGE_CONFIG, DDP, SCHEDULES, VERL_ENGINE
+from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, DDP, SCHEDULES, VERL_ENGINE
 from hcp.rules.view import View
 
 _PER_TOKEN_IN_VERL = (
     "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_per_token_loss=True "
     "actor_rollout_ref.actor.use_dynamic_bsz=True"
 )
+
+
+def is_finetuning(v: View) -> bool:
+    """Whether the loss covers answers only, not all tokens. A Bridge launch that packs rows offline fine-tunes."""
+    if v.dialect == "mlm":
+        return bool(v.sft)
+    return v.get("packing") == "offline" or bool(v.finetune)
 
 
 def _averages_by_sequence(v: View) -> Problem | None:
@@ -28,18 +35,6 @@ def _averages_by_sequence(v: View) -> Problem | None:
             Fix({"calculate_per_token_loss": True, "average_in_collective": False}, "sums over tokens, divided once"),
         ),
     )
-
-
-def _is_finetuning(v: View) -> bool:
-    """Whether the loss covers answers only, not all tokens. A Bridge launch that packs rows fine-tunes.
-
-    Except for diffusion, whose datasets pack as Energon's do.
-    """
-    if v.dialect == "mlm":
-        return bool(v.sft)
-    if v.get("packing") == "energon":
-        return bool(v.finetune)
-    return v.get("packing") == "offline" or bool(v.finetune)
 
 
 @rule(
@@ -101,7 +96,7 @@ def _averaging_is_cleared(v: View) -> bool:
         ),
         SCHEDULES.says("forward_step_calc_loss", "if not config.calculate_per_token_loss:", ">=0.14"),
     ),
-    applies=under_cp(lambda v: v.dialect in ("mlm", "bridge") and _is_finetuning(v)),
+    applies=under_cp(lambda v: v.dialect in ("mlm", "bridge") and is_finetuning(v)),
     good=Example(
         "mlm",
         "--context-parallel-size 2 --sft --calculate-per-token-loss --no-create-attention-mask-in-dataloader",
@@ -220,9 +215,48 @@ def weight_shards_sum_in_the_collective(v: View) -> Problem | None:
     )
 
 
+@rule(
+    "LOSS007",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        ARGUMENTS.says(
+            "validate_args",
+            "Transformer Engine cross entropy loss fusion is disabled due to stability issues.",
+            ">=0.18.2",
+        ),
+    ),
+    applies=lambda v: (
+        v.dialect == "mlm" and bool(v.get("cross_entropy_fusion")) and v.get("cross_entropy_fusion_impl") == "te"
+    ),
+    good=Example("mlm", "--cross-entropy-loss-fusion --cross-entropy-fusion-impl native"),
+    bad=Example("mlm", "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", "mcore=0.18.2"),
+)
+def fused_loss_is_megatrons_own(v: View) -> Problem | None:
+    """On Megatron-LM's command line the fused cross-entropy loss is megatron-core's own.
+
+    Since 0.18.2 its argument validation rejects Transformer Engine's, because of stability issues (#5115). 0.18.0 and
+    0.18.1 accept it. Other launchers only get megatron-core's warning.
+    """
+    if not v.at_least("mcore", "0.18.2"):
+        return None
+    return Problem(
+        message="Megatron-LM's command line rejects Transformer Engine's fused cross-entropy loss: the launch fails",
+        found=f"cross_entropy_loss_fusion with cross_entropy_fusion_impl te, megatron-core {v.mcore}",
+        wanted="cross_entropy_fusion_impl native, or no cross_entropy_loss_fusion",
+        facts=("cross_entropy_fusion_impl", "cross_entropy_fusion", "mcore"),
+        fixes=(
+            Fix({"cross_entropy_fusion_impl": "native"}, "megatron-core's fused loss"),
+            Fix({"cross_entropy_fusion": False}, "no fused loss"),
+        ),
+    )
+
+
 RULES = (
     tokens_weigh_the_same_under_dynamic_cp,
     fine_tuning_divides_by_all_tokens,
     loss_function_reports_its_tokens,
     weight_shards_sum_in_the_collective,
+    fused_loss_is_megatrons_own,
 )

@@ -202,10 +202,65 @@ def shared_experts_overlap_an_all_to_all(v: View) -> Problem | None:
     )
 
 
+@rule(
+    "MOE006",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "disable full recomputation when enabling overlap_moe", ">=0.14"
+        ),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "disable moe_shared_expert_overlap when enabling overlap_moe", ">=0.14"
+        ),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "disable moe in recompute_modules when enabling overlap_moe", ">=0.17"
+        ),
+    ),
+    applies=lambda v: bool(v.get("overlap_moe_expert_parallel_comm")),
+    good=Example("mlm", f"{_OVERLAP} {_EP} 4 --recompute-granularity selective --recompute-modules core_attn"),
+    bad=Example("mlm", f"{_OVERLAP} {_EP} 4 --recompute-granularity selective --recompute-modules moe", "mcore=0.17"),
+    recipe_settled=True,
+)
+def expert_overlap_computes_layers_once(v: View) -> Problem | None:
+    """The expert-communication overlap is used without what needs an MoE layer as a whole.
+
+    overlap_moe_expert_parallel_comm schedules the parts of a layer one by one, so it excludes full recomputation, from
+    0.17 on the module moe in recompute_modules, the overlap of shared experts, and more than one layer of multi-token
+    prediction.
+    """
+    fixes: tuple[Fix, ...] = ()
+    if v.recompute_granularity == "full":
+        wrong, guilty = "recompute_granularity full", "recompute_granularity"
+    elif v.moe_shared_expert_overlap:
+        wrong = guilty = "moe_shared_expert_overlap"
+        fixes = (Fix({guilty: False}, "no overlap of shared experts"),)
+    elif (v.mtp_layers or 0) > 1:
+        wrong, guilty = f"mtp_num_layers {v.mtp_layers}", "mtp_layers"
+        fixes = (Fix({guilty: 1}, "one layer of multi-token prediction"),)
+    elif "moe" in _words(v.recompute_modules) and v.at_least("mcore", "0.17"):
+        wrong, guilty = "recompute_modules moe", "recompute_modules"
+    else:
+        return None
+    return Problem(
+        message="the config constructor rejects this beside the overlap of expert communication: the launch fails",
+        found=f"overlap_moe_expert_parallel_comm with {wrong}",
+        wanted=f"no {wrong}, or no overlap",
+        facts=("overlap_moe_expert_parallel_comm", guilty),
+        fixes=(*fixes, Fix({"overlap_moe_expert_parallel_comm": False}, "no overlap")),
+    )
+
+
+def _words(modules: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (modules,) if isinstance(modules, str) else modules or ()
+
+
 RULES = (
     expert_parallelism_has_experts,
     ranks_hold_whole_experts,
     experts_under_tp_have_sequence_parallelism,
     expert_overlap_has_its_parallelism,
     shared_experts_overlap_an_all_to_all,
+    expert_overlap_computes_layers_once,
 )

@@ -15,6 +15,7 @@ from hcp.launch.fact import Launch
 from hcp.launch.facts.stages import STAGE_NAMES
 from hcp.launch.hidden import hidden, hides_any
 from hcp.rules.rule import Rule
+from hcp.rules.verdict.asked import Asked
 from hcp.rules.view import View
 
 if sys.flags.optimize > 1:
@@ -37,7 +38,7 @@ def _common() -> tuple[Rule, ...]:
     from hcp.rules.hcp import attention as hcp_attention
     from hcp.rules.hcp import backend, launcher, sizes
     from hcp.rules.hcp import heads as hcp_heads
-    from hcp.rules.key import options, overrides, spelling
+    from hcp.rules.key import options, overrides, spelling, unread
     from hcp.rules.slurm import paths, placement, rendezvous
     from hcp.rules.topo import levels, order, ranks, shards
 
@@ -48,7 +49,7 @@ def _common() -> tuple[Rule, ...]:
         cp
         + hcp
         + ranks_and_jobs
-        + _rules_in(batch, command_line, data_lengths, debugging, invariance, options, overrides, spelling)
+        + _rules_in(batch, command_line, data_lengths, debugging, invariance, options, overrides, spelling, unread)
         + _rules_in(load, loss, mem, moe, perf, variables)
     )
 
@@ -67,10 +68,11 @@ def _verl() -> tuple[Rule, ...]:
 
 def _frameworks() -> tuple[Rule, ...]:
     from hcp.rules import slime, swift
+    from hcp.rules.known.tables import OF_FRAMEWORKS
     from hcp.rules.nrl import backends, overrides
     from hcp.rules.nrl import batches as nrl_batches
 
-    return _rules_in(nrl_batches, backends, overrides, swift, slime)
+    return _rules_in(nrl_batches, backends, overrides, swift, slime, *OF_FRAMEWORKS)
 
 
 def _pack() -> tuple[Rule, ...]:
@@ -116,9 +118,9 @@ def _jobs() -> tuple[Rule, ...]:
 
 
 def _known_faults() -> tuple[Rule, ...]:
-    from hcp.rules.known import bridge, gradients, megatron, transformer_engine, verl
+    from hcp.rules.known.tables import OF_MEGATRON
 
-    return _rules_in(bridge, gradients, megatron, transformer_engine, verl)
+    return _rules_in(*OF_MEGATRON)
 
 
 def _check_itself() -> tuple[Rule, ...]:
@@ -167,7 +169,9 @@ def _is_special_model(v: View) -> bool:
 
 
 def _may_meet_a_known_fault(v: View) -> bool:
-    return v.get("cp") != 1 or v.get("tp") != 1 or v.known("nvrx") or _may_pack(v) or _is_special_model(v)
+    splits = v.get("cp") != 1 or v.get("tp") != 1 or _sets(v, "weight_shards", "expert_weight_shards")
+    alone = _sets(v, "num_experts", "log_max_attention_logit", "flash_attention_version") or v.known("nvrx")
+    return v.dialect != "mlm" or splits or alone or _may_pack(v) or _is_special_model(v)
 
 
 def _is_job(v: View) -> bool:
@@ -200,6 +204,15 @@ def rules_for(launch: Launch) -> tuple[Rule, ...]:
         return _all()
     view = View(launch)
     return _load(tuple(load for load, concerns in _FAMILIES if concerns(view)))
+
+
+def facts_that_select(launch: Launch) -> frozenset[str]:
+    """The facts by whose values families of rules are chosen or left out."""
+    facts = Asked(launch.facts)
+    view = View(launch._replace(facts=facts))
+    for _, concerns in _FAMILIES:
+        concerns(view)
+    return frozenset(facts.found)
 
 
 def selected(select: str | None, ignore: str | None) -> Callable[[Launch], tuple[Rule, ...]]:

@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hcp.launch.facts.table import FACTS
-from hcp.rules.known import bridge, gradients, megatron, transformer_engine, verl
+from hcp.rules.known import megatron
 from hcp.rules.known.condition import Clause, clauses_of
 from hcp.rules.known.row import Known, at_version, spans_of
+from hcp.rules.known.tables import TABLES
 from hcp.rules.registry import BY_ID
 from support.rules import Row, test_text, test_verdict
 
 __all__ = ["test_text", "test_verdict"]
 
-ROWS: tuple[Known, ...] = bridge.ROWS + gradients.ROWS + megatron.ROWS + transformer_engine.ROWS + verl.ROWS
-ANOTHER = {"packing": "document", "cp_comm_type": "a2a", "hybrid_pattern": "*-", "arch": "sm100", "ep": "2", "etp": "2"}
+ROWS: tuple[Known, ...] = tuple(row for table in TABLES for row in table.ROWS)
+ANOTHER = {
+    "packing": "document",
+    "cp_comm_type": "a2a",
+    "hybrid_pattern": "*-",
+    "arch": "sm90",
+    "ep": "2",
+    "etp": "2",
+    "kv_heads": "64",
+    "first_stage_layers": "2",
+}
 """For facts that a clause compares with words: a value that none of them has."""
+
+_BALANCED = "--context-parallel-size 2 --num-experts 8 --expert-model-parallel-size 2"
 
 
 def before(version: str) -> str:
@@ -37,10 +49,12 @@ def broken(clause: Clause) -> str:
         off = "false" if FACTS[clause.name].type == "bool" else "null"
         return off if clause.op == "true" else "true"
     if clause.op == "!=":
-        return "null" if value is None else str(value)
+        return "null" if value is None else str(value).lower()
     if clause.is_version:
         return before(str(value)) if clause.op == ">=" else str(value)
-    if clause.op == ">":
+    if clause.op in ("=", ">=") and type(value) is int:
+        return str(value + 1 if clause.op == "=" else value - 1)
+    if clause.op in (">", "<>"):
         return str(value if type(value) is int else 1)
     another = ANOTHER.get(clause.name, "other")
     return "p2p" if another in clause.values else another
@@ -87,6 +101,17 @@ VERDICTS: list[Row] = [verdict for row in ROWS for verdict in (*versions(row), *
         "--context-parallel-size 2 --mtp-num-layers 1",
         "world_size=4 mcore=0.19.0 mcore_branch=dev",
         "needs mcore",
+    ),
+    # Several auxiliary losses have several coefficients; a router that balances nothing has none.
+    ("KNOWN040", "mlm", f"{_BALANCED} --moe-aux-loss-coeff 1e-2 1e-3", "mcore=0.15.3", "warning silent never"),
+    ("KNOWN040", "mlm", f"{_BALANCED} --moe-aux-loss-coeff 0.0", "mcore=0.15.3", "not concerned"),
+    ("KNOWN040", "mlm", _BALANCED, "mcore=0.15.3", "not concerned"),
+    (
+        "KNOWN040",
+        "mlm",
+        f"{_BALANCED} --moe-aux-loss-coeff 1e-2 --moe-router-load-balancing-type none",
+        "mcore=0.15.3",
+        "not concerned",
     ),
     (
         "KNOWN021",

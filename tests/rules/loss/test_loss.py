@@ -9,8 +9,25 @@ __all__ = ["test_text", "test_verdict"]
 
 AVERAGED = "cp=2 packing=null finetune=true calculate_per_token_loss=true average_in_collective=true"
 
+TE_LOSS = "--cross-entropy-loss-fusion --cross-entropy-fusion-impl"
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
+    ("LOSS007", "mlm", f"{TE_LOSS} te", "mcore=0.18.2", "error crash config"),
+    ("LOSS007", "mlm", f"{TE_LOSS} te", "mcore=0.19.2", "error crash config"),
+    ("LOSS007", "mlm", f"{TE_LOSS} te", "mcore=0.18.1", "fine"),  # merged into the branch after that release
+    ("LOSS007", "mlm", f"{TE_LOSS} te", "", "needs mcore"),
+    ("LOSS007", "mlm", f"{TE_LOSS} native", "mcore=0.19.2", "not concerned"),
+    ("LOSS007", "mlm", "--cross-entropy-loss-fusion", "mcore=0.19.2", "not concerned"),  # native is the default
+    ("LOSS007", "mlm", "--cross-entropy-fusion-impl te", "mcore=0.19.2", "not concerned"),
+    # Megatron-Bridge's own recipes ask for it: megatron-core itself only warns.
+    (
+        "LOSS007",
+        "bridge",
+        "",
+        "mcore=0.19.2 cross_entropy_fusion=true cross_entropy_fusion_impl=te",
+        "not concerned",
+    ),
     ("LOSS001", "mlm", f"{CP} 2 --sft", "", "warning"),
     ("LOSS001", "mlm", "--sft", "", "not concerned"),
     ("LOSS001", "bridge", "model.context_parallel_size=2 " + PACKED, "", "needs calculate_per_token_loss"),

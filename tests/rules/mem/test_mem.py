@@ -8,7 +8,10 @@ __all__ = ["test_fixes", "test_text", "test_verdict"]
 
 _GRANULARITY, _METHOD, _LAYERS = "--recompute-granularity", "--recompute-method", "--recompute-num-layers"
 _OVERRIDE = "actor_rollout_ref.actor.megatron.override_transformer_config"
+_SWITCH, _OWN = "policy.megatron_cfg.activation_checkpointing", "policy.megatron_cfg.recompute_granularity"
+_NEMO_RL = "policy.megatron_cfg.enabled=true policy.dtensor_cfg.enabled=false"
 _UNIT = "recompute_num_layers"
+_UNITS = f"{_GRANULARITY} full {_METHOD} uniform {_LAYERS}"
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
@@ -22,6 +25,20 @@ VERDICTS: list[Row] = [
     ("MEM001", "mlm", f"{_GRANULARITY} selective", "", "fine"),
     ("MEM001", "mlm", f"{_GRANULARITY} selective {_LAYERS} 1", "", "error crash config"),
     ("MEM001", "mlm", f"{_GRANULARITY} selective {_METHOD} block", "", "error crash config"),
+    ("MEM002", "mlm", f"{_UNITS} 4 --num-layers 30", "mcore=0.16.1", "error crash first-forward"),
+    ("MEM002", "mlm", f"{_UNITS} 4 --num-layers 30", "mcore=0.17", "fine"),
+    ("MEM002", "mlm", f"{_UNITS} 4 --num-layers 30", "", "needs mcore"),
+    ("MEM002", "mlm", f"{_UNITS} 4 --num-layers 32", "mcore=0.16.1", "fine"),
+    ("MEM002", "mlm", f"{_UNITS} 4 --num-layers 24 --pipeline-model-parallel-size 4", "mcore=0.16.1", "error"),
+    ("MEM002", "mlm", f"{_UNITS} 3 --num-layers 24 --pipeline-model-parallel-size 4", "mcore=0.16.1", "fine"),
+    ("MEM002", "mlm", f"{_UNITS} 1 --num-layers 30", "mcore=0.16.1", "not concerned"),
+    (
+        "MEM002",
+        "mlm",
+        f"{_GRANULARITY} full {_METHOD} block {_LAYERS} 4 --num-layers 30",
+        "mcore=0.16.1",
+        "not concerned",
+    ),
     # --recompute-activations means selective, whatever the granularity says.
     ("MEM001", "mlm", "--recompute-activations", "", "fine"),
     ("MEM001", "mlm", f"--recompute-activations {_LAYERS} 1", "", "error crash config"),
@@ -45,6 +62,23 @@ VERDICTS: list[Row] = [
     ("MEM001", "bridge", "model.recompute_granularity=full", "", "needs recompute_method"),
     ("MEM001", "bridge", "model.recompute_granularity=full model.recompute_method=uniform", "", f"needs {_UNIT}"),
     ("MEM001", "verl", f"{_OVERRIDE}.recompute_granularity=full", "", "error crash config"),
+    # ms-swift's MegatronArguments.__post_init__ rejects the same method, and leaves the rest to megatron-core.
+    ("MEM001", "ms-swift", "", "", "fine"),
+    ("MEM001", "ms-swift", "--recompute_granularity none", "", "not concerned"),
+    ("MEM001", "ms-swift", "--recompute_granularity full", "", "error crash config"),
+    ("MEM001", "ms-swift", f"--recompute_granularity full --recompute_method uniform --{_UNIT} 1", "", "fine"),
+    ("MEM001", "ms-swift", "--recompute_method uniform", "", "error crash config"),
+    # NeMo-RL's _apply_performance_config sets method and number itself, and nothing without its switch.
+    ("MEM001", "nemo-rl", f"{_NEMO_RL} {_SWITCH}=true {_OWN}=full", "", "fine"),
+    ("MEM001", "nemo-rl", f"{_NEMO_RL} {_SWITCH}=true {_OWN}=selective", "", f"needs {_UNIT}"),
+    ("MEM001", "nemo-rl", f"{_NEMO_RL} {_SWITCH}=false {_OWN}=full", "", "not concerned"),
+    (
+        "MEM001",
+        "nemo-rl",
+        f"{_NEMO_RL} {_SWITCH}=true {_OWN}=selective policy.megatron_cfg.model_overrides.{_UNIT}=1",
+        "",
+        "error crash config",
+    ),
 ]
 
 TEXTS: list[Row] = [

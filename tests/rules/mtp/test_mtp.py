@@ -24,7 +24,8 @@ VERDICTS: list[Row] = [
     ("MTP001", "bridge", "model.mtp_num_layers=1 model.position_embedding_type=yarn", "", "not concerned"),
     ("MTP002", "bridge", _PACKED, "", "warning silent never"),
     ("MTP002", "bridge", _TUNED, "", "warning silent never"),
-    ("MTP002", "bridge", _BRIDGE, "", "not concerned"),  # pre-training counts every token
+    ("MTP002", "bridge", _BRIDGE, "finetune=false", "not concerned"),  # pre-training counts every token
+    ("MTP002", "bridge", _BRIDGE, "", "needs finetune"),
     ("MTP002", "bridge", f"{_PACKED} model.mtp_num_layers=null", "", "not concerned"),
     ("MTP002", "bridge", f"{_PACKED} model.overlap_moe_expert_parallel_comm=true", "", "fine"),
     (

@@ -63,3 +63,34 @@ def test_nothing_is_presumed_of_a_launch_that_hides_words(tmp_path: Path) -> Non
     launch = load_launch(str(file), LoadOptions())
     assert launch.dialect == "bridge"
     assert not [fact for fact in launch.facts.values() if fact.origin == "presumed"]
+
+
+def verl(model: str, tmp_path: Path, config: str | None = None) -> list[str]:
+    """What is presumed of a launch of verl with context parallelism, by the last part of its key."""
+    file = tmp_path / "run.sh"
+    file.write_text(
+        f"python3 -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer actor_rollout_ref.model.path={model} "
+        "actor_rollout_ref.actor.megatron.context_parallel_size=4\n"
+    )
+    launch = load_launch(str(file), LoadOptions(model_file=config))
+    return [item.key.rpartition(".")[2] for item in check_launch(launch, rules_for, fixes=False).presumed]
+
+
+def test_nothing_is_presumed_of_a_public_model_or_of_one_whose_config_is_given(tmp_path: Path) -> None:
+    assert {"window_size", "softmax_type", "mla"} <= {*verl("/models/mine", tmp_path)}
+    assert verl("Qwen/Qwen3-30B-A3B", tmp_path) == []
+    assert verl("deepseek-ai/DeepSeek-V3", tmp_path) == []
+    (tmp_path / "config.json").write_text(
+        '{"model_type": "qwen2", "num_attention_heads": 16, "hidden_size": 2048, "num_hidden_layers": 4}'
+    )
+    assert verl("/models/mine", tmp_path, str(tmp_path / "config.json")) == []
+
+
+def test_what_no_rule_asks_for_is_not_called_presumed() -> None:
+    """Ten recipes set rotary_interleaved, and no rule reads it."""
+    assert "model.rotary_interleaved" not in [item.key for item in report(CP4).presumed]
+
+
+def test_what_leaves_a_family_of_rules_out_is_presumed_aloud() -> None:
+    """26 recipes set use_megatron_fsdp: the rules about it are not even loaded, because it is presumed off."""
+    assert "dist.use_megatron_fsdp" in [item.key for item in report(CP4).presumed]

@@ -5,8 +5,9 @@
 
 | operator | holds where |
 |---|---|
-| `=` `!=` | the value is (not) this word, whole number or `null` |
+| `=` `!=` | the value is (not) this word, whole number, `true`, `false` or `null` |
 | `>` `>=` `<` `<=` | the number compares like this with a number or another fact; for versions, only `>=` and `<` |
+| `<>` | the number differs from another fact's |
 | `in` | the value is one of these words |
 | `has` | some layer has this type (`cp_comm_type`), or the text contains these letters (`hybrid_pattern`) |
 | `names` | the text names one of these models: only letters and digits are compared, case-insensitively |
@@ -24,8 +25,9 @@ from hcp.launch.facts.table import FACTS
 from hcp.rules.cp.view import comm_types
 from hcp.rules.view import View
 
-_CLAUSE = re.compile(r"(not )?(\w[\w.]*)(?: (=|!=|>=|<=|>|<|in|has|names) (\S.*))?")
-_COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+_CLAUSE = re.compile(r"(not )?(\w[\w.]*)(?: (=|!=|>=|<=|<>|>|<|in|has|names) (\S.*))?")
+_WORDS = {"null": None, "true": True, "false": False}
+_COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "<>": operator.ne}
 
 
 class Clause(NamedTuple):
@@ -85,8 +87,8 @@ def _clause(text: str) -> Clause:
 
 
 def _typed(word: str) -> Any:
-    if word == "null":
-        return None
+    if word in _WORDS:
+        return _WORDS[word]
     return int(word) if word.isdecimal() else word
 
 

@@ -6,6 +6,7 @@ from hcp.rules.known.row import Known, rules_of
 from hcp.rules.rule import Example, Fix
 from hcp.rules.upstream import (
     CORE_DOT_PRODUCT_ATTENTION,
+    DDP,
     EXTENSION_TE,
     FINALIZE_MODEL_GRADS,
     MULTI_LATENT_ATTENTION,
@@ -18,6 +19,10 @@ _MLA = f"{_TP}--multi-latent-attention "
 _GDN = f"{_TP}--experimental-attention-variant gated_delta_net "
 _EXPERTS = f"{_TP}--sequence-parallel --num-experts 8 --expert-model-parallel-size 1 --expert-tensor-parallel-size "
 _GROUPED = f"{_TP}--sequence-parallel --num-experts 8 --expert-model-parallel-size 2 --moe-grouped-gemm"
+_SHARDED = (
+    "--num-experts 8 --expert-model-parallel-size 2 --tensor-parallel-num-weight-shards 2 "
+    "--expert-tensor-parallel-num-weight-shards "
+)
 _WITHOUT_TP = Fix({"tp": 1}, "no tensor parallelism")
 _SEQUENCE_PARALLEL = Fix({"sequence_parallel": True}, "activations split over the tensor-parallel ranks")
 
@@ -27,7 +32,7 @@ ROWS: tuple[Known, ...] = (
         "mcore",
         ">=0.14",
         when="mla and tp > 1 and not sequence_parallel",
-        title="MLA's rotary keys get the gradient of every head",
+        title="Without sequence parallelism, MLA's rotary keys get the gradient of every head",
         why="All heads share one rotary key. Each tensor-parallel rank computes its gradient from its own heads; only "
         "sequence parallelism sums these. Without it, the rotary rows of linear_kv_down_proj and the layer's "
         "input get a different, incomplete gradient on each rank. Seen with upstream's layer on CPUs (gloo), "
@@ -55,7 +60,7 @@ ROWS: tuple[Known, ...] = (
         "mcore",
         "<0.14",
         when="mla and tp > 1",
-        title="MLA's rotary keys get the gradient of every head",
+        title="Gathered from tensor-parallel ranks, MLA's rotary keys get the gradient of every head",
         why="The down projections are split over the tensor-parallel ranks and their output is gathered. The backward "
         "pass of the gather takes a slice and sums nothing, so the rotary key, which all heads share, gets the "
         "gradient of one rank's heads, with or without sequence parallelism. Seen with upstream's layer on CPUs.",
@@ -102,11 +107,12 @@ ROWS: tuple[Known, ...] = (
         "KNOWN033",
         "mcore",
         "<0.19",
-        when="num_experts > 1 and ep = 1 and etp = 1 and tp > 1",
+        when="num_experts > 1 and ep = 1 and etp < tp",
         title="Experts that every tensor-parallel rank holds share their gradients",
         why="Each rank holds all experts and feeds them its own part of the sequence. Their gradients are reduced over "
         "the data-parallel ranks of the dense layers, which leave out the tensor-parallel ones: copies of an expert "
-        "get different gradients and drift apart.",
+        "get different gradients and drift apart. Seen with upstream's layer and gradient reduction on CPUs (gloo), "
+        "0.13 to 0.18; in 0.19 the copies agree with the whole gradient.",
         symptom="each tensor-parallel rank trains its own copy of the experts on its part of the sequence: the copies "
         "silently drift apart, and a checkpoint keeps one of them",
         issue="NVIDIA/Megatron-LM#5916",
@@ -130,7 +136,7 @@ ROWS: tuple[Known, ...] = (
         title="The gradient norm includes the experts of every rank",
         why="Grouped experts aren't marked as tensor-parallel from Transformer Engine 2.13 on, so they count as copies "
         "and only those of the first tensor-parallel rank enter the norm, although the other ranks hold other "
-        "experts or other parts of them.",
+        "experts or other parts of them. Seen on a CPU: 2.10 marks the weights that its class builds, 2.14 doesn't.",
         symptom="the gradient norm leaves out the experts of all tensor-parallel ranks but the first: it is too small, "
         "and clipping acts less than it should",
         issue="NVIDIA/Megatron-LM#5916",
@@ -195,6 +201,37 @@ ROWS: tuple[Known, ...] = (
         launch=Example("mlm", f"{_TP}--softmax-type learnable"),
         good=Example("mlm", f"{_TP}--softmax-type off-by-one", "mcore=0.17"),
         instead="no change: the effect on clipping is small",
+    ),
+    Known(
+        "KNOWN038",
+        "mcore",
+        ">=0.19,<0.20",
+        when="num_experts > 1 and ep > 1 and gtp <> egtp and not calculate_per_token_loss",
+        title="Experts' gradients are averaged over as many ranks as the other gradients",
+        why="Weight shards leave gtp times fewer data-parallel ranks to divide by. The gradients of dense weights are "
+        "averaged over the gtp ranks afterwards, those of experts over the egtp ranks only. Seen with upstream's "
+        "layer and gradient reduction on CPUs (gloo): exactly gtp/egtp times too large.",
+        symptom="the experts' gradients are gtp/egtp times what they should be: so is their share of the gradient "
+        "norm, and clipping then scales the other gradients wrongly",
+        issue="NVIDIA/Megatron-LM#7165",
+        severity="warning",
+        effect="silent",
+        stage="never",
+        source=(
+            DDP.says(
+                "DistributedDataParallel.__init__",
+                "expert_gradient_scaling_factor = 1.0 / data_parallel_world_size",
+                ">=0.19,<0.20",
+                branches=("main",),
+            ),
+        ),
+        launch=Example("mlm", f"{_SHARDED}1"),
+        good=Example("mlm", f"{_SHARDED}2", "mcore=0.19"),
+        instead="as many weight shards of experts as of other weights, relative to their tensor-parallel sizes, or "
+        "calculate_per_token_loss",
+        fixes=(
+            Fix({"weight_shards": None, "expert_weight_shards": None}, "no weight shards beyond tensor parallelism"),
+        ),
     ),
 )
 

@@ -12,16 +12,29 @@ from hcp.rules.report import shown_value
 from hcp.rules.rule import Effect, Example, Fix, Problem, Rule, Severity, Source, Stage
 from hcp.rules.view import Unknown, View
 
-Package = Literal["mcore", "bridge", "te", "verl"]
+Package = Literal["mcore", "bridge", "te", "verl", "nemo_rl", "ms_swift", "slime", "miles"]
 PACKAGES: dict[Package, str] = {
     "mcore": "megatron-core",
     "bridge": "Megatron-Bridge",
     "te": "Transformer Engine",
     "verl": "verl",
+    "nemo_rl": "NeMo-RL",
+    "ms_swift": "ms-swift",
+    "slime": "slime",
+    "miles": "miles",
 }
 """The package of each version fact, as people write it."""
-_DIALECTS: dict[Package, tuple[Dialect, ...]] = {"bridge": ("bridge", "bridge-provider"), "verl": ("verl",)}
+_DIALECTS: dict[Package, tuple[Dialect, ...]] = {
+    "bridge": ("bridge", "bridge-provider"),
+    "verl": ("verl",),
+    "nemo_rl": ("nemo-rl",),
+    "ms_swift": ("ms-swift",),
+    "slime": ("slime",),
+    "miles": ("slime",),
+}
 """The dialects that use such a package; the other packages occur in all of them."""
+_INSTEAD_OF: dict[Package, Package] = {"slime": "miles", "miles": "slime"}
+"""Packages that share a dialect: a launch that states the release of one isn't run by the other."""
 
 
 class Span(NamedTuple):
@@ -83,11 +96,13 @@ def rules_of(rows: tuple[Known, ...], table: str) -> tuple[Rule, ...]:
 
 def _rule(row: Known, table: str) -> Rule:
     clauses, spans = clauses_of(row.when), spans_of(row.versions)
-    dialects = _DIALECTS.get(row.package, DIALECTS)
+    dialects, other = _DIALECTS.get(row.package, DIALECTS), _INSTEAD_OF.get(row.package)
 
     def applies(v: View) -> bool:
         asks = row.severity != "info" or v.known(row.package)  # a note isn't worth asking for a fact
-        return asks and v.dialect in dialects and all(clause.holds(v) for clause in clauses)
+        by_megatron = v.get("strategy", "megatron") == "megatron"  # verl and NeMo-RL have other backends
+        uses = by_megatron and v.launch.dialect in dialects and (other is None or not v.known(other))
+        return asks and uses and all(clause.holds(v) for clause in clauses)
 
     def check(v: View) -> Problem | None:
         span = _span_with(v, row.package, spans)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from hcp.rules.known.row import Known, rules_of
 from hcp.rules.rule import Example, Fix
-from hcp.rules.upstream import VERL_ENGINE, VERL_MODEL_FORWARD, VERL_QWEN25_VL, VERL_REGISTRY
+from hcp.rules.upstream import (
+    MAMBA_MIXER,
+    VERL_ENGINE,
+    VERL_MCORE_UTIL,
+    VERL_MODEL_FORWARD,
+    VERL_QWEN25_VL,
+    VERL_REGISTRY,
+)
 
 _CP = (
     "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.model.use_remove_padding=True "
@@ -133,6 +140,29 @@ ROWS: tuple[Known, ...] = (
         launch=Example("verl", _CP + _PATH + "Qwen/Qwen3-VL-30B-A3B-Instruct"),
         instead="context_parallel_size 1",
         fixes=(_WITHOUT_CP,),
+    ),
+    Known(
+        "KNOWN039",
+        "verl",
+        ">=0.7",
+        when="hybrid_pattern has M and thd and mcore >= 0.17",
+        title="Mamba layers start anew at each sequence of a packed row",
+        why="From 0.17 on, PackedSeqParams derives each token's sequence from total_tokens when it is built, "
+        "and Mamba layers take it from there. verl leaves total_tokens out, so there is none. Before 0.17 the layer "
+        "derived it itself. Read, not run; NeMo-RL mended the same and names high logprob errors.",
+        symptom="Mamba layers aren't told where a packed sequence ends: their state runs on from one sequence of the "
+        "row into the next",
+        issue="NVIDIA-NeMo/RL#2529, the same fault",
+        severity="warning",
+        effect="silent",
+        stage="never",
+        source=(
+            VERL_MCORE_UTIL.says("preprocess_packed_seqs", absent="total_tokens", versions=">=0.7"),
+            MAMBA_MIXER.says("MambaMixer", "seq_idx = packed_seq_params.seq_idx", ">=0.17"),
+        ),
+        launch=Example("verl", _CP, "hybrid_pattern=M*M- mcore=0.18"),
+        good=Example("verl", _CP, "hybrid_pattern=M*M- mcore=0.16 verl=0.9"),
+        instead="total_tokens in verl's PackedSeqParams",
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hcp.rules.loss import is_finetuning
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import BRIDGE_GPT_STEP, MULTI_TOKEN_PREDICTION
 from hcp.rules.view import View
@@ -13,14 +14,13 @@ _SFT = (
 
 
 def _predicts_more_in_gpt_step(v: View) -> bool:
-    """Whether Bridge's gpt_step fine-tunes with multi-token prediction. Requests no fact.
+    """Whether Bridge's gpt_step fine-tunes with multi-token prediction.
 
     Models with a vision tower have steps of their own, which pass the mask.
     """
-    tunes = v.get("packing") == "offline" or bool(v.get("finetune"))
     name = str(v.get("model_name"))
     sees = bool(v.get("vision")) or any(word in name for word in ("VL", "Omni"))
-    return v.dialect == "bridge" and tunes and bool(v.get("mtp_layers")) and not sees
+    return v.dialect == "bridge" and bool(v.get("mtp_layers")) and not sees and is_finetuning(v)
 
 
 @rule(

@@ -17,6 +17,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "ckpt_format": ("torch", "torch_dist", "torch_dcp", "fsdp_dtensor"),
     "cp_comm_type": (None, *COMM_TYPES, ("a2a", "p2p"), (HIERARCHICAL, "p2p"), ("p2p",)),
     "cp_partition_mode": ("zigzag", "contiguous"),
+    "cross_entropy_fusion_impl": ("native", "te"),
     "cuda_graph_impl": ("none", "local", "transformer_engine"),
     "dataloader_type": (None, "single", "cyclic", "external", "batch"),
     "distillation_loss": ("k3", "forward_kl_topk"),
@@ -24,6 +25,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "fp8_recipe": ("delayed", "tensorwise", "mxfp8", "blockwise", "custom"),
     "high_priority_stream_groups": (None, "ep_dp", ("cp", "hcp"), "hcp"),
     "hybrid_pattern": (None, "M-M*", "MMMM"),
+    "moe_router_load_balancing_type": (None, "aux_loss", "seq_aux_loss", ("aux_loss", "seq_aux_loss")),
     "moe_token_dispatcher_type": ("allgather", "alltoall", "flex"),
     "packing": ("none", "offline", "in_batch", "energon", "sft", "online", "document"),
     "pipeline_comm_backend": (None, "nccl", "ucc"),
@@ -32,6 +34,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "rank_order": ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
     "recompute_granularity": (None, "full", "selective"),
     "recompute_method": (None, "uniform", "block"),
+    "recompute_modules": (None, ("core_attn",), ("moe",)),
     "recompute_num_layers": (None, 1, 2),
     "rope_type": ("rope", "yarn"),
     "router_replay": ("disabled", "R2", "R3"),
@@ -65,7 +68,7 @@ def legal_values(launch: Launch, name: str) -> tuple[Any, ...]:
         return (*dict.fromkeys((*_SIZES, *sorted(others))), *((0,) if kind == "int" else ()), None)
     if kind == "sizes":
         return _LEVELS
-    if kind == "float":
+    if kind in ("float", "floats"):
         return (None, 0.0, 1.0, 1e9)
     return (None, "0", "1", "8", "32") if name.startswith("env.") else (None, "x")
 

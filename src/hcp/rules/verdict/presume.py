@@ -25,21 +25,29 @@ def presumptions_of(launch: Launch) -> dict[str, Presumed]:
     }
 
 
-def presumed_for(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
-    """What was presumed: what some recipes set, and of the rest, what rules that apply to the launch requested."""
+def presumed_for(launch: Launch, rules: Iterable[Rule], selecting: Iterable[str]) -> tuple[Presumed, ...]:
+    """What was presumed and requested: of what some recipes set, by any rule or to select the rules; else by those that
+    apply.
+
+    `selecting`: the facts that selected `rules`.
+    """
     presumed = presumptions_of(launch)
     used: set[str] = set()
+    asked = set(selecting)
     for rule in rules:
         facts = Asked(launch.facts)
         view = View(launch._replace(facts=facts))
+        applies = not rule.last
         try:
-            if rule.last or not rule.applies(view):
-                continue
-            rule.check(view)
+            applies = applies and rule.applies(view)
+            if applies:
+                rule.check(view)
         except Unknown:
             pass
-        used |= facts.found.keys()
-    return tuple(item for name, item in presumed.items() if item.recipes_set or name in used)
+        asked |= facts.found.keys()
+        if applies:
+            used |= facts.found.keys()
+    return tuple(item for name, item in presumed.items() if name in (asked if item.recipes_set else used))
 
 
 def rests_on(launch: Launch, rule: Rule, presumed: dict[str, Presumed]) -> tuple[Presumed, ...]:
