@@ -111,3 +111,42 @@ def test_a_script_without_end_is_followed_to_a_line_that_is_named() -> None:
     assert list(walker.notes) == [
         f"the script is too long to follow to its end; it is read up to line {MAX_STEPS + 1}",
     ]
+
+
+def inputs(script: str) -> list[str | None]:
+    """What each command finds on its standard input."""
+    seen: list[str | None] = []
+
+    def on_command(walker: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
+        seen.append(None if walker.stdin is None else text_of(walker.stdin))
+        return None
+
+    Walker(parse(ScriptText(script.encode(), "x.sh")), STATEMENTS, on_command, lambda name, span: None).walk()
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("cat <<E | run\n1\nE", ["1\n"]),
+        ("cat <<E | tee f | run\n1\nE", ["1\n"]),
+        ("echo 1 | run", ["1\n"]),
+        ("A=1; printf '%s' $A | run", ["1"]),
+        ("run <<E\n1\nE", ["1\n"]),
+        ("run | run <<< 1", [None, "1"]),
+        ("cat <<E | sed s/1/2/ | run\n1\nE", [None]),
+        ("sort <<E | run\n1\nE", ["1\n", None]),
+        ("cat f | run", [None]),
+        ("cat f - <<E | run\n1\nE", [None]),
+    ],
+)
+def test_a_command_finds_on_its_input_what_the_one_before_it_surely_prints(
+    script: str, found: list[str | None]
+) -> None:
+    """As bash does; a program that changes what it reads is never run, so its output is unknown."""
+    assert inputs(script)[-len(found) :] == found
+
+
+@pytest.mark.parametrize("script", ["run - <<E\nx\nE", "run - <<'E'\nx\nE", "run  -  <<-E\nx\nE", "run - <<< x"])
+def test_a_lone_dash_in_front_of_a_here_document_is_a_word(script: str) -> None:
+    assert commands(script) == [["run", "-"]]

@@ -14,10 +14,25 @@ from hcp.launch.read import read_target, read_text
 YAML = {
     "a FlagScale": "system: {tensor_model_parallel_size: 2}\nmodel: {num_layers: 4}\ndata: {split: x}\n",
     "a MindSpeed-LLM": "model: {trust_remote_code: true}\nparallel: {cp_size: 2}\ntraining: {seed: 1}\n",
+    "a MindSpeed-LLM configuration": "training: {stage: ray_ppo}\n"
+    "actor_rollout_ref: {actor_rollout: {model: x, lr: 1}}\ncritic: {model: x}\nalgorithm: {adv_estimator: gae}\n",
     "a Primus": "work_group: amd\nmodules:\n  pre_trainer: {framework: megatron}\n",
     "a Primus configuration": "recipe: llama.llama3\nflavor: finetune\ndataset: {dataset_name: squad}\n",
     "a ROLL": "actor_train:\n  strategy_args: {strategy_name: megatron_train}\nactor_infer: {}\n",
     "an RLinf": "cluster: {component_placement: {actor: all}}\ndata: {max_prompt_length: 8}\nactor: {model: {}}\n",
+    "an rLLM launch for Tinker or Fireworks": (  # rllm/trainer/sft/config/tinker.yaml of rLLM
+        "tinker_base_url: null\nmodel: {name: Qwen/Qwen3.5-4B, lora_rank: 32}\n"
+        "data: {train_files: null, train_batch_size: 32, max_length: 2048}\noptim: {lr: 1e-5}\n"
+        "trainer: {project_name: x}\n"
+    ),
+    "a part of rLLM's configuration": (  # rllm/trainer/config/rllm/base.yaml
+        "data: {max_prompt_length: 2048}\nagent: {name: a}\nworkflow: {use_workflow: false}\nrollout: {n: 8}\n"
+        "trainer: {total_epochs: 10, project_name: x}\n"
+    ),
+    "an AgentGym-RL configuration": (  # verl/agent_trainer/config/ppo_trainer.yaml of AgentGym-RL
+        "data: {train_file: x.json, max_prompt_length: 8}\nactor_rollout_ref: {agentgym: {task_name: webarena}}\n"
+    ),
+    "a BioNeMo": "adamw_kwargs: {lr: 1}\nlr_scheduler_kwargs: {num_warmup_steps: 1}\nvalidation: {eval_interval: 5}\n",
     "a NeMo AutoModel": "step_scheduler: {global_batch_size: 8}\ncheckpoint: {enabled: true}\nmodel: {x: 1}\n",
     "a VeOmni": "model: {model_path: x}\ndata: {train_path: y}\ntrain: {micro_batch_size: 1}\n",
     "a torchtune": "model: {_component_: torchtune.models.llama3.llama3_8b}\noptimizer: {lr: 1}\n",
@@ -57,8 +72,17 @@ SCRIPTS = {
     "a FlagScale": "flagscale train aquila --config x\n",
     "a DeepSpeed": "deepspeed --num_gpus 8 train.py --num-layers 4\n",
     "a SkyRL": "uv run -m skyrl.train.entrypoints.main_base trainer.epochs=1 data.train_files=x\n",
+    "an RL2": "torchrun --nproc_per_node=4 -m RL2.trainer.rm data.max_length=2048 trainer.project=x\n",
     "an AReaL": "python -m areal.launcher.ray x.py actor.path=y\n",
     "a ROLL": "python examples/start_rlvr_pipeline.py --config_path x --config_name y\n",
+    "an rLLM launch for Tinker or Fireworks": (  # cookbooks/math/train_tinker.sh of rLLM
+        "python -u train.py rllm/backend=tinker model.name=x model.lora_rank=32 training.group_size=8 "
+        "data.train_batch_size=32 data.max_prompt_length=2048\n"
+    ),
+    "an AgentGym-RL launch": (  # examples/train/AgentGym-RL/babyai_train.sh
+        "python3 -m verl.agent_trainer.main_ppo algorithm.adv_estimator=grpo data.train_file=x.json "
+        "data.train_batch_size=16\n"
+    ),
     "an RLinf": "python -m rlinf.main --context-parallel-size 2\n",
     "a BioNeMo": "python /workspace/bionemo/esm2/scripts/train_esm2.py --num-layers 33 --hidden-size 1280\n",
     "a NeMo-RL": "uv run examples/run_eval.py generation.vllm_cfg.x=1 logger.wandb_enabled=True checkpoint.save=y\n",

@@ -193,11 +193,9 @@ def _eval(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
 def _source(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     item = items[0] if items else None
     path = item.text if isinstance(item, Field) else None
-    shown = path or (
-        item.parts[-1].text
-        if isinstance(item, Field) and item.parts and isinstance(item.parts[-1], Lit)
-        else "another file"
-    )
+    last = item.parts[-1] if isinstance(item, Field) and item.parts else None
+    end = last.text if isinstance(last, Lit) else ""
+    shown = path or ("another file" if end.startswith(".") or not end else end)  # `$MODEL.sh` has no name to show
     if path is not None and normpath(path) in w.files:
         return w.again(script_text(w.files[normpath(path)], w.source.file))
     script: Script | str = "files source each other"

@@ -8,8 +8,8 @@ from functools import partial
 from hcp.bash.arith import Undecidable
 from hcp.bash.conditions import pattern_of, tried
 from hcp.bash.expand import value, words
-from hcp.bash.syntax import Case, CountedLoop, ForLoop, ShellWord, Statement, WhileLoop
-from hcp.bash.value import Field, Item, text_of
+from hcp.bash.syntax import Case, CountedLoop, ForLoop, If, ShellWord, Statement, WhileLoop
+from hcp.bash.value import Field, Item, Unseen, text_of
 from hcp.bash.walker import Status, Walker
 
 MAX_ROUNDS = 64
@@ -102,9 +102,9 @@ def case(w: Walker, node: Case) -> Status:
     for patterns, body in node.arms:
         answer = _matches(w, subject, patterns)
         if answer is True and not open_arms:
-            return w.taken(body) if body else True
+            return arm(w, node, body, w.taken) if body else True
         if answer is not False:
-            open_arms.append(partial(w.block, body))
+            open_arms.append(partial(arm, w, node, body, w.block))
         if answer is True:
             break
     else:
@@ -113,6 +113,21 @@ def case(w: Walker, node: Case) -> Status:
         open_arms.append(bool)
     w.either(open_arms, f"depends on the `case` in line {w.line(node)}", w.span(node))
     return None
+
+
+def arm(
+    w: Walker, node: If | Case, body: Sequence[Statement], follow: Callable[[Sequence[Statement]], Status]
+) -> Status:
+    """Follows an arm. A file that it sources unread may set what the other arms set themselves."""
+    before = w.sourced
+    status = follow(body)
+    if w.sourced != before:
+        own = {name for statement in body for name in w.script.assigned_in(statement)}
+        span = w.span(node)
+        for name in w.script.assigned_in(node):
+            if name not in own:
+                w.assign_array(name, (Unseen(f"{name} may be set by {w.sourced}", span),), span)
+    return status
 
 
 def _matches(w: Walker, subject: str | None, patterns: Sequence[ShellWord]) -> bool | None:

@@ -24,6 +24,7 @@ def redirected(w: Walker, node: Redirected) -> Status:
             w.printed += w.stdin
         else:
             status = w.run(node.statement)
+    w.stdin = written(w, node.statement) if node.following else None
     for statement in node.following:
         if isinstance(statement, Pipeline):
             w.subshell(partial(w.block, statement.statements))
@@ -38,18 +39,18 @@ def _write(w: Walker, node: Redirected, outputs: list[str]) -> None:
     if w.printed is not None:
         w.spoiled = w.spoiled or not all(output in ("2", "/dev/null") for output in outputs)
         return
-    written = _written(w, node.statement) if outputs else None
-    if written is not None:
+    text = written(w, node.statement) if outputs else None
+    if text is not None:
         for output in map(normpath, outputs):
-            w.files[output] = (w.files.get(output, ()) if node.appends else ()) + written
+            w.files[output] = (w.files.get(output, ()) if node.appends else ()) + text
 
 
-def _written(w: Walker, statement: Statement | None) -> Value | None:
+def written(w: Walker, statement: Statement | None) -> Value | None:
     """What a statement writes: the input, if `cat` or `tee` copies it, or what `echo` or `printf` prints."""
     if not isinstance(statement, Command):
         return None
-    if statement.name in ("cat", "tee"):
-        return w.stdin
+    if statement.name == "tee" or w.text(statement) in ("cat", "cat -"):
+        return w.stdin if statement.stdin is None else None
     if statement.name not in ("echo", "printf"):
         return None
     outer = w.printed, w.spoiled

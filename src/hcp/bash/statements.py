@@ -10,8 +10,8 @@ from hcp.bash.assign import assign, assigned_value, declaration, fields
 from hcp.bash.builtins import BUILTINS, SILENT, WORKS, keeps_words
 from hcp.bash.conditions import arithmetic_holds, holds
 from hcp.bash.expand import value
-from hcp.bash.loops import case, counted_for, for_each, while_holds
-from hcp.bash.redirect import redirected
+from hcp.bash.loops import arm, case, counted_for, for_each, while_holds
+from hcp.bash.redirect import redirected, written
 from hcp.bash.syntax import (
     AndOr,
     ArithmeticCommand,
@@ -85,11 +85,11 @@ def _if(w: Walker, node: If) -> Status:
         if status is False:
             continue
         if status is None:
-            open_arms.append(partial(w.block, body))
+            open_arms.append(partial(arm, w, node, body, w.block))
             continue
         if not open_arms:
-            return w.taken(body) if body else True
-        open_arms.append(partial(w.taken, body) if body else bool)
+            return arm(w, node, body, w.taken) if body else True
+        open_arms.append(partial(arm, w, node, body, w.taken) if body else bool)
         break
     else:
         if not open_arms:
@@ -125,11 +125,15 @@ def _function(w: Walker, node: Function) -> Status:
 
 
 def _pipeline(w: Walker, node: Pipeline) -> Status:
+    outer = w.stdin
     for place, stage in enumerate(node.statements):
         if w.printed is None or not place:
+            if place and isinstance(stage, Command):
+                w.stdin = written(w, node.statements[place - 1])
             w.subshell(partial(w.run, stage))
         elif not keeps_words(w.text(stage)):
             w.spoiled = True
+    w.stdin = outer
     return None
 
 

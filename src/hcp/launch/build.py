@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hcp.launch.coerce import coerce
-from hcp.launch.derive import derive
+from hcp.launch.derived.derive import derive
 from hcp.launch.edit import edit_facts, edit_settings
 from hcp.launch.fact import COMMAND_LINES, MODEL_DECIDES, Elsewhere, Fact, Launch, Reading, Setting
 from hcp.launch.facts.spec import UNKNOWN
@@ -30,13 +30,9 @@ def build_launch(
     facts = _defaults(reading, stated, unknown)
     by_recipe = {name: fact for name, fact in stated.items() if fact.origin == "recipe"}
     facts |= by_recipe
-    if not model and reading.dialect in MODEL_DECIDES:
-        model_name = stated.get("model_name")
-        if model_name is not None:
-            from hcp.launch.facts.known_models import facts_of
-
-            facts |= {name: fact for name, fact in facts_of(model_name, reading).items() if name not in unknown}
-    facts |= model
+    if not model and (model_name := stated.get("model_name")) is not None:
+        facts |= {name: fact for name, fact in _of_model(model_name, reading).items() if name not in unknown}
+    facts |= _beside_a_spec(model) if "spec" in stated else model
     for name in model:
         if isinstance(unknown.get(name), Elsewhere):
             unknown.pop(name)
@@ -50,6 +46,29 @@ def build_launch(
         unknown.pop(name, None)
     derive(reading.dialect, facts, unknown)
     return Launch(reading, facts, unknown, assumed, model, tuple(conflicts))
+
+
+def _beside_a_spec(model: Mapping[str, Fact]) -> dict[str, Fact]:
+    """A layer spec builds its own linear attention, whatever Megatron would build for the config.json.
+
+    Source: slime_plugins/models/qwen3_5.py `get_qwen3_5_spec`.
+    """
+    return {
+        name: fact for name, fact in model.items() if (name, fact.value) != ("attention_variant", "gated_delta_net")
+    }
+
+
+def _of_model(name: Fact, reading: Reading) -> dict[str, Fact]:
+    """The facts of a model that the launch names: a public one, or one of Bridge's recipes if its recipe is unknown."""
+    if reading.dialect in MODEL_DECIDES:
+        from hcp.launch.facts.known_models import facts_of
+
+        return facts_of(name, reading)
+    if key_dialect(reading.dialect) == "bridge" and not reading.complete:
+        from hcp.launch.recipes.models import facts_of_recipes
+
+        return facts_of_recipes(name)
+    return {}
 
 
 def with_settings(launch: Launch, edits: Iterable[Setting], removed: frozenset[str] = frozenset()) -> Launch:

@@ -28,7 +28,7 @@ def coerce(spec: FactSpec, setting: Setting, negated: bool = False) -> Any:
     if spec.type == "bool":
         value = _bool(raw, setting)
         return value if value is None else value != negated
-    if isinstance(raw, list | tuple) and spec.type not in ("sizes", "comm", "window", "layers", "any"):
+    if isinstance(raw, list | tuple) and spec.type not in ("sizes", "floats", "comm", "window", "layers", "any"):
         if len(raw) != 1:
             raise _wrong(setting, "one value")
         raw = raw[0]
@@ -43,6 +43,9 @@ def coerce(spec: FactSpec, setting: Setting, negated: bool = False) -> Any:
         return _float(raw, setting)
     if spec.type == "sizes":
         return tuple(_int(item, setting) for item in _items(raw))
+    if spec.type == "floats":
+        numbers = tuple(_float(item, setting) for item in _items(raw))
+        return numbers[0] if len(numbers) == 1 else numbers
     if spec.type == "comm":
         items = tuple(item if item is None else str(item) for item in _items(raw))
         return items[0] if isinstance(raw, str) and len(items) == 1 else items

@@ -47,6 +47,7 @@ KEYS: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
         "an RLinf configuration",
         (("runner.task_type",), ("cluster.component_placement.",), ("cluster.component_placement", "runner.")),
     ),
+    ("a BioNeMo configuration", (("adamw_kwargs.", "lr_scheduler_kwargs."),)),
     (
         "an AReaL configuration",
         (("trial_name", "experiment_name"), ("gconfig.",), ("allocation_mode",), ("stats_logger.",)),
@@ -63,6 +64,18 @@ KEYS: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
         ),
     ),
     (
+        "an rLLM launch for Tinker or Fireworks",
+        (
+            ("tinker_base_url",),
+            ("fireworks_base_url",),
+            ("fireworks_config.",),
+            ("training.group_size",),
+            ("data.renderer_name",),
+        ),
+    ),
+    ("a part of rLLM's configuration", (("workflow.use_workflow",),)),
+    ("an AgentGym-RL configuration", (("actor_rollout_ref.agentgym.",), ("algorithm.rounds_ctrl.",))),
+    (
         "a MindSpeed-RL configuration",
         (("megatron_training.",), ("rl_config.",), ("generate_config.", "actor_config.")),
     ),
@@ -75,6 +88,7 @@ KEYS: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
             ("parallel.ep_fsdp_size",),
             ("model.context_parallel_algo",),
             ("parallel.", "training."),
+            ("actor_rollout_ref.actor_rollout.",),
         ),
     ),
     (

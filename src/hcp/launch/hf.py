@@ -44,6 +44,8 @@ SIZE_FIELDS = frozenset(
 """The fields of a config.json that hold those, and what makes attention latent."""
 STATED = frozenset((*_SIZES, "kv_heads", "mla", "vision"))
 """The facts that every language model's config.json determines."""
+SIZES = STATED - {"mtp_layers"} | {*_MLA, "ffn_hidden_size", "q_lora_rank", "kv_lora_rank", *_EXPERTS}
+"""The facts that are the same wherever a model is trained: a framework leaves out the layers for further tokens."""
 _AT_LEAST_ONE = ("num_layers", "hidden_size", "heads", "num_query_groups")
 _NONE_IF_ABSENT = ("num_experts", "mtp_layers", "linear_num_key_heads", "linear_num_value_heads")
 
@@ -153,13 +155,15 @@ def _attention(config: _Config, name: str) -> dict[str, Fact]:
     facts: dict[str, Fact] = {}
     rank, at = config.find("kv_lora_rank")
     facts["mla"] = config.fact(rank is not None, at)
+    scaling, place = config.find("rope_scaling", "rope_parameters")
+    rope_type = (scaling.get("rope_type") or scaling.get("type")) if isinstance(scaling, dict) else None
+    scales = isinstance(rope_type, str) and rope_type not in ("default", "mrope")
+    facts["rope_scaling"] = config.fact(rope_type if scales else None, place)
     if rank is not None:
         for fact, field in _MLA.items():
             value, place = config.find(field)
             if value is not None:
                 facts[fact] = config.fact(_whole(value, place, name), place)
-        scaling = config.get("rope_scaling", "rope_parameters")
-        rope_type = (scaling.get("rope_type") or scaling.get("type")) if isinstance(scaling, dict) else None
         facts["rope_type"] = config.fact("yarn" if rope_type == "yarn" else "rope", config.find("rope_scaling")[1])
     facts |= _window(config, name)
     sinks, place = config.find("add_swa_attention_sink_bias", "add_full_attention_sink_bias")

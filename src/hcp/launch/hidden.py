@@ -6,7 +6,7 @@ import re
 from typing import Literal, NamedTuple
 
 from hcp.core.place import Location
-from hcp.launch.derive import INPUTS
+from hcp.launch.derived.derive import INPUTS
 from hcp.launch.fact import MODEL_DECIDES, Elsewhere, Launch
 from hcp.launch.facts.table import FACTS, index_of, key_dialect, keys_of
 
@@ -102,6 +102,8 @@ def _unread(launch: Launch, name: str, reason: str, hides: Hides) -> Hidden:
         file, _, where = rest.rpartition(", which ")
         reason = f"{where} {file}, which is not read"
         do = "give that file with --source"
+    elif hides == "model" and not launch.model and "--model" not in reason:
+        do = "give the model's config.json with --model"
     key = next((key for key in launch.reading.unknown if _is_of(launch, key, name)), None)
     if key and reason.startswith(_WITHOUT_SUBJECT):
         reason = f"{key} {reason}" if not reason.startswith("it ") else f"{key}: {reason}"

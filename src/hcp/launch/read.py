@@ -140,7 +140,7 @@ def _form_at_sight(text: str, target: str) -> Literal["yaml", "shell"] | None:
     if suffix in (".py", ".ipynb") or (first.startswith("#!") and "python" in first):
         raise _python(f"{target} is Python")
     if suffix == ".toml":
-        raise not_supported(target, "a TOML configuration (torchtitan)")
+        raise not_supported(target, "a TOML configuration (torchtitan, prime-rl)")
     if suffix in _YAML:
         return "yaml"
     if suffix in _SHELL or first.startswith("#!") or "\n#SBATCH" in text:

@@ -14,6 +14,7 @@ from hcp.launch.facts.known_models import fields_of
 from hcp.launch.facts.table import index_of
 from hcp.launch.hf import read_model
 from hcp.launch.read import read_text
+from hcp.launch.recipes.table import of_model
 
 NEMO_RL = """\
 cluster: {{num_nodes: 1, gpus_per_node: 8}}
@@ -22,7 +23,8 @@ policy: {{model_name: {model}, megatron_cfg: {{enabled: true{cfg}}}{more}}}
 QWEN = {
     "num_layers": 48, "hidden_size": 2048, "heads": 32, "num_query_groups": 4, "head_dim": 128, "num_experts": 128,
     "ffn_hidden_size": 6144, "moe_ffn_hidden_size": 768, "moe_router_topk": 8, "gated_linear_unit": True,
-    "vocab_size": 151936,
+    "vocab_size": 151936, "window_size": None, "window_attn_skip_freq": None, "softmax_type": "vanilla",
+    "moe_shared_expert_intermediate_size": None,
 }  # fmt: skip
 """As the model's config.json has them, by the names of our facts."""
 
@@ -142,6 +144,23 @@ def test_every_line_names_one_model_and_sizes_that_a_model_can_have() -> None:
         layers = pattern if isinstance(pattern, list) else [pattern]
         assert layers == [1] or (set(layers) <= {0, 1} and len(layers) == fields["num_layers"]), model
         assert all(value is None or isinstance(value, bool | str) or value > 0 for value in fields.values()), model
+
+
+@pytest.mark.parametrize("model", ["qwen3_30b_a3b", "deepseek_v3", "gpt_oss_120b", "llama31_405b", "kimi_k2"])
+def test_windows_sinks_and_shared_experts_are_those_of_bridges_recipes(model: str) -> None:
+    recipes = of_model(model)
+    assert recipes is not None and recipes.model
+    fields, seen = fields_of(recipes.model), 0
+    for setting in recipes.settings:
+        field = setting.key.removeprefix("model.")
+        if field in fields and field in (
+            "window_attn_skip_freq",
+            "softmax_type",
+            "moe_shared_expert_intermediate_size",
+        ):
+            assert fields[field] == setting.value, field
+            seen += 1
+    assert seen == 3
 
 
 def test_show_says_where_such_sizes_come_from(hcp: Any, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from hcp.core.errors import HcpError
 from hcp.launch.fact import Elsewhere
-from hcp.launch.recipes.table import look_up, releases
+from hcp.launch.recipes.table import look_up, of_model, releases
 
 
 def values(name: str, version: str | None) -> dict[str, object]:
@@ -59,7 +59,7 @@ def test_without_a_release_only_what_all_releases_agree_on_is_known() -> None:
     assert differs, "the releases differ in something, or this test says nothing"
     assert not differs & known.keys()
     assert all("--assume bridge=VERSION" in agreed.unknown[key] for key in differs)
-    assert all(old[key] == new[key] == value for key, value in known.items())
+    assert all(old.get(key, value) == new.get(key, value) == value for key, value in known.items())
 
 
 def test_a_build_of_a_release_has_that_releases_recipes() -> None:
@@ -98,3 +98,35 @@ def test_what_releases_differ_in_is_in_one_order_in_every_process() -> None:
     unknown = list(look_up("llama3_8b_pretrain_config", None).unknown)
     assert len(unknown) > 10
     assert unknown == sorted(unknown)
+
+
+def test_a_setting_that_only_newer_releases_have_is_known_where_they_leave_it_off() -> None:
+    """tensor_parallel_num_weight_shards came with megatron-core 0.19; left unset it is null, as without it."""
+    name = "llama3_8b_pretrain_config"
+    key = "model.tensor_parallel_num_weight_shards"
+    assert key not in values(name, "0.3.1")
+    assert values(name, "0.6.2")[key] is None
+    assert values(name, None)[key] is None
+
+
+def test_a_setting_under_another_key_in_older_releases_is_known_where_the_value_is_the_same() -> None:
+    """v0.3.1 has dataset.sequence_length, v0.6.2 dataset.seq_length; both 8192 in recipes/llama/llama3.py."""
+    name = "llama3_8b_pretrain_config"
+    assert values(name, "0.3.1")["dataset.sequence_length"] == 8192
+    assert values(name, "0.6.2")["dataset.seq_length"] == 8192
+    assert values(name, None)["dataset.seq_length"] == 8192
+
+
+def test_what_all_recipes_of_a_model_agree_on_is_the_models() -> None:
+    """meta-llama/Meta-Llama-3-70B's config.json; its recipes' layouts differ."""
+    model = of_model("llama3_70b")
+    assert model is not None
+    known = {setting.key: setting.value for setting in model.settings}
+    assert (known["model.num_layers"], known["model.hidden_size"]) == (80, 8192)
+    assert (known["model.num_attention_heads"], known["model.num_query_groups"]) == (64, 8)
+    assert "model.tensor_model_parallel_size" not in known
+
+
+@pytest.mark.parametrize("name", ["llama3", "llama3_70", "", "a b", "(", "llama3_70b|x"])
+def test_a_name_that_no_recipe_begins_with_tells_nothing(name: str) -> None:
+    assert of_model(name) is None

@@ -230,3 +230,11 @@ def test_whatever_is_called_known_is_so_in_every_environment(lines: list[str]) -
             assert (found if gathered.unseen is None else found[: len(words)]) == words, (key, value)
         absent = set(flags) - set(says) - set(gathered.unknown)
         assert gathered.unseen is not None or not absent, (absent, value)
+
+
+def test_a_variable_named_like_a_path_is_one_value_however_else_it_is_named() -> None:
+    """examples/eval/scripts/run-qwen3-32B.sh of miles: `EVAL_ARGS=(--eval-config "${EVAL_CONFIG_PATH}" …)`."""
+    script = 'A=(--eval-config "${%s}" --pp 1)\npython x.py ${A[@]} --tp 2'
+    assert known(script % "EVAL_CONFIG_PATH") == {"pp": ["1"], "tp": ["2"]}
+    assert read(script % "EVAL_CONFIG_PATH").unseen is None
+    assert read(script % "EVAL_CONFIG").unseen is not None

@@ -9,7 +9,10 @@ import pytest
 from hcp.core.errors import HcpError
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Dialect, Launch
+from hcp.launch.hf import read_model
 from hcp.launch.read import read_target, read_text
+from hcp.rules.engine import check_launch
+from hcp.rules.registry import rules_for
 
 SIZES = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --context-parallel-size 2"
 
@@ -189,3 +192,64 @@ def test_a_command_without_arguments_is_no_fault_of_hcp(text: str) -> None:
         script(text)
     except HcpError as error:
         assert "\n" not in str(error)
+
+
+PRINTED = 'LINE="$(python3 "$D/model_args_utils.py" "qwen3-8B")" || exit 1\nread -ra MODEL_ARGS <<< "$LINE"'
+"""examples/lora/*.sh of miles, with its own variable's name shortened."""
+MODEL_ARGS = [
+    PRINTED,
+    'MODEL_ARGS=($(python3 "$D/model_args_utils.py" "qwen3-8B"))',
+    "mapfile -t MODEL_ARGS < <(python3 $D/model_args_utils.py qwen3-8B)",
+    'source "../../scripts/models/qwen3-8B.sh"',
+]
+MILES = """
+PERF_ARGS=(--tensor-model-parallel-size 2 --context-parallel-size 4 --max-tokens-per-gpu 9216 --use-dynamic-batch-size)
+ray job submit -- python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 ${MODEL_ARGS[@]} ${PERF_ARGS[@]}
+"""
+
+
+@pytest.mark.parametrize("set_as", MODEL_ARGS)
+def test_options_out_of_a_program_that_prints_the_models_are_the_models(tmp_path: Path, set_as: str) -> None:
+    """Whatever else the launch states or leaves at its default is known; the model's config.json settles the model."""
+    launch = script(set_as + MILES)
+    assert launch.reading.unseen is None
+    assert (value(launch, "cp"), value(launch, "max_tokens_per_gpu"), value(launch, "pp")) == (4, 9216, 1)
+    assert {"heads", "num_experts", "attention_variant", "allgather_cp"} <= launch.unknown.keys()
+    (tmp_path / "config.json").write_text('{"num_attention_heads": 32, "hidden_size": 4096, "num_hidden_layers": 36}')
+    told = build_launch(launch.reading, model=read_model(str(tmp_path)))
+    assert (value(told, "heads"), value(told, "num_experts")) == (32, None)
+    assert "heads" not in told.unknown and "allgather_cp" in told.unknown
+
+
+def test_the_models_config_decides_a_launch_whose_models_options_are_not_read(tmp_path: Path) -> None:
+    """--seq-length is in one file of scripts/models, glm4-32B: 32768. Either value goes with any size of CP in use."""
+    (tmp_path / "config.json").write_text(
+        '{"num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096, "num_hidden_layers": 36}'
+    )
+    reading = script(PRINTED + MILES).reading
+    open_ = check_launch(build_launch(reading), rules_for, fixes=False)
+    assert open_.verdict == "undecided"
+    assert open_.undecided[0].do == "give the model's config.json with --model"
+    told = build_launch(reading, model=read_model(str(tmp_path)))
+    assert check_launch(told, rules_for, fixes=False).undecided == ()
+    odd = script(PRINTED + MILES.replace("parallel-size 4", "parallel-size 6")).reading
+    assert check_launch(build_launch(odd, model=read_model(str(tmp_path))), rules_for, fixes=False).undecided
+
+
+def test_a_size_that_the_launch_states_beside_the_models_options_is_known() -> None:
+    launch = script(PRINTED + MILES.replace("--max-tokens", "--num-layers 4 --max-tokens"))
+    assert value(launch, "num_layers") == 4
+
+
+@pytest.mark.parametrize("other", ["${EXTRA_ARGS[@]}", "$(cat more.txt)"])
+def test_other_words_that_cannot_be_read_leave_everything_open(other: str) -> None:
+    """Before the model's options or after them: the one reason doesn't hide the other."""
+    for words in (f"${{MODEL_ARGS[@]}} {other}", f"{other} ${{MODEL_ARGS[@]}}"):
+        launch = script(PRINTED + MILES.replace("${MODEL_ARGS[@]}", words))
+        assert launch.reading.unseen is not None and "pp" not in launch.facts
+
+
+def test_options_of_that_name_are_no_models_in_megatron_lms_own_scripts() -> None:
+    """They hold whatever their author put there: examples/post_training/modelopt/conf of Megatron-LM."""
+    launch = script('MODEL_ARGS=($(cat model.txt))\ntorchrun pretrain_gpt.py "${MODEL_ARGS[@]}" --sft')
+    assert launch.reading.unseen is not None

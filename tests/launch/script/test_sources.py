@@ -126,6 +126,20 @@ def test_a_source_option_stands_for_files_elsewhere(tmp_path: Path) -> None:
     assert tp(unused) is None and any("matches no file" in note for note in unused.notes)
 
 
+def test_a_source_that_a_configuration_inherits_from_is_used(tmp_path: Path) -> None:
+    here, there = tmp_path / "run", tmp_path / "configs"
+    here.mkdir()
+    there.mkdir()
+    (there / "base.yaml").write_text("policy: {megatron_cfg: {enabled: true, context_parallel_size: 2}}\n")
+    (here / "own.yaml").write_text("defaults: base.yaml\n")
+    reading = read(here, "python run_grpo.py --config own.yaml cluster.num_nodes=1\n", sources=(str(there),))
+    assert reading.dialect == "nemo-rl" and not any("matches no file" in note for note in reading.notes)
+    other = tmp_path / "other"
+    other.mkdir()
+    reading = read(here, "python run_grpo.py --config own.yaml cluster.num_nodes=1\n", sources=(str(other),))
+    assert any("matches no file" in note for note in reading.notes)
+
+
 @pytest.mark.parametrize("path", ["/tmp/m.sh", "../m.sh", "$(dirname $0)/../m.sh", "x/../m.sh", "~/m.sh", "$X/m.sh"])
 def test_no_path_leads_out_of_the_scripts_folder(tmp_path: Path, path: str) -> None:
     (tmp_path / "m.sh").write_text("TP=4\n")
@@ -169,3 +183,29 @@ def test_nothing_is_read_beside_a_script_on_standard_input(tmp_path: Path, monke
     (tmp_path / "m.sh").write_text("TP=4\n")
     monkeypatch.chdir(tmp_path)
     assert tp(read_target("-", stdin=lambda: f"source m.sh\n{TRAIN}".encode())) is None
+
+
+@pytest.mark.parametrize(
+    "arms",
+    [
+        'if [ "${KIND:-a}" = b ]; then TP=2; else source other.sh; fi',
+        'TP=1\nif [ "${KIND:-a}" = b ]; then TP=2; else source other.sh; fi',
+        'case a in b) TP=2;; *) V=1 source "$(program)/other.sh";; esac',
+    ],
+)
+def test_an_unread_file_of_one_arm_may_set_what_the_other_arms_set(tmp_path: Path, arms: str) -> None:
+    reading = read(tmp_path, f"{arms}\n{TRAIN}")
+    assert tp(reading) is None
+    assert "TP may be set by other.sh" in reading.unknown["tensor_model_parallel_size"]
+
+
+def test_what_an_arm_sets_after_an_unread_file_is_known(tmp_path: Path) -> None:
+    assert tp(read(tmp_path, f"if [ a = b ]; then TP=2; else source other.sh; TP=4; fi\n{TRAIN}")) == "4"
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"), [("/models/$MODEL.sh", "another file"), ("$DIR/qwen3.sh", "qwen3.sh"), ("$FILE", "another file")]
+)
+def test_an_unread_file_is_shown_by_its_name_if_that_is_known(tmp_path: Path, path: str, shown: str) -> None:
+    reading = read(tmp_path, f'source "{path}"\n{TRAIN}')
+    assert reading.unknown["tensor_model_parallel_size"] == f"TP may be set by {shown}, which line 1 sources"

@@ -61,6 +61,7 @@ def redirected(tree: Tree, node: Node) -> Statement:
     for redirect in node.children_by_field_name("redirect"):
         files = [redirect]
         if redirect.type == "heredoc_redirect":
+            _restore_dash(tree, found.statement, redirect)
             files = [child for child in redirect.children if child.type == "file_redirect"]
             found.stdin = _here_document(tree, redirect)
             found.following += map(tree.one, (child for child in redirect.children if child.type in _BEHIND_HEREDOC))
@@ -70,6 +71,13 @@ def redirected(tree: Tree, node: Node) -> Statement:
         found.outputs += [tree.word(target) for file in files for target in _targets(tree, file)]
         found.appends = found.appends or any(child.type == ">>" for file in files for child in file.children)
     return found
+
+
+def _restore_dash(tree: Tree, statement: Statement | None, redirect: Node) -> None:
+    """Gives a command the word `-` in front of `<<EOF`, which the grammar drops."""
+    if isinstance(statement, syntax.Command) and tree.data[statement.end : redirect.start_byte].strip() == b"-":
+        at = tree.data.index(b"-", statement.end)
+        statement.words.append(ShellWord(at, at + 1, dollar.text(tree.data, at, at + 1, "word")))
 
 
 def _targets(tree: Tree, redirect: Node) -> list[Node]:

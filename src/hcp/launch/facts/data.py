@@ -1,4 +1,4 @@
-"""Fact names: sequence length, packing, loss, training loop, environment."""
+"""Fact names: sequence length, packing, training loop, environment."""
 
 from hcp.launch.facts.spec import UNKNOWN, FactSpec, field_spec
 
@@ -156,29 +156,6 @@ DATA_FACTS: tuple[FactSpec, ...] = (
         bridge=("dataset.dataloader_type",),
         default=UNKNOWN,
         defaults={"mlm": None},
-    ),
-    # Loss.
-    field_spec(
-        "calculate_per_token_loss",
-        "bool",
-        "calculate_per_token_loss",
-        False,
-        "gradients are divided by the tokens of the whole step",
-    ),
-    FactSpec("finetune", "bool", "Bridge: a fine-tuning dataset (derived)"),
-    FactSpec(
-        "distillation",
-        "bool",
-        "verl: distillation from a teacher",
-        verl=("distillation.enabled",),
-        defaults={"verl": False},
-    ),
-    FactSpec(
-        "distillation_loss",
-        "str",
-        "verl: the distillation loss; forward_kl_topk carries teacher logits",
-        verl=("distillation.distillation_loss.loss_mode",),
-        defaults={"verl": "k3"},
     ),
     # Environment and loop.
     FactSpec(

@@ -58,6 +58,15 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
     field_spec("window_size", "window", "window_size", None, "sliding window (left, right); null = full attention"),
     field_spec("window_attn_skip_freq", "layers", "window_attn_skip_freq", None, "which layers use full attention"),
     field_spec("softmax_type", "str", "softmax_type", "vanilla", "vanilla, off-by-one or learnable (sinks)"),
+    field_spec("attention_output_gate", "bool", "attention_output_gate", False, "a gate on the attention's output"),
+    FactSpec(
+        "dsa_indexer_loss_coeff",
+        "float",
+        "DSA: weight of the indexer's loss; null or 0 = none",
+        mlm=("dsa_indexer_loss_coeff",),
+        bridge=("model.dsa_indexer_loss_coeff",),
+        defaults={"mlm": None},
+    ),
     FactSpec("attention_bias", "bool", "a bias is added to the attention scores (ALiBi, post-scale bias)"),
     FactSpec("attention_mask", "str", "mask: causal, padding, causal_bottom_right, arbitrary"),
     field_spec("mtp_layers", "int", "mtp_num_layers", None, "multi-token-prediction layers; null = none"),
@@ -183,6 +192,7 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
     ),
     field_spec("rotary_interleaved", "bool", "rotary_interleaved", False, "interleaved rotary embedding"),
     field_spec("rope_type", "str", "rope_type", UNKNOWN, "rope or yarn"),
+    FactSpec("rope_scaling", "str", "how the model's config.json scales RoPE: linear, yarn, …; null = it doesn't"),
     # Precision. Bridge copies every field of `mixed_precision` over the model's, so it takes precedence.
     field_spec(
         "fp8",
@@ -258,14 +268,6 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         False,
         "a rank's experts are one module",
         defaults={"bridge": UNKNOWN},
-    ),
-    field_spec("moe_router_fusion", "bool", "moe_router_fusion", False, "fused MoE router", kept=True),
-    FactSpec(
-        "router_replay",
-        "str",
-        "verl: router replay: disabled, R2, R3",
-        verl=("@.megatron.router_replay.mode",),
-        defaults={"verl": "disabled"},
     ),
     field_spec(
         "cuda_graph_impl", "str", "cuda_graph_impl", "none", "CUDA graphs: none, local, transformer_engine", kept=True

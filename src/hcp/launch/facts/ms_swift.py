@@ -23,10 +23,11 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "swift_packing": ("packing",),
     "rlhf_type": ("rlhf_type",),
     "bridge_backend": ("bridge_backend",),
+    "router_replay": ("router_replay_mode",),
     "task_type": ("task_type",),
     "model_name": ("model",),
     "seq_length": ("packing_length", "max_length"),
-    "vpp": ("virtual_pipeline_model_parallel_size",),
+    "vpp": ("virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank"),
     "pipeline_layout": ("pipeline_model_parallel_layout",),
     "first_stage_layers": ("decoder_first_pipeline_num_layers",),
     "last_stage_layers": ("decoder_last_pipeline_num_layers",),
@@ -41,8 +42,10 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 """Arguments whose name differs from Megatron-LM's option, or whose sense does (`apply_rope_fusion` switches on)."""
 _SAME = frozenset(
     "tp pp cp ep etp sequence_parallel cp_comm_type cp_partition_mode sequence_packing_scheduler tp_comm_overlap "
-    "micro_batch_size global_batch_size attention_backend calculate_per_token_loss recompute_granularity fp8 "
-    "fp8_recipe distributed_optimizer moe_token_dispatcher_type mtp_layers eval_iters qk_layer_scaling".split()
+    "micro_batch_size global_batch_size attention_backend calculate_per_token_loss recompute_granularity "
+    "recompute_method recompute_num_layers fp8 fp8_recipe distributed_optimizer moe_token_dispatcher_type "
+    "moe_shared_expert_overlap moe_grouped_gemm mtp_layers eval_iters qk_layer_scaling transformer_impl "
+    "deterministic recompute_modules".split()
 )
 """Facts whose argument is named like Megatron-LM's option."""
 DEFAULTS: Mapping[str, Any] = {
@@ -50,6 +53,7 @@ DEFAULTS: Mapping[str, Any] = {
     "swift_packing": False,
     "rlhf_type": None,
     "bridge_backend": "mcore-bridge",
+    "router_replay": "disabled",
     "task_type": None,
     "tp": 1,
     "pp": 1,
@@ -77,6 +81,8 @@ DEFAULTS: Mapping[str, Any] = {
     "rope_fusion": False,
     "gradient_accumulation_fusion": True,
     "moe_token_dispatcher_type": "alltoall",
+    "moe_shared_expert_overlap": False,
+    "moe_grouped_gemm": True,
     "fp8": None,
     "fp8_recipe": "delayed",
     "mtp_layers": None,

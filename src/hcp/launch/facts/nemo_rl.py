@@ -26,6 +26,7 @@ NEMO_RL_FACTS: tuple[FactSpec, ...] = (
     _fact("train_mb_tokens", "size", "tokens per packed row in training"),
     _fact("logprob_mb_tokens", "size", "tokens per packed row for log-probabilities"),
     _fact("logprob_batch_size", "size", "sequences per forward pass for log-probabilities"),
+    _fact("activation_checkpointing", "bool", "activations are recomputed, as recompute_granularity says"),
     _fact("fused_linear_logprobs", "bool", "the loss is fused with the output layer"),
     _fact("cluster_nodes", "size", "nodes of the whole cluster"),
     _fact("cluster_gpus_per_node", "size", "GPUs per such node"),
@@ -47,6 +48,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "logprob_mb_tokens": (f"{_POLICY}.sequence_packing.logprob_mb_tokens",),
     "logprob_batch_size": (f"{_POLICY}.logprob_batch_size",),
     "fused_linear_logprobs": (f"{_MEGATRON}.use_fused_linear_logprobs", f"{_MEGATRON}.use_linear_ce_fusion_loss"),
+    "activation_checkpointing": (f"{_MEGATRON}.activation_checkpointing",),
     "cluster_nodes": ("cluster.num_nodes",),
     "cluster_gpus_per_node": ("cluster.gpus_per_node",),
     "colocated": (f"{_POLICY}.generation.colocated.enabled",),
@@ -57,6 +59,10 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "global_batch_size": (f"{_POLICY}.train_global_batch_size",),
     "first_stage_layers": (f"{_MEGATRON}.num_layers_in_first_pipeline_stage",),
     "last_stage_layers": (f"{_MEGATRON}.num_layers_in_last_pipeline_stage",),
+    "vpp": (
+        f"{_MEGATRON}.virtual_pipeline_model_parallel_size",
+        f"{_MEGATRON}.model_overrides.virtual_pipeline_model_parallel_size",
+    ),
     "fp8": (f"{_MEGATRON}.fp8_cfg.fp8",),
     "fp8_recipe": (f"{_MEGATRON}.fp8_cfg.fp8_recipe",),
     "distributed_optimizer": (f"{_MEGATRON}.optimizer.use_distributed_optimizer",),
@@ -65,7 +71,8 @@ _FIRST_CLASS = frozenset(
     "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size expert_tensor_parallel_size "
     "expert_model_parallel_size sequence_parallel attention_backend transformer_impl cuda_graph_impl "
     "cuda_graph_modules moe_token_dispatcher_type apply_rope_fusion gradient_accumulation_fusion mtp_num_layers "
-    "recompute_granularity".split()
+    "recompute_granularity recompute_modules moe_shared_expert_overlap moe_grouped_gemm moe_aux_loss_coeff "
+    "moe_router_load_balancing_type".split()
 )
 """Model fields that are settings of `policy.megatron_cfg` itself; all others are in its `model_overrides`."""
 _SET_ALONE = frozenset(("calculate_per_token_loss", "average_in_collective"))
@@ -80,6 +87,7 @@ DEFAULTS: Mapping[str, Any] = {
     "moe_token_dispatcher_type": UNKNOWN,
     "cuda_graph_impl": "none",
     "cp_comm_type": None,
+    "recompute_granularity": "full",
     "vpp": None,
     "sequence_packing": False,
     "dynamic_batching": False,

@@ -38,4 +38,13 @@ RECOMPUTATION_FACTS: tuple[FactSpec, ...] = (
         "the saved inputs for recomputation are split over the tensor-parallel ranks",
         kept=True,
     ),
+    field_spec(
+        "recompute_modules",
+        "comm",
+        "recompute_modules",
+        None,
+        "selective recomputation: which modules; null = core_attn",
+        defaults={"bridge": UNKNOWN, "verl": ["core_attn"]},
+        kept=True,
+    ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
-Type = Literal["size", "int", "bool", "str", "sizes", "comm", "float", "version", "window", "layers", "any"]
+Type = Literal["size", "int", "bool", "str", "sizes", "comm", "float", "floats", "version", "window", "layers", "any"]
 
 
 class _Unknown:
@@ -23,9 +23,9 @@ class FactSpec(NamedTuple):
     is `actor_rollout_ref.actor`, `actor_rollout_ref.ref`, `critic` or (fine-tuning) `engine`; see `keys_of`.
 
     `default` is what an absent key means if upstream fills it in; `defaults` overrides it per dialect. Types: size =
-    whole number >= 1; sizes = list of whole numbers; comm = string or list of strings; layers = one layer in n, or a
-    number for each layer, also as Megatron-LM's "([0]*3+[1]*58)". Every type allows None unless `default` is a value
-    other than None and upstream's field isn't Optional.
+    whole number >= 1; sizes = list of whole numbers; floats = a number or a list of several; comm = string or list of
+    strings; layers = one layer in n, or a number for each layer, also as Megatron-LM's "([0]*3+[1]*58)". Every type
+    allows None unless `default` is a value other than None and upstream's field isn't Optional.
     """
 
     name: str

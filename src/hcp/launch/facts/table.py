@@ -9,9 +9,11 @@ from hcp.launch.facts import ms_swift, nemo_rl, slime
 from hcp.launch.facts.batches import BATCH_FACTS
 from hcp.launch.facts.data import DATA_FACTS
 from hcp.launch.facts.groups import GROUP_FACTS
+from hcp.launch.facts.loss import LOSS_FACTS
 from hcp.launch.facts.model import MODEL_FACTS
 from hcp.launch.facts.parallel import PARALLEL_FACTS
 from hcp.launch.facts.recomputation import RECOMPUTATION_FACTS
+from hcp.launch.facts.router import ROUTER_FACTS
 from hcp.launch.facts.spec import FactSpec
 from hcp.launch.facts.stages import STAGE_FACTS
 from hcp.launch.facts.verl import VERL_FACTS
@@ -24,24 +26,24 @@ class Key(NamedTuple):
     negated: bool = False
 
 
-MODEL_NAMES = frozenset(spec.name for spec in (*MODEL_FACTS, *RECOMPUTATION_FACTS))
+MODEL_NAMES = frozenset(spec.name for spec in (*MODEL_FACTS, *ROUTER_FACTS, *RECOMPUTATION_FACTS))
 """The facts of the model, its attention and its precision."""
-FACTS: dict[str, FactSpec] = {
-    spec.name: spec
-    for spec in (
-        *PARALLEL_FACTS,
-        *GROUP_FACTS,
-        *STAGE_FACTS,
-        *MODEL_FACTS,
-        *RECOMPUTATION_FACTS,
-        *DATA_FACTS,
-        *BATCH_FACTS,
-        *VERL_FACTS,
-        *nemo_rl.NEMO_RL_FACTS,
-        *ms_swift.MS_SWIFT_FACTS,
-        *slime.SLIME_FACTS,
-    )
-}
+SPECS: tuple[FactSpec, ...] = (
+    *PARALLEL_FACTS,
+    *GROUP_FACTS,
+    *STAGE_FACTS,
+    *MODEL_FACTS,
+    *ROUTER_FACTS,
+    *RECOMPUTATION_FACTS,
+    *DATA_FACTS,
+    *LOSS_FACTS,
+    *BATCH_FACTS,
+    *VERL_FACTS,
+    *nemo_rl.NEMO_RL_FACTS,
+    *ms_swift.MS_SWIFT_FACTS,
+    *slime.SLIME_FACTS,
+)
+FACTS: dict[str, FactSpec] = {spec.name: spec for spec in SPECS}
 
 
 def keys_of(spec: FactSpec, dialect: str, role: str = "") -> tuple[str, ...]:

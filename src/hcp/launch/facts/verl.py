@@ -26,6 +26,24 @@ VERL_FACTS: tuple[FactSpec, ...] = (
         verl=("@.megatron.vanilla_mbridge",),
         defaults={"verl": None},
     ),
+    FactSpec(
+        "rope_scaling_override",
+        "str",
+        "verl: a RoPE scaling that the launch writes over the model's config.json; null = none",
+        verl=tuple(
+            f"@model.override_config.{section}rope_scaling.{name}"
+            for section in ("", "model_config.")
+            for name in ("type", "rope_type")
+        ),
+        defaults={"verl": None},
+    ),
+    FactSpec(
+        "mtp_enable",
+        "bool",
+        "verl: the model's layers that predict further tokens are used",
+        verl=("@model.mtp.enable",),
+        defaults={"verl": False},
+    ),
     _size("ppo_micro_batch_size", "sequences per forward pass over all ranks (old)", "@.ppo_micro_batch_size"),
     _size(
         "rollout_log_prob_micro_batch_size_per_gpu",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from hcp.bash.value import Hole, Lit, Part, ScriptText, Span, Value, cut
 from hcp.launch.yaml.nodes import List, Map, Node, Scalar
@@ -13,11 +14,11 @@ _REFERENCE = re.compile(r"\$(\$?)\(([A-Za-z_][\w.-]*)\)")
 
 
 class Texts:
-    """The scalars of one file."""
+    """The scalars of one text: a file, or what a script hands to kubectl."""
 
-    def __init__(self, text: str, file: str) -> None:
-        self.text = text
-        self.script = ScriptText(text.encode("utf-8", "replace"), file)
+    def __init__(self, script: ScriptText) -> None:
+        self.script = script
+        self.text = text = script.data.decode("utf-8", "replace")
         self._starts = [0, *(match.end() for match in _BREAK.finditer(text))]
 
     def span(self, node: Node) -> Span:
@@ -27,6 +28,23 @@ class Texts:
 
     def value(self, node: Node) -> Value:
         """A scalar's text; its parts have the location where they are written, also the lines of a block."""
+        return tuple(self._marked(self._value(node))) if self.script.marks else self._value(node)
+
+    def _marked(self, value: Value) -> Iterator[Part]:
+        """The parts, with what the marks of a script's text stand for."""
+        for part in value:
+            if not isinstance(part, Lit):
+                yield part
+                continue
+            begin = 0
+            for place, char in enumerate(part.text):
+                if char in self.script.marks:
+                    yield from (cut(part, begin, place),) if place > begin else ()
+                    yield self.script.marks[char]
+                    begin = place + 1
+            yield from (cut(part, begin, len(part.text)),) if begin < len(part.text) else ()
+
+    def _value(self, node: Node) -> Value:
         first, last = (
             self._offset(*place) for place in (node.location[1:3], (node.location.end_line, node.location.end_column))
         )

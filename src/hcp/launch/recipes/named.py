@@ -21,6 +21,8 @@ _ALIASES = {
     "config_variant": ("cv",),
 }
 """Options of Bridge's scripts/performance, and their short forms."""
+NAMES_MODEL = ("model_recipe_name", "mr")
+"""Those that name the model, as its recipes' names begin."""
 
 
 class Named(NamedTuple):
@@ -53,6 +55,8 @@ def recipe_of_options(settings: Sequence[Setting]) -> str | None:
         return str(given["recipe"]).rpartition(".")[2]
     values = {name: _first(given, name, *short) or _DEFAULTS.get(name) for name, short in _ALIASES.items()}
     model, task, gpus, gpu, precision, variant = values.values()
+    if model is not None and any(setting.key == "use_recipes" for setting in settings):
+        return f"{model}_{task}_config"
     if model is None or task is None or gpus is None or gpu is None or precision is None or variant is None:
         return None
     more = "" if variant.lower() in _NO_VARIANT else f"_{variant.lower()}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
 from hcp.launch.fact import BY_RELEASE, Elsewhere, Setting
@@ -78,6 +80,23 @@ def look_up(name: str, version: str | None) -> Recipe:
     return _recipe(table, name, numbers[place], f"Bridge {release}")._replace(release=release)
 
 
+def of_model(model: str) -> Recipe | None:
+    """What all recipes of a model agree on, in every release; None if there is none. Recipes begin with its name."""
+    table = _read()
+    if not model.isidentifier():
+        return None
+    tasks = "|".join(_TASKS)
+    found = re.findall(rf"^{model}_(?:{tasks})_.*$", table.recipes, re.M)
+    rows = {number: line.split()[0] for line in found for number in line.split()[1:] if number != "-"}
+    if not rows:
+        return None
+    return _agreed([_recipe(table, name, number, "") for number, name in rows.items()], table.releases)
+
+
+_TASKS = ("pretrain", "sft", "peft", "finetune", "lora")
+"""What follows the model in a recipe's name."""
+
+
 def names_of(release: str) -> list[str]:
     """The recipes that a release has."""
     table = _read()
@@ -121,15 +140,10 @@ def _settings_of_row(table: _Table, number: int) -> list[int]:
 
 
 def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
-    import json
-
     from hcp.launch.facts.known_models import fields_of
 
     model, _, keys, given = table.rows[int(number)].split("|")
-    settings = []
-    for place in _settings_of_row(table, int(number)):
-        key, _, value = table.settings[place].partition(" ")
-        settings.append(Setting(key, json.loads(value)))
+    settings = [_setting(table.settings[place]) for place in _settings_of_row(table, int(number))]
     model = "" if model == "-" else model
     reason = f"recipe {name} sets it in a way that its source doesn't show"
     of_model = Elsewhere(f"the config.json of {model} sets it: give it with --model")
@@ -147,13 +161,21 @@ def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
     return Recipe(name, f"recipe {name} ({release})", tuple(settings), unknown, tuple(parameters), model)
 
 
+@cache
+def _setting(line: str) -> Setting:
+    import json
+
+    key, _, value = line.partition(" ")
+    return Setting(key, json.loads(value))
+
+
 def _agreed(found: Sequence[Recipe], having: Sequence[str]) -> Recipe:
     """What the recipe has in common in all releases."""
     first = found[0]
     where = f"Bridge {_range(having)}"
     values = [{setting.key: setting.value for setting in recipe.settings} for recipe in found]
     keys = {key for each in values for key in each} | {key for recipe in found for key in recipe.unknown}
-    agreed = [s for s in first.settings if all(s.key in each and each[s.key] == s.value for each in values)]
+    agreed = [Setting(key, value) for key, value in _all_told(found, values).items()]
     common = {setting.key for setting in agreed}
     differs = f"differs between Bridge releases {_range(having).replace(' to ', ' and ')}{BY_RELEASE}"
     unknown = {}
@@ -165,6 +187,27 @@ def _agreed(found: Sequence[Recipe], having: Sequence[str]) -> Recipe:
     merged = tuple(_widest(found, name) for name in parameters)
     origin = f"recipe {first.name} ({where})"
     return Recipe(first.name, origin, tuple(agreed), unknown, merged, models.pop() if len(models) == 1 else "")
+
+
+def _all_told(found: Sequence[Recipe], values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The settings, by key, whose fact is the same in all releases: under any of its keys, or by its default."""
+    from hcp.launch.facts.table import FACTS, default_of, index_of, keys_of
+
+    index = index_of("bridge")
+    agreed = {}
+    for key, value in {key: value for each in reversed(values) for key, value in each.items()}.items():
+        if all(key in each and each[key] == value for each in values):
+            agreed[key] = value
+        elif key in index:
+            fact = FACTS[index[key].fact]
+            keys, default = keys_of(fact, "bridge"), default_of(fact, "bridge")
+            if all(
+                recipe.unknown.keys().isdisjoint(keys)
+                and next((each[name] for name in keys if name in each), default) == value
+                for recipe, each in zip(found, values)
+            ):
+                agreed[key] = value
+    return agreed
 
 
 def _widest(found: Sequence[Recipe], name: str) -> RecipeParameter:

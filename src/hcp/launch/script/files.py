@@ -9,6 +9,7 @@ Only regular files in the script's own folder or below are read, never through a
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from posixpath import normpath
 
@@ -70,6 +71,11 @@ class Files:
             return "the script's folder isn't known"
         return f"there is no such file in {self.beside.folder or '.'}"
 
+    def count_as_used(self, places: Iterable[str]) -> None:
+        """The files that another reader took from the sources, such as what a configuration inherits."""
+        for place in places:
+            self.unused = [source for source in self.unused if not _holds(source, place)]
+
     def _given(self, source: str, place: str, inside: str | None) -> Script | str:
         self.unused = [other for other in self.unused if other != source]
         return self._script(place, inside)
@@ -124,3 +130,8 @@ def _known_end(value: Value) -> list[str]:
 
 def _names(path: str) -> list[str]:
     return [name for name in path.split("/") if name not in ("", ".", "..")]
+
+
+def _holds(source: str, place: str) -> bool:
+    own = normpath(source)
+    return place == own or place.startswith(own.rstrip("/") + "/")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from hcp.bash.value import Field, Item, Items, Lit, Maybe, Span, Unseen, reason_of
@@ -23,14 +23,23 @@ _SEVERAL = re.compile(
 )
 """Options with several values (`nargs`), besides those whose fact says so."""
 _ARGUMENTS = re.compile(r"(ARG|OPT|OPTION|FLAG|EXTRA|PARAM|OVERRIDE|CONFIG|CMD)", re.I)
+_ONE_VALUE = re.compile(r"(PATH|FILE|DIR|NAME)\W*$", re.I)
+"""How names of variables end that hold a single value: EVAL_CONFIG_PATH, OUTPUT_DIR."""
+_OF_MODEL = re.compile(r"MODEL_ARGS")
+"""In the name of the variable that holds the model's options in the scripts of slime and miles."""
+_SET_HERE = re.compile(rb"MODEL_ARGS\+?=\(?[\s\"']*$")
 
 
 class Gathered(NamedTuple):
-    """`settings` as read, `unknown` key -> why, and why further ones may exist that couldn't be seen."""
+    """`settings` as read, `unknown` key -> why, and why further ones may exist that couldn't be seen.
+
+    `model` is that reason for words which, by their variable's name, are the model's options.
+    """
 
     settings: tuple[Setting, ...]
     unknown: dict[str, str]
     unseen: str | None
+    model: str | None = None
 
 
 def location_of(span: Span) -> Location:
@@ -43,7 +52,7 @@ def flags_of(items: Iterable[Item], *, short: bool = False, dialect: Dialect = "
     for item in items:
         gatherer.take(item)
     gatherer.finish()
-    return Gathered(tuple(gatherer.settings), gatherer.unknown, gatherer.unseen)
+    return Gathered(tuple(gatherer.settings), gatherer.unknown, gatherer.unseen, gatherer.model)
 
 
 class _Flags:
@@ -54,6 +63,7 @@ class _Flags:
         self.settings: list[Setting] = []
         self.unknown: dict[str, str] = {}
         self.unseen: str | None = None
+        self.model: str | None = None
         self.key: str | None = None
         self.values: list[str] = []
         self.place: Location | None = None
@@ -116,6 +126,9 @@ class _Flags:
         known = self.key is not None and (self.key in self.index or _SEVERAL.search(self.key) is not None)
         if (item.scalar or known) and self._wants_value() and not self._is_for_flags(item):
             self._doubt(item.reason, item.span)
+        elif _is_of_model(item):
+            self.finish()
+            self.model = item.reason
         else:
             self.finish()
             self.unseen = item.reason
@@ -128,8 +141,8 @@ class _Flags:
 
     def _is_for_flags(self, item: Unseen) -> bool:
         """Whether a variable's name suggests that it holds flags: `$EXTRA_ARGS`."""
-        written = item.span[0].data[item.span[1] : item.span[2]].decode("utf-8", "replace")
-        return _ARGUMENTS.search(written) is not None and len(written) < 80
+        written = _written(item)
+        return _ARGUMENTS.search(written) is not None and _ONE_VALUE.search(written) is None and len(written) < 80
 
     def _wants_value(self) -> bool:
         """Whether an unknown word here is probably the flag's value."""
@@ -139,7 +152,7 @@ class _Flags:
         kind = FACTS[entry.fact].type if entry is not None else ""
         if self.dialect != "ms-swift" and (kind == "bool" or (not kind and _BARE_FLAG.match(self.key))):
             return False
-        return not self.values or kind in ("sizes", "comm") or _SEVERAL.search(self.key) is not None
+        return not self.values or kind in ("sizes", "floats", "comm") or _SEVERAL.search(self.key) is not None
 
     def _maybe(self, item: Maybe) -> None:
         gathered = []
@@ -155,6 +168,7 @@ class _Flags:
             gathered.append(flags_of(option[first:], short=self.short, dialect=self.dialect))
         self.finish()
         self.unseen = self.unseen or next((one.unseen for one in gathered if one.unseen), None)
+        self.model = self.model or next((one.model for one in gathered if one.model), None)
         for key in dict.fromkeys(setting.key for one in gathered for setting in one.settings):
             last = [next((s for s in reversed(one.settings) if s.key == key), None) for one in gathered]
             first_setting = last[0]
@@ -165,6 +179,16 @@ class _Flags:
                 self.unknown[key] = item.reason
         for one in gathered:
             self.unknown.update(one.unknown)
+
+
+def _written(item: Unseen) -> str:
+    return item.span[0].data[item.span[1] : item.span[2]].decode("utf-8", "replace")
+
+
+def _is_of_model(item: Unseen) -> bool:
+    """Whether unknown words are the model's options: `${MODEL_ARGS[@]}`, or what `MODEL_ARGS=($(…))` takes in."""
+    text, start, _ = item.span
+    return _OF_MODEL.search(_written(item)) is not None or _SET_HERE.search(text.data[:start][-40:]) is not None
 
 
 def _is_path(word: Field) -> bool:
@@ -188,7 +212,7 @@ def _begins_with_value(items: Items) -> bool:
 class Overrides(NamedTuple):
     """Override words as read, `unknown` key -> why, and why further ones may exist."""
 
-    words: tuple[Word, ...]
+    words: Sequence[Word]
     unknown: dict[str, str]
     unseen: str | None
 

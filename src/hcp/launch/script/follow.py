@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from posixpath import normpath
-from typing import NamedTuple
 
 from hcp.bash.parser.script import parse
 from hcp.bash.paths import below, seen_from_folder
@@ -16,12 +15,12 @@ from hcp.bash.walker import MAX_SHELLS, Prefix, Status, Walker
 from hcp.core.errors import HcpError
 from hcp.launch.comments import acceptances_in
 from hcp.launch.fact import ALONE, Acceptance, Beside
+from hcp.launch.kubernetes.sight import applies_input, is_kubernetes
 from hcp.launch.script.commands import take_apart
 from hcp.launch.script.files import MAX_CHARACTERS, Files
-from hcp.launch.script.options import Option
 from hcp.launch.script.pbs import pbs_header
 from hcp.launch.script.slurm import late_directives, sbatch_header, slurm_variable
-from hcp.launch.script.started import Handed, Launched, StartContext
+from hcp.launch.script.started import ContainerStart, Handed, Launched, StartContext
 
 MAX_LAUNCHES = 200
 
@@ -41,18 +40,6 @@ def follow(text: str, target: str, beside: Beside = ALONE) -> Followed:
         raise HcpError(f"{target} is binary; wanted a launch script as text; name the script")
     data = text.encode("utf-8", "replace").replace(b"\\\r\n", b" \\\n").replace(b"\r\n", b" \n")
     return Followed(ScriptText(data, target), beside)
-
-
-class ContainerStart(NamedTuple):
-    """What a container starts instead of a script: a command, its variables, files and size."""
-
-    items: Items
-    variables: Mapping[str, tuple[Value | None, Span]]
-    files: Mapping[str, Value]
-    options: tuple[Option, ...]
-    start: str | None
-    hidden: str | None
-    """What may set further variables, and the line that names it."""
 
 
 class Followed:
@@ -80,8 +67,13 @@ class Followed:
             self.walker.walk()
         else:
             self._walk_from(start)
-        for source in self.files.unused:
-            self.walker.note(f"--source {source} matches no file that the script sources or starts")
+
+    def notes(self) -> tuple[str, ...]:
+        """What to say about the script; once a launch of it is read, since that may read files too."""
+        unused = (
+            f"--source {source} matches no file that the script sources or starts" for source in self.files.unused
+        )
+        return (*self.walker.notes, *unused)
 
     def _walk_from(self, start: ContainerStart) -> None:
         self.walker.vars |= {name: Var(value, None, True, span) for name, (value, span) in start.variables.items()}
@@ -112,6 +104,9 @@ class Followed:
         return slurm_variable(name, self.context.options, span)
 
     def _command(self, walker: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
+        if applies_input(items):
+            self._applied(walker, span)
+            return None
         context = self.context.with_environment(prefix) if prefix else self.context
         found = take_apart(items, context, span)
         if isinstance(found, Handed):
@@ -120,6 +115,34 @@ class Followed:
             self.launches.append(Launched(found, walker.environment(), walker.doubts[-1] if walker.doubts else None))
             walker.found += 1
         return None
+
+    def _applied(self, walker: Walker, span: Span) -> None:
+        """A manifest that kubectl reads from its input: the containers that it starts count as started here."""
+        line = span[0].location(*span[1:]).line
+        if walker.stdin is None:
+            self._leave_unread(f"the manifest that kubectl applies in line {line}", "its text isn't known")
+            return
+        from hcp.launch.kubernetes.start import starts
+        from hcp.launch.kubernetes.texts import Texts
+
+        texts = Texts(script_text(walker.stdin, walker.source.file))
+        if not is_kubernetes(texts.text):
+            return
+        try:
+            containers = list(starts(texts))
+        except HcpError:
+            self._leave_unread(f"the manifest that kubectl applies in line {line}", "what is known of it is no YAML")
+            return
+        doubt = walker.doubts[-1] if walker.doubts else None
+        for _, start in containers:
+            inner = Followed(texts.script, self.files.beside._replace(folder=None, sources=()), start)
+            self.launches += [one._replace(doubt=one.doubt or doubt) for one in inner.launches]
+            self.unread += inner.unread
+            walker.found += len(inner.launches)
+
+    def _leave_unread(self, what: str, why: str) -> None:
+        self.walker.note(f"{what} is not read: {why}")
+        self.unread.append(f"{what} is not read ({why}); wanted the file that starts the training; give that file")
 
     def _script(self, walker: Walker, handed: Handed) -> Status:
         """A script that the words pass to another shell."""

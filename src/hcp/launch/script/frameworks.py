@@ -6,8 +6,9 @@ import re
 
 from hcp.bash.value import Field, Items
 from hcp.launch.dialects import dialect_of_keys, dialect_of_options
-from hcp.launch.fact import ELASTIC_STARTS, Beside, Dialect, Fact, Reading
+from hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact, Reading
 from hcp.launch.script.facts import Facts
+from hcp.launch.script.files import Files
 from hcp.launch.script.flags import flags_of, overrides_of
 from hcp.launch.script.started import Launched
 
@@ -44,7 +45,7 @@ def trained_by_fsdp(launched: Launched) -> bool:
 
 
 def framework_reading(
-    dialect: Dialect, target: str, items: Items, facts: Facts, beside: Beside
+    dialect: Dialect, target: str, items: Items, facts: Facts, files: Files
 ) -> tuple[Reading, dict[str, str], str | None]:
     """(the reading of a command of ms-swift or NeMo-RL, why facts and keys are unknown, why more may be hidden)."""
     if dialect == "ms-swift":
@@ -54,7 +55,8 @@ def framework_reading(
 
     overrides = overrides_of(items)
     named = _values(items, _CONFIG)
-    base = configuration(named[-1] if named else None, beside)
+    base = configuration(named[-1] if named else None, files.beside)
+    files.count_as_used(base.files)
     settings, _ = settings_of_overrides([w for w in overrides.words if not w.text.startswith("-")], base.settings)
     reading = nemo_rl_reading(target, "shell", settings, unseen=base.missing)
     return reading, {**facts.unknown, **overrides.unknown}, overrides.unseen
@@ -64,7 +66,7 @@ def _swift(target: str, items: Items, facts: Facts) -> tuple[Reading, dict[str, 
     from hcp.launch.yaml.ms_swift import ranks_of, with_extra
 
     gathered = flags_of(items, dialect="ms-swift")
-    unseen = gathered.unseen
+    unseen = gathered.unseen or gathered.model
     first = items[0] if items else None
     if isinstance(first, Field) and first.prefix.endswith((".yaml", ".yml", ".json")):
         unseen = unseen or f"{first.prefix[:60]} holds further arguments and is not read"

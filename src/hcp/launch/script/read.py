@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hcp.core.errors import HcpError, UnrecognisedError
-from hcp.core.numbers import whole_number
 from hcp.launch.dialects import WANTED, not_supported
-from hcp.launch.fact import ALONE, COMMAND_LINES, Beside, Dialect, Fact, Reading, Setting
-from hcp.launch.facts.elsewhere import taken_from_elsewhere
+from hcp.launch.fact import ALONE, COMMAND_LINES, Beside, Dialect, Fact, Reading
+from hcp.launch.facts.elsewhere import model_taken_from_elsewhere, taken_from_elsewhere
 from hcp.launch.foreign import of_tools, sets_ascend
 from hcp.launch.recipes.named import recipe_of_options
 from hcp.launch.script.arguments import argv_of, why_hidden
+from hcp.launch.script.bridge import bridge_facts, bridge_unknown, bridge_words
 from hcp.launch.script.detect import lost_end
 from hcp.launch.script.facts import facts_of, is_parallel
-from hcp.launch.script.flags import flag_names, flags_of, location_of, overrides_of
+from hcp.launch.script.flags import Overrides, flag_names, flags_of, location_of, overrides_of
 from hcp.launch.script.follow import MAX_LAUNCHES, Followed, follow
 from hcp.launch.script.frameworks import framework_of, framework_reading
+from hcp.launch.script.rllm import in_verls_words
 from hcp.launch.script.several import MAX_JUDGED, Training, judged, several
 from hcp.launch.script.started import Launched
-from hcp.launch.script.told import BRIDGE_FLAGS, dialect_of, foreign_name, may_be
+from hcp.launch.script.told import dialect_of, foreign_name, may_be
 from hcp.launch.words.overrides import in_script, reading_of_words
 from hcp.launch.words.settings import Word
 
@@ -140,23 +141,29 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
     items = launched.started.arguments
     unknown = dict(facts.unknown)
     if dialect in ("ms-swift", "nemo-rl"):
-        reading, unknown, unseen = framework_reading(dialect, target, items, facts, script.files.beside)
+        reading, unknown, unseen = framework_reading(dialect, target, items, facts, script.files)
     elif dialect in COMMAND_LINES:
         gathered = flags_of(items)
         program = launched.started.script if dialect == "mlm" else None
         elsewhere, unseen = taken_from_elsewhere(gathered.settings, program, gathered.unknown)
+        if dialect == "slime" and gathered.model is not None:
+            elsewhere |= model_taken_from_elsewhere(gathered.settings, gathered.model)
+        else:
+            unseen = gathered.model or unseen
         settings, unseen = gathered.settings, gathered.unseen or unseen
         unknown |= {**elsewhere, **gathered.unknown}
         reading = Reading(dialect, target, "shell", settings)
     else:
         overrides = overrides_of(items)
+        if dialect == "verl":
+            overrides = Overrides(*in_verls_words(overrides.words, overrides.unknown), overrides.unseen)
         unseen = overrides.unseen
         words = [word for word in overrides.words if not word.text.startswith("-")]
         if dialect != "verl":
             flags = flags_of(items, short=True)
-            words = [*_bridge_words(flags.settings), *words]
-            unknown |= {BRIDGE_FLAGS[key]: why for key, why in flags.unknown.items() if key in BRIDGE_FLAGS}
-            _bridge_facts(facts.known, flags.settings)
+            words = bridge_words(flags.settings, words)
+            unknown |= bridge_unknown(flags.unknown)
+            facts.known |= bridge_facts(flags.settings)
             recipe = recipe_of_options(flags.settings)
             if recipe is not None:
                 facts.known["recipe"] = Fact(recipe, "launch")
@@ -167,7 +174,7 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
                 words.append(Word(f"--hidden-words={unseen}"))
         unknown |= overrides.unknown
         reading = reading_of_words(dialect, words, target)
-    said = [*notes, *([f"whether this command runs {launched.doubt}"] if launched.doubt else []), *script.walker.notes]
+    said = [*notes, *([f"whether this command runs {launched.doubt}"] if launched.doubt else []), *script.notes()]
     if script.walker.used_arguments:
         said.append("the script's own arguments ($1, $@) aren't known; it is read as if started without any")
     if "\r\n" in text:
@@ -182,33 +189,3 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         hidden_argument=why_hidden(items),
     )
     return in_script(reading, facts.known, unknown, unseen)
-
-
-def _bridge_words(settings: Sequence[Setting]) -> list[Word]:
-    return [
-        Word(f"{BRIDGE_FLAGS[setting.key]}={setting.value[0]}", setting.location)
-        for setting in settings
-        if setting.key in BRIDGE_FLAGS and len(setting.value) == 1
-    ]
-
-
-def _bridge_facts(facts: dict[str, Fact], settings: Sequence[Setting]) -> None:
-    names = {
-        "recipe": "model_name",
-        "model": "model_name",
-        "model_recipe_name": "model_name",
-        "num_gpus": "world_size",
-        "nodes": "nodes",
-        "num_nodes": "nodes",
-        "devices": "gpus_per_node",
-        "gpus_per_node": "gpus_per_node",
-    }
-    for setting in settings:
-        name = names.get(setting.key)
-        if name is None or len(setting.value) != 1:
-            continue
-        word: str = setting.value[0]
-        if name == "model_name":
-            facts[name] = Fact(word, "launch", setting.location, "--" + setting.key)
-        elif word.isdecimal() and (number := whole_number(word, 9)):
-            facts[name] = Fact(number, "launch", setting.location, "--" + setting.key)

@@ -65,3 +65,15 @@ class Handed(NamedTuple):
     is_job: bool = False
     arguments: Items = ()
     """What the script gets as $1, $2, …"""
+
+
+class ContainerStart(NamedTuple):
+    """What a container starts instead of a script: a command, its variables, files and size."""
+
+    items: Items
+    variables: Mapping[str, tuple[Value | None, Span]]
+    files: Mapping[str, Value]
+    options: tuple[Option, ...]
+    start: str | None
+    hidden: str | None
+    """What may set further variables, and the line that names it."""

@@ -11,6 +11,7 @@ from hcp.launch.facts.elsewhere import OWN_PROGRAMS
 from hcp.launch.facts.known_keys import is_known
 from hcp.launch.facts.table import index_of
 from hcp.launch.foreign import of_keys, of_options, of_program
+from hcp.launch.script.bridge import BRIDGE_FLAGS
 from hcp.launch.script.facts import is_parallel
 from hcp.launch.script.frameworks import trained_by_fsdp
 from hcp.launch.script.started import Launched
@@ -24,31 +25,6 @@ _MLM = re.compile(r"(^|/)(pretrain|finetune|train)\w*\.py$")
 _MEGATRON = re.compile(r"(^|/)(pretrain\w*|train_rl)\.py$")
 """Megatron-LM's own programs: whatever their arguments are, they form its command line."""
 _CORE = {"num_layers", "hidden_size", "num_attention_heads", "use_mcore_models"}
-BRIDGE_FLAGS = {
-    "tensor_model_parallel_size": "model.tensor_model_parallel_size",
-    "tp": "model.tensor_model_parallel_size",
-    "pipeline_model_parallel_size": "model.pipeline_model_parallel_size",
-    "pp": "model.pipeline_model_parallel_size",
-    "context_parallel_size": "model.context_parallel_size",
-    "cp": "model.context_parallel_size",
-    "virtual_pipeline_model_parallel_size": "model.virtual_pipeline_model_parallel_size",
-    "vp": "model.virtual_pipeline_model_parallel_size",
-    "expert_model_parallel_size": "model.expert_model_parallel_size",
-    "ep": "model.expert_model_parallel_size",
-    "expert_tensor_parallel_size": "model.expert_tensor_parallel_size",
-    "et": "model.expert_tensor_parallel_size",
-    "num_layers": "model.num_layers",
-    "hidden_size": "model.hidden_size",
-    "num_moe_experts": "model.num_moe_experts",
-    "seq_length": "model.seq_length",
-    "sl": "model.seq_length",
-    "micro_batch_size": "train.micro_batch_size",
-    "mb": "train.micro_batch_size",
-    "global_batch_size": "train.global_batch_size",
-    "gb": "train.global_batch_size",
-    "cuda_graph_impl": "model.cuda_graph_impl",
-}
-"""What the flags of Bridge's own training scripts set."""
 
 
 def dialect_of(launched: Launched, names: set[str]) -> Dialect | None:

@@ -25,6 +25,7 @@ _NO_MEGATRON = {
     "hcp_sizes": None,
     "hybrid_context_parallel": False,
     "dynamic_context_parallel": False,
+    "activation_checkpointing": False,
 }
 _PARTIAL = "the configuration that these overrides change isn't given"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
+from hcp.launch.derived.values import Facts, is_before
 from hcp.launch.fact import Fact
 
 _OLDER_KEY = "hybrid_override_pattern"
@@ -14,7 +15,7 @@ _MLA = "+"
 _DSV4 = frozenset("CHW")
 
 
-def derive_from_pattern(facts: MutableMapping[str, Fact], unknown: MutableMapping[str, str]) -> None:
+def derive_from_pattern(facts: Facts, unknown: MutableMapping[str, str]) -> None:
     """Replaces, in place, what a command line's pattern sets regardless of its other options."""
     pattern = facts.get("hybrid_pattern")
     if pattern is None or not isinstance(pattern.value, str):
@@ -27,10 +28,10 @@ def derive_from_pattern(facts: MutableMapping[str, Fact], unknown: MutableMappin
     layers = len(main.replace("|", ""))
     stated = facts.get("num_layers")
     if stated is None or stated.value != layers:
-        counts = pattern.key != _OLDER_KEY or _is_since_0_17(facts)
-        if counts:
+        adds = is_before(facts, "mcore", 0, 17) if pattern.key == _OLDER_KEY else False
+        if adds is False:
             put("num_layers", layers)
-        elif counts is None:
+        elif adds is None:
             facts.pop("num_layers", None)
             unknown["num_layers"] = f"megatron-core 0.17 and newer count the layers of {pattern.key}, older ones do not"
     if prediction and prediction[0]:
@@ -40,14 +41,6 @@ def derive_from_pattern(facts: MutableMapping[str, Fact], unknown: MutableMappin
     variant = _variant(facts, pattern.value)
     if variant is not None:
         put("attention_variant", variant)
-
-
-def _is_since_0_17(facts: Mapping[str, Fact]) -> bool | None:
-    """Whether megatron-core is 0.17 or newer; None if its version isn't known."""
-    words = str(facts["mcore"].value).split(".")[:2] if "mcore" in facts else []
-    if len(words) < 2 or not all(word.isdecimal() for word in words):
-        return None
-    return [int(word) for word in words] >= [0, 17]
 
 
 def _variant(facts: Mapping[str, Fact], pattern: str) -> str | None:

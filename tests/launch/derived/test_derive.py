@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hcp.launch.build import build_launch
-from hcp.launch.fact import Launch
+from hcp.launch.fact import Fact, Launch
 from hcp.launch.read import read_text
+from hcp.launch.words.read import read_words
 
 MODEL = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --context-parallel-size 2"
 
@@ -92,3 +93,41 @@ def test_recompute_activations_stands_for_selective_and_wins(
     """validate_args, megatron/training/arguments.py: `if args.recompute_activations: … = 'selective'`."""
     fact = launch(f"torchrun pretrain_gpt.py {MODEL} {options}").facts["recompute_granularity"]
     assert (fact.value, fact.key) == (granularity, key)
+
+
+@pytest.mark.parametrize(
+    ("words", "recomputed"),
+    [
+        ("activation_checkpointing=false", (None, None, None)),
+        ("activation_checkpointing=false policy.megatron_cfg.recompute_granularity=full", (None, None, None)),
+        ("activation_checkpointing=true", ("full", "uniform", 1)),
+        (
+            "activation_checkpointing=true policy.megatron_cfg.recompute_granularity=selective",
+            ("selective", None, None),
+        ),
+    ],
+)
+def test_nemo_rl_recomputes_by_its_switch_and_sets_the_method_itself(
+    words: str, recomputed: tuple[str | None, str | None, int | None]
+) -> None:
+    """`_apply_performance_config`, nemo_rl/models/megatron/setup.py."""
+    cfg = "policy.megatron_cfg.enabled=true policy.dtensor_cfg.enabled=false policy.megatron_cfg."
+    reading = read_words([*f"{cfg}{words}".split()], "nemo-rl")._replace(unseen=None)
+    facts = build_launch(reading).facts
+    found = tuple(facts[name].value for name in ("recompute_granularity", "recompute_method", "recompute_num_layers"))
+    assert found == recomputed
+
+
+def test_without_nemo_rls_switch_nothing_is_known_of_recomputation() -> None:
+    words = "policy.megatron_cfg.enabled=true policy.dtensor_cfg.enabled=false"
+    facts = build_launch(read_words(words.split(), "nemo-rl")._replace(unseen=None)).facts
+    assert not facts.keys() & {"recompute_granularity", "recompute_method", "recompute_num_layers"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "variant"), [("", "gated_delta_net"), ("--spec slime_plugins.models.qwen3_5 f", None)]
+)
+def test_a_layer_spec_builds_its_own_linear_attention(spec: str, variant: str | None) -> None:
+    reading = read_text(f"#!/bin/bash\npython train.py --actor-num-nodes 2 {MODEL} {spec}\n", "x.sh")
+    config = {"attention_variant": Fact("gated_delta_net", "model"), "heads": Fact(4, "model")}
+    assert build_launch(reading, model=config).facts["attention_variant"].value == variant

@@ -1,0 +1,1 @@
+"""Facts that follow from other facts of a launch."""
