@@ -54,6 +54,14 @@ DIALECTS: dict[str, frozenset[str]] = {
     "megatron-sft-recipes": frozenset(("ms-swift",)),
     "VERL-Maze": frozenset(("verl",)),
     "verl": frozenset(("verl",)),
+    "verl-recipe": frozenset(("verl",)),
+    "verl-tool": frozenset(("verl",)),
+    "Search-R1": frozenset(("verl",)),  # a copy of an early verl
+    "rllm": frozenset(("verl",)),  # its trainers start verl's, with verl's configuration and a section of their own
+    "ml-cookbook": frozenset(("ms-swift", "verl")),
+    "Seq1F1B": frozenset(("mlm",)),
+    "oellm_pretrain": frozenset(("mlm",)),  # a template that starts Megatron-LM
+    "docs": frozenset(("mlm",)),  # silogen's: a Helm chart with a script for Megatron-LM
 }
 FORCED: tuple[Dialect | None, ...] = (None, "bridge", "mlm", "verl", "nemo-rl")
 _ENDINGS = frozenset((".sh", ".bash", ".sbatch", ".slurm", ".sub", ".yaml", ".yml", ".json", ".toml"))

@@ -40,6 +40,7 @@ from hcp.launch.words.settings import Word, settings_of_flags  # noqa: E402
 
 _ENDINGS = frozenset((".sh", ".bash", ".sbatch", ".slurm", ".sub"))
 _TRAINS = re.compile(r"(^|[/.])(pretrain|train|finetune|sft|main_|run_|posttrain|grpo)")
+_HOME = "/home-of-bash"
 _FEWEST = 5
 """Options and overrides that make a command one to compare."""
 _PRINTERS = (
@@ -50,7 +51,7 @@ _RECORDED = "torchrun python python3 python3.10 python3.11 python3.12 ft_launche
 _WRAPPERS = "srun mpirun mpiexec uv ray numactl nohup sbatch accelerate stdbuf nsys docker singularity sudo setsid"
 _BASH_ENV = "command_not_found_handle() { return 0; }\n"
 _RECORD = """#!/bin/bash
-{ printf '%s\\0' COMMAND "${0##*/}" "$@"; printf '%s\\0' VARIABLES; env -0; printf '%s\\0' END; } >> /out/log
+{ printf '%s\\0' COMMAND "${0##*/}" "$@" VARIABLES; env -0; printf '%s\\0' END; } > "/out/$EPOCHREALTIME.$BASHPID"
 """
 _WRAP = """#!/bin/bash
 while (( $# )); do
@@ -60,9 +61,9 @@ done
 """
 _RUN = """
 mount --bind "$1" "$2/repo" && mount -o remount,bind,ro "$2/repo" || exit 125
-cd / && exec chroot "$2" /bin/env -i PATH=/bin HOME=/root WANDB_KEY=none BASH_ENV=/env.sh \
+cd / && exec chroot "$2" /bin/env -i PATH=/bin HOME=@HOME WANDB_KEY=none BASH_ENV=/env.sh \
   /bin/timeout 10 /bin/bash -c 'ulimit -f 2000 -v 4000000; cd "$1" && exec /bin/bash "./$2"' - "/repo/$3" "$4"
-"""
+""".replace("@HOME", _HOME)
 
 
 class Command(NamedTuple):
@@ -77,7 +78,7 @@ class Sandbox:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("bin", "out", "repo", "tmp", "root", "dev"):
+        for name in ("bin", "out", "repo", "tmp", _HOME[1:], "dev"):
             (folder / name).mkdir()
         for name in ("bash", *_PRINTERS.split()):
             self._install(name)
@@ -102,8 +103,9 @@ class Sandbox:
 
     def commands(self, project: Path, script: Path) -> list[Command] | None:
         """The commands that bash reaches in a script; None if it could not be run."""
-        log = self.folder / "out" / "log"
-        log.unlink(missing_ok=True)
+        out = self.folder / "out"
+        for record in out.iterdir():
+            record.unlink()
         place = script.relative_to(project)
         apart = "--user --map-root-user --mount --net --pid --fork --kill-child".split()
         words = [
@@ -121,14 +123,17 @@ class Sandbox:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if done.returncode == 125:
             sys.exit(f"the sandbox could not be made: {done.stderr.decode(errors='replace')[-500:]}")
-        return list(_commands(log.read_bytes())) if log.exists() else None
+        # A file for each command: some run beside others. Names sort by time.
+        records = sorted(out.iterdir())
+        return [command for record in records for command in _commands(record.read_bytes())] or None
 
 
-def _commands(log: bytes) -> Iterator[Command]:
+def _commands(record: bytes) -> Iterator[Command]:
+    """The home folder is written `~`, as hcp writes it."""
     words: list[str] = []
     variables: dict[str, str] = {}
     part = ""
-    for entry in log.decode("utf-8", "replace").split("\0"):
+    for entry in record.decode("utf-8", "replace").replace(f"{_HOME}/", "~/").split("\0"):
         if entry == "COMMAND":
             words, variables, part = [], {}, "words"
         elif entry == "VARIABLES":
@@ -165,14 +170,15 @@ def compared(launched: Launched, command: Command) -> tuple[Counter[str], list[s
     else:
         gathered, real = flags_of(launched.started.arguments), said(truth)
         ours = {setting.key: list(setting.value) for setting in gathered.settings}
+        unseen = gathered.unseen or gathered.model
         for key in {*ours, *real} - gathered.unknown.keys():
             if key in ours:
                 is_equal = ours[key] == real.get(key)
                 count["equal" if is_equal else "different"] += 1
                 differing += [] if is_equal else [f"{key}: {ours[key]} but {real.get(key)}"]
             else:
-                count["unknown" if gathered.unseen else "different"] += 1
-                differing += [] if gathered.unseen else [f"{key}: absent but {real[key]}"]
+                count["unknown" if unseen else "different"] += 1
+                differing += [] if unseen else [f"{key}: absent but {real[key]}"]
         count["unknown"] += len(gathered.unknown)
     for name, var in launched.environment.items():
         text = text_of(var.value) if var.value is not None and var.exported else None

@@ -18,12 +18,12 @@ from pathlib import Path
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
+
+from te_record import by_release, entries_of, record_of, with_table, written  # noqa: E402
 
 from hcp.proofs.te_cpu.case import every_case  # noqa: E402
 from hcp.proofs.te_cpu.execute import run_release  # noqa: E402
-from hcp.proofs.te_cpu.record import by_release, entries_of, record_of, written  # noqa: E402
-from hcp.proofs.te_cpu.table import with_table  # noqa: E402
 
 RECORD = ROOT / "bench/results/te_cpu.json"
 PAGE = ROOT / "skills/hierarchical-context-parallel/references/transformer-engine.md"

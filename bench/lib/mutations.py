@@ -135,7 +135,7 @@ def _comparisons(node: ast.Compare, change: Callable[..., Mutation]) -> Iterator
                 if isinstance(item, ast.Constant) and len(items) > 1:
                     yield change(_element_dropped(position, which))
             continue
-        value = operand.value
+        value: Any = operand.value
         if _is_number(value):
             yield from (change(_operand(position, other)) for other in (value + 1, value - 1))
         elif isinstance(value, str) and not VERSION.fullmatch(value):

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
+
+from families import FAMILIES  # noqa: E402
 
 from hcp.launch.load import LoadOptions, load_launch  # noqa: E402
-from hcp.support.families import FAMILIES  # noqa: E402
 from hcp.support.matrix import Versions  # noqa: E402
 from hcp.support.question import COMM_TYPES, LAYOUTS, MODEL_WORDS, Answer, Subject, Way  # noqa: E402
 from hcp.support.releases import MEGATRON_CORE, RELEASES, TRANSFORMER_ENGINE  # noqa: E402

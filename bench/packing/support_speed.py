@@ -20,9 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 
+from families import FAMILIES  # noqa: E402
 from options import at_least_one  # noqa: E402
-
-from hcp.support.families import FAMILIES  # noqa: E402
 
 
 def seconds(arguments: list[str]) -> tuple[float, float]:

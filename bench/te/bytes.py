@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
+
+from te_counted import Sent, sent_by, tokens_of  # noqa: E402
 
 from hcp.core.cost.cp_cost import CpTraffic, bytes_per_token, link_of  # noqa: E402
 from hcp.core.wheels import unpacked  # noqa: E402
 from hcp.proofs.te_cpu.case import HEAD_DIM, AttentionCall  # noqa: E402
-from hcp.proofs.te_cpu.sent import Sent, sent_by, tokens_of  # noqa: E402
 
 RESULTS = ROOT / "bench/results/te_bytes.json"
 BF16 = 2

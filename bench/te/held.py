@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
+
+from te_counted import BytesHeld, held_by, tokens_of  # noqa: E402
 
 from hcp.core.releases import TE_MLA, TE_MLA_ALL_TYPES, at_least  # noqa: E402
 from hcp.core.wheels import unpacked  # noqa: E402
 from hcp.plan.memory.cp_held import AttentionBytes, held, outputs_kept  # noqa: E402
 from hcp.proofs.te_cpu.case import HEAD_DIM, AttentionCall  # noqa: E402
-from hcp.proofs.te_cpu.held import BytesHeld, held_by  # noqa: E402
-from hcp.proofs.te_cpu.sent import tokens_of  # noqa: E402
 
 RESULTS = ROOT / "bench/results/te_held.json"
 RELEASES = ("2.8.0", "2.14.0", "2.15.0", "2.19.0", "2.20.2")

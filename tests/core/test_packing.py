@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,10 +12,8 @@ from hcp.core.packing import (
     misplaced,
     pack_row,
     partition_as_compiled,
-    sample_positions,
-    sequence_positions,
 )
-from hcp.core.shards import cu_seqlens_of, pad_multiple, shard_indices, shard_thd_indices, unshard_thd_indices
+from hcp.core.shards import cu_seqlens_of, pad_multiple, shard_thd_indices
 
 lengths = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 sizes = st.integers(1, 6)
@@ -65,16 +61,3 @@ def test_two_tokens_are_lost_of_two_sequences_whose_total_alone_divides() -> Non
     # The map of thd_partition_indices_kernel, by hand: chunks of 5 // 2 and 11 // 2 tokens.
     assert misplaced([0, 10, 32], 2) == ([9, 31], [6, 25])
     assert misplaced(pack_row([10, 22], 4).cu_seqlens_padded, 2) == ([], [])
-
-
-@given(lengths, sizes)
-def test_positions_start_anew_in_each_sequence_and_come_back_whole(real: list[int], cp_size: int) -> None:
-    cu_seqlens = pack_row(real, pad_multiple(cp_size)).cu_seqlens_padded
-    joined = [position for cp_rank in range(cp_size) for position in sequence_positions(cu_seqlens, cp_rank, cp_size)]
-    whole = [joined[place] for place in unshard_thd_indices(cu_seqlens, cp_size)]
-    assert whole == [position for start, end in pairwise(cu_seqlens) for position in range(end - start)]
-
-
-def test_a_sample_is_cut_as_a_whole_and_a_packed_row_by_sequence() -> None:
-    assert sample_positions(8, 0, 2) == shard_indices(8, 0, 2) == [0, 1, 6, 7]
-    assert sequence_positions([0, 4, 8], 0, 2) == [0, 3, 0, 3]

@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hcp.core.packing import pack_row, partition_as_compiled, sample_positions, sequence_positions  # noqa: E402
-from hcp.core.shards import pad_multiple, shard_thd_indices  # noqa: E402
+from hcp.core.packing import pack_row, partition_as_compiled  # noqa: E402
+from hcp.core.shards import pad_multiple, shard_indices, shard_thd_indices  # noqa: E402
 from support.upstream_code import Named, function, parameters  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.upstream]
@@ -63,8 +63,9 @@ def check_te(file: Path, lengths: list[int], size: int) -> None:
         positions = scope["generate_positional_ids_for_cp"](cu_seqlens, multiple)
         cut = scope["get_batch_on_this_cp_rank"]
         rows, _, held = cut(cu_padded, padded[None], labels[None], positions, None)
-        assert rows[0].tolist() == padded[shard_thd_indices(ours.cu_seqlens_padded, rank, size)].tolist()
-        assert held.tolist() == sequence_positions(ours.cu_seqlens_padded, rank, size)
+        mine = shard_thd_indices(ours.cu_seqlens_padded, rank, size)
+        assert rows[0].tolist() == padded[mine].tolist()
+        assert held.tolist() == positions[mine].tolist()
 
 
 @pytest.mark.parametrize("name", ["get_batch_on_this_cp_rank", "get_pretrain_batch_on_this_cp_rank"])
@@ -80,7 +81,7 @@ def test_megatron_core_cuts_samples_as_core_does(upstream: Path, name: str) -> N
                 exec(function(file, name), scope)
                 batch = {"tokens": torch.arange(6 * size).expand(2, -1), "labels": None}
                 cut = scope[name](batch, object())["tokens"]
-                assert cut.tolist() == [sample_positions(6 * size, rank, size)] * 2
+                assert cut.tolist() == [shard_indices(6 * size, rank, size)] * 2
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 
 from hcp.core.cost.gpus import gpu_named
 from hcp.core.errors import HcpError
-from hcp.plan.constants import constants, rates_for, rates_of
+from hcp.plan.constants import rates_for, rates_of
+from hcp.plan.constants_fitted import FITTED
 from hcp.plan.from_launch import job_of, layout_of
 from hcp.plan.launch_traits import Traits, last_words, traits_of
 from hcp.plan.layout import Layout, PlanJob
@@ -197,7 +198,7 @@ def test_tp_is_hidden_by_userbuffers_in_one_nvlink_domain_alone() -> None:
     def exposed(job: PlanJob, tp: int) -> float:
         return Work(DENSE, job, rates_for(job)).front(Layout(tp=tp)).tp
 
-    assert exposed(on, 8) == pytest.approx(constants()["tp.overlapped"].value * exposed(plain, 8))
+    assert exposed(on, 8) == pytest.approx(FITTED["tp.overlapped"] * exposed(plain, 8))
     assert exposed(on, 16) == exposed(plain, 16)
     b200 = gpu_named("b200")
     recipes = [replace(JOB, gpu=b200, precision=each, versions={"bridge": "0.4.0"}) for each in ("mxfp8", "nvfp4")]

@@ -17,7 +17,7 @@ from hcp.core.cost.gpus import gpu_named
 from hcp.plan.layout import Layout, PlanJob, parse_layout, pipeline_string, stage_layers
 from hcp.plan.memory.activations import UNEVEN_ROWS, layer_saved
 from hcp.plan.model import plan_model
-from hcp.plan.weights import parameters, stage_weights
+from hcp.plan.weights import ends_of, layer_weights, parameters, stage_kinds
 from support.megatron_models import WORLD, chunks_of, megatron, rank_of, saved_by
 
 __all__ = ["megatron"]
@@ -66,8 +66,13 @@ def test_weights_are_those_of_the_model_that_megatron_builds(megatron: SimpleNam
             chunks = chunks_of(megatron, CONFIGS[name], model, layout)
             built = [(tuple(p.shape), not getattr(p, "allreduce", True)) for c in chunks for p in c.parameters()]
         ours: Counter[tuple[tuple[int, ...], bool]] = Counter()
-        for weight in stage_weights(model, layout, stage):
-            ours[weight.shape, weight.expert] += weight.copies
+        for held, count in [(end, 1) for end in ends_of(model, layout, stage)] + [
+            (layer_weights(model, layout.tp, layout.ep, layout.etp, moe), count)
+            for moe, count in zip((False, True), stage_kinds(model, layout.pp, layout.vp)[stage])
+            if count
+        ]:
+            for weight in held.weights:
+                ours[weight.shape, weight.expert] += count * weight.copies
         assert ours == Counter(built)
 
 

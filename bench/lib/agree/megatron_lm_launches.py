@@ -92,6 +92,8 @@ _OPTIONS: dict[str, tuple[float, tuple[str, ...]]] = {
     "--hybrid-override-pattern": (0.03, ("M*M*", "M-M*M-M*")),
     "--is-hybrid-model": (0.03, ("",)),
     "--window-size": (0.04, ("128,0",)),
+    "--cross-entropy-loss-fusion": (0.08, ("",)),
+    "--cross-entropy-fusion-impl": (0.06, ("native", "te")),
     "--softmax-type": (0.03, ("learnable", "off-by-one")),
     "--attention-backend": (0.15, ("flash", "fused", "unfused", "local", "auto")),
     "--transformer-impl": (0.06, ("local", "transformer_engine")),

@@ -10,6 +10,7 @@ TABLES = Tables(
         (r"context_parallel_size == prod\(args\.hierarchical", ("HCP002",)),
         (r"world_size \(\d+\) is not divisible by expert_tensor_model_pipeline", ("TOPO004",)),
         (r"GTP requires --ddp-average-in-collective off", ("LOSS005",)),
+        (r"Transformer Engine cross entropy loss fusion is disabled", ("LOSS007",)),
         (r"NCCL_ALGO must be one of", ("CP017",)),
         (r"(Hybrid|Dynamic) context parallel requires an even number", ("DCP007",)),
         (r"Dynamic context parallelism (not supported with Megatron FSDP|only supported|must be used)", ("DCP004",)),
@@ -36,6 +37,7 @@ TABLES = Tables(
         (r"please use --num-virtual-stages-per-pipeline-rank", ("PIPE005",)),
         (r"FSDP always requires CUDA_DEVICE_MAX_CONNECTIONS", ("ENV001",)),
         (r"sequence parallelism must be used", ("MOE003",)),
+        (r"disable (full recomp|moe_shared|moe in recomp).*overlap_moe|MTP .* when enabling overlap_moe", ("MOE006",)),
         (r"recompute_(num_layers|method) must be|recompute method is not yet supported", ("MEM001",)),
     ),
     unrelated=(
@@ -46,6 +48,7 @@ TABLES = Tables(
         (r"overlap-(param-gather|grad-reduce)", "the overlap of the optimizer"),
         (r"mrope-section", "sections of a rotary embedding"),
         (r"check-for-nan-in-loss-and-grad", "checks for NaN"),
+        (r"Cross Entropy Fusion|requires: cross_entropy_loss_fusion", "determinism of the loss"),
     ),
     beyond={
         "CP006": "raised where the model is built",

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from hcp.core.errors import HcpError
-from hcp.core.shards import cu_seqlens_of, round_up, shard_indices, shard_thd_indices
+from hcp.core.shards import cu_seqlens_of, round_up
 
 
 class Boundaries(NamedTuple):
@@ -54,35 +54,6 @@ def pack_row(seqlens: Iterable[int], multiple: int = 1, row: int | None = None) 
     if row is not None and sum(padded) < row:
         real, padded = [*real, 0], [*padded, row - sum(padded)]
     return Boundaries(cu_seqlens_of(real), cu_seqlens_of(padded))
-
-
-def sample_positions(seqlen: int, cp_rank: int, cp_size: int) -> list[int]:
-    """Positions of the tokens that a rank holds of one sample (sbhd, bshd), in its order: [seqlen / cp].
-
-    >>> sample_positions(8, 1, 2)
-    [2, 3, 4, 5]
-
-    Raises:
-        HcpError: the length isn't a multiple of 2·cp.
-    """
-    return shard_indices(seqlen, cp_rank, cp_size)
-
-
-def sequence_positions(cu_seqlens_padded: Sequence[int], cp_rank: int, cp_size: int) -> list[int]:
-    """Positions, each within its own sequence, of the tokens that a rank holds of a packed row (thd): [total / cp].
-
-    These are what the rotary embedding needs.
-
-    >>> sequence_positions([0, 4, 12], 1, 2)
-    [1, 2, 2, 3, 4, 5]
-
-    Raises:
-        HcpError: a padded length isn't a multiple of 2·cp.
-    """
-    return [
-        index - cu_seqlens_padded[bisect_right(cu_seqlens_padded, index) - 1]
-        for index in shard_thd_indices(cu_seqlens_padded, cp_rank, cp_size)
-    ]
 
 
 def partition_as_compiled(cu_seqlens: Sequence[int], total: int, cp_rank: int, cp_size: int) -> list[int]:

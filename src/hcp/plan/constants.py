@@ -15,19 +15,8 @@ from hcp.core.releases import at_least
 from hcp.plan.constants_fitted import FITTED
 from hcp.plan.layout import PlanJob
 
-
-class Constant(NamedTuple):
-    """One number of the time model."""
-
-    value: float
-    unit: str
-    evidence: str
-    """fitted: to published steps; read: in a source; assumed: nothing here measures it."""
-    origin: str
-
-
 _BRIDGE = "Megatron-Bridge's published steps"
-_WORDS: dict[str, tuple[str, str, str]] = {
+EVIDENCE: dict[str, tuple[str, str, str]] = {
     "gemm.bf16": ("of the bf16 peak", "fitted", _BRIDGE),
     "gemm.fp8": ("of the fp8 peak", "fitted", _BRIDGE),
     "gemm.mxfp8": ("of the fp8 peak", "fitted", _BRIDGE),
@@ -53,29 +42,18 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     "host.expert": ("s more for each expert of the rank", "fitted", _BRIDGE),
     "host.overlap": ("s more where EP's exchange is overlapped", "fitted", _BRIDGE),
 }
-"""Each fitted constant: its unit, evidence and origin."""
+"""Each constant but gpu.NAME, which is the part of the common rates that a GPU reaches: its unit; whether it is fitted
+to published steps, read in a source, or assumed, where nothing here measures it; and its origin."""
 
-DATA_SHEET = "NVIDIA's data sheets, dense"
 FP8_OVER_BF16 = 2.0
 FP4_OVER_BF16 = {"b200": 4.0, "gb200": 4.0, "b300": 6.0, "gb300": 6.0}
-"""The peak of NVFP4 over that of bf16, by GPU; others have none."""
+"""The peak of NVFP4 over that of bf16, by GPU; others have none. Source: NVIDIA's data sheets, dense."""
 BLACKWELL = ("b200", "b300", "gb200", "gb300")
 GRAPHED_SINCE = ("bridge", "0.5")
 GRAPHED_PRECISIONS = ("mxfp8", "nvfp4")
 """From that release on Bridge's recipes of MoE models in these precisions on Blackwell run whole iterations as one CUDA
 graph, with EP's exchange overlapped and attention in FP8.
 Source: _enable_hybridep_full_iteration_mxfp8, perf_recipes/qwen/common.py of Megatron-Bridge, and its like."""
-
-
-def constants() -> dict[str, Constant]:
-    """Every constant by name, those of GPUs as gpu.NAME: the part of the common rates that it reaches."""
-    table = {name: Constant(FITTED[name], *words) for name, words in _WORDS.items()}
-    for name, value in FITTED.items():
-        if name.startswith("gpu."):
-            table[name] = Constant(value, "of the common rates", "fitted", _BRIDGE)
-    table["link.nvlink"] = Constant(SUSTAINED_NVLINK, "of the data sheet", "read", "core/cost/gpus.py")
-    table["link.network"] = Constant(SUSTAINED_NETWORK, "of the data sheet", "read", "core/cost/gpus.py")
-    return table
 
 
 class Exchange(NamedTuple):

@@ -36,7 +36,7 @@ RECIPES = {"fp8": "tensorwise", "mxfp8": "mxfp8"}
 
 def forbidden(model: PlanModel, layout: Layout, job: PlanJob) -> list[str]:
     """The ids of the rules that forbid the layout, sorted; none where it is legal."""
-    found = [*_tensor(model, layout, job), *_experts(model, layout), *_ranks(model, layout, job)]
+    found = [*_tensor(model, layout, job), *_experts(model, layout), *_ranks(layout, job)]
     found += _lengths(layout, job)
     if layout.cp > 1:
         found += _exchange(model, layout, job)
@@ -81,7 +81,7 @@ def _experts(model: PlanModel, layout: Layout) -> Iterator[str]:
         yield "MOE002"
 
 
-def _ranks(model: PlanModel, layout: Layout, job: PlanJob) -> Iterator[str]:
+def _ranks(layout: Layout, job: PlanJob) -> Iterator[str]:
     dense = fits.dense_ranks(layout.tp, layout.cp, layout.pp)
     if job.world_size % fits.expert_ranks(layout.etp, layout.ep, layout.pp):
         yield "TOPO004"

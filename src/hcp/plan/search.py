@@ -8,7 +8,7 @@ below what has been found. Memory is computed for what comes first by time.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,14 +25,13 @@ from hcp.plan.space import Fixed, Space
 from hcp.plan.time.layer import Mlp, Work, joined
 from hcp.plan.time.shapes import RankElements, weights_of
 from hcp.plan.time.step import (
-    Kinds,
     data_parallel_seconds,
     micro_batch_seconds,
     sends_seconds,
-    stage_kinds,
     step_seconds,
     uncovered,
 )
+from hcp.plan.weights import LayerKinds, stage_kinds
 
 WINDOW = 1.15
 """Layouts within this factor of the best are found; slower ones are not worth a picture."""
@@ -70,7 +69,7 @@ class _Pipeline(NamedTuple):
     vp: int
     batches: int
     """Micro-batches."""
-    kinds: Kinds
+    kinds: tuple[LayerKinds, ...]
     flight: float
     """Micro-batches whose activations the first stage holds."""
 
@@ -96,6 +95,7 @@ class Search:
         self.space = Space(model, job, fixed, covered)
         self.work = Work(model, job, rates)
         self.usable = usable_gib(job.gpu)
+        self._mlps: dict[tuple[float, ...], Mlp] = {}
         self._pipelines: dict[tuple[int, int, int], list[_Pipeline]] = {}
         self._dp: dict[tuple[int, ...], tuple[float, float]] = {}
         self._lightest: tuple[float, float, _Choice, int, int] | None = None
@@ -126,53 +126,58 @@ class Search:
 
     def _groups(self) -> Iterator[_Choice]:
         """Every choice of the axes that decide the work."""
+        for attention in self.space.attention():
+            grid = self.space.experts(attention)
+            held = {(ep, etp): weights_of(self.model, replace(attention, ep=ep, etp=etp)) for ep, etp in grid}
+            for mbs in self.space.micro_batches():
+                layout = replace(attention, mbs=mbs)
+                if "CP003" not in forbidden(self.model, layout, self.job):
+                    yield from self._choices(layout, held)
+
+    def _choices(self, layout: Layout, held: Mapping[tuple[int, int], RankElements]) -> Iterator[_Choice]:
+        """Those with this attention and micro-batch: recomputation, and `held` weights by EP and ETP."""
         model, job, work, rates = self.model, self.job, self.work, self.rates
         experts = sum(model.is_moe)
         layers = len(model.is_moe) - experts
-        mlps: dict[tuple[float, ...], Mlp] = {}
+        front, output = work.front(layout), work.output(layout)
+        mlp = work.dense(layout) if layers else None
+        extra = output.total + model.mtp * work.mtp(layout, output).total if model.mtp else output.total
+        share = job.global_batch * layout.tp * layout.cp / (layout.mbs * job.world_size)
         alone = rates.apart.exchanges
-        for attention in self.space.attention():
-            grid = list(self.space.experts(attention))
-            held = {pair: weights_of(model, replace(attention, ep=pair[0], etp=pair[1])) for pair in grid}
-            for mbs in self.space.micro_batches():
-                layout = replace(attention, mbs=mbs)
-                if "CP003" in forbidden(model, replace(layout, mbs=mbs), job):
-                    continue
-                front, output = work.front(layout), work.output(layout)
-                mlp = work.dense(layout) if layers else None
-                extra = output.total + model.mtp * work.mtp(layout, output).total if model.mtp else output.total
-                share = job.global_batch * layout.tp * layout.cp / (mbs * job.world_size)
-                for again in self.space.recompute():
-                    kept = replace(layout, recompute=again)
-                    base = joined(front, Mlp(0.0, 0.0), again, 0.0).total
-                    twice, passes = (4 / 3, 1.5) if again == "full" else (1.0, 1.0)
-                    ways = rates.exchanges if overlaps_exchange(model, kept) else alone
-                    dense = saved_dense = moe = apart = saved_moe = 0.0
-                    if mlp:
-                        dense = max(rates.host_dense_s, base + twice * (mlp.gemm + mlp.memory_bound))
-                        saved_dense = sum(layer_saved(model, kept, job, False).values())
-                    saved: dict[int, float] = {}
-                    for ep, etp in grid:
-                        if experts:
-                            key = (mbs / layout.cp, layout.tp, ep, etp)
-                            if key not in mlps:
-                                mlps[key] = work.experts(replace(kept, ep=ep, etp=etp))
-                            gemm, memory_bound, exchange = mlps[key]
-                            busy, local = base + twice * (gemm + memory_bound), model.sizes.experts // ep
-                            moe, apart = (
-                                min(max(rates.host_s(way, local), busy + passes * way.exposed * exchange) for way in of)
-                                for of in (ways, alone)
-                            )
-                            if etp not in saved:
-                                saved[etp] = sum(layer_saved(model, replace(kept, etp=etp), job, True).values())
-                            saved_moe = saved[etp]
-                        more = extra + model.mtp * (moe if model.is_moe[-1] else dense)
-                        more_apart = more + model.mtp * (apart - moe) * model.is_moe[-1]
-                        bound = share * (layers * dense + experts * min(moe, apart) + min(more, more_apart))
-                        yield _Choice(
-                            bound, kept, ep, etp, dense, moe, more, apart, more_apart, held[ep, etp], saved_dense,
-                            saved_moe,
-                        )  # fmt: skip
+        for again in self.space.recompute():
+            kept = replace(layout, recompute=again)
+            base = joined(front, Mlp(0.0, 0.0), again, 0.0).total
+            twice, passes = (4 / 3, 1.5) if again == "full" else (1.0, 1.0)
+            ways = rates.exchanges if overlaps_exchange(model, kept) else alone
+            dense = saved_dense = moe = apart = saved_moe = 0.0
+            if mlp:
+                dense = max(rates.host_dense_s, base + twice * (mlp.gemm + mlp.memory_bound))
+                saved_dense = sum(layer_saved(model, kept, job, False).values())
+            saved: dict[int, float] = {}
+            for (ep, etp), weights in held.items():
+                if experts:
+                    gemm, memory_bound, exchange = self._experts(kept, ep, etp)
+                    busy, local = base + twice * (gemm + memory_bound), model.sizes.experts // ep
+                    moe, apart = (
+                        min(max(rates.host_s(way, local), busy + passes * way.exposed * exchange) for way in of)
+                        for of in (ways, alone)
+                    )
+                    if etp not in saved:
+                        saved[etp] = sum(layer_saved(model, replace(kept, etp=etp), job, True).values())
+                    saved_moe = saved[etp]
+                more = extra + model.mtp * (moe if model.is_moe[-1] else dense)
+                more_apart = more + model.mtp * (apart - moe) * model.is_moe[-1]
+                bound = share * (layers * dense + experts * min(moe, apart) + min(more, more_apart))
+                yield _Choice(
+                    bound, kept, ep, etp, dense, moe, more, apart, more_apart, weights, saved_dense, saved_moe
+                )
+
+    def _experts(self, layout: Layout, ep: int, etp: int) -> Mlp:
+        """The MLP of an MoE layer; few of the axes change it."""
+        key = (layout.mbs / layout.cp, layout.tp, ep, etp)
+        if key not in self._mlps:
+            self._mlps[key] = self.work.experts(replace(layout, ep=ep, etp=etp))
+        return self._mlps[key]
 
     def _pipelines_of(self, group: _Choice) -> list[_Pipeline]:
         """The legal pipelines under the other axes."""

@@ -49,8 +49,8 @@ def padded_vocab(model: PlanModel, tp: int) -> int:
     return -(-model.sizes.vocab // multiple) * multiple
 
 
-class StageLayers(NamedTuple):
-    """Layers of each kind in a chunk of a pipeline stage."""
+class LayerKinds(NamedTuple):
+    """Layers of each kind in a pipeline stage, or in a chunk of it."""
 
     dense: int
     moe: int
@@ -65,18 +65,24 @@ class LayerWeights(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def stage_kinds(model: PlanModel, pp: int, vp: int) -> tuple[tuple[StageLayers, ...], ...]:
+def chunk_kinds(model: PlanModel, pp: int, vp: int) -> tuple[tuple[LayerKinds, ...], ...]:
     """For each stage, the layers of each kind in each of its chunks: chunk c of stage s follows all chunks c - 1."""
     chunks = stage_layers(model, Layout(pp=pp, vp=vp))
-    found: list[list[StageLayers]] = [[] for _ in range(pp)]
+    found: list[list[LayerKinds]] = [[] for _ in range(pp)]
     first = 0
     for chunk in range(vp):
         for stage in range(pp):
             count = chunks[stage][chunk]
             moe = sum(model.is_moe[first : first + count])
-            found[stage].append(StageLayers(count - moe, moe))
+            found[stage].append(LayerKinds(count - moe, moe))
             first += count
     return tuple(map(tuple, found))
+
+
+@lru_cache(maxsize=8192)
+def stage_kinds(model: PlanModel, pp: int, vp: int) -> tuple[LayerKinds, ...]:
+    """For each stage, the layers of each kind in all its chunks."""
+    return tuple(LayerKinds(*map(sum, zip(*chunks))) for chunks in chunk_kinds(model, pp, vp))
 
 
 @lru_cache(maxsize=4096)
@@ -108,17 +114,6 @@ def end_weights(model: PlanModel, tp: int, ep: int, etp: int, pp: int, last: boo
     return _together(tuple(found))
 
 
-def stage_weights(model: PlanModel, layout: Layout, stage: int) -> tuple[Weight, ...]:
-    """All weights of a rank of that pipeline stage."""
-    found: tuple[Weight, ...] = ()
-    for end in ends_of(model, layout, stage):
-        found += end.weights
-    for chunk in stage_kinds(model, layout.pp, layout.vp)[stage]:
-        for moe, count in ((False, chunk.dense), (True, chunk.moe)):
-            found += count * layer_weights(model, layout.tp, layout.ep, layout.etp, moe).weights
-    return found
-
-
 def ends_of(model: PlanModel, layout: Layout, stage: int) -> tuple[LayerWeights, ...]:
     """The end of the model that the stage holds, if it holds one."""
     last = stage == layout.pp - 1
@@ -132,7 +127,7 @@ def parameters(model: PlanModel, layout: Layout, stage: int) -> Parameters:
     dense = expert = 0
     for end in ends_of(model, layout, stage):
         dense, expert = end.held
-    for moe, count in zip((False, True), map(sum, zip(*stage_kinds(model, layout.pp, layout.vp)[stage]))):
+    for moe, count in zip((False, True), stage_kinds(model, layout.pp, layout.vp)[stage]):
         if count:
             held = layer_weights(model, layout.tp, layout.ep, layout.etp, moe).held
             dense += count * held.dense

@@ -8,8 +8,8 @@ import pytest
 
 from hcp.core.cost.gpus import gpu_named
 from hcp.core.cost.model_sizes import model_sizes
-from hcp.plan import constants_fitted
-from hcp.plan.constants import constants, rates_for, rates_of
+from hcp.plan.constants import EVIDENCE, rates_for, rates_of
+from hcp.plan.constants_fitted import FITTED
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.model import plan_model
 from hcp.plan.time.cp_passes import cp_passes
@@ -152,10 +152,9 @@ def test_windows_take_less_attention_than_whole_sequences() -> None:
 
 
 def test_every_fitted_constant_has_a_unit_and_an_origin() -> None:
-    table = constants()
-    assert set(constants_fitted.FITTED) <= set(table)
-    assert {row.evidence for row in table.values()} == {"fitted", "read", "assumed"}
-    assert all(row.value > 0 and row.unit and row.origin for row in table.values())
+    assert set(EVIDENCE) == {name for name in FITTED if not name.startswith("gpu.")}
+    assert {evidence for _, evidence, _ in EVIDENCE.values()} == {"fitted", "read", "assumed"}
+    assert all(value > 0 for value in FITTED.values()) and all(map(all, EVIDENCE.values()))
 
 
 def test_a_release_with_overlapped_exchange_leaves_less_of_it() -> None:
@@ -237,10 +236,9 @@ def test_the_host_starts_the_kernels_of_each_expert_unless_a_graph_does() -> Non
     )
     moe = {name: Work(model, job, rates).units for name, rates in
            (("eager", eager), ("overlapped", overlapped), ("whole", whole))}  # fmt: skip
-    table = constants()
-    assert moe["eager"](few).moe.total == pytest.approx(table["host.moe"].value + 8 * table["host.expert"].value)
-    assert moe["eager"](many).moe.total == pytest.approx(table["host.moe"].value + 32 * table["host.expert"].value)
-    assert moe["overlapped"](few).moe.total - moe["eager"](few).moe.total == pytest.approx(table["host.overlap"].value)
+    assert moe["eager"](few).moe.total == pytest.approx(FITTED["host.moe"] + 8 * FITTED["host.expert"])
+    assert moe["eager"](many).moe.total == pytest.approx(FITTED["host.moe"] + 32 * FITTED["host.expert"])
+    assert moe["overlapped"](few).moe.total - moe["eager"](few).moe.total == pytest.approx(FITTED["host.overlap"])
     assert moe["whole"](few).moe.host == 0 < moe["eager"](few).moe.host
 
 

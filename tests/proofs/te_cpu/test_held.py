@@ -50,8 +50,9 @@ def test_a_rings_forward_pass_grows_with_its_ranks_before_2_20_and_no_more_since
 @pytest.mark.slow
 def test_the_record_is_what_the_release_holds(upstream: Path) -> None:
     pytest.importorskip("torch")
+    from te_counted import held_by
+
     from hcp.proofs.te_cpu.case import AttentionCall
-    from hcp.proofs.te_cpu.held import held_by
 
     row = next(row for row in ROWS if (row["release"], row["cp_comm_type"]) == ("2.20.2", "a2a+p2p"))
     call = AttentionCall(row["cp_comm_type"], "bshd", "cuDNN", row["feature"])

@@ -12,9 +12,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from te_counted import counted, sent_by  # noqa: E402
+
 from hcp.core.cost.cp_cost import CpTraffic, bytes_per_token, link_of  # noqa: E402
 from hcp.proofs.te_cpu.case import AttentionCall, Inputs  # noqa: E402
-from hcp.proofs.te_cpu.sent import counted, sent_by  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

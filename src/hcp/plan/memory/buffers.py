@@ -39,7 +39,7 @@ GROUPED_WORKSPACES = 4
 
 def dummy_gradients(model: PlanModel, layout: Layout, stage: int) -> float:
     """Bytes of Transformer Engine's placeholders: one for each distinct shape of a GEMM's weight."""
-    dense, moe = (any(kind) for kind in zip(*stage_kinds(model, layout.pp, layout.vp)[stage]))
+    dense, moe = map(bool, stage_kinds(model, layout.pp, layout.vp)[stage])
     return _placeholders(model, layout.tp, layout.ep, layout.etp, layout.pp, dense, moe, stage == layout.pp - 1)
 
 

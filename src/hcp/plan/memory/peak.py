@@ -11,7 +11,7 @@ from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.memory.activations import layer_saved
 from hcp.plan.memory.buffers import cp_buffers, dummy_gradients, layer_transient, output_end, userbuffers, workspaces
 from hcp.plan.model import PlanModel
-from hcp.plan.weights import parameters, stage_kinds
+from hcp.plan.weights import chunk_kinds, parameters
 
 GIB = float(1 << 30)
 _OPTIMIZER = 12
@@ -94,7 +94,7 @@ class _Parts:
 
     def __init__(self, model: PlanModel, layout: Layout, job: PlanJob) -> None:
         self.model, self.layout, self.job = model, layout, job
-        self.kinds = stage_kinds(model, layout.pp, layout.vp)
+        self.kinds = chunk_kinds(model, layout.pp, layout.vp)
         self.saved = [layer_saved(model, layout, job, moe) for moe in (False, True)]
         self.saved_sums = [sum(saved.values()) for saved in self.saved]
         self.micro_batches = job.micro_batches(layout)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from hcp.plan.constants import Rates
-from hcp.plan.layout import Layout, PlanJob, overlaps_exchange, stage_layers
+from hcp.plan.layout import Layout, PlanJob, overlaps_exchange
 from hcp.plan.model import PlanModel
 from hcp.plan.time.layer import LayerSeconds, Units, Work
 from hcp.plan.time.links import ring_bandwidth
 from hcp.plan.time.shapes import RankElements, weights_of
+from hcp.plan.weights import LayerKinds, stage_kinds
 
 WORST_STAGE = 0.2
 """How far a micro-batch takes the longest stage's time and not the mean: recipes balance the stages by hand."""
@@ -25,8 +25,6 @@ BUFFER_PASSES = 3
 """Passes over the whole gradient buffer: it is set to zero, and scaled. Source: param_and_grad_buffer.py."""
 DP_HIDDEN_SHARE = 0.6
 """Part of a micro-batch that can hide the last gradients and the first parameters."""
-Kinds = tuple[tuple[int, int], ...]
-"""(dense, MoE) layers of each stage."""
 BAND, BAND_UNCOVERED = 0.15, 0.4
 """Nine of ten published steps of a known release are within the first, of an unknown one all that it speeds up within
 the second, which is a guess for what no step covers."""
@@ -47,25 +45,11 @@ class StepTime:
     marks: tuple[str, ...] = ()
 
 
-@lru_cache(maxsize=8192)
-def stage_kinds(model: PlanModel, pp: int, vp: int) -> Kinds:
-    """(dense, MoE) layers of each pipeline stage."""
-    chunks = stage_layers(model, Layout(pp=pp, vp=vp))
-    kinds = [[0, 0] for _ in range(pp)]
-    layer = 0
-    for chunk in range(vp):
-        for stage in range(pp):
-            for _ in range(chunks[stage][chunk]):
-                kinds[stage][model.is_moe[layer]] += 1
-                layer += 1
-    return tuple((dense, moe) for dense, moe in kinds)
-
-
-def micro_batch_seconds(kinds: Kinds, dense: float, moe: float, extra: float) -> tuple[float, float]:
+def micro_batch_seconds(kinds: Sequence[LayerKinds], dense: float, moe: float, extra: float) -> tuple[float, float]:
     """(what a micro-batch counts for, the mean of the stages), in seconds.
 
     Args:
-        kinds: (dense, MoE) layers of each stage.
+        kinds: layers of each stage.
         dense: seconds of a dense layer.
         moe: seconds of an MoE layer.
         extra: seconds of the last stage beside its layers: the output, and multi-token prediction.

@@ -122,15 +122,11 @@ def _on_ranks(
 
 def _work(release: Release, cases: Sequence[AttentionCall], sizes: tuple[int, int], rank: int, folder: Path) -> None:
     """Writes down the outcome of each case as soon as all ranks have finished it."""
-    torch.set_num_threads(1)
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
-    size, timeout = sizes[0] * sizes[1], timedelta(seconds=COLLECTIVE_S)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size, timeout=timeout)
-    levels = build_levels(sizes, rank)
+    levels = join_ranks(sizes, rank, folder)
     with Path(folder, f"rank-{rank}.jsonl").open("w", encoding="utf-8") as diary:
         for case in cases:
             signal.alarm(CASE_S)  # kills this process wherever it is waiting
-            outcome = run_case(release, case, levels, size)
+            outcome = run_case(release, case, levels, sizes[0] * sizes[1])
             try:  # otherwise ranks that disagree would mix up their cases
                 has_failed = _anywhere(outcome.verdict == "fails")
             except RuntimeError:
@@ -140,6 +136,15 @@ def _work(release: Release, cases: Sequence[AttentionCall], sizes: tuple[int, in
                 levels = build_levels(sizes, rank)
     signal.alarm(0)
     dist.destroy_process_group()
+
+
+def join_ranks(sizes: tuple[int, int], rank: int, folder: Path) -> Levels:
+    """Joins inner x outer processes over Gloo, which find each other in the folder; the groups of this one."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
+    size, timeout = sizes[0] * sizes[1], timedelta(seconds=COLLECTIVE_S)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size, timeout=timeout)
+    return build_levels(sizes, rank)
 
 
 def build_levels(sizes: tuple[int, int], rank: int) -> Levels:

@@ -51,8 +51,8 @@ def load_with_module(folder: Path) -> Release:
     types = vars(release.chooser).get("TE_DType", {})  # since 2.20 the choice looks up the type
     types[torch.float64] = types.get(torch.float16)
     attention: Any = sys.modules[PACKAGE].DotProductAttention
-    attention.__init__ = _as_on_a_gpu(attention.__init__)
-    attention.forward = _as_on_a_gpu(attention.forward)
+    attention.__init__ = as_on_a_gpu(attention.__init__)
+    attention.forward = as_on_a_gpu(attention.forward)
     return release
 
 
@@ -82,7 +82,7 @@ class _TorchWithoutHalf(ModuleType):
         return getattr(torch, name)
 
 
-def _as_on_a_gpu(function: Callable[..., Any]) -> Callable[..., Any]:
+def as_on_a_gpu(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def on_a_gpu(*args: Any, **kwargs: Any) -> Any:
         with _claims_of_cuda():
