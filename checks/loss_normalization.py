@@ -55,7 +55,7 @@ class Step:
     def __init__(self, world):
         import torch
 
-        from hcp.core.packing import sample_positions
+        from hcp.core.shards import shard_indices
 
         self.world = world
         torch.manual_seed(0)
@@ -63,7 +63,7 @@ class Step:
             torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.Tanh(), torch.nn.Linear(HIDDEN, 1)
         ).double()
         self.features = torch.randn(WORLD // CP, SEQLEN, HIDDEN, dtype=torch.float64)
-        held = [(rank // CP, sample_positions(SEQLEN, rank % CP, CP)) for rank in range(WORLD)]
+        held = [(rank // CP, shard_indices(SEQLEN, rank % CP, CP)) for rank in range(WORLD)]
         answers = [[place for place in places if place >= SEQLEN - ANSWERS[replica]] for replica, places in held]
         self.mine = [self.features[replica, places] for (replica, _), places in zip(held, answers)]
         self.tokens = [len(places) for places in answers]

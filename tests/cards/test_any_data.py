@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hcp.cards.card import load_card
 from hcp.cards.record import RECORD_PATH, read_record
-from hcp.cards.skill import faults_of
+from hcp.cards.skill import judged_skill
 from hcp.core.errors import HcpError
 from hcp.render.site import load_site, site_assumptions
 from support.cards import BODY, FRONT, GOOD, skill_in, step
@@ -105,7 +105,7 @@ def in_card(skill: Path, text: str) -> None:
 
 def in_front_matter(skill: Path, text: str) -> None:
     (skill / "SKILL.md").write_text(f"---\n{text}---\n{BODY}", encoding="utf-8")
-    assert all(fault.isprintable() for fault in faults_of(skill))
+    assert all(fault.isprintable() for faults in judged_skill(skill) for fault in faults)
 
 
 def in_site(skill: Path, text: str) -> None:

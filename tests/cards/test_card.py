@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hcp.cards.card import load_card, skill_dirs
-from hcp.cards.record import stale_steps
-from hcp.cards.skill import faults_of
+from hcp.cards.skill import judged_skill
 from hcp.core.errors import HcpError
+from support.cards import stale_steps
 
 GOOD = """\
 schema: hcp.card/2
@@ -155,7 +155,7 @@ def test_what_is_no_card_is_refused(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
 def test_every_skill_of_the_pack_is_fit_to_publish(folder: Path) -> None:
-    assert faults_of(folder) == []
+    assert judged_skill(folder) == ([], [])
 
 
 @pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)

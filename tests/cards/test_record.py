@@ -12,10 +12,10 @@ import pytest
 
 import hcp.cards.record as record
 from hcp.cards.card import Step, find_skill, load_card
-from hcp.cards.record import closure_of, digest_of, stale_steps, write_record
+from hcp.cards.record import closure_of, digest_of, write_record
 from hcp.cards.steps import StepResult
 from hcp.core.errors import HcpError
-from support.cards import skill_in, step
+from support.cards import skill_in, stale_steps, step
 
 STEP = Step("parity", ("python", "checks/attention_parity.py", "--sizes", "2,2"), "cpu", 10)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cards.skill import faults_of, front_matter
+from hcp.cards.skill import front_matter, judged_skill
 from hcp.core.errors import HcpError
 from support.cards import BODY, FRONT, skill_in, step
 from support.processes import HANG_S
@@ -15,7 +15,7 @@ from support.processes import HANG_S
 
 def faults(skill: Path) -> str:
     """The faults, each of them one printable line."""
-    found = faults_of(skill)
+    found = [fault for faults in judged_skill(skill) for fault in faults]
     assert all(line.isprintable() for line in found)
     return "\n".join(found)
 
@@ -159,7 +159,7 @@ def test_every_fault_of_a_skill_is_named_at_once(tmp_path: Path) -> None:
         (skill / "references" / f"{name}.md").write_text("[beside](beside.md)\n" if name == "linked" else "")
     front = FRONT.replace("metadata:", "when_to_use: always\nmetadata:")
     (skill / "SKILL.md").write_text(front + BODY + "[x](references/linked.md), [y](gone.md)\n")
-    assert faults_of(skill) == [
+    assert [fault for faults in judged_skill(skill) for fault in faults] == [
         "SKILL.md: when_to_use: found an unknown key; wanted only name, description, license, compatibility, metadata, "
         "allowed-tools",
         "SKILL.md links to gone.md, which does not exist",

@@ -42,7 +42,7 @@ def test_two_processes_measure_a_profile_that_plans_can_use(tmp_path: Path) -> N
     cost = Cost.from_profile(read_profile(str(out)))
     plan = plan_micro_batches([500, 300, 200, 100], 2, 1024, cost=cost)
     total = sum(cost.linear * tokens + cost.quadratic * tokens**2 for tokens in plan.lengths)
-    assert plan.metrics.estimated_s >= total / 2 > 0
+    assert plan.metrics.estimated_s >= total / 2 * (1 - 1e-12) > 0  # the same sum in another order
 
 
 UNEVEN = """

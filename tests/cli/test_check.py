@@ -251,7 +251,7 @@ NO_LAUNCH = {
     "void.sh": ("", "is empty"),
     "build.sh": ("python setup.py build\n", "has no training command (1 other Python command(s))"),
     "train.py": ("import torch\n", "is Python, which is never executed"),
-    "train.toml": ("[job]\n", "looks like a TOML configuration (torchtitan), which is not supported"),
+    "train.toml": ("[job]\n", "looks like a TOML configuration (torchtitan, prime-rl), which is not supported"),
     "config.json": ('{"architectures": ["A"]}', "is a model's config.json, not a launch"),
     "plan.json": ('{"schema": "hcp.plan/1"}', "is one of hcp's own files (hcp.plan/1), not a launch"),
     "two.yaml": ("a: 1\n---\nb: 2\n", "a second YAML document starts here"),

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
+from families import FAMILIES
+from support_agrees import Judges, draws
 
 from hcp.launch.load import LoadOptions, load_launch
-from hcp.support.families import FAMILIES
+from hcp.rules.engine import check_launch
+from hcp.rules.registry import rules_for
 from hcp.support.matrix import UNBOUNDED, SupportTable, spans_of, support_table
-from hcp.support.question import MODEL_WORDS, Subject
+from hcp.support.question import MODEL_WORDS, Subject, Way
 from hcp.support.releases import TRANSFORMER_ENGINE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,12 +107,33 @@ def test_runs_of_equal_answers_are_one_span() -> None:
 
 
 def test_support_says_what_check_says_of_random_launches() -> None:
-    sys.path.insert(0, str(ROOT / "bench" / "lib"))
-    from support_agrees import Judges, draws
-
     judges = Judges()
     found = [judges.disagreement(drawn) for drawn in draws(random.Random(7), 150)]
     assert [one for one in found if one is not None] == []
+
+
+WITH_REFERENCE = """
+defaults: [ppo_megatron_trainer, _self_]
+actor_rollout_ref:
+  model: {path: Qwen/Qwen3-8B, use_remove_padding: true}
+  actor: {strategy: megatron, use_kl_loss: true, megatron: {context_parallel_size: 2, tensor_model_parallel_size: 2}}
+  ref: {megatron: {pipeline_model_parallel_size: 3}}
+trainer: {nnodes: 1, n_gpus_per_node: 8}
+"""
+
+
+def test_support_says_what_check_says_of_a_launch_with_several_models(tmp_path: Path) -> None:
+    file = tmp_path / "grpo.yaml"
+    file.write_text(WITH_REFERENCE, encoding="utf-8")
+    launch = load_launch(str(file), LoadOptions())
+    assert launch.reading.others
+    subject = Subject(launch.reading, launch.assumed, launch.model)
+    for comm_type, mcore in (("p2p", "0.15.3"), ("a2a", "0.16.1"), ("all_gather", "0.12.3")):
+        way, versions = Way(comm_type, "thd", 2, 4), (("te", "2.14.0"), ("mcore", mcore))
+        report = check_launch(subject.launch_of(way, versions), rules_for, fixes=False)
+        errors = {finding.rule.id for finding in report.findings if finding.severity == "error"}
+        assert "TOPO003" in errors, "an error of the reference model alone"
+        assert set(subject.ask(way, versions).blocked) == errors
 
 
 def test_a_launch_is_asked_about_in_its_own_dialect(hcp: Hcp, root: Path) -> None:

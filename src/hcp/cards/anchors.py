@@ -23,7 +23,7 @@ from hcp.rules.rule import Branch, Source
 
 AnchorStatus = Literal["holds", "moved", "changed", "gone", "unverified here"]
 BRANCHES: tuple[str, ...] = get_args(Branch)
-STATUSES: tuple[AnchorStatus, ...] = ("holds", "moved", "changed", "gone", "unverified here")
+STATUSES: tuple[AnchorStatus, ...] = get_args(AnchorStatus)
 
 _MODULES = {
     "megatron-core": "megatron",
@@ -232,23 +232,25 @@ def _segments(file: Path) -> dict[str, str]:
     text = _text(file)
     lines = text.splitlines(keepends=True)
     found: dict[str, str] = {}
-
-    def visit(node: ast.AST, prefix: str) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                name = f"{prefix}{child.name}"
-                segment = "".join(lines[child.lineno - 1 : child.end_lineno])
-                # A name defined twice (under if/else) stands for all its definitions.
-                found[name] = found.get(name, "") + segment
-                visit(child, name + ".")
-            else:
-                visit(child, prefix)
-
-    try:
-        visit(ast.parse(text), "")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
+    for name, first, last in definitions_in(text):
+        # A name defined twice (under if/else) stands for all its definitions.
+        found[name] = found.get(name, "") + "".join(lines[first - 1 : last])
     return found
+
+
+def definitions_in(code: str | bytes) -> Iterator[tuple[str, int, int]]:
+    """Qualified name, first and last line of each class and function, outer ones first; none of what is not Python."""
+    try:
+        queue: list[tuple[str, ast.AST]] = [("", ast.parse(code))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for outer, node in queue:
+        for child in ast.iter_child_nodes(node):
+            name = outer
+            if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                name = f"{outer}.{child.name}".lstrip(".")
+                yield name, child.lineno, child.end_lineno or child.lineno
+            queue.append((name, child))
 
 
 def _text(file: Path) -> str:

@@ -6,14 +6,14 @@ for the quoted lines, and suggests the enclosing function as an anchor that last
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
+from hcp.cards.anchors import definitions_in
 from hcp.cards.card import read_skill_file
 from hcp.cards.markdown import blocks_in, without_blocks
 from hcp.cards.skill import files_of
@@ -21,7 +21,7 @@ from hcp.core.errors import HcpError
 from hcp.core.files import read_regular
 
 CitationStatus = Literal["right", "moved", "drifted", "gone", "unverified here"]
-CITATION_STATUSES: tuple[CitationStatus, ...] = ("right", "moved", "drifted", "gone", "unverified here")
+CITATION_STATUSES: tuple[CitationStatus, ...] = get_args(CitationStatus)
 _CITING = re.compile(r"(\d{1,7}):(\d{1,7}):(\S+)")
 _SPAN = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|sh|ya?ml|json|md|toml|cu|cpp|h))(?::(\d{1,7})(?:-(\d{1,7}))?)?`")
 _ELIDED = re.compile(r"^(#|//)?\s*(\.\.\.|…)")
@@ -145,20 +145,6 @@ def _anchor(file: Path, path: str, index: int) -> str:
 
 
 @lru_cache(maxsize=64)
-def _definitions(file: Path, stamp: int) -> tuple[tuple[str, int, int], ...]:
-    """Qualified name, first and last line of each definition of a file, outer ones first."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError, RecursionError):
-        return ()
-    found: list[tuple[str, int, int]] = []
-    queue: list[tuple[str, ast.AST]] = [("", tree)]
-    for outer, node in queue:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                name = f"{outer}.{child.name}".lstrip(".")
-                found.append((name, child.lineno, child.end_lineno or child.lineno))
-                queue.append((name, child))
-            else:
-                queue.append((outer, child))
-    return tuple(found)
+def _definitions(file: Path, changed_ns: int) -> tuple[tuple[str, int, int], ...]:
+    """Those of a file; found again when it has changed."""
+    return tuple(definitions_in(file.read_bytes()))

@@ -181,25 +181,3 @@ def _entry(result: StepResult) -> dict[str, Any]:
         "versions": {"python": platform.python_version(), **installed_versions()},
         "last_line": result.last_line,
     }
-
-
-def stale_steps(card: Card) -> list[str]:
-    """The steps whose records prove nothing about the current code, with the reason; GPU steps may be unrecorded.
-
-    Raises:
-        HcpError: the record cannot be read.
-    """
-    if not (card.folder / RECORD_PATH).is_file():
-        return ["no verified.json: run hcp verify --record"]
-    recorded = read_record(card.folder)
-    faults = []
-    for step in card.verify:
-        entry = recorded.get(step.id)
-        if entry is None:
-            if not step.needs.gpus:
-                faults.append(f"{step.id}: not recorded")
-        elif entry["digest"] != digest_of(step, card.folder):
-            faults.append(f"{step.id}: recorded for other code")
-        elif entry["status"] != "passed":
-            faults.append(f"{step.id}: recorded as {entry['status']}")
-    return faults

@@ -71,12 +71,6 @@ class SkillFaults(NamedTuple):
     advice: list[str]
 
 
-def faults_of(folder: Path) -> list[str]:
-    """Everything that is wrong with a skill of the pack, one line each; empty if it is fit to publish."""
-    judged = judged_skill(folder)
-    return judged.faults + judged.advice
-
-
 def judged_skill(folder: Path) -> SkillFaults:
     """What is wrong with a skill, one line each. A skill without a card is judged only by its text."""
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from hcp.render.exits import RankExit, Suspicion, first_exit, logs_of, node_at_f
 
 _RESUME_ELSEWHERE, _FAILED_VALIDATION = 16, 17
 """megatron/core/rerun_state_machine.py: EXIT_CODE_RESUME_TO_DISAMBIGUATE, EXIT_CODE_FAILED_ON_RESULT_VALIDATION."""
-_KILLED = 128 + 9
+_KILLED = 128 + signal.SIGKILL
 _TRAINING = 3
 """The training phase."""
 

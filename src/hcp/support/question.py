@@ -87,7 +87,7 @@ class Subject:
     def _ask(self, way: Way, versions: tuple[tuple[str, str], ...] = ()) -> Answer:
         launch = self.launch_of(way, versions)
         if launch.reading.others or presumed_facts(launch):
-            report = check_launch(launch, rules_for, fixes=False)
+            report = check_launch(launch, rules_for, fixes=False, verdict=False)
             errors = [finding.rule.id for finding in report.findings if finding.severity == "error"]
             needs = [need for item in report.not_checked if item.rule.severity == "error" for need in item.needs]
         else:
