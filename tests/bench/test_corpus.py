@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bridge_recipes import recipe_launches
+
 RECIPES = """
 from megatron.bridge.recipes.base import base_config as start
 
@@ -76,13 +78,7 @@ def test_recipes_are_read_through_imports_conditions_and_class_defaults(tmp_path
     (package / "recipes" / "big.py").write_text(RECIPES)
     (package / "recipes" / "__init__.py").write_text("from megatron.bridge.recipes.big import *\n")
     (package / "packing.py").write_text(CLASSES)
-    sys.path.insert(0, str(root / "bench" / "lib"))
-    try:
-        from bridge_recipes import recipe_launches
-
-        launches = dict(recipe_launches(tmp_path))
-    finally:
-        sys.path.remove(str(root / "bench" / "lib"))
+    launches = dict(recipe_launches(tmp_path))
     big = launches["src/megatron/bridge/recipes/big.py:big_config"]
     settings = {setting.key: setting.value for setting in big.settings}
     assert settings["model.context_parallel_size"] == 4

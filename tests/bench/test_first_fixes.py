@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "first_fixes.py"
 
 
+@pytest.mark.slow
 def test_a_few_faults_end_clean_or_explained() -> None:
     done = subprocess.run([sys.executable, BENCH, "--limit", "5", "--reasons"], capture_output=True, text=True)
     *explained, counts = done.stdout.splitlines()

@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from follow.call import Call
+from follow.modules import Modules
+from follow.values import UNKNOWN
+from follow.world import World
 
 DATACLASSES = """
 from dataclasses import dataclass, field
@@ -104,12 +108,8 @@ PACKAGE = {
 
 
 @pytest.fixture
-def followed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+def followed(tmp_path: Path) -> Any:
     """What `follow` reads of the modules in a folder."""
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "bench" / "lib"))
-    from follow.modules import Modules
-    from follow.world import World
-
     return World(Modules([tmp_path]))
 
 
@@ -117,8 +117,6 @@ def followed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 def test_fields_stand_in_the_order_and_with_the_defaults_of_a_dataclass(
     followed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    from follow.call import Call
-
     (tmp_path / "made.py").write_text(DATACLASSES)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "made", raising=False)
@@ -150,8 +148,6 @@ def test_a_package_has_the_names_that_its_stars_bring(
 def test_a_function_returns_what_python_returns(
     followed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    from follow.call import Call
-
     (tmp_path / "done.py").write_text(FUNCTIONS)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "done", raising=False)
@@ -160,9 +156,6 @@ def test_a_function_returns_what_python_returns(
 
 
 def test_what_a_doubtful_loop_writes_is_unknown_and_nothing_else_is(followed: Any, tmp_path: Path) -> None:
-    from follow.call import Call
-    from follow.values import UNKNOWN
-
     (tmp_path / "doubtful.py").write_text(DOUBTFUL)
     call = Call(followed, "doubtful")
     loops = call.follow(followed.named("doubtful", "loops"), [UNKNOWN], {})

@@ -13,7 +13,7 @@ import pytest
 from support.selection import examples
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path += [str(ROOT / "bench"), str(ROOT / "bench" / "lib")]
+sys.path.append(str(ROOT / "bench"))
 
 import fuzz  # noqa: E402
 from fuzzer import faulty  # noqa: E402

@@ -45,7 +45,6 @@ class Bench:
 @pytest.fixture
 def bench(root: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.syspath_prepend(root / "bench")
-    monkeypatch.syspath_prepend(root / "bench" / "lib")
     return Bench()
 
 
@@ -117,6 +116,7 @@ def test_a_value_with_which_the_launch_fails_is_found(bench: Bench, tmp_path: Pa
     assert play.bases == {("mlm", "ok"): 1}
 
 
+@pytest.mark.slow
 def test_no_launch_is_ok_while_a_value_of_what_it_hides_fails(bench: Bench, root: Path) -> None:
     wanted = {"CP001", "CP007", "HCP001", "HCP007", "LOSS001", "PACK002", "CP009", "DCP013"}
     launches = [

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
+import mutations
 import pytest
 import yaml
 
@@ -17,16 +16,6 @@ from support.rule_code import parts_of
 
 ROOT = Path(__file__).resolve().parents[2]
 EQUIVALENT = ROOT / "bench" / "mutants_equivalent.yaml"
-
-
-@pytest.fixture(scope="module")
-def mutations() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("mutations", ROOT / "bench" / "lib" / "mutations.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["mutations"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(
@@ -52,20 +41,20 @@ def mutations() -> ModuleType:
         ("f'{a} tokens'", set()),
     ],
 )
-def test_an_expression_is_broken_in_each_of_these_ways(code: str, changed: set[str], mutations: ModuleType) -> None:
+def test_an_expression_is_broken_in_each_of_these_ways(code: str, changed: set[str]) -> None:
     tree = ast.parse(f"x = {code}")
     found = [mutation.apply(tree) for mutation in mutations.mutations(tree.body[0], (("body", 0),))]
     assert {ast.unparse(each).removeprefix("x = ") for each in found} == changed
     assert ast.unparse(tree) == f"x = {code}"
 
 
-def test_an_early_return_is_dropped(mutations: ModuleType) -> None:
+def test_an_early_return_is_dropped() -> None:
     tree = ast.parse("def f(v):\n    if v:\n        return None\n    return 1")
     found = [mutation.apply(tree) for mutation in mutations.mutations(tree.body[0], (("body", 0),))]
     assert any("pass" in ast.unparse(each) for each in found)
 
 
-def test_a_bound_goes_one_step_up_and_down(mutations: ModuleType) -> None:
+def test_a_bound_goes_one_step_up_and_down() -> None:
     assert [mutations.steps(text) for text in ("2.19", "0.4.0", "0.4.2", "3.0")] == [
         ("2.20", "2.18"),
         ("0.5.0", "0.3.0"),
@@ -87,6 +76,7 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, ROOT / "bench" / "mutants.py", *args], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_each_mutant_of_a_rule_turns_a_test_red_and_the_checkout_stays_as_it_is() -> None:
     before = {path: path.stat().st_mtime_ns for path in ROOT.joinpath("src").rglob("*.py")}
     done = run("--rule", "TP001", "--jobs", "2")

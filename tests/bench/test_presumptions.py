@@ -80,7 +80,6 @@ def checkout(tmp_path: Path) -> Path:
 @pytest.fixture
 def presumptions(root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(root / "bench")
-    monkeypatch.syspath_prepend(root / "bench" / "lib")
     import presumptions
 
     return presumptions

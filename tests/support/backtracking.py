@@ -6,6 +6,7 @@ the same order, on the tree that `re` parses.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -207,16 +208,20 @@ def _repeats(nodes: Any, prefix: str) -> Iterator[tuple[str, list[str]]]:
     """Each repetition in a tree: the shortest text before it, and texts that may fill it."""
     for kind, value in nodes:
         node = [(kind, value)]
-        if kind in (names.MAX_REPEAT, names.MIN_REPEAT):
-            if value[1] > _MANY:
-                yield prefix, _fillings(value[2])
-            yield from _repeats(value[2], prefix)
-        elif kind is names.BRANCH:
-            for way in value[1]:
-                yield from _repeats(way, prefix)
-        elif kind is names.SUBPATTERN:
-            yield from _repeats(value[-1], prefix)
+        if kind in (names.MAX_REPEAT, names.MIN_REPEAT) and value[1] > _MANY:
+            yield prefix, _fillings(value[2])
+        for inner in _inside(kind, value):
+            yield from _repeats(inner, prefix)
         prefix += _shortest(node)
+
+
+def _inside(kind: Any, value: Any) -> list[Any]:
+    """The patterns that a node holds."""
+    if kind is names.BRANCH:
+        return list(value[1])
+    if kind is names.SUBPATTERN:
+        return [value[-1]]
+    return [value[2]] if kind in (names.MAX_REPEAT, names.MIN_REPEAT) else []
 
 
 def _fillings(body: Any) -> list[str]:
@@ -242,12 +247,9 @@ def _shortest(nodes: Any) -> str:
         elif kind in _SINGLE:
             fitting = (chr(code) for code in (*map(ord, _SAMPLES), *range(32, 256)) if _fits((kind, value), chr(code)))
             text += next(fitting, "")
-        elif kind is names.BRANCH:
-            text += min((_shortest(way) for way in value[1]), key=len)
-        elif kind is names.SUBPATTERN:
-            text += _shortest(value[-1])
-        elif kind in (names.MAX_REPEAT, names.MIN_REPEAT):
-            text += _shortest(value[2]) * value[0]
+        else:
+            times = value[0] if kind in (names.MAX_REPEAT, names.MIN_REPEAT) else 1
+            text += min((_shortest(inner) for inner in _inside(kind, value)), key=len, default="") * times
     return text
 
 
@@ -258,14 +260,8 @@ def literals(tree: Any) -> list[str]:
         if kind is names.LITERAL:
             run += chr(value)
             continue
-        found.append(run)
+        found += [run, *(word for inner in _inside(kind, value) for word in literals(inner))]
         run = ""
-        if kind is names.BRANCH:
-            found += [word for way in value[1] for word in literals(way)]
-        elif kind is names.SUBPATTERN:
-            found += literals(value[-1])
-        elif kind in (names.MAX_REPEAT, names.MIN_REPEAT):
-            found += literals(value[2])
     return [word for word in dict.fromkeys((*found, run)) if word]
 
 
@@ -278,10 +274,11 @@ def _deep_recursion() -> Iterator[None]:
 
 
 @_deep_recursion()
-def slowest_growth(pattern: re.Pattern[Any], how: str) -> tuple[float, str]:
+def slowest_growth(pattern: re.Pattern[Any], how: str, enough: float = math.inf) -> tuple[float, str]:
     """By how much the steps grow at most where a text is four times as long, and the text's repeated part.
 
-    4 is linear, 16 quadratic; infinity where the steps cannot even be counted.
+    4 is linear, 16 quadratic; infinity where the steps cannot even be counted. The first growth above `enough` ends
+    the search.
     """
     counted = Counted(pattern)
     worst = (0.0, "")
@@ -295,6 +292,8 @@ def slowest_growth(pattern: re.Pattern[Any], how: str) -> tuple[float, str]:
                 continue
             growth = counted.count(start + pump * 4 * times + end, how) / few
         except TooManySteps:
-            growth = float("inf")
+            growth = math.inf
         worst = max(worst, (growth, f"{start!r} {pump!r} {end!r}"))
+        if growth > enough:
+            break
     return worst

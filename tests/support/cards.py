@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hcp.cards.card import Card
+from hcp.cards.record import RECORD_PATH, digest_of, read_record
 from support.processes import HANG_S
 
 GOOD: dict[str, Any] = {
@@ -48,3 +50,21 @@ def skill_in(folder: Path, *steps: dict[str, Any], text: str | None = None, **ke
     # JSON is YAML.
     (skill / "config" / "card.yaml").write_text(text or json.dumps({**GOOD, "verify": steps, **keys}))
     return skill
+
+
+def stale_steps(card: Card) -> list[str]:
+    """The steps whose records prove nothing about the current code, with the reason; GPU steps may be unrecorded."""
+    if not (card.folder / RECORD_PATH).is_file():
+        return ["no verified.json: run hcp verify --record"]
+    recorded = read_record(card.folder)
+    faults = []
+    for step in card.verify:
+        entry = recorded.get(step.id)
+        if entry is None:
+            if not step.needs.gpus:
+                faults.append(f"{step.id}: not recorded")
+        elif entry["digest"] != digest_of(step, card.folder):
+            faults.append(f"{step.id}: recorded for other code")
+        elif entry["status"] != "passed":
+            faults.append(f"{step.id}: recorded as {entry['status']}")
+    return faults

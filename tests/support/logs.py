@@ -16,6 +16,7 @@ CONTEXT_OF = {
     "exception-other": 'Traceback (most recent call last):\n  File "train.py", line 9, in main\n    lock.acquire()\n',
     "nccl-said": "ncclInternalError: Internal check failed.\nLast error:\n",
     "rendezvous-refused": '  File "torch/distributed/rendezvous.py", line 189, in _create_c10d_store\n',
+    "gloo-start": '  File "megatron/training/initialize.py", line 96, in initialize_megatron\n',
     "hang-at-exit": "[after training is done] datetime: 2026-02-05 18:02:41\n",
 }
 """Signature -> what stands above the line, where the signature asks for that; all others ask for dynamic CP's."""
