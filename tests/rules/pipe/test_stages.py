@@ -14,11 +14,33 @@ _EMBEDDING, _LOSS = "--account-for-embedding-in-pipeline-split", "--account-for-
 _LAYOUT = "--pipeline-model-parallel-layout"
 
 VERDICTS: list[Row] = [
-    # Without a pipeline no stage is left to share the rest; 0.16 refuses what one given stage leaves.
-    ("PIPE002", "mlm", "--num-layers 8 --decoder-last-pipeline-num-layers 1", "mcore=0.14.0", "fine"),
-    ("PIPE002", "mlm", "--num-layers 8 --decoder-last-pipeline-num-layers 1", "mcore=0.15.3", "fine"),
-    ("PIPE002", "mlm", "--num-layers 8 --decoder-last-pipeline-num-layers 1", "mcore=0.16.1", "error"),
-    ("PIPE002", "mlm", f"--num-layers 8 {_FIRST} 3 {_LAST} 4", "mcore=0.16.1", "fine"),
+    # A single stage with one size: 0.12 divides by zero, 0.13 to 0.15 build that many layers, 0.16 compares.
+    *(
+        ("PIPE002", "mlm", f"--num-layers 8 {_LAST} {size}", f"mcore={mcore}", said)
+        for mcore, one, all_of_them in (
+            ("0.12.3", "error crash init", "error crash init"),
+            ("0.13.0", "error silent never", "fine"),
+            ("0.15.3", "error silent never", "fine"),
+            ("0.16.0", "error crash init", "fine"),
+        )
+        for size, said in ((1, one), (8, all_of_them))
+    ),
+    ("PIPE002", "mlm", f"--num-layers 8 {_FIRST} 3", "", "error crash init"),
+    ("PIPE002", "mlm", f"--num-layers 8 {_FIRST} 8", "", "needs mcore"),
+    # A single stage with both sizes: the last one is built.
+    *(
+        ("PIPE002", "mlm", f"--num-layers 8 {_FIRST} 3 {_LAST} {last}", assumed, said)
+        for assumed in ("", "mcore=0.12.3", "mcore=0.15.3", "mcore=0.16.0")
+        for last, said in ((4, "error silent never"), (8, "fine"))
+    ),
+    *(
+        ("PIPE002", "mlm", f"--num-layers 8 {_FIRST} 3 {_LAST} 5", f"mcore={mcore}", said)
+        for mcore, said in (
+            ("0.12.3", "error silent never"),
+            ("0.15.3", "error silent never"),
+            ("0.16.0", "error crash init"),
+        )
+    ),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 9", "mcore=0.16.1", "error silent never"),
     # rule, dialect, launch, assumed, verdict
     ("PIPE001", "mlm", "--num-layers 7", "", "not concerned"),
@@ -45,10 +67,19 @@ VERDICTS: list[Row] = [
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 4 {_LAST} -1", "", "error crash init"),
     # All stages given.
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 5", "mcore=0.16.0", "fine"),
-    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 5", "mcore=0.15.3", "error crash init"),
+    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 5", "mcore=0.13.0", "fine"),
+    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 5", "mcore=0.12.3", "error crash init"),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 5", "", "needs mcore"),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 4", "", "error crash init"),
-    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 1 {_FIRST} 3 {_LAST} 5", "mcore=0.16.0", "error crash init"),
+    *(
+        ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 4", f"mcore={mcore}", said)
+        for mcore, said in (
+            ("0.12.3", "error crash init"),
+            ("0.13.0", "error silent never"),
+            ("0.15.3", "error silent never"),
+            ("0.16.0", "error crash init"),
+        )
+    ),
     # More layers than the model has: [12, -2, -2] and [12, -3] pass megatron-core's arithmetic, -3 over 2 does not.
     *(
         ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 12", f"mcore={mcore}", "error silent never")
@@ -122,6 +153,8 @@ TEXTS: list[Row] = [
     ),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 12", "mcore=0.16.1", "12 in the first: -4 left for 2"),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 12", "mcore=0.16.1", "wanted: fewer than 8 layers"),
+    ("PIPE002", "mlm", f"--num-layers 8 {_FIRST} 3 {_LAST} 4", "", "message: of the model's 8 layers it has 4"),
+    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 4", "mcore=0.14.0", "message: 8 layers it has 7"),
     ("PIPE001", "mlm", f"--num-layers 7 {_PP} 2", "", "found: 7 layers, over 2 stages"),
     (
         "PIPE001",
@@ -159,8 +192,8 @@ TEXTS: list[Row] = [
         "PIPE002",
         "mlm",
         f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 5",
-        "mcore=0.15.3",
-        "wanted: megatron-core 0.16 or newer",
+        "mcore=0.12.3",
+        "wanted: megatron-core 0.13 or newer",
     ),
     (
         "PIPE005",
@@ -199,4 +232,5 @@ FIXES: list[FixRow] = [
         ("account_for_loss_in_pipeline_split=false", "decoder_first_pipeline_num_layers=null"),
     ),
     ("PIPE008", "mlm", f"{_HYBRID} M*|M*|M* {_PP} 2", "", ("pipeline_model_parallel_size=3",)),
+    ("PIPE002", "mlm", f"--num-layers 8 {_FIRST} 3", "mcore=0.14.0", ("decoder_first_pipeline_num_layers=null",)),
 ]

@@ -96,6 +96,10 @@ def layers_divide_into_stages(v: View) -> Problem | None:
         TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "must be larger than 0", ">=0.12"),
         TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "number of layers at middle stage: ", ">=0.12"),
         TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "middle layers remaining but", ">=0.16"),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "if not num_layers % pipeline_parallel_size == 0", ">=0.12,<0.13"
+        ),
+        TRANSFORMER_BLOCK.says("get_num_layers_to_build", "num_layers_per_pipeline_rank = 0", ">=0.13"),
     ),
     applies=lambda v: bool(given_stages(v)) and not describes_each_stage(v),
     good=Example("mlm", f"--num-layers 30 {_PP} 4 {_UNEVEN} 3"),
@@ -105,38 +109,52 @@ def layers_divide_into_stages(v: View) -> Problem | None:
 def middle_stages_share_the_rest(v: View) -> Problem | None:
     """The layers outside a given first and last stage divide evenly over the other stages.
 
-    If all stages are given, no layer may be left over (before 0.16 megatron-core divides by zero there). A given stage
-    holds at least one layer. No constructor compares the sizes with the model: a negative but divisible remainder makes
-    empty stages.
+    A given stage holds at least one layer. Given stages that are all there are hold all layers: megatron-core 0.12
+    divides by zero there, 0.13 to 0.15 silently build the given layers, and on a single stage with both sizes every
+    release builds the last one's. No constructor compares the sizes with the model: a negative but divisible remainder
+    makes empty stages.
     """
     sizes = given_stages(v)
     layers, stages = v.num_layers - sum(sizes.values()), v.pp - len(sizes)
-    if v.pp == 1 and (not v.at_least("mcore", "0.16") or (stages < 0 and layers)):
-        return None  # no stage is left to divide by, and the single one holds all layers
-    empty = [name for name, size in sizes.items() if size <= 0]
+    empty = next((name for name, size in sizes.items() if size <= 0), None)
     given = " and ".join(f"{size} in the {name}" for name, size in sizes.items())
+    silent = ""
     if empty:
-        wrong, wanted = True, f"at least one layer in the {empty[0]} stage"
+        wanted = f"at least one layer in the {empty} stage"
     elif stages > 0:
         wrong = layers % stages != 0 or (layers == 0 and v.at_least("mcore", "0.16"))
+        if not wrong and layers >= 0:
+            return None
         wanted = f"a multiple of {stages} layers left for {stages} stage{'s' if stages > 1 else ''} between"
+        if not wrong:
+            silent = "the given stages hold more layers than the model has, and the stages between hold none"
+            wanted = f"given stages with fewer than {v.num_layers} layers"
     else:
-        wrong = layers != 0 or stages < 0 or not v.at_least("mcore", "0.16")
-        wanted = "stages that hold all layers" if layers else "megatron-core 0.16 or newer, or a stage in between"
-    beyond = layers < 0 and not wrong
-    if not wrong and not beyond:
-        return None
+        built = sizes["last"] if stages < 0 else sum(sizes.values())
+        if built == v.num_layers and (stages < 0 or v.at_least("mcore", "0.13")):
+            return None
+        short = built != v.num_layers
+        wanted = "stages that hold all layers" if short else "megatron-core 0.13 or newer, or a stage in between"
+        if short and _builds_what_is_given(v, layers, stages):
+            silent = f"of the model's {v.num_layers} layers it has {built}"
     return Problem(
-        message="a different model is silently built: the given stages hold more layers than the model has, and the "
-        "stages between hold none"
-        if beyond
+        message=f"a different model is silently built: {silent}"
+        if silent
         else "the config constructor fails: the layers left over by the given stages cannot be split evenly",
         found=f"{v.num_layers} layers over {v.pp} stages, {given}: {layers} left for {stages}",
-        wanted=f"given stages with fewer than {v.num_layers} layers" if beyond else wanted,
+        wanted=wanted,
         facts=("num_layers", "pp", *(f"{name}_stage_layers" for name in sizes)),
-        effect="silent" if beyond else None,
-        stage="never" if beyond else None,
+        fixes=(Fix(dict.fromkeys(map("{}_stage_layers".format, sizes)), "no stage sizes"),) if v.pp == 1 else (),
+        effect="silent" if silent else None,
+        stage="never" if silent else None,
     )
+
+
+def _builds_what_is_given(v: View, layers: int, stages: int) -> bool:
+    """Whether no check of the constructor stops sizes that don't add up, where no stage is left to share the rest."""
+    if stages < 0 and layers:
+        return True  # any number is a multiple of -1
+    return v.known("mcore") and not v.at_least("mcore", "0.16") and (stages < 0 or v.at_least("mcore", "0.13"))
 
 
 @rule(
