@@ -82,9 +82,9 @@ def _pack() -> tuple[Rule, ...]:
 
 
 def _pipe() -> tuple[Rule, ...]:
-    from hcp.rules.pipe import stages, virtual
+    from hcp.rules.pipe import experts, stages, virtual
 
-    return _rules_in(stages, virtual)
+    return _rules_in(experts, stages, virtual)
 
 
 def _fsdp() -> tuple[Rule, ...]:

@@ -72,6 +72,7 @@ MAPPINGS = UpstreamFile("megatron-core", "megatron/core/tensor_parallel/mappings
 MICROBATCHES = UpstreamFile("megatron-core", "megatron/core/num_microbatches_calculator.py")
 MODEL_PARALLEL_CONFIG = UpstreamFile("megatron-core", "megatron/core/model_parallel_config.py")
 MOE_LAYER = UpstreamFile("megatron-core", "megatron/core/transformer/moe/moe_layer.py")
+MOE_UTILS = UpstreamFile("megatron-core", "megatron/core/transformer/moe/moe_utils.py")
 MULTI_LATENT_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/multi_latent_attention.py")
 MULTI_TOKEN_PREDICTION = UpstreamFile("megatron-core", "megatron/core/transformer/multi_token_prediction.py")
 NVRX_STRATEGY = UpstreamFile("megatron-core", "megatron/core/dist_checkpointing/strategies/nvrx.py")

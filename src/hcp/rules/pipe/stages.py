@@ -135,7 +135,7 @@ def middle_stages_share_the_rest(v: View) -> Problem | None:
             return None
         short = built != v.num_layers
         wanted = "stages that hold all layers" if short else "megatron-core 0.13 or newer, or a stage in between"
-        if short and _builds_what_is_given(v, layers, stages):
+        if _builds_what_is_given(v, layers, stages):
             silent = f"of the model's {v.num_layers} layers it has {built}"
     return Problem(
         message=f"a different model is silently built: {silent}"
