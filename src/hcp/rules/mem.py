@@ -1,13 +1,21 @@
-"""Activation memory: what recomputation is told."""
+"""Activation memory: what recomputation and offloading are told."""
 
 from __future__ import annotations
 
 from hcp.rules.pipe.view import has_alike_stages, split_layers
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import ARGUMENTS, MS_SWIFT_ARGUMENTS, TRANSFORMER_BLOCK, TRANSFORMER_CONFIG
+from hcp.rules.upstream import (
+    ARGUMENTS,
+    MODEL_PARALLEL_CONFIG,
+    MS_SWIFT_ARGUMENTS,
+    TE_CPU_OFFLOAD,
+    TRANSFORMER_BLOCK,
+    TRANSFORMER_CONFIG,
+)
 from hcp.rules.view import View
 
 _FULL = "--recompute-granularity full"
+_OFFLOADED = "model.cpu_offloading=true model.cpu_offloading_activations=false"
 _COMMAND_LINES = ("mlm", "ms-swift")
 """Frameworks whose own start-up rejects a method for selective recomputation."""
 _INIT = "TransformerConfig.__post_init__"
@@ -100,4 +108,43 @@ def units_of_recomputation_fill_a_stage(v: View) -> Problem | None:
     )
 
 
-RULES = (recomputation_is_told_its_layers, units_of_recomputation_fill_a_stage)
+@rule(
+    "MEM003",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        TE_CPU_OFFLOAD.says("get_cpu_offload_context", "mentioned what to offload (weights/activations)", ">=1.12"),
+        TE_CPU_OFFLOAD.says("get_cpu_offload_context", "if not enabled:", ">=2.10"),
+        MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "cpu_offloading_weights: bool = True", ">=0.12,<0.15"),
+        MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "cpu_offloading_weights: bool = False", ">=0.15"),
+    ),
+    applies=lambda v: v.get("cpu_offloading_activations") is False,
+    good=Example("bridge", f"{_OFFLOADED} model.cpu_offloading_weights=true"),
+    bad=Example("bridge", f"{_OFFLOADED} model.cpu_offloading_weights=false"),
+)
+def offloading_has_something_to_offload(v: View) -> Problem | None:
+    """Offloading to the CPU is told to offload activations or weights.
+
+    Transformer Engine refuses to offload neither, before 2.10 even if offloading is off. megatron-core's default
+    includes the weights only before 0.15.
+    """
+    stated = v.get("cpu_offloading_weights")
+    weights = not v.at_least("mcore", "0.15") if stated is None else stated
+    if weights or (not v.cpu_offloading and v.at_least("te", "2.10")):
+        return None
+    return Problem(
+        message="Transformer Engine doesn't know what to offload: building the model fails with a ValueError",
+        found="cpu_offloading_activations false, and no weights are offloaded",
+        wanted="activations or weights to offload"
+        + ("" if v.cpu_offloading else ", or Transformer Engine 2.10 or newer"),
+        facts=("cpu_offloading_activations", "cpu_offloading_weights", "cpu_offloading"),
+        fixes=(Fix({"cpu_offloading_activations": True}, "activations are offloaded, where offloading is on"),),
+    )
+
+
+RULES = (
+    recomputation_is_told_its_layers,
+    units_of_recomputation_fill_a_stage,
+    offloading_has_something_to_offload,
+)

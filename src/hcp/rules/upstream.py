@@ -130,6 +130,7 @@ BRIDGE_TRANSFORMER_CONFIG = UpstreamFile("megatron-bridge", "megatron/bridge/mod
 TE_ATTENTION_BEFORE_2_3 = UpstreamFile("transformer-engine", "transformer_engine/pytorch/attention.py")
 TE_BACKENDS = UpstreamFile("transformer-engine", _TE_ATTENTION + "backends.py")
 TE_CONTEXT_PARALLEL = UpstreamFile("transformer-engine", _TE_ATTENTION + "context_parallel.py")
+TE_CPU_OFFLOAD = UpstreamFile("transformer-engine", "transformer_engine/pytorch/cpu_offload.py")
 TE_CP_TEST = UpstreamFile("transformer-engine", "tests/pytorch/attention/test_attention_with_cp.py", "checkout")
 TE_DOT_PRODUCT_ATTENTION = UpstreamFile("transformer-engine", _TE_ATTENTION + "dot_product_attention.py")
 TE_ATTENTION_UTILS = UpstreamFile("transformer-engine", _TE_ATTENTION + "utils.py")

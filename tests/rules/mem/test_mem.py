@@ -13,6 +13,9 @@ _NEMO_RL = "policy.megatron_cfg.enabled=true policy.dtensor_cfg.enabled=false"
 _UNIT = "recompute_num_layers"
 _UNITS = f"{_GRANULARITY} full {_METHOD} uniform {_LAYERS}"
 
+_ON, _NO_ACTIVATIONS = "model.cpu_offloading=true", "model.cpu_offloading_activations=false"
+_WEIGHTS = "model.cpu_offloading_weights="
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("MEM001", "mlm", "", "", "not concerned"),
@@ -25,6 +28,19 @@ VERDICTS: list[Row] = [
     ("MEM001", "mlm", f"{_GRANULARITY} selective", "", "fine"),
     ("MEM001", "mlm", f"{_GRANULARITY} selective {_LAYERS} 1", "", "error crash config"),
     ("MEM001", "mlm", f"{_GRANULARITY} selective {_METHOD} block", "", "error crash config"),
+    ("MEM003", "bridge", _ON, "", "not concerned"),
+    ("MEM003", "bridge", f"{_ON} model.cpu_offloading_activations=true", "", "not concerned"),
+    ("MEM003", "bridge", f"{_ON} {_NO_ACTIVATIONS} {_WEIGHTS}true", "", "fine"),
+    ("MEM003", "bridge", f"{_ON} {_NO_ACTIVATIONS} {_WEIGHTS}false", "", "error crash init"),
+    ("MEM003", "bridge", f"{_ON} {_NO_ACTIVATIONS}", "mcore=0.15.0", "error crash init"),
+    ("MEM003", "bridge", f"{_ON} {_NO_ACTIVATIONS}", "mcore=0.14.0", "fine"),
+    ("MEM003", "bridge", f"{_ON} {_NO_ACTIVATIONS}", "", "needs mcore"),
+    # Switched off, Transformer Engine looks at it only before 2.10.
+    ("MEM003", "verl", f"+{_OVERRIDE}.cpu_offloading_activations=False", "mcore=0.16.1 te=2.9", "error crash init"),
+    ("MEM003", "verl", f"+{_OVERRIDE}.cpu_offloading_activations=False", "mcore=0.16.1 te=2.10", "fine"),
+    ("MEM003", "verl", f"+{_OVERRIDE}.cpu_offloading_activations=False", "mcore=0.16.1", "needs te"),
+    ("MEM003", "bridge", f"{_NO_ACTIVATIONS} {_WEIGHTS}false", "te=2.10", "needs cpu_offloading"),
+    ("MEM003", "mlm", "", "", "not concerned"),
     ("MEM002", "mlm", f"{_UNITS} 4 --num-layers 30", "mcore=0.16.1", "error crash first-forward"),
     ("MEM002", "mlm", f"{_UNITS} 4 --num-layers 30", "mcore=0.17", "fine"),
     ("MEM002", "mlm", f"{_UNITS} 4 --num-layers 30", "", "needs mcore"),
@@ -82,6 +98,14 @@ VERDICTS: list[Row] = [
 ]
 
 TEXTS: list[Row] = [
+    ("MEM003", "bridge", f"{_ON} {_NO_ACTIVATIONS} {_WEIGHTS}false", "", "wanted: activations or weights to offload"),
+    (
+        "MEM003",
+        "bridge",
+        f"model.cpu_offloading=false {_NO_ACTIVATIONS} {_WEIGHTS}false",
+        "te=2.9",
+        "wanted: or Transformer Engine 2.10",
+    ),
     # rule, dialect, launch, assumed, what the finding says
     (
         "MEM001",
@@ -95,6 +119,13 @@ TEXTS: list[Row] = [
 ]
 
 FIXES: list[FixRow] = [
+    (
+        "MEM003",
+        "bridge",
+        f"{_ON} {_NO_ACTIVATIONS} {_WEIGHTS}false",
+        "",
+        ("model.cpu_offloading_activations=true",),
+    ),
     # rule, dialect, launch, assumed, what each fix writes
     ("MEM001", "mlm", f"{_GRANULARITY} full", "", ("recompute_method=uniform recompute_num_layers=1",)),
     ("MEM001", "mlm", f"{_GRANULARITY} full {_METHOD} block", "", ("recompute_num_layers=1",)),

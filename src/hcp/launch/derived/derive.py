@@ -136,6 +136,8 @@ def _sizes(dialect: Dialect, facts: Facts) -> None:
         put(facts, "rank_order", order, "use_tp_pp_dp_mapping")
     if dialect == "verl" and value_of(facts, "tp") == 1 and facts.get("sequence_parallel", _ON).origin == "default":
         facts["sequence_parallel"] = Fact(False, "default")  # verl's default is True, and it switches it off at tp=1
+    if dialect == "verl" and is_before(facts, "verl", 0, 6) and facts.get("attention_backend", _ON).origin == "default":
+        facts["attention_backend"] = Fact("auto", "default")  # of megatron-core; verl has its own default since 0.6
     if dialect == "slime" and known(facts, "seq_length", "max_position_embeddings"):
         # Its set_default_megatron_args; _put leaves a stated one.
         put(facts, "max_position_embeddings", value_of(facts, "seq_length"), "seq_length")
