@@ -147,6 +147,7 @@ VERL_ENGINE = UpstreamFile("verl", "verl/workers/engine/megatron/transformer_imp
 VERL_ENGINE_CONFIG = UpstreamFile("verl", "verl/workers/config/engine.py")
 VERL_ENGINE_WORKERS = UpstreamFile("verl", "verl/workers/engine_workers.py")
 VERL_ENGINE_UTILS = UpstreamFile("verl", "verl/workers/engine/utils.py")
+VERL_FUSED = UpstreamFile("verl", "verl/models/mcore/model_forward_fused.py")
 VERL_MAIN_PPO = UpstreamFile("verl", "verl/trainer/main_ppo.py")
 VERL_MCORE_UTIL = UpstreamFile("verl", "verl/models/mcore/util.py")
 VERL_MEGATRON_UTILS = UpstreamFile("verl", "verl/utils/megatron_utils.py")

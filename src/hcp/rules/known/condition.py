@@ -25,6 +25,8 @@ from hcp.launch.facts.table import FACTS
 from hcp.rules.cp.view import comm_types
 from hcp.rules.view import View
 
+TIED = "names qwen306b qwen317b qwen34b qwen2505b qwen2515b qwen253b llama321b llama323b gemma"
+"""A comparison of `model_name`: models whose output weight is their embedding's."""
 _CLAUSE = re.compile(r"(not )?(\w[\w.]*)(?: (=|!=|>=|<=|<>|>|<|in|has|names) (\S.*))?")
 _WORDS = {"null": None, "true": True, "false": False}
 _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "<>": operator.ne}

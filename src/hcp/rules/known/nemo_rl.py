@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hcp.rules.known.condition import TIED
 from hcp.rules.known.row import Known, rules_of
 from hcp.rules.rule import Example, Fix
 from hcp.rules.upstream import NEMO_RL_COMMON, NEMO_RL_DATA, NEMO_RL_FUSED, NEMO_RL_SETUP, NEMO_RL_WORKER_04
@@ -83,8 +84,7 @@ ROWS: tuple[Known, ...] = (
         "KNOWN108",
         "nemo_rl",
         ">=0.6,<0.7",
-        when="megatron_enabled and fused_linear_logprobs and model_name names qwen306b qwen317b qwen34b qwen2505b "
-        "qwen2515b qwen253b llama321b llama323b gemma",
+        when=f"megatron_enabled and fused_linear_logprobs and model_name {TIED}",
         title="The fused loss reads the output weight of a model that shares it with the embedding",
         why="It reads output_layer.weight, which is None if the weight is the embedding's.",
         symptom="the fused loss finds no output weight, because the model shares it with its embedding: AttributeError "

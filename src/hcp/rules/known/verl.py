@@ -93,6 +93,7 @@ ROWS: tuple[Known, ...] = (
             ),
         ),
         launch=Example("verl", _CP + _PATH + "Qwen/Qwen2.5-VL-7B-Instruct " + _MBRIDGE + "False", "verl=0.7"),
+        good=Example("verl", _CP + _PATH + "Qwen/Qwen2.5-VL-7B-Instruct " + _MBRIDGE + "True", "verl=0.7"),
         instead="use_mbridge True",
         fixes=(Fix({"use_mbridge": True}, "mbridge builds the model"), _WITHOUT_CP),
     ),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from hcp.rules.known.condition import TIED
 from hcp.rules.known.row import Known, rules_of
 from hcp.rules.rule import Example, Fix
-from hcp.rules.upstream import VERL_ENGINE, VERL_MCORE_UTIL, VERL_MEGATRON_UTILS
+from hcp.rules.upstream import VERL_ENGINE, VERL_FUSED, VERL_MCORE_UTIL, VERL_MEGATRON_UTILS
 
 _ACTOR = "actor_rollout_ref.actor"
 _START = f"{_ACTOR}.use_dynamic_bsz=True actor_rollout_ref.model.path="
 _CP = f"{_ACTOR}.megatron.context_parallel_size=2 actor_rollout_ref.model.use_remove_padding=True"
 _REPLAY = f"{_ACTOR}.megatron.router_replay.mode=R3"
+_OWN_MODEL = f"{_START}Qwen/Qwen3-8B {_ACTOR}.megatron.use_mbridge="
 _WITHOUT_CP = Fix({"cp": 1}, "no context parallelism")
 
 ROWS: tuple[Known, ...] = (
@@ -82,7 +84,7 @@ ROWS: tuple[Known, ...] = (
     Known(
         "KNOWN078",
         "verl",
-        "<0.9",
+        "<0.8",
         when="mcore >= 0.17 and not use_mbridge",
         title="verl's own models use what megatron-core has",
         why="get_model refers to ModelType.encoder_and_decoder, which megatron-core 0.17 removed.",
@@ -93,9 +95,50 @@ ROWS: tuple[Known, ...] = (
         effect="crash",
         stage="init",
         source=(VERL_MEGATRON_UTILS.says("get_model", "== ModelType.encoder_and_decoder:", ">=0.7,<0.9"),),
-        launch=Example("verl", f"{_START}Qwen/Qwen3-8B {_ACTOR}.megatron.use_mbridge=False", "verl=0.8 mcore=0.17"),
+        launch=Example("verl", f"{_OWN_MODEL}False", "verl=0.7 mcore=0.17"),
+        good=Example("verl", f"{_OWN_MODEL}True", "verl=0.7 mcore=0.17"),
         instead="use_mbridge True",
         fixes=(Fix({"use_mbridge": True}, "a bridge builds the model"),),
+    ),
+    Known(
+        "KNOWN110",
+        "verl",
+        ">=0.8",
+        when="not use_mbridge",
+        title="A bridge builds verl's models",
+        why="The engine, which trains everything from 0.8 on, asserts use_mbridge: verl's own models are gone.",
+        symptom="verl no longer builds models without a bridge: start-up fails, use_mbridge must be True",
+        issue="verl/models/mcore/readme.md",
+        severity="error",
+        effect="crash",
+        stage="init",
+        source=(VERL_ENGINE.says("MegatronEngine.__init__", "use_mbridge must be True", ">=0.8"),),
+        launch=Example("verl", f"{_OWN_MODEL}False"),
+        good=Example("verl", f"{_OWN_MODEL}True", "verl=0.8"),
+        instead="use_mbridge True",
+        fixes=(Fix({"use_mbridge": True}, "a bridge builds the model"),),
+    ),
+    Known(
+        "KNOWN111",
+        "verl",
+        ">=0.5,<0.7",
+        when=f"fused_linear_logprobs and pp = 1 and model_name {TIED}",
+        title="The fused loss finds the output weight of a model that shares it with its embedding",
+        why="It reads output_layer.weight, which is None where the weight is the embedding's. The last stage of a "
+        "pipeline has a copy of its own.",
+        symptom="use_fused_kernels finds no output weight, because the model shares it with its embedding: "
+        "AttributeError in the first forward pass",
+        issue="verl-project/verl#4174",
+        severity="error",
+        effect="crash",
+        stage="first-forward",
+        source=(VERL_FUSED.says("_fused_GPTModel_forward", "output_layer.weight,", ">=0.5,<0.7", where="checkout"),),
+        launch=Example(
+            "verl",
+            f"{_START}Qwen/Qwen3-0.6B {_ACTOR}.megatron.tensor_model_parallel_size=2 "
+            "actor_rollout_ref.model.use_fused_kernels=True",
+        ),
+        fixes=(Fix({"fused_linear_logprobs": False}, "logits are computed"),),
     ),
     Known(
         "KNOWN079",
