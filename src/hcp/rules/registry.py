@@ -69,10 +69,10 @@ def _verl() -> tuple[Rule, ...]:
 def _frameworks() -> tuple[Rule, ...]:
     from hcp.rules import slime, swift
     from hcp.rules.known.tables import OF_FRAMEWORKS
-    from hcp.rules.nrl import backends, overrides
+    from hcp.rules.nrl import backends, overrides, programs
     from hcp.rules.nrl import batches as nrl_batches
 
-    return _rules_in(nrl_batches, backends, overrides, swift, slime, *OF_FRAMEWORKS)
+    return _rules_in(nrl_batches, backends, overrides, programs, swift, slime, *OF_FRAMEWORKS)
 
 
 def _pack() -> tuple[Rule, ...]:

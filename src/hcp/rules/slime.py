@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from hcp.core.shards import round_up
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import MILES_ARGUMENTS, SLIME_ARGUMENTS, SLIME_SCHEDULE
+from hcp.rules.upstream import MILES_ARGUMENTS, SLIME_ARGUMENTS, SLIME_DATA, SLIME_MEGATRON_ARGUMENTS, SLIME_SCHEDULE
 from hcp.rules.view import View
 
 _JOB = (
@@ -155,9 +157,60 @@ def rows_by_tokens_are_packed(v: View) -> Problem | None:
     )
 
 
+_DENSE = re.compile(
+    r"qwen|llama|glm-?4|gpt-?oss|mimo|minimax|moonlight|kimi|gemma|deepseek-(r1|v3(?!\.2))", re.IGNORECASE
+)
+"""Names of checkpoints whose attention isn't sparse, unlike DeepSeek-V3.2's and GLM-5's."""
+
+
+def _checkpoint(v: View) -> str:
+    """The Hugging Face checkpoint that the launch names; "" without one."""
+    values = [setting.value for setting in v.launch.reading.settings if setting.key == "hf_checkpoint"]
+    return " ".join(map(str, values[-1])) if values else ""
+
+
+@rule(
+    "SLIME005",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        SLIME_MEGATRON_ARGUMENTS.says(
+            "_validate_allgather_cp_supported", "Non-DSA models still use the zigzag CP layout", ">=0.3"
+        ),
+        SLIME_DATA.says("get_batch", "if allgather_cp:", ">=0.2.3"),
+    ),
+    applies=lambda v: _is_slime(v) and bool(v.get("allgather_cp")) and (v.get("cp") or 1) > 1 and not v.known("miles"),
+    good=Example("slime", f"{_JOB}--hf-checkpoint Qwen/Qwen3-8B"),
+    bad=Example("slime", f"{_JOB}--hf-checkpoint Qwen/Qwen3-8B --allgather-cp"),
+)
+def only_sparse_attention_gathers(v: View) -> Problem | None:
+    """Only models with sparse attention (DSA) train with --allgather-cp.
+
+    It gives each rank one contiguous piece of the row. The attention of other models is Transformer Engine's, which
+    takes a rank's tokens for two zigzag slices. slime rejects this from 0.3 on.
+    """
+    name = _checkpoint(v)
+    if not _DENSE.search(name):
+        return None
+    silent = v.known("slime") and not v.at_least("slime", "0.3")
+    return Problem(
+        message="attention silently takes contiguous pieces of the row for zigzag slices: the order of tokens is lost"
+        if silent
+        else "slime rejects --allgather-cp for a model without sparse attention: start-up fails",
+        found=f"allgather_cp at context_parallel_size {v.cp} with {name}",
+        wanted="no allgather_cp",
+        facts=("allgather_cp", "cp"),
+        fixes=(Fix({"allgather_cp": False}, "zigzag slices"),),
+        effect="silent" if silent else None,
+        stage="never" if silent else None,
+    )
+
+
 RULES = (
     batches_by_tokens_have_a_budget,
     budget_holds_the_longest_answer,
     batch_is_that_of_the_steps,
     rows_by_tokens_are_packed,
+    only_sparse_attention_gathers,
 )

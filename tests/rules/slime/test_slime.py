@@ -9,7 +9,20 @@ __all__ = ["test_fixes", "test_text", "test_verdict"]
 JOB = "--actor-num-nodes 2 --actor-num-gpus-per-node 8 --rollout-batch-size 32 --n-samples-per-prompt 8 "
 BY_TOKENS = f"{JOB}--use-dynamic-batch-size --rollout-max-response-len 8192 "
 
+GATHERED = f"{JOB}--context-parallel-size 2 --allgather-cp --hf-checkpoint "
+
 VERDICTS: list[Row] = [
+    ("SLIME005", "slime", f"{GATHERED}/models/Qwen3-8B", "", "error crash config"),
+    ("SLIME005", "slime", f"{GATHERED}/models/Qwen3-8B", "slime=0.3", "error crash config"),
+    ("SLIME005", "slime", f"{GATHERED}/models/Qwen3-8B", "slime=0.2.4", "error silent never"),
+    ("SLIME005", "slime", f"{GATHERED}/models/Qwen3-8B", "miles=0.1", "not concerned"),
+    ("SLIME005", "slime", f"{GATHERED}/models/DeepSeek-V3", "", "error crash config"),
+    ("SLIME005", "slime", f"{GATHERED}/models/DeepSeek-V3.2", "", "fine"),
+    ("SLIME005", "slime", f"{GATHERED}/models/GLM-5", "", "fine"),
+    ("SLIME005", "slime", f"{JOB}--context-parallel-size 2 --allgather-cp", "", "fine"),
+    ("SLIME005", "slime", f"{JOB}--allgather-cp --hf-checkpoint /models/Qwen3-8B", "", "not concerned"),
+    ("SLIME005", "slime", f"{JOB}--context-parallel-size 2 --hf-checkpoint /models/Qwen3-8B", "", "not concerned"),
+    ("SLIME005", "mlm", "--context-parallel-size 2", "allgather_cp=true", "not concerned"),
     # rule, dialect, launch, assumed, verdict
     ("SLIME001", "slime", BY_TOKENS, "", "all: SLIME001"),
     ("SLIME001", "slime", f"{BY_TOKENS}--max-tokens-per-gpu 9216", "", "all:"),
@@ -42,6 +55,9 @@ VERDICTS: list[Row] = [
 ]
 
 TEXTS: list[Row] = [
+    ("SLIME005", "slime", f"{GATHERED}/models/Qwen3-8B", "", "found: context_parallel_size 2 with /models/Qwen3-8B"),
+    ("SLIME005", "slime", f"{GATHERED}/models/Qwen3-8B", "", "message: start-up fails"),
+    ("SLIME005", "slime", f"{GATHERED}/models/Qwen3-8B", "slime=0.2.3", "message: silently"),
     # rule, dialect, launch, assumed, what the finding says
     ("SLIME001", "slime", BY_TOKENS, "", "found: use_dynamic_batch_size and no max_tokens_per_gpu"),
     (

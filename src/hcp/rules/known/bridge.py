@@ -11,6 +11,7 @@ from hcp.rules.upstream import (
     BRIDGE_GEMMA3_VL,
     BRIDGE_GEMMA4,
     BRIDGE_GPT_STEP,
+    BRIDGE_LOADERS,
     BRIDGE_MIMO_V2_FLASH,
     BRIDGE_QWEN3_VL,
 )
@@ -217,6 +218,33 @@ ROWS: tuple[Known, ...] = (
         launch=_model(_GEMMA4),
         good=_good(_GEMMA4),
         **_REFUSED,
+    ),
+    Known(
+        "KNOWN112",
+        "bridge",
+        ">=0.5,<0.6",
+        when="use_decentralized_pg and eval_context_parallel_size > cp",
+        title="Evaluation under a larger CP size gives the ranks of a CP group the same rows",
+        why="The loaders of validation and test data are split by the data-parallel ranks of training. A CP group of "
+        "evaluation joins several of these.",
+        symptom="a CP group of evaluation gets the rows of several data-parallel ranks of training, and each rank "
+        "slices its own: the validation loss is silently wrong",
+        issue="NVIDIA-NeMo/Megatron-Bridge#4785",
+        severity="warning",
+        effect="silent",
+        stage="never",
+        source=(
+            BRIDGE_LOADERS.says(
+                "build_train_valid_test_data_loaders", absent="eval_dp_group", versions=">=0.5,<0.6", branches=()
+            ),
+        ),
+        launch=Example(
+            "bridge",
+            "model.context_parallel_size=2 model.cp_comm_type=p2p model.seq_length=4096 "
+            "dist.eval_context_parallel_size=4 dist.use_decentralized_pg=true dist.use_gloo_process_groups=false",
+        ),
+        instead="an evaluation with the layout of training",
+        fixes=(Fix({"eval_context_parallel_size": None}, "evaluation uses the layout of training"),),
     ),
     Known(
         "KNOWN037",
