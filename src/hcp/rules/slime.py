@@ -191,7 +191,7 @@ def only_sparse_attention_gathers(v: View) -> Problem | None:
     takes a rank's tokens for two zigzag slices. slime rejects this from 0.3 on.
     """
     name = _checkpoint(v)
-    if not _DENSE.search(name):
+    if v.cp == 1 or not _DENSE.search(name):
         return None
     silent = v.known("slime") and not v.at_least("slime", "0.3")
     return Problem(
@@ -200,7 +200,7 @@ def only_sparse_attention_gathers(v: View) -> Problem | None:
         else "slime rejects --allgather-cp for a model without sparse attention: start-up fails",
         found=f"allgather_cp at context_parallel_size {v.cp} with {name}",
         wanted="no allgather_cp",
-        facts=("allgather_cp", "cp"),
+        facts=("cp", "allgather_cp"),
         fixes=(Fix({"allgather_cp": False}, "zigzag slices"),),
         effect="silent" if silent else None,
         stage="never" if silent else None,

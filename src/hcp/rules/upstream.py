@@ -85,6 +85,7 @@ TRANSFORMER_BLOCK = UpstreamFile("megatron-core", "megatron/core/transformer/tra
 TRANSFORMER_CONFIG = UpstreamFile("megatron-core", "megatron/core/transformer/transformer_config.py")
 TRANSFORMER_LAYER = UpstreamFile("megatron-core", "megatron/core/transformer/transformer_layer.py")
 TRANSFORMER_UTILS = UpstreamFile("megatron-core", "megatron/core/transformer/utils.py")
+UNIFIED_MEMORY = UpstreamFile("megatron-core", "megatron/core/inference/unified_memory.py")
 
 BRIDGE_CONFIG = UpstreamFile("megatron-bridge", "megatron/bridge/training/config.py")
 BRIDGE_EVAL_CP = UpstreamFile(

@@ -15,6 +15,7 @@ from hcp.rules.upstream import (
     MS_SWIFT_QWEN3_VL,
     MS_SWIFT_REQUIREMENTS,
     MS_SWIFT_UTILS,
+    UNIFIED_MEMORY,
 )
 
 _WITHOUT_CP = Fix({"cp": 1}, "no context parallelism")
@@ -264,6 +265,27 @@ ROWS: tuple[Known, ...] = (
         ),
         launch=_swift(f"{_MODEL} --rlhf_type grpo --router_replay_mode R3 --context_parallel_size 2"),
         fixes=(_WITHOUT_CP,),
+    ),
+    Known(
+        "KNOWN113",
+        "ms_swift",
+        ">=3.9,<3.11.2",
+        when="mcore >= 0.15 and mcore < 0.16",
+        title="Importing megatron-core compiles nothing",
+        why="megatron-core 0.15 compiles a CUDA extension for inference when it is imported, on every rank at once and "
+        "behind one lock. ms-swift skips it from 3.11.2 on; megatron-core 0.16 compiles it when it is used.",
+        symptom="all ranks compile an extension that training doesn't need while they import megatron-core, and may "
+        "wait for its lock forever",
+        issue="modelscope/ms-swift#7043",
+        severity="warning",
+        effect="hang",
+        stage="init",
+        source=(
+            MS_SWIFT_INIT.says("_patch_megatron", absent="_patch_unified_memory()", versions=">=3.9,<3.11.2"),
+            UNIFIED_MEMORY.says("", 'name="managed_alloc_runtime"', ">=0.15,<0.16"),
+        ),
+        launch=_swift(_MODEL, "mcore=0.15.3"),
+        instead="megatron-core 0.14",
     ),
 )
 RULES = rules_of(ROWS, __name__)
