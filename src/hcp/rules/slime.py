@@ -180,7 +180,7 @@ def _checkpoint(v: View) -> str:
         ),
         SLIME_DATA.says("get_batch", "if allgather_cp:", ">=0.2.3"),
     ),
-    applies=lambda v: _is_slime(v) and bool(v.get("allgather_cp")) and (v.get("cp") or 1) > 1 and not v.known("miles"),
+    applies=lambda v: _is_slime(v) and bool(v.get("allgather_cp")) and v.get("cp") != 1 and not v.known("miles"),
     good=Example("slime", f"{_JOB}--hf-checkpoint Qwen/Qwen3-8B"),
     bad=Example("slime", f"{_JOB}--hf-checkpoint Qwen/Qwen3-8B --allgather-cp"),
 )

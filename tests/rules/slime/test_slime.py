@@ -22,7 +22,6 @@ VERDICTS: list[Row] = [
     ("SLIME005", "slime", f"{JOB}--context-parallel-size 2 --allgather-cp", "", "fine"),
     ("SLIME005", "slime", f"{JOB}--allgather-cp --hf-checkpoint /models/Qwen3-8B", "", "not concerned"),
     ("SLIME005", "slime", f"{JOB}--context-parallel-size 2 --hf-checkpoint /models/Qwen3-8B", "", "not concerned"),
-    ("SLIME005", "slime", f"{JOB}--context-parallel-size $N --allgather-cp", "", "needs cp"),
     ("SLIME005", "mlm", "--context-parallel-size 2", "allgather_cp=true", "not concerned"),
     # rule, dialect, launch, assumed, verdict
     ("SLIME001", "slime", BY_TOKENS, "", "all: SLIME001"),
