@@ -87,6 +87,14 @@ def facts(tmp_path: Path, **fields: Any) -> dict[str, Any]:
         ({"add_swa_attention_sink_bias": True}, {"softmax_type": "learnable"}),
         # Other attention, hybrids.
         ({"index_topk": 2048, "index_n_heads": 64}, {"attention_variant": "dsa"}),
+        # DeepSeek-V4 has an indexer, too; its window is no setting of Transformer Engine.
+        *(
+            (
+                {"index_topk": 512, "sliding_window": 128, field: [0, 4, 128]},
+                {"attention_variant": "dsv4_hybrid", "window_size": None},
+            )
+            for field in ("compress_ratios", "compress_rates")
+        ),
         (
             {"linear_num_key_heads": 16, "linear_num_value_heads": 32},
             {"linear_num_key_heads": 16, "linear_num_value_heads": 32, "attention_variant": "gated_delta_net"},

@@ -30,6 +30,8 @@ _SIZES: dict[str, tuple[str, ...]] = {
     "mamba_num_groups": ("mamba_n_groups", "n_groups"),
     "mamba_head_dim": ("mamba_head_dim", "mamba_d_head"),
 }
+_COMPRESSED = ("compress_ratios", "compress_rates")
+_VARIANTS = dict.fromkeys(_COMPRESSED, "dsv4_hybrid") | {"index_topk": "dsa", "linear_num_key_heads": "gated_delta_net"}
 _MLA = {"qk_head_dim": "qk_nope_head_dim", "qk_pos_emb_head_dim": "qk_rope_head_dim", "v_head_dim": "v_head_dim"}
 _WORK = {
     "ffn_hidden_size": "ffn", "vocab_size": "vocab", "q_lora_rank": "q_lora", "kv_lora_rank": "kv_lora",
@@ -171,9 +173,8 @@ def _attention(config: _Config, name: str) -> dict[str, Fact]:
     facts["softmax_type"] = config.fact("learnable" if sinks or gpt_oss else "vanilla", place)
     alibi, place = config.find("alibi", "attn_config.alibi")
     facts["attention_bias"] = config.fact(bool(alibi) or config.get("model_type") == "bloom", place)
-    variant, place = config.find("index_topk", "linear_num_key_heads")
-    names = {"index_topk": "dsa", "linear_num_key_heads": "gated_delta_net"}
-    facts["attention_variant"] = config.fact(names.get(place.rpartition(".")[2]) if variant else None, place)
+    variant, place = config.find(*_VARIANTS)
+    facts["attention_variant"] = config.fact(_VARIANTS.get(place.rpartition(".")[2]) if variant else None, place)
     return facts
 
 
@@ -181,6 +182,8 @@ def _window(config: _Config, name: str) -> dict[str, Fact]:
     """The sliding window and, if layers are listed, which of them use it (1) and which use full attention (0)."""
     none = {"window_size": config.fact(None), "window_attn_skip_freq": config.fact(None)}
     window, at = config.find("sliding_window", "sliding_window_size")
+    if config.get(*_COMPRESSED):
+        return none  # DeepSeek-V4's window is its own attention's, csa_window_size
     if window is None or config.get("use_sliding_window") is False or isinstance(window, bool | list):
         return none
     layers, layers_at = config.find("layer_types")

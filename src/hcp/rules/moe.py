@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hcp.rules.cp.view import nearest_divisors, over
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import ARGUMENTS, MOE_LAYER, TRANSFORMER_CONFIG
@@ -11,6 +13,9 @@ _EP = "--expert-model-parallel-size"
 _OVERLAP = "--overlap-moe-expert-parallel-comm --moe-token-dispatcher-type alltoall --num-experts 8"
 _SHARED = "--num-experts 8 --moe-shared-expert-intermediate-size 512 --moe-shared-expert-overlap"
 
+_EVALUATING = re.compile(r"generat|inference|^(mmlu|validate|offline_feature_extract)\.py$")
+"""Programs of Megatron-LM that switch the model to evaluation before its first forward pass."""
+
 
 def _splits_experts(v: View) -> bool:
     """Whether expert parallelism is on. Requests no fact."""
@@ -18,9 +23,11 @@ def _splits_experts(v: View) -> bool:
 
 
 def _only_infers(v: View) -> bool:
-    """Whether Megatron-LM's inference options show that nothing is trained; only train_rl.py trains with them."""
+    """Whether Megatron-LM's program or options show that nothing is trained; only train_rl.py infers between steps."""
     keys = [setting.key for setting in v.launch.reading.settings]
-    return any(key.startswith("inference_") for key in keys) and "perform_rl_step" not in keys
+    evaluates = any(key.startswith("inference_") or key == "skip_train" for key in keys)
+    program = str(v.get("script") or "").rpartition("/")[2]
+    return "perform_rl_step" not in keys and (evaluates or _EVALUATING.search(program) is not None)
 
 
 @rule(

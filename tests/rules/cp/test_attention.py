@@ -24,6 +24,14 @@ VERDICTS: list[Row] = [
     ("CP009", "bridge", "", "window_size=-1,-1", "not concerned"),
     ("CP009", "verl", "", "", "not concerned"),
     ("CP009", "mlm", "", "cp=2", "not concerned"),
+    *(
+        ("CP009", "mlm", "", f"cp=2 window_size=1024,0 attention_variant={variant}", said)
+        for variant, said in (
+            ("dsa", "not concerned"),
+            ("dsv4_hybrid", "not concerned"),
+            ("gated_delta_net", "error crash first-forward"),
+        )
+    ),
     ("CP009", "bridge", "", "window_size=1024,0", "needs cp"),
     ("CP009", "bridge", f"{WINDOW} model.cp_comm_type=p2p model.window_attn_skip_freq=[0,0]", "", "fine"),
     (

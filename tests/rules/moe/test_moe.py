@@ -32,6 +32,20 @@ VERDICTS: list[Row] = [
     ("MOE003", "mlm", "--num-experts 4 --tensor-model-parallel-size 2 --sequence-parallel", "", "fine"),
     ("MOE003", "bridge", "model.num_moe_experts=4 model.tensor_model_parallel_size=2", "", "needs sequence_parallel"),
     # Only training stops.
+    *(
+        ("MOE003", "mlm", "--num-experts 4 --tensor-model-parallel-size 2", f"script={script}", said)
+        for script, said in (
+            ("tools/run_text_generation_server.py", "not concerned"),
+            ("examples/inference/advanced/gpt_static_inference.py", "not concerned"),
+            ("examples/post_training/modelopt/generate.py", "not concerned"),
+            ("mmlu.py", "not concerned"),
+            ("examples/post_training/modelopt/validate.py", "not concerned"),
+            ("examples/post_training/modelopt/offline_feature_extract.py", "not concerned"),
+            ("generated/pretrain_gpt.py", "error crash first-forward"),
+            ("examples/post_training/modelopt/finetune.py", "error crash first-forward"),
+        )
+    ),
+    ("MOE003", "mlm", "--num-experts 4 --tensor-model-parallel-size 2 --skip-train", "", "not concerned"),
     ("MOE003", "mlm", "--num-experts 4 --tensor-model-parallel-size 2 --inference-max-requests 4", "", "not concerned"),
     (
         "MOE003",

@@ -20,6 +20,7 @@ WITHOUT_FP8_ATTENTION = Fix(
 CONNECTIONS = "env.CUDA_DEVICE_MAX_CONNECTIONS"
 BLACKWELL = ("sm100", "sm103", "sm110", "sm120", "sm121")
 FUSED = Fix({"attention_backend": "fused"}, "cuDNN attention")
+_DSA = ("dsa", "dsv4_hybrid")
 _LARGEST_GROUP = 4096
 EXCHANGES = {
     "a2a": "one all-to-all over the whole CP group",
@@ -85,13 +86,17 @@ def kv_heads_per_rank(v: View) -> int:
 
 def is_dsa(v: View) -> bool:
     """Whether attention is DSA, which implements its own CP and never uses Transformer Engine's."""
-    return bool(v.attention_variant in ("dsa", "dsv4_hybrid"))
+    return bool(v.attention_variant in _DSA)
 
 
 def has_window(v: View) -> bool:
-    """Whether some layer has a sliding window in Transformer Engine's sense: (-1, 0) and (-1, -1) are none."""
+    """Whether some layer has a sliding window in Transformer Engine's sense: (-1, 0) and (-1, -1) are none.
+
+    DSA, which implements its own attention, doesn't read window_size.
+    """
     window = v.window_size
-    return bool(window) and tuple(window) not in ((-1, 0), (-1, -1))
+    own = v.get("attention_variant") in _DSA
+    return bool(window) and tuple(window) not in ((-1, 0), (-1, -1)) and not own
 
 
 def skip_freq(v: View) -> Any:
