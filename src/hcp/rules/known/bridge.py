@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hcp.rules.known.megatron import MIDDLE_STAGES
 from hcp.rules.known.row import Known, rules_of
 from hcp.rules.rule import Example, Fix
 from hcp.rules.upstream import (
@@ -27,7 +28,6 @@ _CP = (
 _STAGES = "model.pipeline_model_parallel_size=3 model.num_layers=6 "
 _MODELS = "megatron.bridge.models."
 _WITHOUT_CP = Fix({"cp": 1}, "no context parallelism")
-_FEWER_STAGES = Fix({"pp": 2}, "a pipeline of 2 stages")
 
 
 def _model(provider: str, cp: int = 2) -> Example:
@@ -53,24 +53,17 @@ _MIMO = "mimo_v2_flash.mimo_v2_flash_provider.MiMoV2FlashModelProvider"
 _QWEN3_VL = "qwen_vl.qwen3_vl_provider.Qwen3VLModelProvider"
 
 ROWS: tuple[Known, ...] = (
-    Known(
-        "KNOWN009",
-        "bridge",
-        "<0.5",
+    MIDDLE_STAGES._replace(
+        id="KNOWN009",
+        package="bridge",
+        versions="<0.5",
         when="packing = offline and pp > 2",
         title="Middle pipeline stages get the boundaries of Bridge's packed rows",
         why="get_batch returns nothing for stages that are neither first nor last, so their attention is causal over "
         "the whole row instead of each sequence.",
-        symptom="the middle pipeline stages get no cu_seqlens: their attention silently crosses the boundaries "
-        "between packed sequences",
-        issue="NVIDIA-NeMo/Megatron-Bridge#2952",
-        severity="error",
-        effect="silent",
-        stage="never",
         source=(BRIDGE_GPT_STEP.says("get_batch", absent="_middle_pp_stage_needs_batch", versions=">=0.2,<0.5"),),
         launch=Example("bridge", _STAGES + _PACKED, "bridge=0.4.2"),
-        instead="a pipeline of at most 2 stages",
-        fixes=(_FEWER_STAGES,),
+        fixes=(Fix({"pp": 2}, "a pipeline of 2 stages"),),
     ),
     Known(
         "KNOWN010",

@@ -10,32 +10,34 @@ from hcp.rules.upstream import GATED_DELTA_NET, MAMBA_MIXER, MULTI_TOKEN_PREDICT
 _WITHOUT_CP = Fix({"cp": 1}, "no context parallelism")
 _STATIC_CP = Fix({"hybrid_context_parallel": False, "max_seqlen_per_dp_cp_rank": None}, "static context parallelism")
 _WITHOUT_MTP = Fix({"mtp_layers": None}, "no multi-token prediction")
+MIDDLE_STAGES = Known(
+    "KNOWN001",
+    "mcore",
+    "<0.17",
+    when="pp > 2 and packing = sft",
+    title="Middle pipeline stages get the boundaries of packed rows",
+    why="Since 0.16 --sft packs. The first and last stages get cu_seqlens; get_batch returns nothing for the "
+    "stages between, whose attention is then causal over the whole row.",
+    symptom="the middle pipeline stages get no cu_seqlens: their attention silently crosses the boundaries "
+    "between packed sequences",
+    issue="NVIDIA-NeMo/Megatron-Bridge#2952",
+    severity="error",
+    effect="silent",
+    stage="never",
+    source=(PRETRAIN_GPT.says("get_batch", absent="is_packed_sequence", versions=">=0.16,<0.17"),),
+    launch=Example(
+        "mlm",
+        "--pipeline-model-parallel-size 3 --num-layers 6 --sft --no-create-attention-mask-in-dataloader "
+        "--micro-batch-size 1",
+        "mcore=0.16.1",
+    ),
+    instead="a pipeline of at most 2 stages",
+    fixes=(Fix({"pp": 2}, "a pipeline of 2 stages"), Fix({"pp": 1}, "no pipeline")),
+)
+"""Megatron-Bridge had the same fault."""
 
 ROWS: tuple[Known, ...] = (
-    Known(
-        "KNOWN001",
-        "mcore",
-        "<0.17",
-        when="pp > 2 and packing = sft",
-        title="Middle pipeline stages get the boundaries of packed rows",
-        why="Since 0.16 --sft packs. The first and last stages get cu_seqlens; get_batch returns nothing for the "
-        "stages between, whose attention is then causal over the whole row.",
-        symptom="the middle pipeline stages get no cu_seqlens: their attention silently crosses the boundaries "
-        "between packed sequences",
-        issue="NVIDIA-NeMo/Megatron-Bridge#2952",
-        severity="error",
-        effect="silent",
-        stage="never",
-        source=(PRETRAIN_GPT.says("get_batch", absent="is_packed_sequence", versions=">=0.16,<0.17"),),
-        launch=Example(
-            "mlm",
-            "--pipeline-model-parallel-size 3 --num-layers 6 --sft --no-create-attention-mask-in-dataloader "
-            "--micro-batch-size 1",
-            "mcore=0.16.1",
-        ),
-        instead="a pipeline of at most 2 stages",
-        fixes=(Fix({"pp": 2}, "a pipeline of 2 stages"), Fix({"pp": 1}, "no pipeline")),
-    ),
+    MIDDLE_STAGES,
     Known(
         "KNOWN002",
         "mcore",

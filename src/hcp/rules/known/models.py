@@ -184,7 +184,7 @@ ROWS: tuple[Known, ...] = (
         "out of memory after a few steps",
         issue="NVIDIA/Megatron-LM#5067, #4699",
         severity="error",
-        effect="crash",
+        effect="oom",
         stage="training",
         source=(
             EXTENSION_TE.says(

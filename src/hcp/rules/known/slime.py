@@ -29,35 +29,50 @@ def _slime(options: str, assume: str = "") -> Example:
     return Example("slime", options.strip(), assume)
 
 
-_NORMALIZED = _slime(f"{_CP}--normalize-advantages")
-_TWO_MTP_LAYERS = _slime(f"{_JOB}--enable-mtp-training {_ROPE}--mtp-num-layers 2")
-_ONE_LAYER = Fix({"mtp_layers": 1}, "one multi-token-prediction layer")
+_NORMALIZING = Known(
+    "KNOWN080",
+    "slime",
+    ">=0.2",
+    when="normalize_advantages and cp > 1",
+    title="Advantages are normalized over all tokens of a batch",
+    why="distributed_masked_whiten reduces over the data-parallel group without context parallelism, although each "
+    "CP rank holds only its slices of the answers. A rank without answer tokens skips the collective operation.",
+    symptom="each CP rank silently normalizes its part of the answers with its own mean and variance, so the parts "
+    "of one sequence get different advantages; a rank without answer tokens makes the others wait",
+    issue="THUDM/slime#2235",
+    severity="warning",
+    effect="silent",
+    stage="never",
+    source=(
+        SLIME_LOSS.says("compute_advantages_and_returns", "dp_group = mpu.get_data_parallel_group()", ">=0.2,<=0.3.1"),
+    ),
+    launch=_slime(f"{_CP}--normalize-advantages"),
+    good=_slime(f"{_JOB}--normalize-advantages", "slime=0.3.1"),
+    instead="slime's main branch since August 2026, or no context parallelism",
+    fixes=(_WITHOUT_CP,),
+)
+_LOGGING_MTP = Known(
+    "KNOWN084",
+    "slime",
+    ">=0.2",
+    when="mtp_training and mtp_layers > 1",
+    title="The losses of several multi-token-prediction layers can be logged",
+    why="After each step, train() calls .item() on the losses, one per layer.",
+    symptom="the losses of more than one multi-token-prediction layer are read as one number: training fails "
+    "after the first step with a RuntimeError about converting a tensor to a scalar",
+    issue="THUDM/slime#2132",
+    severity="error",
+    effect="crash",
+    stage="training",
+    source=(SLIME_MODEL.says("train", '(tracker["values"] * mtp_loss_scale).item()', ">=0.2,<=0.3.1"),),
+    launch=_slime(f"{_JOB}--enable-mtp-training {_ROPE}--mtp-num-layers 2"),
+    good=_slime(f"{_JOB}--enable-mtp-training {_ROPE}--mtp-num-layers 1", "slime=0.3.1"),
+    instead="--mtp-num-layers 1",
+    fixes=(Fix({"mtp_layers": 1}, "one multi-token-prediction layer"),),
+)
 
 ROWS: tuple[Known, ...] = (
-    Known(
-        "KNOWN080",
-        "slime",
-        ">=0.2",
-        when="normalize_advantages and cp > 1",
-        title="Advantages are normalized over all tokens of a batch",
-        why="distributed_masked_whiten reduces over the data-parallel group without context parallelism, although each "
-        "CP rank holds only its slices of the answers. A rank without answer tokens skips the collective operation.",
-        symptom="each CP rank silently normalizes its part of the answers with its own mean and variance, so the parts "
-        "of one sequence get different advantages; a rank without answer tokens makes the others wait",
-        issue="THUDM/slime#2235",
-        severity="warning",
-        effect="silent",
-        stage="never",
-        source=(
-            SLIME_LOSS.says(
-                "compute_advantages_and_returns", "dp_group = mpu.get_data_parallel_group()", ">=0.2,<=0.3.1"
-            ),
-        ),
-        launch=_NORMALIZED,
-        good=_slime(f"{_JOB}--normalize-advantages", "slime=0.3.1"),
-        instead="slime's main branch since August 2026, or no context parallelism",
-        fixes=(_WITHOUT_CP,),
-    ),
+    _NORMALIZING,
     Known(
         "KNOWN081",
         "slime",
@@ -116,25 +131,7 @@ ROWS: tuple[Known, ...] = (
         launch=_slime(f"{_CP}--allgather-cp --use-rollout-routing-replay"),
         fixes=(_WITHOUT_CP,),
     ),
-    Known(
-        "KNOWN084",
-        "slime",
-        ">=0.2",
-        when="mtp_training and mtp_layers > 1",
-        title="The losses of several multi-token-prediction layers can be logged",
-        why="After each step, train() calls .item() on the losses, one per layer.",
-        symptom="the losses of more than one multi-token-prediction layer are read as one number: training fails "
-        "after the first step with a RuntimeError about converting a tensor to a scalar",
-        issue="THUDM/slime#2132",
-        severity="error",
-        effect="crash",
-        stage="training",
-        source=(SLIME_MODEL.says("train", '(tracker["values"] * mtp_loss_scale).item()', ">=0.2,<=0.3.1"),),
-        launch=_TWO_MTP_LAYERS,
-        good=_slime(f"{_JOB}--enable-mtp-training {_ROPE}--mtp-num-layers 1", "slime=0.3.1"),
-        instead="--mtp-num-layers 1",
-        fixes=(_ONE_LAYER,),
-    ),
+    _LOGGING_MTP,
     Known(
         "KNOWN085",
         "slime",
@@ -249,46 +246,26 @@ ROWS: tuple[Known, ...] = (
         launch=_slime(f"{_CP}--calculate-per-token-loss", "slime=0.2"),
         fixes=(_WITHOUT_CP,),
     ),
-    Known(
-        "KNOWN091",
-        "miles",
-        ">=0.1",
-        when="normalize_advantages and cp > 1",
-        title="Advantages are normalized over all tokens of a batch",
+    _NORMALIZING._replace(
+        id="KNOWN091",
+        package="miles",
+        versions=">=0.1",
         why="normalize_advantages reduces over effective_dp, which doesn't include the CP ranks, although each holds "
         "only its slices of the answers. A rank without answer tokens skips the collective operation.",
-        symptom="each CP rank silently normalizes its part of the answers with its own mean and variance, so the parts "
-        "of one sequence get different advantages; a rank without answer tokens makes the others wait",
         issue="the same as THUDM/slime#2235",
-        severity="warning",
-        effect="silent",
-        stage="never",
         source=(
             MILES_ADVANTAGES.says("normalize_advantages", "dp_group = parallel_state.effective_dp.group", ">=0.1,<1"),
         ),
-        launch=_NORMALIZED,
         good=_slime(f"{_JOB}--normalize-advantages", "miles=0.1"),
         instead="no context parallelism",
-        fixes=(_WITHOUT_CP,),
     ),
-    Known(
-        "KNOWN092",
-        "miles",
-        ">=0.1",
-        when="mtp_training and mtp_layers > 1",
-        title="The losses of several multi-token-prediction layers can be logged",
-        why="After each step, train() calls .item() on the losses, one per layer.",
-        symptom="the losses of more than one multi-token-prediction layer are read as one number: training fails "
-        "after the first step with a RuntimeError about converting a tensor to a scalar",
+    _LOGGING_MTP._replace(
+        id="KNOWN092",
+        package="miles",
+        versions=">=0.1",
         issue="the same as THUDM/slime#2132",
-        severity="error",
-        effect="crash",
-        stage="training",
         source=(MILES_MODEL.says("train", '(tracker["values"] * mtp_loss_scale).item()', ">=0.1"),),
-        launch=_TWO_MTP_LAYERS,
         good=_slime(f"{_JOB}--enable-mtp-training {_ROPE}--mtp-num-layers 1", "miles=0.1"),
-        instead="--mtp-num-layers 1",
-        fixes=(_ONE_LAYER,),
     ),
 )
 RULES = rules_of(ROWS, __name__)
