@@ -176,7 +176,7 @@ def _checkpoint(v: View) -> str:
     stage="config",
     source=(
         SLIME_MEGATRON_ARGUMENTS.says(
-            "_validate_allgather_cp_supported", "Non-DSA models still use the zigzag CP layout", ">=0.3"
+            "_validate_allgather_cp_supported", "DSA attention models (DeepSeek-V3.2 and GLM-5.1)", ">=0.3"
         ),
         SLIME_DATA.says("get_batch", "if allgather_cp:", ">=0.2.3"),
     ),
@@ -191,7 +191,7 @@ def only_sparse_attention_gathers(v: View) -> Problem | None:
     takes a rank's tokens for two zigzag slices. slime rejects this from 0.3 on.
     """
     name = _checkpoint(v)
-    if v.cp == 1 or not _DENSE.search(name):
+    if not _DENSE.search(name):
         return None
     silent = v.known("slime") and not v.at_least("slime", "0.3")
     return Problem(
