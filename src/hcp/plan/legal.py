@@ -136,7 +136,8 @@ def _exchange(model: PlanModel, layout: Layout, job: PlanJob) -> Iterator[str]:
 def _attention(model: PlanModel, layout: Layout, job: PlanJob) -> Iterator[str]:
     """Kinds of attention, which not every type of CP communication has."""
     kind, s = layout.cp_comm_type, model.sizes
-    if s.windows:
+    own = model.mixers.selects  # DSA has its own attention
+    if s.windows and not own:
         if kind == "p2p":
             yield "CP009"
         elif kind == "a2a+p2p" and (layout.hcp_sizes is None or layout.hcp_sizes[1] > 1 or not _covers(layout)):
@@ -147,7 +148,7 @@ def _attention(model: PlanModel, layout: Layout, job: PlanJob) -> Iterator[str]:
             yield "CP010"
         if kind == "a2a+p2p":
             yield "HCP017"
-    wide = s.kv_lora and s.qk_head_dim != s.v_head_dim and not model.mixers.selects  # DSA has its own attention
+    wide = s.kv_lora and s.qk_head_dim != s.v_head_dim and not own
     if wide and not _pads_values(job):
         late = kind in ("a2a", "all_gather") and not _since(job, "te", TE_MLA_ALL_TYPES)
         if late or not _since(job, "te", TE_MLA):
