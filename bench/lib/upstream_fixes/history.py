@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,16 +18,17 @@ _FIX = re.compile(r"\s*\((?:!|#)?(\d+)\)\s*$")
 _ADLR = re.compile(r"^ADLR/megatron-lm!\d+ - ")
 _TAGS = re.compile(r"^(?:\s*(?:\[[^\]]{1,40}\]|(?:bug)?fix(?:\([^)]{1,40}\))?!?:|cp:|:))+\s*", re.I)
 _NAMED = re.compile(r"\(#?(\d{3,5})\)")
-_HUNK = re.compile(r"^@@ ")
+_TELLING = 40
+"""Letters of a run of lines that are hardly found elsewhere in a file."""
 
 
-class Hunk(NamedTuple):
-    """A change of one place: the lines before and after it, blanks around them removed."""
+class Change(NamedTuple):
+    """Lines that a commit replaced, and the nearest lines around them; blank lines and comments are left out."""
 
     path: str
     before: tuple[str, ...]
-    removed: tuple[tuple[str, ...], ...]
-    added: tuple[tuple[str, ...], ...]
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
     after: tuple[str, ...]
 
 
@@ -37,7 +39,7 @@ class Commit(NamedTuple):
     number: str
     """Of its pull request; the first ten digits of the commit where it names none."""
     title: str
-    hunks: tuple[Hunk, ...]
+    changes: tuple[Change, ...]
 
 
 def git(folder: Path, *words: str) -> str:
@@ -61,49 +63,40 @@ def commits(folder: Path, since: str, paths: tuple[str, ...]) -> Iterator[Commit
         if not title.isascii():
             continue
         shown = git(folder, "show", "--format=", "-U3", "-M", sha, "--", *paths)
-        yield Commit(sha, number[1] if number else sha[:10], title[:1].upper() + title[1:], tuple(_hunks(shown)))
+        yield Commit(sha, number[1] if number else sha[:10], title[:1].upper() + title[1:], tuple(_changes(shown)))
 
 
-def _hunks(diff: str) -> Iterator[Hunk]:
-    path, lines = "", list[str]()
-    for line in (*diff.splitlines(), "diff --git"):
-        if _HUNK.match(line) or line.startswith("diff --git"):
-            if lines:
-                yield _hunk(path, lines)
-            lines = []
-            continue
-        if line.startswith("--- "):
-            path = line[6:].strip()
-        elif not line.startswith(
-            ("+++ ", "index ", "new file", "deleted file", "similarity", "rename", "old mode", "new mode", "\\")
-        ):
-            lines.append(line)
+def _changes(diff: str) -> Iterator[Change]:
+    path, hunk = "", list[tuple[str, str]]()
+    for line in (*diff.splitlines(), "@@ "):
+        if line.startswith(("@@ ", "diff --git")):
+            yield from _changes_of(path, hunk)
+            hunk = []
+        elif line.startswith("--- a/"):
+            path = line.removeprefix("--- a/").strip()
+        elif line.startswith((" ", "+", "-")) and not line.startswith(("+++ ", "--- ")) and _says(line[1:]):
+            hunk.append((line[0], line[1:].strip()))
 
 
-def _hunk(path: str, lines: list[str]) -> Hunk:
-    kinds = [line[:1] or " " for line in lines]
-    texts = [line[1:].strip() for line in lines]
-    changed = [at for at, kind in enumerate(kinds) if kind in "+-"] or [0]
-    return Hunk(
-        path,
-        tuple(texts[: changed[0]]),
-        _runs(kinds, texts, "-"),
-        _runs(kinds, texts, "+"),
-        tuple(texts[changed[-1] + 1 :]),
-    )
+def _says(line: str) -> bool:
+    """Whether a line of code is more than a blank or a comment."""
+    return bool(line.strip()) and not line.strip().startswith(("#", "//"))
 
 
-def _runs(kinds: list[str], texts: list[str], wanted: str) -> tuple[tuple[str, ...], ...]:
-    """The runs of lines of one kind, without those that are blank or comments."""
-    runs, run = list[tuple[str, ...]](), list[str]()
-    for kind, text in zip((*kinds, " "), (*texts, ""), strict=True):
-        if kind == wanted:
-            if text and not text.startswith(("#", "//")):
-                run.append(text)
-        elif run:
-            runs.append(tuple(run))
-            run = []
-    return tuple(runs)
+def _changes_of(path: str, hunk: list[tuple[str, str]]) -> Iterator[Change]:
+    """The changes of a hunk: each run of lines that were removed or added, with one line of context on both sides."""
+    blocks = [(kept, [*lines]) for kept, lines in groupby(hunk, key=lambda line: line[0] == " ")]
+    for at, (kept, lines) in enumerate(blocks):
+        if not kept:
+            before = blocks[at - 1][1][-1:] if at else []
+            after = blocks[at + 1][1][:1] if at + 1 < len(blocks) else []
+            yield Change(
+                path,
+                tuple(text for _, text in before),
+                tuple(text for sign, text in lines if sign == "-"),
+                tuple(text for sign, text in lines if sign == "+"),
+                tuple(text for _, text in after),
+            )
 
 
 class Releases:
@@ -119,9 +112,7 @@ class Releases:
             text = git(self.folder, "show", f"{self.tags[version]}:{path}")
         except subprocess.CalledProcessError:
             return ()
-        return tuple(
-            line for line in (line.strip() for line in text.splitlines()) if line and not line.startswith(("#", "//"))
-        )
+        return tuple(line.strip() for line in text.splitlines() if _says(line))
 
     def _picked(self, tag: str) -> set[str]:
         """The pull requests that a release's subjects name, those picked into its branch among them."""
@@ -133,28 +124,33 @@ class Releases:
         return [
             version
             for version, tag in self.tags.items()
-            if tag not in with_it and commit.number not in self._numbers[version] and self._holds(version, commit.hunks)
+            if tag not in with_it
+            and commit.number not in self._numbers[version]
+            and self._holds(version, commit.changes)
         ]
 
-    def _holds(self, version: str, hunks: tuple[Hunk, ...]) -> bool:
-        old = new = of_old = of_new = 0
-        for hunk in hunks:
-            lines = self._lines(version, hunk.path)
-            for run in hunk.removed:
-                of_old += 1
-                old += _contains(lines, run)
-            for run in hunk.added:
-                of_new += 1
-                new += _contains(lines, run)
-            if not hunk.removed:
-                around = tuple(
-                    text for text in (*hunk.before[-2:], *hunk.after[:2]) if text and not text.startswith(("#", "//"))
-                )
-                of_old += 1
-                old += bool(around) and _contains(lines, around)
-        return of_old > 0 and 3 * old >= 2 * of_old and 3 * new <= of_new
+    def _holds(self, version: str, changes: tuple[Change, ...]) -> bool:
+        """Whether most of a commit's changes are still to be made in a release, and few of them are made."""
+        lines = [self._lines(version, change.path) for change in changes]
+        old = sum(_is_before(change, text) for change, text in zip(changes, lines, strict=True))
+        new = sum(_is_after(change, text) for change, text in zip(changes, lines, strict=True))
+        return old > 0 and 3 * old >= 2 * len(changes) and 3 * new <= len(changes)
+
+
+def _is_before(change: Change, lines: tuple[str, ...]) -> bool:
+    if sum(map(len, change.removed)) >= _TELLING:
+        return _contains(lines, change.removed)
+    return _contains(lines, (*change.before, *change.removed, *change.after))
+
+
+def _is_after(change: Change, lines: tuple[str, ...]) -> bool:
+    if not change.added:
+        return False
+    if sum(map(len, change.added)) >= _TELLING:
+        return _contains(lines, change.added)
+    return _contains(lines, (*change.before, *change.added, *change.after))
 
 
 def _contains(lines: tuple[str, ...], run: tuple[str, ...]) -> bool:
-    first, size = run[0], len(run)
-    return any(text == first and lines[at : at + size] == run for at, text in enumerate(lines))
+    size = len(run)
+    return bool(run) and any(text == run[0] and lines[at : at + size] == run for at, text in enumerate(lines))

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 from upstream_fixes.history import Commit, Releases, commits, git
-from upstream_fixes.words import families_of, topics_of
+from upstream_fixes.words import families_of, options_of, topics_of
+
+from hcp.launch.fact import Dialect
+from hcp.launch.facts.known_keys import names_of
 
 _LONGEST = 110
+_RARE = 8
+"""Fixes of a project that name an option: where more do, it says little."""
+_FEW = 6
+"""Options of one change: where it names more, it is about none of them."""
 
 
 class _Project(NamedTuple):
@@ -22,6 +31,10 @@ class _Project(NamedTuple):
     tag: str = "v"
     own_fsdp: bool = False
     """Whether its subjects mean Megatron-FSDP by FSDP, and not torch's."""
+    topics: tuple[str, ...] = ()
+    """Of `words.OWN`."""
+    dialect: Dialect = "mlm"
+    """Whose options its changes name."""
 
 
 PROJECTS = {
@@ -37,7 +50,14 @@ PROJECTS = {
         "core_v",
         own_fsdp=True,
     ),
-    "bridge": _Project("NVIDIA-NeMo/Megatron-Bridge", "0.2", "2025-08-01", ("src/megatron/bridge",), own_fsdp=True),
+    "bridge": _Project(
+        "NVIDIA-NeMo/Megatron-Bridge",
+        "0.2",
+        "2025-08-01",
+        ("src/megatron/bridge",),
+        own_fsdp=True,
+        dialect="bridge",
+    ),
     "te": _Project(
         "NVIDIA/TransformerEngine",
         "2.0",
@@ -59,16 +79,32 @@ PROJECTS = {
             ":!*vllm*",
             ":!*sglang*",
         ),
+        topics=("policy",),
+        dialect="verl",
     ),
     "nemo_rl": _Project(
-        "NVIDIA-NeMo/RL", "0.3", "2025-06-01", ("nemo_rl", ":!*vllm*", ":!*sglang*", ":!*dtensor*", ":!*automodel*")
+        "NVIDIA-NeMo/RL",
+        "0.3",
+        "2025-06-01",
+        ("nemo_rl", ":!*vllm*", ":!*sglang*", ":!*dtensor*", ":!*automodel*"),
+        topics=("policy",),
+        dialect="nemo-rl",
     ),
-    "ms_swift": _Project("modelscope/ms-swift", "3.9", "2025-08-01", ("swift/megatron",)),
+    "ms_swift": _Project(
+        "modelscope/ms-swift",
+        "3.9",
+        "2025-08-01",
+        ("swift/megatron",),
+        topics=("rlhf",),
+        dialect="ms-swift",
+    ),
     "slime": _Project(
         "THUDM/slime",
         "0.1",
         "2025-06-01",
         ("slime", "slime_plugins", "train.py", "train_async.py", ":!*fsdp*", ":!*sglang*"),
+        topics=("policy",),
+        dialect="slime",
     ),
 }
 
@@ -105,13 +141,24 @@ def ranges(holding: list[str], all_releases: list[str]) -> str:
     return " | ".join(parts)
 
 
-def row(commit: Commit, holding: list[str], all_releases: list[str], project: _Project) -> str | None:
-    """The commit's line in the table; None where no release holds the fault, or its subject names no topic."""
-    topics, families = topics_of(commit.title), families_of(commit.title)
+def row(
+    commit: Commit, holding: list[str], all_releases: list[str], project: _Project, options: list[str]
+) -> str | None:
+    """The commit's line in the table; None where no release holds the fault, or nothing says whom it touches.
+
+    A commit that names no topic touches a launch that sets an option of its change: the topic `options`.
+    """
+    topics, families = topics_of(commit.title, project.topics), families_of(commit.title)
+    if not topics and not families:
+        topics = ("options",) if options else ()
     if not holding or not (topics or families) or ({"fsdp", "torch_fsdp2"} & {*topics} and not project.own_fsdp):
         return None
-    fields = (commit.number, ranges(holding, all_releases), " ".join(topics), " ".join(families))
+    fields = (commit.number, ranges(holding, all_releases), " ".join(topics), " ".join(families), " ".join(options))
     return "\t".join((*fields, commit.title[:_LONGEST].strip()))
+
+
+def _lines(commit: Commit) -> Iterator[str]:
+    return (line for change in commit.changes for line in (*change.removed, *change.added))
 
 
 def section(name: str, folder: Path) -> str:
@@ -119,9 +166,14 @@ def section(name: str, folder: Path) -> str:
     project = PROJECTS[name]
     tags = releases(folder, project)
     held = Releases(folder, tags)
+    found = [(commit, held.holding(commit)) for commit in commits(folder, project.since, project.paths)]
+    known = names_of(project.dialect)
+    options = {commit.sha: options_of(commit.title, _lines(commit), known) for commit, _ in found}
+    often = Counter(name for names in options.values() for name in names)
     rows = dict[str, str]()
-    for commit in commits(folder, project.since, project.paths):
-        written = row(commit, held.holding(commit), list(tags), project)
+    for commit, holding in found:
+        rare = [name for name in options[commit.sha] if often[name] <= _RARE]
+        written = row(commit, holding, list(tags), project, rare if len(rare) <= _FEW else [])
         if written is not None:
             rows.setdefault(commit.title, written)
     date = git(folder, "log", "-1", "--format=%cs").strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 
 TOPIC_WORDS = {
     "dynamic_cp": r"(?:dynamic|hybrid|hierarchical)[- _]?(?:cp|context[- ]parallel\w*)",
@@ -60,12 +61,17 @@ TOPIC_WORDS = {
     "dynamic_bsz": r"dynamic[-_ ](?:bsz|batch\w*)",
     "distillation": r"distill\w*",
     "ramp": r"ramp-?up",
+    "policy": r"grpo|gspo|\bppo\b|\bkl\b|critic|advantages?|value loss|policy loss|log[-_ ]?probs?|temperature|entropy|"
+    r"\bclip\w*|importance",
+    "rlhf": r"grpo|\bdpo\b|\bkto\b|\bgkd\b|\bkl\b|rlhf|advantages?|log[-_ ]?probs?|entropy|importance",
     "gradients": r"grad(?:ient)?s?[-_ ]?(?:norm|clip\w*|scal\w*|reduc\w*|accum\w*|sync\w*)|\bwgrads?\b|main_grad|"
     r"loss[-_ ](?:mask\w*|scal\w+|aggregat\w+|normali[sz]\w+|averag\w+|comput\w+|calculat\w+)|"
     r"optimizer states?|num_tokens",
     "save": r"checkpoints?(?!ing)\b|dist[-_ ]?ckpt|\bckpts?\b|resum\w+",
 }
 """Topic -> its words. A more special topic stands above the general one whose words it takes."""
+OWN = ("policy", "rlhf")
+"""Topics of some projects only, whose words mean something else in the others."""
 _TOPICS = {name: re.compile(words, re.I) for name, words in TOPIC_WORDS.items()}
 _SPECIAL = {
     "recompute": ("save",),  # "activation checkpointing"
@@ -105,25 +111,48 @@ _ELSEWHERE = re.compile(
     r"weight (?:sync|update|transfer)|reward model|genrm|nemo gym|gym|"
     # Conversion, quantization and distillation of finished models
     r"export\w*|convert\w*|conversion|quantiz\w+|modelopt|pruning|prune|qat|qad|ptq|"
-    # What a training prints, measures and tests
-    r"eval\w*|validation|log(?:s|ger|ging)?|wandb|tensorboard|clearml|swanlab|mlflow|telemetry|profil\w+|nsys|metrics?|"
-    r"docs?|docstring|readme|document\w*|tests?|testing|ut|ci|flaky|lint|typo\w*|typing|type[- ]?hints?|mypy|warnings?|"
-    r"messages?|comments?|licen[sc]e|theoretical|flops?|estimat\w+|example|script|demo|recipes?|"
+    # What is printed, tested and explained
+    r"wandb|tensorboard|clearml|swanlab|mlflow|telemetry|profil\w+|nsys|docs?|docstring|readme|document\w*|tests?|testing|"
+    r"ut|ci|flaky|lint|typo\w*|typing|type[- ]?hints?|type[- ]?checker|mypy|warnings?|messages?|comments?|licen[sc]e|"
+    r"theoretical|flops?|estimat\w+|example|script|demo|recipes?|"
     # How it is installed and started
-    r"dependenc\w+|docker\w*|uv|pip|install\w*|build|compil\w+|packaging|bump|nightly|gui|ui|web|cli|yaml|argparse|help|"
-    r"env|ray|nvrx|straggler|fault|"
+    r"dependenc\w+|docker\w*|uv|pip|install\w*|build|compil\w+|packaging|bump|nightly|gui|ui|web|cli|yaml|argparse|"
+    r"help|env|ray|nvrx|straggler|fault|"
     # Other hardware and frameworks
     r"npu|ascend|rocm|amd|hip|xpu|jax|veomni|torchtitan|automodel|dtensor|dcp|"
-    # What hcp has no fact of
-    r"lora|dora|peft|adapters?|muon|offload\w*|nvfp4|fp4|mxfp4|rerun\w*|gtp|mimo|nccl[- ]?ub|emerging|layer-?wise|mup|"
-    r"engram|hyper[- ]?connections?|mhc|async (?:save|checkpoint)|kitchen|batch[- ]invarian\w+|chunked|embedding model|"
-    r"reranker|bert|t5|retro|diffusion|diffus\w+|flux|wan|dit|bagel|audio|speech|tts|asr|template|chat|tokenizer\w*|dataset|"
-    r"data ?loader|"
+    # Other kinds of models
+    r"gtp|mimo|bert|t5|retro|diffusion|diffus\w+|flux|wan|dit|bagel|audio|speech|tts|asr|embedding model|reranker|"
     # Changes that mend nothing
-    r"revert|refactor\w*|clean ?up|style|simplif\w+|improve\w*|optimi[sz]e|performance|perf|speed"
+    r"revert|merge conflicts?|pr[-#]?\d+|minor fix(?:es)?|"
+    r"refactor\w*|clean ?up|style|simplif\w+|improve\w*|optimi[sz]e|performance|perf|speed"
     r")\b"
 )
-"""Words of titles about what a launch does not say, or `hcp` has no fact of; and of changes that mend nothing."""
+"""Words of titles about what a training does not run, and of changes that mend nothing."""
+_UNSEEN = re.compile(
+    r"(?i)\b(lora|dora|peft|adapters?|muon|offload\w*|nvfp4|fp4|mxfp4|rerun\w*|nccl[- ]?ub|emerging|layer-?wise|mup|"
+    r"engram|hyper[- ]?connections?|mhc|async (?:save|checkpoint)|kitchen|batch[- ]invarian\w+|chunked|template|chat|"
+    r"tokenizer\w*|dataset|data ?loader|eval\w*|validation|log(?:s|ger|ging)?|metrics?)\b"
+)
+"""Words about parts that are no topic: such a fix touches a launch only by the options that its change names."""
+_OPTION = re.compile(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b")
+_PLAIN = set(
+    "num_layers hidden_size ffn_hidden_size num_attention_heads num_query_groups kv_channels seq_length "
+    "max_position_embeddings micro_batch_size global_batch_size train_iters train_samples tensor_model_parallel_size "
+    "pipeline_model_parallel_size context_parallel_size expert_model_parallel_size expert_tensor_parallel_size "
+    "sequence_parallel num_moe_experts num_experts vocab_size params_dtype data_path model_type world_size batch_size "
+    "use_distributed_optimizer gradient_accumulation_fusion transformer_impl add_bias_linear normalization "
+    "position_embedding_type rotary_base weight_decay adam_beta1 adam_beta2 lr_decay_style eval_iters eval_interval "
+    "save_interval log_interval tokenizer_type tokenizer_model num_workers max_length pad_token_id layernorm_epsilon "
+    "attention_dropout hidden_dropout init_method_std load_format trust_remote_code hf_config model_path "
+    "train_batch_size loss_mask attention_mask position_ids n_gpus_per_node cp_comm_type "
+    "virtual_pipeline_model_parallel_size model_name gradient_accumulation_steps input_ids max_steps num_epochs "
+    "seq_len "
+    "dataset_name tokenizer_path wandb_save_dir runtime_env env_vars hf_model_id test_mode override_transformer_config "
+    "override_ddp_config max_seq_len save_dir ppo_epochs tp_size".split()
+)
+"""Options that a launch sets whatever it trains."""
+
+
 _FAMILY = re.compile(
     r"(?i)\b(qwen[- _]?\d(?:[._]\d)?(?:[- _]?(?:next|vl|omni|moe))*|deep-?seek[- _]?v?\d?(?:[._]\d)?|"
     r"kimi[- _]?(?:k\d|vl|linear)?(?:\.\d)?|glm[- _]?\d?(?:[._]\d)?v?|gpt-?oss|nemotron[- _]?\w{0,6}|gemma[- _]?\d?n?|"
@@ -133,11 +162,14 @@ _FAMILY = re.compile(
 )
 
 
-def topics_of(title: str) -> tuple[str, ...]:
-    """The topics that a title names; none where it is about something that a launch does not say."""
-    if _ELSEWHERE.search(title):
+def topics_of(title: str, own: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The topics that a title names, those that only some projects have only where they are its own.
+
+    None where it is about something that a training does not run, or about a part that is no topic.
+    """
+    if _ELSEWHERE.search(title) or _UNSEEN.search(title):
         return ()
-    named = {name for name, pattern in _TOPICS.items() if pattern.search(title)}
+    named = {name for name, pattern in _TOPICS.items() if pattern.search(title) and (name not in OWN or name in own)}
     named -= {general for special in named for general in _SPECIAL.get(special, ())}
     return tuple(name for name in _TOPICS if name in named)
 
@@ -148,3 +180,11 @@ def families_of(title: str) -> tuple[str, ...]:
         return ()
     found = (re.sub(r"[^a-z0-9.]", "", match.lower()) for match in _FAMILY.findall(title))
     return tuple(dict.fromkeys(found))
+
+
+def options_of(title: str, lines: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
+    """The options that a title and changed lines name, without those that say little of a launch."""
+    if _ELSEWHERE.search(title):
+        return ()
+    text = "\n".join((title.replace("--", "").replace("-", "_"), *lines))
+    return tuple(name for name in dict.fromkeys(_OPTION.findall(text)) if name in known and name not in _PLAIN)

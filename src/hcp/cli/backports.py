@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hcp.cli.options import format_option, launch_options
 from hcp.cli.targets import split_targets
 from hcp.launch.load import LoadOptions, load_launches
+
+if TYPE_CHECKING:
+    from hcp.launch.fact import Launch
+
+SCHEMA = "hcp.backports/1"
 
 
 @click.command()
@@ -31,17 +37,29 @@ def backports(targets: Sequence[str], options: LoadOptions, fmt: str, every: boo
 
     Exit codes: 0 listed, 2 the input could not be used, 3 internal error.
     """
-    from hcp.backports.lacking import lacking
+    from hcp.rules.backports.lacking import lacking
 
     names, options = split_targets(targets, options)
     launches = [launch for name in names for launch in load_launches(name, options)]
     if fmt == "json":
-        from hcp.cli.reports.backports import backports_json
         from hcp.cli.reports.json import dump
 
-        sys.stdout.write(dump(backports_json([(launch, *lacking(launch)) for launch in launches])) + "\n")
+        sys.stdout.write(dump({"schema": SCHEMA, "results": [_result(launch) for launch in launches]}) + "\n")
         return
     from hcp.cli.reports.backports import backports_lines
     from hcp.cli.screen import say
 
     say(line for launch in launches for line in backports_lines(launch, *lacking(launch), every=every))
+
+
+def _result(launch: Launch) -> dict[str, Any]:
+    from hcp.cli.reports.backports import release_json
+    from hcp.cli.reports.json import target_json
+    from hcp.rules.backports.lacking import lacking
+
+    found, unstated = lacking(launch)
+    return {
+        "target": target_json(launch),
+        "releases": [release_json(item) for item in found],
+        "not_stated": list(unstated),
+    }

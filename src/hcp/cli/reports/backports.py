@@ -1,19 +1,19 @@
-"""Upstream's later fixes, as lines and as JSON (`hcp.backports/1`)."""
+"""Upstream's later fixes, as lines and as JSON (`hcp.rules.backports/1`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hcp.backports.lacking import Lacking
-from hcp.backports.table import Backport
-from hcp.backports.topics import TOPICS
 from hcp.cli.reports.words import launch_name, numbered
 from hcp.cli.screen import Line, Part
 from hcp.launch.fact import Launch
+from hcp.rules.backports.lacking import Lacking
+from hcp.rules.backports.table import Backport
+from hcp.rules.backports.topics import TOPICS
 from hcp.rules.known.row import PACKAGES, Package
 
-SCHEMA = "hcp.backports/1"
+SCHEMA = "hcp.rules.backports/1"
 _FIRST = 3
 """Fixes of each release that `hcp check` shows."""
 _EXAMPLES: dict[Package, str] = {"te": "te=2.14", "mcore": "mcore=0.16.1"}
@@ -49,7 +49,8 @@ def _project_lines(item: Lacking, every: bool) -> Iterable[Line]:
 def _fix_lines(item: Lacking, fixes: Sequence[Backport]) -> Iterable[Line]:
     width = max((len(item.upstream.reference(fix)) for fix in fixes), default=0)
     for fix in fixes:
-        about = ", ".join((*(TOPICS[topic].said for topic in fix.topics), *fix.families))
+        said = (TOPICS[topic].said for topic in fix.topics if topic in TOPICS)
+        about = ", ".join((*said, *fix.families, *item.sets(fix)))
         yield f"    {item.upstream.reference(fix):<{width}}  {fixed_in(item, fix):<10}  {fix.title}  [{about}]"
 
 
@@ -88,24 +89,8 @@ def _cited(item: Lacking, fix: Backport) -> str:
     return f"{item.upstream.reference(fix)} ({fixed_in(item, fix)}): {fix.title}"
 
 
-def backports_json(results: Iterable[tuple[Launch, Sequence[Lacking], Sequence[Package]]]) -> dict[str, Any]:
-    """Every launch's fixes: those that touch what it turns on, and those to parts that it doesn't show."""
-    from hcp.cli.reports.json import target_json  # which imports this module for the check's report
-
-    return {
-        "schema": SCHEMA,
-        "results": [
-            {
-                "target": target_json(launch),
-                "releases": [_release_json(item) for item in found],
-                "not_stated": list(unstated),
-            }
-            for launch, found, unstated in results
-        ],
-    }
-
-
-def _release_json(item: Lacking) -> dict[str, Any]:
+def release_json(item: Lacking) -> dict[str, Any]:
+    """The fixes that a release lacks: those that touch what the launch turns on, and those that may."""
     upstream = item.upstream
     return {
         "package": upstream.package,
@@ -121,7 +106,7 @@ def _fix_json(item: Lacking, fix: Backport) -> dict[str, Any]:
         "reference": item.upstream.reference(fix),
         "fixed_in": item.mended(fix),
         "title": fix.title,
-        "about": [*fix.topics, *fix.families],
+        "about": [*(topic for topic in fix.topics if topic in TOPICS), *fix.families, *item.sets(fix)],
     }
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
-from hcp.backports.lacking import lacking
 from hcp.cli.reports.backports import first_json
 from hcp.cli.reports.words import fact_value
 from hcp.core.errors import HcpError
 from hcp.core.place import Location
 from hcp.core.secrets import without_secrets
 from hcp.launch.fact import Fact, Launch
+from hcp.rules.backports.lacking import lacking
 from hcp.rules.report import Finding, NotChecked, Presumed, Report, Undecided
 from hcp.rules.rule import Source
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from hcp.backports.lacking import lacking
 from hcp.cli.reports.backports import first_lines
 from hcp.cli.reports.words import (
     finding_text,
@@ -19,6 +18,7 @@ from hcp.cli.reports.words import (
 )
 from hcp.cli.screen import Line, Part
 from hcp.launch.fact import MODEL_DECIDES
+from hcp.rules.backports.lacking import lacking
 from hcp.rules.report import Finding, Report, Undecided
 from hcp.rules.rule import Severity
 

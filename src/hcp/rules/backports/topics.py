@@ -80,6 +80,8 @@ TOPICS = {
     "token_loss": Topic("the loss per token", ("calculate_per_token_loss",)),
     "tied": Topic("tied embeddings", ("untied_embeddings = false",)),
     "deterministic": Topic("deterministic mode", ("deterministic",)),
+    "policy": Topic("the policy's loss", ("cp >= 1",), 1),
+    "rlhf": Topic("the policy's loss", ("rlhf_type != null",), 1),
     "gradients": Topic("loss and gradients", ("cp >= 1",), 1),
     "save": Topic("checkpoints", ("checkpoint_save != null", "checkpoint_load != null"), 1),
     "dynamic_bsz": Topic("dynamic batch sizes", ("use_dynamic_bsz", "dynamic_batching", "batches_by_tokens")),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.backports.lacking import Lacking, lacking
 from hcp.launch.load import LoadOptions, load_launch
+from hcp.rules.backports.lacking import Lacking, lacking
 
 RECOMPUTE = "--recompute-granularity full --recompute-method uniform"
 MTP = f"--num-layers 4 --seq-length 4096 --mtp-num-layers 1 --sft {RECOMPUTE}"
@@ -75,3 +75,11 @@ def test_a_setting_that_the_launch_hides_leaves_the_fix_open() -> None:
     item = found(LoadOptions(dialect="verl", words=words, assumes=("mcore=0.16.1",)))["mcore"]
     assert not any("mtp" in fix.topics for fix in item.touching)
     assert any("mtp" in fix.topics for fix in item.open)
+
+
+@pytest.mark.parametrize(("words", "touches"), [("--fp32-residual-connection", True), ("", False)])
+def test_a_fix_of_an_option_touches_a_launch_that_sets_it(words: str, touches: bool) -> None:
+    item = megatron(f"--num-layers 4 {words}", "0.16.1")
+    assert [item.sets(fix) for fix in item.touching if fix.number == "3504"] == [
+        ("fp32_residual_connection",)
+    ] * touches

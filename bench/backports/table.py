@@ -1,4 +1,4 @@
-"""Writes src/hcp/backports/backports.txt from upstream's histories: `python bench/backport_table.py NAME=GIT_DIR...`
+"""Writes the table of `hcp backports` from upstream's histories: `python bench/backports/table.py NAME=GIT_DIR...`
 
 NAME is one of `upstream_fixes.table.PROJECTS`; GIT_DIR is a clone with its whole history and its tags. A project
 that is not named keeps its rows. Of each commit on the main branch whose subject says that it fixes something, the
@@ -11,12 +11,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 
 from upstream_fixes.table import PROJECTS, section  # noqa: E402
 
-FILE = ROOT / "src" / "hcp" / "backports" / "backports.txt"
+FILE = ROOT / "src" / "hcp" / "rules" / "backports" / "backports.txt"
 
 
 def main() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from upstream_fixes.words import TOPIC_WORDS, topics_of
 
-from hcp.backports.table import upstreams
-from hcp.backports.topics import TOPICS, is_on
 from hcp.launch.load import LoadOptions, load_launch
+from hcp.rules.backports.lacking import OPTIONS
+from hcp.rules.backports.table import upstreams
+from hcp.rules.backports.topics import TOPICS, is_on
 from hcp.rules.view import View
 
 PLAIN = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 128 --micro-batch-size 1"
-ALWAYS = {"gradients", "attention"}
+ALWAYS = {"gradients", "attention", "policy"}
 MOE = "--num-experts 8"
 HYBRID = "--hybrid-layer-pattern M*M*"
 TURNED_ON = {
@@ -64,7 +65,7 @@ TURNED_ON = {
     "restart": "--inprocess-restart",
 }
 """Topic -> options of Megatron-LM that turn it on."""
-ELSEWHERE = {"distillation", "router_replay", "vision", "dynamic_bsz", "rope_scaling", "energon"}
+ELSEWHERE = {"distillation", "rlhf", "router_replay", "vision", "dynamic_bsz", "rope_scaling", "energon"}
 """Topics that Megatron-LM's command line cannot turn on."""
 
 
@@ -89,7 +90,7 @@ def test_a_launch_that_asks_for_a_topic_turns_it_on(topic: str) -> None:
         ("actor_rollout_ref.actor.use_dynamic_bsz=True", "dynamic_bsz"),
     ],
 )
-def test_verls_own_topics(words: str, topic: str) -> None:
+def test_verls_topics(words: str, topic: str) -> None:
     options = LoadOptions(dialect="verl", words=("model_engine=megatron", words))
     assert is_on(View(load_launch("", options)), topic) is True
 
@@ -102,7 +103,7 @@ def test_what_a_launch_does_not_show_leaves_a_topic_open() -> None:
 def test_the_words_of_the_titles_and_the_conditions_are_about_the_same_topics() -> None:
     assert set(TOPIC_WORDS) == set(TOPICS)
     used = {topic for upstream in upstreams().values() for fix in upstream.fixes for topic in fix.topics}
-    assert used <= set(TOPICS)
+    assert used <= {*TOPICS, OPTIONS}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The table of upstream's fixes, `backports.txt`, which bench/backport_table.py writes from the projects' histories."""
+"""The table of upstream's fixes, `backports.txt`, written by bench/backports/table.py from the projects' histories."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class Backport(NamedTuple):
     topics: tuple[str, ...]
     families: tuple[str, ...]
     """Families of models that it is about, in letters and digits; () = any model."""
+    options: tuple[str, ...]
+    """Options that its change names: a launch that sets one of them is touched, whatever else it hides."""
     title: str
     """As upstream gives it."""
 
@@ -57,5 +59,7 @@ def _upstream(head: str, rows: str) -> Upstream:
 
 
 def _backport(row: str) -> Backport:
-    number, versions, topics, families, title = row.split("\t")
-    return Backport(number, spans_of(versions), tuple(topics.split()), tuple(families.split()), title)
+    number, versions, topics, families, options, title = row.split("\t")
+    return Backport(
+        number, spans_of(versions), tuple(topics.split()), tuple(families.split()), tuple(options.split()), title
+    )

@@ -45,7 +45,7 @@ def history(tmp_path: Path) -> Path:
 
 def test_a_fix_is_lacking_where_the_lines_are_that_it_replaced(history: Path) -> None:
     assert section("slime", history).splitlines()[1:] == [
-        "12\t>=0.2.0,<0.2.2\tcp\t\tThe last rows of a batch under CP",
+        "12\t>=0.2.0,<0.2.2\tcp\t\t\tThe last rows of a batch under CP",
     ]
 
 
@@ -59,3 +59,12 @@ def test_ranges_end_at_the_next_release_without_the_fault() -> None:
     releases = ["0.1", "0.2", "0.3", "0.4"]
     assert ranges(["0.2", "0.4"], releases) == ">=0.2,<0.3 | >=0.4"
     assert ranges([], releases) == ""
+
+
+def test_a_commit_without_a_topic_keeps_the_options_that_its_change_names(history: Path) -> None:
+    clipped = MENDED + "def clip(loss, args):\n    return loss\n"
+    commit(history, "clip (#15)", clipped)
+    git(history, "tag", "v0.4.0")
+    mended = clipped.replace("return loss", "return loss.clamp(max=args.eps_clip_c)")
+    commit(history, "fix: forward the lower bound of the second kind (#16)", mended)
+    assert "16\t>=0.4.0\toptions\t\teps_clip_c\tForward the lower bound of the second kind" in section("slime", history)
