@@ -16,7 +16,7 @@ _SAYS_FIX = re.compile(
 )
 _FIX = re.compile(r"\s*\((?:!|#)?(\d+)\)\s*$")
 _ADLR = re.compile(r"^ADLR/megatron-lm!\d+ - ")
-_TAGS = re.compile(r"^(?:\s*(?:\[[^\]]{1,40}\]|(?:bug)?fix(?:\([^)]{1,40}\))?!?:|cp:|:))+\s*", re.I)
+_TAGS = re.compile(r"^(?:\s*(?:\[[^\]]{1,40}\]|(?:bug)?fix(?:\([^)]{1,40}\))?!?:|cp:|cherry-pick:|:))+\s*", re.I)
 _NAMED = re.compile(r"\(#?(\d{3,5})\)")
 _TELLING = 40
 """Letters of a run of lines that are hardly found elsewhere in a file."""

@@ -14,6 +14,9 @@ from upstream_fixes.words import families_of, options_of, topics_of
 
 from hcp.launch.fact import Dialect
 from hcp.launch.facts.known_keys import names_of
+from hcp.launch.facts.table import FACTS, keys_of
+from hcp.rules.backports.topics import TOPICS
+from hcp.rules.known.condition import clauses_of
 
 _LONGEST = 110
 _RARE = 8
@@ -157,6 +160,12 @@ def row(
     return "\t".join((*fields, commit.title[:_LONGEST].strip()))
 
 
+def _keys_of_topics(dialect: Dialect) -> set[str]:
+    """The options whose setting a topic is already about."""
+    facts = {clause.name for topic in TOPICS.values() for when in topic.when for clause in clauses_of(when)}
+    return {key.rpartition(".")[2] for fact in facts for key in keys_of(FACTS[fact], dialect)}
+
+
 def _lines(commit: Commit) -> Iterator[str]:
     return (line for change in commit.changes for line in (*change.removed, *change.added))
 
@@ -167,7 +176,7 @@ def section(name: str, folder: Path) -> str:
     tags = releases(folder, project)
     held = Releases(folder, tags)
     found = [(commit, held.holding(commit)) for commit in commits(folder, project.since, project.paths)]
-    known = names_of(project.dialect)
+    known = names_of(project.dialect) - _keys_of_topics(project.dialect)
     options = {commit.sha: options_of(commit.title, _lines(commit), known) for commit, _ in found}
     often = Counter(name for names in options.values() for name in names)
     rows = dict[str, str]()
