@@ -28,8 +28,8 @@ def backports(targets: Sequence[str], options: LoadOptions, fmt: str, every: boo
 
     A TARGET is a launch, as for `hcp check`; state its releases with --assume. Each fix is a commit on upstream's main
     branch; a release lacks it if it still has the lines that the commit replaced. Its title says what it is about, so a
-    fix that is listed may still not concern the launch. The fixes that concern context parallelism, packed
-    sequences and multi-token prediction come first.
+    fix that is listed may still not concern the launch. The fixes that name most of what the launch does, and
+    options that it sets, come first.
 
     \b
     hcp backports train.sbatch --assume mcore=0.16.1 te=2.14
