@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pack": ("hcp.cli.packing.command", "Packed data: check it against a launch, and plan how to pack."),
     "groups": ("hcp.cli.groups", "List all rank groups by level, and show which of them cross nodes."),
     "explain": ("hcp.cli.explain", "Explain a rule: why it holds, its symptom, and where upstream says so."),
+    "backports": ("hcp.cli.backports", "List the fixes upstream made after the launch's releases."),
     "verify": ("hcp.cli.verify", "Run the verification steps that the skills' cards list."),
     "anchors": ("hcp.cli.anchors", "Check the source anchors of rules and cards against upstream's sources."),
     "skills": ("hcp.cli.skills.command", "List, show, validate and install the skills of this pack."),

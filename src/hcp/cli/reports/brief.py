@@ -13,7 +13,7 @@ MAX_BYTES = 3_900
 MAX_CLEAN = 900
 """For a launch without findings."""
 _SEVERITIES = ("info", "warning", "error")
-_LISTS = ("presumed", "not_checked", "accepted", "facts", "undecided", "findings")
+_LISTS = ("presumed", "backports", "not_checked", "accepted", "facts", "undecided", "findings")
 
 
 def brief(data: dict[str, Any]) -> dict[str, Any]:
@@ -46,6 +46,7 @@ def _steps(data: dict[str, Any]) -> Iterator[bool]:
         del finding["source"]
     yield True
     yield from _shorter(data, "not_checked")
+    yield from _shorter(data, "backports")
     for finding in data["findings"]:
         finding["presumed"] = []
     yield True

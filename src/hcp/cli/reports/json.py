@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
+from hcp.cli.reports.backports import first_json
 from hcp.cli.reports.words import fact_value
 from hcp.core.errors import HcpError
 from hcp.core.place import Location
 from hcp.core.secrets import without_secrets
 from hcp.launch.fact import Fact, Launch
+from hcp.rules.backports.lacking import lacking
 from hcp.rules.report import Finding, NotChecked, Presumed, Report, Undecided
 from hcp.rules.rule import Source
 
@@ -36,6 +38,7 @@ def report_json(
         "findings": [finding_json(finding) for finding in report.findings],
         "accepted": [{"rule": item.rule.id, "location": place_json(item.location)} for item in report.accepted],
         "not_checked": [not_checked_json(item) for item in report.not_checked],
+        "backports": first_json(lacking(report.launch)[0]),
         "facts": {name: fact_json(name, fact) for name, fact in sorted(report.launch.facts.items()) if name in used},
         "patch": patch,
         **({} if left_out is None else {"left_out": [{"rule": rule, "reason": why} for rule, why in left_out]}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from hcp.cli.reports.backports import first_lines
 from hcp.cli.reports.words import (
     finding_text,
     fix_text,
@@ -17,6 +18,7 @@ from hcp.cli.reports.words import (
 )
 from hcp.cli.screen import Line, Part
 from hcp.launch.fact import MODEL_DECIDES
+from hcp.rules.backports.lacking import lacking
 from hcp.rules.report import Finding, Report, Undecided
 from hcp.rules.rule import Severity
 
@@ -48,6 +50,7 @@ def report_lines(
     lines += _presumed_lines(report)
     lines += _not_checked_lines(report)
     lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in _not_in_the_verdict(report, strict)]
+    lines += first_lines(lacking(report.launch)[0])
     lines.append(_verdict_line(report, strict))
     return lines
 

@@ -91,6 +91,14 @@ def _candidates(dialect: Dialect, key: str) -> tuple[frozenset[str], str]:
     return _section("bridge"), key
 
 
+def names_of(dialect: Dialect) -> frozenset[str]:
+    """The names of all known options, without the sections that they stand in."""
+    if dialect in ("mlm", "slime"):
+        return _command_line() if dialect == "mlm" else _slime()
+    own = {key.rpartition(".")[2] for key in _section(dialect)}
+    return frozenset(own | _section("transformer"))
+
+
 @cache
 def _command_line() -> frozenset[str]:
     """The options of Megatron-LM's own parser, and those of its other programs."""

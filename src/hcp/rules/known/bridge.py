@@ -242,7 +242,7 @@ ROWS: tuple[Known, ...] = (
     Known(
         "KNOWN037",
         "bridge",
-        ">=0.4,<0.6.2",
+        ">=0.4,<0.6",
         when="vision_dp_when_cp and cp > 1",
         title="Encoding images on different CP ranks returns every gradient to them",
         why="Each rank encodes some images and gathers the others. The gather is called with a keyword argument, which "
@@ -254,7 +254,11 @@ ROWS: tuple[Known, ...] = (
         severity="error",
         effect="crash",
         stage="first-forward",
-        source=(BRIDGE_QWEN3_VL.says("Qwen3VLModel.forward", "cp_group=self.pg_collection.cp,", ">=0.4,<0.6.2"),),
+        source=(
+            BRIDGE_QWEN3_VL.says(
+                "Qwen3VLModel.forward", absent="ensure_requires_grad_for_cp_collective", versions=">=0.4,<0.6"
+            ),
+        ),
         launch=_model(_QWEN3_VL)._replace(
             text=f"model._target_={_MODELS}{_QWEN3_VL} model.context_parallel_size=2 model.vision_dp_when_cp=true "
             "model.calculate_per_token_loss=true"

@@ -96,16 +96,13 @@ def rules_of(rows: tuple[Known, ...], table: str) -> tuple[Rule, ...]:
 
 def _rule(row: Known, table: str) -> Rule:
     clauses, spans = clauses_of(row.when), spans_of(row.versions)
-    dialects, other = _DIALECTS.get(row.package, DIALECTS), _INSTEAD_OF.get(row.package)
 
     def applies(v: View) -> bool:
         asks = row.severity != "info" or v.known(row.package)  # a note isn't worth asking for a fact
-        by_megatron = v.get("strategy", "megatron") == "megatron"  # verl and NeMo-RL have other backends
-        uses = by_megatron and v.launch.dialect in dialects and (other is None or not v.known(other))
-        return asks and uses and all(clause.holds(v) for clause in clauses)
+        return asks and is_run(v, row.package) and all(clause.holds(v) for clause in clauses)
 
     def check(v: View) -> Problem | None:
-        span = _span_with(v, row.package, spans)
+        span = span_with(v, row.package, spans)
         return None if span is None else _problem(v, row, clauses, span)
 
     check.__doc__ = f"{row.title}.\n\n{row.why} {_range_in_words(row, spans)}"
@@ -133,7 +130,15 @@ def at_version(example: Example, package: Package, version: str) -> Example:
     return example._replace(assume=" ".join((*others, f"{package}={version}")))
 
 
-def _span_with(v: View, package: Package, spans: tuple[Span, ...]) -> Span | None:
+def is_run(v: View, package: Package) -> bool:
+    """Whether a launch runs a package, as far as its dialect says."""
+    if v.get("strategy", "megatron") != "megatron":  # verl and NeMo-RL have other backends
+        return False
+    other = _INSTEAD_OF.get(package)
+    return v.launch.dialect in _DIALECTS.get(package, DIALECTS) and (other is None or not v.known(other))
+
+
+def span_with(v: View, package: Package, spans: tuple[Span, ...]) -> Span | None:
     """The range that contains the launch's version. Requests the version."""
     for since, mended in spans:
         if (since is None or v.at_least(package, since)) and (mended is None or not v.at_least(package, mended)):

@@ -1,0 +1,96 @@
+"""Which of upstream's fixes a launch's releases lack, and which of these touch what the launch turns on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from hcp.launch.fact import Launch
+from hcp.rules.backports.table import Backport, Upstream, upstreams
+from hcp.rules.backports.topics import TOPICS, is_on
+from hcp.rules.known.condition import Clause
+from hcp.rules.known.row import PACKAGES, Package, is_run, span_with
+from hcp.rules.view import Unknown, View
+
+OPTIONS = "options"
+"""The topic of a fix that touches only launches which set one of its options."""
+_OFF = (None, False, 0, "", "null", "none", "None", "false", "False")
+_SETS = 4
+"""The weight of an option that a launch sets."""
+
+
+class Lacking(NamedTuple):
+    """The fixes that one project's release lacks."""
+
+    upstream: Upstream
+    release: str
+    touching: tuple[Backport, ...]
+    """About parts that the launch turns on, all of them; those that say most about it first."""
+    open: tuple[Backport, ...]
+    """About parts of which the launch turns on some and doesn't show the others."""
+    view: View
+
+    def sets(self, fix: Backport) -> tuple[str, ...]:
+        """The options of a fix that the launch sets."""
+        options = _options(self.view.launch)
+        return tuple(name for name in fix.options if name in options)
+
+    def mended(self, fix: Backport) -> str | None:
+        """The first newer release with a fix; None = no release has it yet."""
+        span = span_with(self.view, self.upstream.package, fix.spans)
+        return span.mended if span else None
+
+
+def lacking(launch: Launch) -> tuple[tuple[Lacking, ...], tuple[Package, ...]]:
+    """What each project's release lacks, and the projects whose release the launch doesn't state."""
+    v = View(launch)
+    states = {topic: is_on(v, topic) for topic in TOPICS}
+    options = _options(launch)
+    found, unstated = list[Lacking](), list[Package]()
+    for package in PACKAGES:
+        if package not in upstreams() or not is_run(v, package):
+            continue
+        try:
+            release = v[package]
+            fixes = [fix for fix in upstreams()[package].fixes if span_with(v, package, fix.spans)]
+        except Unknown:
+            unstated.append(package)
+            continue
+        touching = [fix for fix in fixes if _state(v, fix, states, options) is True]
+        undecided = [fix for fix in fixes if _state(v, fix, states, options) is None]
+        found.append(
+            Lacking(upstreams()[package], str(release), _ordered(touching, options), _ordered(undecided, options), v)
+        )
+    return tuple(found), tuple(unstated)
+
+
+def _state(v: View, fix: Backport, states: Mapping[str, bool | None], options: frozenset[str]) -> bool | None:
+    """Whether a launch turns on everything that a fix is about; None where it hides some, and turns on the rest."""
+    topics = [states[topic] for topic in fix.topics if topic != OPTIONS]
+    if fix.families:
+        is_named = any(Clause("model_name", "names", (family,)).holds(v) for family in fix.families)
+        topics.append(is_named if v.known("model_name") else None)
+    if not options.isdisjoint(fix.options):
+        return False not in topics
+    if False in topics or OPTIONS in fix.topics:
+        return False
+    return True if None not in topics else None if True in topics else False
+
+
+def _options(launch: Launch) -> frozenset[str]:
+    """The options that a launch sets to something that turns them on, without the sections that they stand in."""
+    settings = (*launch.reading.settings, *(setting for other in launch.reading.others for setting in other.settings))
+    return frozenset(
+        setting.key.rpartition(".")[2].replace("-", "_") for setting in settings if setting.value not in _OFF
+    )
+
+
+def _ordered(fixes: list[Backport], options: frozenset[str]) -> tuple[Backport, ...]:
+    return tuple(sorted(fixes, key=lambda fix: _order(fix, options)))
+
+
+def _order(fix: Backport, options: frozenset[str]) -> tuple[int, int]:
+    """The most telling fix first: by the parts that it names, then the newest."""
+    weight = sum(TOPICS[topic].weight for topic in fix.topics if topic != OPTIONS) + 2 * bool(fix.families)
+    weight += _SETS * (not options.isdisjoint(fix.options))
+    return -weight, -int(fix.number) if len(fix.number) < 10 else 0

@@ -1,0 +1,45 @@
+"""`hcp backports`, and what `hcp check` says of the same fixes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from subprocess import CompletedProcess
+
+Hcp = Callable[..., "CompletedProcess[str]"]
+LAUNCH = ("--", *"--num-layers 4 --seq-length 4096 --context-parallel-size 2 --sft --mtp-num-layers 1".split())
+RELEASES = ("--assume", "mcore=0.17.1")
+
+
+def test_each_fix_has_its_reference_the_release_with_it_and_what_it_is_about(hcp: Hcp) -> None:
+    run = hcp("backports", *RELEASES, *LAUNCH)
+    assert run.returncode == 0, run.stderr
+    (line,) = (line for line in run.stdout.splitlines() if "NVIDIA/Megatron-LM#5243" in line)
+    assert line.split()[:2] == ["NVIDIA/Megatron-LM#5243", "0.19.0"]
+    assert line.endswith("[context parallelism, packed sequences]")
+    assert "not stated: the release of Transformer Engine; add --assume te=2.14" in run.stdout
+
+
+def test_the_json_holds_what_the_text_says(hcp: Hcp) -> None:
+    text = hcp("backports", *RELEASES, "--all", *LAUNCH).stdout
+    (result,) = json.loads(hcp("backports", *RELEASES, "--format", "json", *LAUNCH).stdout)["results"]
+    (release,) = result["releases"]
+    assert (release["package"], release["release"], result["not_stated"]) == ("mcore", "0.17.1", ["te"])
+    for fix in (*release["touching"], *release["open"]):
+        assert f"{fix['reference']} " in text and fix["title"] in text
+
+
+def test_a_check_names_the_first_fixes_and_the_verdict_does_not_depend_on_them(hcp: Hcp) -> None:
+    said = hcp("check", *RELEASES, *LAUNCH).stdout
+    assert "backports: megatron-core 0.17.1 lacks " in said
+    assert "NVIDIA/Megatron-LM#5243 (0.19.0): Fix packed THD RoPE under CP" in said
+    data = json.loads(hcp("check", *RELEASES, "--format", "json", "--full", *LAUNCH).stdout)
+    (release,) = data["backports"]
+    assert release["package"] == "mcore" and release["first"][0].startswith("NVIDIA/Megatron-LM#")
+    assert "backports" not in hcp("check", *LAUNCH).stdout, "no release is stated"
+
+
+def test_what_is_no_launch_is_said_in_one_line(hcp: Hcp, tmp_path) -> None:
+    run = hcp("backports", str(tmp_path / "none.sh"))
+    assert run.returncode == 2 and run.stdout == ""
+    assert len(run.stderr.splitlines()) == 1 and "none.sh" in run.stderr

@@ -1,0 +1,85 @@
+"""Which fixes a launch's releases lack: cases that upstream's own history states."""
+
+from __future__ import annotations
+
+import pytest
+
+from hcp.launch.load import LoadOptions, load_launch
+from hcp.rules.backports.lacking import Lacking, lacking
+
+RECOMPUTE = "--recompute-granularity full --recompute-method uniform"
+MTP = f"--num-layers 4 --seq-length 4096 --mtp-num-layers 1 --sft {RECOMPUTE}"
+MOE = "--num-layers 4 --num-experts 8 --moe-router-load-balancing-type aux_loss --mtp-num-layers 1"
+
+
+def found(options: LoadOptions) -> dict[str, Lacking]:
+    return {item.upstream.package: item for item in lacking(load_launch("", options))[0]}
+
+
+def megatron(words: str, version: str) -> Lacking:
+    return found(LoadOptions(dialect="mlm", words=tuple(words.split()), assumes=(f"mcore={version}",)))["mcore"]
+
+
+def numbers(words: str, version: str) -> set[str]:
+    return {fix.number for fix in megatron(words, version).touching}
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "lacks", "has"),
+    [
+        ("4593", MTP, "0.16.1", "0.18.0"),  # MTP, recomputation and packed sequences
+        ("3401", MOE, "0.16.1", "0.17.0"),  # the auxiliary loss's tracker hangs with MTP
+        ("5243", "--context-parallel-size 2 --sft", "0.17.1", "0.19.0"),  # RoPE of packed sequences under CP
+        ("4593", MTP, "0.16.1", "0.13.0"),  # before the code that it mends
+    ],
+)
+def test_a_release_lacks_a_fix_from_the_faulty_code_up_to_the_release_with_the_fix(
+    number: str, words: str, lacks: str, has: str
+) -> None:
+    assert number in numbers(words, lacks)
+    assert number not in numbers(words, has)
+
+
+@pytest.mark.parametrize("left_out", ["--mtp-num-layers 1", "--sft", RECOMPUTE])
+def test_a_fix_touches_a_launch_that_turns_on_all_that_it_is_about(left_out: str) -> None:
+    assert "4593" not in numbers(MTP.replace(left_out, ""), "0.16.1")
+
+
+def test_the_release_with_the_fix_is_named() -> None:
+    item = megatron(MTP, "0.16.1")
+    (fix,) = (fix for fix in item.touching if fix.number == "4593")
+    assert (item.mended(fix), item.upstream.reference(fix)) == ("0.18.0", "NVIDIA/Megatron-LM#4593")
+
+
+def test_the_fix_that_names_most_of_what_the_launch_does_comes_first() -> None:
+    assert megatron(MTP, "0.16.1").touching[0].number == "4593"
+
+
+def test_a_fix_of_another_model_does_not_touch_the_launch() -> None:
+    options = LoadOptions(recipe="llama3_8b_pretrain_config", assumes=("bridge=0.3.1",), dialect="bridge")
+    item = found(options)["bridge"]
+    touched = {family for fix in item.touching for family in fix.families}
+    assert not touched & {"gptoss", "gemma3", "qwen3vl"}
+    assert {"gptoss", "gemma3", "qwen3vl"} <= {family for fix in item.upstream.fixes for family in fix.families}
+
+
+def test_a_release_that_is_not_stated_is_named_and_nothing_is_claimed_of_it() -> None:
+    options = LoadOptions(dialect="mlm", words=tuple(MTP.split()))
+    assert lacking(load_launch("", options)) == ((), ("mcore", "te"))
+    dev = options._replace(assumes=("mcore=0.16.1", "mcore_branch=dev"))
+    assert lacking(load_launch("", dev)) == ((), ("mcore", "te")), "the dev branch has its own fixes"
+
+
+def test_a_setting_that_the_launch_hides_leaves_the_fix_open() -> None:
+    words = ("model_engine=megatron", "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2")
+    item = found(LoadOptions(dialect="verl", words=words, assumes=("mcore=0.16.1",)))["mcore"]
+    assert not any("mtp" in fix.topics for fix in item.touching)
+    assert any("mtp" in fix.topics for fix in item.open)
+
+
+@pytest.mark.parametrize(("words", "touches"), [("--fp32-residual-connection", True), ("", False)])
+def test_a_fix_of_an_option_touches_a_launch_that_sets_it(words: str, touches: bool) -> None:
+    item = megatron(f"--num-layers 4 {words}", "0.16.1")
+    assert [item.sets(fix) for fix in item.touching if fix.number == "3504"] == [
+        ("fp32_residual_connection",)
+    ] * touches
