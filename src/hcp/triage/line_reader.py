@@ -16,7 +16,7 @@ from hcp.triage.line import QUIET, Line, read_line
 from hcp.triage.log_name import read_name
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import Hit
-from hcp.triage.signatures.progress import DONE, HARMLESS, RAYS, last_words
+from hcp.triage.signatures.progress import DONE, HARMLESS, done, last_words
 from hcp.triage.signatures.ray import WRAPPER as RAYS_WRAPPER
 from hcp.triage.signatures.row import ERROR, Role, Signature
 from hcp.triage.signatures.tracebacks import (
@@ -283,10 +283,9 @@ class LineReader:
             return
         if _RESTART_TOKEN in hit.line:
             self._begin((self.entry.attempt or 0) + 1)
-        for token, over in DONE.items():
-            if token in hit.line and (token != RAYS or b"Job '" in hit.line):
-                self.entry.forget()
-                self.entry.over = over
+        if (over := done(hit.line)) is not None:
+            self.entry.forget()
+            self.entry.over = over
         if any(token in hit.line for token in COLLECTIVE_TOKENS):
             self.waits.read(text[:8192], line.rank)
         self.cp.read(text, line.rank, str(self.entry.path))
