@@ -30,8 +30,9 @@ DONE: dict[bytes, frozenset[Role]] = {
 }
 """What Megatron-LM, Hugging Face's Trainer, Lightning, Ray (of its jobs), torchtitan, verl, NeMo-RL, ms-swift and
 MLPerf's programs print when the training is done, and what is no failure any more after it: ranks end one after the
-other, and some find that the others are gone. A rank that aborts then is still a failure, and so is a time limit, except after
-MLPerf's and after Megatron-LM's last evaluation (the one on the test set), when nothing is left to save."""
+other, and some find that the others are gone. A rank that aborts then is still a failure, and so is a time limit,
+except after MLPerf's and after Megatron-LM's last evaluation (the one on the test set), when nothing is left to save.
+"""
 _HOWEVER_IT_ENDED = b"Training completed or interrupted"
 """verl's asynchronous trainer says so after a failure too."""
 
