@@ -75,6 +75,22 @@ def shows_start(text: bytes) -> bool:
     return _STARTS.search(text) is not None
 
 
+BEGINS = (
+    b"Setting OMP_NUM_THREADS environment variable for each process",
+    b"--- arguments ---",
+    b"Start time of running main: ",
+    b"Loaded configuration from: ",
+    b"Started a local Ray instance",
+    b"' submitted successfully",
+)
+"""What torchrun, Megatron-LM, ms-swift, NeMo-RL, Ray and its job client print once whenever they are started."""
+
+
+def begun(line: bytes) -> bytes | None:
+    """Which of these a line says."""
+    return next((token for token in BEGINS if token in line), None)
+
+
 _LAST = 30
 """Lines at the end of a log that are looked at once more where nothing else is known."""
 _ENDS_BADLY = re.compile(
