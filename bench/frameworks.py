@@ -151,6 +151,7 @@ def main() -> int:
     parser.add_argument("--corpus", type=Path, required=True, metavar="DIR")
     parser.add_argument("--source", action="append", default=[], metavar="DIR", help="where files named elsewhere are")
     parser.add_argument("--assume", nargs="*", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--most", type=int, default=5, help="rules that a launch may leave unchecked without a line")
     parser.add_argument("--loader", metavar="PYTHON", help="a Python that can run NeMo-RL's loader")
     parser.add_argument("--parser", metavar="PYTHON", help="a Python that can run the parser of the framework")
     parser.add_argument("--megatron-lm", type=Path, metavar="DIR", help="a checkout, for slime and miles")
@@ -161,7 +162,7 @@ def main() -> int:
         return parsed(options)
     assumed = parse_assumptions(options.assume)
     found = list(launches(options.corpus, tuple(options.source)))
-    open_rules: list[int] = []
+    open_rules: list[tuple[int, Path, str]] = []
     needs: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     rules: Counter[tuple[str, str]] = Counter()
@@ -173,8 +174,9 @@ def main() -> int:
             errors.append(str(error))
             continue
         if reading.unseen is None:
-            open_rules.append(len(report.not_checked))
-            needs.update(name for item in report.not_checked for name in item.needs)
+            needed = [name for item in report.not_checked for name in item.needs]
+            open_rules.append((len(report.not_checked), path, ", ".join(sorted(set(needed)))))
+            needs.update(needed)
         else:
             reasons[reading.unseen[:70]] += 1
         for item in report.findings:
@@ -184,8 +186,13 @@ def main() -> int:
     dialects = Counter(reading.dialect for _, reading in found)
     print(f"{len(found)} launches ({', '.join(f'{count} {name}' for name, count in sorted(dialects.items()))})")
     if open_rules:
-        mean, over = sum(open_rules) / len(open_rules), sum(count > 5 for count in open_rules)
-        print(f"{len(open_rules)} complete: {mean:.1f} rules unchecked each, at most {max(open_rules)}; {over} over 5")
+        counts = [count for count, _, _ in open_rules]
+        over = [one for one in open_rules if one[0] > options.most]
+        mean = sum(counts) / len(counts)
+        print(f"{len(counts)} complete: {mean:.1f} rules unchecked each, at most {max(counts)}; ", end="")
+        print(f"{len(over)} over {options.most}")
+        for count, path, needed_here in over:
+            print(f"  {count} unchecked: {path.relative_to(options.corpus)}: needs {needed_here}")
     print("needed:", ", ".join(f"{name} {count}" for name, count in needs.most_common(8)) or "nothing")
     for reason, count in reasons.most_common(5):
         print(f"{count:6d} not complete: {reason}")

@@ -30,8 +30,7 @@ NOISE = "3: WARNING: ignored Error while probing an optional feature: RuntimeErr
 END = "12: [rank12]: ValueError: Unsupported communication type: allgather!\n"
 LINE_BY_LINE = """
 import re, sys
-from hcp.triage.line_reader import words_of
-from hcp.triage.signatures.table import SIGNATURES
+from hcp.triage.signatures.table import SIGNATURES, words_of
 words = re.compile(b"|".join(map(re.escape, words_of(SIGNATURES))))
 with open(sys.argv[1], "rb") as file:
     print(sum(words.search(line) is not None for line in file))

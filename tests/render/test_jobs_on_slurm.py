@@ -34,7 +34,7 @@ def test_a_job_trains_and_leaves_its_verdict(job, start, nodes, ranks):
     ]
     assert [(level["kind"], level["size"], level["ok"]) for level in levels] == [("a2a", 2, True), ("p2p", 2, True)]
     found = job.triage()
-    assert (found["state"], found["first_failure"], found["steps"]) == ("running", None, 6)
+    assert (found["state"], found["first_failure"], found["steps"]) == ("no-failure", None, 6)
 
 
 def test_the_rank_map_names_the_nodes_and_says_whether_inner_groups_stay_inside(job):

@@ -126,4 +126,29 @@ def test_a_warning_that_a_peer_is_gone_is_unclear_unless_the_training_was_done(t
     )
     assert _read(tmp_path, warned).state == "unclear"
     assert _read(tmp_path, warned.replace(":[W729", ":[E729")).state == "failed"
-    assert _read(tmp_path, STEP + DONE + warned).state == "running"
+    assert _read(tmp_path, STEP + DONE + warned).state == "no-failure"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        DONE,
+        "{'train_runtime': 12.5, 'train_samples_per_second': 3.1}\n",
+        "------- Job 'raysubmit_9ay2' succeeded -------\n",
+        "(TaskRunner pid=3714) (\"Final validation metrics: {'val-core/openai/gsm8k/acc/mean@1': \"\n"
+        "(TaskRunner pid=3714)  '0.81}')\n",
+        "Max number of steps has been reached, stopping training early\n",
+        "[INFO:swift] End time of running main: 2026-02-05 18:02:41.532210\n",
+        'hcp-job: {"event": "end", "job": "7", "attempt": 0, "status": "completed"}\n',
+    ],
+)
+def test_a_job_whose_log_shows_the_end_no_longer_runs(tmp_path, end):
+    assert (_read(tmp_path, STEP).state, _read(tmp_path, STEP + end).state) == ("running", "no-failure")
+
+
+def test_the_word_of_a_program_that_ends_in_any_way_is_not_that_the_training_is_done(tmp_path):
+    """verl/experimental/fully_async_policy/fully_async_main.py prints it in `finally`."""
+    failed = "ValueError: Unsupported communication type: x\n"
+    end = "(FullyAsyncTaskRunner pid=9) [ASYNC MAIN] Training completed or interrupted\n"
+    assert _read(tmp_path, STEP + failed + end).state == "failed"
+    assert _read(tmp_path, STEP + end).state == "running"

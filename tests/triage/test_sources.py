@@ -8,6 +8,8 @@ import sys
 import pytest
 
 from hcp.core.errors import HcpError
+from hcp.triage.is_cp_on import CpPlan
+from hcp.triage.read import triage
 from hcp.triage.sources import STDIN, find_logs, opened, without_lead
 from support.processes import HANG_S
 
@@ -55,6 +57,32 @@ def test_a_pipe_is_read_to_its_end_however_late_its_writer(tmp_path):
             timeout=HANG_S,
         )
         assert done.returncode == 1 and "the program raised ValueError: late" in done.stdout, (rest, done)
+
+
+OF_WINDOWS = "starting\n" * 3000 + "ValueError: of an \u00fcber-long r\u00e9sum\u00e9 \U0001f4a5 x\n"
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+def test_a_log_that_powershell_wrote_is_read(tmp_path, codec):
+    """`>` of Windows PowerShell writes UTF-16 with a byte order mark."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    path = folder / "job.log"
+    path.write_bytes(("\ufeff" + OF_WINDOWS).encode(codec))
+    assert find_logs([str(folder)]).paths == (path,)
+    with opened(path) as (file, start):
+        rest = iter(lambda: file.read(7) or b"", b"")  # blocks that end within a character
+        assert (start + b"".join(rest)).decode() == OF_WINDOWS
+    failure = triage([path], CpPlan()).failure
+    assert failure is not None and (failure.message, failure.line) == (OF_WINDOWS.splitlines()[-1], 3001)
+
+
+def test_a_half_character_at_the_end_and_another_encoding_are_no_error(tmp_path):
+    (tmp_path / "cut.log").write_bytes("\ufeffValueError: x\n".encode("utf-16-le") + b"\x41")
+    with opened(tmp_path / "cut.log") as (file, start):
+        assert (start + (file.read(10) or b"")).decode() == "ValueError: x\n\ufffd"
+    (tmp_path / "wide.log").write_bytes("\ufeffValueError: x\n".encode("utf-32-le"))
+    assert triage([tmp_path / "cut.log", tmp_path / "wide.log"], CpPlan()).binary == (tmp_path / "wide.log",)
 
 
 def test_standard_input_that_is_closed_is_one_line(monkeypatch):

@@ -167,8 +167,8 @@ def reason_of(value: Iterable[Part]) -> str:
             return part.reason
         if isinstance(part, OneOf):
             texts = [text_of(option) for option in part.options]
-            known = [text.strip() for text in texts if text is not None]
-            if len(known) == len(texts) and all(known) and sum(map(len, known)) < 60:
+            known = list(dict.fromkeys(text.strip() for text in texts if text is not None))
+            if None not in texts and len(known) > 1 and all(known) and sum(map(len, known)) < 60:
                 return f"is {' or '.join(known)}: {part.reason}"
             return part.reason
     return "unknown"

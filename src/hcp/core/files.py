@@ -19,6 +19,16 @@ MAX_BYTES = 5_000_000
 """For one file that a person writes: cards, site files, records."""
 
 
+def place_below(source: str, folder: str, path: str) -> str | None:
+    """Where a path that is written for use in `folder` lies below the folder `source`; None: elsewhere, or absolute.
+
+    >>> place_below("/repo", "/repo/configs/recipes", "../base.yaml"), place_below("/repo", "/repo", "../base.yaml")
+    ('/repo/configs/base.yaml', None)
+    """
+    within = os.path.relpath(os.path.join(folder, path), source)
+    return None if path.startswith("/") or within.split(os.sep)[0] == os.pardir else os.path.join(source, within)
+
+
 def write_whole(path: str | Path, data: str | bytes) -> None:
     """Writes the file atomically: a reader finds the old content or the new one, never a part.
 

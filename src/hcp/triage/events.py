@@ -83,6 +83,18 @@ class FileEvents:
     """Whether the log shows how the program starts."""
     late: dict[Role, Event] = field(default_factory=dict)
     """The first event of each of these roles, after the training said so."""
+    begun: set[tuple[bytes, tuple[int | None, ...]]] = field(default_factory=set)
+    """Who wrote which of the words by which a program begins, in this attempt or before it."""
+
+    def begins_again(self, words: bytes, writer: tuple[int | None, ...]) -> bool:
+        """Whether a program that begins is another start of the job, in the same log.
+
+        All of a start's programs begin before its first step, so after a step it is another. Before one it is where
+        the same program had begun, and something failed since.
+        """
+        was_begun = (words, writer) in self.begun
+        self.begun.add((words, writer))
+        return not self.over and bool(self.steps or (was_begun and self.pending.keys() & _ENDED))
 
     def progress(self, steps: int, finite: int = 0) -> None:
         """Adds training steps, of which so many lines state a loss or a gradient norm."""
@@ -178,6 +190,8 @@ class FileEvents:
             self.pending[event.role] = event  # the program was started again, into the same log
 
 
+_ENDED: frozenset[Role] = frozenset(("cause", "death", "general", "end", "report"))
+"""Roles of lines after which a program may have been started again."""
 IDLE = "steps-skipped"
 """The signature of a training that learns nothing."""
 LASTING = ("loss-nan", "grad-norm-nan")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from hcp.triage.collectives import TOKENS as COLLECTIVE_TOKENS
@@ -11,14 +10,15 @@ from hcp.triage.collectives import CollectiveWaits
 from hcp.triage.course.idle import Idle
 from hcp.triage.course.not_finite import said
 from hcp.triage.events import IDLE, LASTING, FileEvents
-from hcp.triage.is_cp_on import ECHO_TOKEN, GROUP_TOKEN, SPEED_TOKENS, CpEvidence
+from hcp.triage.is_cp_on import CpEvidence
 from hcp.triage.line import QUIET, Line, read_line
 from hcp.triage.log_name import read_name
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import Hit
-from hcp.triage.signatures.progress import DONE, HARMLESS, RAYS, last_words
+from hcp.triage.signatures.progress import HARMLESS, begun, done, last_words
 from hcp.triage.signatures.ray import WRAPPER as RAYS_WRAPPER
-from hcp.triage.signatures.row import ERROR, Role, Signature
+from hcp.triage.signatures.row import Role, Signature
+from hcp.triage.signatures.table import ALWAYS, JOB_TOKEN, RESTART_TOKEN, words_of
 from hcp.triage.signatures.tracebacks import (
     HEAD,
     end_of_traceback,
@@ -33,8 +33,6 @@ from hcp.triage.signatures.tracebacks import (
 )
 from hcp.triage.signatures.wrapped import crosses, joined, line_above
 
-JOB_TOKEN = b"hcp-job: "
-_RESTART_TOKEN = b"will restart worker group"
 _AGENT = b"torch/distributed/elastic/agent/server/api.py:"
 _LAST_ERROR = b"Last error:"
 """Below these words torch prints what NCCL said, in a line that may hold no token."""
@@ -43,10 +41,6 @@ _LEAVING = (b"has failed to shutdown the rendezvous", b"has failed to send a kee
 _RAYS_TRACEBACK = (b"RayTaskError(", b"raised in its creation task", b"nhandled error ")
 """In lines that stand above the frames of another process, as Ray passes them on."""
 _FRAME = b'", line '
-_MARKS = (JOB_TOKEN, *DONE, _RESTART_TOKEN)
-_ALWAYS = (*_MARKS, GROUP_TOKEN, ECHO_TOKEN, *SPEED_TOKENS, *COLLECTIVE_TOKENS)
-"""Lines with these are read every time: their numbers are what counts."""
-_LOUD = (ERROR, b"ERROR", b"FATAL", b"CRITICAL", b"fatal: ")
 _SAYS_ERROR = re.compile(
     r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )\S|"
     r"^(?!.{0,200}[Ww]arning).{0,200}?\b[A-Z]\w{2,40}(?:Error|Exception): \S"
@@ -67,12 +61,6 @@ _TAIL = 8192
 """Bytes at the end of a log that are its last words."""
 _TRACEBACKS = 200
 """Of an attempt, so many are read to their end."""
-
-
-def words_of(rows: Sequence[Signature]) -> tuple[bytes, ...]:
-    """What is searched for: a line without one of these says nothing."""
-    of_rows = (token for row in rows for token in row.tokens)
-    return tuple(dict.fromkeys((*of_rows, *_LOUD, HEAD, GROUP_TOKEN, ECHO_TOKEN, *_MARKS, *COLLECTIVE_TOKENS)))
 
 
 class LineReader:
@@ -120,7 +108,7 @@ class LineReader:
         line = read_line(hit.line)
         if whole := rejoined(hit, line):
             line, shape = whole, b""
-        if any(token in hit.line for token in _ALWAYS):
+        if any(token in hit.line for token in ALWAYS):
             self._read_facts(hit, line)
             shape = b""
         row_id = self._try_rows(hit, line, file, is_told=told is not None)
@@ -281,15 +269,25 @@ class LineReader:
             if self.job.read(text.partition("hcp-job: ")[2].lstrip()) == "start":
                 self._begin(self.job.attempt)
             return
-        if _RESTART_TOKEN in hit.line:
+        if RESTART_TOKEN in hit.line:
             self._begin((self.entry.attempt or 0) + 1)
-        for token, over in DONE.items():
-            if token in hit.line and (token != RAYS or b"Job '" in hit.line):
-                self.entry.forget()
-                self.entry.over = over
+        if (words := begun(hit.line)) and self.entry.begins_again(words, line.writer[:3]):
+            self._begin_again()
+        if (over := done(hit.line)) is not None:
+            self.entry.forget()
+            self.entry.over = over
         if any(token in hit.line for token in COLLECTIVE_TOKENS):
             self.waits.read(text[:8192], line.rank)
         self.cp.read(text, line.rank, str(self.entry.path))
+
+    def _begin_again(self) -> None:
+        """The job was started once more, into the same log."""
+        last = self.entry
+        last.attempt = last.attempt or 0
+        self._begin(last.attempt + 1)
+        self.entry.begun = last.begun
+        if all(entry.path == last.path for entry in self.files):
+            self.waits = CollectiveWaits()  # of the last start alone
 
     def _begin(self, attempt: int) -> None:
         """An attempt begins in this log. What stands above the first one that a log names is of the one before it."""

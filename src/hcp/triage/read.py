@@ -32,7 +32,8 @@ class Diagnosis:
     """What the logs of one job show. `noise` counts the failure lines that are not the first, by signature."""
 
     state: Literal["failed", "stopped", "running", "unclear", "no-failure"]
-    """stopped: from outside, as by a preemption or a time limit. unclear: no signature found a failure, but nothing
+    """stopped: from outside, as by a preemption or a time limit. running: its last word is not that the training is
+    done, as it is in a log without a failure that has ended. unclear: no signature found a failure, but nothing
     shows that there was none (`unclear`)."""
     failure: Failure | None
     cp: CpVerdict
@@ -187,7 +188,7 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
     is_shown = steps > 0 or is_done or cp.state != "unknown" or any(entry.runs for entry in files)
     is_clear = unnamed is None and is_shown
     return Diagnosis(
-        _state(failure, is_clear, steps > 0),
+        _state(failure, is_clear, steps > 0 and not is_done),
         failure,
         cp,
         job,
@@ -214,11 +215,11 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
 
 
 def _state(
-    failure: Failure | None, is_clear: bool, has_steps: bool
+    failure: Failure | None, is_clear: bool, is_training: bool
 ) -> Literal["failed", "stopped", "running", "unclear", "no-failure"]:
     if failure:
         return "stopped" if failure.is_from_outside else "failed"
-    return "unclear" if not is_clear else "running" if has_steps else "no-failure"
+    return "unclear" if not is_clear else "running" if is_training else "no-failure"
 
 
 def _is_lasting(failure: Failure | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hcp.core.visible import visible
-from hcp.triage.advice import came_back
+from hcp.triage.advice import Attempt, came_back
 from hcp.triage.failure import Failure
 from hcp.triage.read import Diagnosis
 from hcp.triage.report import cp_next, left_out, next_steps, rule_of, time_text
@@ -41,6 +41,8 @@ _UNCLEAR = {
 }
 """Why the state is unclear, and what to do."""
 _MOST_ALSO = 8
+_MOST_BEFORE = 3
+"""Attempts before the last one that are told each in a line."""
 
 
 def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
@@ -50,11 +52,13 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
         steps = f", {_count(diagnosis.steps, 'training step')}" if diagnosis.steps else ""
         files = _count(len(diagnosis.files), "file")
         done = "; the training finished" if diagnosis.is_done else ""
-        lines = [f"no failure in {files}{steps}{done}"]
+        last = f"; attempt {diagnosis.attempts[-1].number} is the last" if len(diagnosis.attempts) > 1 else ""
+        lines = [f"no failure in {files}{steps}{done}{last}"]
         if diagnosis.unclear:
             lines = ["unclear: " + _UNCLEAR[diagnosis.unclear][0].format(files=files, steps=steps)]
             lines += [f"why: {_place(diagnosis.unnamed)}"] if diagnosis.unnamed else []
             lines.append(f"  next: {_UNCLEAR[diagnosis.unclear][1]}")
+        lines += _attempts(diagnosis)
     else:
         lines = _failure(failure, diagnosis, launch)
     if diagnosis.survived:
@@ -70,6 +74,7 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
 def _failure(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list[str]:
     rule = rule_of(failure)
     what = "stopped from outside" if failure.is_from_outside else "first failure"
+    what += f", attempt {diagnosis.attempts[-1].number}" if len(diagnosis.attempts) > 1 else ""
     lines = [f"{what}: {failure.cause}" + (f" [{rule}]" if rule else "")]
     lines.append(f"where: {_where(failure)}")
     lines.append(f"why: {failure.path}:{failure.line}: {_short(failure.message)}")
@@ -107,15 +112,21 @@ def _where(failure: Failure) -> str:
 
 
 def _attempts(diagnosis: Diagnosis) -> list[str]:
-    """How the attempts before this one ended, in one line."""
+    """How the attempts before the last one ended, the latest first."""
     before = [attempt for attempt in diagnosis.attempts[:-1] if attempt.failure is not None]
-    if not before:
-        return []
-    said = came_back(diagnosis.attempts)
-    number, failed = before[-1].number, before[-1].failure
-    if said or failed is None:
-        return [f"attempt {number} failed the same way"]
-    return [f"attempt {number} failed differently: {_short(failed.cause)}"]
+    told = before[: -_MOST_BEFORE - 1 : -1]
+    lines = [f"attempt {attempt.number} {_compared(attempt, diagnosis)}" for attempt in told]
+    more = len(before) - len(told)
+    return [*lines, f"{_count(more, 'attempt')} before that failed too"] if more > 0 else lines
+
+
+def _compared(attempt: Attempt, diagnosis: Diagnosis) -> str:
+    """How an attempt failed, beside the last one."""
+    last = diagnosis.attempts[-1]
+    cause = _short(attempt.failure.cause) if attempt.failure else ""
+    if last.failure is None:
+        return f"failed: {cause}"
+    return "failed the same way" if came_back((attempt, last)) else f"failed differently: {cause}"
 
 
 def _short(text: str) -> str:

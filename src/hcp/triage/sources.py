@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import stat
@@ -72,7 +73,7 @@ def find_logs(targets: Sequence[str]) -> Logs:
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[Bytes, bytes]]:
-    """A log, open, and its first bytes, which are already read: a pipe gives them only once.
+    """A log, open, and its first bytes, which are already read: a pipe gives them only once. UTF-16 is read as UTF-8.
 
     A named pipe that nobody writes to is empty; it is not waited for.
 
@@ -80,6 +81,40 @@ def opened(path: Path) -> Iterator[tuple[Bytes, bytes]]:
         OSError: it cannot be opened or read.
         HcpError: standard input is closed.
     """
+    with _opened(path) as (file, start):
+        codec = _UTF_16.get(start[:2])
+        if codec is None:
+            yield file, start
+        else:
+            text = _Transcoded(file, codec)
+            yield text, text.of(start[2:])
+
+
+_UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+"""By the mark that PowerShell and others begin a file with."""
+
+
+class _Transcoded:
+    """A file in another encoding, read as UTF-8."""
+
+    def __init__(self, file: Bytes, codec: str) -> None:
+        self.file = file
+        self.decoder = codecs.getincrementaldecoder(codec)("replace")
+
+    def of(self, block: bytes, is_last: bool = False) -> bytes:
+        return self.decoder.decode(block, is_last).encode("utf-8")
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes; none at the end of the file."""
+        while True:
+            block = self.file.read(size) or b""
+            text = self.of(block, not block)
+            if text or not block:
+                return text
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Bytes, bytes]]:
     if path is STDIN:
         if sys.stdin is None:
             raise HcpError("found no standard input: it is closed; wanted a log there; pipe one, or name a file")

@@ -146,6 +146,31 @@ def test_every_line_names_one_model_and_sizes_that_a_model_can_have() -> None:
         assert all(value is None or isinstance(value, bool | str) or value > 0 for value in fields.values()), model
 
 
+def test_a_line_that_names_another_model_has_that_ones_sizes() -> None:
+    """One step: the other line has sizes of its own."""
+    own = {model for model, source, *_ in lines() if not source.startswith("=")}
+    others = {model: source[1:] for model, source, *_ in lines() if source.startswith("=")}
+    assert own.issuperset(others.values())
+    assert len(others) > 50 and all(fields_of(model) == fields_of(other) for model, other in others.items())
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes"),
+    [
+        # layers, heads, key and value heads, experts, as the model cards have them
+        ("ZhipuAI/GLM-4.5-Air", (46, 96, 8, 128)),
+        ("LLM-Research/Llama-4-Scout-17B-16E-Instruct", (48, 40, 8, 16)),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", (94, 64, 4, 128)),
+        ("Qwen/Qwen3-8B-Base", (36, 32, 8, None)),
+        ("Qwen/Qwen2.5-VL-72B-Instruct", (80, 64, 8, None)),
+        ("OpenGVLab/InternVL3_5-GPT-OSS-20B-A4B-Preview", (24, 64, 8, 32)),
+    ],
+)
+def test_variants_and_names_of_modelscope_tell_their_sizes_to_ms_swift(model: str, sizes: tuple[int | None]) -> None:
+    launch = build_launch(read_text(f"#!/bin/bash\nmegatron sft --model {model} --tuner_type full\n", "x.sh"))
+    assert tuple(launch.facts[name].value for name in ("num_layers", "heads", "kv_heads", "num_experts")) == sizes
+
+
 @pytest.mark.parametrize("model", ["qwen3_30b_a3b", "deepseek_v3", "gpt_oss_120b", "llama31_405b", "kimi_k2"])
 def test_windows_sinks_and_shared_experts_are_those_of_bridges_recipes(model: str) -> None:
     recipes = of_model(model)

@@ -43,11 +43,11 @@ def test_what_a_models_bridge_writes_is_known() -> None:
 
 
 def test_what_only_a_config_json_tells_is_unknown_and_says_so() -> None:
-    recipe = look_up("gemma3_vl_27b_sft_config", "0.6.2")
-    assert recipe.model == "google/gemma-3-27b-it"
+    recipe = look_up("gemma4_e4b_pretrain_2gpu_h100_bf16_config", "0.6.2")
+    assert recipe.model == "google/gemma-4-E4B-it"
     reason = recipe.unknown["model.num_attention_heads"]
     assert isinstance(reason, Elsewhere)
-    assert "config.json of google/gemma-3-27b-it" in reason and "--model" in reason
+    assert "config.json of google/gemma-4-E4B-it" in reason and "--model" in reason
 
 
 def test_without_a_release_only_what_all_releases_agree_on_is_known() -> None:

@@ -42,6 +42,10 @@ def known(script: str) -> dict[str, list[str]]:
         ("TP=4\nwhile read l; do TP=$l; done < f\npython x.py --tp $TP --pp 2", "changes in the loop in line 2"),
         ("for TP in $LIST; do true; done\npython x.py --tp $TP --pp 2", "changes in the loop in line 1"),
         ("case $M in a) TP=2;; *) TP=4;; esac\npython x.py --tp $TP --pp 2", f"is 2 or 4: {CASE} 1"),
+        (
+            "if [ -f y ]; then TP=4; elif [ -f z ]; then TP=4; else TP=8; fi\npython x.py --tp $TP --pp 2",
+            f"is 4 or 8: {IF} 1",
+        ),
         ("TP=4\nfoo && TP=2\npython x.py --tp $TP --pp 2", "is 2 or 4: depends on the condition in line 2"),
         ("TP=4\nfoo || TP=2\npython x.py --tp $TP --pp 2", "is 2 or 4: depends on the condition in line 2"),
         ("read TP < f\npython x.py --tp $TP --pp 2", "TP is read from an input that is not known"),

@@ -126,6 +126,24 @@ def test_a_source_option_stands_for_files_elsewhere(tmp_path: Path) -> None:
     assert tp(unused) is None and any("matches no file" in note for note in unused.notes)
 
 
+def test_a_path_out_of_the_scripts_folder_is_read_where_it_lies_in_a_named_folder(tmp_path: Path) -> None:
+    """The checkout is named, not the folder in it; a file of the same name elsewhere in it is another one."""
+    here = tmp_path / "scripts" / "low_precision"
+    (tmp_path / "scripts" / "models").mkdir(parents=True)
+    (tmp_path / "models").mkdir()
+    here.mkdir()
+    (tmp_path / "scripts" / "models" / "m.sh").write_text("TP=4\n")
+    (tmp_path / "models" / "m.sh").write_text("TP=16\n")
+    script = f'source "$(dirname "$0")/../models/m.sh"\n{TRAIN}'
+    assert tp(read(here, script, sources=(str(tmp_path),))) == "4"
+    assert tp(read(here, script, sources=(os.path.relpath(tmp_path),))) == "4"
+    assert tp(read(here, f"source ../../../m.sh\n{TRAIN}", sources=(str(tmp_path),))) is None
+    (tmp_path / "scripts" / "models" / "m.sh").unlink()
+    (tmp_path / "secret.sh").write_text("TP=32\n")
+    (tmp_path / "scripts" / "models" / "m.sh").symlink_to(tmp_path / "secret.sh")
+    assert tp(read(here, script, sources=(str(tmp_path / "scripts"),))) is None
+
+
 def test_a_source_that_a_configuration_inherits_from_is_used(tmp_path: Path) -> None:
     here, there = tmp_path / "run", tmp_path / "configs"
     here.mkdir()

@@ -123,6 +123,20 @@ def test_a_named_source_stands_for_a_base_elsewhere(folder: Path) -> None:
         assert reading.unseen is None and build_launch(reading).facts["tp"].value == 2
 
 
+def test_a_base_above_the_file_is_read_where_a_named_folder_holds_it(folder: Path) -> None:
+    """NeMo-RL's recipes name `../../grpo_math_1B.yaml`; a file of that name elsewhere is another one."""
+    checkout = folder / "checkout"
+    recipes = checkout / "examples" / "recipes" / "llm"
+    recipes.mkdir(parents=True)
+    (checkout / "examples" / "base.yaml").write_text((folder / "base.yaml").read_text())
+    (checkout / "base.yaml").write_text("policy: {megatron_cfg: {enabled: true, tensor_model_parallel_size: 32}}\n")
+    text = CHILD.replace("base.yaml", "../../base.yaml")
+    reading = read_text(text, "child.yaml", beside=Beside(str(recipes), (str(checkout),)))
+    assert reading.unseen is None and build_launch(reading).facts["tp"].value == 2
+    reading = read_text(text.replace("../../", "../../../../"), "x.yaml", beside=Beside(str(recipes), (str(recipes),)))
+    assert "outside" in str(reading.unseen)
+
+
 def test_standard_input_has_no_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     assert "is not read" in str(read_text(CHILD, "<stdin>").unseen)

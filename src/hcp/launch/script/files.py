@@ -18,7 +18,7 @@ from hcp.bash.paths import below
 from hcp.bash.syntax import Script
 from hcp.bash.value import Lit, ScriptText, Value, text_of
 from hcp.core.errors import HcpError
-from hcp.core.files import read_regular
+from hcp.core.files import place_below, read_regular
 from hcp.launch.fact import Beside
 
 MAX_CHARACTERS = 200_000
@@ -50,6 +50,10 @@ class Files:
             if os.path.lexists(place):
                 return self._script(place, self.beside.folder)
         for given in self.beside.sources:
+            if path is not None and self.beside.folder is not None and os.path.isdir(given):
+                there = place_below(given, self.beside.folder, path)
+                if there is not None and os.path.lexists(there):
+                    return self._given(given, there, given)
             for start in range(len(names)) if os.path.isdir(given) else ():
                 place = os.path.join(given, *names[start:])
                 if os.path.lexists(place):

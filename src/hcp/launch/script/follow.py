@@ -16,6 +16,7 @@ from hcp.core.errors import HcpError
 from hcp.launch.comments import acceptances_in
 from hcp.launch.fact import ALONE, Acceptance, Beside
 from hcp.launch.kubernetes.sight import applies_input, is_kubernetes
+from hcp.launch.script.apart import Apart, argument_of, is_below
 from hcp.launch.script.commands import take_apart
 from hcp.launch.script.files import MAX_CHARACTERS, Files
 from hcp.launch.script.pbs import pbs_header
@@ -57,6 +58,9 @@ class Followed:
         self.files = Files(beside)
         self.unread: list[str] = []
         """Scripts that are started but not read."""
+        self.apart: list[Apart] = []
+        self._before: tuple[Span, tuple[Launched, ...]] | None = None
+        """The command before, and what it starts."""
         arguments = None if beside.arguments is None else _words(beside.arguments)
         self.walker = Walker(self.script, STATEMENTS, self._command, self._variable, self.files.find, arguments)
         self.walker.is_copied = b"#SBATCH" in text.data  # sbatch runs a copy
@@ -109,11 +113,20 @@ class Followed:
             return None
         context = self.context.with_environment(prefix) if prefix else self.context
         found = take_apart(items, context, span)
+        before, count = self._before, len(self.launches)
+        self._before = None
         if isinstance(found, Handed):
-            return self._script(walker, found)
+            status = self._script(walker, found)
+            self._before = span, tuple(self.launches[count:])
+            return status
         if found is not None and len(self.launches) < MAX_LAUNCHES:
             self.launches.append(Launched(found, walker.environment(), walker.doubts[-1] if walker.doubts else None))
             walker.found += 1
+        started = tuple(self.launches[count:])
+        if (word := argument_of(items)) is None:
+            self._before = span, started
+        elif before is not None and is_below(span, before[0]):
+            self.apart.append(Apart(word, span, before[0], before[1] + started))
         return None
 
     def _applied(self, walker: Walker, span: Span) -> None:

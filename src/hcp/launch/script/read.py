@@ -10,6 +10,7 @@ from hcp.launch.fact import ALONE, COMMAND_LINES, Beside, Dialect, Fact, Reading
 from hcp.launch.facts.elsewhere import model_taken_from_elsewhere, taken_from_elsewhere
 from hcp.launch.foreign import of_tools, sets_ascend
 from hcp.launch.recipes.named import recipe_of_options
+from hcp.launch.script.apart import refuse_apart
 from hcp.launch.script.arguments import argv_of, why_hidden
 from hcp.launch.script.bridge import bridge_facts, bridge_unknown, bridge_words
 from hcp.launch.script.detect import lost_end
@@ -126,6 +127,7 @@ def trainings(script: Followed, text: str, target: str, forced: Dialect | None) 
             f"{target} has no training command{others}; {wanted} (torchrun, srun python, python -m …); "
             "give the script that starts the training"
         )
+    refuse_apart(script.apart, [training.launched for training in found])
     return found
 
 

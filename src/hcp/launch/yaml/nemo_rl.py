@@ -9,7 +9,7 @@ from posixpath import normpath
 from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
-from hcp.core.files import read_text
+from hcp.core.files import place_below, read_text
 from hcp.launch.dialects import has_references
 from hcp.launch.fact import Acceptance, Beside, Elsewhere, Fact, Form, Reading, Setting
 from hcp.launch.yaml.settings import MAX_CHARACTERS, YamlDoc, load_yaml
@@ -220,6 +220,9 @@ class _Inheritance:
         for source in self.sources:
             if os.path.isfile(source) and rest and os.path.basename(source) == rest[-1]:
                 return source, os.path.dirname(source)
+            there = None if folder is None or not os.path.isdir(source) else place_below(source, folder, name)
+            if there is not None and os.path.lexists(there):
+                return there, source
             for start in range(len(rest)) if os.path.isdir(source) else ():
                 place = os.path.join(source, *rest[start:])
                 if os.path.lexists(place):

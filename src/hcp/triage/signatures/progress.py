@@ -10,8 +10,7 @@ from hcp.triage.line import QUIET, Line, read_line
 from hcp.triage.signatures.row import Role
 
 ECHOES: frozenset[Role] = frozenset(("unknown", "effect", "report", "echo"))
-RAYS = b"' succeeded"
-"""Ray says so of more than its jobs: `Job 'raysubmit_x' succeeded`."""
+_RAYS = b"' succeeded"
 NOTHING_LEFT = frozenset(get_args(Role)) - {"cause"}
 """After the last thing that a program does, and when all is saved, how its ranks end says nothing about the training;
 a full disk does, for an asynchronous checkpoint may still be written."""
@@ -22,14 +21,32 @@ DONE: dict[bytes, frozenset[Role]] = {
     b" for test data | ": NOTHING_LEFT,
     b"'train_runtime': ": ECHOES,
     b"`Trainer.fit` stopped: ": ECHOES,
-    RAYS: ECHOES,
+    _RAYS: ECHOES,
     b"Training completed": ECHOES,
+    b"Final validation metrics: ": ECHOES,
+    b"Max number of steps has been reached, stopping training": ECHOES,
+    b"End time of running main: ": ECHOES,
     b'"key": "run_stop"': ECHOES | {"end"},
 }
-"""What Megatron-LM, Hugging Face's Trainer, Lightning, Ray (of its jobs), torchtitan and MLPerf's
-programs print when the training is done, and what is no failure any more after it: ranks end one after the other, and
-some find that the others are gone. A rank that aborts then is still a failure, and so is a time limit, except after
-MLPerf's and after Megatron-LM's last evaluation (the one on the test set), when nothing is left to save."""
+"""What Megatron-LM, Hugging Face's Trainer, Lightning, Ray (of its jobs), torchtitan, verl, NeMo-RL, ms-swift and
+MLPerf's programs print when the training is done, and what is no failure any more after it: ranks end one after the
+other, and some find that the others are gone. A rank that aborts then is still a failure, and so is a time limit,
+except after MLPerf's and after Megatron-LM's last evaluation (the one on the test set), when nothing is left to save.
+"""
+_HOWEVER_IT_ENDED = b"Training completed or interrupted"
+"""verl's asynchronous trainer says so after a failure too."""
+
+
+def done(line: bytes) -> frozenset[Role] | None:
+    """What is no failure any more after a line by which a program says that its training is done; None: another line.
+
+    Ray says of more than its jobs that they succeeded.
+    """
+    for token, over in DONE.items():
+        if token in line and (token != _RAYS or b"Job '" in line) and _HOWEVER_IT_ENDED not in line:
+            return over
+    return None
+
 
 _TRAINING = re.compile(
     rb"(?i)\b(?:torch\w*|[nrh]ccl|gloo|cuda|cudnn|rocm|hip|[gnt]pus?|megatron|deepspeed|nemo|verl|vllm|sglang|ray|raylet|"
@@ -58,6 +75,22 @@ def shows_start(text: bytes) -> bool:
     return _STARTS.search(text) is not None
 
 
+BEGINS = (
+    b"Setting OMP_NUM_THREADS environment variable for each process",
+    b"--- arguments ---",
+    b"Start time of running main: ",
+    b"Loaded configuration from: ",
+    b"Started a local Ray instance",
+    b"' submitted successfully",
+)
+"""What torchrun, Megatron-LM, ms-swift, NeMo-RL, Ray and its job client print once whenever they are started."""
+
+
+def begun(line: bytes) -> bytes | None:
+    """Which of these a line says."""
+    return next((token for token in BEGINS if token in line), None)
+
+
 _LAST = 30
 """Lines at the end of a log that are looked at once more where nothing else is known."""
 _ENDS_BADLY = re.compile(
@@ -84,7 +117,7 @@ def last_words(tail: bytes) -> tuple[int, Line] | None:
     lines = tail.split(b"\n")
     first = max(0, len(lines) - _LAST)
     for place, raw in enumerate(lines):
-        if any(token in raw for token in DONE) or ((kind := kind_of(raw)) and kind.is_step):
+        if done(raw) is not None or ((kind := kind_of(raw)) and kind.is_step):
             first = max(first, place + 1)
     last = ((place, read_line(raw)) for place, raw in enumerate(lines[first:], first))
     said = [(place, line) for place, line in last if line.level not in QUIET and _is_bad(line.body)]

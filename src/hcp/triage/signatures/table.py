@@ -1,9 +1,12 @@
-"""The triage table: every row, in the order in which the rows are tried on a line."""
+"""The triage table: every row, in the order in which the rows are tried on a line; and what is searched for in logs."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from hcp.triage.collectives import TOKENS as COLLECTIVE_TOKENS
+from hcp.triage.is_cp_on import ECHO_TOKEN, GROUP_TOKEN, SPEED_TOKENS
 from hcp.triage.signatures.ascend import ASCEND
 from hcp.triage.signatures.checkpoints import CHECKPOINTS
 from hcp.triage.signatures.containers import CONTAINERS
@@ -23,9 +26,11 @@ from hcp.triage.signatures.launchers import LAUNCHERS
 from hcp.triage.signatures.models import MODELS, REFUSED
 from hcp.triage.signatures.network import NETWORK
 from hcp.triage.signatures.node import NODE
+from hcp.triage.signatures.progress import BEGINS, DONE
 from hcp.triage.signatures.ray import RAY
 from hcp.triage.signatures.rollout import ROLLOUT
-from hcp.triage.signatures.row import Signature
+from hcp.triage.signatures.row import ERROR, Signature
+from hcp.triage.signatures.tracebacks import HEAD
 
 SIGNATURES: tuple[Signature, ...] = (
     *HIERARCHICAL_CP,
@@ -58,3 +63,17 @@ SIGNATURES: tuple[Signature, ...] = (
 def compiled(rows: tuple[Signature, ...]) -> list[tuple[Signature, re.Pattern[str]]]:
     """The rows with their expressions compiled, in order."""
     return [(row, re.compile(row.pattern)) for row in rows]
+
+
+JOB_TOKEN = b"hcp-job: "
+RESTART_TOKEN = b"will restart worker group"
+_MARKS = (JOB_TOKEN, *DONE, *BEGINS, RESTART_TOKEN)
+ALWAYS = (*_MARKS, GROUP_TOKEN, ECHO_TOKEN, *SPEED_TOKENS, *COLLECTIVE_TOKENS)
+"""Lines with these are read every time: their numbers are what counts."""
+_LOUD = (ERROR, b"ERROR", b"FATAL", b"CRITICAL", b"fatal: ")
+
+
+def words_of(rows: Sequence[Signature]) -> tuple[bytes, ...]:
+    """What is searched for: a line without one of these says nothing."""
+    of_rows = (token for row in rows for token in row.tokens)
+    return tuple(dict.fromkeys((*of_rows, *_LOUD, HEAD, GROUP_TOKEN, ECHO_TOKEN, *_MARKS, *COLLECTIVE_TOKENS)))
