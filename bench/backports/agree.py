@@ -42,9 +42,7 @@ def main() -> None:
         starts[start] += 1
         if end != "same" or start == "earlier":
             print(f"{row.id} #{fix.number}: row {row.versions}, table >={counted.since},<{counted.mended}")
-    print(
-        f"{ends.total()} pairs; the table's release with the fix is {_counted(ends)}; its first one is {_counted(starts)}"
-    )
+    print(f"{ends.total()} pairs; the release with the fix: {_counted(ends)}; the first one: {_counted(starts)}")
 
 
 def _later(one: str, other: str) -> str:
@@ -58,7 +56,7 @@ def _compared(said: str, counted: str) -> str:
 
 
 def _counted(places: Counter[str]) -> str:
-    return ", ".join(f"{name} in {places[name]}" for name in ("same", "earlier", "later"))
+    return ", ".join(f"{places[name]} {name}" for name in ("same", "earlier", "later"))
 
 
 if __name__ == "__main__":

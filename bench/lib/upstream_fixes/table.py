@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -10,17 +11,32 @@ from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 from upstream_fixes.history import Commit, Releases, commits, git
-from upstream_fixes.words import families_of, options_of, topics_of
+from upstream_fixes.places import UNSEEN, families_at, topics_at
+from upstream_fixes.words import (
+    families_of,
+    is_elsewhere,
+    is_unseen,
+    options_of,
+    topics_of,
+    without_general,
+)
 
 from hcp.launch.fact import Dialect
 from hcp.launch.facts.known_keys import names_of
 from hcp.launch.facts.table import FACTS, keys_of
+from hcp.rules.backports.lacking import OPTIONS
 from hcp.rules.backports.topics import TOPICS
 from hcp.rules.known.condition import clauses_of
 
 _LONGEST = 110
 _RARE = 8
 """Fixes of a project that name an option: where more do, it says little."""
+_TURNED_ON = re.compile(
+    r"([a-z][a-z0-9]*(?:_[a-z0-9]+)+)\b(?!['\"]?\s*[:=]\s*['\"]?(?:null|none|false|0|0\.0|~)?['\"]?\s*(?:[#\\].*)?$)",
+    re.I | re.M,
+)
+_USUAL = 0.15
+"""The share of a project's own launches that set an option which says little."""
 _FEW = 6
 """Options of one change: where it names more, it is about none of them."""
 
@@ -149,15 +165,33 @@ def row(
 ) -> str | None:
     """The commit's line in the table; None where no release holds the fault, or nothing says whom it touches.
 
-    A commit that names no topic touches a launch that sets an option of its change: the topic `options`.
+    A fix of a part that no fact shows, or that names none, touches a launch that sets an option of its change.
     """
-    topics, families = topics_of(commit.title, project.topics), families_of(commit.title)
-    if not topics and not families:
-        topics = ("options",) if options else ()
-    if not holding or not (topics or families) or ({"fsdp", "torch_fsdp2"} & {*topics} and not project.own_fsdp):
+    title, paths = commit.title, [change.path for change in commit.changes]
+    topics = {*topics_of(title, project.topics), *topics_at(paths)}
+    families = families_of(title) or families_at(paths)
+    if UNSEEN in topics or is_unseen(title) or not (topics or families):
+        topics = {*topics, OPTIONS} - {UNSEEN} if options else set()
+        families = families if options else ()
+    foreign = {"fsdp", "torch_fsdp2"} & topics and not project.own_fsdp
+    if not holding or is_elsewhere(title) or not (topics or families) or foreign:
         return None
-    fields = (commit.number, ranges(holding, all_releases), " ".join(topics), " ".join(families), " ".join(options))
-    return "\t".join((*fields, commit.title[:_LONGEST].strip()))
+    named = (*without_general(topics), *({OPTIONS} & topics))
+    fields = (commit.number, ranges(holding, all_releases), " ".join(named), " ".join(families), " ".join(options))
+    return "\t".join((*fields, title[:_LONGEST].strip()))
+
+
+def usual_options(folder: Path) -> set[str]:
+    """The options that many of a project's own launches turn on: they say little of a launch."""
+    counts, launches = Counter[str](), 0
+    names = git(folder, "ls-tree", "-r", "--name-only", "HEAD").splitlines()
+    for name in names:
+        if name.endswith((".sh", ".yaml", ".yml")) and not name.startswith("."):
+            text = git(folder, "show", f"HEAD:{name}").replace("-", "_")
+            if "model_parallel_size" in text:
+                launches += 1
+                counts.update(set(_TURNED_ON.findall(text)))
+    return {name for name, count in counts.items() if count > _USUAL * launches}
 
 
 def _keys_of_topics(dialect: Dialect) -> set[str]:
@@ -176,7 +210,7 @@ def section(name: str, folder: Path) -> str:
     tags = releases(folder, project)
     held = Releases(folder, tags)
     found = [(commit, held.holding(commit)) for commit in commits(folder, project.since, project.paths)]
-    known = names_of(project.dialect) - _keys_of_topics(project.dialect)
+    known = names_of(project.dialect) - _keys_of_topics(project.dialect) - usual_options(folder)
     options = {commit.sha: options_of(commit.title, _lines(commit), known) for commit, _ in found}
     often = Counter(name for names in options.values() for name in names)
     rows = dict[str, str]()

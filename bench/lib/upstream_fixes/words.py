@@ -127,7 +127,7 @@ _ELSEWHERE = re.compile(
     r"refactor\w*|clean ?up|style|simplif\w+|improve\w*|optimi[sz]e|performance|perf|speed"
     r")\b"
 )
-"""Words of titles about what a training does not run, and of changes that mend nothing."""
+"""What a training does not run, and changes that mend nothing."""
 _UNSEEN = re.compile(
     r"(?i)\b(lora|dora|peft|adapters?|muon|offload\w*|nvfp4|fp4|mxfp4|rerun\w*|nccl[- ]?ub|emerging|layer-?wise|mup|"
     r"engram|hyper[- ]?connections?|mhc|async (?:save|checkpoint)|kitchen|batch[- ]invarian\w+|chunked|template|chat|"
@@ -162,29 +162,35 @@ _FAMILY = re.compile(
 )
 
 
-def topics_of(title: str, own: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The topics that a title names, those that only some projects have only where they are its own.
+def is_elsewhere(title: str) -> bool:
+    """Whether a title is about something that a training does not run, or mends nothing."""
+    return _ELSEWHERE.search(title) is not None
 
-    None where it is about something that a training does not run, or about a part that is no topic.
-    """
-    if _ELSEWHERE.search(title) or _UNSEEN.search(title):
-        return ()
+
+def is_unseen(title: str) -> bool:
+    """Whether a title is about a part that is no topic."""
+    return _UNSEEN.search(title) is not None
+
+
+def topics_of(title: str, own: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The topics that a title names, those that only some projects have only where they are its own."""
     named = {name for name, pattern in _TOPICS.items() if pattern.search(title) and (name not in OWN or name in own)}
-    named -= {general for special in named for general in _SPECIAL.get(special, ())}
+    return without_general(named)
+
+
+def without_general(named: set[str]) -> tuple[str, ...]:
+    """The topics without those that another one implies."""
+    named = named - {general for special in named for general in _SPECIAL.get(special, ())}
     return tuple(name for name in _TOPICS if name in named)
 
 
 def families_of(title: str) -> tuple[str, ...]:
-    """The families of models that a title names, in letters and digits; none as for `topics_of`."""
-    if _ELSEWHERE.search(title):
-        return ()
+    """The families of models that a title names, in letters and digits."""
     found = (re.sub(r"[^a-z0-9.]", "", match.lower()) for match in _FAMILY.findall(title))
     return tuple(dict.fromkeys(found))
 
 
 def options_of(title: str, lines: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
     """The options that a title and changed lines name, without those that say little of a launch."""
-    if _ELSEWHERE.search(title):
-        return ()
     text = "\n".join((title.replace("--", "").replace("-", "_"), *lines))
     return tuple(name for name in dict.fromkeys(_OPTION.findall(text)) if name in known and name not in _PLAIN)

@@ -22,7 +22,12 @@ SCHEMA = "hcp.backports/1"
 @click.argument("targets", nargs=-1, metavar="[TARGET]... [-- OVERRIDE...]")
 @launch_options
 @format_option("text", "json")
-@click.option("--all", "every", is_flag=True, help="Also list the fixes to parts that the launch doesn't show.")
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="Also list the fixes to parts that most launches turn on, or that this one doesn't show.",
+)
 def backports(targets: Sequence[str], options: LoadOptions, fmt: str, every: bool) -> None:
     """List the fixes upstream made after the launch's releases that touch what the launch turns on.
 

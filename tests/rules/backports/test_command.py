@@ -25,7 +25,7 @@ def test_the_json_holds_what_the_text_says(hcp: Hcp) -> None:
     (result,) = json.loads(hcp("backports", *RELEASES, "--format", "json", *LAUNCH).stdout)["results"]
     (release,) = result["releases"]
     assert (release["package"], release["release"], result["not_stated"]) == ("mcore", "0.17.1", ["te"])
-    for fix in (*release["touching"], *release["open"]):
+    for fix in (*release["touching"], *release["broad"], *release["open"]):
         assert f"{fix['reference']} " in text and fix["title"] in text
 
 

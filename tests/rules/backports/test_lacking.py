@@ -83,3 +83,16 @@ def test_a_fix_of_an_option_touches_a_launch_that_sets_it(words: str, touches: b
     assert [item.sets(fix) for fix in item.touching if fix.number == "3504"] == [
         ("fp32_residual_connection",)
     ] * touches
+
+
+def test_a_fix_of_what_most_launches_turn_on_is_kept_apart() -> None:
+    item = megatron("--num-layers 4 --num-experts 8", "0.16.1")
+    assert {topic for fix in item.broad for topic in fix.topics} <= {
+        "moe",
+        "gradients",
+        "attention",
+        "save",
+        "tp",
+        "pp",
+    }
+    assert not [fix.title for fix in item.touching if set(fix.topics) <= {"moe"} and not item.sets(fix)]

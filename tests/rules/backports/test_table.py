@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from upstream_fixes.table import ranges, section
+from upstream_fixes.table import ranges, section, usual_options
 
 CODE = "def split(batch, cp_size):\n    rows = len(batch)\n    size = rows // cp_size\n    return batch[:size]\n"
 MENDED = CODE.replace("rows // cp_size", "-(-rows // cp_size)")
@@ -68,3 +68,12 @@ def test_a_commit_without_a_topic_keeps_the_options_that_its_change_names(histor
     mended = clipped.replace("return loss", "return loss.clamp(max=args.eps_clip_c)")
     commit(history, "fix: forward the lower bound of the second kind (#16)", mended)
     assert "16\t>=0.4.0\toptions\t\teps_clip_c\tForward the lower bound of the second kind" in section("slime", history)
+
+
+def test_an_option_that_most_of_the_projects_launches_turn_on_says_nothing(history: Path) -> None:
+    for number in range(4):
+        turned_on = "--eps-clip-c 3" if number else "--eps-clip-c 0"
+        (history / f"run{number}.sh").write_text(f"train.py --tensor-model-parallel-size 2 {turned_on}\n")
+    git(history, "add", "-A")
+    git(history, "commit", "-m", "launches")
+    assert "eps_clip_c" in usual_options(history)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from upstream_fixes.words import TOPIC_WORDS, topics_of
+from upstream_fixes.places import PLACES, UNSEEN, families_at, topics_at
+from upstream_fixes.words import TOPIC_WORDS, is_elsewhere, is_unseen, topics_of
 
 from hcp.launch.load import LoadOptions, load_launch
 from hcp.rules.backports.lacking import OPTIONS
@@ -114,11 +115,47 @@ def test_the_words_of_the_titles_and_the_conditions_are_about_the_same_topics() 
         ("Fix gradient-norm undercounting when using EP and TP", {"ep", "tp", "gradients"}),
         ("Fix activation checkpointing with shared experts", {"recompute", "shared_experts"}),
         ("Fix dynamic CP scheduler", {"dynamic_cp"}),
-        ("Fix MoE inference with CUDA graphs", set()),
-        ("Fix LoRA merge with EP", set()),
-        ("Fix typo in the docs of context parallelism", set()),
         ("Fix a bug", set()),
     ],
 )
 def test_a_title_is_about_the_topics_that_it_names(title: str, topics: set[str]) -> None:
     assert set(topics_of(title)) == topics
+
+
+@pytest.mark.parametrize(
+    ("title", "elsewhere", "unseen"),
+    [
+        ("Fix MoE inference with CUDA graphs", True, False),
+        ("Fix typo in the docs of context parallelism", True, False),
+        ("Fix LoRA merge with EP", False, True),
+        ("Fix packed THD RoPE under CP", False, False),
+    ],
+)
+def test_a_title_about_what_no_training_runs_or_no_launch_shows_is_told(
+    title: str, elsewhere: bool, unseen: bool
+) -> None:
+    assert (is_elsewhere(title), is_unseen(title)) == (elsewhere, unseen)
+
+
+@pytest.mark.parametrize(
+    ("paths", "topics", "families"),
+    [
+        (["megatron/core/distributed/fsdp/src/a.py", "megatron/core/distributed/fsdp/src/b.py"], ("fsdp",), ()),
+        (["megatron/core/distributed/fsdp/src/a.py", "megatron/core/optimizer/clip_grads.py"], (), ()),
+        (["megatron/core/transformer/moe/moe_utils.py"], ("moe",), ()),
+        (["megatron/core/optimizer/cpu_offloading/optimizer.py"], (UNSEEN,), ()),
+        (["src/megatron/bridge/models/gpt_oss/provider.py"], (), ("gptoss",)),
+        (["src/megatron/bridge/models/qwen_vl/model.py"], ("vision",), ("qwen",)),
+        (["src/megatron/bridge/models/qwen/a.py", "src/megatron/bridge/models/glm/a.py"], (), ()),
+        (["src/megatron/bridge/models/common/a.py"], (), ()),
+        (["verl/utils/megatron_utils.py"], (), ()),
+    ],
+)
+def test_what_all_paths_of_a_change_share_is_what_it_is_about(
+    paths: list[str], topics: tuple[str, ...], families: tuple[str, ...]
+) -> None:
+    assert (topics_at(paths), families_at(paths)) == (topics, families)
+
+
+def test_the_topics_of_places_are_topics() -> None:
+    assert {topic for topics in PLACES.values() for topic in topics} <= {*TOPICS, UNSEEN}

@@ -26,9 +26,9 @@ def backports_lines(
     lines: list[Line] = [f"{launch_name(launch)}:"]
     for item in found:
         lines += _project_lines(item, every)
-    hidden = sum(len(item.open) for item in found)
-    if hidden and not every:
-        lines.append(f"  {numbered(hidden, 'more fix', 'more fixes')} to parts that the launch doesn't show: --all")
+    broad, hidden = (sum(len(getattr(item, name)) for item in found) for name in ("broad", "open"))
+    if (broad or hidden) and not every:
+        lines.append(f"  --all lists {broad} more to parts that most launches turn on, {hidden} to parts not shown")
     if unstated:
         lines.append(f"  not stated: the release of {_listed(unstated)}; add --assume {_example(unstated)}")
     return lines
@@ -41,6 +41,9 @@ def _project_lines(item: Lacking, every: bool) -> Iterable[Line]:
     read = f"(read: {upstream.repo} to {upstream.newest}, {upstream.date})"
     yield "  ", Part(f"{name} lacks {many} to what the launch turns on", bold=True), f" {read}"
     yield from _fix_lines(item, item.touching)
+    if every and item.broad:
+        yield f"  and {len(item.broad)} to parts that most launches turn on"
+        yield from _fix_lines(item, item.broad)
     if every and item.open:
         yield f"  and {len(item.open)} that may touch it, by what the launch doesn't show"
         yield from _fix_lines(item, item.open)
@@ -97,6 +100,7 @@ def release_json(item: Lacking) -> dict[str, Any]:
         "release": item.release,
         "read": {"repo": upstream.repo, "newest": upstream.newest, "date": upstream.date},
         "touching": [_fix_json(item, fix) for fix in item.touching],
+        "broad": [_fix_json(item, fix) for fix in item.broad],
         "open": [_fix_json(item, fix) for fix in item.open],
     }
 

@@ -15,8 +15,8 @@ from hcp.rules.view import Unknown, View
 OPTIONS = "options"
 """The topic of a fix that touches only launches which set one of its options."""
 _OFF = (None, False, 0, "", "null", "none", "None", "false", "False")
-_SETS = 4
-"""The weight of an option that a launch sets."""
+_SETS, _MODEL, _TELLING = 4, 3, 2
+"""The weight of an option that a launch sets, of its model, and of what tells it from most launches."""
 
 
 class Lacking(NamedTuple):
@@ -24,11 +24,13 @@ class Lacking(NamedTuple):
 
     upstream: Upstream
     release: str
+    view: View
     touching: tuple[Backport, ...]
     """About parts that the launch turns on, all of them; those that say most about it first."""
+    broad: tuple[Backport, ...]
+    """The same, where most launches turn on all that a fix is about."""
     open: tuple[Backport, ...]
     """About parts of which the launch turns on some and doesn't show the others."""
-    view: View
 
     def sets(self, fix: Backport) -> tuple[str, ...]:
         """The options of a fix that the launch sets."""
@@ -56,11 +58,12 @@ def lacking(launch: Launch) -> tuple[tuple[Lacking, ...], tuple[Package, ...]]:
         except Unknown:
             unstated.append(package)
             continue
-        touching = [fix for fix in fixes if _state(v, fix, states, options) is True]
-        undecided = [fix for fix in fixes if _state(v, fix, states, options) is None]
-        found.append(
-            Lacking(upstreams()[package], str(release), _ordered(touching, options), _ordered(undecided, options), v)
-        )
+        on = [fix for fix in fixes if _state(v, fix, states, options) is True]
+        telling = [fix for fix in on if _weight(fix, options) >= _TELLING]
+        broad = [fix for fix in on if _weight(fix, options) < _TELLING]
+        hidden = [fix for fix in fixes if _state(v, fix, states, options) is None]
+        groups = (_ordered(group, options) for group in (telling, broad, hidden))
+        found.append(Lacking(upstreams()[package], str(release), v, *groups))
     return tuple(found), tuple(unstated)
 
 
@@ -90,7 +93,11 @@ def _ordered(fixes: list[Backport], options: frozenset[str]) -> tuple[Backport, 
 
 
 def _order(fix: Backport, options: frozenset[str]) -> tuple[int, int]:
-    """The most telling fix first: by the parts that it names, then the newest."""
-    weight = sum(TOPICS[topic].weight for topic in fix.topics if topic != OPTIONS) + 2 * bool(fix.families)
-    weight += _SETS * (not options.isdisjoint(fix.options))
-    return -weight, -int(fix.number) if len(fix.number) < 10 else 0
+    """The most telling fix first, then the newest."""
+    return -_weight(fix, options), -int(fix.number) if len(fix.number) < 10 else 0
+
+
+def _weight(fix: Backport, options: frozenset[str]) -> int:
+    """How much it says of a launch that it turns on what a fix is about."""
+    weight = sum(TOPICS[topic].weight for topic in fix.topics if topic != OPTIONS)
+    return weight + _MODEL * bool(fix.families) + _SETS * (not options.isdisjoint(fix.options))

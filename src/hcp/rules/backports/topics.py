@@ -28,7 +28,7 @@ TOPICS = {
     "mtp": Topic("multi-token prediction", ("mtp_layers > 0",), 3),
     "moe": Topic("MoE", ("num_experts > 0",), 1),
     "ep": Topic("expert parallelism", ("ep > 1",), 1),
-    "etp": Topic("tensor parallelism of experts", ("etp > 1",)),
+    "etp": Topic("tensor parallelism of experts", ("etp > 1 and num_experts > 0",)),
     "aux_loss": Topic(
         "MoE auxiliary loss",
         ("num_experts > 0 and moe_router_load_balancing_type in aux_loss seq_aux_loss global_aux_loss",),
@@ -70,7 +70,7 @@ TOPICS = {
     "yarn": Topic("YaRN", ("position_embedding_type = yarn", "rope_type = yarn")),
     "rope_fusion": Topic("fused RoPE", ("rope_fusion",), 1),
     "vision": Topic("vision", ("vision",)),
-    "fused_loss": Topic("the fused cross entropy", ("cross_entropy_fusion",), 1),
+    "fused_loss": Topic("the fused cross entropy", ("cross_entropy_fusion",)),
     "max_logit": Topic("the log of the maximum attention logit", ("log_max_attention_logit",), 3),
     "rope_scaling": Topic("RoPE scaling", ("rope_scaling != null", "rope_scaling_override != null")),
     "restart": Topic("in-process restart", ("inprocess_restart",), 3),
