@@ -26,7 +26,7 @@ from click.shell_completion import (
 
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_HCP_COMPLETE"
-_RULE_ID = re.compile(r'^(?:(?:@rule|    Known|_\w+ = Known)\(\s*|        id=)"([A-Z]+[0-9]{3})"', re.M)
+_RULE_ID = re.compile(r'^(?:(?:@rule|    Known|\w+ = Known)\(\s*|        id=)"([A-Z]+[0-9]{3})"', re.M)
 
 
 @click.command()
