@@ -87,20 +87,18 @@ def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
     index = index_of(reading.dialect, reading.role)
     facts = dict(reading.facts)
     unknown: dict[str, str] = {}
-    rank: dict[str, int] = {}
-    order = {key: place for place, key in enumerate(index)}
+    written: dict[str, dict[str, Fact]] = {}
     for setting in reading.settings:
         entry = index.get(setting.key)
         if entry is None:
             continue
-        # The table lists a fact's keys best first (model.seq_length before dataset.seq_length): the best key present
-        # wins, and for repeated keys the last occurrence.
-        if order[setting.key] > rank.get(entry.fact, len(order)):
-            continue
-        rank[entry.fact] = order[setting.key]
         value = coerce(FACTS[entry.fact], _unwrap(reading.dialect, setting), entry.negated)
         by_recipe = reading.recipe is not None and reading.recipe.by_key.get(setting.key) == setting
-        facts[entry.fact] = Fact(value, "recipe" if by_recipe else "launch", setting.location, setting.key)
+        fact = Fact(value, "recipe" if by_recipe else "launch", setting.location, setting.key)
+        written.setdefault(entry.fact, {})[setting.key] = fact  # of a repeated key, the last occurrence
+    order = {key: place for place, key in enumerate(index)}
+    for name, by_key in written.items():
+        facts[name] = by_key[min(by_key, key=lambda key: (_yields(key, by_key[key].value), order[key]))]
     for key, reason in reading.unknown.items():
         name = index[key].fact if key in index else key
         if name in reading.facts:
@@ -108,6 +106,15 @@ def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
         facts.pop(name, None)
         unknown[name] = reason
     return facts, unknown
+
+
+def _yields(key: str, value: object) -> bool:
+    """Whether a key leaves its fact to another of the fact's keys, although the table lists that one after it.
+
+    A null does: that field has another name by now, or had one. But Bridge copies all fields of `mixed_precision` over
+    the model's, its nulls too (`update_config_with_precision_overrides`).
+    """
+    return value is None and not key.startswith("mixed_precision.")
 
 
 def _unwrap(dialect: str, setting: Setting) -> Setting:

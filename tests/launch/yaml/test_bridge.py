@@ -11,6 +11,8 @@ import yaml
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Launch
 from hcp.launch.read import read_target, read_text
+from hcp.launch.words.overrides import reading_of_words
+from hcp.launch.words.settings import Word
 from hcp.launch.yaml.bridge import _ENUMS
 
 
@@ -188,6 +190,26 @@ def test_environment_defaults_are_environment_facts() -> None:
 def test_the_sequence_length_of_the_dataset_stands_in_for_the_models() -> None:
     assert value("dataset: {seq_length: 4096}\n", "seq_length") == 4096
     assert value("dataset: {seq_length: 4096}\nmodel: {seq_length: 8192}\n", "seq_length") == 8192
+
+
+@pytest.mark.parametrize(
+    ("keys", "name", "expected"),
+    [
+        # Bridge v0.4.2, models/mamba/mamba_provider.py: the older name is used only if it isn't null.
+        ("model.hybrid_override_pattern=null model.hybrid_layer_pattern=M*M*", "hybrid_pattern", "M*M*"),
+        ("model.hybrid_layer_pattern=M*M* model.hybrid_override_pattern=null", "hybrid_pattern", "M*M*"),
+        ("model.hybrid_override_pattern=M-M- model.hybrid_layer_pattern=null", "hybrid_pattern", "M-M-"),
+        ("model.hybrid_override_pattern=null model.hybrid_layer_pattern=null", "hybrid_pattern", None),
+        ("model.hybrid_layer_pattern=M*M* model.hybrid_layer_pattern=null", "hybrid_pattern", None),
+        ("train.eval_iters=null validation.eval_iters=32", "eval_iters", 32),
+        ("dataset.seq_length=null dataset.sequence_length=8192", "dataset_seq_length", 8192),
+        # training/mixed_precision.py, update_config_with_precision_overrides: every field, whatever its value.
+        ("mixed_precision.fp8=null model.fp8=hybrid", "fp8", None),
+    ],
+)
+def test_a_null_under_one_key_leaves_the_fact_to_another_key(keys: str, name: str, expected: object) -> None:
+    read = build_launch(reading_of_words("bridge", [Word(word) for word in keys.split()], "-"))
+    assert read.facts[name].value == expected
 
 
 @pytest.mark.parametrize(
