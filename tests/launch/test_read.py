@@ -170,6 +170,14 @@ def test_a_value_of_the_wrong_type_is_one_line_with_its_place(key: str, value: s
     assert said in str(error.value)
 
 
+def test_a_text_that_the_shell_splits_is_refused_with_the_way_to_quote_it() -> None:
+    """upstream's examples/gpt3/train_gpt3_175b_distributed.sh (core_v0.18.2) expands its arrays unquoted."""
+    script = 'A=(--step-batch-size-schedule "0:16 2.4B:320")\ntorchrun pretrain_gpt.py --num-layers 2 {}\n'
+    assert value(read_text(script.format('"${A[@]}"'), "x.sh"), "step_batch_size_schedule") == "0:16 2.4B:320"
+    with pytest.raises(HcpError, match=r'wanted one value \(a text with blanks needs quotes, .*"\$\{ARGS\[@\]\}"\)'):
+        build_launch(read_text(script.format("${A[@]}"), "x.sh"))
+
+
 def test_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
     def refused(path: Path | str, data: bytes | None = None) -> str:
         if data is not None:

@@ -30,7 +30,8 @@ def coerce(spec: FactSpec, setting: Setting, negated: bool = False) -> Any:
         return value if value is None else value != negated
     if isinstance(raw, list | tuple) and spec.type not in ("sizes", "floats", "comm", "window", "layers", "any"):
         if len(raw) != 1:
-            raise _wrong(setting, "one value")
+            quotes = ' (a text with blanks needs quotes, also where the script expands it: "${ARGS[@]}")'
+            raise _wrong(setting, f"one value{quotes if spec.type == 'str' and '.' not in setting.key else ''}")
         raw = raw[0]
     if raw is None or (isinstance(raw, str) and raw.strip().lower() in _NONE):
         return None
