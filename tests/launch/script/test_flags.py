@@ -14,6 +14,7 @@ from support.selection import examples
 from support.shell import BASH, run_in_bash
 
 OUTPUT = "the output of a command in line 1 is not known: commands are never run"
+N = "N=$(nvidia-smi -L | wc -l)"
 IF, CASE = "depends on the `if` in line", "depends on the `case` in line"
 
 
@@ -39,6 +40,11 @@ def known(script: str) -> dict[str, list[str]]:
         ("source conf.sh\npython x.py --tp ${TP:-2} --pp 2", "TP may be set by conf.sh, which line 1 sources"),
         ("if [ -f y ]; then TP=4; else TP=8; fi\npython x.py --tp $TP --pp 2", f"is 4 or 8: {IF} 1"),
         ("TP=4\nif grep -q x y; then TP=8; fi\npython x.py --tp $TP --pp 2", f"is 8 or 4: {IF} 2"),
+        # One of the branches leaves what a command prints; which of them comes first doesn't matter.
+        (f"{N}\nif [ $N -le 0 ]; then N=8; fi\npython x.py --tp $N --pp 2", f"{IF} 2"),
+        (f"{N}\nif [ $N -gt 8 ]; then :; else N=8; fi\npython x.py --tp $N --pp 2", f"{IF} 2"),
+        (f"if foo; then {N}; fi\nif [ $N -le 0 ]; then N=8; fi\npython x.py --tp $N --pp 2", f"{IF} 2"),
+        (f"if foo; then {N}; else N=0; fi\nif [ $N -le 0 ]; then N=8; fi\npython x.py --tp $N --pp 2", f"{IF} 2"),
         ("TP=4\nwhile read l; do TP=$l; done < f\npython x.py --tp $TP --pp 2", "changes in the loop in line 2"),
         ("for TP in $LIST; do true; done\npython x.py --tp $TP --pp 2", "changes in the loop in line 1"),
         ("case $M in a) TP=2;; *) TP=4;; esac\npython x.py --tp $TP --pp 2", f"is 2 or 4: {CASE} 1"),

@@ -156,9 +156,10 @@ class _Flags:
 
     def _maybe(self, item: Maybe) -> None:
         gathered = []
-        for option in item.options:
+        wants_value = self._wants_value()
+        for option in (opened for given in item.options for opened in _opened(given, wants_value)):
             first = next((place for place, word in enumerate(option) if _starts_flag(word)), len(option))
-            if _begins_with_value(option) and self._wants_value():
+            if wants_value and _begins_with_value(option):
                 self._doubt(item.reason, item.span)
             elif any(
                 isinstance(word, Unseen) or (isinstance(word, Field) and word.text is None and not word.prefix)
@@ -200,13 +201,16 @@ def _starts_flag(item: Item) -> bool:
     return isinstance(item, Maybe) or (isinstance(item, Field) and item.prefix.startswith("--"))
 
 
+def _opened(items: Items, wants_value: bool) -> list[Items]:
+    """The alternatives of a choice that stands where a flag's value is wanted: each may begin with that value."""
+    if not wants_value or not items or not isinstance(items[0], Maybe):
+        return [items]
+    return [opened for option in items[0].options for opened in _opened((*option, *items[1:]), True)]
+
+
 def _begins_with_value(items: Items) -> bool:
     """Whether the first word may be a value of the preceding flag."""
-    if not items:
-        return False
-    if isinstance(items[0], Maybe):
-        return any(map(_begins_with_value, items[0].options))
-    return not _starts_flag(items[0])
+    return bool(items) and not _starts_flag(items[0])
 
 
 class Overrides(NamedTuple):
