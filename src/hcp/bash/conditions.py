@@ -10,7 +10,7 @@ from hcp.bash.paths import seen_from_folder
 from hcp.bash.pattern import STEP_COST, Node, Pattern
 from hcp.bash.pattern_text import glob, literal, regex
 from hcp.bash.split import Splice, value_of
-from hcp.bash.syntax import ArithmeticCommand, Condition, Parameter, Quoted, ShellWord, Text
+from hcp.bash.syntax import ArithmeticCommand, Condition, Parameter, Piece, Quoted, ShellWord, Text
 from hcp.bash.value import Lit, Value, text_of
 from hcp.bash.walker import Status, Walker
 
@@ -44,6 +44,9 @@ class _Test:
 
     def __init__(self, w: Walker, tokens: Sequence[str | ShellWord]) -> None:
         self.w, self.tokens = w, tokens
+        for token in tokens:
+            if isinstance(token, ShellWord):
+                _note_unset(w, token.pieces)
         self.place = 0
         self.depth = 0
 
@@ -96,6 +99,15 @@ class _Test:
             self.place += 2
             return _compare(self.w, first, str(following[0]), following[1])
         return _is_filled(value(self.w, first))
+
+
+def _note_unset(w: Walker, pieces: Sequence[Piece]) -> None:
+    """Keeps which variables a condition reads although the script hasn't set them: `[ -z "$MASTER_ADDR" ]`."""
+    for piece in pieces:
+        if isinstance(piece, Quoted):
+            _note_unset(w, piece.pieces)
+        elif isinstance(piece, Parameter) and piece.name not in w.vars:
+            w.tested.add(piece.name)
 
 
 def _unary(w: Walker, sign: str, operand: ShellWord) -> bool | None:

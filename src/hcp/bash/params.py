@@ -18,9 +18,11 @@ from hcp.bash.value import (
     Items,
     Lit,
     OneOf,
+    Part,
     Span,
     Unseen,
     Value,
+    as_default,
     joined,
     reason_of,
     substituted,
@@ -151,9 +153,15 @@ def _applied(
     if present or sign[-1] == "?":
         return [Frag(part, not quoted) for part in substituted(value, span)]
     frags = operand()
+    if not is_set and node.subscript is None and node.name not in w.vars:
+        frags = [Frag(part, splits) for what, splits in frags for part in _as_default(what, node.name)]
     if sign[-1] == "=" and node.name.isidentifier():
         w.assign(node.name, value_of(frags), span)
     return frags
+
+
+def _as_default(what: Part | Splice, name: str) -> tuple[Part | Splice, ...]:
+    return (what,) if isinstance(what, Splice) else as_default((what,), name)
 
 
 def _is_filled(value: Value) -> bool | None:

@@ -18,6 +18,7 @@ from hcp.bash.value import (
     Span,
     Unseen,
     Value,
+    as_default,
     reason_of,
     size_of,
     text_of,
@@ -82,6 +83,8 @@ class State:
         self.assigned = assigned_names(script.text)
         """Names that the script appears to set somewhere."""
         self.used_arguments = False
+        self.tested: set[str] = set()
+        """Names that a condition has read before the script sets them: a value that they then get is a default."""
 
     def _stand_in(self, file: str, folder: str | None = None) -> None:
         """Records which file is followed (`$BASH_SOURCE`) and, at the start, in which folder (`$PWD`)."""
@@ -161,6 +164,8 @@ class State:
                 self.assign_array(name, (Field(value, span),), span, append=True)
                 return
             value = self.lookup(name, span)[0] + value
+        elif name in self.tested:
+            value = as_default(value, name)
         size = size_of(value)
         self.pay(size + 50 * len(value), 1000)
         if size > MAX_VALUE:

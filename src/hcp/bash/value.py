@@ -83,6 +83,9 @@ class Lit(NamedTuple):
     text: str
     span: Span
     exact: bool = True
+    default_of: str = ""
+    """The variable (or argument, `1`) whose default this text is: the script hasn't set it, whoever starts it may have
+    done so. "" if there is none."""
 
 
 class Hole(NamedTuple):
@@ -160,6 +163,16 @@ def text_of(value: Iterable[Part]) -> str | None:
     return "".join(texts)
 
 
+def default_of(value: Iterable[Part]) -> str:
+    """The variable whose default a part of the value is; "" if there is none."""
+    return next((part.default_of for part in value if isinstance(part, Lit) and part.default_of), "")
+
+
+def as_default(value: Value, name: str) -> Value:
+    """The value as one that a variable has only if nothing outside the script sets it."""
+    return tuple(part._replace(default_of=name) if isinstance(part, Lit) else part for part in value)
+
+
 def reason_of(value: Iterable[Part]) -> str:
     """Why a value is unknown; for a choice between known texts, with the texts."""
     for part in value:
@@ -188,7 +201,7 @@ def substituted(value: Value, site: Span) -> Value:
     if text is not None:
         if text[:1] == "-" or "=" in text or any(char in text for char in BLANK):
             return value
-        return (Lit(text, site, False),) if text else ()
+        return (Lit(text, site, False, default_of(value)),) if text else ()
     if len(value) == 1 and not isinstance(value[0], Lit):
         part = value[0]
         if isinstance(part, Hole) or all("=" not in (text_of(o) or "") for o in part.options):
@@ -209,14 +222,14 @@ def union(parts: Sequence[Part], fallback: Span) -> Span:
 def cut(part: Lit, start: int, end: int) -> Lit:
     """The characters [start, end) of a part, with their own place."""
     if not part.exact:
-        return Lit(part.text[start:end], part.span, False)
+        return part._replace(text=part.text[start:end])
     return next(cuts(part, [(start, end)]))
 
 
 def cuts(part: Lit, places: Iterable[tuple[int, int]]) -> Iterator[Lit]:
     """Several stretches of a part, in written order: the bytes before them are counted once."""
     if not part.exact:
-        yield from (Lit(part.text[start:end], part.span, False) for start, end in places)
+        yield from (part._replace(text=part.text[start:end]) for start, end in places)
         return
     source, begin, _ = part.span
     is_ascii = part.text.isascii()
@@ -225,7 +238,7 @@ def cuts(part: Lit, places: Iterable[tuple[int, int]]) -> Iterator[Lit]:
         text = part.text[start:end]
         begin += start - counted if is_ascii else len(part.text[counted:start].encode("utf-8", "replace"))
         stop = begin + (len(text) if is_ascii else len(text.encode("utf-8", "replace")))
-        yield Lit(text, (source, begin, stop))
+        yield part._replace(text=text, span=(source, begin, stop))
         begin, counted = stop, end
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from hcp.bash.value import Span, Value, reason_of, text_of
+from hcp.bash.value import Span, Value, default_of, reason_of, text_of
 from hcp.core.numbers import whole_number
 from hcp.core.secrets import is_secret_name, without_secrets
 from hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact
@@ -86,6 +86,14 @@ def _options(facts: Facts, context: StartContext) -> None:
             facts.lack(name, reason_of(option.value or ()))
         else:
             facts.put(name, plain, option.span, option.written)
+            _note_default(facts, name, option.value)
+
+
+def _note_default(facts: Facts, name: str, value: Value | None) -> None:
+    """Keeps of which variable an address to meet at is the default: `--master-addr ${MASTER_ADDR:-localhost}`."""
+    variable = default_of(value or ())
+    if variable and name in _ADDRESSES:
+        facts.put(f"default_of.{name}", variable)
 
 
 def _environment(facts: Facts, launched: Launched) -> None:
@@ -114,6 +122,7 @@ def _environment(facts: Facts, launched: Launched) -> None:
             facts.lack(f"env.{name}", reason_of(value))
         else:
             facts.put(f"env.{name}", text, span, name)
+            _note_default(facts, f"env.{name}", value)
 
 
 def _exported(option: Option | None) -> frozenset[str] | None:
@@ -153,6 +162,7 @@ def _torchrun(facts: Facts, context: StartContext) -> None:
         _slurm_gpus(facts, context)
 
 
+_ADDRESSES = ("torchrun.rdzv_endpoint", "torchrun.master_addr", "env.PET_RDZV_ENDPOINT", "env.PET_MASTER_ADDR")
 _RENDEZVOUS = ("rdzv_endpoint", "rdzv_backend", "master_addr", "node_rank")
 
 

@@ -186,7 +186,7 @@ def _after(item: Field, count: int) -> Value:
         if not isinstance(part, Lit):
             return (*parts, *item.parts[place:])
         if count < len(part.text):
-            parts.append(Lit(part.text[count:], part.span, False))
+            parts.append(part._replace(text=part.text[count:], exact=False))
         count = max(0, count - len(part.text))
     return tuple(parts)
 

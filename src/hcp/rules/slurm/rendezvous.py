@@ -24,18 +24,38 @@ def _meets(v: View) -> bool:
     return v.get("start") in ELASTIC_STARTS and stated and v.nodes > 1
 
 
-def _option(v: View, name: str) -> str | None:
-    """An option of torchrun, or the variable PET_… for it; None if it isn't given.
+def _given(v: View, name: str) -> str | None:
+    """The fact of an option of torchrun, or of the variable PET_… for it; None if it isn't given.
 
     Raises:
         Unknown: it is given, but cannot be read.
     """
     for fact in (f"torchrun.{name}", f"env.PET_{name.upper()}"):
         if v.get(fact) is not None:
-            return str(v.get(fact))
+            return fact
         if fact in v.launch.unknown:
             raise Unknown(fact)
     return None
+
+
+def _option(v: View, name: str) -> str | None:
+    """The value of an option of torchrun. Raises: Unknown, as `_given`."""
+    fact = _given(v, name)
+    return None if fact is None else str(v[fact])
+
+
+def _address(v: View) -> str | None:
+    """The fact that holds the address at which the launchers meet; None if none is given.
+
+    Raises:
+        Unknown: it is given, but cannot be read.
+    """
+    return _given(v, "rdzv_endpoint") or _given(v, "master_addr")
+
+
+def _is_job(v: View) -> bool:
+    """Whether Slurm starts the launchers on the nodes, all with the variables of the one script that it runs."""
+    return bool(v.get("srun")) or str(v.get("sbatch.nodes", 1)) != "1"
 
 
 def _host(endpoint: str) -> str:
@@ -55,21 +75,35 @@ def _host(endpoint: str) -> str:
 def nodes_meet_at_one_address(v: View) -> Problem | None:
     """The launchers on several nodes rendezvous at an address that all of them can reach.
 
-    localhost is a different machine on every node, and it is torchrun's default. MASTER_ADDR in the environment doesn't
-    help: torchrun reads its options (or PET_…) and sets that variable itself. An address computed by the script is
-    assumed to be reachable from all nodes.
+    localhost is a different machine on every node, and it is torchrun's default. MASTER_ADDR in the environment alone
+    doesn't help: torchrun reads its options (or PET_…) and sets that variable itself. If the option is a variable with
+    a default, ${MASTER_ADDR:-localhost}, whoever starts the script on each node can set it, so this is a warning. It
+    stays an error in a Slurm job that starts all nodes from this script: before the job runs, nobody knows the node's
+    name. An address computed by the script is assumed to be reachable from all nodes.
     """
     try:
-        named = _option(v, "rdzv_endpoint") or _option(v, "master_addr")
+        fact = _address(v)
     except Unknown:
         return None
+    named = None if fact is None else str(v[fact])
     if named is not None and _host(named) not in _HERE:
         return None
+    variable = v.get(f"default_of.{fact}")
+    outside = v.fact(f"env.{variable}")
+    if outside is not None and outside.origin == "assumed":
+        if outside.value is not None and _host(str(outside.value)) not in _HERE:
+            return None
+        variable = None
+    is_default = variable is not None and not _is_job(v)
+    stated = "" if str(variable).isdecimal() else f", which --assume env.{variable}=HOST states"
+    condition = f"if nothing sets ${variable} where the script is started: " if is_default else ""
     return Problem(
-        message="every node waits for the others at its own address: start-up hangs until it times out",
+        message=f"{condition}every node waits for the others at its own address, and start-up hangs until it times out",
+        severity="warning" if is_default else None,
         found=f"{v.nodes} nodes with "
         + ("no --rdzv-endpoint and no --master-addr" if named is None else f"the address {named}"),
-        wanted="the name of one node, the same on all nodes, such as --rdzv-backend c10d --rdzv-endpoint HOST:29500",
+        wanted="the name of one node, the same on all nodes, such as --rdzv-backend c10d --rdzv-endpoint HOST:29500"
+        + (f", or ${variable} set there{stated}" if is_default else ""),
         facts=("torchrun.nnodes", "torchrun.rdzv_endpoint", "torchrun.master_addr"),
     )
 
