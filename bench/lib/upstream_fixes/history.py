@@ -38,7 +38,9 @@ class Commit(NamedTuple):
     sha: str
     number: str
     """Of its pull request; the first ten digits of the commit where it names none."""
+    subject: str
     title: str
+    """The subject without tags, scopes and numbers."""
     changes: tuple[Change, ...]
 
 
@@ -63,7 +65,9 @@ def commits(folder: Path, since: str, paths: tuple[str, ...]) -> Iterator[Commit
         if not title.isascii():
             continue
         shown = git(folder, "show", "--format=", "-U3", "-M", sha, "--", *paths)
-        yield Commit(sha, number[1] if number else sha[:10], title[:1].upper() + title[1:], tuple(_changes(shown)))
+        yield Commit(
+            sha, number[1] if number else sha[:10], subject, title[:1].upper() + title[1:], tuple(_changes(shown))
+        )
 
 
 def _changes(diff: str) -> Iterator[Change]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 from upstream_fixes.history import Commit, Releases, commits, git
+from upstream_fixes.judged import JUDGED
 from upstream_fixes.places import UNSEEN, families_at, topics_at
 from upstream_fixes.words import (
     families_of,
@@ -27,6 +28,7 @@ from hcp.launch.facts.table import FACTS, keys_of
 from hcp.rules.backports.lacking import OPTIONS
 from hcp.rules.backports.topics import TOPICS
 from hcp.rules.known.condition import clauses_of
+from hcp.rules.known.row import Package
 
 _LONGEST = 110
 _RARE = 8
@@ -42,6 +44,7 @@ _FEW = 6
 
 
 class _Project(NamedTuple):
+    package: Package
     repo: str
     oldest: str
     since: str
@@ -58,6 +61,7 @@ class _Project(NamedTuple):
 
 PROJECTS = {
     "mcore": _Project(
+        "mcore",
         "NVIDIA/Megatron-LM",
         "0.12",
         "2025-01-01",
@@ -70,6 +74,7 @@ PROJECTS = {
         own_fsdp=True,
     ),
     "bridge": _Project(
+        "bridge",
         "NVIDIA-NeMo/Megatron-Bridge",
         "0.2",
         "2025-08-01",
@@ -78,6 +83,7 @@ PROJECTS = {
         dialect="bridge",
     ),
     "te": _Project(
+        "te",
         "NVIDIA/TransformerEngine",
         "2.0",
         "2025-01-01",
@@ -85,6 +91,7 @@ PROJECTS = {
         own_fsdp=True,
     ),
     "verl": _Project(
+        "verl",
         "verl-project/verl",
         "0.5",
         "2025-05-01",
@@ -102,6 +109,7 @@ PROJECTS = {
         dialect="verl",
     ),
     "nemo_rl": _Project(
+        "nemo_rl",
         "NVIDIA-NeMo/RL",
         "0.3",
         "2025-06-01",
@@ -110,6 +118,7 @@ PROJECTS = {
         dialect="nemo-rl",
     ),
     "ms_swift": _Project(
+        "ms_swift",
         "modelscope/ms-swift",
         "3.9",
         "2025-08-01",
@@ -118,6 +127,7 @@ PROJECTS = {
         dialect="ms-swift",
     ),
     "slime": _Project(
+        "slime",
         "THUDM/slime",
         "0.1",
         "2025-06-01",
@@ -167,18 +177,20 @@ def row(
 
     A fix of a part that no fact shows, or that names none, touches a launch that sets an option of its change.
     """
-    title, paths = commit.title, [change.path for change in commit.changes]
-    topics = {*topics_of(title, project.topics), *topics_at(paths)}
-    families = families_of(title) or families_at(paths)
-    if UNSEEN in topics or is_unseen(title) or not (topics or families):
+    subject, paths = commit.subject, [change.path for change in commit.changes]
+    families = families_of(subject) or families_at(paths)
+    topics = {*topics_of(subject, project.topics), *topics_at(paths)}
+    if (judged := JUDGED.get((project.package, commit.number))) is not None:
+        topics, families, options = {*judged[0]} | ({OPTIONS} if judged[1] else set()), (), list(judged[1])
+    elif UNSEEN in topics or is_unseen(subject) or not (topics or families):
         topics = {*topics, OPTIONS} - {UNSEEN} if options else set()
         families = families if options else ()
     foreign = {"fsdp", "torch_fsdp2"} & topics and not project.own_fsdp
-    if not holding or is_elsewhere(title) or not (topics or families) or foreign:
+    if not holding or is_elsewhere(subject) or not (topics or families) or foreign:
         return None
     named = (*without_general(topics), *({OPTIONS} & topics))
     fields = (commit.number, ranges(holding, all_releases), " ".join(named), " ".join(families), " ".join(options))
-    return "\t".join((*fields, title[:_LONGEST].strip()))
+    return "\t".join((*fields, commit.title[:_LONGEST].strip()))
 
 
 def usual_options(folder: Path) -> set[str]:
@@ -211,7 +223,7 @@ def section(name: str, folder: Path) -> str:
     held = Releases(folder, tags)
     found = [(commit, held.holding(commit)) for commit in commits(folder, project.since, project.paths)]
     known = names_of(project.dialect) - _keys_of_topics(project.dialect) - usual_options(folder)
-    options = {commit.sha: options_of(commit.title, _lines(commit), known) for commit, _ in found}
+    options = {commit.sha: options_of(commit.subject, _lines(commit), known) for commit, _ in found}
     often = Counter(name for names in options.values() for name in names)
     rows = dict[str, str]()
     for commit, holding in found:

@@ -148,7 +148,7 @@ _PLAIN = set(
     "virtual_pipeline_model_parallel_size model_name gradient_accumulation_steps input_ids max_steps num_epochs "
     "seq_len "
     "dataset_name tokenizer_path wandb_save_dir runtime_env env_vars hf_model_id test_mode override_transformer_config "
-    "override_ddp_config max_seq_len save_dir ppo_epochs tp_size".split()
+    "override_ddp_config max_seq_len save_dir ppo_epochs tp_size ckpt_format".split()
 )
 """Options that a launch sets whatever it trains."""
 

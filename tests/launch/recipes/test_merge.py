@@ -58,6 +58,14 @@ def test_a_key_of_the_launch_replaces_the_same_fact_under_another_key() -> None:
     assert told.facts["dataset_seq_length"].value == 4096
 
 
+def test_a_section_that_the_launch_sets_to_null_takes_the_recipes_settings_below_it_away() -> None:
+    packed = LoadOptions(recipe="llama3_8b_sft_config", assumes=("bridge=0.3.1",), dialect="bridge")
+    assert load_launch("", packed).facts["packing"].value == "offline"
+    unpacked = load_launch("", packed._replace(words=("dataset.packed_sequence_specs=null",)))
+    assert unpacked.facts["packing"].value != "offline"
+    assert "packed_sequence_size" not in unpacked.facts or unpacked.facts["packed_sequence_size"].origin != "recipe"
+
+
 def script(tmp_path: Path, line: str) -> str:
     (tmp_path / "run.sh").write_text(f"{line}\n")
     return str(tmp_path / "run.sh")

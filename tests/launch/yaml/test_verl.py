@@ -79,6 +79,12 @@ def test_absent_keys_have_verls_defaults() -> None:
         assert facts[name].origin == "presumed", "few models set that"
 
 
+def test_router_replay_is_read_where_verl_before_0_8_has_it() -> None:
+    assert launch(f"{A}.router_replay.mode=R3").facts["router_replay"].value == "R3"
+    both = launch(f"{A}.router_replay.mode=R2", f"{A}.megatron.router_replay.mode=R3")
+    assert both.facts["router_replay"].value == "R3"
+
+
 def test_sequence_parallel_is_on_unless_tp_is_one() -> None:
     assert launch("model_engine=megatron", f"{A}.ppo_epochs=1").facts["sequence_parallel"].value is False
     assert launch(f"{A}.megatron.tensor_model_parallel_size=2").facts["sequence_parallel"].value is True

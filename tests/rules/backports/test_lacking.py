@@ -96,3 +96,9 @@ def test_a_fix_of_what_most_launches_turn_on_is_kept_apart() -> None:
         "pp",
     }
     assert not [fix.title for fix in item.touching if set(fix.topics) <= {"moe"} and not item.sets(fix)]
+
+
+def test_a_presumed_value_hides_no_fix() -> None:
+    words = ("model_engine=megatron", "actor_rollout_ref.model.path=someone/their-model")
+    item = found(LoadOptions(dialect="verl", words=words, assumes=("verl=0.6.1",)))["verl"]
+    assert any("mla" in fix.topics for fix in item.open)

@@ -24,7 +24,7 @@ ROUTER_FACTS: tuple[FactSpec, ...] = (
         "router_replay",
         "str",
         "verl, ms-swift: whose routes are used again: disabled, R2 (log-probabilities), R3 (rollout)",
-        verl=("@.megatron.router_replay.mode",),
+        verl=("@.megatron.router_replay.mode", "@.router_replay.mode"),  # the second one before 0.8
         defaults={"verl": "disabled"},
     ),
 )

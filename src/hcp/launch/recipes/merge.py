@@ -81,7 +81,9 @@ def _given(recipe: Recipe, arguments: Mapping[str, Any]) -> Recipe:
 
 def _merged(reading: Reading, recipe: Recipe, named: Named, stated: str | None) -> Reading:
     below = bridge_reading("bridge", reading.target, reading.form, recipe.settings, complete=True)
-    base = below._replace(unknown=recipe.unknown)
+    cleared = tuple(f"{setting.key}." for setting in reading.settings if setting.value is None)
+    kept = tuple(setting for setting in below.settings if not setting.key.startswith(cleared))
+    base = below._replace(settings=kept, unknown=recipe.unknown)
     edited = edit_settings(base, reading.settings, reading.unknown).reading
     if named.synchronizes and not recipe.release.startswith(_UNSYNCHRONIZED):
         edited = _synchronized(edited, {setting.key for setting in reading.settings})

@@ -98,10 +98,15 @@ def _conditions(topic: str) -> tuple[tuple[Clause, ...], ...]:
 
 def is_on(v: View, topic: str) -> bool | None:
     """Whether a launch turns a topic on; None where a fact that decides it is unknown."""
-    decided = True
-    for clauses in _conditions(topic):
-        if all(clause.holds(v) for clause in clauses):
-            return True
-        hidden = [clause for clause in clauses if not clause.holds(v) and not v.known(clause.name)]
-        decided = decided and not (hidden and all(clause in hidden or clause.holds(v) for clause in clauses))
-    return None if not decided else False
+    states = [[_state(v, clause) for clause in clauses] for clauses in _conditions(topic)]
+    if any(all(held) for held in states):
+        return True
+    return None if any(False not in held for held in states) else False
+
+
+def _state(v: View, clause: Clause) -> bool | None:
+    """Whether a clause holds; None where its fact is unknown, or only presumed to be what most launches have."""
+    if clause.holds(v):
+        return True
+    fact = v.fact(clause.name)
+    return None if not v.known(clause.name) or (fact is not None and fact.origin == "presumed") else False
