@@ -99,6 +99,7 @@ def test_a_fix_of_what_most_launches_turn_on_is_kept_apart() -> None:
 
 
 def test_a_presumed_value_hides_no_fix() -> None:
-    words = ("model_engine=megatron", "actor_rollout_ref.model.path=someone/their-model")
+    actor = "actor_rollout_ref.actor.megatron.context_parallel_size=2"
+    words = ("model_engine=megatron", "actor_rollout_ref.model.path=someone/their-model", actor)
     item = found(LoadOptions(dialect="verl", words=words, assumes=("verl=0.6.1",)))["verl"]
     assert any("mla" in fix.topics for fix in item.open)
