@@ -54,7 +54,7 @@ def backports(targets: Sequence[str], options: LoadOptions, fmt: str, every: boo
     from hcp.cli.reports.backports import backports_lines
     from hcp.cli.screen import say
 
-    say(line for launch in launches for line in backports_lines(launch, *lacking(launch), every=every))
+    say(line for launch in launches for line in backports_lines(launch, lacking(launch), every))
 
 
 def _result(launch: Launch) -> dict[str, Any]:
@@ -62,9 +62,10 @@ def _result(launch: Launch) -> dict[str, Any]:
     from hcp.cli.reports.json import target_json
     from hcp.rules.backports.lacking import lacking
 
-    found, unstated = lacking(launch)
+    found = lacking(launch)
     return {
         "target": target_json(launch),
-        "releases": [release_json(item) for item in found],
-        "not_stated": list(unstated),
+        "releases": [release_json(item) for item in found.lacking],
+        "not_read": [{"package": package, "reason": reason} for package, reason in found.not_read],
+        "not_stated": list(found.not_stated),
     }

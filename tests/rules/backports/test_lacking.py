@@ -13,7 +13,7 @@ MOE = "--num-layers 4 --num-experts 8 --moe-router-load-balancing-type aux_loss 
 
 
 def found(options: LoadOptions) -> dict[str, Lacking]:
-    return {item.upstream.package: item for item in lacking(load_launch("", options))[0]}
+    return {item.upstream.package: item for item in lacking(load_launch("", options)).lacking}
 
 
 def megatron(words: str, version: str) -> Lacking:
@@ -64,10 +64,22 @@ def test_a_fix_of_another_model_does_not_touch_the_launch() -> None:
 
 
 def test_a_release_that_is_not_stated_is_named_and_nothing_is_claimed_of_it() -> None:
-    options = LoadOptions(dialect="mlm", words=tuple(MTP.split()))
-    assert lacking(load_launch("", options)) == ((), ("mcore", "te"))
-    dev = options._replace(assumes=("mcore=0.16.1", "mcore_branch=dev"))
-    assert lacking(load_launch("", dev)) == ((), ("mcore", "te")), "the dev branch has its own fixes"
+    assert lacking(load_launch("", LoadOptions(dialect="mlm", words=tuple(MTP.split())))) == ((), (), ("mcore", "te"))
+
+
+@pytest.mark.parametrize(
+    ("assumes", "reason"),
+    [
+        (("mcore=0.5",), "releases before 0.12 were not read"),
+        (("mcore=99.0",), "is the newest release that was read"),
+        (("mcore=0.19.0.dev0",), "it is a build between two releases"),
+        (("mcore=0.16.1", "mcore_branch=dev"), "the dev branch has its own fixes and bugs"),
+    ],
+)
+def test_of_a_release_that_was_not_read_nothing_is_claimed(assumes: tuple[str, ...], reason: str) -> None:
+    launch = load_launch("", LoadOptions(dialect="mlm", words=tuple(MTP.split()), assumes=assumes))
+    found, ((package, why),), _ = lacking(launch)
+    assert (found, package) == ((), "mcore") and reason in why
 
 
 def test_a_setting_that_the_launch_hides_leaves_the_fix_open() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from hcp.cli.reports.words import launch_name, numbered
 from hcp.cli.screen import Line, Part
 from hcp.launch.fact import Launch
-from hcp.rules.backports.lacking import Lacking
+from hcp.rules.backports.lacking import LaterFixes, Lacking
 from hcp.rules.backports.table import Backport
 from hcp.rules.backports.topics import TOPICS
 from hcp.rules.known.row import PACKAGES, Package
@@ -19,18 +19,19 @@ _FIRST = 3
 _EXAMPLES: dict[Package, str] = {"te": "te=2.14", "mcore": "mcore=0.16.1"}
 
 
-def backports_lines(
-    launch: Launch, found: Sequence[Lacking], unstated: Sequence[Package], every: bool = False
-) -> list[Line]:
-    """The fixes of each project under a heading, then what is left to state."""
+def backports_lines(launch: Launch, found: LaterFixes, every: bool = False) -> list[Line]:
+    """The fixes of each project under a heading, then what is not known or left to state."""
     lines: list[Line] = [f"{launch_name(launch)}:"]
-    for item in found:
+    for item in found.lacking:
         lines += _project_lines(item, every)
-    broad, hidden = (sum(len(getattr(item, name)) for item in found) for name in ("broad", "open"))
+    broad, hidden = (sum(len(getattr(item, name)) for item in found.lacking) for name in ("broad", "open"))
     if (broad or hidden) and not every:
         lines.append(f"  --all lists {broad} more to parts that most launches turn on, {hidden} to parts not shown")
-    if unstated:
-        lines.append(f"  not stated: the release of {_listed(unstated)}; add --assume {_example(unstated)}")
+    lines += [f"  not known for {PACKAGES[package]}: {reason}" for package, reason in found.not_read]
+    if found.not_stated:
+        lines.append(
+            f"  not stated: the release of {_listed(found.not_stated)}; add --assume {_example(found.not_stated)}"
+        )
     return lines
 
 

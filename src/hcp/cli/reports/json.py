@@ -38,7 +38,7 @@ def report_json(
         "findings": [finding_json(finding) for finding in report.findings],
         "accepted": [{"rule": item.rule.id, "location": place_json(item.location)} for item in report.accepted],
         "not_checked": [not_checked_json(item) for item in report.not_checked],
-        "backports": first_json(lacking(report.launch)[0]),
+        "backports": first_json(lacking(report.launch).lacking),
         "facts": {name: fact_json(name, fact) for name, fact in sorted(report.launch.facts.items()) if name in used},
         "patch": patch,
         **({} if left_out is None else {"left_out": [{"rule": rule, "reason": why} for rule, why in left_out]}),

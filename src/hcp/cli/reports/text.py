@@ -50,7 +50,7 @@ def report_lines(
     lines += _presumed_lines(report)
     lines += _not_checked_lines(report)
     lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in _not_in_the_verdict(report, strict)]
-    lines += first_lines(lacking(report.launch)[0])
+    lines += first_lines(lacking(report.launch).lacking)
     lines.append(_verdict_line(report, strict))
     return lines
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from packaging.version import Version
+
 from hcp.launch.fact import Launch
 from hcp.rules.backports.table import Backport, Upstream, upstreams
 from hcp.rules.backports.topics import TOPICS, is_on
 from hcp.rules.known.condition import Clause
-from hcp.rules.known.row import PACKAGES, Package, is_run, span_with
+from hcp.rules.known.row import Package, is_run, span_with
 from hcp.rules.view import Unknown, View
 
 OPTIONS = "options"
@@ -43,28 +45,59 @@ class Lacking(NamedTuple):
         return span.mended if span else None
 
 
-def lacking(launch: Launch) -> tuple[tuple[Lacking, ...], tuple[Package, ...]]:
-    """What each project's release lacks, and the projects whose release the launch doesn't state."""
+class LaterFixes(NamedTuple):
+    """What is known of a launch's releases."""
+
+    lacking: tuple[Lacking, ...]
+    not_read: tuple[tuple[Package, str], ...]
+    """Projects whose release was not read, and why."""
+    not_stated: tuple[Package, ...]
+    """Projects whose release the launch doesn't state."""
+
+
+def lacking(launch: Launch) -> LaterFixes:
+    """What each project's release lacks."""
     v = View(launch)
     states = {topic: is_on(v, topic) for topic in TOPICS}
     options = _options(launch)
-    found, unstated = list[Lacking](), list[Package]()
-    for package in PACKAGES:
-        if package not in upstreams() or not is_run(v, package):
+    found, unread, unstated = list[Lacking](), list[tuple[Package, str]](), list[Package]()
+    for package, upstream in upstreams().items():
+        if not is_run(v, package):
             continue
-        try:
-            release = v[package]
-            fixes = [fix for fix in upstreams()[package].fixes if span_with(v, package, fix.spans)]
-        except Unknown:
+        if not v.known(package):
             unstated.append(package)
             continue
+        if (reason := _why_not_read(v, upstream)) is not None:
+            unread.append((package, reason))
+            continue
+        fixes = [fix for fix in upstream.fixes if span_with(v, package, fix.spans)]
         on = [fix for fix in fixes if _state(v, fix, states, options) is True]
         telling = [fix for fix in on if _weight(fix, options) >= _TELLING]
         broad = [fix for fix in on if _weight(fix, options) < _TELLING]
         hidden = [fix for fix in fixes if _state(v, fix, states, options) is None]
         groups = (_ordered(group, options) for group in (telling, broad, hidden))
-        found.append(Lacking(upstreams()[package], str(release), v, *groups))
-    return tuple(found), tuple(unstated)
+        found.append(Lacking(upstream, str(v[package]), v, *groups))
+    return LaterFixes(tuple(found), tuple(unread), tuple(unstated))
+
+
+def _why_not_read(v: View, upstream: Upstream) -> str | None:
+    """Why nothing is known of a stated release; None where something is.
+
+    A later patch of the newest release that was read counts as that release.
+    """
+    package = upstream.package
+    if package == "mcore" and v.get("mcore_branch") == "dev":
+        return "the dev branch has its own fixes and bugs"
+    try:
+        if not v.at_least(package, upstream.oldest):
+            return f"releases before {upstream.oldest} were not read"
+        for fix in upstream.fixes:
+            span_with(v, package, fix.spans)  # a build between two releases has no place
+        newest = Version(upstream.newest)
+        is_newer = v.release(package)[:2] > (newest.major, newest.minor)
+    except Unknown:
+        return "it is a build between two releases"
+    return f"{upstream.newest} is the newest release that was read" if is_newer else None
 
 
 def _state(v: View, fix: Backport, states: Mapping[str, bool | None], options: frozenset[str]) -> bool | None:
