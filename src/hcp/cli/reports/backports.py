@@ -8,7 +8,7 @@ from typing import Any
 from hcp.cli.reports.words import launch_name, numbered
 from hcp.cli.screen import Line, Part
 from hcp.launch.fact import Launch
-from hcp.rules.backports.lacking import LaterFixes, Lacking
+from hcp.rules.backports.lacking import Lacking, LaterFixes
 from hcp.rules.backports.table import Backport
 from hcp.rules.backports.topics import TOPICS
 from hcp.rules.known.row import PACKAGES, Package
