@@ -18,7 +18,7 @@ from packaging.version import Version
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
-from hcp.rules.backports.table import Backport, upstreams  # noqa: E402
+from hcp.rules.backports.table import Backport, fixes_of, upstreams  # noqa: E402
 from hcp.rules.known.row import Known, spans_of  # noqa: E402
 from hcp.rules.known.tables import TABLES  # noqa: E402
 
@@ -29,7 +29,7 @@ def pairs() -> Iterator[tuple[Known, Backport, str]]:
         upstream = upstreams().get(row.package)
         numbers = set(re.findall(r"#(\d+)", row.issue))
         if upstream is not None:
-            yield from ((row, fix, upstream.oldest) for fix in upstream.fixes if fix.number in numbers)
+            yield from ((row, fix, upstream.oldest) for fix in fixes_of(upstream) if fix.number in numbers)
 
 
 def main() -> None:

@@ -20,8 +20,8 @@ FILE = ROOT / "src" / "hcp" / "rules" / "backports" / "backports.txt"
 
 
 def main() -> None:
-    before = FILE.read_text("utf-8").split("# ")[1:] if FILE.exists() else []
-    parts = {text.split(" ", 1)[0]: f"# {text}" for text in before}
+    before = f"\n{FILE.read_text('utf-8')}".split("\n# ")[1:] if FILE.exists() else []
+    parts = {text.split(" ", 1)[0]: f"# {text.strip()}\n" for text in before}
     for word in sys.argv[1:]:
         name, _, folder = word.partition("=")
         if name not in PROJECTS or not (Path(folder).is_dir()):

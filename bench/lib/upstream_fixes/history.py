@@ -10,11 +10,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-_SAYS_FIX = re.compile(
+_SAYS_NUMBER = re.compile(
     r"(?i)\b(fix(e[sd])?|bug ?fix|bug|hotfix|nan|incorrect\w*|wrong(ly)?|hangs?|deadlock|crash\w*|mismatch|overflow|"
     r"race condition|leak|corrupt\w*|prevent|avoid|correct(ly)?|ensure)\b"
 )
-_FIX = re.compile(r"\s*\((?:!|#)?(\d+)\)\s*$")
+_NUMBER = re.compile(r"\s*\((?:!|#)?(\d+)\)\s*$")
 _ADLR = re.compile(r"^ADLR/megatron-lm!\d+ - ")
 _TAGS = re.compile(r"^(?:\s*(?:\[[^\]]{1,40}\]|(?:bug)?fix(?:\([^)]{1,40}\))?!?:|cp:|cherry-pick:|:))+\s*", re.I)
 _NAMED = re.compile(r"\(#?(\d{3,5})\)")
@@ -55,11 +55,11 @@ def commits(folder: Path, since: str, paths: tuple[str, ...]) -> Iterator[Commit
     log = git(folder, "log", "--no-merges", f"--since={since}", "--format=%H %s", "HEAD", "--", *paths)
     for line in log.splitlines():
         sha, _, subject = line.partition(" ")
-        if _SAYS_FIX.search(subject) is None:
+        if _SAYS_NUMBER.search(subject) is None:
             continue
-        number = _FIX.search(subject)
-        title = _FIX.sub("", subject)
-        while (shorter := _FIX.sub("", title)) != title:
+        number = _NUMBER.search(subject)
+        title = _NUMBER.sub("", subject)
+        while (shorter := _NUMBER.sub("", title)) != title:
             title = shorter
         title = _TAGS.sub("", _ADLR.sub("", title)).strip().rstrip(".")
         if not title.isascii():

@@ -59,8 +59,8 @@ class _Project(NamedTuple):
     """Whose options its changes name."""
 
 
-PROJECTS = {
-    "mcore": _Project(
+_ALL = (
+    _Project(
         "mcore",
         "NVIDIA/Megatron-LM",
         "0.12",
@@ -73,7 +73,7 @@ PROJECTS = {
         "core_v",
         own_fsdp=True,
     ),
-    "bridge": _Project(
+    _Project(
         "bridge",
         "NVIDIA-NeMo/Megatron-Bridge",
         "0.2",
@@ -82,7 +82,7 @@ PROJECTS = {
         own_fsdp=True,
         dialect="bridge",
     ),
-    "te": _Project(
+    _Project(
         "te",
         "NVIDIA/TransformerEngine",
         "2.0",
@@ -90,7 +90,7 @@ PROJECTS = {
         ("transformer_engine/pytorch", "transformer_engine/common"),
         own_fsdp=True,
     ),
-    "verl": _Project(
+    _Project(
         "verl",
         "verl-project/verl",
         "0.5",
@@ -108,7 +108,7 @@ PROJECTS = {
         topics=("policy",),
         dialect="verl",
     ),
-    "nemo_rl": _Project(
+    _Project(
         "nemo_rl",
         "NVIDIA-NeMo/RL",
         "0.3",
@@ -117,7 +117,7 @@ PROJECTS = {
         topics=("policy",),
         dialect="nemo-rl",
     ),
-    "ms_swift": _Project(
+    _Project(
         "ms_swift",
         "modelscope/ms-swift",
         "3.9",
@@ -126,7 +126,7 @@ PROJECTS = {
         topics=("rlhf",),
         dialect="ms-swift",
     ),
-    "slime": _Project(
+    _Project(
         "slime",
         "THUDM/slime",
         "0.1",
@@ -135,7 +135,8 @@ PROJECTS = {
         topics=("policy",),
         dialect="slime",
     ),
-}
+)
+PROJECTS = {project.package: project for project in _ALL}
 
 
 def releases(folder: Path, project: _Project) -> dict[str, str]:
@@ -216,7 +217,7 @@ def _lines(commit: Commit) -> Iterator[str]:
     return (line for change in commit.changes for line in (*change.removed, *change.added))
 
 
-def section(name: str, folder: Path) -> str:
+def section(name: Package, folder: Path) -> str:
     """A project's part of the file."""
     project = PROJECTS[name]
     tags = releases(folder, project)

@@ -6,6 +6,7 @@ import pytest
 
 from hcp.launch.load import LoadOptions, load_launch
 from hcp.rules.backports.lacking import Lacking, lacking
+from hcp.rules.backports.table import fixes_of
 
 RECOMPUTE = "--recompute-granularity full --recompute-method uniform"
 MTP = f"--num-layers 4 --seq-length 4096 --mtp-num-layers 1 --sft {RECOMPUTE}"
@@ -60,7 +61,7 @@ def test_a_fix_of_another_model_does_not_touch_the_launch() -> None:
     item = found(options)["bridge"]
     touched = {family for fix in item.touching for family in fix.families}
     assert not touched & {"gptoss", "gemma3", "qwen3vl"}
-    assert {"gptoss", "gemma3", "qwen3vl"} <= {family for fix in item.upstream.fixes for family in fix.families}
+    assert {"gptoss", "gemma3", "qwen3vl"} <= {family for fix in fixes_of(item.upstream) for family in fix.families}
 
 
 def test_a_release_that_is_not_stated_is_named_and_nothing_is_claimed_of_it() -> None:
@@ -99,6 +100,7 @@ def test_a_fix_of_an_option_touches_a_launch_that_sets_it(words: str, touches: b
 
 def test_a_fix_of_what_most_launches_turn_on_is_kept_apart() -> None:
     item = megatron("--num-layers 4 --num-experts 8", "0.16.1")
+    assert item.broad
     assert {topic for fix in item.broad for topic in fix.topics} <= {
         "moe",
         "gradients",

@@ -8,7 +8,7 @@ from upstream_fixes.words import TOPIC_WORDS, is_elsewhere, is_unseen, topics_of
 
 from hcp.launch.load import LoadOptions, load_launch
 from hcp.rules.backports.lacking import OPTIONS
-from hcp.rules.backports.table import upstreams
+from hcp.rules.backports.table import fixes_of, upstreams
 from hcp.rules.backports.topics import TOPICS, is_on
 from hcp.rules.view import View
 
@@ -103,7 +103,7 @@ def test_what_a_launch_does_not_show_leaves_a_topic_open() -> None:
 
 def test_the_words_of_the_titles_and_the_conditions_are_about_the_same_topics() -> None:
     assert set(TOPIC_WORDS) == set(TOPICS)
-    used = {topic for upstream in upstreams().values() for fix in upstream.fixes for topic in fix.topics}
+    used = {topic for upstream in upstreams().values() for fix in fixes_of(upstream) for topic in fix.topics}
     assert used <= {*TOPICS, OPTIONS}
 
 

@@ -1,4 +1,4 @@
-"""Upstream's later fixes, as lines and as JSON (`hcp.rules.backports/1`)."""
+"""Upstream's later fixes, as lines and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hcp.rules.backports.table import Backport
 from hcp.rules.backports.topics import TOPICS
 from hcp.rules.known.row import PACKAGES, Package
 
-SCHEMA = "hcp.rules.backports/1"
 _FIRST = 3
 """Fixes of each release that `hcp check` shows."""
 _EXAMPLES: dict[Package, str] = {"te": "te=2.14", "mcore": "mcore=0.16.1"}
@@ -55,10 +54,10 @@ def _fix_lines(item: Lacking, fixes: Sequence[Backport]) -> Iterable[Line]:
     for fix in fixes:
         said = (TOPICS[topic].said for topic in fix.topics if topic in TOPICS)
         about = ", ".join((*said, *fix.families, *item.sets(fix)))
-        yield f"    {item.upstream.reference(fix):<{width}}  {fixed_in(item, fix):<10}  {fix.title}  [{about}]"
+        yield f"    {item.upstream.reference(fix):<{width}}  {_fixed_in(item, fix):<10}  {fix.title}  [{about}]"
 
 
-def fixed_in(item: Lacking, fix: Backport) -> str:
+def _fixed_in(item: Lacking, fix: Backport) -> str:
     """The first release with the fix, of those that are newer."""
     return item.mended(fix) or "unreleased"
 
@@ -90,7 +89,7 @@ def first_json(found: Sequence[Lacking]) -> list[dict[str, Any]]:
 
 
 def _cited(item: Lacking, fix: Backport) -> str:
-    return f"{item.upstream.reference(fix)} ({fixed_in(item, fix)}): {fix.title}"
+    return f"{item.upstream.reference(fix)} ({_fixed_in(item, fix)}): {fix.title}"
 
 
 def release_json(item: Lacking) -> dict[str, Any]:

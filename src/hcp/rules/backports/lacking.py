@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from packaging.version import Version
-
 from hcp.launch.fact import Launch
-from hcp.rules.backports.table import Backport, Upstream, upstreams
+from hcp.rules.backports.table import Backport, Upstream, fixes_of, upstreams
 from hcp.rules.backports.topics import TOPICS, is_on
 from hcp.rules.known.condition import Clause
 from hcp.rules.known.row import Package, is_run, span_with
@@ -27,6 +25,8 @@ class Lacking(NamedTuple):
     upstream: Upstream
     release: str
     view: View
+    options: frozenset[str]
+    """The options that the launch sets."""
     touching: tuple[Backport, ...]
     """About parts that the launch turns on, all of them; those that say most about it first."""
     broad: tuple[Backport, ...]
@@ -36,8 +36,7 @@ class Lacking(NamedTuple):
 
     def sets(self, fix: Backport) -> tuple[str, ...]:
         """The options of a fix that the launch sets."""
-        options = _options(self.view.launch)
-        return tuple(name for name in fix.options if name in options)
+        return tuple(name for name in fix.options if name in self.options)
 
     def mended(self, fix: Backport) -> str | None:
         """The first newer release with a fix; None = no release has it yet."""
@@ -58,26 +57,32 @@ class LaterFixes(NamedTuple):
 def lacking(launch: Launch) -> LaterFixes:
     """What each project's release lacks."""
     v = View(launch)
-    states = {topic: is_on(v, topic) for topic in TOPICS}
-    options = _options(launch)
     found, unread, unstated = list[Lacking](), list[tuple[Package, str]](), list[Package]()
     for package, upstream in upstreams().items():
         if not is_run(v, package):
             continue
         if not v.known(package):
             unstated.append(package)
-            continue
-        if (reason := _why_not_read(v, upstream)) is not None:
+        elif (reason := _why_not_read(v, upstream)) is not None:
             unread.append((package, reason))
-            continue
-        fixes = [fix for fix in upstream.fixes if span_with(v, package, fix.spans)]
-        on = [fix for fix in fixes if _state(v, fix, states, options) is True]
-        telling = [fix for fix in on if _weight(fix, options) >= _TELLING]
-        broad = [fix for fix in on if _weight(fix, options) < _TELLING]
-        hidden = [fix for fix in fixes if _state(v, fix, states, options) is None]
-        groups = (_ordered(group, options) for group in (telling, broad, hidden))
-        found.append(Lacking(upstream, str(v[package]), v, *groups))
+        else:
+            found.append(_lacking(v, upstream))
     return LaterFixes(tuple(found), tuple(unread), tuple(unstated))
+
+
+def _lacking(v: View, upstream: Upstream) -> Lacking:
+    options = _options(v.launch)
+    fixes = [fix for fix in fixes_of(upstream) if span_with(v, upstream.package, fix.spans)]
+    states = {topic: is_on(v, topic) for topic in {topic for fix in fixes for topic in fix.topics} - {OPTIONS}}
+    groups: dict[str, list[Backport]] = {"touching": [], "broad": [], "open": []}
+    for fix in sorted(fixes, key=lambda fix: _order(fix, options)):
+        state = _state(v, fix, states, options)
+        if state is None:
+            groups["open"].append(fix)
+        elif state:
+            groups["touching" if _weight(fix, options) >= _TELLING else "broad"].append(fix)
+    lists = {name: tuple(group) for name, group in groups.items()}
+    return Lacking(upstream, str(v[upstream.package]), v, options, **lists)
 
 
 def _why_not_read(v: View, upstream: Upstream) -> str | None:
@@ -91,10 +96,9 @@ def _why_not_read(v: View, upstream: Upstream) -> str | None:
     try:
         if not v.at_least(package, upstream.oldest):
             return f"releases before {upstream.oldest} were not read"
-        for fix in upstream.fixes:
+        for fix in fixes_of(upstream):
             span_with(v, package, fix.spans)  # a build between two releases has no place
-        newest = Version(upstream.newest)
-        is_newer = v.release(package)[:2] > (newest.major, newest.minor)
+        is_newer = v.release(package)[:2] > tuple(map(int, upstream.newest.split(".")[:2]))
     except Unknown:
         return "it is a build between two releases"
     return f"{upstream.newest} is the newest release that was read" if is_newer else None
@@ -119,10 +123,6 @@ def _options(launch: Launch) -> frozenset[str]:
     return frozenset(
         setting.key.rpartition(".")[2].replace("-", "_") for setting in settings if setting.value not in _OFF
     )
-
-
-def _ordered(fixes: list[Backport], options: frozenset[str]) -> tuple[Backport, ...]:
-    return tuple(sorted(fixes, key=lambda fix: _order(fix, options)))
 
 
 def _order(fix: Backport, options: frozenset[str]) -> tuple[int, int]:

@@ -37,7 +37,8 @@ class Upstream(NamedTuple):
     newest: str
     date: str
     """Of the newest commit that was read."""
-    fixes: tuple[Backport, ...]
+    rows: str
+    """Its fixes as the file has them, newest first."""
 
     def reference(self, fix: Backport) -> str:
         """How people cite a fix: owner/name#number, or owner/name@commit."""
@@ -46,16 +47,22 @@ class Upstream(NamedTuple):
 
 @cache
 def upstreams() -> dict[Package, Upstream]:
-    """Every project's fixes, newest first."""
+    """Every project."""
     with open(_FILE, encoding="utf-8") as file:
-        sections = file.read().split("# ")[1:]
+        sections = f"\n{file.read()}".split("\n# ")[1:]
     read = (_upstream(*section.split("\n", 1)) for section in sections)
     return {upstream.package: upstream for upstream in read}
 
 
+@cache
+def fixes_of(upstream: Upstream) -> tuple[Backport, ...]:
+    """A project's fixes, newest first."""
+    return tuple(map(_backport, upstream.rows.splitlines()))
+
+
 def _upstream(head: str, rows: str) -> Upstream:
     package, repo, oldest, newest, date = head.split()
-    return Upstream(package, repo, oldest, newest, date, tuple(map(_backport, rows.splitlines())))  # type: ignore[arg-type]
+    return Upstream(package, repo, oldest, newest, date, rows)  # type: ignore[arg-type]
 
 
 def _backport(row: str) -> Backport:
