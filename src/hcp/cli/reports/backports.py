@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hcp.cli.reports.words import launch_name, numbered
+from hcp.cli.reports.words import launch_name, numbered, what_to_add
 from hcp.cli.screen import Line, Part
 from hcp.launch.fact import Launch
 from hcp.rules.backports.lacking import Lacking, LaterFixes
@@ -15,7 +15,6 @@ from hcp.rules.known.row import PACKAGES, Package
 
 _FIRST = 3
 """Fixes of each release that `hcp check` shows."""
-_EXAMPLES: dict[Package, str] = {"te": "te=2.14", "mcore": "mcore=0.16.1"}
 
 
 def backports_lines(launch: Launch, found: LaterFixes, every: bool = False) -> list[Line]:
@@ -28,9 +27,8 @@ def backports_lines(launch: Launch, found: LaterFixes, every: bool = False) -> l
         lines.append(f"  --all lists {broad} more to parts that most launches turn on, {hidden} to parts not shown")
     lines += [f"  not known for {PACKAGES[package]}: {reason}" for package, reason in found.not_read]
     if found.not_stated:
-        lines.append(
-            f"  not stated: the release of {_listed(found.not_stated)}; add --assume {_example(found.not_stated)}"
-        )
+        add = what_to_add(launch, found.not_stated)
+        lines.append(f"  not stated: the release of {_listed(found.not_stated)}; add {add}")
     return lines
 
 
@@ -117,7 +115,3 @@ def _fix_json(item: Lacking, fix: Backport) -> dict[str, Any]:
 def _listed(packages: Sequence[Package]) -> str:
     names = [PACKAGES[package] for package in packages]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _example(packages: Sequence[Package]) -> str:
-    return " ".join(_EXAMPLES.get(package, f"{package}=VERSION") for package in packages)
