@@ -170,6 +170,26 @@ def test_rules_and_skills_are_resources_in_parts_that_fit(tmp_path: Path, root: 
     with_server(tmp_path, talk)
 
 
+def test_a_resource_of_a_skill_never_leads_out_of_its_folder(tmp_path: Path, root: Path) -> None:
+    secret = tmp_path / "secret.md"
+    secret.write_text("a planted secret")
+    up = "/".join([".."] * 40)
+    names = [f"/{secret}", f"{up}{secret}", f"references/{up}{secret}", f"./{secret}", "references//../SKILL.md", ""]
+    names += ["/proc/self/environ", "references/%2e%2e/SKILL.md", "SKILL.md/", "SKILL.md\0", "references"]
+
+    async def talk(session: Any) -> None:
+        skill = min(path.parent.name for path in root.glob("skills/*/SKILL.md"))
+        for name in names:
+            with pytest.raises(mcp.MCPError) as refused:
+                await session.read_resource(f"hcp://skills/{skill}/{name}")
+            assert "planted" not in str(refused.value), name
+        reference = min(path.name for path in (root / "skills" / skill / "references").glob("*.md"))
+        result = await session.read_resource(f"hcp://skills/{skill}/references/{reference}")
+        assert result.contents[0].text
+
+    with_server(tmp_path, talk)
+
+
 def test_without_the_extra_one_line_names_it(hcp, tmp_path: Path) -> None:
     (tmp_path / "anyio.py").write_text("raise ModuleNotFoundError(name='mcp')")
     done = hcp("mcp", env={"PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ["PYTHONPATH"]))})

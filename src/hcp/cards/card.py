@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from hcp.cards.json_schema import published_shape
 from hcp.core.errors import HcpError
-from hcp.core.files import read_text
+from hcp.core.files import named_below, read_text
 from hcp.core.schema import faults, refuse, wrong
 from hcp.core.visible import visible
 from hcp.launch.yaml.settings import load_plain
@@ -130,10 +130,11 @@ def read_skill_file(folder: Path, name: str | Path, wanted: str) -> str:
     """The text of a skill's file. In a skill from outside the pack, it must be in the folder itself.
 
     Raises:
-        HcpError: it cannot be read, is not a regular file, is too large, is not UTF-8, or is reached through a link.
+        HcpError: its name leads out of the folder; it cannot be read, is not a regular file, is too large, is not UTF-8,
+            or is reached through a link.
     """
     # An installer may have replaced the pack's own files with links to its cache.
-    return read_text(folder / name, wanted, inside=None if is_ours(folder) else folder)
+    return read_text(named_below(folder, name, wanted), wanted, inside=None if is_ours(folder) else folder)
 
 
 def load_card(folder: Path) -> Card:

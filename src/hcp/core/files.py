@@ -29,6 +29,21 @@ def place_below(source: str, folder: str, path: str) -> str | None:
     return None if path.startswith("/") or within.split(os.sep)[0] == os.pardir else os.path.join(source, within)
 
 
+def named_below(folder: Path, name: str | Path, wanted: str) -> Path:
+    """Where a name from outside lies below a folder: steps of plain names, which cannot lead out of it.
+
+    Raises:
+        HcpError: the name is absolute, or has an empty step, `.` or `..`, or a null byte.
+    """
+    steps = str(name).split("/")
+    if {"", ".", ".."} & set(steps) or "\0" in str(name):
+        raise HcpError(
+            f"found the name {visible(str(name))[:200]}; wanted {wanted}, below its folder; give the names of the "
+            "folders and the file, such as references/notes.md"
+        )
+    return folder.joinpath(*steps)
+
+
 def write_whole(path: str | Path, data: str | bytes) -> None:
     """Writes the file atomically: a reader finds the old content or the new one, never a part.
 

@@ -115,10 +115,10 @@ async def _read_resource(ctx: Context, params: types.ReadResourceRequestParams) 
     uri = str(params.uri)
     if uri.startswith(_SKILL):
         path, _, number = uri.removeprefix(_SKILL).partition("?part=")
-        name, _, reference = path.partition("/")
-        if name not in {folder.name for folder in skill_dirs()} or ".." in reference:
+        name, slash, reference = path.partition("/")
+        if name not in {folder.name for folder in skill_dirs()}:
             raise ValueError(f"found no skill {name[:60]!r}")
-        text = read_skill_file(find_skill(name), reference or "SKILL.md", "a file of the skill")
+        text = read_skill_file(find_skill(name), reference if slash else "SKILL.md", "a file of the skill")
         parts = parts_of(text)
         if (number or "1") not in map(str, range(1, len(parts) + 1)):
             raise ValueError(f"found part {number[:20]!r}; wanted 1 to {len(parts)}")
