@@ -20,7 +20,7 @@ from packaging.version import InvalidVersion, Version
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from hcp.cards.anchors import (  # noqa: E402
+from megatron_hcp.cards.anchors import (  # noqa: E402
     BRANCHES,
     VERSION_FILES,
     Anchor,

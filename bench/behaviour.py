@@ -20,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,10 +49,14 @@ def calls(folders: list[Path], rules: dict[str, list[dict[str, str]]]) -> Iterat
                 yield f"{rule} {example['name']} {' '.join(mode)}", words, example["text"]
 
 
+def package() -> str:
+    """The import package of the `hcp` on PYTHONPATH: `hcp` before 0.1.0."""
+    return "megatron_hcp" if find_spec("megatron_hcp") else "hcp"
+
+
 def record(folders: list[Path], examples: Path) -> Said:
     """What the `hcp` on PYTHONPATH says to every call: exit code, standard output, standard error."""
-    from hcp.cli.main import main
-
+    main = import_module(f"{package()}.cli.main").main
     said: Said = {}
     for name, arguments, stdin in calls(folders, json.loads(examples.read_text(encoding="utf-8"))):
         out, err, code = io.StringIO(), io.StringIO(), None
@@ -66,8 +72,6 @@ def record(folders: list[Path], examples: Path) -> Said:
 
 def rule_examples() -> dict[str, list[dict[str, str]]]:
     """By id, both examples of each rule of the `hcp` on PYTHONPATH, of any version."""
-    from hcp.rules.registry import RULES
-
     return {
         rule.id: [
             {
@@ -78,7 +82,7 @@ def rule_examples() -> dict[str, list[dict[str, str]]]:
             }
             for name, example in (("good", rule.good), ("bad", rule.bad))
         ]
-        for rule in RULES
+        for rule in import_module(f"{package()}.rules.registry").RULES
     }
 
 

@@ -46,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=at_least_one, default=11)
     runs = parser.parse_args().runs
-    python, hcp = sys.executable, [sys.executable, "-m", "hcp", "check"]
+    python, hcp = sys.executable, [sys.executable, "-m", "megatron_hcp", "check"]
     commands = {
         "python -c 'import click, yaml'": [python, "-c", "import click, yaml"],
         "hcp check examples/bridge_hcp.yaml": [*hcp, "examples/bridge_hcp.yaml"],

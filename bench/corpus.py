@@ -21,13 +21,13 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 
 from bridge_recipes import recipe_launches  # noqa: E402
 
-from hcp.core.errors import HcpError  # noqa: E402
-from hcp.launch.build import build_launch  # noqa: E402
-from hcp.launch.fact import Reading  # noqa: E402
-from hcp.launch.options import parse_assumptions  # noqa: E402
-from hcp.launch.read import read_target  # noqa: E402
-from hcp.rules.engine import check_launch  # noqa: E402
-from hcp.rules.registry import RULES  # noqa: E402
+from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.launch.build import build_launch  # noqa: E402
+from megatron_hcp.launch.fact import Reading  # noqa: E402
+from megatron_hcp.launch.options import parse_assumptions  # noqa: E402
+from megatron_hcp.launch.read import read_target  # noqa: E402
+from megatron_hcp.rules.engine import check_launch  # noqa: E402
+from megatron_hcp.rules.registry import RULES  # noqa: E402
 
 _ENDINGS = {".sh", ".sbatch", ".slurm", ".yaml", ".yml"}
 _LARGEST_BYTES = 1 << 20

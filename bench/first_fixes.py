@@ -23,20 +23,20 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 
 from options import at_least_one  # noqa: E402
 
-from hcp.core.errors import HcpError  # noqa: E402
-from hcp.launch.build import build_launch  # noqa: E402
-from hcp.launch.fact import Launch  # noqa: E402
-from hcp.launch.load import LoadOptions, load_launch  # noqa: E402
-from hcp.launch.options import parse_assumptions  # noqa: E402
-from hcp.launch.read import read_text  # noqa: E402
-from hcp.launch.words.overrides import reading_of_words  # noqa: E402
-from hcp.launch.words.settings import Word  # noqa: E402
-from hcp.rules.engine import check_launch  # noqa: E402
-from hcp.rules.registry import RULES  # noqa: E402
-from hcp.rules.repair.fixes import apply_edits, apply_fix  # noqa: E402
-from hcp.rules.repair.offer import why_none  # noqa: E402
-from hcp.rules.report import Finding  # noqa: E402
-from hcp.rules.rule import Example  # noqa: E402
+from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.launch.build import build_launch  # noqa: E402
+from megatron_hcp.launch.fact import Launch  # noqa: E402
+from megatron_hcp.launch.load import LoadOptions, load_launch  # noqa: E402
+from megatron_hcp.launch.options import parse_assumptions  # noqa: E402
+from megatron_hcp.launch.read import read_text  # noqa: E402
+from megatron_hcp.launch.words.overrides import reading_of_words  # noqa: E402
+from megatron_hcp.launch.words.settings import Word  # noqa: E402
+from megatron_hcp.rules.engine import check_launch  # noqa: E402
+from megatron_hcp.rules.registry import RULES  # noqa: E402
+from megatron_hcp.rules.repair.fixes import apply_edits, apply_fix  # noqa: E402
+from megatron_hcp.rules.repair.offer import why_none  # noqa: E402
+from megatron_hcp.rules.report import Finding  # noqa: E402
+from megatron_hcp.rules.rule import Example  # noqa: E402
 
 FILES = ("bridge_hcp.yaml", "bridge_overrides.txt", "mlm_hcp.sbatch", "verl_dcp.yaml")
 CHANGES: Mapping[str, tuple[Any, ...]] = {

@@ -18,12 +18,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
-from hcp.core.errors import HcpError  # noqa: E402
-from hcp.launch.build import build_launch  # noqa: E402
-from hcp.launch.fact import Dialect  # noqa: E402
-from hcp.launch.read import read_target  # noqa: E402
-from hcp.rules.engine import check_launch  # noqa: E402
-from hcp.rules.registry import RULES  # noqa: E402
+from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.launch.build import build_launch  # noqa: E402
+from megatron_hcp.launch.fact import Dialect  # noqa: E402
+from megatron_hcp.launch.read import read_target  # noqa: E402
+from megatron_hcp.rules.engine import check_launch  # noqa: E402
+from megatron_hcp.rules.registry import RULES  # noqa: E402
 
 DIALECTS: dict[str, frozenset[str]] = {
     # Repository -> the dialects that its files may be in; for all others, none.

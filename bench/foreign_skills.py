@@ -21,7 +21,9 @@ PAGE = ROOT / "docs" / "foreign_skills.md"
 
 
 def hcp(*words: str) -> Any:
-    done = subprocess.run([sys.executable, "-m", "hcp", *words, "--format", "json"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "megatron_hcp", *words, "--format", "json"], capture_output=True, text=True
+    )
     if done.returncode not in (0, 1):
         raise SystemExit(done.stderr)
     return json.loads(done.stdout)

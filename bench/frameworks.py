@@ -31,13 +31,13 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 from agree.framework_parsers import compare_parser  # noqa: E402
 from agree.process import PYTHON, commit_of  # noqa: E402
 
-from hcp.core.errors import HcpError  # noqa: E402
-from hcp.launch.build import build_launch  # noqa: E402
-from hcp.launch.fact import Beside, Reading  # noqa: E402
-from hcp.launch.options import parse_assumptions  # noqa: E402
-from hcp.launch.read import read_text  # noqa: E402
-from hcp.rules.engine import check_launch  # noqa: E402
-from hcp.rules.registry import RULES  # noqa: E402
+from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.launch.build import build_launch  # noqa: E402
+from megatron_hcp.launch.fact import Beside, Reading  # noqa: E402
+from megatron_hcp.launch.options import parse_assumptions  # noqa: E402
+from megatron_hcp.launch.read import read_text  # noqa: E402
+from megatron_hcp.rules.engine import check_launch  # noqa: E402
+from megatron_hcp.rules.registry import RULES  # noqa: E402
 
 RESULTS = ROOT / "bench" / "results" / "frameworks.json"
 DIALECTS = ("nemo-rl", "ms-swift", "slime")

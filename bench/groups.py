@@ -62,8 +62,8 @@ def process(arguments: list[str]) -> tuple[float, str]:
 def closed_form_ms(world_size: int) -> float:
     """Milliseconds for all groups of one rank, in this process."""
     sys.path.insert(0, str(ROOT / "src"))
-    from hcp.core.kinds import kinds_at
-    from hcp.core.ranks import grids_of
+    from megatron_hcp.core.kinds import kinds_at
+    from megatron_hcp.core.ranks import grids_of
 
     taken = []
     for rank in range(world_size - 200, world_size):
@@ -77,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=at_least_one, default=5)
     runs = parser.parse_args().runs
-    groups = [sys.executable, "-m", "hcp", "groups", "--world-size"]
+    groups = [sys.executable, "-m", "megatron_hcp", "groups", "--world-size"]
     hcp = [*groups, str(WORLD), *HCP_ARGS]
     one_rank = "hcp groups --rank 99999"
     commands = {

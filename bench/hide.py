@@ -30,16 +30,16 @@ from complete_launches import complete_launches  # noqa: E402
 from hidden_launches import CLUSTER, Complete, Hidden  # noqa: E402
 from legal_values import ABSENT, legal_values  # noqa: E402
 
-from hcp.core.errors import HcpError  # noqa: E402
-from hcp.launch.build import build_launch  # noqa: E402
-from hcp.launch.fact import Reading  # noqa: E402
-from hcp.launch.facts.presumed import presumptions  # noqa: E402
-from hcp.launch.facts.table import FACTS  # noqa: E402
-from hcp.launch.load import LoadOptions, load_launch  # noqa: E402
-from hcp.launch.options import parse_assumptions  # noqa: E402
-from hcp.rules.engine import check_launch  # noqa: E402
-from hcp.rules.registry import rule_of, rules_for  # noqa: E402
-from hcp.rules.report import Report  # noqa: E402
+from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.launch.build import build_launch  # noqa: E402
+from megatron_hcp.launch.fact import Reading  # noqa: E402
+from megatron_hcp.launch.facts.presumed import presumptions  # noqa: E402
+from megatron_hcp.launch.facts.table import FACTS  # noqa: E402
+from megatron_hcp.launch.load import LoadOptions, load_launch  # noqa: E402
+from megatron_hcp.launch.options import parse_assumptions  # noqa: E402
+from megatron_hcp.rules.engine import check_launch  # noqa: E402
+from megatron_hcp.rules.registry import rule_of, rules_for  # noqa: E402
+from megatron_hcp.rules.report import Report  # noqa: E402
 
 MOST_UNDECIDED = 0.02
 VERSIONS = "te=2.14 mcore=0.16.1 bridge=0.4.2 verl=0.9.1 arch=sm90 cudnn=9.18 einops=true"

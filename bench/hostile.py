@@ -27,9 +27,9 @@ from support.hostile import READ_TEXTS_AS, SCRIPTS, TEXTS  # noqa: E402
 
 READ = """
 import sys, time
-from hcp.core.errors import HcpError
-from hcp.launch.build import build_launch
-from hcp.launch.read import read_text
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.read import read_text
 
 def read(text):
     try:

@@ -1,4 +1,4 @@
-"""Writes src/hcp/launch/facts/known_keys.txt: every key that upstream's own sources declare, of all versions given.
+"""Writes launch/facts/known_keys.txt: every key that upstream's own sources declare, of all versions given.
 
     python bench/known_keys.py --megatron-lm CHECKOUT --bridge CHECKOUT --verl CHECKOUT --wheels FOLDER
     python bench/known_keys.py --nemo-rl CHECKOUT… --ms-swift CHECKOUT… --slime CHECKOUT…   (miles counts as slime)
@@ -22,9 +22,9 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from hcp.launch.facts.known_options import all_options  # noqa: E402
+from megatron_hcp.launch.facts.known_options import all_options  # noqa: E402
 
-TARGET = ROOT / "src" / "hcp" / "launch" / "facts" / "known_keys.txt"
+TARGET = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "known_keys.txt"
 SECTIONS = ("mlm", "bridge", "verl", "transformer", "ddp", "optimizer", "nemo-rl", "ms-swift", "slime")
 _DEPTH = 3
 _DEV = frozenset(("dynamic_context_parallel", "min_dynamic_context_parallel_size", "sequence_packing_scheduler"))

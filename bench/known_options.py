@@ -1,4 +1,4 @@
-"""Writes src/hcp/launch/facts/known_options.txt: the options of Megatron-LM's own parser, by release and branch.
+"""Writes launch/facts/known_options.txt: the options of Megatron-LM's own parser, by release and branch.
 
     python bench/known_options.py --megatron-lm GIT_DIRECTORY
 
@@ -24,7 +24,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 
 from agree.process import Upstream  # noqa: E402
 
-TARGET = ROOT / "src" / "hcp" / "launch" / "facts" / "known_options.txt"
+TARGET = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "known_options.txt"
 READ_ONLY = {"0.2.0": "23.06", **{name: f"core_v{name}" for name in "0.4.0 0.6.0 0.8.0 0.10.0 0.11.0".split()}}
 """Releases that are read, not run -> their tags."""
 RELEASES = "0.12.0 0.12.3 0.13.0 0.13.1 0.14.0 0.15.0 0.15.3 0.16.0 0.16.1 0.17.0 0.17.1 0.18.0 0.18.2 0.19.0".split()

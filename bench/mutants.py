@@ -231,7 +231,7 @@ def main() -> None:
     parser.add_argument("--seconds", action="store_true", help="also measure each rule's seconds until red")
     parser.add_argument("--jobs", type=at_least_one, default=1)
     options = parser.parse_args()
-    from hcp.rules.registry import BY_ID
+    from megatron_hcp.rules.registry import BY_ID
 
     mutants = chosen(options.family, options.rule, BY_ID)
     if options.list:

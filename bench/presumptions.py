@@ -32,13 +32,13 @@ from bridge_recipes import Recipe, recipes  # noqa: E402
 from bridge_sources import UNKNOWN as UNREAD  # noqa: E402
 from bridge_sources import Sources  # noqa: E402
 
-from hcp.core.errors import HcpError  # noqa: E402
-from hcp.launch.coerce import coerce  # noqa: E402
-from hcp.launch.fact import Setting  # noqa: E402
-from hcp.launch.facts.spec import UNKNOWN, FactSpec  # noqa: E402
-from hcp.launch.facts.table import FACTS, default_of  # noqa: E402
+from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.launch.coerce import coerce  # noqa: E402
+from megatron_hcp.launch.fact import Setting  # noqa: E402
+from megatron_hcp.launch.facts.spec import UNKNOWN, FactSpec  # noqa: E402
+from megatron_hcp.launch.facts.table import FACTS, default_of  # noqa: E402
 
-FILE = ROOT / "src" / "hcp" / "launch" / "facts" / "presumed.txt"
+FILE = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "presumed.txt"
 FEW = 0.15
 """The largest part of the recipes that may change a presumed fact."""
 

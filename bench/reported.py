@@ -113,7 +113,7 @@ def answer_to(case: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
             Path(folder, name).write_text(text, encoding="utf-8")
         argv = [word.replace("{dir}", folder) for word in case["argv"]]
         done = subprocess.run(
-            [sys.executable, "-m", "hcp", "check", "--format", "json", "--full", *argv],
+            [sys.executable, "-m", "megatron_hcp", "check", "--format", "json", "--full", *argv],
             env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
             capture_output=True,
             text=True,
@@ -124,7 +124,7 @@ def answer_to(case: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
 def whys() -> dict[str, str]:
     """By rule, its page's explanation."""
     sys.path.insert(0, str(ROOT / "src"))
-    from hcp.rules.registry import RULES
+    from megatron_hcp.rules.registry import RULES
 
     return {rule.id: rule.why for rule in RULES}
 

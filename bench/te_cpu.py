@@ -1,6 +1,6 @@
 """What every release of Transformer Engine does with every call: `python bench/te_cpu.py --wheels DIR --write`.
 
-Runs the matrix of `hcp.proofs.te_cpu` (its own attn_forward_func_with_cp on 4 gloo processes, forward and backward, in
+Runs the matrix of `proofs.te_cpu` (its own attn_forward_func_with_cp on 4 gloo processes, forward and backward, in
 float64) for each wheel unpacked in DIR as transformer-engine-X.Y.Z, from 2.1 on, or for those of --releases.
 --write renews their part of bench/results/te_cpu.json, and the table that the hierarchical skill shows of it. Half a
 minute a release.
@@ -22,8 +22,8 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 
 from te_record import by_release, entries_of, record_of, with_table, written  # noqa: E402
 
-from hcp.proofs.te_cpu.case import every_case  # noqa: E402
-from hcp.proofs.te_cpu.execute import run_release  # noqa: E402
+from megatron_hcp.proofs.te_cpu.case import every_case  # noqa: E402
+from megatron_hcp.proofs.te_cpu.execute import run_release  # noqa: E402
 
 RECORD = ROOT / "bench/results/te_cpu.json"
 PAGE = ROOT / "skills/hierarchical-context-parallel/references/transformer-engine.md"

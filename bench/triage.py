@@ -30,7 +30,7 @@ NOISE = "3: WARNING: ignored Error while probing an optional feature: RuntimeErr
 END = "12: [rank12]: ValueError: Unsupported communication type: allgather!\n"
 LINE_BY_LINE = """
 import re, sys
-from hcp.triage.signatures.table import SIGNATURES, words_of
+from megatron_hcp.triage.signatures.table import SIGNATURES, words_of
 words = re.compile(b"|".join(map(re.escape, words_of(SIGNATURES))))
 with open(sys.argv[1], "rb") as file:
     print(sum(words.search(line) is not None for line in file))
@@ -55,7 +55,7 @@ def main() -> None:
         log = Path(folder) / "job.log"
         write_log(log, options.megabytes, options.noise)
         size = log.stat().st_size / 1e6
-        answer, seconds, busy, memory = measured("-m", "hcp", "triage", "--format", "json", str(log))
+        answer, seconds, busy, memory = measured("-m", "megatron_hcp", "triage", "--format", "json", str(log))
         assert json.loads(answer)["first_failure"]["signature"] == "cp-comm-spelling", answer
         _, _, beside, _ = measured("-c", LINE_BY_LINE, str(log))
         print(

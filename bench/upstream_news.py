@@ -3,7 +3,7 @@
 NAME is megatron-lm, megatron-bridge, transformer-engine or verl; DIR is a checkout or a bare mirror: nothing is
 fetched. Prints the commits on its branches since the ones that upstream_seen.yaml records, if they touch files of
 context parallelism, packing or attention and speak of a fix: date, pull request, subject, and the rules that cite one
-of these files. A person reads them and adds rows to src/hcp/rules/known/. `--seen` then records today's heads. A
+of these files. A person reads them and adds rows to rules/known/. `--seen` then records today's heads. A
 repository that is not recorded yet starts at its newest tag.
 """
 
@@ -72,7 +72,7 @@ def is_news(commit: Commit) -> bool:
 def cited_files() -> dict[str, set[str]]:
     """By upstream file, without a leading src/, the rules that cite it."""
     sys.path.insert(0, str(ROOT / "src"))
-    from hcp.rules.registry import RULES
+    from megatron_hcp.rules.registry import RULES
 
     cited: dict[str, set[str]] = {}
     for rule in RULES:

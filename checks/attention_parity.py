@@ -22,9 +22,9 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from hcp.core.errors import HcpError
-from hcp.proofs.arguments import REFERENCE, TE, TE_CPU, add_attention, add_sizes
-from hcp.proofs.program import Program
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.proofs.arguments import REFERENCE, TE, TE_CPU, add_attention, add_sizes
+from megatron_hcp.proofs.program import Program
 
 HEADS = {"MHA": (8, 8), "GQA": (8, 4), "MQA": (8, 1)}
 LAYOUTS = ["sbhd", "bshd", "thd"]
@@ -57,9 +57,9 @@ def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
     import torch
 
-    from hcp.proofs.compare import AttentionCase, errors_of
-    from hcp.proofs.te_attention import dot_product_attention_class
-    from hcp.runtime.groups import GroupBuilder
+    from megatron_hcp.proofs.compare import AttentionCase, errors_of
+    from megatron_hcp.proofs.te_attention import dot_product_attention_class
+    from megatron_hcp.runtime.groups import GroupBuilder
 
     is_ours = options.attention == REFERENCE
     layouts = options.layouts or (["sbhd", "bshd"] if options.attention == TE else LAYOUTS)

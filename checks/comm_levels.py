@@ -32,9 +32,9 @@ def main() -> int:
     except ImportError as error:
         print(f"comm_levels.py: {error}; wanted torch; install it where the job runs", file=sys.stderr)
         return 2
-    from hcp.core.errors import HcpError
-    from hcp.core.ranks import grids_of
-    from hcp.runtime.groups import GroupBuilder
+    from megatron_hcp.core.errors import HcpError
+    from megatron_hcp.core.ranks import grids_of
+    from megatron_hcp.runtime.groups import GroupBuilder
 
     rank, world, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     device = torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")

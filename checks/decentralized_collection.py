@@ -10,7 +10,7 @@ The workaround is shown too: after set_context_parallel_group on every core atte
 
 import sys
 
-from hcp.proofs.program import Program
+from megatron_hcp.proofs.program import Program
 
 BOUND = 1e-10
 CP, SIZES = 4, [2, 2]
@@ -20,10 +20,10 @@ def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
     import torch.distributed as dist
 
-    from hcp.proofs.gpt import build_hcp_gpt, core_attentions, logits_error, logits_of
-    from hcp.proofs.gpt_data import GptShape, global_batch
-    from hcp.proofs.megatron import cpu_megatron, model_parallel
-    from hcp.runtime.active import hcp_problem
+    from megatron_hcp.proofs.gpt import build_hcp_gpt, core_attentions, logits_error, logits_of
+    from megatron_hcp.proofs.gpt_data import GptShape, global_batch
+    from megatron_hcp.proofs.megatron import cpu_megatron, model_parallel
+    from megatron_hcp.runtime.active import hcp_problem
 
     shape = GptShape()
     batch = global_batch(shape, 0, world.device)

@@ -13,7 +13,7 @@ one weight that is a ratio (D/W for pull request verl#5869, 1/W^2 for verl 0.8.0
 import sys
 from typing import Literal
 
-from hcp.proofs.program import Program
+from megatron_hcp.proofs.program import Program
 
 BOUND = 1e-12
 LAYOUTS = {
@@ -41,10 +41,10 @@ def add_arguments(parser):
 
 def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
-    from hcp.core.dcp import usable_sizes
-    from hcp.proofs.dcp_step import Trainer
-    from hcp.proofs.dcp_toy import draw_corpus
-    from hcp.runtime.groups import GroupBuilder
+    from megatron_hcp.core.dcp import usable_sizes
+    from megatron_hcp.proofs.dcp_step import Trainer
+    from megatron_hcp.proofs.dcp_toy import draw_corpus
+    from megatron_hcp.runtime.groups import GroupBuilder
 
     sizes = [size for size in usable_sizes(world.size, "main") if size > 1]
     corpus = draw_corpus([11, 4, 23, 7, 16, 5, 9, 30, 6, 13, 8, 12, 5, 14, 10, 3])
@@ -62,7 +62,7 @@ def compare_by_sequence(world, trainer, micro_batches):
     """The factors do not depend on the loss: one that is not linear in the tokens, exp of a sequence's mean."""
     import torch
 
-    from hcp.proofs.dcp_step import gradient_alone
+    from megatron_hcp.proofs.dcp_step import gradient_alone
 
     corpus, right = trainer.corpus, right_weighings()
     parts = [gradient_alone(corpus, group.samples, "sequences") for batch in micro_batches for group in batch.groups]
@@ -74,7 +74,7 @@ def compare_by_sequence(world, trainer, micro_batches):
 
 def micro_batches_of(shape, num_samples):
     """Groups of the given sizes, micro-batch by micro-batch, with the samples distributed round-robin."""
-    from hcp.core.dcp import Group, MicroBatch
+    from megatron_hcp.core.dcp import Group, MicroBatch
 
     slots = [(index, size) for index, sizes in enumerate(shape) for size in sizes]
     made: list[list[Group]] = [[] for _ in shape]
@@ -87,7 +87,7 @@ def micro_batches_of(shape, num_samples):
 def compare(world, trainer, layout, micro_batches):
     import torch
 
-    from hcp.proofs.dcp_step import WeighingContext, gradient_alone, loss_sum_alone
+    from megatron_hcp.proofs.dcp_step import WeighingContext, gradient_alone, loss_sum_alone
 
     corpus = trainer.corpus
     groups = [(batch, group) for batch in micro_batches for group in batch.groups]
@@ -118,8 +118,8 @@ def report(world, trainer, layout, micro_batches, loss):
     """The value that a log shows: duplicated C times in every mode, so its factor is not that of the gradient."""
     import torch
 
-    from hcp.proofs.dcp_step import Weighing, loss_sum_alone
-    from hcp.runtime.dcp_loss import loss_for_report, weights_of_rank
+    from megatron_hcp.proofs.dcp_step import Weighing, loss_sum_alone
+    from megatron_hcp.runtime.dcp_loss import loss_for_report, weights_of_rank
 
     corpus = trainer.corpus
 
@@ -147,11 +147,11 @@ def report(world, trainer, layout, micro_batches, loss):
 
 
 def right_weighings():
-    """What hcp.runtime.dcp_loss computes from a loss sum, for each way of reducing and gathering."""
+    """What megatron_hcp.runtime.dcp_loss computes from a loss sum, for each way of reducing and gathering."""
     import torch
 
-    from hcp.proofs.dcp_step import Weighing
-    from hcp.runtime.dcp_loss import Gather, loss_for_backward, per_token_loss, weights_of_rank
+    from megatron_hcp.proofs.dcp_step import Weighing
+    from megatron_hcp.runtime.dcp_loss import Gather, loss_for_backward, per_token_loss, weights_of_rank
 
     one = torch.ones((), dtype=torch.float64)
 
@@ -194,7 +194,7 @@ def right_weighings():
 
 def wrong_weighings():
     """Factors that were published or proposed, each wrong in some case; if one happens to be right, its ratio is 1."""
-    from hcp.proofs.dcp_step import Weighing
+    from megatron_hcp.proofs.dcp_step import Weighing
 
     return {
         "mean, detached, D/T (verl#5869)": Weighing(lambda c: c.num_groups / c.loss_tokens),

@@ -10,7 +10,7 @@ waiting.
 import sys
 from itertools import pairwise
 
-from hcp.proofs.program import Program
+from megatron_hcp.proofs.program import Program
 
 BOUND = 1e-12
 MAX_SEQLEN = 12
@@ -22,9 +22,9 @@ def add_arguments(parser):
 
 def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
-    from hcp.core.dcp import usable_sizes
-    from hcp.proofs.dcp_toy import draw_corpus
-    from hcp.runtime.groups import GroupBuilder, built_groups
+    from megatron_hcp.core.dcp import usable_sizes
+    from megatron_hcp.proofs.dcp_toy import draw_corpus
+    from megatron_hcp.runtime.groups import GroupBuilder, built_groups
 
     sizes = [size for size in usable_sizes(world.size, "main") if size > 1]
     longest = world.size * MAX_SEQLEN
@@ -59,8 +59,8 @@ def round_trip(world, corpus, groups, policy, sizes):
     import torch
     from tensordict import NonTensorStack, TensorDict
 
-    from hcp.proofs.dcp_toy import ToyModel, pack
-    from hcp.runtime.dcp_split import merge_outputs, plan_for, split_batch
+    from megatron_hcp.proofs.dcp_toy import ToyModel, pack
+    from megatron_hcp.runtime.dcp_split import merge_outputs, plan_for, split_batch
 
     ids = torch.nested.nested_tensor(corpus.tokens, layout=torch.jagged)
     batch = TensorDict({"input_ids": ids, "place": torch.arange(len(corpus.tokens))}, batch_size=[len(corpus.tokens)])
@@ -112,8 +112,8 @@ def per_sample(losses, packed, size, groups):
     """The losses of the group's sequences as a jagged tensor: gathered, unpadded, in order."""
     import torch
 
-    from hcp.runtime.dcp_loss import gather_rows
-    from hcp.runtime.shards import unshard
+    from megatron_hcp.runtime.dcp_loss import gather_rows
+    from megatron_hcp.runtime.shards import unshard
 
     rows = gather_rows(losses, groups[size] if size > 1 else None, "detached")
     padded = packed.batch.cu_seqlens_padded
@@ -128,8 +128,8 @@ def refusals(world):
     """An error on one rank stops every rank."""
     import torch
 
-    from hcp.core.errors import HcpError
-    from hcp.runtime.dcp_split import merge_outputs
+    from megatron_hcp.core.errors import HcpError
+    from megatron_hcp.runtime.dcp_split import merge_outputs
 
     share = {"sample_ids": [world.rank], "cp_rank": 0}
     for name, samples, rows in (

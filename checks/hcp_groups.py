@@ -2,16 +2,16 @@
 
 For several topologies megatron-core initializes its model parallelism, then every rank reads back what is registered:
 all dense and expert groups, the hierarchical CP levels, the dynamic (hybrid) CP groups. Each must have the computed
-members in the computed order, and nothing may be missing. The groups that hcp.runtime builds itself are compared in
+members in the computed order, and nothing may be missing. The groups that runtime builds itself are compared in
 the same way. An all-reduce over every group of the levels shows that it connects its members and no other rank.
 """
 
 import sys
 from typing import Any
 
-from hcp.core.levels import all_levels_of
-from hcp.core.ranks import GROUPS, grids_of
-from hcp.proofs.program import Program
+from megatron_hcp.core.levels import all_levels_of
+from megatron_hcp.core.ranks import GROUPS, grids_of
+from megatron_hcp.proofs.program import Program
 
 TOPOLOGIES: dict[int, list[dict[str, Any]]] = {
     4: [
@@ -54,8 +54,8 @@ def work(world, options):
 def compare_megatron(world, label, topology, grids, sizes, order):
     from megatron.core import parallel_state
 
-    from hcp.proofs.megatron import model_parallel
-    from hcp.runtime.groups import built_groups
+    from megatron_hcp.proofs.megatron import model_parallel
+    from megatron_hcp.runtime.groups import built_groups
 
     with model_parallel(
         tp=sizes["tp"],
@@ -86,7 +86,7 @@ def compare_megatron(world, label, topology, grids, sizes, order):
 
 
 def compare_ours(world, label, topology, grids):
-    from hcp.runtime.groups import GroupBuilder, built_groups
+    from megatron_hcp.runtime.groups import GroupBuilder, built_groups
 
     num_before = len(built_groups())
     with GroupBuilder(world.timeout) as builder:

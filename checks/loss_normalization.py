@@ -10,7 +10,7 @@ Each wrong way trains without any error. Its gradient must be wrong, and exactly
 import sys
 from types import SimpleNamespace
 
-from hcp.proofs.program import Program
+from megatron_hcp.proofs.program import Program
 
 BOUND = 1e-12
 WORLD, CP, SEQLEN, HIDDEN = 4, 2, 16, 8
@@ -55,7 +55,7 @@ class Step:
     def __init__(self, world):
         import torch
 
-        from hcp.core.shards import shard_indices
+        from megatron_hcp.core.shards import shard_indices
 
         self.world = world
         torch.manual_seed(0)

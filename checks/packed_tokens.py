@@ -11,7 +11,7 @@ the reference is the gradient over the whole row in one process.
 
 import sys
 
-from hcp.proofs.program import Program
+from megatron_hcp.proofs.program import Program
 
 BOUND = 1e-12
 CP, LENGTHS = 4, (12, 21, 7, 24)
@@ -20,8 +20,8 @@ HIDDEN = 8
 
 def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
-    from hcp.core.packing import misplaced, pack_row
-    from hcp.core.shards import pad_multiple
+    from megatron_hcp.core.packing import misplaced, pack_row
+    from megatron_hcp.core.shards import pad_multiple
 
     uneven = pack_row(LENGTHS)
     assert uneven.cu_seqlens[-1] % (2 * CP) == 0, "the total divides, or Transformer Engine would say so"
@@ -61,7 +61,7 @@ def train(world, row):
     import torch
     import torch.distributed as dist
 
-    from hcp.core.packing import lengths_of, partition_as_compiled
+    from megatron_hcp.core.packing import lengths_of, partition_as_compiled
 
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.Tanh(), torch.nn.Linear(HIDDEN, 1)).double()

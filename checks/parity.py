@@ -12,10 +12,10 @@ import json
 import sys
 from pathlib import Path
 
-from hcp.core.errors import HcpError
-from hcp.core.parity import UNIT_ROUNDOFF, TinyLaunch, tolerance_of
-from hcp.proofs.arguments import REFERENCE, add_attention
-from hcp.proofs.program import Program
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.core.parity import UNIT_ROUNDOFF, TinyLaunch, tolerance_of
+from megatron_hcp.proofs.arguments import REFERENCE, add_attention
+from megatron_hcp.proofs.program import Program
 
 
 def add_arguments(parser):
@@ -41,9 +41,9 @@ def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
     import torch
 
-    from hcp.core.shards import cu_seqlens_of, shard_indices, shard_thd_indices
-    from hcp.proofs.megatron import cpu_megatron
-    from hcp.proofs.parity_trace import errors_of_traces
+    from megatron_hcp.core.shards import cu_seqlens_of, shard_indices, shard_thd_indices
+    from megatron_hcp.proofs.megatron import cpu_megatron
+    from megatron_hcp.proofs.parity_trace import errors_of_traces
 
     launch = launch_of(options)
     with cpu_megatron() if world.device.type == "cpu" else contextlib.nullcontext():
@@ -97,12 +97,12 @@ def run(world, options, launch, *, cp, perturbed=False):
     """One training; a failure or hang is reported with the module in which it occurred."""
     from megatron.core import parallel_state
 
-    from hcp.proofs.gpt import train
-    from hcp.proofs.gpt_data import global_batch, micro_batch
-    from hcp.proofs.megatron import model_parallel
-    from hcp.proofs.parity_model import build_parity_model, perturb, shape_of
-    from hcp.proofs.parity_trace import Where, summed_weights, trace
-    from hcp.proofs.te_attention import core_attention_class
+    from megatron_hcp.proofs.gpt import train
+    from megatron_hcp.proofs.gpt_data import global_batch, micro_batch
+    from megatron_hcp.proofs.megatron import model_parallel
+    from megatron_hcp.proofs.parity_model import build_parity_model, perturb, shape_of
+    from megatron_hcp.proofs.parity_trace import Where, summed_weights, trace
+    from megatron_hcp.proofs.te_attention import core_attention_class
 
     shape, where = shape_of(launch), Where(["the process groups"])
     # On a CPU, the reference is our attention, which implements windows and sinks explicitly.

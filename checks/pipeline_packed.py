@@ -12,7 +12,7 @@ the first and last stage (NVIDIA-NeMo/Megatron-Bridge#2952: 10 to 20 points lost
 
 import sys
 
-from hcp.proofs.program import Program
+from megatron_hcp.proofs.program import Program
 
 BOUND = 1e-10
 STAGES, HEADS, HEAD_DIM = 4, 2, 8
@@ -52,14 +52,14 @@ def boundaries_of(number, told):
     """cu_seqlens as a stage receives them; None if they are not passed on."""
     import torch
 
-    from hcp.core.shards import cu_seqlens_of
+    from megatron_hcp.core.shards import cu_seqlens_of
 
     return torch.tensor(cu_seqlens_of(LENGTHS), dtype=torch.int32) if number in told else None
 
 
 def forward(layer, x, cu_seqlens):
     """x + attention(x): packed with boundaries, otherwise the row as one causal sequence. x is [tokens, hidden]."""
-    from hcp.proofs.dot_product_attention import DotProductAttention
+    from megatron_hcp.proofs.dot_product_attention import DotProductAttention
 
     q, k, v = (part.unflatten(1, (HEADS, HEAD_DIM)) for part in layer(x).chunk(3, dim=1))
     if cu_seqlens is not None:

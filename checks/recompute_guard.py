@@ -11,7 +11,7 @@ tensors. Two stand-ins show that the check tells the cases apart.
 
 import sys
 
-from hcp.proofs.program import Program
+from megatron_hcp.proofs.program import Program
 
 
 class Recovering:
@@ -34,7 +34,7 @@ def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
     from megatron.core.tensor_parallel.random import CheckpointFunction
 
-    from hcp.proofs.recompute import METHOD
+    from megatron_hcp.proofs.recompute import METHOD
 
     case = consistent_case(CheckpointFunction)
     world.expect(
@@ -54,7 +54,7 @@ def work(world, options):
 
 def consistent_case(function):
     """The case, or None if the class's own backward contradicts it."""
-    from hcp.proofs.recompute import METHOD, names_used, recompute_case
+    from megatron_hcp.proofs.recompute import METHOD, names_used, recompute_case
 
     case, names = recompute_case(function), names_used(function, "backward")
     agrees = METHOD in names if case == "recovers" else METHOD not in names and "saved_tensors" in names

@@ -17,8 +17,8 @@ from typing import Any
 from outcomes import Outcomes, run_parts
 from slurm_standin import StandinSlurm, run_hcp
 
-from hcp.core.errors import HcpError
-from hcp.resources import pack_dir
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.resources import pack_dir
 
 _LAUNCHES = {
     1: ("--context-parallel-size", "2", "--exit-signal-handler"),

@@ -160,10 +160,10 @@ def missing_facts(outcomes: Outcomes) -> None:
 
 def hostile_values(outcomes: Outcomes) -> None:
     """Values that look like shell code arrive in variables and arguments unchanged; none is evaluated."""
-    from hcp.launch.load import LoadOptions, load_launch
-    from hcp.render.job import plan_job
-    from hcp.render.script import render_job
-    from hcp.render.site import load_site
+    from megatron_hcp.launch.load import LoadOptions, load_launch
+    from megatron_hcp.render.job import plan_job
+    from megatron_hcp.render.script import render_job
+    from megatron_hcp.render.site import load_site
 
     words = ("--seq-length", "8", *(word for n, value in enumerate(_HOSTILE) for word in (f"--note-{n}", value)))
     variables = {f"VALUE_{n}": value for n, value in enumerate(_HOSTILE)}

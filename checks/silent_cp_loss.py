@@ -14,7 +14,7 @@ Each --te-source adds what that Transformer Engine version would decide from the
 import sys
 from pathlib import Path
 
-from hcp.proofs.program import Program
+from megatron_hcp.proofs.program import Program
 
 BOUND = 1e-10
 CP, SIZES = 4, [2, 2]
@@ -33,10 +33,10 @@ def add_arguments(parser):
 
 def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
-    from hcp.proofs.gpt import build_hcp_gpt, logits_of
-    from hcp.proofs.gpt_data import GptShape, global_batch
-    from hcp.proofs.megatron import cpu_megatron, model_parallel
-    from hcp.proofs.te_rule import installed_te, load_te_rule
+    from megatron_hcp.proofs.gpt import build_hcp_gpt, logits_of
+    from megatron_hcp.proofs.gpt_data import GptShape, global_batch
+    from megatron_hcp.proofs.megatron import cpu_megatron, model_parallel
+    from megatron_hcp.proofs.te_rule import installed_te, load_te_rule
 
     sources = options.te_source or [path for path in [installed_te()] if path]
     te_rules = {path.name: load_te_rule(path) for path in sources}
@@ -51,8 +51,8 @@ def work(world, options):
 
 
 def examine(world, model, sizes, batch, expected, te_rules):
-    from hcp.proofs.gpt import core_attentions, logits_error, logits_of
-    from hcp.runtime.active import hcp_problem
+    from megatron_hcp.proofs.gpt import core_attentions, logits_error, logits_of
+    from megatron_hcp.runtime.active import hcp_problem
 
     said = hcp_problem(model)
     logits = logits_of(model, batch)
@@ -78,7 +78,7 @@ def examine(world, model, sizes, batch, expected, te_rules):
 
 
 def with_other_token_0(batch):
-    from hcp.proofs.gpt_data import VOCAB_SIZE
+    from megatron_hcp.proofs.gpt_data import VOCAB_SIZE
 
     tokens = batch["tokens"].clone()
     tokens[:, 0] = (tokens[:, 0] + 1) % VOCAB_SIZE

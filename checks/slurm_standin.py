@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hcp.cards.processes import descendants
+from megatron_hcp.cards.processes import descendants
 
 _COMMANDS = ("srun", "scontrol", "scancel")
 _PATIENCE_S = 600.0
@@ -166,7 +166,7 @@ class StandinSlurm:
 def run_hcp(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """`hcp WORDS` in `folder`, as a user calls it."""
     return subprocess.run(
-        [sys.executable, "-m", "hcp", *words],
+        [sys.executable, "-m", "megatron_hcp", *words],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -5,13 +5,13 @@ time without sizes, as between training and an export. Its hierarchical groups a
 model uses them, and attends over 4 ranks although CP is 2. This must be detected: by the probe, and by logits that
 differ from those of CP 1.
 
-The workaround is shown too: hcp.proofs.megatron.model_parallel drops the groups after destroy_model_parallel.
+The workaround is shown too: megatron_hcp.proofs.megatron.model_parallel drops the groups after destroy_model_parallel.
 """
 
 import sys
 
-from hcp.core.errors import HcpError
-from hcp.proofs.program import Program
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.proofs.program import Program
 
 BOUND = 1e-10
 
@@ -20,10 +20,10 @@ def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
     from megatron.core import parallel_state
 
-    from hcp.proofs.gpt import build_hcp_gpt, core_attentions, logits_error, logits_of
-    from hcp.proofs.gpt_data import GptShape, global_batch
-    from hcp.proofs.megatron import cpu_megatron, drop_hierarchical_groups, model_parallel
-    from hcp.runtime.active import hcp_problem
+    from megatron_hcp.proofs.gpt import build_hcp_gpt, core_attentions, logits_error, logits_of
+    from megatron_hcp.proofs.gpt_data import GptShape, global_batch
+    from megatron_hcp.proofs.megatron import cpu_megatron, drop_hierarchical_groups, model_parallel
+    from megatron_hcp.runtime.active import hcp_problem
 
     shape = GptShape()
     batch = global_batch(shape, 0, world.device)

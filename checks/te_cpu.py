@@ -1,7 +1,7 @@
 """Transformer Engine's own context-parallel attention on a CPU: right, rejected with a message, or wrong as expected.
 
 The newest wheel unpacked in $HCP_UPSTREAM (or --release) is imported unmodified; its compiled parts have stand-ins
-(listed in hcp.proofs.te_cpu). Its attention runs on 4 gloo processes, forward and backward, in float64, for every
+(listed in proofs.te_cpu). Its attention runs on 4 gloo processes, forward and backward, in float64, for every
 communication type, layout and kernel. The only silent fault is KNOWN017: packed data gathered for FlashAttention 2.
 """
 
@@ -16,9 +16,9 @@ KNOWN_WRONG = ("all_gather", "thd", "FlashAttention 2")
 def results_of(release):
     from packaging.version import Version
 
-    from hcp.core.wheels import unpacked
-    from hcp.proofs.te_cpu.case import every_case
-    from hcp.proofs.te_cpu.execute import run_release
+    from megatron_hcp.core.wheels import unpacked
+    from megatron_hcp.proofs.te_cpu.case import every_case
+    from megatron_hcp.proofs.te_cpu.execute import run_release
 
     folder = unpacked("transformer-engine", release)
     has_fault = Version(folder.name.rpartition("-")[2]) >= Version("2.18")
@@ -39,8 +39,8 @@ def main():
     parser.add_argument("--release", metavar="X.Y.Z", help="default: the newest one unpacked")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     options = parser.parse_args()
-    from hcp.core.errors import HcpError
-    from hcp.proofs.procs import WorkerFailure
+    from megatron_hcp.core.errors import HcpError
+    from megatron_hcp.proofs.procs import WorkerFailure
 
     try:
         rows = list(results_of(options.release))

@@ -23,8 +23,8 @@ def main() -> int:
     import torch
     import torch.distributed as dist
 
-    from hcp.core.ranks import grids_of
-    from hcp.runtime.groups import GroupBuilder
+    from megatron_hcp.core.ranks import grids_of
+    from megatron_hcp.runtime.groups import GroupBuilder
 
     asked_to_end = []
     signal.signal(signal.SIGTERM, lambda *_: asked_to_end.append(True))

@@ -17,8 +17,8 @@ import contextlib
 import sys
 from math import prod
 
-from hcp.proofs.arguments import REFERENCE, TE, add_attention, add_sizes
-from hcp.proofs.program import Program
+from megatron_hcp.proofs.arguments import REFERENCE, TE, add_attention, add_sizes
+from megatron_hcp.proofs.program import Program
 
 BOUND = 1e-10
 BOUND_RATIO = 2.0
@@ -45,7 +45,7 @@ def world_size(options):
 
 def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
-    from hcp.proofs.megatron import cpu_megatron
+    from megatron_hcp.proofs.megatron import cpu_megatron
 
     is_exact = (options.dtype or ("bfloat16" if options.attention == TE else "float64")) == "float64"
     compare = compare_exactly if is_exact else compare_in_bfloat16
@@ -123,11 +123,11 @@ def trained(world, options, layout, dtype, num_steps, rounded=None):
     """The steps of one training, and in how many attention modules hierarchical CP is active."""
     import torch
 
-    from hcp.proofs.gpt import build_gpt, build_hybrid, train, transformer_config
-    from hcp.proofs.gpt_data import GptShape
-    from hcp.proofs.megatron import model_parallel
-    from hcp.proofs.te_attention import core_attention_class
-    from hcp.runtime.active import assert_hcp_active
+    from megatron_hcp.proofs.gpt import build_gpt, build_hybrid, train, transformer_config
+    from megatron_hcp.proofs.gpt_data import GptShape
+    from megatron_hcp.proofs.megatron import model_parallel
+    from megatron_hcp.proofs.te_attention import core_attention_class
+    from megatron_hcp.runtime.active import assert_hcp_active
 
     # As many KV heads as ranks, so that every communication type can divide them.
     shape = GptShape(

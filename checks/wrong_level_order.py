@@ -10,7 +10,7 @@ A wrong order of the sizes ([2, 4] where [4, 2] fits the node) is different: the
 
 import sys
 
-from hcp.proofs.program import Program
+from megatron_hcp.proofs.program import Program
 
 BOUND = 1e-10
 SIZES = (2, 2)
@@ -20,10 +20,10 @@ def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
     import torch
 
-    from hcp.proofs.compare import AttentionCase, errors_of
-    from hcp.proofs.dot_product_attention import DotProductAttention
-    from hcp.runtime.active import hcp_problem
-    from hcp.runtime.groups import GroupBuilder
+    from megatron_hcp.proofs.compare import AttentionCase, errors_of
+    from megatron_hcp.proofs.dot_product_attention import DotProductAttention
+    from megatron_hcp.runtime.active import hcp_problem
+    from megatron_hcp.runtime.groups import GroupBuilder
 
     everyone = list(range(world.size))
     case = AttentionCase("sbhd", 8, 4, torch.float64, world.size)

@@ -26,7 +26,7 @@ for _signal in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
     signal.signal(_signal, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# So that subprocesses (`python -m hcp`, torchrun) find this checkout, installed or not.
+# So that subprocesses (`python -m megatron_hcp`, torchrun) find this checkout, installed or not.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
 sys.path.insert(0, str(ROOT / "src"))
 
@@ -43,7 +43,7 @@ def run_hcp(
 ) -> subprocess.CompletedProcess[str]:
     """`hcp ARGS` as a process of its own, its output captured."""
     return subprocess.run(
-        [sys.executable, "-m", "hcp", *map(str, args)],
+        [sys.executable, "-m", "megatron_hcp", *map(str, args)],
         cwd=cwd,
         input=stdin,
         capture_output=True,

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "src" / "hcp"
+PACKAGE = ROOT / "src" / "megatron_hcp"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 ALL_MODULES = sorted(path for name in ("src", "tests", "checks", "bench") for path in (ROOT / name).rglob("*.py"))
 
@@ -28,8 +28,8 @@ CHAINS = (
     "core <- draw data <- cli",
     "core <- runtime <- proofs integrations",
 )
-"""A room (a folder of src/hcp) imports itself and what stands to its left in a chain; rooms side by side do not."""
-FOR_ALL = {"hcp", "hcp.resources"}
+"""A room (a folder of src/megatron_hcp) imports itself and what is left of it in a chain; rooms side by side do not."""
+FOR_ALL = {"megatron_hcp", "megatron_hcp.resources"}
 """The modules at the root that every room may import."""
 WITH_TORCH = {"runtime", "proofs", "integrations"}
 HEAVY = {"torch", "megatron", "tensordict", "einops", "transformer_engine"}
@@ -61,7 +61,7 @@ def rooms() -> dict[str, set[str]]:
 
 
 def name_of(path: Path) -> str:
-    """`hcp.core.ranks` for its file; a package is named for its folder."""
+    """`megatron_hcp.core.ranks` for its file; a package is named for its folder."""
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -98,7 +98,7 @@ def imported(path: Path) -> frozenset[str]:
 def wrong_imports(module: str, names: frozenset[str]) -> set[str]:
     """Those of the imported modules that a module of hcp may not import."""
     allowed = rooms().get(room_of(module), set())
-    ours = {name for name in names if name.partition(".")[0] == "hcp"} - FOR_ALL
+    ours = {name for name in names if name.partition(".")[0] == "megatron_hcp"} - FOR_ALL
     return {name for name in ours if room_of(name) not in allowed}
 
 
@@ -121,8 +121,8 @@ each_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: path.rel
 
 @each_module
 def test_imports_point_to_the_left_only(path: Path) -> None:
-    if name_of(path) == "hcp.__main__":
-        assert imported(path) >= {"hcp.cli.main"}
+    if name_of(path) == "megatron_hcp.__main__":
+        assert imported(path) >= {"megatron_hcp.cli.main"}
     else:
         assert wrong_imports(name_of(path), imported(path)) == set()
 
@@ -130,17 +130,17 @@ def test_imports_point_to_the_left_only(path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        ("hcp.core.ranks", "hcp.launch.fact"),
-        ("hcp.core.ranks", "hcp.resources.more"),
-        ("hcp.triage.read", "hcp.render.job"),
-        ("hcp.draw.groups", "hcp.rules.rule"),
-        ("hcp.runtime.groups", "hcp.proofs.world"),
-        ("hcp.cards.card", "hcp.cli.verify"),
-        ("hcp.cli.verify", "hcp.proofs.world"),
+        ("megatron_hcp.core.ranks", "megatron_hcp.launch.fact"),
+        ("megatron_hcp.core.ranks", "megatron_hcp.resources.more"),
+        ("megatron_hcp.triage.read", "megatron_hcp.render.job"),
+        ("megatron_hcp.draw.groups", "megatron_hcp.rules.rule"),
+        ("megatron_hcp.runtime.groups", "megatron_hcp.proofs.world"),
+        ("megatron_hcp.cards.card", "megatron_hcp.cli.verify"),
+        ("megatron_hcp.cli.verify", "megatron_hcp.proofs.world"),
     ],
 )
 def test_an_upward_arrow_is_seen(module: str, name: str) -> None:
-    assert wrong_imports(module, frozenset((name, "hcp.core.errors", "hcp", "json"))) == {name}
+    assert wrong_imports(module, frozenset((name, "megatron_hcp.core.errors", "megatron_hcp", "json"))) == {name}
 
 
 def test_every_folder_is_a_room() -> None:
@@ -167,7 +167,10 @@ def test_torch_is_imported_where_a_training_job_or_a_proof_runs(path: Path) -> N
 
 def test_core_imports_the_standard_library_only() -> None:
     core = [path for path in MODULES if room_of(name_of(path)) == "core"]
-    assert {name.partition(".")[0] for path in core for name in imported(path)} <= {*sys.stdlib_module_names, "hcp"}
+    assert {name.partition(".")[0] for path in core for name in imported(path)} <= {
+        *sys.stdlib_module_names,
+        "megatron_hcp",
+    }
 
 
 def test_modules_and_folders_stay_within_their_budget() -> None:
@@ -209,7 +212,7 @@ def test_a_rule_stays_within_its_budget() -> None:
 
 
 def test_a_rule_lies_in_the_folder_or_file_of_its_prefix() -> None:
-    from hcp.rules.registry import RULES
+    from megatron_hcp.rules.registry import RULES
 
     assert sorted(name for name, _, _ in written_rules()) == [rule.id for rule in RULES]
     for name, path, _ in written_rules():
@@ -230,7 +233,7 @@ def test_the_tests_mirror_the_tree() -> None:
 
 
 def test_every_command_is_listed_with_a_module_that_exists() -> None:
-    from hcp.cli.main import COMMANDS
+    from megatron_hcp.cli.main import COMMANDS
 
     for name, (module, text) in COMMANDS.items():
         file = PACKAGE.parent.joinpath(*module.split(".")).with_suffix(".py")
@@ -253,7 +256,7 @@ def test_what_starts_often_loads_nothing_heavy(arguments: list[str], absent: set
     """Start-up is a promise: of the command line, and of the check of a YAML launch."""
     code = (
         "import json, sys\n"
-        "from hcp.cli.main import main\n"
+        "from megatron_hcp.cli.main import main\n"
         "try:\n    sys.argv[1:] and main(sys.argv[1:])\n"
         "except SystemExit:\n    pass\n"
         "sys.stderr.write(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))\n"

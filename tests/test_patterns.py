@@ -36,7 +36,7 @@ FROM_TABLES = {
     (
         "triage/line_reader.py",
         "row.context",
-    ): "[row.context for row in __import__('hcp.triage.signatures.table', fromlist=['x']).SIGNATURES]",
+    ): "[row.context for row in __import__('megatron_hcp.triage.signatures.table', fromlist=['x']).SIGNATURES]",
 }
 """Patterns that a call takes out of a table: (module, how the call names it) -> the table's patterns."""
 TRIED_AT_THE_START = {"render/values.py", "triage/line.py"}
@@ -58,8 +58,8 @@ def uses(path: Path) -> Iterator[Use]:
     own = [call for call in calls if _object(call) == "re" and _method(call) in {*WAYS, "compile"}]
     if not own:
         return
-    inside = path.relative_to(ROOT / "src" / "hcp")
-    module = importlib.import_module(".".join(["hcp", *inside.with_suffix("").parts]))
+    inside = path.relative_to(ROOT / "src" / "megatron_hcp")
+    module = importlib.import_module(".".join(["megatron_hcp", *inside.with_suffix("").parts]))
     named = {
         id(node.value): node.targets[0].id
         for node in ast.walk(tree)
@@ -117,7 +117,7 @@ def _object(call: ast.Call) -> str:
 
 @cache
 def all_uses() -> tuple[Use, ...]:
-    found = (use for path in sorted((ROOT / "src" / "hcp").rglob("*.py")) for use in uses(path))
+    found = (use for path in sorted((ROOT / "src" / "megatron_hcp").rglob("*.py")) for use in uses(path))
     return tuple({(use.pattern, use.how): use for use in found}.values())
 
 
@@ -132,7 +132,7 @@ def test_no_pattern_takes_longer_than_its_text_is_long() -> None:
 
 
 def test_patterns_are_tried_with_re_alone() -> None:
-    for path in (ROOT / "src" / "hcp").rglob("*.py"):
+    for path in (ROOT / "src" / "megatron_hcp").rglob("*.py"):
         text = path.read_text()
         assert not re.search(
             r"^\s*(import (fnmatch|regex)|from (re|fnmatch|regex|glob) import|import re as)", text, re.M

@@ -1,4 +1,4 @@
-"""`python -m hcp` in a folder whose files are called like modules: none of them is imported."""
+"""`python -m megatron_hcp` in a folder whose files are called like modules: none of them is imported."""
 
 import os
 import subprocess
@@ -49,25 +49,25 @@ def _run(folder, *words, path=None):
     ids=" ".join,
 )
 def test_nothing_is_imported_from_the_current_folder(hostile, words):
-    done = _run(hostile, "-m", "hcp", *words)
+    done = _run(hostile, "-m", "megatron_hcp", *words)
     assert done.returncode in (0, 1, 2) and "Traceback" not in done.stderr, done.stderr
 
 
 def test_an_empty_entry_of_the_path_means_the_current_folder_and_is_left_out(hostile):
     source = os.environ["PYTHONPATH"].split(os.pathsep)[0]
     for path in (f"{os.pathsep}{source}", f"{source}{os.pathsep}", f".{os.pathsep}{source}"):
-        assert _run(hostile, "-m", "hcp", "--version", path=path).returncode == 0
+        assert _run(hostile, "-m", "megatron_hcp", "--version", path=path).returncode == 0
 
 
 def test_hcp_is_found_through_a_relative_entry_and_in_the_current_folder_itself(root):
     for folder, path in ((root, "src"), (root / "src", ""), (root / "tests", "../src")):
-        done = _run(folder, "-m", "hcp", "--version", path=path)
+        done = _run(folder, "-m", "megatron_hcp", "--version", path=path)
         assert done.returncode == 0 and done.stdout.startswith("hcp"), done.stderr
 
 
 def test_a_current_folder_that_was_removed_is_no_fault(tmp_path):
     done = subprocess.run(
-        ["bash", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$0" -m hcp --version', sys.executable],
+        ["bash", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$0" -m megatron_hcp --version', sys.executable],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -78,8 +78,8 @@ def test_a_current_folder_that_was_removed_is_no_fault(tmp_path):
 
 def test_main_imports_nothing_before_the_current_folder_is_left_out(root):
     """Even `from __future__ import …` imports a module of that name."""
-    text = Path(root, "src/hcp/__main__.py").read_text()
+    text = Path(root, "src/megatron_hcp/__main__.py").read_text()
     before = text[: text.index("_leave_out_current_folder()\n    from")]
     imports = [line for line in before.splitlines() if line.startswith(("import ", "from "))]
     assert [line.split()[1] for line in imports] == ["os", "sys"]
-    assert "import" not in Path(root, "src/hcp/__init__.py").read_text().replace("import sys\n", "")
+    assert "import" not in Path(root, "src/megatron_hcp/__init__.py").read_text().replace("import sys\n", "")

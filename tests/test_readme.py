@@ -69,7 +69,7 @@ def test_the_command_that_ci_runs_leaves_no_test_out() -> None:
 
 
 def test_every_command_is_in_the_readmes_table() -> None:
-    from hcp.cli.main import COMMANDS
+    from megatron_hcp.cli.main import COMMANDS
 
     assert [name for name in COMMANDS if f"`hcp {name}" not in README] == []
 

@@ -182,7 +182,9 @@ def installed(tmp_path_factory) -> Path:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check"]
     done = subprocess.run([*pip, "--target", place / "site", wheel], capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr
-    assert list((place / "site" / "hcp" / "_pack").rglob("*.pyc")), "pip compiled nothing: this test sees no caches"
+    assert list((place / "site" / "megatron_hcp" / "_pack").rglob("*.pyc")), (
+        "pip compiled nothing: this test sees no caches"
+    )
     return place / "site"
 
 
@@ -192,7 +194,7 @@ def installed(tmp_path_factory) -> Path:
 )
 def test_the_pack_works_as_pip_installs_it(installed: Path, tmp_path: Path, words: str):
     done = subprocess.run(
-        [sys.executable, "-m", "hcp", *words.split()],
+        [sys.executable, "-m", "megatron_hcp", *words.split()],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -213,7 +215,7 @@ def test_an_agent_finds_the_tools_of_the_pack_as_pip_installs_it(installed: Path
         {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
     ]
     server = subprocess.Popen(
-        [sys.executable, "-m", "hcp", "mcp"],
+        [sys.executable, "-m", "megatron_hcp", "mcp"],
         cwd=tmp_path,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -18,9 +18,9 @@ from packaging.version import Version
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
-from hcp.rules.backports.table import Backport, fixes_of, upstreams  # noqa: E402
-from hcp.rules.known.row import Known, spans_of  # noqa: E402
-from hcp.rules.known.tables import TABLES  # noqa: E402
+from megatron_hcp.rules.backports.table import Backport, fixes_of, upstreams  # noqa: E402
+from megatron_hcp.rules.known.row import Known, spans_of  # noqa: E402
+from megatron_hcp.rules.known.tables import TABLES  # noqa: E402
 
 
 def pairs() -> Iterator[tuple[Known, Backport, str]]:

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 import torch
 from tensordict import TensorDict
 
-from hcp.runtime.dcp_split import CP_RANK, merge_outputs, plan_for, split_batch
+from megatron_hcp.runtime.dcp_split import CP_RANK, merge_outputs, plan_for, split_batch
 
 RANKS, MAX_SEQLEN, KEYS = 8, 8192, 6
 

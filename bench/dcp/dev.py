@@ -3,7 +3,7 @@
 DIR is a checkout of the dev branch, which is in no wheel. Four processes on gloo train dev's own GPTModel on the same
 sequences, with dev's `wrap_data_iterator`, batch reader, forward-backward schedule, DDP, gradient finalization and
 Adam: once under dev's packing with static CP ("dp_balanced"), once under dev's dynamic CP, once under it with
-`hcp.integrations.megatron` imported. The losses of all steps and the norms of
+`megatron_hcp.integrations.megatron` imported. The losses of all steps and the norms of
 their gradients must agree to rounding.
 
 Stubs replace only what needs CUDA: Triton's kernels, Transformer Engine's attention (ours, on packed sequences) and
@@ -55,7 +55,7 @@ def import_dev(checkout: str) -> None:
     import megatron.core.datasets.data_schedule_utils as utils
     import torch
 
-    from hcp.core.shards import shard_thd_indices
+    from megatron_hcp.core.shards import shard_thd_indices
 
     def rows_of_rank(cu_seqlens: Any, total: int, cp_size: int, cp_rank: int) -> Any:
         return torch.tensor(shard_thd_indices(cu_seqlens.tolist(), cp_rank, cp_size))
@@ -88,10 +88,10 @@ def samples(step: int, rank: int) -> Iterator[dict[str, Any]]:
 
 
 def attention_class() -> Any:
-    """Core attention of packed sequences over the group that the micro-batch names, by hcp.runtime.attention."""
+    """Core attention of packed sequences over the group that the micro-batch names, by runtime.attention."""
     import torch
 
-    from hcp.proofs.dot_product_attention import DotProductAttention
+    from megatron_hcp.proofs.dot_product_attention import DotProductAttention
 
     class CoreAttention(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self, config: Any, *_: Any, pg_collection: Any = None, **__: Any) -> None:
@@ -131,8 +131,8 @@ def train(scheduler: str, cp: int) -> Run:
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
     from megatron.core.pipeline_parallel import get_forward_backward_func
 
-    from hcp.proofs.gpt import build_gpt, transformer_config
-    from hcp.proofs.gpt_data import GptShape
+    from megatron_hcp.proofs.gpt import build_gpt, transformer_config
+    from megatron_hcp.proofs.gpt_data import GptShape
 
     dynamic = scheduler == "default_dynamic_cp"
     shape = GptShape(seq_length=LONGEST)
@@ -184,7 +184,7 @@ def train(scheduler: str, cp: int) -> Run:
 
 def runs() -> tuple[dict[str, Run], list[str]]:
     """All three, one after the other, on this rank."""
-    from hcp.proofs.megatron import cpu_megatron, model_parallel
+    from megatron_hcp.proofs.megatron import cpu_megatron, model_parallel
 
     found: dict[str, Run] = {}
     with cpu_megatron():
@@ -195,10 +195,10 @@ def runs() -> tuple[dict[str, Run], list[str]]:
         lines: list[str] = []
         handler = logging.Handler()
         handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-        logging.getLogger("hcp.integrations").addHandler(handler)
-        importlib.import_module("hcp.integrations.megatron")
+        logging.getLogger("megatron_hcp.integrations").addHandler(handler)
+        importlib.import_module("megatron_hcp.integrations.megatron")
         with model_parallel(cp=1, dynamic_context_parallel=True):
-            found["dynamic CP, hcp.integrations.megatron"] = train("default_dynamic_cp", 1)
+            found["dynamic CP, megatron_hcp.integrations.megatron"] = train("default_dynamic_cp", 1)
     return found, lines
 
 
@@ -207,8 +207,8 @@ def main() -> int:
     parser.add_argument("--megatron", required=True, metavar="DIR", help="a checkout of Megatron-LM's dev branch")
     options = parser.parse_args()
     import_dev(options.megatron)  # here, because the processes are forked
-    from hcp.proofs.procs import run_workers
-    from hcp.proofs.world import joined_world
+    from megatron_hcp.proofs.procs import run_workers
+    from megatron_hcp.proofs.world import joined_world
 
     with tempfile.TemporaryDirectory() as folder:
 

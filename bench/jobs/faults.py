@@ -115,7 +115,7 @@ def _hcp(
     *words: object, cwd: Path | None = None, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "hcp", *map(str, words)], cwd=cwd, env=env, capture_output=True, text=True
+        [sys.executable, "-m", "megatron_hcp", *map(str, words)], cwd=cwd, env=env, capture_output=True, text=True
     )
 
 

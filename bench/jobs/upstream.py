@@ -77,7 +77,7 @@ def _scripts(folder: Path) -> Iterator[Path]:
 
 
 def _hcp(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "hcp", *map(str, words)]
+    argv = [sys.executable, "-m", "megatron_hcp", *map(str, words)]
     return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, errors="replace")
 
 

@@ -19,7 +19,7 @@ from follow.modules import Modules
 from follow.values import UNKNOWN, Class, Kept, Node, NotFollowed, Raised
 from follow.world import World
 
-from hcp.launch.facts.known_models import fields_of
+from megatron_hcp.launch.facts.known_models import fields_of
 
 _MODELS = "megatron.bridge.models"
 _PROVIDER = ("megatron.bridge.models.gpt_provider", "GPTModelProvider")

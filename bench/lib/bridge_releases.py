@@ -1,4 +1,4 @@
-"""The recipes of several releases of Megatron-Bridge as the text that hcp.launch.recipes reads."""
+"""The recipes of several releases of Megatron-Bridge as the text that megatron_hcp.launch.recipes reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from bridge_recipes import Parameter, Recipe
 
-from hcp.launch.recipes.table import ROWS_A_BLOCK
+from megatron_hcp.launch.recipes.table import ROWS_A_BLOCK
 
 HEADER = "# Written by bench/recipes/table.py from Megatron-Bridge's sources; `hcp show --recipe NAME` reads it.\n"
 

@@ -10,12 +10,12 @@ from bridge_recipes import recipe_launches
 from corpus import launches
 from hidden_launches import CLUSTER, PATHS, Complete, Script, Yaml, as_yaml
 
-from hcp.core.errors import HcpError
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Reading
-from hcp.launch.facts.table import FACTS, index_of
-from hcp.launch.read import read_text
-from hcp.rules.registry import RULES
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Reading
+from megatron_hcp.launch.facts.table import FACTS, index_of
+from megatron_hcp.launch.read import read_text
+from megatron_hcp.rules.registry import RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 

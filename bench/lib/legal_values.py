@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hcp.launch.facts.spec import FactSpec
+from megatron_hcp.launch.facts.spec import FactSpec
 
 ABSENT = object()
 """Stands for a key that is not written."""

@@ -73,7 +73,7 @@ class Held:
         self.dicts: list[dict[Any, Any]] = []
         ours = {*map(id, rules.values())}
         for held in gc.get_objects():
-            if isinstance(held, FunctionType) and str(held.__module__).startswith("hcp.rules"):
+            if isinstance(held, FunctionType) and str(held.__module__).startswith("megatron_hcp.rules"):
                 self.functions[_place(held.__code__)].append(held)
             elif isinstance(held, dict) and any(
                 id(value) in ours or (type(value) is tuple and not ours.isdisjoint(map(id, value)))
@@ -130,7 +130,7 @@ def _replace_table(module: ModuleType, name: str, changed: Any) -> None:
     value = eval(compile(ast.Expression(changed.value), str(module.__file__), "eval"), vars(module))
     old = vars(module)[name]
     for other in list(sys.modules.values()):
-        if getattr(other, "__name__", "").startswith("hcp.rules") and vars(other).get(name) is old:
+        if getattr(other, "__name__", "").startswith("megatron_hcp.rules") and vars(other).get(name) is old:
             setattr(other, name, value)
 
 

@@ -24,12 +24,12 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from hcp.core.errors import HcpError
-from hcp.proofs.procs import run_workers
-from hcp.proofs.te_cpu.case import AttentionCall, Inputs
-from hcp.proofs.te_cpu.execute import HANG_S, Levels, arguments_of, join_ranks, run_case
-from hcp.proofs.te_cpu.layouts import DIM_OF_TOKENS
-from hcp.proofs.te_cpu.load import STAND_INS, Release, load
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.proofs.procs import run_workers
+from megatron_hcp.proofs.te_cpu.case import AttentionCall, Inputs
+from megatron_hcp.proofs.te_cpu.execute import HANG_S, Levels, arguments_of, join_ranks, run_case
+from megatron_hcp.proofs.te_cpu.layouts import DIM_OF_TOKENS
+from megatron_hcp.proofs.te_cpu.load import STAND_INS, Release, load
 
 _FUSED = "flash_attn_fwd_"
 """Prefixes of the functions that merge the steps of a ring, under Transformer Engine's jit_fuser."""

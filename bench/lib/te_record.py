@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from packaging.version import Version
 
-from hcp.proofs.te_cpu.case import FEATURES, every_case
-from hcp.proofs.te_cpu.execute import Result
+from megatron_hcp.proofs.te_cpu.case import FEATURES, every_case
+from megatron_hcp.proofs.te_cpu.execute import Result
 
 SCHEMA = "hcp.te-cpu/1"
 BEGIN, END = "<!-- begin: rendered by bench/te_cpu.py -->", "<!-- end -->"

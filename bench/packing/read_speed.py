@@ -63,8 +63,8 @@ print(time.process_time() - started, 0)
 CHECK = """
 import resource, sys, time, numpy
 from pyarrow import parquet
-from hcp.data.pack_report import DataNeeds, judge
-from hcp.data.packed import open_packed
+from megatron_hcp.data.pack_report import DataNeeds, judge
+from megatron_hcp.data.packed import open_packed
 started = time.process_time()
 with open_packed(sys.argv[1], None, lambda read: None) as stream:
     report = judge(stream.batches, DataNeeds(4, 1, 8, 8, 4096, 8), stream.is_packed, None)

@@ -20,10 +20,10 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 
 from families import FAMILIES  # noqa: E402
 
-from hcp.launch.load import LoadOptions, load_launch  # noqa: E402
-from hcp.support.matrix import Versions  # noqa: E402
-from hcp.support.question import COMM_TYPES, LAYOUTS, MODEL_WORDS, Answer, Subject, Way  # noqa: E402
-from hcp.support.releases import MEGATRON_CORE, RELEASES, TRANSFORMER_ENGINE  # noqa: E402
+from megatron_hcp.launch.load import LoadOptions, load_launch  # noqa: E402
+from megatron_hcp.support.matrix import Versions  # noqa: E402
+from megatron_hcp.support.question import COMM_TYPES, LAYOUTS, MODEL_WORDS, Answer, Subject, Way  # noqa: E402
+from megatron_hcp.support.releases import MEGATRON_CORE, RELEASES, TRANSFORMER_ENGINE  # noqa: E402
 
 PAGE = ROOT / "docs/_generated/support.md"
 RECORD = ROOT / "bench/results/te_cpu.json"

@@ -43,7 +43,7 @@ def main() -> None:
         for number, (family, config) in enumerate(FAMILIES.items()):
             file = Path(folder) / f"{number}.json"
             file.write_text(json.dumps(config), encoding="utf-8")
-            commands[f"hcp support, {family}"] = [sys.executable, "-m", "hcp", "support", str(file)]
+            commands[f"hcp support, {family}"] = [sys.executable, "-m", "megatron_hcp", "support", str(file)]
         taken: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
         for turn in range(runs + 1):
             for name, command in commands.items():

@@ -15,18 +15,18 @@ import traceback
 from collections import Counter
 from typing import Any
 
-from hcp.cli.reports.plan import plan_lines
-from hcp.cli.reports.plan_json import Shown, plan_json
-from hcp.core.cost.gpus import GPUS, gpu_named
-from hcp.core.errors import HcpError
-from hcp.plan.answer import judge, plan_job
-from hcp.plan.change import flips, nearest, remedy
-from hcp.plan.constants import rates_for
-from hcp.plan.layout import PRECISIONS, Layout, PlanJob
-from hcp.plan.legal import forbidden
-from hcp.plan.model import plan_model
-from hcp.plan.space import possible_fixed
-from hcp.plan.why import why_not
+from megatron_hcp.cli.reports.plan import plan_lines
+from megatron_hcp.cli.reports.plan_json import Shown, plan_json
+from megatron_hcp.core.cost.gpus import GPUS, gpu_named
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.plan.answer import judge, plan_job
+from megatron_hcp.plan.change import flips, nearest, remedy
+from megatron_hcp.plan.constants import rates_for
+from megatron_hcp.plan.layout import PRECISIONS, Layout, PlanJob
+from megatron_hcp.plan.legal import forbidden
+from megatron_hcp.plan.model import plan_model
+from megatron_hcp.plan.space import possible_fixed
+from megatron_hcp.plan.why import why_not
 
 COLUMNS = 80
 

@@ -5,7 +5,7 @@
 FOLDER holds measured_bridge.jsonl, measured_b200_simumax.jsonl and long_sequence_llama2_7b_fp8_h100.jsonl. Logarithms
 of constants are fitted by damped Gauss-Newton to the logarithms of the steps' seconds, with a robust loss (soft L1) and
 a pull towards the priors. `--judge`: rows of the same form that are not fitted. `--write` writes
-src/hcp/plan/constants_fitted.py.
+src/megatron_hcp/plan/constants_fitted.py.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 
 from rows import Measured, bridge_rows, long_rows, simumax_rows
 
-from hcp.plan import constants_fitted
-from hcp.plan.constants import rates_for
-from hcp.plan.time.step import step_time
+from megatron_hcp.plan import constants_fitted
+from megatron_hcp.plan.constants import rates_for
+from megatron_hcp.plan.time.step import step_time
 
 PRIORS = {
     "gemm.bf16": 0.6, "gemm.fp8": 0.57, "gemm.mxfp8": 0.6, "gemm.nvfp4": 0.42, "gemm.half_size": 0.15,

@@ -15,16 +15,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
-from hcp.core.cost.gpus import gpu_named
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Fact, Launch
-from hcp.launch.words.overrides import reading_of_words
-from hcp.launch.words.settings import Word
-from hcp.plan.layout import CP_TYPES, PRECISIONS, Layout, PlanJob, pipeline_string
-from hcp.plan.legal import RECIPES, forbidden
-from hcp.plan.model import PlanModel, plan_model
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import RULES
+from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Fact, Launch
+from megatron_hcp.launch.words.overrides import reading_of_words
+from megatron_hcp.launch.words.settings import Word
+from megatron_hcp.plan.layout import CP_TYPES, PRECISIONS, Layout, PlanJob, pipeline_string
+from megatron_hcp.plan.legal import RECIPES, forbidden
+from megatron_hcp.plan.model import PlanModel, plan_model
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import RULES
 
 MCORE = ("0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.2")
 TE = ("1.9.0", "1.11.0", "1.13.0", "2.4.0", "2.5.0", "2.8.0", "2.11.0", "2.14.0", "2.15.0", "2.18.0", "2.20.2")

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from rows import long_rows
 
-from hcp.plan.answer import judge, plan_job
-from hcp.plan.constants import rates_for
-from hcp.plan.found import TIED
+from megatron_hcp.plan.answer import judge, plan_job
+from megatron_hcp.plan.constants import rates_for
+from megatron_hcp.plan.found import TIED
 
 MOST_BEHIND, MOST_FACTOR = 0.03, 1.3
 

@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
 from rows import bridge_rows, simumax_rows
 
-from hcp.plan.legal import forbidden
-from hcp.plan.memory import memory, usable_gib
+from megatron_hcp.plan.legal import forbidden
+from megatron_hcp.plan.memory import memory, usable_gib
 
 LIMITS = {False: 0.003, True: 0.008}
 """How far a row may be off: of a dense model, of one with experts."""

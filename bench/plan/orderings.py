@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from rows import model_named
 
-from hcp.core.cost.gpus import gpu_named
-from hcp.plan.constants import rates_for
-from hcp.plan.layout import Layout, PlanJob
-from hcp.plan.time.step import step_time
+from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.plan.constants import rates_for
+from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.time.step import step_time
 
 SAME = 0.03
 LEVELS = Layout(cp=16, cp_comm_type="a2a+p2p", hcp_sizes=(8, 2))

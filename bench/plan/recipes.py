@@ -14,8 +14,8 @@ from pathlib import Path
 
 from rows import Measured, bridge_rows
 
-from hcp.plan.answer import judge, plan_job
-from hcp.plan.constants import rates_for
+from megatron_hcp.plan.answer import judge, plan_job
+from megatron_hcp.plan.constants import rates_for
 
 NEAR, MOST_TOO_LARGE, LEAST_NEAR = 0.10, 0.10, 0.90
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hcp.core.cost.gpus import gpu_named
-from hcp.plan.layout import Layout, PlanJob
-from hcp.plan.model import PlanModel, plan_model
-from hcp.plan.time.step import model_flops
+from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.model import PlanModel, plan_model
+from megatron_hcp.plan.time.step import model_flops
 
 MODELS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("models.json").read_text())
 _BRIDGE_NAMES = {

@@ -11,10 +11,10 @@ import time
 
 from rows import model_named
 
-from hcp.core.cost.gpus import gpu_named
-from hcp.plan.constants import rates_for
-from hcp.plan.layout import PlanJob
-from hcp.plan.search import search
+from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.plan.constants import rates_for
+from megatron_hcp.plan.layout import PlanJob
+from megatron_hcp.plan.search import search
 
 CASES = (
     ("deepseek-v3", PlanJob(8192, 8, gpu_named("h100"), 8, 4096, 16384, "fp8"), 1.0),

@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src")]
 
-from hcp.core.errors import HcpError  # noqa: E402
-from hcp.launch.fact import Launch  # noqa: E402
-from hcp.launch.load import LoadOptions, load_launch  # noqa: E402
-from hcp.launch.recipes.table import look_up, names_of, releases  # noqa: E402
-from hcp.rules.engine import check_launch  # noqa: E402
-from hcp.rules.registry import RULES  # noqa: E402
+from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.launch.fact import Launch  # noqa: E402
+from megatron_hcp.launch.load import LoadOptions, load_launch  # noqa: E402
+from megatron_hcp.launch.recipes.table import look_up, names_of, releases  # noqa: E402
+from megatron_hcp.rules.engine import check_launch  # noqa: E402
+from megatron_hcp.rules.registry import RULES  # noqa: E402
 
 STATED = "te=2.19.0 arch=sm90 torch=2.9.0 cudnn=9.14.0 flash_attn=2.8.1 gpus_per_node=8 placement=block"
 MCORE = {"0.3": "0.16.1", "0.4": "0.17.1", "0.5": "0.18.2", "0.6": "0.19.0", "0.7": "0.20.0"}

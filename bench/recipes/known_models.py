@@ -1,7 +1,7 @@
 """The table of known models beside the models' own config.json: `python bench/recipes/known_models.py --configs DIR`.
 
 DIR holds files `OWNER--MODEL_config.json`, as ai-dynamo/aiconfigurator keeps them. Every size of
-src/hcp/launch/facts/known_models.txt whose model, or the one that its line names as its source, has a file there is
+launch/facts/known_models.txt whose model, or the one that its line names as its source, has a file there is
 compared with what `--model` reads in it. The exit status is 1 if one differs, or if no model was compared.
 """
 
@@ -15,11 +15,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src")]
 
-from hcp.launch.facts.known_models import fields_of  # noqa: E402
-from hcp.launch.facts.table import index_of  # noqa: E402
-from hcp.launch.hf import read_model  # noqa: E402
+from megatron_hcp.launch.facts.known_models import fields_of  # noqa: E402
+from megatron_hcp.launch.facts.table import index_of  # noqa: E402
+from megatron_hcp.launch.hf import read_model  # noqa: E402
 
-FILE = ROOT / "src" / "hcp" / "launch" / "facts" / "known_models.txt"
+FILE = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "known_models.txt"
 BY_BRIDGE = ("window_attn_skip_freq", "mtp_num_layers")
 """Fields that Bridge writes otherwise than config.json has them."""
 

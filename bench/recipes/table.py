@@ -1,6 +1,6 @@
 """The facts of Bridge's recipes by release: `python bench/recipes/table.py --release 0.6.2 BRIDGE MEGATRON_LM …`.
 
-`--write` renews src/hcp/launch/recipes/recipes.txt from the checkouts (or unpacked wheels) that `--release` names, each
+`--write` renews launch/recipes/recipes.txt from the checkouts (or unpacked wheels) that `--release` names, each
 with the Megatron-LM that it pins; nothing of them is imported. Without `--release`, prints how long a look-up takes, as
 a ratio to an empty Python, and how large the file is in a wheel.
 """
@@ -23,13 +23,13 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 if TYPE_CHECKING:
     from bridge_recipes import Recipe
 
-FILE = ROOT / "src" / "hcp" / "launch" / "recipes" / "recipes.txt"
+FILE = ROOT / "src" / "megatron_hcp" / "launch" / "recipes" / "recipes.txt"
 _TIMED = """
 import sys, time
 sys.path.insert(0, {source!r})
-import hcp.launch.load
+import megatron_hcp.launch.load
 start = time.perf_counter()
-from hcp.launch.recipes.table import look_up
+from megatron_hcp.launch.recipes.table import look_up
 look_up({name!r}, {version!r})
 print(time.perf_counter() - start)
 """

@@ -1,6 +1,6 @@
 """What Transformer Engine's context-parallel code holds: `python bench/te/held.py [--release X.Y.Z ...] [--write]`.
 
-Its own Python code runs on gloo processes (hcp.proofs.te_cpu) with 2 to 8 ranks in bfloat16, forward and backward, and
+Its own Python code runs on gloo processes (proofs.te_cpu) with 2 to 8 ranks in bfloat16, forward and backward, and
 every tensor is counted while it lives. Bytes of the rank that holds most, beside what plan/memory/cp_held.py says; both
 must be equal. --write renews bench/results/te_held.json. A minute of CPU a release.
 """
@@ -18,10 +18,10 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 
 from te_counted import BytesHeld, held_by, tokens_of  # noqa: E402
 
-from hcp.core.releases import TE_MLA, TE_MLA_ALL_TYPES, at_least  # noqa: E402
-from hcp.core.wheels import unpacked  # noqa: E402
-from hcp.plan.memory.cp_held import AttentionBytes, held, outputs_kept  # noqa: E402
-from hcp.proofs.te_cpu.case import HEAD_DIM, AttentionCall  # noqa: E402
+from megatron_hcp.core.releases import TE_MLA, TE_MLA_ALL_TYPES, at_least  # noqa: E402
+from megatron_hcp.core.wheels import unpacked  # noqa: E402
+from megatron_hcp.plan.memory.cp_held import AttentionBytes, held, outputs_kept  # noqa: E402
+from megatron_hcp.proofs.te_cpu.case import HEAD_DIM, AttentionCall  # noqa: E402
 
 RESULTS = ROOT / "bench/results/te_held.json"
 RELEASES = ("2.8.0", "2.14.0", "2.15.0", "2.19.0", "2.20.2")

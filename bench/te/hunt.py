@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
-from hcp.core.parity import TinyLaunch  # noqa: E402
-from hcp.core.wheels import unpacked  # noqa: E402
-from hcp.proofs.te_cpu.module import load_with_module  # noqa: E402
+from megatron_hcp.core.parity import TinyLaunch  # noqa: E402
+from megatron_hcp.core.wheels import unpacked  # noqa: E402
+from megatron_hcp.proofs.te_cpu.module import load_with_module  # noqa: E402
 
 PROGRAM = ROOT / "checks/parity.py"
 

@@ -48,7 +48,7 @@ def picture(command: str) -> str:
 
 
 def _hcp(words: list[str]) -> list[str]:
-    return [sys.executable, "-m", "hcp", *words]
+    return [sys.executable, "-m", "megatron_hcp", *words]
 
 
 def _env() -> dict[str, str]:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcp.bash.parser.script import narrow, parse
-from hcp.bash.syntax import BraceGroup, NotUnderstood, Script, ShellWord, SyntaxNode
-from hcp.bash.value import ScriptText
-from hcp.core.errors import HcpError
+from megatron_hcp.bash.parser.script import narrow, parse
+from megatron_hcp.bash.syntax import BraceGroup, NotUnderstood, Script, ShellWord, SyntaxNode
+from megatron_hcp.bash.value import ScriptText
+from megatron_hcp.core.errors import HcpError
 from support.selection import examples
 
-PARSER = Path("src", "hcp", "bash", "parser")
+PARSER = Path("src", "megatron_hcp", "bash", "parser")
 
 
 def parsed(script: str) -> Script:
@@ -149,9 +149,9 @@ def test_only_the_parsers_folder_knows_the_parser(root: Path) -> None:
 
 
 def test_what_follows_scripts_knows_neither_slurm_nor_megatron(root: Path) -> None:
-    for path in (root / "src" / "hcp" / "bash").rglob("*.py"):
+    for path in (root / "src" / "megatron_hcp" / "bash").rglob("*.py"):
         text = path.read_text(encoding="utf-8").lower()
-        assert not any(name in text for name in ("slurm", "sbatch", "megatron", "torch", "hcp.launch")), path
+        assert not any(name in text for name in ("slurm", "sbatch", "megatron", "torch", "megatron_hcp.launch")), path
 
 
 @pytest.mark.parametrize(

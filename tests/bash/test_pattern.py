@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcp.bash.arith import Undecidable
-from hcp.bash.pattern import MAX_COST, Pattern
-from hcp.bash.pattern_text import glob, literal, regex
-from hcp.bash.walker import MAX_STEPS
+from megatron_hcp.bash.arith import Undecidable
+from megatron_hcp.bash.pattern import MAX_COST, Pattern
+from megatron_hcp.bash.pattern_text import glob, literal, regex
+from megatron_hcp.bash.walker import MAX_STEPS
 from support.selection import examples
 from support.shell import BASH, followed, run_in_bash
 

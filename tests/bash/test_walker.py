@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.bash.parser.script import parse
-from hcp.bash.statements import STATEMENTS
-from hcp.bash.value import Field, Items, Lit, ScriptText, Span, Value, text_of
-from hcp.bash.walker import MAX_STEPS, Prefix, Status, Walker
+from megatron_hcp.bash.parser.script import parse
+from megatron_hcp.bash.statements import STATEMENTS
+from megatron_hcp.bash.value import Field, Items, Lit, ScriptText, Span, Value, text_of
+from megatron_hcp.bash.walker import MAX_STEPS, Prefix, Status, Walker
 from support.shell import followed
 
 

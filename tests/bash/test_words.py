@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcp.bash.value import Field, Item, Maybe, Unseen, reason_of
+from megatron_hcp.bash.value import Field, Item, Maybe, Unseen, reason_of
 from support.selection import examples
 from support.shell import BASH, followed, run_in_bash
 

@@ -11,7 +11,7 @@ import mutations
 import pytest
 import yaml
 
-from hcp.rules.registry import RULES
+from megatron_hcp.rules.registry import RULES
 from support.rule_code import parts_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,7 +88,7 @@ def test_each_mutant_of_a_rule_turns_a_test_red_and_the_checkout_stays_as_it_is(
 def test_mutants_are_listed_with_their_place_and_an_unknown_rule_is_refused() -> None:
     listed = run("--list", "--rule", "HCP002").stdout
     assert "HCP002: product == v.cp -> product != v.cp" in listed and "HCP002: applies: never" in listed
-    assert all(line.startswith("src/hcp/rules/") for line in listed.splitlines())
+    assert all(line.startswith("src/megatron_hcp/rules/") for line in listed.splitlines())
     assert run("--rule", "HCP999").returncode == 1
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cards.anchors import Anchor, Root, all_anchors, named_root, unpacked_roots, verdicts
-from hcp.core.errors import HcpError
-from hcp.rules.rule import Source
+from megatron_hcp.cards.anchors import Anchor, Root, all_anchors, named_root, unpacked_roots, verdicts
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.rules.rule import Source
 
 CODE = """\
 class Attention:

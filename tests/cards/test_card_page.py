@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hcp.cards.markdown import blocks_in
+from megatron_hcp.cards.markdown import blocks_in
 from support.cards import FRONT
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "card.md"
@@ -45,7 +45,7 @@ def test_the_example_is_a_sound_card_and_its_proof_can_fail(hcp, tmp_path: Path)
 
 
 def test_the_page_names_every_kind_of_part() -> None:
-    from hcp.cards.rendered import RENDERERS
+    from megatron_hcp.cards.rendered import RENDERERS
 
     text = PAGE.read_text(encoding="utf-8")
     rows = "".join(re.findall(r"(?m)^\| `.*", text[text.index("## Generated parts") :]))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from hcp.cards.card import find_skill
+from megatron_hcp.cards.card import find_skill
 from support.processes import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]

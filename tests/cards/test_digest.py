@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import hcp
-from hcp.cards.card import Step
-from hcp.cards.record import closure_of
+import megatron_hcp
+from megatron_hcp.cards.card import Step
+from megatron_hcp.cards.record import closure_of
 
-PACKAGE = Path(hcp.__file__).parent
+PACKAGE = Path(megatron_hcp.__file__).parent
 
 
 def names_of(*run: str) -> set[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cards.card import skill_dirs
+from megatron_hcp.cards.card import skill_dirs
 
 NAMES = {folder.name for folder in skill_dirs()}
 KINDS = ("explicit-", "implicit-", "contextual-", "negative-")

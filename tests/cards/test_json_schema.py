@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hcp.cards.json_schema import published_shape
-from hcp.core.schema import faults
+from megatron_hcp.cards.json_schema import published_shape
+from megatron_hcp.core.schema import faults
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install -e '.[test]'")
 referencing = pytest.importorskip("referencing", reason="it comes with jsonschema")

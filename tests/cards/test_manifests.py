@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import hcp
+import megatron_hcp
 
 
 def test_the_manifests_name_every_skill_and_this_version(root: Path) -> None:
@@ -14,7 +14,7 @@ def test_the_manifests_name_every_skill_and_this_version(root: Path) -> None:
     (plugin,) = market["plugins"]
     assert plugin["skills"] == [f"./skills/{path.parent.name}" for path in sorted(root.glob("skills/*/SKILL.md"))]
     assert (plugin["source"], codex["skills"]) == ("./", "./skills/")
-    assert {market["metadata"]["version"], codex["version"]} == {hcp.__version__}
+    assert {market["metadata"]["version"], codex["version"]} == {megatron_hcp.__version__}
     assert market["name"] == plugin["name"] == codex["name"]
     assert len({market["metadata"]["description"], plugin["description"], codex["description"]}) == 1
     # Only this file belongs into the folder: others there are not found.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cards.card import load_card, skill_dirs
-from hcp.launch.fact import Dialect
+from megatron_hcp.cards.card import load_card, skill_dirs
+from megatron_hcp.launch.fact import Dialect
 from support.launches import CP, HYBRID, MLM, ON_DEV
 from support.rules import finding, launch, verdict
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cards.anchors import segment_of
+from megatron_hcp.cards.anchors import segment_of
 
 
 def releases(upstream: Path, package: str) -> list[Path]:

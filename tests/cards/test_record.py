@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-import hcp.cards.record as record
-from hcp.cards.card import Step, find_skill, load_card
-from hcp.cards.record import closure_of, digest_of, write_record
-from hcp.cards.steps import StepResult
-from hcp.core.errors import HcpError
+import megatron_hcp.cards.record as record
+from megatron_hcp.cards.card import Step, find_skill, load_card
+from megatron_hcp.cards.record import closure_of, digest_of, write_record
+from megatron_hcp.cards.steps import StepResult
+from megatron_hcp.core.errors import HcpError
 from support.cards import skill_in, stale_steps, step
 
 STEP = Step("parity", ("python", "checks/attention_parity.py", "--sizes", "2,2"), "cpu", 10)
@@ -84,7 +84,7 @@ def test_only_a_checkout_is_written_to(tmp_path: Path) -> None:
 def checkout(folder: Path, *steps: str) -> Path:
     """A checkout with a skill that has these steps, as far as `--record` looks at it."""
     skill = skill_in(folder / "skills", *(step(id=name) for name in steps))
-    (folder / "src" / "hcp").mkdir(parents=True)
+    (folder / "src" / "megatron_hcp").mkdir(parents=True)
     return skill
 
 
@@ -93,11 +93,11 @@ def recorder(skill: Path, names: list[str]) -> subprocess.Popen[str]:
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "import hcp.cards.record as record\n"
-        "from hcp.cards.card import load_card\n"
-        "from hcp.cards.steps import StepResult\n"
+        "import megatron_hcp.cards.record as record\n"
+        "from megatron_hcp.cards.card import load_card\n"
+        "from megatron_hcp.cards.steps import StepResult\n"
         "skill = Path(sys.argv[1])\n"
-        "record._PACKAGE = skill.parents[1] / 'src' / 'hcp'\n"
+        "record._PACKAGE = skill.parents[1] / 'src' / 'megatron_hcp'\n"
         "record.digest_of = lambda step, folder: 'x'\n"
         "card = load_card(skill)\n"
         "for step in card.verify:\n"
@@ -122,7 +122,7 @@ def test_two_that_record_at_once_lose_nothing(tmp_path: Path) -> None:
 )
 def test_what_is_no_record_is_refused_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     skill = checkout(tmp_path, "s")
-    monkeypatch.setattr(record, "_PACKAGE", tmp_path / "src" / "hcp")
+    monkeypatch.setattr(record, "_PACKAGE", tmp_path / "src" / "megatron_hcp")
     (skill / record.RECORD_PATH).write_text(text)
     card = load_card(skill)
     with pytest.raises(HcpError, match=r"verified\.json"):
@@ -134,7 +134,7 @@ def test_what_is_no_record_is_refused_and_kept(tmp_path: Path, monkeypatch: pyte
 
 def test_a_pipe_in_the_place_of_a_record_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skill = checkout(tmp_path, "s")
-    monkeypatch.setattr(record, "_PACKAGE", tmp_path / "src" / "hcp")
+    monkeypatch.setattr(record, "_PACKAGE", tmp_path / "src" / "megatron_hcp")
     os.mkfifo(skill / record.RECORD_PATH)
     with pytest.raises(HcpError, match="is not a regular file"):
         write_record(load_card(skill), [])
@@ -142,7 +142,7 @@ def test_a_pipe_in_the_place_of_a_record_is_not_waited_for(tmp_path: Path, monke
 
 def test_a_full_disk_is_one_line_and_the_old_record_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skill = checkout(tmp_path, "s")
-    monkeypatch.setattr(record, "_PACKAGE", tmp_path / "src" / "hcp")
+    monkeypatch.setattr(record, "_PACKAGE", tmp_path / "src" / "megatron_hcp")
     card = load_card(skill)
     write_record(card, [StepResult(card, card.verify[0], "passed")])
     before = (skill / record.RECORD_PATH).read_text()

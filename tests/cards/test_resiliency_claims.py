@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cards.anchors import segment_of
-from hcp.cards.card import find_skill
+from megatron_hcp.cards.anchors import segment_of
+from megatron_hcp.cards.card import find_skill
 
 BRIDGE_CONFIG = "megatron/bridge/training/config.py"
 BRIDGE_FT = "megatron/bridge/training/fault_tolerance.py"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cards.anchors import segment_of
-from hcp.cards.card import find_skill
+from megatron_hcp.cards.anchors import segment_of
+from megatron_hcp.cards.card import find_skill
 
 ENGINE = "verl/workers/engine/megatron/transformer_impl.py"
 CONFIG = "verl/trainer/config/"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hcp.cards.card import load_card, skill_dirs
-from hcp.rules.registry import BY_ID
+from megatron_hcp.cards.card import load_card, skill_dirs
+from megatron_hcp.rules.registry import BY_ID
 
 
 def test_every_rule_is_cited_by_a_card() -> None:

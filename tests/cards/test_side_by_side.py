@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cards.card import Card, Needs, Step
-from hcp.cards.side_by_side import run_steps
-from hcp.cards.steps import StepResult
+from megatron_hcp.cards.card import Card, Needs, Step
+from megatron_hcp.cards.side_by_side import run_steps
+from megatron_hcp.cards.steps import StepResult
 from support.processes import HANG_S, is_running
 
 CARD = Card("a-skill", "t", "s", {"x": ">=1"}, (), (), (), (), (), (), Path("."))
@@ -57,7 +57,7 @@ def test_steps_run_one_by_one_where_that_is_asked_for_and_where_they_use_gpus(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at_once: int, gpus: int
 ) -> None:
     """A step makes a folder and removes it: one that runs beside another fails, since the folder is there."""
-    monkeypatch.setattr("hcp.cards.steps.num_gpus", lambda: 1)
+    monkeypatch.setattr("megatron_hcp.cards.steps.num_gpus", lambda: 1)
     code = "import os, sys, time\nos.mkdir(sys.argv[1])\ntime.sleep(0.2)\nos.rmdir(sys.argv[1])\n"
     steps = [python(str(number), code, tmp_path / "taken", needs=Needs(gpus=gpus)) for number in range(3)]
     assert [result.status for result in run_steps(steps, at_once)] == ["passed"] * 3

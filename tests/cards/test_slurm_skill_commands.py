@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cards.card import find_skill
+from megatron_hcp.cards.card import find_skill
 
 TRAIN = """\
 torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint node1:29500 pretrain_gpt.py \

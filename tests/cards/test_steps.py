@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cards.card import Card, Expect, Needs, Step
-from hcp.cards.steps import program_of, run_step, steps_up_to
-from hcp.core.errors import HcpError
+from megatron_hcp.cards.card import Card, Expect, Needs, Step
+from megatron_hcp.cards.steps import program_of, run_step, steps_up_to
+from megatron_hcp.core.errors import HcpError
 from support.processes import HANG_S, have_ended
 
 CARD = Card("a-skill", "t", "s", {"x": ">=1"}, (), (), (), (), (), (), Path("."))
@@ -132,7 +132,7 @@ time.sleep(10**6)
 
 
 def test_steps_run_in_a_new_folder_and_can_import_hcp() -> None:
-    result = run_step(CARD, python("import os, hcp; print(len(os.listdir()), hcp.__version__ != '')"))
+    result = run_step(CARD, python("import os, megatron_hcp; print(len(os.listdir()), megatron_hcp.__version__ != '')"))
     assert result.last_line == "0 True"
 
 

@@ -18,7 +18,7 @@ TRAIN = ("training_step", *ON_TE, "--steps", "1")
 P2P, GATHER, A2A, HCP = "p2p float64", "all_gather float64", "a2a float64", "a2a+p2p [2, 2] float64"
 RINGS, ALL = [P2P, HCP], [P2P, GATHER, A2A, HCP]
 
-KERNELS = "from hcp.proofs.te_cpu import cudnn, kernels, thd\nimport torch\n"
+KERNELS = "from megatron_hcp.proofs.te_cpu import cudnn, kernels, thd\nimport torch\n"
 CP = (
     "import sys, torch, transformer_engine_torch as tex\n"
     "cp = sys.modules['transformer_engine.pytorch.attention.dot_product_attention.context_parallel']\n"
@@ -53,7 +53,7 @@ BROKEN: dict[str, tuple[tuple[str, ...], str, list[str]]] = {
     ),
     "the kernel does not know where sequences end": (
         THD,
-        KERNELS + "from hcp.proofs.te_cpu import visible\n"
+        KERNELS + "from megatron_hcp.proofs.te_cpu import visible\n"
         "cudnn.Bounds = lambda starts, real: visible.Bounds(starts[[0, -1]], starts[[0, -1]])",
         ALL,
     ),

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.cost.model_sizes import model_sizes
-from hcp.core.cost.profile import read_profile
-from hcp.core.dcp import Cost, plan_micro_batches
-from hcp.resources import pack_dir
+from megatron_hcp.core.cost.model_sizes import model_sizes
+from megatron_hcp.core.cost.profile import read_profile
+from megatron_hcp.core.dcp import Cost, plan_micro_batches
+from megatron_hcp.resources import pack_dir
 from support.processes import HANG_S
 
 pytestmark = pytest.mark.torch
@@ -28,7 +28,8 @@ def test_two_processes_measure_a_profile_that_plans_can_use(tmp_path: Path) -> N
     config, out = tmp_path / "config.json", tmp_path / "profile.json"
     config.write_text(json.dumps(MODEL))
     done = subprocess.run(
-        [sys.executable, "-m", "hcp", "dcp", "calibrate", "--model", str(config), "-o", str(out), "--processes", "2",
+        [sys.executable, "-m", "megatron_hcp", "dcp", "calibrate", "--model", str(config),
+         "-o", str(out), "--processes", "2",
          "--lengths", "32,64", "--format", "json"],
         capture_output=True, text=True, timeout=HANG_S,
     )  # fmt: skip

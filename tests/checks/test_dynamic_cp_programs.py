@@ -9,11 +9,11 @@ pytestmark = pytest.mark.torch
 PER_TOKEN = "sum, detached, R/T, divided by all real tokens (verl 0.9)"
 
 GRADIENTS_STAY_WHERE_THEY_ARE = """
-import hcp.runtime.collectives as collectives
+import megatron_hcp.runtime.collectives as collectives
 collectives._RingShift.backward = staticmethod(lambda ctx, grad: (grad, None, None))
 """
 THE_MULTIPLIER_IS_THAT_OF_THE_PULL_REQUEST = """
-import hcp.runtime.dcp_loss as dcp_loss
+import megatron_hcp.runtime.dcp_loss as dcp_loss
 exact = dcp_loss.loss_weights
 def divided(world_size, group_sizes, **how):
     return tuple(one._replace(backward=one.backward / one.local_cp_size)
@@ -21,36 +21,36 @@ def divided(world_size, group_sizes, **how):
 dcp_loss.loss_weights = divided
 """
 THE_GATHER_DETACHES_NOTHING = """
-import hcp.runtime.dcp_loss as dcp_loss
-import hcp.proofs.dcp_step as dcp_step
+import megatron_hcp.runtime.dcp_loss as dcp_loss
+import megatron_hcp.proofs.dcp_step as dcp_step
 gather = dcp_loss.gather_rows
 def attached(rows, group, how):
     return gather(rows, group, "autograd" if how == "detached" and rows.is_floating_point() else how)
 dcp_step.gather_rows = attached
 """
 THE_REPORT_IS_WEIGHED_AS_THE_GRADIENT = """
-import hcp.runtime.dcp_loss as dcp_loss
+import megatron_hcp.runtime.dcp_loss as dcp_loss
 exact = dcp_loss.loss_weights
 def alike(world_size, group_sizes, **how):
     return tuple(one._replace(report_mean=one.backward) for one in exact(world_size, group_sizes, **how))
 dcp_loss.loss_weights = alike
 """
 EVERY_RANK_COUNTS_ALL_TOKENS = """
-import hcp.proofs.dcp_step as dcp_step
+import megatron_hcp.proofs.dcp_step as dcp_step
 dcp_step.real_tokens_of_rank = lambda lengths, local_cp_size, cp_rank: sum(lengths)
 """
 THE_SHARDS_ARE_LAID_END_TO_END = """
 import torch
-import hcp.runtime.shards as shards
+import megatron_hcp.runtime.shards as shards
 shards.unshard = lambda parts, layout, cu_seqlens: torch.cat(list(parts))
 """
 EVERY_RANK_IS_THE_FIRST_OF_ITS_GROUP = """
-import hcp.runtime.dcp_split as dcp_split
+import megatron_hcp.runtime.dcp_split as dcp_split
 runs = dcp_split.local_runs
 dcp_split.local_runs = lambda lengths, cp_size, cp_rank, setup: runs(lengths, cp_size, 0, setup)
 """
 SAMPLES_COME_BACK_AS_THEY_ARRIVE = """
-import hcp.runtime.dcp_split as dcp_split
+import megatron_hcp.runtime.dcp_split as dcp_split
 in_order = dcp_split._in_order
 def arrived(records, num_samples, outputs):
     arrived = iter(range(num_samples))
@@ -58,7 +58,7 @@ def arrived(records, num_samples, outputs):
 dcp_split._in_order = arrived
 """
 GROUPS_BEGIN_ELSEWHERE = """
-from hcp.runtime.groups import GroupBuilder
+from megatron_hcp.runtime.groups import GroupBuilder
 build = GroupBuilder.build
 def shifted(self, rank_lists, desc):
     ranks = [rank for ranks in rank_lists for rank in ranks]

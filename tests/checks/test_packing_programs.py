@@ -7,11 +7,11 @@ import pytest
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 PADDED_TO_CP_ALONE = """
-import hcp.core.shards as shards
+import megatron_hcp.core.shards as shards
 shards.pad_multiple = lambda cp, tp=1, is_sequence_parallel=False: cp // 2
 """
 THE_KERNEL_LOSES_NOTHING = """
-import hcp.core.packing as packing
+import megatron_hcp.core.packing as packing
 packing.partition_as_compiled = lambda cu, total, rank, size: list(range(total)[rank::size])
 """
 THE_SCHEDULE_COUNTS_NO_TOKENS = """
@@ -26,7 +26,7 @@ real = schedules.forward_step_calc_loss
 schedules.forward_step_calc_loss = lambda *args, **kwargs: real(*args, **{**kwargs, "cp_group_size": 1})
 """
 ATTENTION_IGNORES_BOUNDARIES = """
-from hcp.proofs.dot_product_attention import DotProductAttention as Attention
+from megatron_hcp.proofs.dot_product_attention import DotProductAttention as Attention
 real = Attention.forward
 def forward(self, q, k, v, cu_seqlens_q=None, **more):
     if cu_seqlens_q is not None:

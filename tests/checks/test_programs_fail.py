@@ -7,20 +7,20 @@ import pytest
 pytestmark = pytest.mark.torch
 
 MERGE_WITHOUT_RESCALING = """
-import torch, hcp.runtime.attention as attention
-from hcp.runtime.online_softmax import Partial
+import torch, megatron_hcp.runtime.attention as attention
+from megatron_hcp.runtime.online_softmax import Partial
 attention.merge = lambda a, b: Partial(a.weighted + b.weighted, a.total + b.total, torch.maximum(a.peak, b.peak))
 """
 GRADIENTS_STAY_WHERE_THEY_ARE = """
-import hcp.runtime.collectives as collectives
+import megatron_hcp.runtime.collectives as collectives
 collectives._RingShift.backward = staticmethod(lambda ctx, grad: (grad, None, None))
 """
 CONTIGUOUS_SHARDS = """
-import hcp.proofs.compare as compare
+import megatron_hcp.proofs.compare as compare
 compare.shard = lambda x, cp_rank, cp_size, layout, cu: x.chunk(cp_size, dim=int(layout == "bshd"))[cp_rank]
 """
 ANY_NUMBER_OF_HEADS = """
-import hcp.runtime.attention as attention
+import megatron_hcp.runtime.attention as attention
 attention._check_heads = lambda q, k, group: None
 """
 UPSTREAM_SWAPS_THE_LEVELS = """
@@ -31,7 +31,7 @@ def swapped(rank, ranks, hierarchical_group_sizes, *args, **kwargs):
 parallel_state.create_hierarchical_groups = swapped
 """
 OUR_GROUPS_ARE_NOT_DESTROYED = """
-from hcp.runtime.groups import GroupBuilder
+from megatron_hcp.runtime.groups import GroupBuilder
 GroupBuilder.destroy = lambda self: None
 """
 THE_LAUNCHER_FORGETS_THE_SIZES = """
@@ -42,23 +42,23 @@ def forgetful(*args, hierarchical_context_parallel_sizes=None, **kwargs):
 parallel_state.initialize_model_parallel = forgetful
 """
 ONLY_THE_INNER_LEVEL_ATTENDS = """
-import hcp.runtime.attention as attention
+import megatron_hcp.runtime.attention as attention
 attention.ring_shift = lambda x, group: x
 """
 THE_PROBE_IS_BLIND = """
-import hcp.runtime.active as active
+import megatron_hcp.runtime.active as active
 active._problem_of = lambda module, sizes: None
 """
 THE_LOGITS_ARE_NOT_COMPARED = """
-import hcp.proofs.gpt as gpt
+import megatron_hcp.proofs.gpt as gpt
 gpt.logits_error = lambda *args: 0.0
 """
 ATTENTION_STAYS_ON_EACH_RANK = """
-from hcp.proofs.dot_product_attention import DotProductAttention
+from megatron_hcp.proofs.dot_product_attention import DotProductAttention
 DotProductAttention.cp_size = 1
 """
 UPSTREAM_TAKES_THE_COLLECTIONS_GROUPS = """
-import hcp.proofs.gpt as gpt
+import megatron_hcp.proofs.gpt as gpt
 inner = gpt.core_attention_class()
 class Mended(inner):
     def __init__(self, *args, pg_collection=None, **kwargs):

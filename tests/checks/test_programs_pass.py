@@ -30,7 +30,7 @@ PROGRAMS = [
 
 
 def test_this_list_names_every_program_that_states_results(checks_dir):
-    stating = [path.stem for path in checks_dir.glob("*.py") if "hcp.proofs.program" in path.read_text()]
+    stating = [path.stem for path in checks_dir.glob("*.py") if "megatron_hcp.proofs.program" in path.read_text()]
     assert sorted(stating) == PROGRAMS
 
 
@@ -87,7 +87,7 @@ def test_every_transformer_engine_version_would_leave_cp_off_without_the_sizes(f
 
 
 CPUS_STAND_FOR_GPUS = """
-import torch, hcp.proofs.program as program, hcp.proofs.world as world
+import torch, megatron_hcp.proofs.program as program, megatron_hcp.proofs.world as world
 program._require = lambda needs, options: None
 world.place_of = lambda rank, size, attention: (torch.device("cpu"), "gloo")
 """
@@ -95,7 +95,7 @@ OURS_STANDS_FOR_TRANSFORMER_ENGINES = (
     CPUS_STAND_FOR_GPUS
     + """
 import sys, types
-from hcp.proofs.dot_product_attention import DotProductAttention
+from megatron_hcp.proofs.dot_product_attention import DotProductAttention
 package = types.ModuleType("transformer_engine")
 package.pytorch = types.ModuleType("transformer_engine.pytorch")
 package.pytorch.DotProductAttention = DotProductAttention
@@ -106,7 +106,7 @@ OURS_STANDS_FOR_MEGATRON_CORES = (
     CPUS_STAND_FOR_GPUS
     + """
 import megatron.core.extensions.transformer_engine as extension
-from hcp.proofs.te_attention import core_attention_class
+from megatron_hcp.proofs.te_attention import core_attention_class
 extension.TEDotProductAttention = core_attention_class()
 """
 )

@@ -19,25 +19,25 @@ PARTS = {
     "rendered_job": ("trains", "killed-rank", "interrupted"),
 }
 RENDERED = """
-import hcp.render.script as render
+import megatron_hcp.render.script as render
 fill = render._fill
 def spoiled(job):
     return fill(job).replace({old!r}, {new!r})
 render._fill = spoiled
 """
 UNQUOTED = """
-import hcp.render.script as render
+import megatron_hcp.render.script as render
 render.shlex = type("shlex", (), {"quote": staticmethod(str)})
 """
 NO_RULE = """
-import hcp.rules.registry as registry
+import megatron_hcp.rules.registry as registry
 rules_in = registry._rules_in
 registry._rules_in = lambda *modules: tuple(
     rule._replace(check=lambda v: None) if rule.id == {rule!r} else rule for rule in rules_in(*modules)
 )
 """
 NO_SIGNATURE = """
-import hcp.triage.read as triage
+import megatron_hcp.triage.read as triage
 triage.SIGNATURES = tuple(row for row in triage.SIGNATURES if row.rule != {rule!r})
 """
 

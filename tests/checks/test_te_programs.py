@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from hcp.core.parity import tiny_launch
+from megatron_hcp.core.parity import tiny_launch
 from support.programs import run_broken, run_check
 
 pytestmark = [pytest.mark.torch, pytest.mark.upstream, pytest.mark.slow, pytest.mark.xdist_group("te_programs")]
 ON_TE = ("--attention", "transformer-engine-cpu")
 RANK_1_STOPS_IN_THE_RING = """
-import sys, time, torch.distributed as dist, hcp.runtime.attention as attention
+import sys, time, torch.distributed as dist, megatron_hcp.runtime.attention as attention
 sys.argv[-1] = "40"
 shift = attention.ring_shift
 def stuck(x, group):

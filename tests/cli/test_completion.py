@@ -13,9 +13,9 @@ from pathlib import Path
 import click
 import pytest
 
-from hcp.cli.completion import complete_rules
-from hcp.cli.explain import explain
-from hcp.rules.registry import RULES
+from megatron_hcp.cli.completion import complete_rules
+from megatron_hcp.cli.explain import explain
+from megatron_hcp.rules.registry import RULES
 from support.processes import HANG_S
 
 LINES = {
@@ -49,7 +49,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with two files, and `hcp` on the PATH."""
     program = tmp_path / "bin" / "hcp"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m hcp "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m megatron_hcp "$@"\n')
     program.chmod(0o755)
     folder = tmp_path / "work"
     folder.mkdir()
@@ -121,7 +121,7 @@ def test_every_rule_is_offered_by_its_id(hcp) -> None:
 @pytest.mark.parametrize("line", ["hcp ", "hcp explain HCP", "hcp verify hier", "hcp check --", "hcp verify hier:"])
 def test_no_rule_is_imported_while_a_word_is_completed(hcp, line: str) -> None:
     asked = {"_HCP_COMPLETE": "bash_complete", "HCP_LINE": line, "HCP_BREAKS": ":=", "PYTHONPROFILEIMPORTTIME": "1"}
-    imported = set(re.findall(r"\bhcp\.rules\.\S+", hcp(env=asked).stderr))
+    imported = set(re.findall(r"\bmegatron_hcp\.rules\.\S+", hcp(env=asked).stderr))
     families = {name for rule in RULES if (name := rule.table or rule.check.__module__)}
     assert families and imported.isdisjoint(families), imported & families
 

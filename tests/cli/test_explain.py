@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hcp.rules.registry import RULES
+from megatron_hcp.rules.registry import RULES
 
 
 def written_at(root: Path, file: str, line: int) -> str:
@@ -36,7 +36,7 @@ def test_every_rule_names_the_line_of_its_own_decorator_or_row(hcp, root: Path) 
 
 def test_a_page_ends_with_the_rules_file_and_line(hcp, root: Path) -> None:
     last = hcp("explain", "HCP002").stdout.splitlines()[-1]
-    match = re.fullmatch(r"(src/hcp/rules/hcp/\w+\.py):(\d+) \w+", last)
+    match = re.fullmatch(r"(src/megatron_hcp/rules/hcp/\w+\.py):(\d+) \w+", last)
     assert match is not None, last
     assert '"HCP002"' in written_at(root, match[1], int(match[2]))
 

@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hcp.core.kinds import kinds_of
-from hcp.core.ranks import grids_of
+from megatron_hcp.core.kinds import kinds_of
+from megatron_hcp.core.ranks import grids_of
 
 Hcp = Callable[..., "CompletedProcess[str]"]
 

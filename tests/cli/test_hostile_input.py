@@ -17,7 +17,7 @@ PLAN = ("dcp", "plan", "--world-size", "8", "--max-seqlen", "64", "--lengths", "
 
 
 def hcp(*arguments: str, stdin: str | Path = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hcp", *arguments]
+    command = [sys.executable, "-m", "megatron_hcp", *arguments]
     if isinstance(stdin, Path):
         with stdin.open("rb") as file:
             return subprocess.run(command, stdin=file, capture_output=True, text=True, cwd=cwd)

@@ -108,7 +108,7 @@ def test_an_encoding_that_lacks_a_letter_breaks_no_command(hcp, tmp_path: Path, 
         (("groups", "--world-size", "8", "--cp", "8", "--hcp", "4,2"), 0),
         (("verify", "--list"), 0),
     ):
-        command = [sys.executable, "-m", "hcp", *words]
+        command = [sys.executable, "-m", "megatron_hcp", *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, env=environment)
         assert done.returncode == code, (words, done.stderr)
         done.stdout.decode(encoding)
@@ -120,7 +120,7 @@ def test_a_name_that_is_not_utf_8_works_in_every_format(tmp_path: Path) -> None:
     for fmt in FORMATS:
         out = os.fsdecode(b"out\xff")
         full = ("--full",) if fmt == "json" else ()
-        command = [sys.executable, "-m", "hcp", "check", name, "--format", fmt, *full, "-o", f"{fmt}={out}"]
+        command = [sys.executable, "-m", "megatron_hcp", "check", name, "--format", fmt, *full, "-o", f"{fmt}={out}"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True)
         assert (done.returncode, done.stderr) == (1, b""), fmt
         assert (tmp_path / out).read_bytes() == done.stdout

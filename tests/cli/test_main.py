@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-CHECK = "from hcp.cli.main import main; main(['check', 'launch.yaml'])"
+CHECK = "from megatron_hcp.cli.main import main; main(['check', 'launch.yaml'])"
 
 
 def loaded_by(code: str, folder: Path) -> set[str]:
@@ -23,8 +23,17 @@ def test_a_check_loads_no_module_that_it_does_not_use(tmp_path: Path) -> None:
     """A check is over in 0.1 s: each of these takes a hundredth of it, or more."""
     (tmp_path / "launch.yaml").write_text("model: {context_parallel_size: 4}\n")
     loaded = loaded_by(CHECK, tmp_path)
-    assert {"hcp.rules.engine", "hcp.launch.yaml.bridge"} <= loaded
-    unused = {"json", "pathlib", "shlex", "subprocess", "tempfile", "jinja2", "tree_sitter", "hcp.launch.options"}
+    assert {"megatron_hcp.rules.engine", "megatron_hcp.launch.yaml.bridge"} <= loaded
+    unused = {
+        "json",
+        "pathlib",
+        "shlex",
+        "subprocess",
+        "tempfile",
+        "jinja2",
+        "tree_sitter",
+        "megatron_hcp.launch.options",
+    }
     assert not unused & (loaded - loaded_by("import click, yaml", tmp_path))
 
 
@@ -93,15 +102,19 @@ def test_a_refused_word_cannot_write_to_the_terminal(hcp) -> None:
 
 def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     done = subprocess.run(
-        f"{sys.executable} -m hcp explain --all | head -n 1", shell=True, capture_output=True, text=True, cwd=tmp_path
+        f"{sys.executable} -m megatron_hcp explain --all | head -n 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
     )
     assert done.stderr == "" and done.stdout.startswith("# ")
 
 
 def test_a_fault_of_ours_has_exit_3_and_a_traceback(hcp, tmp_path: Path) -> None:
     """A broken installation: a module of hcp replaced by one that fails when it is used."""
-    real = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0]) / "hcp"
-    broken = tmp_path / "hcp"
+    real = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0]) / "megatron_hcp"
+    broken = tmp_path / "megatron_hcp"
     (broken / "cli").mkdir(parents=True)
     (broken / "__init__.py").write_text(
         f"from pathlib import Path\n__path__ = [str(Path(__file__).parent), {str(real)!r}]\n__version__ = 'broken'\n"
@@ -119,7 +132,7 @@ def test_an_old_python_gets_one_line(tmp_path: Path, root: Path) -> None:
     """The guard itself, run with the version of an older Python: such a Python need not be on this machine."""
     code = (
         "import sys; sys.version_info = (3, 9, 18); sys.version = '3.9.18 (main)'; "
-        f"sys.path.insert(0, {str(root / 'src')!r}); import hcp"
+        f"sys.path.insert(0, {str(root / 'src')!r}); import megatron_hcp"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")

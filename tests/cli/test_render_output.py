@@ -61,7 +61,7 @@ def test_folders_that_cannot_be_written_do_not_matter(hcp, tmp_path):
 
 def test_a_signal_in_the_middle_leaves_the_old_file_or_the_new_one(tmp_path):
     (tmp_path / "job.sbatch").write_text("the old one\n")
-    command = [sys.executable, "-m", "hcp", *WORDS, "job.sbatch", "--", *HCP_WORDS]
+    command = [sys.executable, "-m", "megatron_hcp", *WORDS, "job.sbatch", "--", *HCP_WORDS]
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         for wait in (0.05, 0.3):
             process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

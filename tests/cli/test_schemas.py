@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from hcp.cli.reports.json import dump, report_json
-from hcp.launch.build import build_launch
-from hcp.launch.options import parse_assumptions
-from hcp.launch.read import read_target, read_text
-from hcp.resources import pack_dir
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import RULES
+from megatron_hcp.cli.reports.json import dump, report_json
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.options import parse_assumptions
+from megatron_hcp.launch.read import read_target, read_text
+from megatron_hcp.resources import pack_dir
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import RULES
 
 jsonschema = pytest.importorskip("jsonschema")
 referencing = pytest.importorskip("referencing")
@@ -160,7 +160,7 @@ def test_a_schema_is_one_and_has_the_name_of_its_output(name: str) -> None:
 
 
 def test_the_wheel_carries_the_schemas(root: Path) -> None:
-    assert 'schemas = "hcp/_pack/schemas"' in (root / "pyproject.toml").read_text()
+    assert 'schemas = "megatron_hcp/_pack/schemas"' in (root / "pyproject.toml").read_text()
 
 
 INSIDE = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cli.reports.show import topology
-from hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.cli.reports.show import topology
+from megatron_hcp.launch.load import LoadOptions, load_launch
 
 OVERRIDES = "model.context_parallel_size=4\nmodel.cp_comm_type=a2a+p2p\n"
 SIZES = "--tensor-model-parallel-size 2 --context-parallel-size 8 --seq-length 131072"

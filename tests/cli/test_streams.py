@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.intake import FIRST_WRITER_S
+from megatron_hcp.core.intake import FIRST_WRITER_S
 from support.processes import comes_true
 
-HCP = f"{sys.executable} -m hcp"
+HCP = f"{sys.executable} -m megatron_hcp"
 BAD = "torchrun pretrain_gpt.py --context-parallel-size 8 --seq-length 1000\n"
 FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 
@@ -86,7 +86,7 @@ def test_a_closed_stdout_is_no_file_that_is_written_by_mistake(tmp_path: Path) -
 def reading_stdin(folder: Path) -> subprocess.Popen[str]:
     """A check that waits for its standard input, and has begun to: `/proc` says so."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "hcp", "check", "-", "-o", "json=out.json"],
+        [sys.executable, "-m", "megatron_hcp", "check", "-", "-o", "json=out.json"],
         cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -123,7 +123,7 @@ def test_a_signal_ends_a_check_quietly(tmp_path: Path, name: str) -> None:
 
 def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
     """As under nohup."""
-    code = "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); from hcp.cli.main import main; "
+    code = "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); from megatron_hcp.cli.main import main; "
     code += "sys.argv = ['hcp', 'facts']; import atexit; "
     code += "atexit.register(lambda: print(signal.getsignal(signal.SIGHUP).name)); main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)

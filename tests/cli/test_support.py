@@ -13,12 +13,12 @@ import pytest
 from families import FAMILIES
 from support_agrees import Judges, draws
 
-from hcp.launch.load import LoadOptions, load_launch
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import rules_for
-from hcp.support.matrix import UNBOUNDED, SupportTable, spans_of, support_table
-from hcp.support.question import MODEL_WORDS, Subject, Way
-from hcp.support.releases import TRANSFORMER_ENGINE
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import rules_for
+from megatron_hcp.support.matrix import UNBOUNDED, SupportTable, spans_of, support_table
+from megatron_hcp.support.question import MODEL_WORDS, Subject, Way
+from megatron_hcp.support.releases import TRANSFORMER_ENGINE
 
 ROOT = Path(__file__).resolve().parents[2]
 Hcp = Callable[..., "CompletedProcess[str]"]
@@ -161,8 +161,8 @@ def test_text_and_page_name_the_model_and_the_rules(hcp: Hcp, tmp_path: Path) ->
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_line_has_more_than_80_columns_and_every_size_has_one(family: str, tmp_path: Path) -> None:
-    from hcp.cli.reports.support import lines
-    from hcp.cli.screen import safe_line
+    from megatron_hcp.cli.reports.support import lines
+    from megatron_hcp.cli.screen import safe_line
 
     said = [safe_line(line) for line in lines(table_of(tmp_path, family), "config.json")]
     assert max(map(len, said)) <= 80

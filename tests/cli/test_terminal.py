@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cli.reports.terminal import excerpt
+from megatron_hcp.cli.reports.terminal import excerpt
 
 
 def on_a_terminal(
@@ -21,7 +21,7 @@ def on_a_terminal(
     if child == 0:
         os.chdir(folder)
         os.environ.update(environment, COLUMNS=str(columns), TERM=environment.get("TERM", "xterm"))
-        os.execv(sys.executable, [sys.executable, "-m", "hcp", *words])
+        os.execv(sys.executable, [sys.executable, "-m", "megatron_hcp", *words])
     os.write(terminal, typed)
     shown = b""
     while True:

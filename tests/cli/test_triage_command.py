@@ -184,7 +184,7 @@ def test_a_log_that_may_not_be_read_is_one_line(hcp, tmp_path):
 
 def test_closed_standard_input_is_one_line(tmp_path):
     done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m hcp triage - <&-"],
+        ["bash", "-c", f"{sys.executable} -m megatron_hcp triage - <&-"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from hcp.cli.check import exit_code
-from hcp.cli.reports.github import report_github
-from hcp.cli.reports.json import dump, many_json, report_json
-from hcp.cli.reports.sarif import reports_sarif
-from hcp.cli.reports.text import report_lines
-from hcp.cli.screen import safe_text
-from hcp.core.place import Location
-from hcp.launch.fact import Fact, Launch, Reading
-from hcp.rules.registry import BY_ID
-from hcp.rules.report import Finding, NotChecked, Presumed, Report, Undecided
-from hcp.rules.rule import Problem, Severity
+from megatron_hcp.cli.check import exit_code
+from megatron_hcp.cli.reports.github import report_github
+from megatron_hcp.cli.reports.json import dump, many_json, report_json
+from megatron_hcp.cli.reports.sarif import reports_sarif
+from megatron_hcp.cli.reports.text import report_lines
+from megatron_hcp.cli.screen import safe_text
+from megatron_hcp.core.place import Location
+from megatron_hcp.launch.fact import Fact, Launch, Reading
+from megatron_hcp.rules.registry import BY_ID
+from megatron_hcp.rules.report import Finding, NotChecked, Presumed, Report, Undecided
+from megatron_hcp.rules.rule import Problem, Severity
 
 RULE = BY_ID["HCP001"]
 PLACE = Location("launch.sh", 29, 1, 29, 20)

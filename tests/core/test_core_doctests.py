@@ -1,4 +1,4 @@
-"""The examples in the docstrings of hcp.core hold."""
+"""The examples in the docstrings of megatron_hcp.core hold."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pkgutil
 
 import pytest
 
-import hcp.core
+import megatron_hcp.core
 
-MODULES = [module.name for module in pkgutil.walk_packages(hcp.core.__path__, "hcp.core.")]
+MODULES = [module.name for module in pkgutil.walk_packages(megatron_hcp.core.__path__, "megatron_hcp.core.")]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.core.errors import ErrorParts, HcpError, parts_of
+from megatron_hcp.core.errors import ErrorParts, HcpError, parts_of
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.core.files import read_text, write_whole
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.core.files import read_text, write_whole
 
 
 def test_the_new_content_takes_the_place_of_the_old(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core import intake
-from hcp.core.intake import TooLargeError, open_input, read_whole
-from hcp.launch.source import byte_order_mark
+from megatron_hcp.core import intake
+from megatron_hcp.core.intake import TooLargeError, open_input, read_whole
+from megatron_hcp.launch.source import byte_order_mark
 
 
 def test_a_file_is_read_up_to_the_limit(tmp_path: Path) -> None:

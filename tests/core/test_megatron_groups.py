@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.core.levels import all_levels_of, check_sizes
-from hcp.core.ranks import DEFAULT_ORDER, GROUPS, grids_of
-from hcp.core.shards import shard_indices
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.core.levels import all_levels_of, check_sizes
+from megatron_hcp.core.ranks import DEFAULT_ORDER, GROUPS, grids_of
+from megatron_hcp.core.shards import shard_indices
 
 pytestmark = pytest.mark.torch
 

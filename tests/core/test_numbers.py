@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.core.numbers import time_limit_s, whole_number
+from megatron_hcp.core.numbers import time_limit_s, whole_number
 
 
 @pytest.mark.parametrize(

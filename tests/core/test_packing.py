@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcp.core.errors import HcpError
-from hcp.core.packing import (
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.core.packing import (
     lengths_of,
     misplaced,
     pack_row,
     partition_as_compiled,
 )
-from hcp.core.shards import cu_seqlens_of, pad_multiple, shard_thd_indices
+from megatron_hcp.core.shards import cu_seqlens_of, pad_multiple, shard_thd_indices
 
 lengths = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 sizes = st.integers(1, 6)

@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hcp.core.packing import pack_row, partition_as_compiled  # noqa: E402
-from hcp.core.shards import pad_multiple, shard_indices, shard_thd_indices  # noqa: E402
+from megatron_hcp.core.packing import pack_row, partition_as_compiled  # noqa: E402
+from megatron_hcp.core.shards import pad_multiple, shard_indices, shard_thd_indices  # noqa: E402
 from support.upstream_code import Named, function, parameters  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.upstream]

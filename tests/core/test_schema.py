@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcp.core.errors import HcpError
-from hcp.core.schema import SCALAR, TEXT, TEXTS, Fields, ListOf, MapOf, checked, faults, one_of, whole
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.core.schema import SCALAR, TEXT, TEXTS, Fields, ListOf, MapOf, checked, faults, one_of, whole
 
 STEP = Fields({"id": TEXT, "gpus": whole(0, 8)}, {"level": one_of(("static", "cpu")), "words": TEXTS})
 CARD = Fields({"stack": MapOf(SCALAR, "package: version", least=1)}, {"steps": ListOf(STEP, "a list of steps")})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcp.core.secrets import is_secret_name, without_secrets
+from megatron_hcp.core.secrets import is_secret_name, without_secrets
 
 SECRETS = [
     "HF_TOKEN",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcp.core.errors import HcpError
-from hcp.core.shards import (
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.core.shards import (
     cu_seqlens_of,
     pad_multiple,
     shard_indices,

@@ -10,7 +10,7 @@ import pytest
 
 CODE = """
 import os, signal, sys
-from hcp.core.signals import ends_cleanly
+from megatron_hcp.core.signals import ends_cleanly
 number = getattr(signal, sys.argv[1])
 if "ignored" in sys.argv:
     signal.signal(number, signal.SIG_IGN)

@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcp.core.visible import visible
+from megatron_hcp.core.visible import visible
 
 
 @given(st.text(st.characters(categories=("Cc", "Cf", "Cs", "Zl", "Zp", "Co", "Lu", "Nd", "Po"))))

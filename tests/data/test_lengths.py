@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.data.lengths import read_lengths
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.data.lengths import read_lengths
 
 LINES = b'{"length": 300}\n{"length": 400}\n'
 

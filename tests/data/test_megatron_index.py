@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcp.core.errors import HcpError
-from hcp.data.megatron_index import MAGIC, read_index
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.data.megatron_index import MAGIC, read_index
 
 
 def index(lengths: list[int], boundaries: list[int], modes: bool = False, code: int = 4, version: int = 1) -> bytes:
@@ -90,7 +90,7 @@ def test_a_broken_index_is_one_clear_line(data: bytes, says: str) -> None:
 
 
 def test_more_documents_than_a_plan_takes_are_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hcp.data.sampling.MAX_SEQUENCES", 2)
+    monkeypatch.setattr("megatron_hcp.data.sampling.MAX_SEQUENCES", 2)
     with pytest.raises(HcpError, match="3 sequences, more than 2; use those of one step with --take N"):
         read(index([5, 6, 7], [0, 1, 2, 3]))
     assert read(index([5, 6, 7], [0, 1, 2, 3]), take=2) == [5, 6]

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.data import pack_report
-from hcp.data.pack_report import DataNeeds, PackReport, judge
-from hcp.data.packed import open_packed
-from hcp.rules.registry import RULES
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.data import pack_report
+from megatron_hcp.data.pack_report import DataNeeds, PackReport, judge
+from megatron_hcp.data.packed import open_packed
+from megatron_hcp.rules.registry import RULES
 
 EOS = 2
 NEEDS = DataNeeds(cp=4, tp=1, sequence_multiple=8, row_multiple=8, row=64, padded_to=8)
@@ -227,7 +227,7 @@ def test_rows_of_bridge_are_read_whichever_protocol_numpy_chose(tmp_path: Path) 
 def test_operations_are_found_wherever_a_walk_begins(tmp_path: Path) -> None:
     """pickletools is the judge. Runs of 75 are `KKKK…`, in which every byte may be an operation."""
     pytest.importorskip("numpy")
-    from hcp.data.pickle_operations import Operations
+    from megatron_hcp.data.pickle_operations import Operations
 
     source = Random(0)
     for token, protocol in product((75, 77, 100, 19789, 70_000), (3, 4)):

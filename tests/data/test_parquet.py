@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.data.lengths import read_lengths
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.data.lengths import read_lengths
 
 pyarrow = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402

@@ -9,9 +9,9 @@ from statistics import mean
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.data.lengths import read_lengths
-from hcp.data.verl_log import read_log
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.data.lengths import read_lengths
+from megatron_hcp.data.verl_log import read_log
 
 CAP = 8192
 
@@ -122,7 +122,7 @@ def test_a_line_with_numbers_that_cannot_be_is_left_out(tmp_path: Path, change: 
 def test_all_at_the_cap_stays_there() -> None:
     found = read_log([line(metrics([100] * 64, [CAP] * 64))])
     assert found is not None
-    from hcp.data.verl_log import estimated_lengths
+    from megatron_hcp.data.verl_log import estimated_lengths
 
     assert estimated_lengths(found) == [CAP + 100] * 64
     assert len(estimated_lengths(found, take=8)) == 8

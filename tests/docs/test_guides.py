@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hcp import __version__
+from megatron_hcp import __version__
 from support.shown_commands import lines_of, run_lines, spans_of, strange_options
 
 ROOT = Path(__file__).resolve().parents[2]

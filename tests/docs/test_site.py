@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from hcp.cards.card import SCHEMA, skill_dirs
-from hcp.cli.main import COMMANDS
-from hcp.rules.registry import RULES
-from hcp.rules.rule import Example
+from megatron_hcp.cards.card import SCHEMA, skill_dirs
+from megatron_hcp.cli.main import COMMANDS
+from megatron_hcp.rules.registry import RULES
+from megatron_hcp.rules.rule import Example
 from support.processes import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcp.core.errors import HcpError
-from hcp.core.kinds import kinds_of
-from hcp.core.placement import Placement
-from hcp.core.ranks import Grids, grids_of
-from hcp.draw.group_scene import FIRST_NODES, LAST_NODES, Node, Scene, scene_of
-from hcp.draw.group_shapes import BlockShapes
-from hcp.draw.groups import render_groups
-from hcp.draw.template import fill_template
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.core.kinds import kinds_of
+from megatron_hcp.core.placement import Placement
+from megatron_hcp.core.ranks import Grids, grids_of
+from megatron_hcp.draw.group_scene import FIRST_NODES, LAST_NODES, Node, Scene, scene_of
+from megatron_hcp.draw.group_shapes import BlockShapes
+from megatron_hcp.draw.groups import render_groups
+from megatron_hcp.draw.template import fill_template
 
 SVG = "{http://www.w3.org/2000/svg}"
 Case = tuple[Grids, tuple[int, ...], Placement]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcp.core.dcp import Setup, plan_micro_batches
-from hcp.core.dcp.policies import plan_with
-from hcp.core.errors import HcpError
-from hcp.draw.timeline import MAX_BARS, MAX_HUES, MAX_RANKS, PLOT_W, render_page, render_timelines
-from hcp.draw.timeline_rows import Timeline, timeline_of
+from megatron_hcp.core.dcp import Setup, plan_micro_batches
+from megatron_hcp.core.dcp.policies import plan_with
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.draw.timeline import MAX_BARS, MAX_HUES, MAX_RANKS, PLOT_W, render_page, render_timelines
+from megatron_hcp.draw.timeline_rows import Timeline, timeline_of
 
 lengths = st.lists(st.integers(1, 4000), min_size=1, max_size=40)
 worlds = st.sampled_from([1, 2, 6, 8, 12, 16])

@@ -12,8 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("megatron.core.datasets.data_schedule")  # here, so that the ranks need not each import it
 
-from hcp.core.dcp import ASSUMED_COST  # noqa: E402
-from hcp.core.dcp.adapter import Limits, plan_within  # noqa: E402
+from megatron_hcp.core.dcp import ASSUMED_COST  # noqa: E402
+from megatron_hcp.core.dcp.adapter import Limits, plan_within  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -24,12 +24,12 @@ LENGTHS = [[24, 8], [40, 16], [8, 8, 8], [56]]
 def _rerouted(rank: int) -> Any:
     from types import SimpleNamespace
 
-    from hcp.proofs.megatron import cpu_megatron, model_parallel
+    from megatron_hcp.proofs.megatron import cpu_megatron, model_parallel
 
     with cpu_megatron(), model_parallel():
         from megatron.core.datasets.data_schedule import HybridCPDataLoaderWrapper
 
-        import hcp.integrations.megatron  # noqa: F401
+        import megatron_hcp.integrations.megatron  # noqa: F401
 
         lengths = LENGTHS[rank]
         starts = torch.tensor([0, *lengths]).cumsum(0)
@@ -63,14 +63,14 @@ def test_a_script_runs_as_by_python_with_the_scheduler_replaced(tmp_path: Path) 
         "from megatron.core.datasets import data_schedule\n"
         "print(__name__, sys.argv[1:], beside.WORD, data_schedule.BalancedCPScheduler.__module__)\n"
     )
-    command = [sys.executable, "-m", "hcp.integrations.megatron", str(script), "--lr", "1"]
+    command = [sys.executable, "-m", "megatron_hcp.integrations.megatron", str(script), "--lr", "1"]
     done = subprocess.run(command, capture_output=True, text=True, cwd="/")
-    assert done.stdout == "__main__ ['--lr', '1'] found hcp.integrations.megatron\n", done.stderr
+    assert done.stdout == "__main__ ['--lr', '1'] found megatron_hcp.integrations.megatron\n", done.stderr
 
 
 def test_a_script_that_does_not_exist_is_named_in_one_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "ignore", "-m", "hcp.integrations.megatron", "--lr", "1"]
+    command = [sys.executable, "-W", "ignore", "-m", "megatron_hcp.integrations.megatron", "--lr", "1"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    line = "hcp.integrations.megatron: '--lr' is no file; wanted the training script"
+    line = "megatron_hcp.integrations.megatron: '--lr' is no file; wanted the training script"
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, line)
     assert "Traceback" not in done.stderr

@@ -17,9 +17,9 @@ import pytest
 torch = pytest.importorskip("torch")
 tensordict = pytest.importorskip("tensordict")
 
-from hcp.core.dcp import Setup  # noqa: E402
-from hcp.core.dcp.rows import padded_lengths  # noqa: E402
-from hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.core.dcp import Setup  # noqa: E402
+from megatron_hcp.core.dcp.rows import padded_lengths  # noqa: E402
+from megatron_hcp.core.errors import HcpError  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.upstream]
 
@@ -42,11 +42,11 @@ class Place:
 
 
 def entered(upstream: Path, version: str) -> Any:
-    """verl.utils.dynamic_cp_scheduler, with `hcp.integrations.verl` imported as verl does."""
+    """verl.utils.dynamic_cp_scheduler, with `megatron_hcp.integrations.verl` imported as verl does."""
     package = types.ModuleType("verl")
     package.__path__ = [str(upstream / f"verl-{version}" / "verl")]
     sys.modules["verl"] = package
-    importlib.import_module("hcp.integrations.verl")
+    importlib.import_module("megatron_hcp.integrations.verl")
     return sys.modules["verl.utils.dynamic_cp_scheduler"]
 
 
@@ -97,7 +97,7 @@ def test_a_step_of_verl_is_collected_in_order_and_logs_its_time(ranks: Any, upst
 
         adapter = entered(upstream, version)
         lines: list[str] = []
-        logger = logging.getLogger("hcp.integrations")
+        logger = logging.getLogger("megatron_hcp.integrations")
         logger.addHandler(_Lines(lines))
         for is_training in (True, False):
             with torch.set_grad_enabled(is_training):
@@ -136,7 +136,7 @@ def test_one_rank_of_all_logs_a_step(ranks: Any, upstream: Path, version: str) -
         parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
         adapter = entered(upstream, version)
         lines: list[str] = []
-        logging.getLogger("hcp.integrations").addHandler(_Lines(lines))
+        logging.getLogger("megatron_hcp.integrations").addHandler(_Lines(lines))
         group = parallel_state.get_data_parallel_group(with_context_parallel=True)
         scheduler = adapter.DynamicCPScheduler(max_seqlen_per_dp_cp_rank=100, dp_size=2, cp_size=1)
         shares = scheduler.schedule(batch_of([90, 150, 20]), group, tp_size=2)

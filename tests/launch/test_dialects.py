@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.launch.dialects import can_be, dialect_of_keys, has_known_key
-from hcp.launch.fact import COMMAND_LINES, DIALECTS, Dialect
-from hcp.launch.read import read_target, read_text
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.dialects import can_be, dialect_of_keys, has_known_key
+from megatron_hcp.launch.fact import COMMAND_LINES, DIALECTS, Dialect
+from megatron_hcp.launch.read import read_target, read_text
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.launch import foreign
-from hcp.launch.fact import DIALECTS
-from hcp.launch.facts.known_keys import is_known
-from hcp.launch.foreign_keys import KEYS
-from hcp.launch.read import read_target, read_text
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch import foreign
+from megatron_hcp.launch.fact import DIALECTS
+from megatron_hcp.launch.facts.known_keys import is_known
+from megatron_hcp.launch.foreign_keys import KEYS
+from megatron_hcp.launch.read import read_target, read_text
 
 YAML = {
     "a FlagScale": "system: {tensor_model_parallel_size: 2}\nmodel: {num_layers: 4}\ndata: {split: x}\n",

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hcp.core.errors import HcpError
-from hcp.launch.build import build_launch
-from hcp.launch.hf import read_model
-from hcp.launch.read import read_text
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.hf import read_model
+from megatron_hcp.launch.read import read_text
 from support.selection import examples
 
 BASE = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4}

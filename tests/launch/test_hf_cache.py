@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.launch.hf import read_model
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.hf import read_model
 
 CONFIG = {"model_type": "qwen3", "num_attention_heads": 32, "hidden_size": 4096, "num_hidden_layers": 36}
 COMMIT = "b968826d9c46dd6066d109eabc6255188de91218"

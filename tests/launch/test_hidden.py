@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.place import Location
-from hcp.launch.fact import Launch
-from hcp.launch.hidden import hidden, hides_any, key_to_set
-from hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.core.place import Location
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.hidden import hidden, hides_any, key_to_set
+from megatron_hcp.launch.load import LoadOptions, load_launch
 
 CORE = "--num-layers 4 --num-attention-heads 8 --hidden-size 512 --seq-length 4096"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcp.launch.layer_pattern import layer_pattern
+from megatron_hcp.launch.layer_pattern import layer_pattern
 
 PATTERNS = ["([1]*3+[0]*1)*3", "([0]+[1]*23)", "([1]*3+[0]*2)*2", "[0, 1, 1]", "3*[1]", "[0]*1+[1]*26"]
 """The first three stand in the help of megatron/training/arguments.py, moe_freq_type."""

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.launch.facts.table import FACTS
-from hcp.launch.options import parse_assumptions, read_facts_file
-from hcp.launch.this_machine import machine_facts
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.facts.table import FACTS
+from megatron_hcp.launch.options import parse_assumptions, read_facts_file
+from megatron_hcp.launch.this_machine import machine_facts
 
 
 def test_assumptions_have_the_types_of_their_facts() -> None:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hcp.core.errors import HcpError
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Dialect, Reading
-from hcp.launch.read import read_target, read_text
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Dialect, Reading
+from megatron_hcp.launch.read import read_target, read_text
 from support.hostile import READ_TEXTS_AS, SLOW_TEXTS, TEXTS
 from support.selection import examples
 
@@ -276,7 +276,7 @@ def test_any_tree_of_known_keys_is_read_or_refused(data: dict[str, object], dial
 @pytest.mark.parametrize("name", ["bridge_hcp.yaml", "verl_dcp.yaml", "bridge_overrides.txt"])
 def test_reading_an_example_imports_nothing_heavy(root: Path, name: str) -> None:
     program = (
-        "import sys; from hcp.launch.read import read_target; from hcp.launch.build import build_launch; "
+        "import sys; from launch.read import read_target; from launch.build import build_launch; "
         "build_launch(read_target(sys.argv[1])); "
         "print(sorted({'omegaconf', 'tree_sitter', 'jinja2', 'rich', 'torch', 'numpy'} & set(sys.modules)))"
     )

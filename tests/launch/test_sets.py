@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Launch
-from hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.load import LoadOptions, load_launch
 
 
 def changed(text: str, *sets: str, assumes: tuple[str, ...] = ()) -> Launch:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hcp.launch import this_machine as machine
+from megatron_hcp.launch import this_machine as machine
 from support.processes import have_ended
 
 

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcp.mcp.fit import fitted, parts_of
+from megatron_hcp.mcp.fit import fitted, parts_of
 
 FINDINGS = [{"rule": f"A{number:03}", "text": "x" * 200} for number in range(30)]
 ANSWER = {"schema": "hcp.x/1", "findings": FINDINGS, "facts": {"a": ["b"]}}

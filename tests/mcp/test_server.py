@@ -15,7 +15,7 @@ anyio = pytest.importorskip("anyio")
 import mcp_types as types  # noqa: E402
 from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
 
-from hcp.rules.registry import RULES  # noqa: E402
+from megatron_hcp.rules.registry import RULES  # noqa: E402
 
 jsonschema = pytest.importorskip("jsonschema")
 
@@ -24,7 +24,9 @@ LAUNCH = "model.context_parallel_size=16 model.cp_comm_type=a2a+p2p"
 
 def with_server(cwd: Path, talk) -> Any:
     async def main() -> Any:
-        server = StdioServerParameters(command=sys.executable, args=["-m", "hcp", "mcp"], cwd=cwd, env=dict(os.environ))
+        server = StdioServerParameters(
+            command=sys.executable, args=["-m", "megatron_hcp", "mcp"], cwd=cwd, env=dict(os.environ)
+        )
         async with stdio_client(server) as (reads, writes), mcp.ClientSession(reads, writes) as session:
             await session.initialize()
             return await talk(session)

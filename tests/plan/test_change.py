@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.cost.cp_cost import CpTraffic, bytes_per_token, link_of
-from hcp.core.cost.gpus import gpu_named
-from hcp.core.cost.profile import Profile
-from hcp.core.errors import HcpError
-from hcp.plan.answer import judge
-from hcp.plan.calibrated import profiled
-from hcp.plan.change import flips, nearest, remedy
-from hcp.plan.constants import Rates, rates_of
-from hcp.plan.from_launch import check_is_said, job_of, layout_of, open_marks
-from hcp.plan.layout import Layout, PlanJob
-from hcp.plan.model import plan_model
-from hcp.plan.overrides import overrides
-from hcp.plan.ranks import rank_map
-from hcp.plan.search import search
-from hcp.plan.space import possible_fixed
-from hcp.plan.time.layer import Work
-from hcp.plan.time.step import step_time
-from hcp.plan.why import why_not
+from megatron_hcp.core.cost.cp_cost import CpTraffic, bytes_per_token, link_of
+from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.core.cost.profile import Profile
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.plan.answer import judge
+from megatron_hcp.plan.calibrated import profiled
+from megatron_hcp.plan.change import flips, nearest, remedy
+from megatron_hcp.plan.constants import Rates, rates_of
+from megatron_hcp.plan.from_launch import check_is_said, job_of, layout_of, open_marks
+from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.model import plan_model
+from megatron_hcp.plan.overrides import overrides
+from megatron_hcp.plan.ranks import rank_map
+from megatron_hcp.plan.search import search
+from megatron_hcp.plan.space import possible_fixed
+from megatron_hcp.plan.time.layer import Work
+from megatron_hcp.plan.time.step import step_time
+from megatron_hcp.plan.why import why_not
 
 LLAMA = {
     "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from hcp.core.cost.gpus import gpu_named
-from hcp.core.errors import HcpError
-from hcp.plan.constants import rates_for, rates_of
-from hcp.plan.constants_fitted import FITTED
-from hcp.plan.from_launch import job_of, layout_of
-from hcp.plan.launch_traits import Traits, last_words, traits_of
-from hcp.plan.layout import Layout, PlanJob
-from hcp.plan.memory.peak import stage_terms
-from hcp.plan.model import plan_model
-from hcp.plan.time.layer import Work
-from hcp.plan.time.shapes import weights_of
-from hcp.plan.time.step import BAND, BAND_UNCOVERED, step_time
+from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.plan.constants import rates_for, rates_of
+from megatron_hcp.plan.constants_fitted import FITTED
+from megatron_hcp.plan.from_launch import job_of, layout_of
+from megatron_hcp.plan.launch_traits import Traits, last_words, traits_of
+from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.memory.peak import stage_terms
+from megatron_hcp.plan.model import plan_model
+from megatron_hcp.plan.time.layer import Work
+from megatron_hcp.plan.time.shapes import weights_of
+from megatron_hcp.plan.time.step import BAND, BAND_UNCOVERED, step_time
 from support.rules import launch
 
 SIZES = "--num-layers 8 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --vocab-size 128256"

@@ -8,12 +8,12 @@ from itertools import product
 
 import pytest
 
-from hcp.core.cost.gpus import gpu_named
-from hcp.core.cost.model_sizes import ModelSizes
-from hcp.core.errors import HcpError
-from hcp.plan.layout import Layout, PlanJob, parse_layout, pipeline_string, stage_layers
-from hcp.plan.model import PlanModel
-from hcp.rules.pipe.view import layout_of
+from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.core.cost.model_sizes import ModelSizes
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.plan.layout import Layout, PlanJob, parse_layout, pipeline_string, stage_layers
+from megatron_hcp.plan.model import PlanModel
+from megatron_hcp.rules.pipe.view import layout_of
 from support.rules import launch
 
 
@@ -76,7 +76,7 @@ def test_the_text_of_the_stages_says_what_they_hold() -> None:
             assert text is None
             continue
         v = launch("mlm", f"--num-layers {layers} --pipeline-model-parallel-layout {text!r}")
-        from hcp.rules.view import View
+        from megatron_hcp.rules.view import View
 
         stages = stage_layers(model, layout)
         parts = layout_of(View(v)).stages

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.cost.gpus import gpu_named
-from hcp.plan.layout import PlanJob, parse_layout
-from hcp.plan.legal import forbidden
-from hcp.plan.model import plan_model
+from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.plan.layout import PlanJob, parse_layout
+from megatron_hcp.plan.legal import forbidden
+from megatron_hcp.plan.model import plan_model
 
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "plan" / "legal.py"
 SIZES = {"num_hidden_layers": 8, "hidden_size": 512, "num_attention_heads": 8, "vocab_size": 1000}

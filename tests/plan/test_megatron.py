@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from hcp.core.cost.gpus import gpu_named
-from hcp.plan.layout import Layout, PlanJob, parse_layout, pipeline_string, stage_layers
-from hcp.plan.memory.activations import UNEVEN_ROWS, layer_saved
-from hcp.plan.model import plan_model
-from hcp.plan.weights import ends_of, layer_weights, parameters, stage_kinds
+from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.plan.layout import Layout, PlanJob, parse_layout, pipeline_string, stage_layers
+from megatron_hcp.plan.memory.activations import UNEVEN_ROWS, layer_saved
+from megatron_hcp.plan.model import plan_model
+from megatron_hcp.plan.weights import ends_of, layer_weights, parameters, stage_kinds
 from support.megatron_models import WORLD, chunks_of, megatron, rank_of, saved_by
 
 __all__ = ["megatron"]

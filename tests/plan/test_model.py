@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.plan.layout import Layout
-from hcp.plan.model import plan_model
-from hcp.plan.weights import parameters
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.plan.layout import Layout
+from megatron_hcp.plan.model import plan_model
+from megatron_hcp.plan.weights import parameters
 
 LLAMA3_70B = {
     "model_type": "llama", "num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64,

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from hcp.core.cost.gpus import gpu_named
-from hcp.launch.load import LoadOptions, load_launch
-from hcp.plan.answer import judge, plan_job
-from hcp.plan.constants import rates_for
-from hcp.plan.from_launch import job_of, layout_of, with_own_split
-from hcp.plan.launch_traits import traits_in
-from hcp.plan.layout import Layout, PlanJob, parse_layout
-from hcp.plan.legal import RECIPES, forbidden
-from hcp.plan.model import plan_model
-from hcp.plan.overrides import FRAMEWORKS, WITHOUT_LEVELS, overrides
-from hcp.plan.running import as_run_by
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import RULES
+from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.plan.answer import judge, plan_job
+from megatron_hcp.plan.constants import rates_for
+from megatron_hcp.plan.from_launch import job_of, layout_of, with_own_split
+from megatron_hcp.plan.launch_traits import traits_in
+from megatron_hcp.plan.layout import Layout, PlanJob, parse_layout
+from megatron_hcp.plan.legal import RECIPES, forbidden
+from megatron_hcp.plan.model import plan_model
+from megatron_hcp.plan.overrides import FRAMEWORKS, WITHOUT_LEVELS, overrides
+from megatron_hcp.plan.running import as_run_by
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import RULES
 
 if TYPE_CHECKING:
-    from hcp.launch.fact import Dialect
+    from megatron_hcp.launch.fact import Dialect
 
 LLAMA = {
     "model_type": "llama", "num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64,

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from hcp.core.cost.gpus import gpu_named
-from hcp.plan.constants import rates_of
-from hcp.plan.from_launch import job_of
-from hcp.plan.layout import Layout, PlanJob
-from hcp.plan.model import plan_model
-from hcp.plan.ranks import rank_map
-from hcp.plan.time.links import exchange_seconds, ring_bandwidth
-from hcp.plan.time.overlap import ring_overlap
+from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.plan.constants import rates_of
+from megatron_hcp.plan.from_launch import job_of
+from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.model import plan_model
+from megatron_hcp.plan.ranks import rank_map
+from megatron_hcp.plan.time.links import exchange_seconds, ring_bandwidth
+from megatron_hcp.plan.time.overlap import ring_overlap
 
 H100 = PlanJob(48, 8, gpu_named("h100"), 8, 49152, 48)
 RATES = replace(rates_of(H100.gpu, "bf16", {}), nvlink=300e9, network=40e9)

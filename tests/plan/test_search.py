@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.cost.gpus import GPUS, gpu_named
-from hcp.core.errors import HcpError
-from hcp.plan.answer import judge, plan_job
-from hcp.plan.change import remedy
-from hcp.plan.constants import Rates, rates_of
-from hcp.plan.found import TIED
-from hcp.plan.layout import Layout, PlanJob
-from hcp.plan.legal import forbidden
-from hcp.plan.memory import memory, usable_gib
-from hcp.plan.memory.peak import MEMORY_ERROR
-from hcp.plan.model import PlanModel, plan_model
-from hcp.plan.search import WINDOW, search
-from hcp.plan.space import Fixed, Space, parse_fixed
-from hcp.plan.time.step import step_time
-from hcp.plan.why import why_not
+from megatron_hcp.core.cost.gpus import GPUS, gpu_named
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.plan.answer import judge, plan_job
+from megatron_hcp.plan.change import remedy
+from megatron_hcp.plan.constants import Rates, rates_of
+from megatron_hcp.plan.found import TIED
+from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.legal import forbidden
+from megatron_hcp.plan.memory import memory, usable_gib
+from megatron_hcp.plan.memory.peak import MEMORY_ERROR
+from megatron_hcp.plan.model import PlanModel, plan_model
+from megatron_hcp.plan.search import WINDOW, search
+from megatron_hcp.plan.space import Fixed, Space, parse_fixed
+from megatron_hcp.plan.time.step import step_time
+from megatron_hcp.plan.why import why_not
 
 ROOT = Path(__file__).resolve().parents[2]
 DENSE = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hcp.plan.time.step import BAND, BUFFER_PASSES, OPTIMIZER_BYTES
+from megatron_hcp.plan.time.step import BAND, BUFFER_PASSES, OPTIMIZER_BYTES
 
 SKILL = Path(__file__).resolve().parents[2] / "skills" / "context-parallel-planning"
 WORDS = {2: "two", 3: "three", 4: "four"}

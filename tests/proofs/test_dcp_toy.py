@@ -6,8 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hcp.proofs.dcp_step import gradient_alone, objective_of  # noqa: E402
-from hcp.proofs.dcp_toy import ToyModel, draw_corpus, pack  # noqa: E402
+from megatron_hcp.proofs.dcp_step import gradient_alone, objective_of  # noqa: E402
+from megatron_hcp.proofs.dcp_toy import ToyModel, draw_corpus, pack  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

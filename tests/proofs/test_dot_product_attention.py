@@ -6,9 +6,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hcp.core.errors import HcpError  # noqa: E402
-from hcp.proofs.compare import single_process_attention  # noqa: E402
-from hcp.proofs.dot_product_attention import DotProductAttention  # noqa: E402
+from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.proofs.compare import single_process_attention  # noqa: E402
+from megatron_hcp.proofs.dot_product_attention import DotProductAttention  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -53,8 +53,8 @@ def test_without_a_mask_context_parallelism_changes_nothing_either(ranks, comm_t
     def work(rank):
         import torch.distributed as dist
 
-        from hcp.runtime.groups import GroupBuilder
-        from hcp.runtime.shards import shard
+        from megatron_hcp.runtime.groups import GroupBuilder
+        from megatron_hcp.runtime.shards import shard
 
         with GroupBuilder(30) as builder:
             levels = builder.build_levels([range(4)], (2, 2))
@@ -108,7 +108,7 @@ def test_groups_that_do_not_fit_the_communication_type_are_refused(ranks):
 
 
 def test_windows_and_sinks_are_those_of_one_process_whatever_travels(ranks):
-    from hcp.proofs.te_cpu.case import COMMS, WINDOW, AttentionCall, Inputs
+    from megatron_hcp.proofs.te_cpu.case import COMMS, WINDOW, AttentionCall, Inputs
 
     def largest(comm, feature, levels, rank):
         import torch.distributed as dist
@@ -137,7 +137,7 @@ def test_windows_and_sinks_are_those_of_one_process_whatever_travels(ranks):
         return max(float((x - y).abs().max()) for x, y in pairs)
 
     def work(rank):
-        from hcp.runtime.groups import GroupBuilder
+        from megatron_hcp.runtime.groups import GroupBuilder
 
         with GroupBuilder(30) as builder:
             levels = builder.build_levels([range(4)], (2, 2))

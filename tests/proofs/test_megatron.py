@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hcp.proofs.megatron import cpu_megatron  # noqa: E402
-from hcp.proofs.te_attention import CLASS, core_attention_class  # noqa: E402
+from megatron_hcp.proofs.megatron import cpu_megatron  # noqa: E402
+from megatron_hcp.proofs.te_attention import CLASS, core_attention_class  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -33,7 +33,7 @@ def test_cuda_means_cpu_inside_and_nothing_outside():
 def test_the_class_is_compiled_from_the_installed_megatron_core():
     import megatron.core.extensions.transformer_engine as extension
 
-    from hcp.proofs.dot_product_attention import DotProductAttention
+    from megatron_hcp.proofs.dot_product_attention import DotProductAttention
 
     cls = core_attention_class()
     assert issubclass(cls, DotProductAttention)
@@ -45,8 +45,8 @@ def test_the_class_is_compiled_from_the_installed_megatron_core():
 def test_a_transformer_engine_without_hierarchical_cp_is_refused_by_upstreams_own_check():
     from megatron.core.transformer.enums import AttnMaskType
 
-    from hcp.proofs.gpt import transformer_config
-    from hcp.proofs.gpt_data import GptShape
+    from megatron_hcp.proofs.gpt import transformer_config
+    from megatron_hcp.proofs.gpt_data import GptShape
 
     class Group:
         def size(self):
@@ -84,8 +84,8 @@ def test_training_state_is_gone_after_model_parallel(ranks):
     def work(rank):
         from megatron.core import parallel_state
 
-        from hcp.proofs.megatron import model_parallel
-        from hcp.runtime.groups import built_groups
+        from megatron_hcp.proofs.megatron import model_parallel
+        from megatron_hcp.runtime.groups import built_groups
 
         before = built_groups()
         with cpu_megatron(), model_parallel(cp=4, hcp_sizes=[2, 2]):

@@ -10,13 +10,13 @@ import time
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.proofs.procs import WorkerFailure, run_workers
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.proofs.procs import WorkerFailure, run_workers
 from support.processes import HANG_S, have_ended, is_running
 
 PARENT = """
 import os, signal, sys, time
-from hcp.proofs.procs import run_workers
+from megatron_hcp.proofs.procs import run_workers
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it puts into the background without
 def work(rank):
     os.write(1, f"{os.getpid()}\\n".encode())
@@ -56,7 +56,7 @@ def test_a_worker_that_is_killed_is_named_with_its_signal():
 
 
 def test_the_cause_goes_before_the_lost_connections_that_follow_from_it(monkeypatch):
-    monkeypatch.setattr("hcp.proofs.procs._GRACE_S", HANG_S)
+    monkeypatch.setattr("megatron_hcp.proofs.procs._GRACE_S", HANG_S)
 
     def work(rank):
         if rank == 0:

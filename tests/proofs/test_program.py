@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from hcp.proofs.procs import run_workers
+from megatron_hcp.proofs.procs import run_workers
 from support.processes import HANG_S, have_ended
 
 CHECKS = [
     path
     for path in sorted((Path(__file__).resolve().parents[2] / "checks").glob("*.py"))
-    if "hcp.proofs.program" in path.read_text()
+    if "megatron_hcp.proofs.program" in path.read_text()
 ]
 WITHOUT_TORCH = """
 import runpy, sys
@@ -28,7 +28,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 PROGRAM = """
 import os, sys, time
-from hcp.proofs.program import Program
+from megatron_hcp.proofs.program import Program
 def work(world, options):
     import torch
     import torch.distributed as dist
@@ -133,7 +133,7 @@ def test_a_rank_that_hangs_is_named(sample):
 @pytest.mark.torch
 def test_a_rank_waits_for_others_less_long_than_everything_may_last(tmp_path):
     def work(rank):
-        from hcp.proofs.world import joined_world
+        from megatron_hcp.proofs.world import joined_world
 
         with joined_world(rank, 1, argparse.Namespace(timeout=HANG_S), str(tmp_path / "store")) as world:
             return world.timeout

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hcp.proofs.recompute import METHOD, names_used, recompute_case
+from megatron_hcp.proofs.recompute import METHOD, names_used, recompute_case
 
 
 class Plain:

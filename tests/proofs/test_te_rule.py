@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hcp.core.errors import HcpError  # noqa: E402
-from hcp.proofs.te_rule import OLD_SOURCE, SOURCES, load_te_rule  # noqa: E402
+from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.proofs.te_rule import OLD_SOURCE, SOURCES, load_te_rule  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.upstream]
 
@@ -26,8 +26,8 @@ def versions(upstream):
 
 
 def test_our_attention_decides_like_every_version_for_every_kind_of_cp_group(versions, ranks):
-    from hcp.proofs.dot_product_attention import DotProductAttention
-    from hcp.runtime.groups import GroupBuilder
+    from megatron_hcp.proofs.dot_product_attention import DotProductAttention
+    from megatron_hcp.runtime.groups import GroupBuilder
 
     def work(rank):
         import torch.distributed as dist

@@ -22,16 +22,16 @@ if [[ $2 == hostnames ]]; then printf 'n1\\nn2\\n'; else echo 'NodeName=n1 NodeA
 PYTHON = """#!/bin/bash
 code=$CODE
 case "$*" in
-    *' -m hcp check '*)
+    *' -m megatron_hcp check '*)
         case "$*" in *--assume=te=2.14*) code=$LATER ;; esac
         if [[ $code == kill ]]; then kill -SEGV $$; fi
         if [[ $code == *[014] && $WORDS == yes ]]; then echo '{"schema": "hcp.check/2", "ok": false}'; fi
         if [[ $code == 2 && $WORDS == yes ]]; then echo '{"schema": "hcp.error/1", "ok": false}'; fi
         if [[ $WORDS != yes ]]; then printf '%s\nsrun: error: n1: task 0: Exited with exit code 1\n' "$WORDS" >&2; fi
         exit "$code" ;;
-    *' -m hcp.render.outcome '*) exec "$REAL" -m hcp.render.outcome "${@:5}" ;;
-    *' -m hcp.render.preflight agree'*) echo te=2.14 ;;
-    *' -m hcp.render.preflight'*) echo '{}' ;;
+    *' -m megatron_hcp.render.outcome '*) exec "$REAL" -m megatron_hcp.render.outcome "${@:5}" ;;
+    *' -m megatron_hcp.render.preflight agree'*) echo te=2.14 ;;
+    *' -m megatron_hcp.render.preflight'*) echo '{}' ;;
     *) echo "TRAINED $*" ;;
 esac
 """

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from hcp.render.health import KNOWN, HealthCheck, health_checks, judge, main, read_answers
+from megatron_hcp.render.health import KNOWN, HealthCheck, health_checks, judge, main, read_answers
 
 
 def answers(*lines):

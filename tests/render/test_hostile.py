@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hcp.core.errors import HcpError
-from hcp.launch.load import LoadOptions, load_launch
-from hcp.render.job import plan_job
-from hcp.render.script import render_job
-from hcp.render.site import KEYS, load_site
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.render.job import plan_job
+from megatron_hcp.render.script import render_job
+from megatron_hcp.render.site import KEYS, load_site
 from support.processes import HANG_S
 from support.selection import examples
 
@@ -199,7 +199,7 @@ def test_what_no_quoting_can_carry_is_refused(value):
 
 
 def test_the_property_would_notice_a_value_without_quotes(tmp_path, monkeypatch):
-    monkeypatch.setattr("hcp.render.script.shlex.quote", lambda value: value)
+    monkeypatch.setattr("megatron_hcp.render.script.shlex.quote", lambda value: value)
     script = _script(env=["A=$HOME/x"])
     with pytest.raises((AssertionError, KeyError)):
         assert _arrives(script, tmp_path)["environment"]["A"] == "$HOME/x"

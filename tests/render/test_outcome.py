@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from hcp.render.exits import RankExit, Suspicion, first_exit, logs_of, node_at_fault, stall_of, suspicion
-from hcp.render.outcome import AttemptEnd, decide, main, was_preempted
+from megatron_hcp.render.exits import RankExit, Suspicion, first_exit, logs_of, node_at_fault, stall_of, suspicion
+from megatron_hcp.render.outcome import AttemptEnd, decide, main, was_preempted
 
 TRAINING: dict[str, Any] = {"phase": 3, "max_requeues": 2}
 GOES_ON, ENDS = "requeue", "none"

@@ -58,7 +58,12 @@ def _paths():
 @pytest.mark.parametrize("path", _paths(), ids=["plain", "empty first", "dot last", "dot first"])
 @pytest.mark.parametrize(
     "words",
-    ["hcp --version", "hcp.render.preflight node", "hcp check --dialect=mlm -- --context-parallel-size 2", "hcp facts"],
+    [
+        "megatron_hcp --version",
+        "megatron_hcp.render.preflight node",
+        "megatron_hcp check --dialect=mlm -- --context-parallel-size 2",
+        "megatron_hcp facts",
+    ],
 )
 def test_nothing_is_imported_from_the_folder_of_the_job(run, tmp_path, words, path):
     assert run(f'"${{own[@]}}" -m {words}', PYTHONPATH=path)
@@ -66,7 +71,7 @@ def test_nothing_is_imported_from_the_folder_of_the_job(run, tmp_path, words, pa
 
 
 def test_a_check_of_the_pack_is_run_with_its_own_words_alone(run, tmp_path):
-    said = run('"${own[@]}" -m hcp.render.preflight run comm_levels --help', PYTHONPATH=_paths()[1])
+    said = run('"${own[@]}" -m megatron_hcp.render.preflight run comm_levels --help', PYTHONPATH=_paths()[1])
     assert said.startswith("usage: comm_levels.py")
     assert not (tmp_path / "IMPORTED").exists(), (tmp_path / "IMPORTED").read_text()
 
@@ -91,7 +96,7 @@ def test_torchrun_starts_a_program_of_the_job_on_every_rank(run, tmp_path):
     for rival in tmp_path.glob("*.py"):
         rival.unlink()  # torchrun itself is started with the path of the trainer
     said = run(
-        '"$python" -m torch.distributed.run --nproc-per-node=2 --no-python "${own[@]}" -m hcp --version',
+        '"$python" -m torch.distributed.run --nproc-per-node=2 --no-python "${own[@]}" -m megatron_hcp --version',
         OMP_NUM_THREADS="1",
     )
     assert said.count("hcp, version") == 2

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hcp.render.preflight import differences, misplaced_rank
+from megatron_hcp.render.preflight import differences, misplaced_rank
 from support.processes import HANG_S
 
 
@@ -64,7 +64,7 @@ def test_folders_that_cannot_take_a_checkpoint_are_named(written, said):
 
 def _on_node(folder, node, *words, lines=""):
     return subprocess.run(
-        [sys.executable, "-m", "hcp.render.preflight", *words],
+        [sys.executable, "-m", "megatron_hcp.render.preflight", *words],
         input=lines,
         capture_output=True,
         text=True,
@@ -124,7 +124,7 @@ def test_the_first_rank_outside_its_block_is_found(nodes, rank):
 
 def _preflight(*words, stdin=""):
     return subprocess.run(
-        [sys.executable, "-m", "hcp.render.preflight", *map(str, words)],
+        [sys.executable, "-m", "megatron_hcp.render.preflight", *map(str, words)],
         input=stdin,
         text=True,
         capture_output=True,

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment, UndefinedError, nodes
 
-from hcp.core.errors import HcpError
-from hcp.launch.load import LoadOptions, load_launch
-from hcp.render.job import Job, plan_job
-from hcp.render.script import render_job
-from hcp.render.site import KEYS, load_site
-from hcp.render.starts import STARTS
-from hcp.resources import pack_dir
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.render.job import Job, plan_job
+from megatron_hcp.render.script import render_job
+from megatron_hcp.render.site import KEYS, load_site
+from megatron_hcp.render.starts import STARTS
+from megatron_hcp.resources import pack_dir
 
 TEMPLATES = [path for path in sorted(pack_dir("templates").glob("*.j2")) if not {".svg", ".html"} & {*path.suffixes}]
 PROPERTIES = {name for name, value in vars(Job).items() if isinstance(value, property)}
@@ -63,12 +63,12 @@ def _job():
 )
 def test_what_would_render_as_nothing_is_an_error(text, error, tmp_path, monkeypatch):
     (tmp_path / "srun.sbatch.j2").write_text(text)
-    monkeypatch.setattr("hcp.render.script.pack_dir", lambda name: tmp_path)
+    monkeypatch.setattr("megatron_hcp.render.script.pack_dir", lambda name: tmp_path)
     with pytest.raises(error):
         render_job(_job())
 
 
 def test_a_script_that_slurm_would_not_take_is_refused(monkeypatch):
-    monkeypatch.setattr("hcp.render.script._MAX_BYTES", 1000)
+    monkeypatch.setattr("megatron_hcp.render.script._MAX_BYTES", 1000)
     with pytest.raises(HcpError, match="wanted at most 1,000, Slurm's limit"):
         render_job(_job())

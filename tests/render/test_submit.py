@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.render.submit import ask
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.render.submit import ask
 
 
 def sbatch(folder: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:

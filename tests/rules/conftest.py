@@ -10,8 +10,8 @@ import pytest
 
 pytest.register_assert_rewrite("support.rules", "support.patches")
 
-from hcp.launch.fact import Launch  # noqa: E402 - after the line above
-from hcp.rules.registry import RULES  # noqa: E402
+from megatron_hcp.launch.fact import Launch  # noqa: E402 - after the line above
+from megatron_hcp.rules.registry import RULES  # noqa: E402
 from support.patches import patched  # noqa: E402, F401 - a fixture
 from support.rules import FAMILIES, family_of, launch  # noqa: E402
 

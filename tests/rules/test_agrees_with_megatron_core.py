@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 from agree.process import Upstream
 
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Fact, Reading, Setting
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import BY_ID, RULES
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Fact, Reading, Setting
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import BY_ID, RULES
 from support.megatron_cases import Case, draw
 from support.needs import UPSTREAM
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from hcp.launch.fact import Launch
-from hcp.rules.cp.view import windowed_types
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import BY_ID
-from hcp.rules.view import View
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.rules.cp.view import windowed_types
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import BY_ID
+from megatron_hcp.rules.view import View
 
 pytestmark = pytest.mark.torch
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from hcp.launch.fact import Launch
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import RULES
-from hcp.rules.rule import Rule
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import RULES
+from megatron_hcp.rules.rule import Rule
 from support.te_upstream import NO_BACKEND, Call, Release
 
 pytestmark = pytest.mark.upstream

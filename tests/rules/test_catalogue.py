@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cards.card import find_skill, load_card
-from hcp.rules.registry import BY_ID
+from megatron_hcp.cards.card import find_skill, load_card
+from megatron_hcp.rules.registry import BY_ID
 
 CATALOGUE = {
     line.split()[0]: line.split(maxsplit=2)[1:]
@@ -34,7 +34,9 @@ def test_an_id_of_the_catalogue_is_where_the_list_says(name: str, entry: list[st
         (claim,) = (claim for claim in load_card(find_skill(skill)).claims if claim.id == wanted)
         assert claim.proved_by
     elif kind == "triage":
-        said = "".join(file.read_text(encoding="utf-8") for file in sorted((root / "src/hcp/triage").rglob("*.py")))
+        said = "".join(
+            file.read_text(encoding="utf-8") for file in sorted((root / "src/megatron_hcp/triage").rglob("*.py"))
+        )
         assert f'"{what}"' in said
     else:
         assert kind == "reason" and len(what.split()) >= 5, name

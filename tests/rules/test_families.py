@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hcp.rules.registry import RULES
+from megatron_hcp.rules.registry import RULES
 from support.rules import FAMILIES, family_of
 
 HERE = Path(__file__).parent

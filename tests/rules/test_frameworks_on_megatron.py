@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.launch.fact import Dialect
+from megatron_hcp.launch.fact import Dialect
 from support.rules import launch, verdict
 
 JOB = "--actor-num-nodes 2 --actor-num-gpus-per-node 8 --rollout-batch-size 32 "

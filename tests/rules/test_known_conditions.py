@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.launch.facts.table import FACTS
-from hcp.rules.known.condition import clauses_of
-from hcp.rules.known.row import Known, Span, spans_of
-from hcp.rules.known.tables import TABLES
-from hcp.rules.registry import BY_ID
-from hcp.rules.view import View
+from megatron_hcp.launch.facts.table import FACTS
+from megatron_hcp.rules.known.condition import clauses_of
+from megatron_hcp.rules.known.row import Known, Span, spans_of
+from megatron_hcp.rules.known.tables import TABLES
+from megatron_hcp.rules.registry import BY_ID
+from megatron_hcp.rules.view import View
 from support.rules import launch
 
 ROWS: tuple[Known, ...] = tuple(row for table in TABLES for row in table.ROWS)

@@ -16,13 +16,13 @@ from packaging.version import Version
 
 torch = pytest.importorskip("torch")
 
-from hcp.core.shards import cu_seqlens_of, shard_thd_indices  # noqa: E402
-from hcp.proofs.gpt import transformer_config  # noqa: E402
-from hcp.proofs.gpt_data import GptShape  # noqa: E402
-from hcp.proofs.megatron import cpu_megatron, model_parallel  # noqa: E402
-from hcp.proofs.procs import run_workers  # noqa: E402
-from hcp.rules.engine import check_launch  # noqa: E402
-from hcp.rules.registry import BY_ID  # noqa: E402
+from megatron_hcp.core.shards import cu_seqlens_of, shard_thd_indices  # noqa: E402
+from megatron_hcp.proofs.gpt import transformer_config  # noqa: E402
+from megatron_hcp.proofs.gpt_data import GptShape  # noqa: E402
+from megatron_hcp.proofs.megatron import cpu_megatron, model_parallel  # noqa: E402
+from megatron_hcp.proofs.procs import run_workers  # noqa: E402
+from megatron_hcp.rules.engine import check_launch  # noqa: E402
+from megatron_hcp.rules.registry import BY_ID  # noqa: E402
 from support.processes import HANG_S  # noqa: E402
 from support.rules import launch  # noqa: E402
 from support.upstream_code import Named, function  # noqa: E402
@@ -127,8 +127,8 @@ def test_what_lacks_the_mark_counts_on_the_first_tensor_parallel_rank_alone(rank
 
 def marks(folder: Path, _: int) -> list[bool]:
     """Whether each weight of Transformer Engine's grouped experts is marked as tensor-parallel."""
-    from hcp.proofs.te_cpu.load import load
-    from hcp.proofs.te_cpu.module import as_on_a_gpu
+    from megatron_hcp.proofs.te_cpu.load import load
+    from megatron_hcp.proofs.te_cpu.module import as_on_a_gpu
 
     load(folder)
     from transformer_engine.pytorch import GroupedLinear

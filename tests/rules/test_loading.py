@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from hcp.launch.fact import Fact, Launch
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import RULES, rules_for
-from hcp.rules.rule import Rule
-from hcp.rules.view import Unknown, View
+from megatron_hcp.launch.fact import Fact, Launch
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import RULES, rules_for
+from megatron_hcp.rules.rule import Rule
+from megatron_hcp.rules.view import Unknown, View
 
 LaunchOf = Callable[..., Launch]
 
@@ -89,11 +89,11 @@ def test_a_fix_is_judged_by_the_families_that_it_brings_in(launch_of: LaunchOf) 
 
 def test_a_plain_launch_imports_no_family_that_it_does_not_need() -> None:
     code = (
-        "import sys\nfrom hcp.cli.main import main\n"
+        "import sys\nfrom megatron_hcp.cli.main import main\n"
         "try:\n    main(['check', '--', '--context-parallel-size', '2'])\nexcept SystemExit:\n    pass\n"
-        "print(sorted(name for name in sys.modules if name.startswith('hcp.rules.')), file=sys.stderr)"
+        "print(sorted(name for name in sys.modules if name.startswith('megatron_hcp.rules.')), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     for module in ("dcp.names", "model.mixers", "pack.rows", "slurm.tasks", "accept"):
-        assert f"'hcp.rules.{module}'" not in done.stderr
-    assert "'hcp.rules.cp.lengths'" in done.stderr
+        assert f"'megatron_hcp.rules.{module}'" not in done.stderr
+    assert "'megatron_hcp.rules.cp.lengths'" in done.stderr

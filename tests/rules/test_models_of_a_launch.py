@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.launch.build import build_launch
-from hcp.launch.read import read_target, read_text
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import BY_ID
-from hcp.rules.rule import Fix, Problem, Rule
-from hcp.rules.view import View
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.read import read_target, read_text
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import BY_ID
+from megatron_hcp.rules.rule import Fix, Problem, Rule
+from megatron_hcp.rules.view import View
 
 ACTOR, REF = "actor_rollout_ref.actor.megatron", "actor_rollout_ref.ref.megatron"
 

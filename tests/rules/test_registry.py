@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hcp.rules.registry import BY_ID, RULES
+from megatron_hcp.rules.registry import BY_ID, RULES
 from support.rules import PUBLISHED
 
 

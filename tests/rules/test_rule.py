@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from hcp.rules.rule import Example, Problem, rule
-from hcp.rules.view import View
+from megatron_hcp.rules.rule import Example, Problem, rule
+from megatron_hcp.rules.view import View
 
 
 def test_title_and_why_are_the_docstrings_first_line_and_the_rest() -> None:
@@ -35,7 +35,7 @@ def test_title_and_why_are_the_docstrings_first_line_and_the_rest() -> None:
 
 @pytest.mark.parametrize("argv", [["check", "--", "--context-parallel-size", "2"], ["explain", "HCP001"]])
 def test_a_python_that_strips_docstrings_is_refused_in_one_line(argv: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-OO", "-m", "hcp", *argv], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-OO", "-m", "megatron_hcp", *argv], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "hcp: found Python running with -OO (or PYTHONOPTIMIZE=2), which strips the texts of the rules; "
@@ -44,5 +44,7 @@ def test_a_python_that_strips_docstrings_is_refused_in_one_line(argv: list[str])
 
 
 def test_a_python_that_strips_assertions_alone_explains_as_ever() -> None:
-    done = subprocess.run([sys.executable, "-O", "-m", "hcp", "explain", "HCP001"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-O", "-m", "megatron_hcp", "explain", "HCP001"], capture_output=True, text=True
+    )
     assert done.returncode == 0 and "a2a+p2p comes with its hierarchical sizes" in done.stdout

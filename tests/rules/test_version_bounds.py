@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 from packaging.version import InvalidVersion, Version
 
-from hcp.rules.registry import RULES
+from megatron_hcp.rules.registry import RULES
 from support.rule_code import node_at, parts_of
 from support.rules import FAMILIES, Row, launch
 

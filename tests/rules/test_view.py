@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.rules.view import Unknown, View
+from megatron_hcp.rules.view import Unknown, View
 from support.rules import launch
 
 

@@ -29,8 +29,8 @@ def wrapped(*layers):
 def test_the_probe_passes_what_is_right_and_names_what_is_wrong(ranks):
     import torch.distributed as dist
 
-    from hcp.runtime.active import hcp_problem
-    from hcp.runtime.groups import GroupBuilder
+    from megatron_hcp.runtime.active import hcp_problem
+    from megatron_hcp.runtime.groups import GroupBuilder
 
     def work(rank):
         problems = {}
@@ -88,8 +88,8 @@ def test_the_probe_passes_what_is_right_and_names_what_is_wrong(ranks):
 
 
 def test_it_raises_what_it_found_and_counts_what_is_active(ranks):
-    from hcp.runtime.active import assert_hcp_active
-    from hcp.runtime.groups import GroupBuilder
+    from megatron_hcp.runtime.active import assert_hcp_active
+    from megatron_hcp.runtime.groups import GroupBuilder
 
     def work(rank):
         with GroupBuilder(30) as builder:

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hcp.runtime.collectives import all_gather, all_to_all, ring_shift  # noqa: E402
+from megatron_hcp.runtime.collectives import all_gather, all_to_all, ring_shift  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

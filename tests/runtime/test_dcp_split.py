@@ -15,10 +15,10 @@ from click.testing import CliRunner
 torch = pytest.importorskip("torch")
 tensordict = pytest.importorskip("tensordict")
 
-from hcp.cli.dcp.command import dcp  # noqa: E402
-from hcp.core.dcp import Plan, Setup  # noqa: E402
-from hcp.core.errors import HcpError  # noqa: E402
-from hcp.runtime.dcp_split import (  # noqa: E402
+from megatron_hcp.cli.dcp.command import dcp  # noqa: E402
+from megatron_hcp.core.dcp import Plan, Setup  # noqa: E402
+from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.runtime.dcp_split import (  # noqa: E402
     lengths_of,
     merge_outputs,
     padding_mask,

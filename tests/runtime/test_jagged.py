@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hcp.core.errors import HcpError  # noqa: E402
-from hcp.runtime.jagged import join, lengths_of_rows, select  # noqa: E402
+from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.runtime.jagged import join, lengths_of_rows, select  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

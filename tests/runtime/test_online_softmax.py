@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from hcp.runtime.online_softmax import attend, finish, merge  # noqa: E402
+from megatron_hcp.runtime.online_softmax import attend, finish, merge  # noqa: E402
 from support.selection import examples  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.launch.fact import Dialect
+from megatron_hcp.launch.fact import Dialect
 
 TEXTS = {
     "open lists": "[" * 4_000_000,

@@ -9,7 +9,7 @@ import json
 from random import Random
 from typing import Any
 
-from hcp.triage.signatures.table import SIGNATURES
+from megatron_hcp.triage.signatures.table import SIGNATURES
 
 _RECORDS: tuple[dict[str, Any], ...] = (
     {"event": "start", "job": "12", "attempt": 0, "start": "srun", "nodes": ["n1", "n2"], "gpus_per_node": 8},

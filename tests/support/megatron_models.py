@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hcp.plan.layout import Layout, pipeline_string
-from hcp.plan.model import PlanModel
-from hcp.plan.weights import padded_vocab
+from megatron_hcp.plan.layout import Layout, pipeline_string
+from megatron_hcp.plan.model import PlanModel
+from megatron_hcp.plan.weights import padded_vocab
 
 WORLD = 96
 

@@ -108,8 +108,8 @@ def run_broken(jobs: dict[str, tuple[list[str], str]]) -> dict[str, Ran]:
 
 
 def _answer() -> None:
-    from hcp.core.wheels import unpacked
-    from hcp.proofs.te_cpu.module import load_with_module
+    from megatron_hcp.core.wheels import unpacked
+    from megatron_hcp.proofs.te_cpu.module import load_with_module
 
     load_with_module(unpacked("transformer-engine"))
     jobs = json.loads(sys.stdin.read())

@@ -15,8 +15,8 @@ def run_ranks(work: Callable[[int], Any], size: int = 4) -> list[Any]:
     import tempfile
     from argparse import Namespace
 
-    from hcp.proofs.procs import run_workers
-    from hcp.proofs.world import joined_world
+    from megatron_hcp.proofs.procs import run_workers
+    from megatron_hcp.proofs.world import joined_world
 
     with tempfile.TemporaryDirectory() as folder:
 

@@ -1,4 +1,4 @@
-"""What a rule is made of: its function, its `applies`, and the functions and tables of hcp.rules that these use."""
+"""What a rule is made of: its function, its `applies`, and the functions and tables of rules that these use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hcp.rules.rule import Rule
+from megatron_hcp.rules.rule import Rule
 from support.rules import family_of
 
 FRAMEWORK = ("engine", "fixes", "patch", "registry", "report", "rule", "run", "upstream", "view")
-"""Modules of hcp.rules that serve all rules alike, and are no family."""
+"""Modules of megatron_hcp.rules that serve all rules alike, and are no family."""
 
 Place = tuple[tuple[str, int | None], ...]
 """The way from a module's tree to a node in it: fields, and positions where a field is a list."""
@@ -112,7 +112,7 @@ def _owner(namespace: dict[str, Any], name: str) -> tuple[str, str] | None:
             for alias in node.names:
                 if (alias.asname or alias.name) == name:
                     home = str(node.module)
-                    served = home.startswith("hcp.rules.") and home.split(".")[2] not in FRAMEWORK
+                    served = home.startswith("megatron_hcp.rules.") and home.split(".")[2] not in FRAMEWORK
                     return (home, alias.name) if served else None
     return here, name
 

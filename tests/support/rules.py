@@ -21,20 +21,20 @@ import shlex
 from functools import cache
 from pathlib import Path
 
-from hcp.cli.explain import varies
-from hcp.launch.build import build_launch
-from hcp.launch.coerce import coerce
-from hcp.launch.fact import Dialect, Fact, Launch, Setting
-from hcp.launch.facts.spec import FactSpec
-from hcp.launch.facts.table import FACTS, index_of
-from hcp.launch.read import read_text
-from hcp.launch.words.overrides import reading_of_words
-from hcp.launch.words.settings import Word
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import BY_ID, RULES
-from hcp.rules.repair.fixes import apply_fix
-from hcp.rules.report import Finding, Report
-from hcp.rules.rule import Example, Rule
+from megatron_hcp.cli.explain import varies
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.coerce import coerce
+from megatron_hcp.launch.fact import Dialect, Fact, Launch, Setting
+from megatron_hcp.launch.facts.spec import FactSpec
+from megatron_hcp.launch.facts.table import FACTS, index_of
+from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.words.overrides import reading_of_words
+from megatron_hcp.launch.words.settings import Word
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import BY_ID, RULES
+from megatron_hcp.rules.repair.fixes import apply_fix
+from megatron_hcp.rules.report import Finding, Report
+from megatron_hcp.rules.rule import Example, Rule
 
 Row = tuple[str, Dialect, str, str, str]
 FixRow = tuple[str, Dialect, str, str, tuple[str, ...]]

@@ -1,14 +1,14 @@
-"""Scripts as `hcp.bash` follows them, and as bash itself runs them."""
+"""Scripts as `megatron_hcp.bash` follows them, and as bash itself runs them."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 
-from hcp.bash.parser.script import parse
-from hcp.bash.statements import STATEMENTS
-from hcp.bash.value import Items, ScriptText, Span
-from hcp.bash.walker import Prefix, Status, Walker
+from megatron_hcp.bash.parser.script import parse
+from megatron_hcp.bash.statements import STATEMENTS
+from megatron_hcp.bash.value import Items, ScriptText, Span
+from megatron_hcp.bash.walker import Prefix, Status, Walker
 from support.processes import HANG_S
 
 BASH = shutil.which("bash")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from hcp.cli.main import cli
+from megatron_hcp.cli.main import cli
 from support.processes import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +51,7 @@ def run_lines(folder: Path, lines: list[str]) -> None:
     (folder / "CHECKOUT").mkdir()
     program = folder / "bin" / "hcp"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m hcp "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m megatron_hcp "$@"\n')
     program.chmod(0o755)
     path = f"{program.parent}:{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "HF_HUB_CACHE": str(folder / "cache")}

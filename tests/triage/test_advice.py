@@ -2,9 +2,9 @@
 
 import pytest
 
-from hcp.triage.advice import came_back
-from hcp.triage.is_cp_on import CpPlan
-from hcp.triage.read import triage
+from megatron_hcp.triage.advice import came_back
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.read import triage
 from support.logs import STEP, write_logs
 
 START = (

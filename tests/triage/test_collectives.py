@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from hcp.triage.flight_recorder import read_dumps
-from hcp.triage.is_cp_on import CpPlan
-from hcp.triage.plain_pickle import NotPlain, read_plain_pickle
-from hcp.triage.read import triage
-from hcp.triage.report import diagnosis_json
-from hcp.triage.sources import find_logs
+from megatron_hcp.triage.flight_recorder import read_dumps
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.plain_pickle import NotPlain, read_plain_pickle
+from megatron_hcp.triage.read import triage
+from megatron_hcp.triage.report import diagnosis_json
+from megatron_hcp.triage.sources import find_logs
 from support.logs import write_logs
 from support.processes import HANG_S
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from hcp.triage.exit_codes import tasks_of
-from hcp.triage.is_cp_on import CpPlan
-from hcp.triage.read import triage
-from hcp.triage.report import diagnosis_json
-from hcp.triage.screen_text import diagnosis_text
+from megatron_hcp.triage.exit_codes import tasks_of
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.read import triage
+from megatron_hcp.triage.report import diagnosis_json
+from megatron_hcp.triage.screen_text import diagnosis_text
 from support.logs import write_logs
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"

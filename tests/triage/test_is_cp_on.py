@@ -5,11 +5,11 @@ import tracemalloc
 
 import pytest
 
-from hcp.core.levels import all_levels_of
-from hcp.core.ranks import RankMesh, grids_of
-from hcp.triage.expected import plan_of_assumptions
-from hcp.triage.is_cp_on import CpPlan
-from hcp.triage.read import triage
+from megatron_hcp.core.levels import all_levels_of
+from megatron_hcp.core.ranks import RankMesh, grids_of
+from megatron_hcp.triage.expected import plan_of_assumptions
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.read import triage
 from support.logs import STEP, write_logs
 
 

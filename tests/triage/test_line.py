@@ -2,9 +2,9 @@
 
 import pytest
 
-from hcp.triage.is_cp_on import CpPlan
-from hcp.triage.line import read_line
-from hcp.triage.read import triage
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.line import read_line
+from megatron_hcp.triage.read import triage
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ import unicodedata
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.core.ranks import RankMesh
-from hcp.triage.is_cp_on import CpPlan
-from hcp.triage.read import triage
-from hcp.triage.report import diagnosis_document
-from hcp.triage.screen_text import diagnosis_text
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.core.ranks import RankMesh
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.read import triage
+from megatron_hcp.triage.report import diagnosis_document
+from megatron_hcp.triage.screen_text import diagnosis_text
 from support.made_logs import made_log
 
 PLAN = CpPlan(cp=4, hcp_sizes=(2, 2), cp_groups=RankMesh({"tp": 2, "cp": 4}).groups("cp"), arch="sm90")

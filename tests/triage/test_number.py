@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-import hcp.triage
-from hcp.triage.exit_codes import exit_code
-from hcp.triage.line import last_time, read_line
-from hcp.triage.log_name import read_name
-from hcp.triage.number import number, whole
+import megatron_hcp.triage
+from megatron_hcp.triage.exit_codes import exit_code
+from megatron_hcp.triage.line import last_time, read_line
+from megatron_hcp.triage.log_name import read_name
+from megatron_hcp.triage.number import number, whole
 
-MODULES = sorted(Path(hcp.triage.__file__).parent.glob("*.py"))
+MODULES = sorted(Path(megatron_hcp.triage.__file__).parent.glob("*.py"))
 
 
 @pytest.mark.parametrize("text", ["123.412.5", "400.1.", ".", "", "nan", "inf", "1e9", "١٢", "²", "0x1", "1_0", None])

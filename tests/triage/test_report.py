@@ -5,11 +5,11 @@ import shlex
 
 import pytest
 
-from hcp.triage.is_cp_on import CpPlan
-from hcp.triage.read import triage
-from hcp.triage.report import diagnosis_document, diagnosis_json
-from hcp.triage.screen_text import diagnosis_text
-from hcp.triage.signatures.table import SIGNATURES
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.read import triage
+from megatron_hcp.triage.report import diagnosis_document, diagnosis_json
+from megatron_hcp.triage.screen_text import diagnosis_text
+from megatron_hcp.triage.signatures.table import SIGNATURES
 from support.logs import context_of, said
 
 CANCELLED = "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***\n"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hcp.triage.is_cp_on import CpPlan
-from hcp.triage.read import triage
-from hcp.triage.screen_text import diagnosis_text
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.read import triage
+from megatron_hcp.triage.screen_text import diagnosis_text
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "reported.jsonl").read_text("utf-8").splitlines()]
 

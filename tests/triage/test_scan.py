@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from hcp.triage.line import last_time, read_line
-from hcp.triage.log_name import read_name
-from hcp.triage.scan import scan
+from megatron_hcp.triage.line import last_time, read_line
+from megatron_hcp.triage.log_name import read_name
+from megatron_hcp.triage.scan import scan
 from support.processes import HANG_S
 
 
@@ -103,7 +103,7 @@ def test_every_line_with_a_token_is_found_whatever_the_chunks(monkeypatch):
     data = b"".join(lines)
     wanted = [line.rstrip(b"\n") for line in lines if b"Error" in line]
     for chunk in (64, 1000, 1 << 20):
-        monkeypatch.setattr("hcp.triage.scan._CHUNK", chunk)
+        monkeypatch.setattr("megatron_hcp.triage.scan._CHUNK", chunk)
         hits = [hit for hit in scan(io.BytesIO(data), [b"Error", b"here"], []) if hit.line]
         assert [hit.line for hit in hits] == wanted
         assert all(data[hit.offset :].startswith(hit.line) for hit in hits)
@@ -116,7 +116,7 @@ def test_a_last_line_without_an_end_is_read():
 
 @pytest.mark.parametrize("chunk", [64, 5000, 1 << 20])
 def test_a_hit_knows_its_line_and_what_stands_around_it_whatever_the_chunks(monkeypatch, chunk):
-    monkeypatch.setattr("hcp.triage.scan._CHUNK", chunk)
+    monkeypatch.setattr("megatron_hcp.triage.scan._CHUNK", chunk)
     lines = [f"{n}: {'Error' if n % 97 == 0 else 'fine'} {'x' * (n % 50)}\n" for n in range(3000)]
     data = "".join(lines)
     hits = [hit for hit in scan(io.BytesIO(data[10:].encode()), [b"Error"], [], start=data[:10].encode()) if hit.line]
@@ -133,7 +133,7 @@ def test_a_hundred_megabytes_without_a_line_end_fit_in_constant_memory(tmp_path)
         for _ in range(100):
             file.write(b"x" * 999_990 + b" Error: no ")
     done = subprocess.run(
-        [sys.executable, "-c", f"import hcp.cli.main as m; m.main(['triage', {str(path)!r}])"],
+        [sys.executable, "-c", f"import megatron_hcp.cli.main as m; m.main(['triage', {str(path)!r}])"],
         env={**os.environ},
         capture_output=True,
         text=True,
@@ -179,6 +179,10 @@ def test_no_line_costs_more_than_its_length(tmp_path):
         for start in HOSTILE_STARTS:
             file.write(tokens + start * (4000 // len(start)) + "\n")
     done = subprocess.run(
-        [sys.executable, "-m", "hcp", "triage", "x.log"], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S
+        [sys.executable, "-m", "megatron_hcp", "triage", "x.log"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
     )
     assert done.returncode in (0, 1), done.stderr

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from hcp.triage.is_cp_on import CpPlan
-from hcp.triage.read import triage
-from hcp.triage.signatures.table import SIGNATURES
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.read import triage
+from megatron_hcp.triage.signatures.table import SIGNATURES
 from support.logs import context_of, said
 
 

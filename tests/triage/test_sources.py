@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.triage.is_cp_on import CpPlan
-from hcp.triage.read import triage
-from hcp.triage.sources import STDIN, find_logs, opened, without_lead
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.read import triage
+from megatron_hcp.triage.sources import STDIN, find_logs, opened, without_lead
 from support.processes import HANG_S
 
 
@@ -50,7 +50,7 @@ def test_a_pipe_is_read_to_its_end_however_late_its_writer(tmp_path):
     command = "(sleep 0.2; printf 'ValueError: '; sleep 0.2; printf 'late\\n') | "
     for rest in ("hcp triage -", "hcp triage /dev/stdin", "hcp triage <(cat)"):
         done = subprocess.run(
-            ["bash", "-c", command + rest.replace("hcp", f"{sys.executable} -m hcp")],
+            ["bash", "-c", command + rest.replace("hcp", f"{sys.executable} -m megatron_hcp")],
             cwd=tmp_path,
             capture_output=True,
             text=True,

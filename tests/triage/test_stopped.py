@@ -2,9 +2,9 @@
 
 import pytest
 
-from hcp.triage.is_cp_on import CpPlan
-from hcp.triage.read import triage
-from hcp.triage.screen_text import diagnosis_text
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.read import triage
+from megatron_hcp.triage.screen_text import diagnosis_text
 from support.logs import STEP, write_logs
 
 STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(4))

@@ -15,13 +15,13 @@ import yaml
 
 from agree.compare import Refusal, Result, Tables, Tally, errors_of
 from agree.process import Upstream, commit_of
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Fact, Launch
-from hcp.launch.read import read_text
-from hcp.launch.words.overrides import reading_of_words
-from hcp.launch.words.settings import Word
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import rules_for
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Fact, Launch
+from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.words.overrides import reading_of_words
+from megatron_hcp.launch.words.settings import Word
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import rules_for
 
 _SIZES = (1, 1, 1, 2, 2, 4, 3)
 _BOOL = (False, True)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import yaml
 
-from hcp.rules.registry import RULES
-from hcp.rules.report import Report
-from hcp.rules.rule import Stage
+from megatron_hcp.rules.registry import RULES
+from megatron_hcp.rules.report import Report
+from megatron_hcp.rules.rule import Stage
 
 _T = TypeVar("_T")
 _DECIDED_AT: frozenset[Stage] = frozenset(("config", "init"))

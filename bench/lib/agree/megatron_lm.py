@@ -14,13 +14,13 @@ from agree.compare import Refusal, Result, Tally, errors_of, owners_of
 from agree.megatron_lm_launches import Drawn, draw
 from agree.megatron_lm_tables import TABLES
 from agree.process import Upstream, commit_of
-from hcp.core.errors import HcpError
-from hcp.launch.build import build_launch
-from hcp.launch.options import parse_assumptions
-from hcp.launch.read import read_target
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import rules_for
-from hcp.rules.report import Report
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.options import parse_assumptions
+from megatron_hcp.launch.read import read_target
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import rules_for
+from megatron_hcp.rules.report import Report
 
 
 def compare(checkout: Path, commands: int, seed: int) -> Result:

@@ -11,12 +11,12 @@ from packaging.version import Version
 
 from agree.compare import Refusal, Result, Tables, Tally, errors_of
 from agree.process import Upstream, commit_of
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Fact, Launch
-from hcp.launch.words.overrides import reading_of_words
-from hcp.launch.words.settings import Word
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import rules_for
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Fact, Launch
+from megatron_hcp.launch.words.overrides import reading_of_words
+from megatron_hcp.launch.words.settings import Word
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import rules_for
 
 _ACTOR, _REF, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "actor_rollout_ref.rollout"
 _MICRO = (None, 1, 1, 2, 4)

@@ -32,7 +32,9 @@ def raises(words: list[str]) -> None:
 
 
 def shows_a_traceback(words: list[str]) -> None:
-    print('Traceback (most recent call last):\n  File "src/hcp/x.py", line 1, in f\nKeyError: 1', file=sys.stderr)
+    print(
+        'Traceback (most recent call last):\n  File "src/megatron_hcp/x.py", line 1, in f\nKeyError: 1', file=sys.stderr
+    )
     sys.exit(3)
 
 

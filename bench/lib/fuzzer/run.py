@@ -32,7 +32,7 @@ SCHEMAS = ROOT / "schemas"
 _INVISIBLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _COMMAND = re.compile(r"::(error|warning|notice|debug|group|endgroup)( [^:]*)?::")
 _SCHEMA = re.compile(r"hcp\.[a-z-]+/[0-9]+")
-_FRAME = re.compile(r'File "[^"]*?((?:src/hcp|bench)/[^"]+)", line \d+, in (\S+)')
+_FRAME = re.compile(r'File "[^"]*?((?:src/megatron_hcp|bench)/[^"]+)", line \d+, in (\S+)')
 
 
 class Answer(NamedTuple):
@@ -95,7 +95,7 @@ def examine(case: Case, folder: Path, main: Main | None = None) -> Seen:
 
 
 def _hcp() -> Main:
-    from hcp.cli.main import main
+    from megatron_hcp.cli.main import main
 
     return main
 

@@ -39,8 +39,8 @@ def gathered(corpora: Sequence[str]) -> Seeds:
 
 
 def _own() -> Iterator[tuple[str, bytes]]:
-    from hcp.rules.registry import RULES
-    from hcp.triage.signatures.table import SIGNATURES
+    from megatron_hcp.rules.registry import RULES
+    from megatron_hcp.triage.signatures.table import SIGNATURES
 
     yield from _texts_below(ROOT / "examples")
     for rule in RULES:

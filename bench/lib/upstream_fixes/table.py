@@ -22,13 +22,13 @@ from upstream_fixes.words import (
     without_general,
 )
 
-from hcp.launch.fact import Dialect
-from hcp.launch.facts.known_keys import names_of
-from hcp.launch.facts.table import FACTS, keys_of
-from hcp.rules.backports.lacking import OPTIONS
-from hcp.rules.backports.topics import TOPICS
-from hcp.rules.known.condition import clauses_of
-from hcp.rules.known.row import Package
+from megatron_hcp.launch.fact import Dialect
+from megatron_hcp.launch.facts.known_keys import names_of
+from megatron_hcp.launch.facts.table import FACTS, keys_of
+from megatron_hcp.rules.backports.lacking import OPTIONS
+from megatron_hcp.rules.backports.topics import TOPICS
+from megatron_hcp.rules.known.condition import clauses_of
+from megatron_hcp.rules.known.row import Package
 
 _LONGEST = 110
 _RARE = 8

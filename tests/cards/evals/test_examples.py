@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cards.card import skill_dirs
-from hcp.cards.evals.examples import faults_of_examples
-from hcp.cards.evals.task import KINDS, load_tasks
+from megatron_hcp.cards.card import skill_dirs
+from megatron_hcp.cards.evals.examples import faults_of_examples
+from megatron_hcp.cards.evals.task import KINDS, load_tasks
 
 SKILLS = skill_dirs()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.cards.evals.grade import commands_in, faults_of_answer
-from hcp.cards.evals.task import Grade, Task
+from megatron_hcp.cards.evals.grade import commands_in, faults_of_answer
+from megatron_hcp.cards.evals.task import Grade, Task
 
 CP = Grade("config", "bridge", assume=("te=2.14", "heads=32", "kv_heads=8"), facts={"cp": 4, "hcp_sizes": [2, 2]})
 GOOD = "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]"

@@ -251,7 +251,7 @@ def test_a_plan_loads_nothing_heavy(root: Path) -> None:
     import sys
 
     code = (
-        "import sys\nfrom hcp.cli.main import main\n"
+        "import sys\nfrom megatron_hcp.cli.main import main\n"
         "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
         "print(sorted({name.partition('.')[0] for name in sys.modules} & {'torch', 'numpy', 'pyarrow', 'jinja2'}))"
     )
@@ -267,9 +267,9 @@ def test_a_plan_loads_nothing_heavy(root: Path) -> None:
 def test_the_choices_on_the_command_line_are_those_of_the_core() -> None:
     import click
 
-    from hcp.cli.dcp.command import dcp
-    from hcp.core.dcp import LAYOUTS, TARGETS
-    from hcp.core.dcp.normalize import GATHERS, REDUCTIONS
+    from megatron_hcp.cli.dcp.command import dcp
+    from megatron_hcp.core.dcp import LAYOUTS, TARGETS
+    from megatron_hcp.core.dcp.normalize import GATHERS, REDUCTIONS
 
     def choices(command: str, option: str) -> tuple[str, ...]:
         (found,) = [one for one in dcp.commands[command].params if one.name == option]

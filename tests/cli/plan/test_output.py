@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hcp.draw.plan import brief_text, render_plan
-from hcp.rules.registry import BY_ID
+from megatron_hcp.draw.plan import brief_text, render_plan
+from megatron_hcp.rules.registry import BY_ID
 
 Hcp = Callable[..., "CompletedProcess[str]"]
 MODEL = ("plan", "--model", "examples/llama3_8b_config.json")

@@ -123,8 +123,8 @@ def test_half_a_skill_of_an_older_hcp_is_made_whole(hcp, tmp_path: Path, root: P
 
 STOPPED = """
 import os, signal, sys
-import hcp.cards.install as install
-from hcp.cli.main import main
+import megatron_hcp.cards.install as install
+from megatron_hcp.cli.main import main
 write, count, name = install._write, 0, sys.argv.pop(1)
 def stop(path, file):
     global count
@@ -189,7 +189,7 @@ def test_a_folder_that_cannot_be_used_is_one_line(hcp, tmp_path: Path) -> None:
 
 
 def test_two_that_install_at_once_leave_one_whole_copy(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hcp", "skills", "install", "--to", "here"]
+    command = [sys.executable, "-m", "megatron_hcp", "skills", "install", "--to", "here"]
     both = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(3)]
     assert [(process.communicate()[1], process.returncode) for process in both] == [(b"", 0)] * 3
     for skill in (tmp_path / "here").iterdir():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cards.card import skill_dirs
+from megatron_hcp.cards.card import skill_dirs
 from support.processes import HANG_S
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -54,7 +54,7 @@ def test_the_line_installs_hcp_from_a_checkout(tmp_path: Path, line: str) -> Non
     )
     assert done.returncode == 0 and "does not provide the extra" not in done.stderr, done.stderr
     said = subprocess.run(
-        [sys.executable, "-m", "hcp", "skills", "install", "--dir", "mine"],
+        [sys.executable, "-m", "megatron_hcp", "skills", "install", "--dir", "mine"],
         cwd=tmp_path,
         env={**environment, "PYTHONPATH": str(installed)},
         capture_output=True,

@@ -45,7 +45,7 @@ def started(tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
     here = str(tmp_path / "pids")
     skill = skill_in(tmp_path, step(run=["python", "-c", WORKERS, here]))
     process = subprocess.Popen(
-        [sys.executable, "-m", "hcp", "verify", "--trust", skill],
+        [sys.executable, "-m", "megatron_hcp", "verify", "--trust", skill],
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -114,7 +114,7 @@ def test_without_room_for_temporary_files_nothing_is_verified(hcp, tmp_path: Pat
     """A folder of temporary files that is none, and no other to fall back on: as on a full or read-only machine."""
     code = (
         "import tempfile, sys; tempfile._candidate_tempdir_list = lambda: ['/proc/none']\n"
-        "from hcp.cli.main import main; main(sys.argv[1:])"
+        "from megatron_hcp.cli.main import main; main(sys.argv[1:])"
     )
     command = [sys.executable, "-c", code, "verify", "--trust", str(skill_in(tmp_path, step()))]
     done = subprocess.run(command, capture_output=True, text=True)

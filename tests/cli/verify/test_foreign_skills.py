@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cards.card import load_card
-from hcp.cards.skill import judged_skill
-from hcp.cards.stack import stack_notes
+from megatron_hcp.cards.card import load_card
+from megatron_hcp.cards.skill import judged_skill
+from megatron_hcp.cards.stack import stack_notes
 from support.cards import skill_in, step
 
 

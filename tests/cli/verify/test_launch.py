@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hcp.cli.verify_launch import Ask, Parity, parity_json, parity_lines
-from hcp.core.parity import tiny_launch
-from hcp.launch.load import LoadOptions, load_launch
-from hcp.resources import pack_dir
+from megatron_hcp.cli.verify_launch import Ask, Parity, parity_json, parity_lines
+from megatron_hcp.core.parity import tiny_launch
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.resources import pack_dir
 
 BRIDGE = "examples/bridge_hcp.yaml"
 FORGOTTEN = (

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from hcp.core.cost.cp_cost import CpTraffic, Link, bytes_per_token, check_comm_type
-from hcp.core.cost.gpus import GPUS, gpu_named
-from hcp.core.cost.model_sizes import ModelSizes, model_sizes
-from hcp.core.dcp import Cost
-from hcp.core.errors import HcpError
+from megatron_hcp.core.cost.cp_cost import CpTraffic, Link, bytes_per_token, check_comm_type
+from megatron_hcp.core.cost.gpus import GPUS, gpu_named
+from megatron_hcp.core.cost.model_sizes import ModelSizes, model_sizes
+from megatron_hcp.core.dcp import Cost
+from megatron_hcp.core.errors import HcpError
 
 LLAMA_3_8B = {
     "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from hcp.core.cost.cp_cost import CpTraffic, Link
-from hcp.core.cost.profile import Profile, fitted_line, fitted_square, profile_of, read_profile
-from hcp.core.errors import HcpError
-from hcp.resources import pack_dir
+from megatron_hcp.core.cost.cp_cost import CpTraffic, Link
+from megatron_hcp.core.cost.profile import Profile, fitted_line, fitted_square, profile_of, read_profile
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.resources import pack_dir
 
 PROFILE = Profile("a GPU", 1e-6, 1e-10, CpTraffic("a2a+p2p", Link(1e-9, 2e-9, 1e-5), Link(8e-9, 9e-9), 8, 4), 1e-3)
 

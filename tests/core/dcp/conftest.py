@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hcp.core.dcp import Cost, Plan
+from megatron_hcp.core.dcp import Cost, Plan
 
 
 def sizes_of(world_size: int, target: str) -> list[int]:

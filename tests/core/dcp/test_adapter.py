@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from hcp.core.dcp import Group, MicroBatch, is_usable, padded_length, plan_micro_batches
-from hcp.core.dcp.adapter import DynamicCPScheduler, HybridCPScheduler, Limits, PlansGroups, plan_within
-from hcp.core.dcp.virtual_stages import split_to_multiple
-from hcp.core.errors import HcpError
+from megatron_hcp.core.dcp import Group, MicroBatch, is_usable, padded_length, plan_micro_batches
+from megatron_hcp.core.dcp.adapter import DynamicCPScheduler, HybridCPScheduler, Limits, PlansGroups, plan_within
+from megatron_hcp.core.dcp.virtual_stages import split_to_multiple
+from megatron_hcp.core.errors import HcpError
 
 
 class DPxCP:

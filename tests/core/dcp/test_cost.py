@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.core.dcp import DEFAULT_COST, Cost, parse_cost, plan_micro_batches
-from hcp.core.errors import HcpError
+from megatron_hcp.core.dcp import DEFAULT_COST, Cost, parse_cost, plan_micro_batches
+from megatron_hcp.core.errors import HcpError
 
 
 def test_names_not_given_keep_their_default() -> None:

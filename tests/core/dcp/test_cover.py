@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from hcp.core.dcp import Setup
-from hcp.core.dcp.cover import is_halvable, settle
-from hcp.core.dcp.fill import fill_tightly
-from hcp.core.dcp.workload import Packs, Workload, workload_of
+from megatron_hcp.core.dcp import Setup
+from megatron_hcp.core.dcp.cover import is_halvable, settle
+from megatron_hcp.core.dcp.fill import fill_tightly
+from megatron_hcp.core.dcp.workload import Packs, Workload, workload_of
 
 
 def prepared(lengths: list[int], world_size: int, max_seqlen: int) -> Workload:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.core.dcp import is_usable, usable_sizes
-from hcp.core.errors import HcpError
+from megatron_hcp.core.dcp import is_usable, usable_sizes
+from megatron_hcp.core.errors import HcpError
 
 
 @pytest.mark.parametrize(

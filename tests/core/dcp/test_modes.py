@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from hcp.core.cost.model_sizes import ModelSizes
-from hcp.core.dcp import Cost, Memory, Plan, Setup, group_time, measure, plan_micro_batches
-from hcp.core.errors import HcpError
+from megatron_hcp.core.cost.model_sizes import ModelSizes
+from megatron_hcp.core.dcp import Cost, Memory, Plan, Setup, group_time, measure, plan_micro_batches
+from megatron_hcp.core.errors import HcpError
 from support.processes import HANG_S
 from support.selection import examples
 
@@ -203,7 +203,7 @@ def test_integers_of_other_libraries_are_integers() -> None:
 
 IN_FLOPS = """
 import random, resource
-from hcp.core.dcp import Cost, plan_micro_batches
+from megatron_hcp.core.dcp import Cost, plan_micro_batches
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 for seed in range(8):
     chance = random.Random(seed)

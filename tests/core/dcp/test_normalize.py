@@ -11,10 +11,10 @@ from itertools import accumulate, pairwise
 
 import pytest
 
-from hcp.core.dcp import Plan, plan_micro_batches
-from hcp.core.dcp.normalize import loss_weights, real_tokens_of_rank
-from hcp.core.dcp.setup import Setup
-from hcp.core.errors import HcpError
+from megatron_hcp.core.dcp import Plan, plan_micro_batches
+from megatron_hcp.core.dcp.normalize import loss_weights, real_tokens_of_rank
+from megatron_hcp.core.dcp.setup import Setup
+from megatron_hcp.core.errors import HcpError
 
 GATHERS = ["detached", "autograd", "replicated"]
 Vector = tuple[Fraction, Fraction]

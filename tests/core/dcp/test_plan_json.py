@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcp.core.cost.model_sizes import model_sizes
-from hcp.core.dcp import DEFAULT_COST, Cost, Memory, Setup
-from hcp.core.dcp.plan_json import load_plan, plan_json, plan_of_json
-from hcp.core.dcp.policies import plan_with, problems
-from hcp.core.errors import HcpError
+from megatron_hcp.core.cost.model_sizes import model_sizes
+from megatron_hcp.core.dcp import DEFAULT_COST, Cost, Memory, Setup
+from megatron_hcp.core.dcp.plan_json import load_plan, plan_json, plan_of_json
+from megatron_hcp.core.dcp.policies import plan_with, problems
+from megatron_hcp.core.errors import HcpError
 
 WINDOWED = {"num_layers": 4, "hidden_size": 512, "heads": 8, "sliding_window": 128, "sliding_window_pattern": 2}
 COSTS = (DEFAULT_COST, Cost(1.0, 0.5, 0.0), Cost.from_model(model_sizes(WINDOWED), "b200", gpus_per_node=4))

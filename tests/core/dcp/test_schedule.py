@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from hcp.core.dcp import Cost, Plan, plan_micro_batches, usable_sizes
-from hcp.core.errors import HcpError
+from megatron_hcp.core.dcp import Cost, Plan, plan_micro_batches, usable_sizes
+from megatron_hcp.core.errors import HcpError
 from support.selection import examples
 
 Faults = Callable[..., list[str]]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.dcp import split_pr5869
-from hcp.core.errors import HcpError
+from megatron_hcp.core.dcp import split_pr5869
+from megatron_hcp.core.errors import HcpError
 
 VECTORS = json.loads(Path(__file__).with_name("split_vectors.json").read_text(encoding="utf-8"))
 # Recorded from the original: it took a smaller C than it had computed, left ranks without a group, or crashed.

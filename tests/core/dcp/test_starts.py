@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.core.cost.model_sizes import ModelSizes
-from hcp.core.dcp import Cost, Group, MicroBatch, Setup, measure, plan_micro_batches
-from hcp.core.dcp.policies import measured_plan, peak_tokens, problems
-from hcp.core.dcp.published import published_micro_batches
+from megatron_hcp.core.cost.model_sizes import ModelSizes
+from megatron_hcp.core.dcp import Cost, Group, MicroBatch, Setup, measure, plan_micro_batches
+from megatron_hcp.core.dcp.policies import measured_plan, peak_tokens, problems
+from megatron_hcp.core.dcp.published import published_micro_batches
 
 # Draws of bench/dcp/shapes.py: code_agents, capped_10 and rl_truncated, for which heights alone find no plan as good
 # as dev's; and mixed_sft, whose cheapest groups of any size lie across the nodes; documents, on which dev fills

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Fact, Launch
-from hcp.launch.read import read_text
-from hcp.launch.words.read import read_words
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Fact, Launch
+from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.words.read import read_words
 
 MODEL = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --context-parallel-size 2"
 

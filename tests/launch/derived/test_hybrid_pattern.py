@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Launch
-from hcp.launch.options import parse_assumptions
-from hcp.launch.read import read_target
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.options import parse_assumptions
+from megatron_hcp.launch.read import read_target
 
 LAYERS = "--num-layers 8 --hidden-size 64 --num-attention-heads 4"
 

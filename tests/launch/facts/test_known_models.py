@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Launch
-from hcp.launch.facts.known_models import fields_of
-from hcp.launch.facts.table import index_of
-from hcp.launch.hf import read_model
-from hcp.launch.read import read_text
-from hcp.launch.recipes.table import of_model
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.facts.known_models import fields_of
+from megatron_hcp.launch.facts.table import index_of
+from megatron_hcp.launch.hf import read_model
+from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.recipes.table import of_model
 
 NEMO_RL = """\
 cluster: {{num_nodes: 1, gpus_per_node: 8}}
@@ -30,7 +30,7 @@ QWEN = {
 
 
 def lines() -> list[list[str]]:
-    text = (Path(__file__).parents[3] / "src/hcp/launch/facts/known_models.txt").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "src/megatron_hcp/launch/facts/known_models.txt").read_text(encoding="utf-8")
     return [line.split() for line in text.splitlines() if not line.startswith("#")]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.launch.facts.known_options import all_options, revision_of, revisions_with
+from megatron_hcp.launch.facts.known_options import all_options, revision_of, revisions_with
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hcp.launch.facts.table import SPECS
+from megatron_hcp.launch.facts.table import SPECS
 
 
 def test_a_fact_is_defined_once() -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Launch
-from hcp.launch.read import read_text
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.read import read_text
 
 JOB = """apiVersion: batch/v1
 kind: Job

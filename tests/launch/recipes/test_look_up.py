@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.launch.fact import Elsewhere
-from hcp.launch.recipes.table import look_up, of_model, releases
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.fact import Elsewhere
+from megatron_hcp.launch.recipes.table import look_up, of_model, releases
 
 
 def values(name: str, version: str | None) -> dict[str, object]:

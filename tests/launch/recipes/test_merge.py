@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.launch.fact import Launch
-from hcp.launch.load import LoadOptions, load_launch, load_launches, load_text
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.load import LoadOptions, load_launch, load_launches, load_text
 
 NAME = "llama3_8b_128k_pretrain_config"
 """v0.3.1: tp 4, pp 2, cp 8, 131072 tokens, seq_length of model and dataset alike."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.launch.script.read import read_launches
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.script.read import read_launches
 from support.shell import BASH, run_in_bash
 
 START = "torchrun --nproc_per_node 8 pretrain_gpt.py"

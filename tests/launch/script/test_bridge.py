@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hcp.launch.fact import Launch
-from hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.load import LoadOptions, load_launch
 
 LLAMA = """
 torchrun --nproc-per-node=8 --nnodes=4 scripts/performance/run_script.py --gpu h100 --model_family_name llama \\

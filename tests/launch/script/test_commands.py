@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.launch.fact import Reading
-from hcp.launch.script.read import read_shell
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.fact import Reading
+from megatron_hcp.launch.script.read import read_shell
 
 FLAGS = "--num-layers 2 --context-parallel-size 4"
 
@@ -73,6 +73,11 @@ def facts(script: str, *names: str) -> tuple[Any, ...]:
         ("printf '%s\\n' 'torchrun pretrain_gpt.py ARGS' > a.sh\n. a.sh", "torchrun"),
         ("cat <<EOF | sbatch\n#!/bin/bash\nsrun python pretrain_gpt.py ARGS\nEOF", "srun"),
         ("ARGS", [None]),
+        *(
+            (f"{start} -m {package}.integrations.megatron pretrain_gpt.py ARGS", start.split()[0])
+            for start in ("torchrun --nproc-per-node 8", "python")
+            for package in ("megatron_hcp", "hcp")
+        ),
     ],
 )
 def test_the_training_command_is_found_in_all_its_forms(command: str, start: object) -> None:
@@ -108,6 +113,9 @@ def test_the_training_command_is_found_in_all_its_forms(command: str, start: obj
         "sbatch",
         "ray job submit --",
         "python -",
+        "python -m megatron_hcp check -- --num-layers 2",
+        "python3 -P -m hcp check --dialect mlm -- --num-layers 2",
+        "python -m megatron_hcp.integrations.megatron",
     ],
 )
 def test_what_starts_no_training_is_no_launch(script: str) -> None:

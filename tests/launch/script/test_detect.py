@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hcp.launch.read import read_text
-from hcp.launch.script.detect import looks_like_shell
+from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.script.detect import looks_like_shell
 
 
 @pytest.mark.parametrize(

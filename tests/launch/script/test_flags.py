@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcp.bash.value import ScriptText
-from hcp.launch.script.flags import Gathered, flags_of
-from hcp.launch.script.follow import Followed
-from hcp.launch.words.settings import Word, settings_of_flags
+from megatron_hcp.bash.value import ScriptText
+from megatron_hcp.launch.script.flags import Gathered, flags_of
+from megatron_hcp.launch.script.follow import Followed
+from megatron_hcp.launch.words.settings import Word, settings_of_flags
 from support.selection import examples
 from support.shell import BASH, run_in_bash
 

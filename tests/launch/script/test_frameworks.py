@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Dialect, Launch
-from hcp.launch.hf import read_model
-from hcp.launch.read import read_target, read_text
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import rules_for
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Dialect, Launch
+from megatron_hcp.launch.hf import read_model
+from megatron_hcp.launch.read import read_target, read_text
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import rules_for
 
 SIZES = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --context-parallel-size 2"
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcp.core.errors import HcpError
-from hcp.launch.fact import Reading
-from hcp.launch.script.files import MAX_CHARACTERS
-from hcp.launch.script.read import read_shell
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.fact import Reading
+from megatron_hcp.launch.script.files import MAX_CHARACTERS
+from megatron_hcp.launch.script.read import read_shell
 from support.hostile import SCRIPTS
 from support.selection import examples
 

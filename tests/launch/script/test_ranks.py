@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.launch.build import build_launch
-from hcp.launch.script.options import gpu_count
-from hcp.launch.script.read import read_shell
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.script.options import gpu_count
+from megatron_hcp.launch.script.read import read_shell
 
 FLAGS = "pretrain_gpt.py --num-layers 8 --context-parallel-size 2"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.place import Location
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Reading
-from hcp.launch.script.read import read_shell
+from megatron_hcp.core.place import Location
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Reading
+from megatron_hcp.launch.script.read import read_shell
 
 
 def read(script: str) -> Reading:

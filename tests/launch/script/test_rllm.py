@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Launch
-from hcp.launch.read import read_text
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.read import read_text
 
 LAUNCH = (
     "python -u train.py rllm/backend=verl model_engine=megatron "

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hcp.launch.fact import Beside, Reading
-from hcp.launch.read import read_target
+from megatron_hcp.launch.fact import Beside, Reading
+from megatron_hcp.launch.read import read_target
 
 TRAIN = "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 8 --tensor-model-parallel-size $TP\n"
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcp.launch.fact import Setting
-from hcp.launch.facts.spec import UNKNOWN
-from hcp.launch.words.hydra import hydra_value
-from hcp.launch.yaml.interpolate import resolve
-from hcp.launch.yaml.settings import load_yaml
+from megatron_hcp.launch.fact import Setting
+from megatron_hcp.launch.facts.spec import UNKNOWN
+from megatron_hcp.launch.words.hydra import hydra_value
+from megatron_hcp.launch.yaml.interpolate import resolve
+from megatron_hcp.launch.yaml.settings import load_yaml
 from support.selection import examples
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Reading
-from hcp.launch.read import read_text
-from hcp.launch.words.overrides import read_overrides, word_list
-from hcp.launch.words.read import extended, read_words
-from hcp.launch.words.split import split_words
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Reading
+from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.words.overrides import read_overrides, word_list
+from megatron_hcp.launch.words.read import extended, read_words
+from megatron_hcp.launch.words.split import split_words
 
 
 def read(text: str) -> Reading:

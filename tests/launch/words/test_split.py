@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcp.launch.words.settings import Word, settings_of_overrides
-from hcp.launch.words.split import split_words
+from megatron_hcp.launch.words.settings import Word, settings_of_overrides
+from megatron_hcp.launch.words.split import split_words
 
 
 def pairs(text: str) -> dict[str, object]:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Launch
-from hcp.launch.read import read_target, read_text
-from hcp.launch.words.overrides import reading_of_words
-from hcp.launch.words.settings import Word
-from hcp.launch.yaml.bridge import _ENUMS
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.read import read_target, read_text
+from megatron_hcp.launch.words.overrides import reading_of_words
+from megatron_hcp.launch.words.settings import Word
+from megatron_hcp.launch.yaml.bridge import _ENUMS
 
 
 def launch(text: str) -> Launch:
@@ -150,7 +150,7 @@ def test_the_mixed_precision_recipe_decides_over_the_models_own_fields(
 
 @pytest.mark.upstream
 def test_the_named_recipes_set_what_upstreams_functions_set(upstream: Path) -> None:
-    from hcp.launch.yaml.bridge import _precision
+    from megatron_hcp.launch.yaml.bridge import _precision
 
     for path in sorted(upstream.glob("megatron-bridge-*/megatron/bridge/training/mixed_precision.py")):
         checked = 0
@@ -171,7 +171,7 @@ def test_the_named_recipes_set_what_upstreams_functions_set(upstream: Path) -> N
 
 
 def test_a_model_config_with_a_nested_transformer_is_read_and_written_there() -> None:
-    from hcp.launch.facts.table import FACTS, keys_of
+    from megatron_hcp.launch.facts.table import FACTS, keys_of
 
     text = (
         "_target_: m.ConfigContainer\nmodel:\n  _target_: m.BridgeGPTModelConfig\n  seq_length: 8192\n"

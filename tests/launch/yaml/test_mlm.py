@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcp.core.errors import HcpError
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Reading
-from hcp.launch.read import read_text
-from hcp.launch.yaml.mlm import read_args_yaml
-from hcp.launch.yaml.settings import load_yaml
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Reading
+from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.yaml.mlm import read_args_yaml
+from megatron_hcp.launch.yaml.settings import load_yaml
 from support.selection import examples
 
 TEXT = """\

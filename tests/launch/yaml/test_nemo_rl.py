@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.errors import HcpError
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Beside, Launch
-from hcp.launch.load import LoadOptions, load_launch
-from hcp.launch.read import read_target, read_text
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Beside, Launch
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.launch.read import read_target, read_text
 
 BASE = """\
 cluster: {num_nodes: 1, gpus_per_node: 8}

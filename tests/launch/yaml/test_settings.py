@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcp.core.errors import HcpError
-from hcp.launch.yaml.settings import MAX_CHARACTERS, MAX_VALUES, load_plain, load_yaml
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.yaml.settings import MAX_CHARACTERS, MAX_VALUES, load_plain, load_yaml
 from support.selection import examples
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -200,4 +200,4 @@ def test_nothing_else_of_the_package_loads_yaml(root: Path) -> None:
             module = node.module if isinstance(node, ast.ImportFrom) else None
             if "yaml" in names or module == "yaml":
                 loaders.append(path.relative_to(root).as_posix())
-    assert set(loaders) == {"src/hcp/launch/yaml/nodes.py"}
+    assert set(loaders) == {"src/megatron_hcp/launch/yaml/nodes.py"}

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Launch, Reading
-from hcp.launch.facts.spec import UNKNOWN
-from hcp.launch.facts.table import FACTS, default_of, index_of
-from hcp.launch.read import read_target, read_text
-from hcp.launch.yaml.interpolate import resolve
-from hcp.launch.yaml.settings import load_yaml
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Launch, Reading
+from megatron_hcp.launch.facts.spec import UNKNOWN
+from megatron_hcp.launch.facts.table import FACTS, default_of, index_of
+from megatron_hcp.launch.read import read_target, read_text
+from megatron_hcp.launch.yaml.interpolate import resolve
+from megatron_hcp.launch.yaml.settings import load_yaml
 
 A, R = "actor_rollout_ref.actor", "actor_rollout_ref.ref"
 
@@ -197,7 +197,7 @@ def test_the_fine_tuning_trainer_has_the_engine_at_the_top() -> None:
     values = {name: read.facts[name].value for name in ("cp", "cp_comm_type", "packing", "use_dynamic_bsz")}
     assert values == {"cp": 4, "cp_comm_type": "all_gather", "packing": "none", "use_dynamic_bsz": True}
     assert "nodes" not in read.facts and "start" not in read.facts  # torchrun decides
-    from hcp.launch.facts.table import keys_of
+    from megatron_hcp.launch.facts.table import keys_of
 
     assert keys_of(FACTS["hcp_sizes"], "verl", read.reading.role) == (
         "engine.override_transformer_config.hierarchical_context_parallel_sizes",

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.cost.gpus import GPUS, gpu_named
-from hcp.plan.layout import Layout, PlanJob
-from hcp.plan.memory import memory, usable_gib
-from hcp.plan.memory.activations import layer_saved
-from hcp.plan.memory.buffers import cp_buffers, dummy_gradients
-from hcp.plan.memory.peak import GIB, in_flight, stage_terms
-from hcp.plan.model import plan_model
+from megatron_hcp.core.cost.gpus import GPUS, gpu_named
+from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.memory import memory, usable_gib
+from megatron_hcp.plan.memory.activations import layer_saved
+from megatron_hcp.plan.memory.buffers import cp_buffers, dummy_gradients
+from megatron_hcp.plan.memory.peak import GIB, in_flight, stage_terms
+from megatron_hcp.plan.model import plan_model
 
 BENCH = Path(__file__).resolve().parents[3] / "bench" / "plan" / "memory.py"
 DENSE = plan_model(

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from hcp.core.cost.gpus import gpu_named
-from hcp.core.cost.model_sizes import model_sizes
-from hcp.plan.constants import EVIDENCE, rates_for, rates_of
-from hcp.plan.constants_fitted import FITTED
-from hcp.plan.layout import Layout, PlanJob
-from hcp.plan.model import plan_model
-from hcp.plan.time.cp_passes import cp_passes
-from hcp.plan.time.layer import Mlp, Work, gemm_seconds, joined
-from hcp.plan.time.links import exchange_seconds, ring_bandwidth
-from hcp.plan.time.overlap import ring_overlap
-from hcp.plan.time.shapes import Product, attention_products, expert_products, mlp_products
-from hcp.plan.time.step import (
+from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.core.cost.model_sizes import model_sizes
+from megatron_hcp.plan.constants import EVIDENCE, rates_for, rates_of
+from megatron_hcp.plan.constants_fitted import FITTED
+from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.model import plan_model
+from megatron_hcp.plan.time.cp_passes import cp_passes
+from megatron_hcp.plan.time.layer import Mlp, Work, gemm_seconds, joined
+from megatron_hcp.plan.time.links import exchange_seconds, ring_bandwidth
+from megatron_hcp.plan.time.overlap import ring_overlap
+from megatron_hcp.plan.time.shapes import Product, attention_products, expert_products, mlp_products
+from megatron_hcp.plan.time.step import (
     BAND,
     BAND_UNCOVERED,
     LAYER_TERMS,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hcp.plan.memory.cp_held import AttentionBytes, held, outputs_kept
+from megatron_hcp.plan.memory.cp_held import AttentionBytes, held, outputs_kept
 
 ROWS = json.loads((Path(__file__).parents[3] / "bench/results/te_held.json").read_text())["rows"]
 
@@ -52,7 +52,7 @@ def test_the_record_is_what_the_release_holds(upstream: Path) -> None:
     pytest.importorskip("torch")
     from te_counted import held_by
 
-    from hcp.proofs.te_cpu.case import AttentionCall
+    from megatron_hcp.proofs.te_cpu.case import AttentionCall
 
     row = next(row for row in ROWS if (row["release"], row["cp_comm_type"]) == ("2.20.2", "a2a+p2p"))
     call = AttentionCall(row["cp_comm_type"], "bshd", "cuDNN", row["feature"])

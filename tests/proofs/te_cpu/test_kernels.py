@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 
 from torch import Tensor  # noqa: E402
 
-from hcp.proofs.te_cpu.kernels import attend, attend_backward, sink_backward  # noqa: E402
-from hcp.proofs.te_cpu.visible import Bounds, visible  # noqa: E402
+from megatron_hcp.proofs.te_cpu.kernels import attend, attend_backward, sink_backward  # noqa: E402
+from megatron_hcp.proofs.te_cpu.visible import Bounds, visible  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch")
 
 from te_counted import counted, sent_by  # noqa: E402
 
-from hcp.core.cost.cp_cost import CpTraffic, bytes_per_token, link_of  # noqa: E402
-from hcp.proofs.te_cpu.case import AttentionCall, Inputs  # noqa: E402
+from megatron_hcp.core.cost.cp_cost import CpTraffic, bytes_per_token, link_of  # noqa: E402
+from megatron_hcp.proofs.te_cpu.case import AttentionCall, Inputs  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -47,8 +47,8 @@ def test_the_reference_attention_sends_on_each_level_what_upstream_sends_forward
     def work(rank):
         import torch.distributed as dist
 
-        from hcp.proofs.dot_product_attention import DotProductAttention
-        from hcp.runtime.groups import GroupBuilder
+        from megatron_hcp.proofs.dot_product_attention import DotProductAttention
+        from megatron_hcp.runtime.groups import GroupBuilder
 
         found = []
         with GroupBuilder(30) as builder:

@@ -13,9 +13,9 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from torch import Tensor  # noqa: E402
 
-from hcp.core.shards import shard_thd_indices, unshard_thd_indices  # noqa: E402
-from hcp.proofs.te_cpu import thd  # noqa: E402
-from hcp.proofs.te_cpu.kernels import attend  # noqa: E402
+from megatron_hcp.core.shards import shard_thd_indices, unshard_thd_indices  # noqa: E402
+from megatron_hcp.proofs.te_cpu import thd  # noqa: E402
+from megatron_hcp.proofs.te_cpu.kernels import attend  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.launch.load import LoadOptions, load_launch
-from hcp.rules.backports.lacking import Lacking, lacking
-from hcp.rules.backports.table import fixes_of
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.rules.backports.lacking import Lacking, lacking
+from megatron_hcp.rules.backports.table import fixes_of
 
 RECOMPUTE = "--recompute-granularity full --recompute-method uniform"
 MTP = f"--num-layers 4 --seq-length 4096 --mtp-num-layers 1 --sft {RECOMPUTE}"

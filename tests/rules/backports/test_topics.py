@@ -6,11 +6,11 @@ import pytest
 from upstream_fixes.places import PLACES, UNSEEN, families_at, topics_at
 from upstream_fixes.words import TOPIC_WORDS, is_elsewhere, is_unseen, topics_of
 
-from hcp.launch.load import LoadOptions, load_launch
-from hcp.rules.backports.lacking import OPTIONS
-from hcp.rules.backports.table import fixes_of, upstreams
-from hcp.rules.backports.topics import TOPICS, is_on
-from hcp.rules.view import View
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.rules.backports.lacking import OPTIONS
+from megatron_hcp.rules.backports.table import fixes_of, upstreams
+from megatron_hcp.rules.backports.topics import TOPICS, is_on
+from megatron_hcp.rules.view import View
 
 PLAIN = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 128 --micro-batch-size 1"
 ALWAYS = {"gradients", "attention", "policy"}

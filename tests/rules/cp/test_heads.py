@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.rules.cp.view import nearest_divisors
+from megatron_hcp.rules.cp.view import nearest_divisors
 from support.launches import KV, TP
 from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
 

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from hcp.core.dcp.groups import usable_sizes
-from hcp.launch.fact import Launch
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import BY_ID
+from megatron_hcp.core.dcp.groups import usable_sizes
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import BY_ID
 
 pytestmark = pytest.mark.torch
 

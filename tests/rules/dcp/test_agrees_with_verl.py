@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from hcp.launch.fact import Launch
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import BY_ID
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import BY_ID
 
 pytestmark = pytest.mark.upstream
 

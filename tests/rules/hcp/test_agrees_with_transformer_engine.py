@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from hcp.launch.fact import Launch
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import RULES
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import RULES
 
 pytestmark = pytest.mark.upstream
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import RULES
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import RULES
 from support.launches import ACTOR, BRIDGE_BARE, BRIDGE_HCP, CP, HCP, LEVELS, OVERRIDE
 from support.rules import FixRow, Row, launch, test_fixes, test_text, test_verdict
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hcp.launch.facts.verl_config import megatron_config
-from hcp.rules.registry import BY_ID
+from megatron_hcp.launch.facts.verl_config import megatron_config
+from megatron_hcp.rules.registry import BY_ID
 from support.needs import UPSTREAM
 from support.patches import Patched
 from support.rules import Row, test_text, test_verdict

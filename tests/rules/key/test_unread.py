@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hcp.rules.key.unread import UNREAD
+from megatron_hcp.rules.key.unread import UNREAD
 from support.needs import UPSTREAM
 from support.rules import Row, test_text, test_verdict
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hcp.launch.facts.table import FACTS
-from hcp.rules.known import megatron
-from hcp.rules.known.condition import Clause, clauses_of
-from hcp.rules.known.row import Known, at_version, spans_of
-from hcp.rules.known.tables import TABLES
-from hcp.rules.registry import BY_ID
+from megatron_hcp.launch.facts.table import FACTS
+from megatron_hcp.rules.known import megatron
+from megatron_hcp.rules.known.condition import Clause, clauses_of
+from megatron_hcp.rules.known.row import Known, at_version, spans_of
+from megatron_hcp.rules.known.tables import TABLES
+from megatron_hcp.rules.registry import BY_ID
 from support.rules import Row, test_text, test_verdict
 
 __all__ = ["test_text", "test_verdict"]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from hcp.launch.build import build_launch
-from hcp.launch.fact import Dialect, Launch
-from hcp.launch.read import read_text
-from hcp.rules.repair.fixes import apply_edits, written
-from hcp.rules.rule import Fix
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Dialect, Launch
+from megatron_hcp.launch.read import read_text
+from megatron_hcp.rules.repair.fixes import apply_edits, written
+from megatron_hcp.rules.rule import Fix
 from support.rules import launch
 
 SRUN = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\nsrun python pretrain_gpt.py --context-parallel-size 2\n"

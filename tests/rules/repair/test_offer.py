@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.launch.fact import Dialect
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import RULES
-from hcp.rules.repair.fixes import apply_fix
-from hcp.rules.repair.offer import why_none
-from hcp.rules.report import Finding
-from hcp.rules.rule import Example, Fix, Problem, Rule, rule
-from hcp.rules.upstream import OWN
-from hcp.rules.view import View
+from megatron_hcp.launch.fact import Dialect
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import RULES
+from megatron_hcp.rules.repair.fixes import apply_fix
+from megatron_hcp.rules.repair.offer import why_none
+from megatron_hcp.rules.report import Finding
+from megatron_hcp.rules.rule import Example, Fix, Problem, Rule, rule
+from megatron_hcp.rules.upstream import OWN
+from megatron_hcp.rules.view import View
 from support.rules import example, launch
 
 KV8 = "--num-attention-heads 64 --group-query-attention --num-query-groups 8"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hcp.launch.load import LoadOptions, load_launch
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import BY_ID, RULES
-from hcp.rules.repair.patch import patch_of
-from hcp.rules.rule import Rule
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import BY_ID, RULES
+from megatron_hcp.rules.repair.patch import patch_of
+from megatron_hcp.rules.rule import Rule
 from support.patches import Patched
 from support.rules import Example
 

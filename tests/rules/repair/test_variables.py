@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hcp.rules.registry import BY_ID
+from megatron_hcp.rules.registry import BY_ID
 from support.patches import Patched
 
 ONLY = (BY_ID["CP001"],)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hcp.core.levels import all_levels_of
-from hcp.core.placement import Placement, crosses
-from hcp.core.ranks import grids_of
-from hcp.launch.fact import Launch
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import BY_ID
+from megatron_hcp.core.levels import all_levels_of
+from megatron_hcp.core.placement import Placement, crosses
+from megatron_hcp.core.ranks import grids_of
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import BY_ID
 
 LaunchOf = Callable[..., Launch]
 

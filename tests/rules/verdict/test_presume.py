@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hcp.launch.load import LoadOptions, load_launch
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import rules_for
-from hcp.rules.report import Finding, Report
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import rules_for
+from megatron_hcp.rules.report import Finding, Report
 
 
 def report(*words: str) -> Report:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from hcp.launch.build import build_launch
-from hcp.launch.load import LoadOptions, load_launch
-from hcp.launch.read import read_text
-from hcp.rules.engine import check_launch
-from hcp.rules.registry import rules_for
-from hcp.rules.report import Report
-from hcp.rules.rule import Example, Problem, Severity, rule
-from hcp.rules.verdict.undecided import undecided_by
-from hcp.rules.view import View
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.launch.read import read_text
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import rules_for
+from megatron_hcp.rules.report import Report
+from megatron_hcp.rules.rule import Example, Problem, Severity, rule
+from megatron_hcp.rules.verdict.undecided import undecided_by
+from megatron_hcp.rules.view import View
 from support.launches import CP, HCP, KV, LEVELS, TP
 
 WHOLE = f"--num-layers 4 --num-attention-heads 32 {KV} 8 --hidden-size 512 --seq-length 4096 {TP} 2"

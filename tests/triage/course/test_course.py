@@ -2,10 +2,10 @@
 
 import pytest
 
-from hcp.triage.course.kinds import counted, kind_of, place_of
-from hcp.triage.is_cp_on import CpPlan
-from hcp.triage.read import triage
-from hcp.triage.screen_text import diagnosis_text
+from megatron_hcp.triage.course.kinds import counted, kind_of, place_of
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.read import triage
+from megatron_hcp.triage.screen_text import diagnosis_text
 
 
 def _read(tmp_path, *lines):

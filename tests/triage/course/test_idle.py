@@ -2,8 +2,8 @@
 
 import pytest
 
-from hcp.triage.is_cp_on import CpPlan
-from hcp.triage.read import triage
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.read import triage
 
 DEEPSPEED = (
     "[2026-03-04 10:12:44,000] [INFO] [logging.py:96:log_dist] [Rank 0] step={n}, skipped={k}, lr=[1e-05], mom=[]\n"

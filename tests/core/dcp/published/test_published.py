@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcp.core.dcp import DEFAULT_COST, Setup
-from hcp.core.dcp.policies import plan_with, problems
-from hcp.core.dcp.published import NO_PACKING, PUBLISHED, published_micro_batches, static_size
-from hcp.core.dcp.published.dev import packing_aware
-from hcp.core.dcp.published.fcp import flexible
-from hcp.core.dcp.published.pr5869 import even_parts
-from hcp.core.dcp.published.static import dp_balanced
-from hcp.core.errors import HcpError
+from megatron_hcp.core.dcp import DEFAULT_COST, Setup
+from megatron_hcp.core.dcp.policies import plan_with, problems
+from megatron_hcp.core.dcp.published import NO_PACKING, PUBLISHED, published_micro_batches, static_size
+from megatron_hcp.core.dcp.published.dev import packing_aware
+from megatron_hcp.core.dcp.published.fcp import flexible
+from megatron_hcp.core.dcp.published.pr5869 import even_parts
+from megatron_hcp.core.dcp.published.static import dp_balanced
+from megatron_hcp.core.errors import HcpError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "bench" / "dcp"))
 import upstream as dcp_upstream

@@ -1,5 +1,0 @@
-"""Peak memory of a training step on each pipeline stage, term by term."""
-
-from hcp.plan.memory.peak import PlanMemory, is_tight, memory, usable_gib
-
-__all__ = ["PlanMemory", "is_tight", "memory", "usable_gib"]

@@ -1,0 +1,25 @@
+"""`python -m megatron_hcp`, for machines where another tool is already called `hcp`.
+
+`python -m` puts the current folder first on the path, and there a file may be called click.py or json.py: the folder
+is taken off before anything is imported. Python itself has no option for that before 3.11 (`python -P`).
+"""
+
+import os  # loaded by Python itself, before the current folder was on the path
+import sys
+
+
+def _leave_out_current_folder() -> None:
+    try:
+        here = os.getcwd()
+    except OSError:
+        return  # it was removed: nothing can be imported from there
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if os.path.realpath(here) != os.path.realpath(ours):  # else hcp itself is read from there, by the user's own choice
+        sys.path[:] = [path for path in sys.path if path not in ("", ".", here)]
+
+
+if __name__ == "__main__":
+    _leave_out_current_folder()
+    from megatron_hcp.cli.main import main
+
+    main()

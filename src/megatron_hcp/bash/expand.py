@@ -1,0 +1,179 @@
+"""Expands words as bash does, as far as possible without running anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from megatron_hcp.bash.arith import Undecidable
+from megatron_hcp.bash.params import expansion
+from megatron_hcp.bash.split import MAX_ITEMS, Frag, Splice, assemble, value_of
+from megatron_hcp.bash.syntax import (
+    ArithmeticExpansion,
+    CommandSubstitution,
+    NotUnderstood,
+    Parameter,
+    Piece,
+    ProcessSubstitution,
+    Quoted,
+    ShellWord,
+    Text,
+)
+from megatron_hcp.bash.value import NEVER_RUN, Field, Hole, Item, Lit, Part, Value, cuts, reason_of, text_of
+from megatron_hcp.bash.walker import Walker
+
+MAX_DEPTH = 50
+_ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
+_ESCAPED = {"string": '$`"\\\n', "heredoc": "$`\\\n", "raw": ""}
+"""The characters that a backslash quotes in contexts where it does not quote everything."""
+_ESCAPE_OR_MARK = "\\\\([^\U000f0000-\U0010ffff])|[\U000f0000-\U0010ffff]"
+
+
+def words(w: Walker, word: ShellWord) -> list[Item]:
+    """The fields that a word becomes, after expansion and splitting."""
+    span, text = w.span(word), w.text(word)
+    braced = _braced(text) if "{" in text else None
+    if braced is not None:
+        w.pay(len(braced), 20)
+        return [Field((Lit(text, span, False),), span) for text in braced]
+    if len(word.pieces) == 1 and type(word.pieces[0]) is Text and "\\" not in text and not w.source.marks:
+        return [Field((Lit(text, span),), span)]
+    frags = fragments(w, word.pieces)
+    w.pay(sum(len(what.text) for what, splits in frags if splits and isinstance(what, Lit)), 300)
+    items = assemble(frags, span)
+    w.pay(len(items), 20)
+    return items
+
+
+def value(w: Walker, word: ShellWord) -> Value:
+    """The value of a word in an assignment: nothing is split, and arrays are joined."""
+    return value_of(fragments(w, word.pieces))
+
+
+def fragments(w: Walker, pieces: Sequence[Piece], quoted: bool = False, splits: bool = False) -> list[Frag]:
+    """What the pieces of a word expand to.
+
+    Args:
+        w: the script.
+        pieces: the pieces.
+        quoted: whether they are inside double quotes.
+        splits: blanks in their own text end words, as in `${A:-b c}`.
+    """
+    if w.depth > MAX_DEPTH:
+        return [Frag(Hole("the script nests too deeply", w.span(piece)), False) for piece in pieces[:1]]
+    w.depth += 1
+    w.pay(len(pieces), 10)
+    try:
+        return [frag for piece in pieces for frag in _EXPANSIONS[type(piece)](w, piece, quoted, splits)]
+    finally:
+        w.depth -= 1
+
+
+def _text(w: Walker, piece: Text, quoted: bool, splits: bool) -> list[Frag]:
+    """Text. An unquoted mark may stand for text that contains blanks."""
+    parts = literal(w, piece)
+    unquoted = piece.quoting == "word"
+    return [Frag(part, splits or (unquoted and not isinstance(part, Lit))) for part in parts]
+
+
+def _quoted(w: Walker, piece: Quoted, quoted: bool, splits: bool) -> list[Frag]:
+    inner = fragments(w, piece.pieces, quoted=True)
+    if any(isinstance(frag.what, Splice) for frag in inner):
+        return inner  # "${A[@]}" of an empty array expands to no word at all
+    return [Frag(Lit("", w.span(piece), False), False), *inner]
+
+
+def _parameter(w: Walker, piece: Parameter, quoted: bool, splits: bool) -> list[Frag]:
+    return expansion(w, piece, quoted, partial(fragments, w, piece.operand, quoted, not quoted))
+
+
+def _arithmetic(w: Walker, piece: ArithmeticExpansion, quoted: bool, splits: bool) -> list[Frag]:
+    span = w.span(piece)
+    try:
+        return [Frag(Lit(str(arithmetic(w, piece.pieces)), span, False), False)]
+    except Undecidable as error:
+        return [Frag(Hole(str(error), span), False)]
+
+
+def _command_output(w: Walker, piece: CommandSubstitution, quoted: bool, splits: bool) -> list[Frag]:
+    return [Frag(part, not quoted) for part in w.captured(piece)]
+
+
+def _process_output(w: Walker, piece: ProcessSubstitution, quoted: bool, splits: bool) -> list[Frag]:
+    reason = f"the output of a command in line {w.line(piece)} {NEVER_RUN}"
+    return [Frag(Hole(reason, w.span(piece)), False)]
+
+
+def _not_understood(w: Walker, piece: NotUnderstood, quoted: bool, splits: bool) -> list[Frag]:
+    return [Frag(Hole(f"{w.text(piece)[:40]} is not understood", w.span(piece)), not quoted)]
+
+
+_EXPANSIONS: dict[type[Piece], Callable[[Walker, Any, bool, bool], list[Frag]]] = {
+    Text: _text,
+    Quoted: _quoted,
+    Parameter: _parameter,
+    ArithmeticExpansion: _arithmetic,
+    CommandSubstitution: _command_output,
+    ProcessSubstitution: _process_output,
+    NotUnderstood: _not_understood,
+}
+
+
+def arithmetic(w: Walker, pieces: Sequence[Piece]) -> int:
+    """The value of an arithmetic expression, after expanding what is in it.
+
+    Raises:
+        Undecidable: a variable in it is unknown, or it is not understood.
+    """
+    expanded = value_of(fragments(w, pieces))
+    text = text_of(expanded)
+    if text is None:
+        raise Undecidable(reason_of(expanded))
+    return w.arithmetic(text.replace('"', ""))
+
+
+def literal(w: Walker, piece: Text) -> list[Part]:
+    """Text without quoting backslashes; placeholder marks are replaced with what they stand for."""
+    text, marks = w.text(piece), w.source.marks
+    w.pay(len(text), 50 if "\\" in text else 1000)
+    whole = Lit(text, w.span(piece))
+    if piece.quoting == "ansi" and "\\" in text:
+        return [Lit(re.sub(r"\\(.)", lambda match: _ANSI.get(match[1], match[1]), text, flags=re.S), whole.span, False)]
+    if not marks and (piece.quoting in ("raw", "ansi") or "\\" not in text):
+        return [whole]
+    parts: list[Part | None] = []
+    places: list[tuple[int, int]] = []
+    begin = 0
+    for stop in re.finditer(_ESCAPE_OR_MARK, text):
+        mark, escaped = marks.get(stop[0]), stop[1]
+        if mark is None and (escaped is None or escaped not in _ESCAPED.get(piece.quoting, escaped)):
+            continue
+        if begin < stop.start():
+            parts.append(None)
+            places.append((begin, stop.start()))
+        if mark is not None:
+            parts.append(mark)
+        begin = stop.start() + 1 if mark is None and escaped != "\n" else stop.end()
+    if begin < len(text):
+        parts.append(None)
+        places.append((begin, len(text)))
+    texts = cuts(whole, places)
+    return [next(texts) if part is None else part for part in parts]
+
+
+def _braced(text: str) -> list[str] | None:
+    """`{1..4}` and one level of `a{b,c}d`, if nothing in it is quoted or expanded."""
+    match = re.fullmatch(r"([^{}]*)\{([^{}]*)\}([^{}]*)", text) if len(text) <= 200 else None
+    if match is None or any(char in text for char in "\"'\\$`"):
+        return None
+    before, inner, after = match.groups()
+    options: Sequence[object] = inner.split(",")
+    if len(options) == 1:
+        ends = re.fullmatch(r"(-?\d{1,9})\.\.(-?\d{1,9})", inner)
+        if ends is None or abs(int(ends[1]) - int(ends[2])) > MAX_ITEMS:
+            return None
+        first, last = int(ends[1]), int(ends[2])
+        options = range(first, last + 1) if first <= last else range(first, last - 1, -1)
+    return [f"{before}{option}{after}" for option in options]

@@ -1,0 +1,61 @@
+"""Statements with redirections: here-documents used as input, and texts written to files that the script runs later."""
+
+from __future__ import annotations
+
+from functools import partial
+from posixpath import normpath
+
+from megatron_hcp.bash.expand import value
+from megatron_hcp.bash.syntax import Command, Pipeline, Redirected, Statement
+from megatron_hcp.bash.value import Value, text_of
+from megatron_hcp.bash.walker import Status, Walker
+
+
+def redirected(w: Walker, node: Redirected) -> Status:
+    """A statement with a here-document: as its input, or written to a file that the script may run later."""
+    outer = w.stdin
+    if node.stdin is not None:
+        w.stdin = value(w, node.stdin)
+    outputs = [text for word in node.outputs if (text := text_of(value(w, word))) is not None]
+    _write(w, node, outputs)
+    status = None
+    if node.statement is not None and not (w.printed is not None and "2" in outputs):
+        if w.printed is not None and w.stdin is not None and w.text(node.statement) == "cat" and not node.following:
+            w.printed += w.stdin
+        else:
+            status = w.run(node.statement)
+    w.stdin = written(w, node.statement) if node.following else None
+    for statement in node.following:
+        if isinstance(statement, Pipeline):
+            w.subshell(partial(w.block, statement.statements))
+        elif w.printed is None:
+            w.either([partial(w.run, statement), bool], "depends on the command before it", w.span(statement))
+    w.stdin = outer
+    return status
+
+
+def _write(w: Walker, node: Redirected, outputs: list[str]) -> None:
+    """What is written to the files. `2` is standard error."""
+    if w.printed is not None:
+        w.spoiled = w.spoiled or not all(output in ("2", "/dev/null") for output in outputs)
+        return
+    text = written(w, node.statement) if outputs else None
+    if text is not None:
+        for output in map(normpath, outputs):
+            w.files[output] = (w.files.get(output, ()) if node.appends else ()) + text
+
+
+def written(w: Walker, statement: Statement | None) -> Value | None:
+    """What a statement writes: the input, if `cat` or `tee` copies it, or what `echo` or `printf` prints."""
+    if not isinstance(statement, Command):
+        return None
+    if statement.name == "tee" or w.text(statement) in ("cat", "cat -"):
+        return w.stdin if statement.stdin is None else None
+    if statement.name not in ("echo", "printf"):
+        return None
+    outer = w.printed, w.spoiled
+    w.printed, w.spoiled = [], False
+    w.run(statement)
+    printed, spoiled = w.printed, w.spoiled
+    w.printed, w.spoiled = outer
+    return None if spoiled else tuple(printed)

@@ -1,0 +1,239 @@
+"""`hcp check`: reads each target, runs the rules and prints what would go wrong."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from megatron_hcp.cli.options import format_option, launch_options
+from megatron_hcp.cli.screen import Line, is_terminal, safe_text, say
+from megatron_hcp.cli.targets import split_targets
+from megatron_hcp.core.errors import HcpError, UnrecognisedError
+from megatron_hcp.launch.load import LoadOptions, load_launches
+
+if TYPE_CHECKING:
+    from megatron_hcp.rules.repair.patch import Patch
+    from megatron_hcp.rules.report import Report
+
+FORMATS = ("text", "json", "sarif", "github")
+_EXIT_CODES = (2, 1, 4)
+"""Several results exit with the first of these codes that any of them has; otherwise 0."""
+
+
+class TargetResult(NamedTuple):
+    """One target's report, or the error that says why it could not be used."""
+
+    target: str
+    report: Report | None
+    error: HcpError | None = None
+
+
+class _Shape(NamedTuple):
+    """How the results are shown, apart from the format."""
+
+    strict: bool = False
+    diff: bool = False
+    full: bool = True
+
+
+@click.command()
+@click.argument("targets", nargs=-1, metavar="[TARGET]... [-- OVERRIDE...]")
+@launch_options
+@format_option(*FORMATS)
+@click.option("-o", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write a report to PATH; repeatable.")
+@click.option("--select", metavar="IDS", help="Run only these rules: HCP001,TOPO (a prefix selects its family).")
+@click.option("--ignore", metavar="IDS", help="Skip these rules.")
+@click.option("--strict", is_flag=True, help="Also fail on warnings and on error rules that could not be decided.")
+@click.option("--allow-undecided", is_flag=True, help="Exit with 0 instead of 4 when settings could not be seen.")
+@click.option("--skip-unrecognised", is_flag=True, help="Skip files that are no launch, with a note for each.")
+@click.option("--show", is_flag=True, help="Print the launch as it was read, with origins, instead of checking it.")
+@click.option("--all", "every", is_flag=True, help="With --show: include upstream's defaults.")
+@click.option("--full", is_flag=True, help="With --format json: print everything; nothing is cut.")
+@click.option("--diff", is_flag=True, help="Also print the first fix of each finding, as one patch for `patch -p1`.")
+def check(
+    targets: Sequence[str],
+    options: LoadOptions,
+    fmt: str,
+    outputs: Sequence[str],
+    select: str | None,
+    ignore: str | None,
+    strict: bool,
+    allow_undecided: bool,
+    skip_unrecognised: bool,
+    show: bool,
+    every: bool,
+    full: bool,
+    diff: bool,
+) -> int:
+    """Find what will go wrong in a launch before it reaches the cluster.
+
+    A TARGET is a shell or sbatch script, a YAML file (Megatron-Bridge, verl, NeMo-RL, ms-swift, Megatron-LM's
+    MODEL_ARGS, a Kubernetes job), a list of overrides, or - for standard input. Nothing is executed. Arguments after
+    -- override settings of the TARGET; without a TARGET, they are the launch. Each training command in a script is
+    checked as a separate launch.
+
+    \b
+    hcp check train.sbatch --assume te=2.14
+    hcp check run.yaml -- model.context_parallel_size=8
+    hcp check -- --context-parallel-size 4 --cp-comm-type a2a+p2p
+
+    Exit codes: 0 ok, 1 failed, 2 a target could not be used, 3 internal error, 4 undecided: settings that an error
+    rule depends on could not be seen. With several results, the first of 2, 1, 4, 0 that occurs.
+    """
+    if strict and allow_undecided:
+        raise HcpError("found --strict with --allow-undecided; wanted one of them; leave one out")
+    if diff and fmt not in ("text", "json"):
+        raise HcpError(f"found --diff with --format {fmt}; wanted text or json; leave one out")
+    if full and fmt != "json":
+        raise HcpError(f"found --full with --format {fmt}; wanted json; leave one out")
+    if every and not show:
+        raise HcpError("found --all without --show; wanted both; use hcp show --all")
+    names, options = split_targets(targets, options)
+    files = [_output(text) for text in outputs]
+    paths = [path for path, _ in files]
+    if len(set(paths)) < len(paths):
+        raise HcpError(f"found -o {max(paths, key=paths.count)} twice; wanted a file for each format; use another name")
+    if show:
+        from megatron_hcp.cli.show import show_launches
+
+        if fmt not in ("text", "json"):
+            raise HcpError(f"found --show with --format {fmt}; wanted text or json; leave one out")
+        show_launches(names, options, fmt, every)
+        return 0
+    results = [result for name in names for result in _check(name, options, select, ignore)]
+    if skip_unrecognised:
+        results = _recognised(results)
+    shape = _Shape(strict, diff)
+    for path, written_format in files:
+        _write(path, _written(results, written_format, shape))
+    if len(results) == 1 and results[0].error is not None and fmt != "sarif":
+        raise results[0].error
+    _print(results, fmt, shape._replace(full=full))
+    return exit_code([result.report for result in results], strict, allow_undecided)
+
+
+def _check(name: str, options: LoadOptions, select: str | None, ignore: str | None) -> list[TargetResult]:
+    """A result for each launch of a target."""
+    from megatron_hcp.rules.engine import check_launch
+    from megatron_hcp.rules.registry import selected
+
+    rules = selected(select, ignore)
+    try:
+        launches = load_launches(name, options)
+    except HcpError as error:
+        return [TargetResult(name, None, error)]
+    return [TargetResult(name, check_launch(launch, rules)) for launch in launches]
+
+
+def _recognised(results: Sequence[TargetResult]) -> list[TargetResult]:
+    """The results but for files that are no launch; a note says of each what it is."""
+    skipped = [(item.target, item.error.parts.found) for item in results if isinstance(item.error, UnrecognisedError)]
+    told = (found if target in found else f"{target}: {found}" for target, found in skipped)
+    say((f"hcp: note: skipped: {line}" for line in told), err=True)
+    return [item for item in results if not isinstance(item.error, UnrecognisedError)]
+
+
+def exit_code(reports: Sequence[Report | None], strict: bool = False, allow_undecided: bool = False) -> int:
+    """The exit code for all launches together; None stands for a target that could not be used."""
+    codes = {_code(report, strict, allow_undecided) for report in reports}
+    return next((code for code in _EXIT_CODES if code in codes), 0)
+
+
+def _code(report: Report | None, strict: bool, allow_undecided: bool) -> int:
+    if report is None:
+        return 2
+    if report.failed(strict):
+        return 1
+    return 4 if report.verdict == "undecided" and not allow_undecided else 0
+
+
+def _print(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> None:
+    say((f"hcp: {result.error}" for result in results if result.error is not None), err=True)
+    if fmt in ("json", "sarif"):
+        sys.stdout.write(_data_text(results, fmt, shape))
+        sys.stdout.flush()
+        return
+    say(_lines(results, fmt, shape, terminal=is_terminal()), commands=fmt == "github")
+    if shape.diff:
+        for result in results:
+            if result.report is not None:
+                patch = _patch(result.report)
+                if (command := result.report.launch.reading.command) is not None:
+                    say([f"# {result.target}: {command}; a patch of the file as it is"])
+                say(f"# {rule}: no patch: {reason}" for rule, reason in patch.left_out)
+                sys.stdout.write(patch.text)
+                sys.stdout.flush()
+
+
+def _written(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> str:
+    """The report as text to be written to a file."""
+    if fmt in ("json", "sarif"):
+        return _data_text(results, fmt, shape)
+    return safe_text(_lines(results, fmt, shape), commands=fmt == "github")
+
+
+def _lines(results: Sequence[TargetResult], fmt: str, shape: _Shape, terminal: bool = False) -> list[Line]:
+    reports = [result.report for result in results if result.report is not None]
+    if fmt == "github":
+        from megatron_hcp.cli.reports.github import report_github
+
+        return [line for report in reports for line in report_github(report)]
+    from megatron_hcp.cli.reports.text import finding_lines, report_lines
+
+    shown = finding_lines
+    if terminal:
+        from megatron_hcp.cli.reports.terminal import finding_view
+
+        shown = finding_view
+    return [line for report in reports for line in report_lines(report, strict=shape.strict, shown=shown)]
+
+
+def _data_text(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> str:
+    from megatron_hcp.cli.reports.json import dump, error_json, many_json
+
+    if fmt == "sarif":
+        from megatron_hcp.cli.reports.sarif import reports_sarif
+
+        reports = [result.report for result in results if result.report is not None]
+        return dump(reports_sarif(reports, [(item.target, str(item.error)) for item in results if item.error])) + "\n"
+    data = [
+        _report_data(result.report, shape)
+        if result.report is not None
+        else error_json(result.error or HcpError(""), result.target if len(results) > 1 else None)
+        for result in results
+    ]
+    return dump(data[0] if len(data) == 1 else many_json(data)) + "\n"
+
+
+def _report_data(report: Report, shape: _Shape) -> dict[str, Any]:
+    from megatron_hcp.cli.reports.brief import brief
+    from megatron_hcp.cli.reports.json import report_json
+
+    patch = _patch(report) if shape.diff else None
+    data = report_json(report, patch.text or None, patch.left_out) if patch else report_json(report)
+    return data if shape.full else brief(data)
+
+
+def _patch(report: Report) -> Patch:
+    from megatron_hcp.cli.reports.patch import printable_patch
+
+    return printable_patch(report)
+
+
+def _output(text: str) -> tuple[str, str]:
+    fmt, _, path = text.partition("=")
+    if fmt not in FORMATS or not path:
+        raise HcpError(f"found -o {text}; wanted FORMAT=PATH with FORMAT one of {', '.join(FORMATS)}")
+    return path, fmt
+
+
+def _write(path: str, text: str) -> None:
+    from megatron_hcp.core.files import write_whole
+
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise HcpError(f"cannot write {path}: {error.strerror}; name a file in a folder that exists") from None

@@ -1,0 +1,29 @@
+"""`hcp facts`: what this machine or container has."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from megatron_hcp.cli.options import format_option
+from megatron_hcp.cli.screen import say
+from megatron_hcp.launch.this_machine import machine_facts
+
+
+@click.command()
+@format_option("json", "text")
+def facts(fmt: str) -> None:
+    """Print what this machine or container has, as facts for `hcp check --facts FILE`.
+
+    Run it where the job runs, inside its container. Anything that cannot be determined is left out and stays unknown.
+    """
+    found = machine_facts()
+    if fmt == "text":
+        say(f"{name}={value}" for name, value in found.items())
+        return
+    data = {
+        "schema": "hcp.facts/1",
+        "facts": {name: {"value": value, "origin": "installed"} for name, value in found.items()},
+    }
+    click.echo(json.dumps(data, indent=2))

@@ -1,0 +1,164 @@
+"""The `hcp` command: finds the subcommand, imports only that one, and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from megatron_hcp import __version__
+from megatron_hcp.cli.screen import say
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.core.signals import ends_cleanly
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "check": ("megatron_hcp.cli.check", "Find what will go wrong in a launch before it reaches the cluster."),
+    "show": ("megatron_hcp.cli.show", "Print a launch as hcp reads it: its topology, and each fact with its origin."),
+    "plan": (
+        "megatron_hcp.cli.plan",
+        "From a model, a cluster and a sequence length to a parallel layout, with reasons.",
+    ),
+    "dcp": ("megatron_hcp.cli.dcp.command", "Dynamic CP: plan groups per sequence, and weight the loss."),
+    "support": (
+        "megatron_hcp.cli.support",
+        "Show which kinds of CP a model supports on given versions, and why not the rest.",
+    ),
+    "pack": ("megatron_hcp.cli.packing.command", "Packed data: check it against a launch, and plan how to pack."),
+    "groups": ("megatron_hcp.cli.groups", "List all rank groups by level, and show which of them cross nodes."),
+    "explain": ("megatron_hcp.cli.explain", "Explain a rule: why it holds, its symptom, and where upstream says so."),
+    "backports": ("megatron_hcp.cli.backports", "List the fixes upstream made after the launch's releases."),
+    "verify": ("megatron_hcp.cli.verify", "Run the verification steps that the skills' cards list."),
+    "anchors": ("megatron_hcp.cli.anchors", "Check the source anchors of rules and cards against upstream's sources."),
+    "skills": ("megatron_hcp.cli.skills.command", "List, show, validate and install the skills of this pack."),
+    "render": ("megatron_hcp.cli.render", "Write an sbatch script that checks itself before it trains."),
+    "triage": (
+        "megatron_hcp.cli.triage",
+        "Find the first failure of a dead job, or whether CP is active in a running one.",
+    ),
+    "mcp": ("megatron_hcp.mcp.command", "Serve check, plan, support, triage and explain to an agent over MCP."),
+    "facts": ("megatron_hcp.cli.facts", "Print what this machine or container has, as facts for `hcp check --facts`."),
+    "completion": ("megatron_hcp.cli.completion", "Print the completion script for bash, zsh or fish."),
+}
+"""Command -> (module that holds it under the same name, short help). Listed, so that `hcp --help` imports none."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(importlib.import_module(entry[0]), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        from click.shell_completion import CompletionItem
+
+        named = [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
+        return named + click.Command.shell_complete(self, ctx, incomplete)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="hcp")
+def cli() -> None:
+    """Check long-context launches on the Megatron stack: context parallelism, hierarchical and dynamic.
+
+    Exit codes: 0 ok, 1 errors found, 2 the input could not be used, 3 internal error (a bug in hcp), 4 undecided:
+    settings of the launch could not be seen.
+    """
+
+
+def main(argv: list[str] | None = None) -> Any:
+    """Runs the command line and exits: 0 ok, 1 findings, 2 unusable input, 3 a bug in hcp, 4 undecided.
+
+    Without `argv`, the process belongs to the command, and its streams and signals are set up too.
+    """
+    _collect_less()
+    if argv is None:
+        from megatron_hcp.cli.streams import guard_streams
+
+        guard_streams(sys.argv[1:])
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback before or after the command either
+    # click drops the `--` that separates a launch's own words from ours, so it is split off first.
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    with ends_cleanly() if argv is None else nullcontext():
+        code = _run(arguments[:cut], tuple(arguments[cut + 1 :]))
+    sys.exit(code)
+
+
+def _run(arguments: list[str], words: tuple[str, ...]) -> int:
+    """The exit code of the command."""
+    if "_HCP_COMPLETE" in os.environ:
+        importlib.import_module("megatron_hcp.cli.completion")  # a shell asks for completions: load our classes
+    try:
+        result = cli.main(arguments, prog_name="hcp", standalone_mode=False, obj=words)
+    except HcpError as error:
+        return _unusable(error, arguments)
+    except click.exceptions.Abort:
+        return 128 + signal.SIGINT
+    except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later: the message is the help
+            say(error.format_message().splitlines(), err=True)
+            return 2
+        from megatron_hcp.cli.usage import usage_message
+
+        return _unusable(HcpError(usage_message(error)), arguments)
+    except BrokenPipeError:
+        return 0  # a program that called `main` has its own stream, and its reader is gone
+    except Exception:
+        import traceback
+
+        say(traceback.format_exc().splitlines(), err=True)
+        say(
+            [f"hcp {__version__}: this is a bug in hcp, not in your input; please report it with the lines above"],
+            err=True,
+        )
+        return 3
+    return result if isinstance(result, int) else 0
+
+
+def _unusable(error: HcpError, arguments: Sequence[str]) -> int:
+    if _wants_json(arguments):
+        from megatron_hcp.cli.reports.json import dump, error_json
+
+        sys.stdout.write(dump(error_json(error)) + "\n")
+        sys.stdout.flush()
+    say([f"hcp: {error}"], err=True)
+    return 2
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether the last `--format` asks for JSON; the arguments may not be parsed, as one of them may be unknown."""
+    wanted = False
+    for word, following in zip(arguments, (*arguments[1:], "")):
+        if word == "--format" or word.startswith("--format="):
+            wanted = (word.partition("=")[2] or following) == "json"
+    return wanted
+
+
+def _collect_less() -> None:
+    """Skips most garbage collection, while modules load and at exit: the process runs for only 0.1 s."""
+    gc.set_threshold(100_000)
+    atexit.register(gc.freeze)

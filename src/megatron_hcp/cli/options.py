@@ -1,0 +1,156 @@
+"""Options shared by several commands, each defined once."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.fact import DIALECTS, Beside
+
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+
+
+class CommandGroup(click.Group):
+    """A group whose help shows the whole first sentence of each command; click cuts it off at 45 characters."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = {name: self.commands[name].get_short_help_str(limit=300) for name in self.list_commands(ctx)}
+        with formatter.section("Commands"):
+            formatter.write_dl(list(commands.items()))
+
+
+def format_option(*formats: str) -> Decorator:
+    """`--format`; the first format is the default."""
+    return click.option("--format", "fmt", type=click.Choice(formats), default=formats[0], show_default=True)
+
+
+def assume_option(help: str) -> Decorator:
+    """`--assume NAME=VALUE`, repeatable."""
+    return click.option("--assume", "assumes", multiple=True, metavar="NAME=VALUE", help=help)
+
+
+dialect_option = click.option(
+    "--dialect",
+    "--launcher",
+    "dialect",
+    type=click.Choice(("auto", *DIALECTS)),
+    default="auto",
+    show_default=True,
+    callback=lambda context, option, value: None if value == "auto" else value,
+    help="The launch's dialect.",
+)
+"""The command gets a `Dialect`, or None if it is to be detected. `--launcher` is the older name."""
+
+model_option = click.option(
+    "--model",
+    "model_file",
+    metavar="FILE|NAME",
+    help="Where to read the model's facts: a Hugging Face config.json, or the name of a model in the local cache.",
+)
+
+recipe_option = click.option(
+    "--recipe",
+    metavar="NAME",
+    help="The Megatron-Bridge recipe that the launch starts from; state its release with --assume bridge=VERSION.",
+)
+
+site_option = click.option(
+    "--site",
+    "site_file",
+    metavar="FILE",
+    help="The site file: YAML with facts about the cluster, keyed by the names of `hcp render`'s options.",
+)
+
+_BESIDE_OPTIONS: tuple[Decorator, ...] = (
+    click.option(
+        "--source",
+        "sources",
+        multiple=True,
+        metavar="FILE|FOLDER",
+        help="Use this for a file outside the script's folder that the script sources or starts. A FILE replaces one "
+        "of the same name, or one whose name cannot be resolved; in a FOLDER, the file is found by the end of its "
+        "path. Files below the script's folder need no --source. Repeatable.",
+    ),
+    click.option(
+        "--args", "arguments", metavar="WORDS", help="The script's arguments, as one word: --args '3 8' sets $1 and $2."
+    ),
+)
+
+_LAUNCH_OPTIONS: tuple[Decorator, ...] = (
+    click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change one of the launch's own keys."),
+    assume_option(
+        "State facts that the launch does not: te=2.14 mcore=0.16.1 arch=sm90 nvlink_domain=8; "
+        "'installed' reads the versions here."
+    ),
+    click.option("--facts", "facts_file", metavar="FILE", help="Facts written by `hcp facts` where the job runs."),
+    site_option,
+    dialect_option,
+    model_option,
+    recipe_option,
+    *_BESIDE_OPTIONS,
+)
+
+
+def launch_options(command: Command) -> Command:
+    """Adds all options that control how a launch is read; the command gets them as one `options: LoadOptions`.
+
+    They include the words after `--`.
+    """
+
+    @functools.wraps(command)
+    def with_load_options(*args: Any, assumes: tuple[str, ...], site_file: str | None, **rest: Any) -> Any:
+        from megatron_hcp.launch.load import LoadOptions
+
+        if site_file is not None:
+            from megatron_hcp.render.site import load_site, site_assumptions
+
+            # What --assume states wins over the site file.
+            assumes = (*site_assumptions(load_site(site_file, {})), *assumes)
+        beside = _beside(rest.pop("sources"), rest.pop("arguments"))
+        words = click.get_current_context().obj or ()
+        named = {name: rest.pop(name) for name in ("dialect", "sets", "facts_file", "model_file", "recipe")}
+        return command(*args, options=LoadOptions(words=words, assumes=assumes, beside=beside, **named), **rest)
+
+    for option in reversed(_LAUNCH_OPTIONS):
+        option(with_load_options)
+    return with_load_options
+
+
+def beside_options(command: Command) -> Command:
+    """Adds `--source` and `--args`; the command gets them as one `beside: Beside`."""
+
+    @functools.wraps(command)
+    def with_beside(*args: Any, sources: tuple[str, ...], arguments: str | None, **rest: Any) -> Any:
+        return command(*args, beside=_beside(sources, arguments), **rest)
+
+    for option in reversed(_BESIDE_OPTIONS):
+        option(with_beside)
+    return with_beside
+
+
+def _beside(sources: tuple[str, ...], arguments: str | None) -> Beside:
+    """What `--source` and `--args` say.
+
+    Raises:
+        HcpError: the file or folder does not exist, or a quote is not closed.
+    """
+    for source in sources:
+        if not os.path.exists(source):
+            raise HcpError(f"--source {source} does not exist; wanted a script or a folder of scripts; check the path")
+    if arguments is None:
+        return Beside(sources=sources)
+    import shlex
+
+    try:
+        words = tuple(shlex.split(arguments))
+    except ValueError as error:
+        raise HcpError(
+            f"--args {arguments} cannot be split ({error}); wanted words quoted as in a shell; close the quote"
+        ) from None
+    return Beside(sources=sources, arguments=words)

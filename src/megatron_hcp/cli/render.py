@@ -1,0 +1,270 @@
+"""`hcp render`: an sbatch script from a launch and a site."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from megatron_hcp.cli.options import (
+    assume_option,
+    beside_options,
+    dialect_option,
+    model_option,
+    recipe_option,
+    site_option,
+)
+from megatron_hcp.cli.screen import say
+from megatron_hcp.cli.targets import without_assumptions
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.core.files import write_whole
+from megatron_hcp.core.secrets import without_secrets
+from megatron_hcp.core.visible import visible
+from megatron_hcp.launch.fact import Beside, Dialect, Launch
+from megatron_hcp.launch.load import LoadOptions
+from megatron_hcp.render.from_launch import Stated
+from megatron_hcp.render.site import ASSUMABLE, KEYS, Settled, SiteKey, load_site, settle_site, site_assumptions
+from megatron_hcp.render.starts import STARTS
+
+_METAVARS = {"size": "N", "count": "N", "time": "TIME", "path": "PATH"}
+_REPEATED = {
+    "options": "OPTION",
+    "texts": "TEXT",
+    "paths": "PATH",
+    "map": "NAME=VALUE",
+    "env": "NAME=VALUE",
+    "array": "WORDS",
+}
+"""Types of keys whose option may be given several times, and what it then takes."""
+
+
+def _site_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """One option per key of the site: the table is the schema of both."""
+    for key in reversed(KEYS):
+        command = _option(key)(command)
+    return command
+
+
+def _with_assumptions(options: Mapping[str, Any], assumes: Sequence[str]) -> dict[str, Any]:
+    """The options with what --assume states; an option that is given as such wins."""
+    settled = dict(options)
+    for text in assumes:
+        name, _, value = text.partition("=")
+        if name in ASSUMABLE:
+            settled[name] = settled[name] if settled[name] is not None else value
+        else:
+            settled["facts"] = (*settled["facts"], text)
+    return settled
+
+
+def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    name = "--" + key.name.replace("_", "-")
+    text = key.doc + (f" [default: {key.default}]" if key.default not in (None, True, False) else "")
+    if key.type == "bool":
+        return click.option(f"{name}/--no-{name[2:]}", key.name, default=None, help=text)
+    if key.type in _REPEATED:
+        return click.option(name, key.name, multiple=True, metavar=_REPEATED[key.type], help=text + "; repeatable")
+    metavar = "|".join(key.choices) or _METAVARS.get(key.type, "TEXT")
+    return click.option(name, key.name, default=None, metavar=metavar, help=text)
+
+
+@click.command()
+@click.argument("targets", nargs=-1, metavar="[TARGET] [-- OVERRIDE...]")
+@click.option(
+    "--start",
+    type=click.Choice(tuple(STARTS)),
+    help="What starts the ranks [default: the launch's own]; "
+    "verify: a job that runs `hcp verify TARGET...` on every node.",
+)
+@site_option
+@click.option("-o", "--output", metavar="FILE", help="Write the script to FILE instead of standard output (-).")
+@assume_option("State facts as for hcp check: te=2.14 arch=sm90. Each is the same as its own option, or as --facts.")
+@click.option("--test-only", "tests", is_flag=True, help="Check that Slurm accepts the job (sbatch --test-only).")
+@click.option("--submit", "submits", is_flag=True, help="Run --test-only, then submit the job and print its id.")
+@dialect_option
+@model_option
+@recipe_option
+@beside_options
+@_site_options
+def render(
+    targets: Sequence[str],
+    start: str | None,
+    site_file: str | None,
+    output: str | None,
+    assumes: tuple[str, ...],
+    tests: bool,
+    submits: bool,
+    dialect: Dialect | None,
+    model_file: str | None,
+    recipe: str | None,
+    beside: Beside,
+    **options: Any,
+) -> int:
+    """Write an sbatch script that checks itself before it trains.
+
+    TARGET is a launch, as for `hcp check`, or overrides after --. The script runs hcp check on the same launch,
+    compares the nodes, tests the groups (with --comm-test), trains, and leaves a verdict file. All missing settings
+    of the site are listed at once. Exits with 1 if the launch has an error: the script is still written, but it would
+    stop before training, and it is not submitted.
+
+    \b
+    hcp render train.sbatch -o job.sbatch
+    hcp render train.sh --start torchrun --nodes 4 --site site.yaml -o train.sbatch
+    hcp render train.sbatch --submit
+    """
+    from megatron_hcp.render.from_launch import stated_by
+    from megatron_hcp.render.job import default_name, plan_job
+    from megatron_hcp.render.script import render_job
+
+    words: tuple[str, ...] = click.get_current_context().obj or ()
+    if (tests or submits) and options["in_allocation"]:
+        raise HcpError(
+            "found --submit with --in-allocation; wanted one of them: run that script with bash, inside salloc"
+        )
+    targets, more = without_assumptions(targets)
+    options = _with_assumptions(options, (*assumes, *more))
+    site = load_site(site_file, options)
+    failed = False
+    if start == "verify":
+        _refuse_steps(targets, words)
+        text = render_job(plan_job(start, site, steps=targets, origins=settle_site(site_file, options).origins))
+    else:
+        if len(targets) > 1 or not (targets or words):
+            raise HcpError(f"found {len(targets)} targets; wanted one launch, or overrides after --; name one")
+        target = targets[0] if targets else ""
+        launch = _load(
+            target, LoadOptions(dialect, words, model_file=model_file, recipe=recipe, beside=beside), start, site
+        )
+        stated = stated_by(launch)
+        start = start or stated.start
+        if start is None:
+            raise HcpError("not stated: start (what starts the ranks); wanted --start srun, torchrun or ft_launcher")
+        settled = settle_site(site_file, options, stated.site, stated.origins)
+        site = settled.values
+        if site["job_name"] == "train" and target:
+            site["job_name"] = default_name(target)
+        job = plan_job(start, site, launch, words, origins=settled.origins, model_file=model_file, recipe=recipe)
+        text = render_job(job)
+        _say_taken(target, stated, settled)
+        for note in launch.reading.notes:
+            say([f"hcp render: note: {visible(note)}"], err=True)
+        failed = _warn(launch, text)
+    _refuse_secrets(text)
+    if output is not None and output != "-" and any(_is_same(target, output) for target in targets):
+        raise HcpError(f"found -o {output}, which is the launch itself; wanted another file; use another name")
+    if output not in (None, "-"):
+        _write(output, text)
+    elif output or not (tests or submits):
+        click.echo(text, nl=False)
+    if tests or submits:
+        _give_to_slurm(text, submits, failed)
+    return int(failed)
+
+
+def _write(output: str, text: str) -> None:
+    try:
+        write_whole(output, text)
+    except OSError as error:
+        raise HcpError(
+            f"cannot write {visible(output)}: {error.strerror}; name a file in a folder that exists"
+        ) from None
+
+
+def _give_to_slurm(text: str, submits: bool, failed: bool) -> None:
+    """Prints Slurm's answer to --test-only; submits the job if asked to, unless it would stop before training.
+
+    Raises:
+        HcpError: Slurm rejects the job.
+    """
+    from megatron_hcp.render.submit import ask, make_log_folder, submit
+
+    say([f"hcp render: sbatch --test-only: {visible(ask(text))}"], err=True)
+    if not submits:
+        return
+    if failed:
+        say(["hcp render: not submitted: the job would stop in phase 0"], err=True)
+        return
+    if (folder := make_log_folder(text)) is not None:
+        say([f"hcp render: created the log folder {visible(folder)}"], err=True)
+    click.echo(submit(text))
+
+
+def _refuse_steps(targets: Sequence[str], words: Sequence[str]) -> None:
+    """Returns if the targets can be steps of `hcp verify`.
+
+    Raises:
+        HcpError: a target is a file or not a name, or there are arguments for a trainer.
+    """
+    if words:
+        raise HcpError("found words after -- with --start verify; wanted steps as targets; leave them out")
+    files = [target for target in targets if os.path.isfile(target)]
+    if files:
+        raise HcpError(
+            f"found the file {files[0]} with --start verify; wanted skills, or steps as SKILL:STEP; "
+            "see hcp verify --list"
+        )
+    odd = [target for target in targets if not target.isprintable()]
+    if odd:
+        raise HcpError(
+            f"found {visible(odd[0])[:200]} with --start verify; wanted a skill, or a step as SKILL:STEP; "
+            "see hcp verify --list"
+        )
+
+
+def _load(target: str, options: LoadOptions, start: str | None, site: dict[str, Any]) -> Launch:
+    from megatron_hcp.launch.load import load_launch
+
+    assumes = (*((f"start={start}",) if start else ()), "placement=block", *site_assumptions(site))
+    return load_launch(target, options._replace(assumes=assumes))
+
+
+def _say_taken(target: str, stated: Stated, settled: Settled) -> None:
+    """Reports on stderr which settings the job takes from the launch, which it changes, and which it leaves out."""
+    taken = [
+        f"{name}={visible(str(value))[:60]}" if not isinstance(value, dict | tuple) else f"{len(value)} {name}"
+        for name, value in stated.site.items()
+        if settled.origins.get(name) == stated.origins.get(name) and name in stated.origins
+    ]
+    if taken:
+        say([f"hcp render: taken from {visible(target)}: {', '.join(taken)}"], err=True)
+    overruled = [
+        f"{name}: {settled.origins[name]} overrides {origin}"
+        for name, origin in stated.origins.items()
+        if settled.origins.get(name) != origin
+    ]
+    for label, lines in (("changed", (*stated.changed, *overruled)), ("left out", stated.left_out)):
+        for line in lines:
+            say([f"hcp render: {label}: {visible(line)}"], err=True)
+
+
+def _warn(launch: Launch, script: str) -> bool:
+    """Whether the job has errors; prints on stderr what `hcp check` finds. The script is written in any case."""
+    from megatron_hcp.render.findings import findings_in
+
+    found, undecided = findings_in(launch, script)
+    for finding in found:
+        stops = "; the job will stop in phase 0" if finding.severity == "error" else ""
+        say([f"hcp render: {finding.severity} {finding.rule.id}: {finding.problem.message}{stops}"], err=True)
+    for item in undecided:
+        say([f"hcp render: undecided: {item.reason}; {item.do}"], err=True)
+    return any(finding.severity == "error" for finding in found)
+
+
+def _refuse_secrets(script: str) -> None:
+    """Refuses credentials: a script is printed, kept and shown to others, and a masked credential would not work.
+
+    Raises:
+        HcpError: a line contains a credential.
+    """
+    for number, line in enumerate(script.split("\n"), 1):
+        if without_secrets(line) != line:
+            raise HcpError(
+                f"found a credential in line {number} of the job to be written; wanted none, because scripts are "
+                "printed and kept; leave it out and export it in the shell that submits the job"
+            )
+
+
+def _is_same(target: str, output: str) -> bool:
+    return os.path.exists(target) and os.path.exists(output) and os.path.samefile(target, output)

@@ -1,0 +1,117 @@
+"""Upstream's later fixes, as lines and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from megatron_hcp.cli.reports.words import launch_name, numbered, what_to_add
+from megatron_hcp.cli.screen import Line, Part
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.rules.backports.lacking import Lacking, LaterFixes
+from megatron_hcp.rules.backports.table import Backport
+from megatron_hcp.rules.backports.topics import TOPICS
+from megatron_hcp.rules.known.row import PACKAGES, Package
+
+_FIRST = 3
+"""Fixes of each release that `hcp check` shows."""
+
+
+def backports_lines(launch: Launch, found: LaterFixes, every: bool = False) -> list[Line]:
+    """The fixes of each project under a heading, then what is not known or left to state."""
+    lines: list[Line] = [f"{launch_name(launch)}:"]
+    for item in found.lacking:
+        lines += _project_lines(item, every)
+    broad, hidden = (sum(len(getattr(item, name)) for item in found.lacking) for name in ("broad", "open"))
+    if (broad or hidden) and not every:
+        lines.append(f"  --all lists {broad} more to parts that most launches turn on, {hidden} to parts not shown")
+    lines += [f"  not known for {PACKAGES[package]}: {reason}" for package, reason in found.not_read]
+    if found.not_stated:
+        add = what_to_add(launch, found.not_stated)
+        lines.append(f"  not stated: the release of {_listed(found.not_stated)}; add {add}")
+    return lines
+
+
+def _project_lines(item: Lacking, every: bool) -> Iterable[Line]:
+    upstream = item.upstream
+    name = f"{PACKAGES[upstream.package]} {item.release}"
+    many = numbered(len(item.touching), "later fix", "later fixes")
+    read = f"(read: {upstream.repo} to {upstream.newest}, {upstream.date})"
+    yield "  ", Part(f"{name} lacks {many} to what the launch turns on", bold=True), f" {read}"
+    yield from _fix_lines(item, item.touching)
+    if every and item.broad:
+        yield f"  and {len(item.broad)} to parts that most launches turn on"
+        yield from _fix_lines(item, item.broad)
+    if every and item.open:
+        yield f"  and {len(item.open)} that may touch it, by what the launch doesn't show"
+        yield from _fix_lines(item, item.open)
+
+
+def _fix_lines(item: Lacking, fixes: Sequence[Backport]) -> Iterable[Line]:
+    width = max((len(item.upstream.reference(fix)) for fix in fixes), default=0)
+    for fix in fixes:
+        said = (TOPICS[topic].said for topic in fix.topics if topic in TOPICS)
+        about = ", ".join((*said, *fix.families, *item.sets(fix)))
+        yield f"    {item.upstream.reference(fix):<{width}}  {_fixed_in(item, fix):<10}  {fix.title}  [{about}]"
+
+
+def _fixed_in(item: Lacking, fix: Backport) -> str:
+    """The first release with the fix, of those that are newer."""
+    return item.mended(fix) or "unreleased"
+
+
+def first_lines(found: Sequence[Lacking]) -> list[Line]:
+    """What `hcp check` says: for each release, how many fixes it lacks, and the most telling ones."""
+    lines: list[Line] = []
+    for item in found:
+        if item.touching:
+            name = f"{PACKAGES[item.upstream.package]} {item.release}"
+            many = numbered(len(item.touching), "later fix", "later fixes")
+            lines.append(f"backports: {name} lacks {many} to parts that this launch turns on (hcp backports)")
+            lines += [f"    {_cited(item, fix)}" for fix in item.touching[:_FIRST]]
+    return lines
+
+
+def first_json(found: Sequence[Lacking]) -> list[dict[str, Any]]:
+    """The same as data."""
+    return [
+        {
+            "package": item.upstream.package,
+            "release": item.release,
+            "lacking": len(item.touching),
+            "first": [_cited(item, fix) for fix in item.touching[:_FIRST]],
+        }
+        for item in found
+        if item.touching
+    ]
+
+
+def _cited(item: Lacking, fix: Backport) -> str:
+    return f"{item.upstream.reference(fix)} ({_fixed_in(item, fix)}): {fix.title}"
+
+
+def release_json(item: Lacking) -> dict[str, Any]:
+    """The fixes that a release lacks: those that touch what the launch turns on, and those that may."""
+    upstream = item.upstream
+    return {
+        "package": upstream.package,
+        "release": item.release,
+        "read": {"repo": upstream.repo, "newest": upstream.newest, "date": upstream.date},
+        "touching": [_fix_json(item, fix) for fix in item.touching],
+        "broad": [_fix_json(item, fix) for fix in item.broad],
+        "open": [_fix_json(item, fix) for fix in item.open],
+    }
+
+
+def _fix_json(item: Lacking, fix: Backport) -> dict[str, Any]:
+    return {
+        "reference": item.upstream.reference(fix),
+        "fixed_in": item.mended(fix),
+        "title": fix.title,
+        "about": [*(topic for topic in fix.topics if topic in TOPICS), *fix.families, *item.sets(fix)],
+    }
+
+
+def _listed(packages: Sequence[Package]) -> str:
+    names = [PACKAGES[package] for package in packages]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

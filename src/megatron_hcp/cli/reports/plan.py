@@ -1,0 +1,104 @@
+"""What `hcp plan` prints for people: a table of layouts, or one layout explained; 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from megatron_hcp.cli.reports.plan_json import Shown
+from megatron_hcp.cli.reports.plan_layout import cost, explained, titles
+from megatron_hcp.cli.reports.wrap import wrapped
+from megatron_hcp.plan.answer import Judged
+from megatron_hcp.plan.change import brief
+from megatron_hcp.plan.found import TIED
+from megatron_hcp.plan.model import counted_as
+
+
+def plan_lines(shown: Shown) -> list[str]:
+    """The whole text."""
+    return [line for part in _parts(shown) for line in part]
+
+
+def _parts(shown: Shown) -> Iterator[Iterable[str]]:
+    yield _head(shown)
+    if shown.legal is None:
+        yield explained(shown, shown.layouts[0])
+    elif shown.layouts:
+        yield _table(shown)
+        yield ["", f"the first one: {brief(shown.layouts[0].layout)}"]
+        yield explained(shown, shown.layouts[0])
+        yield _frontier(shown)
+    else:
+        yield _nothing(shown)
+    for flip in shown.flips:
+        yield wrapped("flip    ", flip.text)
+    for other, reason in shown.reasons:
+        again = " without recomputation" if other.layout.recompute == "none" and not other.rules else ""
+        yield wrapped("why not ", f"{brief(other.layout)}{again}: {reason.text}{titles(reason.rules)}")
+    if shown.nearest:
+        yield wrapped("nearest ", f"{brief(shown.nearest.layout)} fits: {cost(shown.nearest)}")
+    if shown.legal is None and not shown.layouts[0].fits:
+        yield wrapped("search  ", f"--why-not '{shown.layouts[0].layout}' finds the best layout, and compares this one")
+    for text in shown.taken_for_granted:
+        yield wrapped("assumed ", text)
+
+
+def _head(shown: Shown) -> list[str]:
+    job = shown.job
+    what = f"{shown.model.name or 'the model'} on {job.world_size} x {job.gpu.name}, {job.gpus_per_node} per node"
+    text = f"{what}; {job.global_batch} sequences of {job.seq_length} tokens per step, {job.precision}"
+    lines = wrapped("", text + (", packed" if job.packed else ""))
+    for kind in shown.model.kind_unknown:
+        lines += wrapped("", f"not modelled: {kind}, {counted_as(kind)}")
+    return lines
+
+
+def _table(shown: Shown) -> Iterator[str]:
+    tied = sum(item.tied for item in shown.layouts)
+    text = f"{shown.legal} legal layouts; these are the best that fit in {shown.layouts[0].usable_gib:.1f} GiB"
+    if tied:
+        which = f"the first {tied} are tied" if tied > 1 else "the first is tied with others"
+        text += f"; {which} (within {TIED:.0%}), simplest first"
+    yield from wrapped("", text)
+    yield ""
+    yield " #  tp   cp exchange    pp  vp   ep etp mbs recompute   s/step TFLOP/s    GiB"
+    for place, item in enumerate(shown.layouts, 1):
+        yield _row(place, item)
+
+
+def _row(place: int, item: Judged) -> str:
+    layout, time, held = item.layout, item.time, item.memory
+    assert time and held
+    exchange = layout.cp_comm_type if layout.cp > 1 else "-"
+    if layout.hcp_sizes:
+        exchange = "{},{} levels".format(*layout.hcp_sizes)
+    again = "-" if layout.recompute == "none" else layout.recompute
+    return (
+        f"{place:2} {layout.tp:3} {layout.cp:4} {exchange:10.11} {layout.pp:3} {layout.vp:3} {layout.ep:4} "
+        f"{layout.etp:3} {layout.mbs:3} {again:9} {time.seconds:8.4g} {item.tflops:7.0f} {held.peak:6.1f}"
+    )
+
+
+def _frontier(shown: Shown) -> Iterator[str]:
+    """What of the frontier needs less memory than the first layout: most of it takes more time, what is tied less."""
+    first = shown.layouts[0]
+    assert first.memory and first.time
+    lighter = [item for item in shown.frontier if item.peak_gib < first.memory.peak]
+    if lighter:
+        yield "less memory than the first one:"
+    for item in lighter:
+        more = item.seconds / first.time.seconds - 1
+        yield from wrapped(f"  {item.seconds:8.4g} s {more:+7.1%} {item.peak_gib:6.1f} GiB  ", brief(item.layout))
+
+
+def _nothing(shown: Shown) -> Iterator[str]:
+    if shown.legal:
+        yield from wrapped("", f"no layout fits: {shown.legal} are legal, and each needs more memory")
+    else:
+        yield "no layout is legal"
+    if shown.least and shown.least.rules:
+        yield from wrapped("rules   ", f"{', '.join(shown.least.rules)}{titles(shown.least.rules)}")
+    elif shown.least:
+        over = f"{shown.least.over_gib:.1f} GiB more than the {shown.least.usable_gib:.1f} GiB of a GPU"
+        yield from wrapped("least   ", f"{brief(shown.least.layout)}: {over}")
+    if shown.remedy:
+        yield from wrapped("change  ", f"{shown.remedy.text}: then {brief(shown.remedy.layout)} fits")

@@ -1,0 +1,115 @@
+"""`hcp.plan/1`: layouts with their rules, memory and time, and what would change the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from megatron_hcp import __version__
+from megatron_hcp.plan.answer import Judged
+from megatron_hcp.plan.change import Flip, Remedy
+from megatron_hcp.plan.constants import Rates
+from megatron_hcp.plan.found import Candidate
+from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.model import PlanModel
+from megatron_hcp.plan.overrides import FRAMEWORKS, overrides
+from megatron_hcp.plan.ranks import rank_map
+from megatron_hcp.plan.time.overlap import ring_overlap
+from megatron_hcp.plan.why import Reason
+
+SCHEMA = "hcp.plan/1"
+
+
+class Shown(NamedTuple):
+    """All that a plan prints. `reasons`: (layout, why it is not the first); `legal` None without a search."""
+
+    model: PlanModel
+    job: PlanJob
+    rates: Rates
+    layouts: list[Judged]
+    taken_for_granted: list[str]
+    legal: int | None = None
+    frontier: Sequence[Candidate] = ()
+    flips: Sequence[Flip] = ()
+    reasons: Sequence[tuple[Judged, Reason]] = ()
+    nearest: Judged | None = None
+    remedy: Remedy | None = None
+    least: Judged | None = None
+
+
+def plan_json(shown: Shown) -> dict[str, Any]:
+    """The object of schemas/hcp.plan.1.json."""
+    job, model = shown.job, shown.model
+    return {
+        "schema": SCHEMA,
+        "hcp": __version__,
+        "model": {
+            "name": model.name, "layers": model.sizes.num_layers, "experts": model.sizes.experts,
+            "not_understood": list(model.kind_unknown),
+        },
+        "job": {
+            "gpus": job.world_size, "gpus_per_node": job.gpus_per_node, "gpu": job.gpu.name,
+            "nvlink_domain": job.nvlink_domain, "domain": job.domain, "seq_length": job.seq_length,
+            "global_batch": job.global_batch, "precision": job.precision, "packed": job.packed,
+            "versions": dict(job.versions),
+        },
+        "assumed": shown.taken_for_granted,
+        "legal": shown.legal,
+        "layouts": [layout_json(item, shown) for item in shown.layouts],
+        "frontier": [
+            {"layout": sizes_json(item.layout), "step_s": item.seconds, "peak_gib": item.peak_gib}
+            for item in shown.frontier
+        ],
+        "flips": [
+            {"layout": sizes_json(flip.layout), "link": flip.link, "side": flip.side, "gb_per_s": flip.at,
+             "now_gb_per_s": flip.now}
+            for flip in shown.flips
+        ],
+        "why_not": [
+            {"layout": sizes_json(other.layout), "kind": reason.kind, "text": reason.text, "rules": list(reason.rules),
+             "over_gib": reason.over_gib, "slower": reason.slower, "term": reason.term or None,
+             "recomputed": layout_json(reason.recomputed, shown) if reason.recomputed else None}
+            for other, reason in shown.reasons
+        ],
+        "nearest": layout_json(shown.nearest, shown) if shown.nearest else None,
+        "remedy": {"text": shown.remedy.text, "layout": sizes_json(shown.remedy.layout)} if shown.remedy else None,
+        "least": layout_json(shown.least, shown) if shown.least else None,
+    }  # fmt: skip
+
+
+def sizes_json(layout: Layout) -> dict[str, Any]:
+    """The layout's axes, by the names of `--layout`."""
+    return {
+        "tp": layout.tp, "cp": layout.cp, "pp": layout.pp, "vp": layout.vp, "ep": layout.ep, "etp": layout.etp,
+        "mbs": layout.mbs, "cp_comm_type": layout.cp_comm_type if layout.cp > 1 else None,
+        "hcp_sizes": list(layout.hcp_sizes) if layout.hcp_sizes else None, "recompute": layout.recompute,
+    }  # fmt: skip
+
+
+def layout_json(item: Judged, shown: Shown) -> dict[str, Any]:
+    """One layout, judged."""
+    layout, job, held, time = item.layout, shown.job, item.memory, item.time
+    ring = ring_overlap(shown.model, layout, job, shown.rates) if time else None
+    legal = not item.rules
+    return {
+        "layout": sizes_json(layout),
+        "legal": legal,
+        "fits": item.fits,
+        "rules": list(item.rules),
+        "tied": item.tied,
+        "dp": job.dp(layout) if legal else None,
+        "micro_batches": job.micro_batches(layout) if legal else None,
+        "memory_gib": held and {
+            "peak": held.peak, "usable": item.usable_gib, "over": item.over_gib, "stage": held.stage,
+            "terms": dict(held.terms), "by_stage": list(held.by_stage),
+        },
+        "step_s": time and time.seconds,
+        "tokens_per_s_per_gpu": item.tokens_per_s if time else None,
+        "tflops_per_gpu": item.tflops if time else None,
+        "band": time and time.band,
+        "marks": list(time.marks) if time else [],
+        "time_s": time and {"terms": dict(time.terms), "hidden": dict(time.hidden)},
+        "overlap": ring and {**ring._asdict(), "hidden": ring.is_hidden},
+        "ranks": [axis._asdict() for axis in rank_map(layout, job)] if legal else [],
+        "overrides": {name: overrides(shown.model, layout, job, name) for name in FRAMEWORKS} if legal else None,
+    }  # fmt: skip

@@ -1,0 +1,136 @@
+"""A check's report as lines: one per finding, one per fix, and the verdict last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from megatron_hcp.cli.reports.backports import first_lines
+from megatron_hcp.cli.reports.words import (
+    finding_text,
+    fix_text,
+    launch_name,
+    numbered,
+    presumed_text,
+    rules_by_need,
+    unique,
+    verdict_word,
+    what_to_add,
+)
+from megatron_hcp.cli.screen import Line, Part
+from megatron_hcp.launch.fact import MODEL_DECIDES
+from megatron_hcp.rules.backports.lacking import lacking
+from megatron_hcp.rules.report import Finding, Report, Undecided
+from megatron_hcp.rules.rule import Severity
+
+COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+_MANY_NEEDS = 8
+
+
+def finding_lines(report: Report, finding: Finding) -> list[Line]:
+    """One line for the finding, and one for each fix."""
+    return [
+        headline(report, finding, finding_text(finding)),
+        *(f"    fix: {fix_text(report.launch, fix)}  # {fix.effect}" for fix in finding.fixes),
+    ]
+
+
+def report_lines(
+    report: Report,
+    *,
+    strict: bool = False,
+    shown: Callable[[Report, Finding], Iterable[Line]] = finding_lines,
+) -> list[Line]:
+    """The report, with each finding formatted by `shown` and the verdict last."""
+    target = report.launch.reading.target
+    reading = report.launch.reading
+    lines: list[Line] = [] if reading.command is None else [f"{target}:{reading.line}: {reading.command}"]
+    lines += [f"{target}: note: {note}" for note in reading.notes]
+    lines += [line for finding in report.findings for line in shown(report, finding)]
+    lines += _presumed_lines(report)
+    lines += _not_checked_lines(report)
+    lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in _not_in_the_verdict(report, strict)]
+    lines += first_lines(lacking(report.launch).lacking)
+    lines.append(_verdict_line(report, strict))
+    return lines
+
+
+def headline(report: Report, finding: Finding, text: str) -> Line:
+    """Place, severity, id and the message."""
+    place = finding.location
+    where = f"{place.file}:{place.line}:{place.column}" if place else report.launch.reading.target
+    role = f" [{finding.role}]" if finding.role and finding.role != report.launch.reading.role else ""
+    label = Part(f"{finding.severity} {finding.rule.id}", COLOURS[finding.severity], bold=True)
+    return (f"{where}: ", label, f"{role} {text}")
+
+
+def undecided_text(item: Undecided) -> str:
+    """The reason, and what to do: the order of an annotation."""
+    return f"{item.reason}: {item.do}" if item.do else item.reason
+
+
+def _to_do(item: Undecided) -> str:
+    """What to do, and why: the order of a line that is read to act on it."""
+    return f"{item.do}, because {item.reason}" if item.do else item.reason
+
+
+def _presumed_lines(report: Report) -> list[Line]:
+    """How many settings were presumed and who decides them, then those of which most recipes set another value."""
+    doubtful = [item for item in report.presumed if item.recipes_set]
+    if not doubtful:
+        return []
+    many = numbered(len(doubtful), "setting")
+    if report.launch.dialect not in MODEL_DECIDES:
+        what = f"{many} that the recipe decides; name it with --recipe NAME"
+    elif not report.launch.model:
+        what = f"{many} that the model decides; add --model config.json"
+    else:
+        what = f"{many} that neither the launch nor config.json states; add --set KEY=VALUE where the model differs"
+    return [f"presumed: {what}", f"    {presumed_text(doubtful)}"]
+
+
+def _not_checked_lines(report: Report) -> list[Line]:
+    """What to add so that the rest is checked, then the rules by the fact that each lacks; one fact takes one line."""
+    groups = rules_by_need(report)
+    if not groups:
+        return []
+    needs = unique(name for need, _ in groups for name in need.split(", "))
+    add = what_to_add(report.launch, needs)
+    if len(groups) == 1:
+        need, rules = groups[0]
+        return [f"not checked: {' '.join(rules)} ({need}); add {add}"]
+    parts = [f"{need}: {' '.join(rules)}" for need, rules in groups[:_MANY_NEEDS]]
+    rest = [rule for _, rules in groups[_MANY_NEEDS:] for rule in rules]
+    if rest:
+        parts.append(f"{numbered(len(groups) - _MANY_NEEDS, 'more fact')} (hcp show): {' '.join(rest)}")
+    return [f"not checked: {numbered(len(report.not_checked), 'rule')}; add {add}", f"    {'; '.join(parts)}"]
+
+
+def _where(report: Report, item: Undecided) -> str:
+    place = item.location
+    return f"{place.file}:{place.line}:{place.column}" if place else report.launch.reading.target
+
+
+def _not_in_the_verdict(report: Report, strict: bool) -> tuple[Undecided, ...]:
+    """The undecided items that the last line does not state; with verdict UNDECIDED it states the first."""
+    return report.undecided[1:] if verdict_word(report, strict) == "UNDECIDED" else report.undecided
+
+
+def _verdict_line(report: Report, strict: bool) -> Line:
+    counts = ", ".join(numbered(report.num_findings(severity), severity) for severity in SEVERITIES)
+    accepted = f", {len(report.accepted)} accepted" if report.accepted else ""
+    left = len(report.not_checked)
+    word = verdict_word(report, strict)
+    colour, more = {"FAILED": ("red", ""), "UNDECIDED": ("yellow", "")}.get(word, ("yellow" if left else "green", ""))
+    if word == "UNDECIDED":
+        more = f": {_to_do(report.undecided[0])}"
+    elif word == "ok" and left:
+        more = " as far as checked"
+    elif word == "FAILED" and not report.failed():
+        more = " (--strict)"
+    return (
+        f"{launch_name(report.launch)}: ",
+        Part(word, colour, bold=True),
+        f"{more}{';' if word == 'UNDECIDED' else ':'} {counts}{accepted}; "
+        f"{numbered(report.applied, 'rule')} applied, {left} not checked",
+    )

@@ -1,0 +1,102 @@
+"""Wording shared by all formats: a finding, a value, a fix, and what to state so that a rule can be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from megatron_hcp.core.secrets import HIDDEN, is_secret_name
+from megatron_hcp.launch.fact import COMMAND_LINES, Fact, Launch
+from megatron_hcp.launch.hidden import key_to_set
+from megatron_hcp.rules.report import Finding, OfferedFix, Presumed, Report, shown_value
+
+_MANY = 5
+_MANY_PRESUMED = 3
+
+
+def details_of(finding: Finding) -> tuple[str, str]:
+    """What was found and what is expected; empty where the message already says it."""
+    problem = finding.problem
+    return ("" if problem.found in problem.message else problem.found), problem.wanted
+
+
+def finding_text(finding: Finding) -> str:
+    """The finding in one sentence."""
+    found, expected = details_of(finding)
+    details = "; ".join(filter(None, (found and f"found {found}", expected and f"expected {expected}")))
+    return f"{finding.problem.message} ({details})" if details else finding.problem.message
+
+
+def launch_name(launch: Launch) -> str:
+    """The target; in a script with several launches, also what distinguishes this one."""
+    reading = launch.reading
+    return reading.target if reading.command is None else f"{reading.target}, {reading.command}"
+
+
+def presumed_text(items: Sequence[Presumed]) -> str:
+    """The values that were presumed, least certain first, with the number of recipes that set another one."""
+    least = sorted(items, key=lambda item: -item.recipes_set)[:_MANY_PRESUMED]
+    said = [f"{item.recipes_set} of {item.recipes} recipes differ" for item in least[:1]]
+    said += [str(item.recipes_set) for item in least[1:]]
+    shown = [f"{item.key} {shown_value(item.value)} ({count})" for item, count in zip(least, said)]
+    return ", ".join(shown) + (f"; {len(items) - len(least)} more in hcp show" if len(items) > len(least) else "")
+
+
+def fact_value(name: str, fact: Fact) -> Any:
+    """A fact's value, unless it is secret."""
+    is_secret = isinstance(fact.value, str) and (is_secret_name(name) or is_secret_name(fact.key or ""))
+    return HIDDEN if is_secret else fact.value
+
+
+def fix_text(launch: Launch, fix: OfferedFix) -> str:
+    """What to type: flags for a Megatron-LM command line, overrides elsewhere."""
+    if launch.dialect in COMMAND_LINES:
+        import shlex
+
+        words = [*([shlex.join(fix.cli)] if fix.cli else []), *fix.lines]
+        flags = ", ".join(fix.without)
+        if words:
+            return "; ".join(words) + (f" (without {flags})" if flags else "")
+        return f"leave out {flags}" if flags else " ".join(fix.overrides)
+    words = list(fix.overrides if launch.reading.form == "yaml" else fix.cli)
+    text = "; ".join([" ".join(words), *fix.lines] if words else fix.lines or fix.overrides)
+    return text + (f" (without {', '.join(fix.without)})" if fix.without else "")
+
+
+def what_to_add(launch: Launch, names: Sequence[str]) -> str:
+    """The options that would state the first few of these facts."""
+    from megatron_hcp.launch.hf import STATED
+
+    by_model = [name for name in names if name in STATED and "model_name" not in launch.model]
+    written = unique(key_to_set(launch, name) for name in names if name not in by_model)
+    assumed = [option.removeprefix("--assume ") for option in written if option.startswith("--assume ")]
+    keys = [option for option in written if not option.startswith("--assume ")]
+    options = ["--model config.json"] if by_model else []
+    options += ["--assume " + " ".join(assumed[:_MANY])] if assumed else []
+    options += keys[: 2 if options else 3]
+    return " ".join(options) + (" ..." if len(assumed) > _MANY or len(keys) > 3 else "")
+
+
+def numbered(count: int, noun: str, nouns: str | None = None) -> str:
+    """`1 rule`, `2 rules`; `nouns` where the plural takes more than an s."""
+    return f"{count} {noun if count == 1 else nouns or f'{noun}s'}"
+
+
+def verdict_word(report: Report, strict: bool) -> str:
+    """FAILED, UNDECIDED or ok, matching the exit code except under `--allow-undecided`."""
+    if report.failed(strict):
+        return "FAILED"
+    return "UNDECIDED" if report.verdict == "undecided" else "ok"
+
+
+def rules_by_need(report: Report) -> list[tuple[str, list[str]]]:
+    """(the facts that are missing, the ids of the rules that need them), most rules first."""
+    by_need: dict[str, list[str]] = {}
+    for item in report.not_checked:
+        by_need.setdefault(", ".join(item.needs), []).append(item.rule.id)
+    return sorted(by_need.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+
+
+def unique(names: Iterable[str]) -> list[str]:
+    """The names without duplicates, in order."""
+    return list(dict.fromkeys(names))

@@ -1,0 +1,78 @@
+"""The only writer of output lines: nothing in a line can control the terminal or the CI that shows it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import click
+
+from megatron_hcp.core.secrets import without_secrets
+from megatron_hcp.core.visible import visible
+
+
+class Part(NamedTuple):
+    """A piece of a line with its own colour, optionally bold."""
+
+    text: str
+    colour: str = ""
+    bold: bool = False
+
+
+Line = str | tuple[str | Part, ...]
+"""One line of output, whatever its pieces contain."""
+
+
+def say(lines: Iterable[Line], *, err: bool = False, commands: bool = False) -> None:
+    """Prints the lines on standard output or standard error, with colours only on a terminal.
+
+    `commands`: lines that start with `::` are commands for the CI runner that reads them.
+    """
+    stream = sys.stderr if err else sys.stdout
+    terminal = is_terminal(err)
+    colours = terminal and "NO_COLOR" not in os.environ
+    shown = [safe_line(line, colours=colours, ascii=not terminal, commands=commands) for line in lines]
+    if shown:
+        stream.write("\n".join((*shown, "")))
+        stream.flush()
+
+
+def is_terminal(err: bool = False) -> bool:
+    """Whether the output goes to a terminal."""
+    return (sys.stderr if err else sys.stdout).isatty() and os.environ.get("TERM") != "dumb"
+
+
+def safe_text(lines: Iterable[Line], *, commands: bool = False) -> str:
+    """The lines as they may be written to a file."""
+    return "".join(safe_line(line, ascii=True, commands=commands) + "\n" for line in lines)
+
+
+def safe_line(line: Line, *, colours: bool = False, ascii: bool = False, commands: bool = False) -> str:
+    r"""The line as it may be printed: with visible characters only, without secrets, and not a CI command.
+
+    >>> safe_line("::error ::x\n##[group]HF_TOKEN=abc")
+    '\\x3a:error ::x\\n#\\x23[group]HF_TOKEN=***'
+    """
+    parts = [part if isinstance(part, Part) else Part(part) for part in ((line,) if isinstance(line, str) else line)]
+    parts = [part._replace(text=visible(part.text)) for part in parts]
+    plain = "".join(part.text for part in parts)
+    safe = _disarmed(without_secrets(plain), commands)
+    if colours and safe == plain:
+        return "".join(_styled(part) for part in parts)
+    return safe.replace("\u2026", "...") if ascii else safe
+
+
+def _styled(part: Part) -> str:
+    text, colour, bold = part
+    return click.style(text, colour or None, bold=bold or None) if colour or bold else text
+
+
+def _disarmed(line: str, commands: bool) -> str:
+    """GitHub's runner obeys `::` at the start of a line, even indented; GitHub's and Azure's obey `##[` anywhere."""
+    if "##" in line:
+        line = line.replace("##[", "#\\x23[").replace("##vso[", "#\\x23vso[")
+    if not commands and line.lstrip().startswith("::"):
+        line = line.replace(":", "\\x3a", 1)
+    return line

@@ -1,0 +1,152 @@
+"""Reads lengths from a column of a parquet file. Needs pyarrow, the extra [data]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.core.visible import visible
+from megatron_hcp.data.sampling import MAX_LENGTH, taken
+from megatron_hcp.data.text import GUESSES
+
+MAGIC = b"PAR1"
+MAX_COLUMN_BYTES = 2_000_000_000
+"""Maximum decompressed size of one column in one row group, which is held at a time."""
+_MAX_METADATA = 100_000_000
+_ROWS = 4096
+_BUFFER = 1 << 18
+
+
+def read_parquet(file: BinaryIO, name: str, field: str | None = None, take: int | None = None) -> list[int]:
+    """The length of each row: the column's number, or the number of items in its list.
+
+    Raises:
+        HcpError: pyarrow is missing, the file is not parquet, or the column contains text or anything but tokens.
+    """
+    table = opened(file, name)
+    import pyarrow
+
+    with arrow_errors(name):
+        column = _column(pyarrow, table, name, field)
+        wanted = taken(table.metadata.num_rows, take, name)
+        return _lengths(pyarrow, table, name, column, wanted)
+
+
+def opened(file: BinaryIO, name: str) -> Any:
+    """pyarrow's reader of the file.
+
+    Raises:
+        HcpError: pyarrow is missing, or the file is not a complete parquet file.
+    """
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise HcpError(f"{name}: this needs pyarrow; install it: pip install '.[data]' in a checkout") from None
+    with arrow_errors(name):
+        return parquet.ParquetFile(
+            file,
+            pre_buffer=False,  # which holds whole row groups
+            buffer_size=_BUFFER,  # without which a group's column is read whole
+            thrift_string_size_limit=_MAX_METADATA,
+            thrift_container_size_limit=_MAX_METADATA // 100,
+        )
+
+
+@contextmanager
+def arrow_errors(name: str) -> Iterator[None]:
+    """Turns pyarrow's errors into one line."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        reason = visible(str(error).split("\n")[0])[:120]
+        raise HcpError(f"{name}: not a readable parquet file ({reason}); wanted a complete one") from None
+
+
+def _column(pyarrow: Any, table: Any, name: str, field: str | None) -> str:
+    schema = table.schema_arrow
+    found = field if field is not None else next((one for one in GUESSES if one in schema.names), None)
+    if found is None or found not in schema.names:
+        columns = ", ".join(visible(one)[:40] for one in schema.names[:12]) or "none"
+        missing = (
+            f"no column {visible(field)!r:.60}" if field is not None else f"none of the columns {', '.join(GUESSES)}"
+        )
+        raise HcpError(f"{name}: has {missing}; it has {columns}; name the one with lengths or tokens with --field")
+    kind = schema.field(found).type
+    types = pyarrow.types
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    if not types.is_integer(kind.value_type if is_list else kind):
+        raise HcpError(
+            f"{name}: column {visible(found)[:40]!r} holds {visible(str(kind))[:60]}; wanted lengths, or lists of "
+            "token ids; tokenize the text first, and store its length"
+        )
+    return found
+
+
+def each_length(file: BinaryIO, name: str, field: str | None = None) -> Iterator[int]:
+    """The length of each row, one at a time, for any number of rows.
+
+    Raises:
+        HcpError: as `read_parquet`.
+    """
+    table = opened(file, name)
+    import pyarrow
+
+    with arrow_errors(name):
+        column = _column(pyarrow, table, name, field)
+        check_column_size(table, name, column)
+        for row, value in enumerate(_values(pyarrow, table, column)):
+            yield _checked(value, name, row, column)
+
+
+def _lengths(pyarrow: Any, table: Any, name: str, column: str, wanted: range | list[int]) -> list[int]:
+    check_column_size(table, name, column)
+    lengths: list[int] = []
+    rows = iter(wanted)
+    following = next(rows, None)
+    for row, value in enumerate(_values(pyarrow, table, column)):
+        if row == following:
+            lengths.append(_checked(value, name, row, column))
+            following = next(rows, None)
+    if not lengths:
+        raise HcpError(f"{name}: found no sequence; wanted one row per sequence")
+    return lengths
+
+
+def _values(pyarrow: Any, table: Any, column: str) -> Iterator[int | None]:
+    """The column's numbers, or the lengths of its lists."""
+    from pyarrow import compute
+
+    for batch in table.iter_batches(_ROWS, columns=[column], use_threads=False):
+        values = batch.column(0)
+        if not pyarrow.types.is_integer(values.type):
+            values = compute.list_value_length(values)
+        yield from values.to_pylist()
+
+
+def _checked(value: int | None, name: str, row: int, column: str) -> int:
+    if value is None or not 1 <= value <= MAX_LENGTH:
+        raise HcpError(
+            f"{name}: row {row} of {visible(column)[:40]!r} has length {value}; wanted from 1 to {MAX_LENGTH:,}"
+        )
+    return value
+
+
+def check_column_size(table: Any, name: str, column: str) -> None:
+    """Raises HcpError if a row group holds more of the column than fits in memory."""
+    metadata = table.metadata
+    for group in range(metadata.num_row_groups):
+        parts = metadata.row_group(group)
+        size = sum(
+            parts.column(i).total_uncompressed_size
+            for i in range(parts.num_columns)
+            if parts.column(i).path_in_schema.partition(".")[0] == column
+        )
+        if size > MAX_COLUMN_BYTES:
+            raise HcpError(
+                f"{name}: row group {group} has {size:,} bytes in this column, more than {MAX_COLUMN_BYTES:,}; "
+                "write smaller row groups, or a column with only the lengths"
+            )

@@ -1,0 +1,149 @@
+"""From a `Reading` to a `Launch`: settings become facts, then defaults, the model, derivations, assumptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from megatron_hcp.launch.coerce import coerce
+from megatron_hcp.launch.derived.derive import derive
+from megatron_hcp.launch.edit import edit_facts, edit_settings
+from megatron_hcp.launch.fact import COMMAND_LINES, MODEL_DECIDES, Elsewhere, Fact, Launch, Reading, Setting
+from megatron_hcp.launch.facts.spec import UNKNOWN
+from megatron_hcp.launch.facts.table import FACTS, MODEL_NAMES, default_of, index_of, key_dialect
+
+
+def build_launch(
+    reading: Reading, *, assumed: Mapping[str, Fact] | None = None, model: Mapping[str, Fact] | None = None
+) -> Launch:
+    """The launch that a reading describes.
+
+    Precedence, lowest first: upstream's default (for an unknown recipe, the presumed value), the recipe, the model's
+    config.json (or, without it, the sizes of a model that the launch names), the launch, an assumption. Derived facts
+    are computed last and never replace a stated one.
+
+    Raises:
+        HcpError: a value doesn't have its fact's type (one line, with the location).
+    """
+    assumed, model = assumed or {}, model or {}
+    stated, unknown = _stated(reading)
+    facts = _defaults(reading, stated, unknown)
+    by_recipe = {name: fact for name, fact in stated.items() if fact.origin == "recipe"}
+    facts |= by_recipe
+    if not model and (model_name := stated.get("model_name")) is not None:
+        facts |= {name: fact for name, fact in _of_model(model_name, reading).items() if name not in unknown}
+    facts |= _beside_a_spec(model) if "spec" in stated else model
+    for name in model:
+        if isinstance(unknown.get(name), Elsewhere):
+            unknown.pop(name)
+    facts |= {name: fact for name, fact in stated.items() if name not in by_recipe}
+    conflicts = []
+    for name, fact in assumed.items():
+        before = facts.get(name)
+        if before is not None and before.origin == "launch" and before.value != fact.value:
+            conflicts.append((name, before, fact))
+        facts[name] = fact
+        unknown.pop(name, None)
+    derive(reading.dialect, facts, unknown)
+    return Launch(reading, facts, unknown, assumed, model, tuple(conflicts))
+
+
+def _beside_a_spec(model: Mapping[str, Fact]) -> dict[str, Fact]:
+    """A layer spec builds its own linear attention, whatever Megatron would build for the config.json.
+
+    Source: slime_plugins/models/qwen3_5.py `get_qwen3_5_spec`.
+    """
+    return {
+        name: fact for name, fact in model.items() if (name, fact.value) != ("attention_variant", "gated_delta_net")
+    }
+
+
+def _of_model(name: Fact, reading: Reading) -> dict[str, Fact]:
+    """The facts of a model that the launch names: a public one, or one of Bridge's recipes if its recipe is unknown."""
+    if reading.dialect in MODEL_DECIDES:
+        from megatron_hcp.launch.facts.known_models import facts_of
+
+        return facts_of(name, reading)
+    if key_dialect(reading.dialect) == "bridge" and not reading.complete:
+        from megatron_hcp.launch.recipes.models import facts_of_recipes
+
+        return facts_of_recipes(name)
+    return {}
+
+
+def with_settings(launch: Launch, edits: Iterable[Setting], removed: frozenset[str] = frozenset()) -> Launch:
+    """The launch with the settings changed, under whatever keys their facts were written."""
+    edit = edit_settings(launch.reading, edits, removed)
+    return build_launch(edit.reading, assumed=edit.still_assumed(launch.assumed), model=launch.model)
+
+
+def with_facts(launch: Launch, facts: Mapping[str, Fact]) -> Launch:
+    """The launch with facts replaced that have no key (an environment variable, the placement)."""
+    edit = edit_facts(launch.reading, facts)
+    return build_launch(edit.reading, assumed=edit.still_assumed(launch.assumed), model=launch.model)
+
+
+def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
+    index = index_of(reading.dialect, reading.role)
+    facts = dict(reading.facts)
+    unknown: dict[str, str] = {}
+    written: dict[str, dict[str, Fact]] = {}
+    for setting in reading.settings:
+        entry = index.get(setting.key)
+        if entry is None:
+            continue
+        value = coerce(FACTS[entry.fact], _unwrap(reading.dialect, setting), entry.negated)
+        by_recipe = reading.recipe is not None and reading.recipe.by_key.get(setting.key) == setting
+        fact = Fact(value, "recipe" if by_recipe else "launch", setting.location, setting.key)
+        written.setdefault(entry.fact, {})[setting.key] = fact  # of a repeated key, the last occurrence
+    order = {key: place for place, key in enumerate(index)}
+    for name, by_key in written.items():
+        facts[name] = by_key[min(by_key, key=lambda key: (_yields(key, by_key[key].value), order[key]))]
+    for key, reason in reading.unknown.items():
+        name = index[key].fact if key in index else key
+        if name in reading.facts:
+            continue
+        facts.pop(name, None)
+        unknown[name] = reason
+    return facts, unknown
+
+
+def _yields(key: str, value: object) -> bool:
+    """Whether a key leaves its fact to another of the fact's keys, although the table lists that one after it.
+
+    A null does: that field has another name by now, or had one. But Bridge copies all fields of `mixed_precision` over
+    the model's, its nulls too (`update_config_with_precision_overrides`).
+    """
+    return value is None and not key.startswith("mixed_precision.")
+
+
+def _unwrap(dialect: str, setting: Setting) -> Setting:
+    """argparse's `nargs="+"` with one value: Megatron-LM keeps the value itself, not a one-element list."""
+    if dialect in COMMAND_LINES and isinstance(setting.value, list) and len(setting.value) == 1:
+        return setting._replace(value=setting.value[0])
+    return setting
+
+
+def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str, str]) -> dict[str, Fact]:
+    if reading.unseen is not None:
+        return {}
+    facts: dict[str, Fact] = {}
+    absent = [name for name in FACTS if name not in stated and name not in unknown]
+    if reading.complete:
+        for name in absent:
+            value: Any = default_of(FACTS[name], reading.dialect)
+            if value is not UNKNOWN:
+                facts[name] = Fact(value, "default")
+    by_model = reading.dialect in MODEL_DECIDES
+    if by_model if reading.complete else key_dialect(reading.dialect) == "bridge":
+        # A recipe sets what an override list omits; in verl the model sets what verl has no default for.
+        from megatron_hcp.launch.facts.presumed import presumptions
+
+        table = presumptions()
+        names = MODEL_NAMES if by_model else table
+        facts |= {
+            name: Fact(table[name].value, "presumed")
+            for name in absent
+            if name in table and name in names and name not in facts
+        }
+    return facts

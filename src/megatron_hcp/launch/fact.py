@@ -1,0 +1,175 @@
+"""What a reader returns (`Setting`, `Reading`) and what the rules see (`Fact`, `Launch`).
+
+Named tuples: a frozen dataclass takes seven times as long to define, and every `hcp check` defines these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, get_args
+
+from megatron_hcp.core.place import Location
+
+Dialect = Literal["mlm", "bridge", "bridge-provider", "verl", "nemo-rl", "ms-swift", "slime"]
+Form = Literal["shell", "args-yaml", "yaml", "overrides", "args"]
+Origin = Literal[
+    "launch", "default", "presumed", "recipe", "sourced", "model", "model-name", "assumed", "installed", "derived"
+]
+
+DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+COMMAND_LINES: tuple[Dialect, ...] = ("mlm", "slime", "ms-swift")
+"""The dialects whose launches are command options; the others use dotted keys. slime includes miles."""
+MODEL_DECIDES: tuple[Dialect, ...] = ("verl", "nemo-rl", "ms-swift")
+"""The dialects in which the model's own config sets what the framework has no default for."""
+ELASTIC_STARTS = ("torchrun", "ft_launcher")
+"""Values of the fact `start` for programs that run once per node and start its ranks."""
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Fact(NamedTuple):
+    """One known value. `value` None is a value too: upstream's None, which isn't the same as unknown.
+
+    `key` is the upstream key it was read from, as written; None if nothing was written.
+    """
+
+    value: Any
+    origin: Origin
+    location: Location | None = None
+    key: str | None = None
+
+
+class Setting(NamedTuple):
+    """One upstream key as written, before it is interpreted.
+
+    `key`: Megatron-LM's argparse destination (`context_parallel_size`), or a dotted path (Bridge, verl). `value`: plain
+    Python (str, int, float, bool, None, list); a Megatron-LM flag has a list of strings, empty if nothing follows the
+    flag. `location` spans the value (the whole flag on a command line). `sign` is how an override in Hydra's syntax
+    starts: "" must find the key in the configuration, "+" must not, "++" takes either; None if it isn't an override.
+    """
+
+    key: str
+    value: Any
+    location: Location | None = None
+    sign: str | None = None
+
+
+class Acceptance(NamedTuple):
+    """A comment `# hcp: ignore=RULE reason` in the launch. It covers its own line and the next one."""
+
+    rule: str
+    reason: str
+    location: Location
+
+
+class Elsewhere(str):
+    """A reason why a value is unknown: something that the launch refers to determines it (its model, a checkpoint).
+
+    Other reasons are words that couldn't be read.
+    """
+
+    __slots__ = ()
+
+
+BY_RELEASE = "; add --assume bridge=VERSION"
+"""The end of a reason why a value is unknown: the launch's recipe has another one in another release."""
+
+
+class FromRecipe(NamedTuple):
+    """The recipe behind a launch: how origins name it, and its settings by key.
+
+    `stated` is the name given with `--recipe`; None if the launch itself names the recipe.
+    """
+
+    origin: str
+    by_key: Mapping[str, Setting]
+    stated: str | None = None
+
+
+class Beside(NamedTuple):
+    """What a script is read together with."""
+
+    folder: str | None = None
+    """The script's own folder: files in it that the script sources or starts are read. None: none are."""
+    sources: tuple[str, ...] = ()
+    """Files that stand for sourced ones, and folders to look for them in (`--source`)."""
+    arguments: tuple[str, ...] | None = None
+    """What the script is started with (`--args`); None if that isn't known."""
+
+
+ALONE = Beside()
+
+
+class RunText(NamedTuple):
+    """An argument whose text only the job knows: `names` holds, for each part, whether it is a variable's name."""
+
+    parts: tuple[str, ...]
+    names: tuple[bool, ...]
+
+    def __str__(self) -> str:
+        return "".join(f"${{{part}}}" if name else part for part, name in zip(self.parts, self.names, strict=True))
+
+
+Argument = str | RunText
+"""A word of a command; `RunText` if it contains variables that Slurm sets (`run-${SLURM_JOB_ID}`)."""
+
+
+class Reading(NamedTuple):
+    """What a reader found in one launch; `megatron_hcp.launch.build` makes facts of it.
+
+    `complete` says what an absent key means: True = upstream's default for that version (a Megatron-LM command line, a
+    full Bridge YAML, verl), False = unknown (an override list: the recipe decides). `facts` are those without a key:
+    `start`, `nodes`, `gpus_per_node`, `placement`, `env.NAME`, …. `unknown` maps a setting key or a fact name to the
+    reason why it couldn't be evaluated. `unseen` says why settings may exist that the reader couldn't see (an array it
+    couldn't expand): then an absent key is unknown even if `complete` is True.
+    """
+
+    dialect: Dialect
+    target: str
+    form: Form
+    settings: tuple[Setting, ...] = ()
+    facts: Mapping[str, Fact] = _NOTHING
+    unknown: Mapping[str, str] = _NOTHING
+    complete: bool = True
+    unseen: str | None = None
+    acceptances: tuple[Acceptance, ...] = ()
+    text: str | None = None
+    """The target's text, for patches; None if there is no file."""
+    role: str = ""
+    """verl only: whose model this is, as the prefix of its keys (`actor_rollout_ref.actor`)."""
+    others: tuple[Reading, ...] = ()
+    """Further models in the same launch (verl's ref and critic), each with its own reading."""
+    argv: tuple[Argument, ...] | None = None
+    """A script's training command: the program's arguments, word for word; None if one isn't known."""
+    hidden_argument: str = ""
+    """Which argument isn't known, and why."""
+    beside: Beside = ALONE
+    """What a script was read together with."""
+    ordinal: int = -1
+    """Which of a script's training commands this is, from 0; -1 if it has only one."""
+    command: str | None = None
+    """Which of several training commands this is, in words: its number, and how it differs from the others."""
+    line: int | None = None
+    """Where that command is."""
+    written: tuple[Setting, ...] = ()
+    """NeMo-RL only: the settings before their references were evaluated; empty where there are none."""
+    notes: tuple[str, ...] = ()
+    """Notes for the user on how the launch was read; shown by `--show`."""
+    recipe: FromRecipe | None = None
+    """Bridge: the recipe whose settings are included here, with lower precedence than the launch's."""
+
+
+class Launch(NamedTuple):
+    """Everything that rules may read: the facts, each with its origin, and why the others are unknown."""
+
+    reading: Reading
+    facts: Mapping[str, Fact]
+    unknown: Mapping[str, str]
+    assumed: Mapping[str, Fact] = _NOTHING
+    model: Mapping[str, Fact] = _NOTHING
+    conflicts: tuple[tuple[str, Fact, Fact], ...] = ()
+    """(name, what the launch says, what was assumed instead)"""
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.reading.dialect

@@ -1,0 +1,66 @@
+"""Fact names: what slime and miles add to Megatron-LM's options, and what they set themselves."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from megatron_hcp.launch.facts.spec import FactSpec
+
+
+def _option(name: str, type: Any, doc: str, key: str = "") -> FactSpec:
+    return FactSpec(name, type, f"slime, miles: {doc}", mlm=(key or name,))
+
+
+SLIME_FACTS: tuple[FactSpec, ...] = (
+    FactSpec("slime", "version", "slime version"),
+    FactSpec("miles", "version", "miles version"),
+    _option("actor_num_nodes", "int", "nodes that train"),
+    _option("actor_num_gpus_per_node", "int", "GPUs per such node"),
+    _option("rollout_batch_size", "int", "prompts"),
+    _option("samples_per_prompt", "size", "answers per prompt", "n_samples_per_prompt"),
+    _option("steps_per_rollout", "size", "optimizer steps per rollout; null = not stated", "num_steps_per_rollout"),
+    _option("rollout_max_response_len", "size", "tokens of the longest answer"),
+    _option("batches_by_tokens", "bool", "micro-batches by tokens", "use_dynamic_batch_size"),
+    _option("max_tokens_per_gpu", "size", "tokens per micro-batch and rank"),
+    _option("allgather_cp", "bool", "K and V are gathered; each rank has one piece of the packed row"),
+    _option("qkv_format", "str", "row layout (only miles has a choice): thd, bshd"),
+    _option("normalize_advantages", "bool", "advantages are whitened over the batch"),
+    _option("mtp_training", "bool", "the multi-token-prediction layers are trained too", "enable_mtp_training"),
+    _option("routing_replay", "bool", "training routes tokens as the rollout did", "use_rollout_routing_replay"),
+    _option("hf_mode", "str", "what builds the model: raw (Megatron's options) or bridge", "megatron_to_hf_mode"),
+    _option("train_backend", "str", "what trains: megatron, or fsdp (miles)"),
+)
+DEFAULTS: Mapping[str, Any] = {
+    "actor_num_nodes": 1,
+    "actor_num_gpus_per_node": 8,
+    "rollout_batch_size": None,
+    "samples_per_prompt": 1,
+    "steps_per_rollout": None,
+    "max_tokens_per_gpu": None,
+    "rollout_max_response_len": None,
+    "batches_by_tokens": False,
+    "allgather_cp": False,
+    "qkv_format": "thd",
+    "normalize_advantages": False,
+    "mtp_training": False,
+    "routing_replay": False,
+    "hf_mode": "raw",
+    "train_backend": "megatron",
+    "seq_length": 4096,
+    "distributed_optimizer": True,
+}
+"""slime's own defaults, and those that its `_set_default_megatron_args` substitutes for Megatron-LM's."""
+OF_MODEL = frozenset(
+    "num_layers hidden_size ffn_hidden_size num_attention_heads group_query_attention num_query_groups kv_channels "
+    "swiglu position_embedding_type use_rotary_position_embeddings rotary_interleaved no_rope_fusion rope_type "
+    "max_position_embeddings seq_length vocab_size untie_embeddings_and_output_weights mtp_num_layers "
+    "num_experts moe_router_topk moe_layer_freq moe_ffn_hidden_size moe_shared_expert_intermediate_size "
+    "moe_grouped_gemm moe_token_dispatcher_type multi_latent_attention q_lora_rank kv_lora_rank qk_head_dim "
+    "qk_pos_emb_head_dim v_head_dim window_size window_attn_skip_freq softmax_type experimental_attention_variant "
+    "allgather_cp".split()
+)
+"""What MODEL_ARGS may hold: options that some file in scripts/models of slime or miles sets, if a rule reads them.
+
+Left out is `spec`, of which rules ask only whether it is the local one: where such a file sets it, it names a plugin's.
+"""
+SEQ_LENGTH_OF_MODEL = (4096, 32768)
+"""The default, and the only value that a file in scripts/models sets (glm4-32B)."""

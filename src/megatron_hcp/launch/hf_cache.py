@@ -1,0 +1,63 @@
+"""The config.json of a model in Hugging Face's local cache; nothing is ever fetched."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.core.files import read_text
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+_COMMIT = re.compile(r"[\w.-]{1,100}")
+_WANTED = "a model's config.json, or the name of a model in Hugging Face's cache"
+
+
+def is_model_name(text: str) -> bool:
+    """Whether a text that isn't a path has the form of a Hub name, `OWNER/MODEL`."""
+    return _NAME.fullmatch(text) is not None and ".." not in text
+
+
+def cached_config(name: str) -> str:
+    """The path of a cached model's config.json: the snapshot that `refs/main` names, inside the cache's folder.
+
+    Files in a snapshot are links to the model's blobs; a link out of the model's folder isn't followed.
+
+    Raises:
+        HcpError: the model isn't in the cache, or its link leaves the folder.
+    """
+    folder = os.path.join(cache_folder(), f"models--{name.replace('/', '--')}")
+    reference = os.path.join(folder, "refs", "main")
+    if not os.path.lexists(folder):
+        raise _absent(name, folder, "is not in")
+    if not os.path.isfile(reference):
+        raise _absent(name, reference, "has no revision main in")
+    commit = read_text(reference, "a commit", limit=200).strip()
+    if not _COMMIT.fullmatch(commit) or commit in (".", ".."):
+        raise HcpError(
+            f"{reference} holds {commit[:40]!r}; wanted a commit; download the model again, or give its config.json"
+        )
+    path = os.path.join(folder, "snapshots", commit, "config.json")
+    if not os.path.isfile(path):
+        raise _absent(name, path, "has no config.json in")
+    real, inside = os.path.realpath(path), os.path.realpath(folder)
+    if os.path.commonpath((real, inside)) != inside:
+        raise HcpError(f"{path} is a link out of {folder}; wanted {_WANTED}; give the config.json itself")
+    return path
+
+
+def cache_folder() -> str:
+    """Where the Hub's client keeps models: HF_HUB_CACHE, else below HF_HOME, else below the user's cache."""
+    if os.environ.get("HF_HUB_CACHE"):
+        return os.environ["HF_HUB_CACHE"]
+    home = os.environ.get("HF_HOME") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "huggingface"
+    )
+    return os.path.join(home, "hub")
+
+
+def _absent(name: str, looked: str, why: str) -> HcpError:
+    return HcpError(
+        f"{name} {why} the local cache (looked for {looked}); wanted {_WANTED}; "
+        f"run `hf download {name} config.json`, or give the file"
+    )

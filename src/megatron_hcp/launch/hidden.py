@@ -1,0 +1,149 @@
+"""Which facts a launch hides: settings that it has but that couldn't be read."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+from megatron_hcp.core.place import Location
+from megatron_hcp.launch.derived.derive import INPUTS
+from megatron_hcp.launch.fact import MODEL_DECIDES, Elsewhere, Launch
+from megatron_hcp.launch.facts.table import FACTS, index_of, key_dialect, keys_of
+
+Hides = Literal["word", "recipe", "model"]
+"""What hides a fact: a word or file that can't be read, an unknown recipe, or something that the launch refers to (the
+model's config.json, a checkpoint)."""
+
+_LINE = re.compile(r"\bline (\d{1,9})\b(?: of (\S+\w))?")
+_SLURM = "is set by Slurm when the job runs"
+_CLUSTER = frozenset(
+    "nodes gpus_per_node ntasks_per_node world_size dp nvlink_domain placement start te mcore mcore_branch bridge "
+    "verl torch cudnn flash_attn nvrx einops arch".split()
+)
+"""What the cluster or its container determines, not the launch: only a note if it is missing."""
+_SITE = frozenset(
+    "checkpoint_save checkpoint_load data_path data_cache_path log_directory srun.container_mounts "
+    "sbatch.container_mounts".split()
+)
+"""Where the site keeps its files: only a note, even if the launch hides it."""
+_BY_KEYS_TOGETHER = frozenset(("vision", "finetune"))
+"""Bridge: facts that have no key but depend on which keys are present."""
+
+
+_BY_TYPE = {"version": "VERSION", "size": "N", "int": "N", "bool": "true|false"}
+_CHOICES = {
+    "log_directory": "present|missing",
+    "srun.container_mounts": "HOST:CONTAINER",
+    "sbatch.container_mounts": "HOST:CONTAINER",
+}
+
+
+class Hidden(NamedTuple):
+    """Why a fact can't be read. `do` is what to do about everything that this reason hides; "" = state the facts."""
+
+    hides: Hides
+    reason: str
+    location: Location | None
+    do: str
+
+
+def hidden(launch: Launch, name: str) -> Hidden | None:
+    """What hides an unknown fact; None if the launch has no such setting, as with a version."""
+    return _hidden(launch, name, ())
+
+
+def hides_any(launch: Launch) -> bool:
+    """Whether `hidden` can return anything for this launch: False if the launch states everything."""
+    reading = launch.reading
+    return bool(launch.unknown) or reading.unseen is not None or _is_partial(launch) or launch.dialect in MODEL_DECIDES
+
+
+def _is_partial(launch: Launch) -> bool:
+    """Whether an unknown recipe sets what the launch omits."""
+    return not launch.reading.complete and key_dialect(launch.dialect) == "bridge"
+
+
+def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
+    reading = launch.reading
+    if name in launch.facts and launch.facts[name].value is not None:
+        # Known, but not as a value that can be checked: a pattern that only upstream evaluates.
+        fact = launch.facts[name]
+        written = fact.key or name
+        return Hidden("word", f"{written} is an expression that is not evaluated", fact.location, "")
+    if name in _SITE:
+        return None
+    if name in launch.unknown:
+        reason = launch.unknown[name]
+        if name in _CLUSTER and reason.endswith(_SLURM):
+            return None
+        return _unread(launch, name, reason, "model" if isinstance(reason, Elsewhere) else "word")
+    for part in INPUTS.get(name, ()):
+        if part not in above and part not in launch.facts:
+            found = _hidden(launch, part, (*above, name))
+            if found is not None:
+                return found
+    if name in _CLUSTER:
+        return None
+    spec = FACTS.get(name)
+    keys = keys_of(spec, launch.dialect, reading.role) if spec else ()
+    if reading.unseen is not None and (keys or name in _BY_KEYS_TOGETHER):
+        return _unread(launch, name, reading.unseen, "word")
+    if _is_partial(launch) and (keys or name in _BY_KEYS_TOGETHER):
+        return Hidden("recipe", "the recipe is unknown, and it sets what this launch omits", None, "")
+    if launch.dialect in MODEL_DECIDES and keys and not launch.model:
+        return Hidden("model", "the model's config.json isn't given", None, "give it with --model config.json")
+    return None
+
+
+def _unread(launch: Launch, name: str, reason: str, hides: Hides) -> Hidden:
+    _, sourced, rest = reason.partition(" may be set by ")
+    do = ""
+    if sourced:  # one message for all variables that the file may set
+        file, _, where = rest.rpartition(", which ")
+        reason = f"{where} {file}, which is not read"
+        do = "give that file with --source"
+    elif hides == "model" and not launch.model and "--model" not in reason:
+        do = "give the model's config.json with --model"
+    key = next((key for key in launch.reading.unknown if _is_of(launch, key, name)), None)
+    if key and reason.startswith(_WITHOUT_SUBJECT):
+        reason = f"{key} {reason}" if not reason.startswith("it ") else f"{key}: {reason}"
+    return Hidden(hides, reason, _place(launch, reason, key), do)
+
+
+_WITHOUT_SUBJECT = ("is ", "changes ", "depends ", "it is ")
+
+
+def _is_of(launch: Launch, key: str, name: str) -> bool:
+    entry = index_of(launch.dialect, launch.reading.role).get(key)
+    return name == (entry.fact if entry is not None else key)
+
+
+def _place(launch: Launch, reason: str, key: str | None) -> Location | None:
+    """The line that a reason names, else the first that has the key."""
+    text = launch.reading.text
+    if text is None or launch.reading.form not in ("shell", "args-yaml", "yaml"):
+        return None
+    named = _LINE.search(reason)
+    if named is not None and named[2] is not None:
+        return Location(named[2], int(named[1]), 1, int(named[1]), 1)  # of a file that the script sources
+    if named is not None:
+        number = int(named[1])
+    elif key is None:
+        return None
+    else:
+        words = (key, key.replace("_", "-"), key.rpartition(".")[2] + ":")
+        lines = enumerate(text.split("\n"), 1)
+        number = next((number for number, line in lines if any(word in line for word in words)), 0)
+    return Location(launch.reading.target, number, 1, number, 1) if number else None
+
+
+def key_to_set(launch: Launch, name: str) -> str:
+    """What a user writes to state the fact: `--set KEY=…` for a setting, `--assume NAME=…` for anything else."""
+    index = index_of(launch.dialect, launch.reading.role)
+    spec = FACTS.get(name)
+    assumed = f"--assume {name}={_CHOICES.get(name) or (_BY_TYPE.get(spec.type, 'VALUE') if spec else 'VALUE')}"
+    if name in _CLUSTER:
+        return assumed
+    written = next((key for key in launch.reading.unknown if key in index and index[key].fact == name), None)
+    keys = (written,) if written else keys_of(spec, launch.dialect, launch.reading.role) if spec else ()
+    return f"--set {keys[0]}=VALUE" if keys else assumed

@@ -1,0 +1,116 @@
+"""From the command line's arguments to a `Launch`: read, change, assume, build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.edit import Edit
+from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, Reading
+from megatron_hcp.launch.facts.table import key_dialect
+from megatron_hcp.launch.read import read_target, read_targets, read_text
+from megatron_hcp.launch.source import standard_input
+
+
+class LoadOptions(NamedTuple):
+    """How a target is to be read: forced dialect, words after `--`, --set, --assume, --facts, --model, --recipe, and
+    --source and --args as `Beside`."""
+
+    dialect: Dialect | None = None
+    words: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
+    assumes: tuple[str, ...] = ()
+    facts_file: str | None = None
+    model_file: str | None = None
+    recipe: str | None = None
+    beside: Beside = ALONE
+
+
+def load_launch(target: str, options: LoadOptions) -> Launch:
+    """The launch that a target describes; an empty target is a launch made only of `options.words`.
+
+    Raises:
+        HcpError: the target, an option or a value can't be used.
+    """
+    if _is_recipe_alone(target, options):
+        return _loaded(_recipe_alone(options), options)
+    return _loaded(read_target(target, **_how(target, options)), options)
+
+
+def load_launches(target: str, options: LoadOptions) -> list[Launch]:
+    """Every launch that a target describes: one, except for a script with several training commands.
+
+    Raises:
+        HcpError: as `load_launch`.
+    """
+    if _is_recipe_alone(target, options):
+        return [_loaded(_recipe_alone(options), options)]
+    return [_loaded(reading, options) for reading in read_targets(target, **_how(target, options))]
+
+
+def _how(target: str, options: LoadOptions) -> dict[str, Any]:
+    dialect = options.dialect
+    if not target and options.recipe is not None and not any(word.startswith("--") for word in options.words):
+        dialect = dialect or "bridge"  # a recipe is Megatron-Bridge's, and these words are its overrides
+    return {"dialect": dialect, "words": options.words, "stdin": standard_input, "beside": options.beside}
+
+
+def _is_recipe_alone(target: str, options: LoadOptions) -> bool:
+    return not target and not options.words and options.recipe is not None
+
+
+def _recipe_alone(options: LoadOptions) -> Reading:
+    from megatron_hcp.launch.recipes.merge import alone
+
+    return alone(options.recipe or "")
+
+
+def _loaded(reading: Reading, options: LoadOptions) -> Launch:
+    assumed = assumed_facts(options)
+    reading = _with_recipe(reading, options.recipe, assumed)
+    edit = Edit(reading)
+    if options.sets:
+        from megatron_hcp.launch.sets import apply_sets
+
+        edit = apply_sets(reading, options.sets)
+    model: dict[str, Fact] = {}
+    if options.model_file:
+        from megatron_hcp.launch.hf import read_model
+
+        model = read_model(options.model_file)
+    return build_launch(edit.reading, assumed=edit.still_assumed(assumed), model=model)
+
+
+def _with_recipe(reading: Reading, name: str | None, assumed: Mapping[str, Fact]) -> Reading:
+    """The reading with the settings of the recipe named in it or by `--recipe` (`name`)."""
+    if name is None and (key_dialect(reading.dialect) != "bridge" or reading.complete):
+        return reading
+    from megatron_hcp.launch.recipes.merge import with_recipe
+
+    bridge = assumed.get("bridge")
+    return with_recipe(reading, name, None if bridge is None else str(bridge.value))
+
+
+def assumed_facts(options: LoadOptions) -> dict[str, Fact]:
+    """What the options state about the launch; a later one wins."""
+    if not (options.facts_file or options.assumes):
+        return {}
+    from megatron_hcp.launch.options import parse_assumptions, read_facts_file
+
+    assumed = read_facts_file(options.facts_file) if options.facts_file else {}
+    if "installed" in options.assumes:
+        from megatron_hcp.launch.this_machine import installed_versions
+
+        assumed |= {name: Fact(value, "installed") for name, value in installed_versions().items()}
+    return assumed | parse_assumptions(text for text in options.assumes if text != "installed")
+
+
+def load_text(launch: Launch, text: str) -> Launch:
+    """The same launch with another text in place of its file, to verify a patch."""
+    before = launch.reading
+    reading = read_text(text, before.target, dialect=launch.dialect, beside=before.beside, ordinal=before.ordinal)
+    reading = reading._replace(dialect=launch.dialect)
+    if before.recipe is not None:
+        reading = _with_recipe(reading, before.recipe.stated, launch.assumed)
+    return build_launch(reading, assumed=launch.assumed, model=launch.model)

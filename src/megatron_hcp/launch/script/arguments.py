@@ -1,0 +1,43 @@
+"""The words of a training command, in a form that a rendered job can repeat."""
+
+from __future__ import annotations
+
+from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, reason_of
+from megatron_hcp.launch.fact import Argument, RunText
+
+
+def argv_of(items: Items) -> tuple[Argument, ...] | None:
+    """The words; None if one isn't known."""
+    words = [_argument(item) for item in items]
+    return tuple(word for word in words if word is not None) if None not in words else None
+
+
+def why_hidden(items: Items) -> str:
+    """Which word isn't known, as far as it is written, and why; "" if all are known."""
+    for before, item in zip((None, *items), items, strict=False):
+        if _argument(item) is None:
+            option = before.text if isinstance(before, Field) and (before.text or "").startswith("-") else None
+            prefix = item.prefix if isinstance(item, Field) else ""
+            named = " ".join(filter(None, (option, prefix)))
+            reason = reason_of(item.parts) if isinstance(item, Field) else item.reason
+            return f"{named}...: {reason}" if named else reason
+    return ""
+
+
+def _argument(item: Item) -> Argument | None:
+    """A word, which may contain variables that the job will have; None if it isn't known."""
+    if not isinstance(item, Field):
+        return None
+    if item.text is not None:
+        return item.text
+    parts: list[tuple[str, bool]] = []
+    for part in item.parts:
+        if isinstance(part, Hole) and part.variable:
+            parts.append((part.variable, True))
+        elif not isinstance(part, Lit):
+            return None
+        elif parts and not parts[-1][1]:
+            parts[-1] = parts[-1][0] + part.text, False
+        else:
+            parts.append((part.text, False))
+    return RunText(tuple(text for text, _ in parts), tuple(name for _, name in parts))

@@ -1,0 +1,141 @@
+"""The files that a script sources or starts, if they may be read.
+
+Only regular files in the script's own folder or below are read, never through a link, and what `--source` names:
+
+* `--source FILE` replaces a sourced file of the same name; a single one also replaces one whose name isn't known;
+* `--source FOLDER` is searched for the path, then for the path without its first folder, and so on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from posixpath import normpath
+
+from megatron_hcp.bash.parser.script import parse
+from megatron_hcp.bash.paths import below
+from megatron_hcp.bash.syntax import Script
+from megatron_hcp.bash.value import Lit, ScriptText, Value, text_of
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.core.files import place_below, read_regular
+from megatron_hcp.launch.fact import Beside
+
+MAX_CHARACTERS = 200_000
+"""The limit for a script, and for all files together that it sources or starts."""
+_MAX_FILES = 40
+_DO = "name it with --source FILE"
+
+
+class Files:
+    """Finds and reads the files; each once."""
+
+    def __init__(self, beside: Beside) -> None:
+        self.beside = beside
+        self.read: dict[str, Script] = {}
+        """By displayed name."""
+        self._refused: dict[str, str] = {}
+        self.unused = list(beside.sources)
+        self._left = MAX_CHARACTERS
+
+    def find(self, value: Value) -> Script | str:
+        """The file at a path, or why it is not read, with what to do."""
+        path = below(value)
+        names = _known_end(value)
+        for given in self.beside.sources:
+            if os.path.isfile(given) and self._stands_for(given, names):
+                return self._given(given, given, None)
+        if path is not None and ".." not in path.split("/") and self.beside.folder is not None:
+            place = os.path.join(self.beside.folder, normpath(path))
+            if os.path.lexists(place):
+                return self._script(place, self.beside.folder)
+        for given in self.beside.sources:
+            if path is not None and self.beside.folder is not None and os.path.isdir(given):
+                there = place_below(given, self.beside.folder, path)
+                if there is not None and os.path.lexists(there):
+                    return self._given(given, there, given)
+            for start in range(len(names)) if os.path.isdir(given) else ():
+                place = os.path.join(given, *names[start:])
+                if os.path.lexists(place):
+                    return self._given(given, place, given)
+        return f"{self._why(path, value)}; {_DO}"
+
+    def _stands_for(self, given: str, names: list[str]) -> bool:
+        if not names:
+            return sum(map(os.path.isfile, self.beside.sources)) == 1
+        return os.path.basename(given) == names[-1]
+
+    def _why(self, path: str | None, value: Value) -> str:
+        if path is None:
+            text = text_of(value)
+            return "its path isn't known" if text is None else "it isn't a path below the script's folder"
+        if ".." in path.split("/"):
+            return "it is outside the script's folder"
+        if self.beside.folder is None:
+            return "the script's folder isn't known"
+        return f"there is no such file in {self.beside.folder or '.'}"
+
+    def count_as_used(self, places: Iterable[str]) -> None:
+        """The files that another reader took from the sources, such as what a configuration inherits."""
+        for place in places:
+            self.unused = [source for source in self.unused if not _holds(source, place)]
+
+    def _given(self, source: str, place: str, inside: str | None) -> Script | str:
+        self.unused = [other for other in self.unused if other != source]
+        return self._script(place, inside)
+
+    def _script(self, place: str, inside: str | None) -> Script | str:
+        name = normpath(place)
+        if name in self.read:
+            return self.read[name]
+        if name not in self._refused:
+            reason = self._taken(name, place, inside)
+            if reason is None:
+                return self.read[name]
+            self._refused[name] = reason
+        return self._refused[name]
+
+    def _taken(self, name: str, place: str, inside: str | None) -> str | None:
+        """Reads a file into `read`; returns the reason if that fails."""
+        if len(self.read) >= _MAX_FILES:
+            return f"more than {_MAX_FILES} files are sourced"
+        folder = None if inside is None else Path(inside)
+        try:
+            data = read_regular(Path(place), "a script", limit=self._left, inside=folder)
+            self._left -= len(data)
+            if b"\0" in data:
+                return "it is binary"
+            data.decode("utf-8-sig")
+            text = data.removeprefix(b"\xef\xbb\xbf").replace(b"\\\r\n", b" \\\n").replace(b"\r\n", b" \n")
+            self.read[name] = parse(ScriptText(text, name))
+        except UnicodeDecodeError:
+            return "it is not UTF-8"
+        except HcpError as error:
+            return str(error).partition(";")[0]
+        return None
+
+
+def _known_end(value: Value) -> list[str]:
+    """The trailing folders and file name of a path, as far as they are known."""
+    if not value or not isinstance(value[-1], Lit):
+        path = below(value)
+        return [] if path is None else _names(path)
+    start = len(value)
+    while start and isinstance(value[start - 1], Lit):
+        start -= 1
+    text = text_of(value[start:]) or ""
+    path = below(value)
+    if path is not None:
+        return _names(path)
+    if start and not text.startswith("/"):
+        text = text.partition("/")[2]  # the first name is only partly known
+    return _names(text)
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name not in ("", ".", "..")]
+
+
+def _holds(source: str, place: str) -> bool:
+    own = normpath(source)
+    return place == own or place.startswith(own.rstrip("/") + "/")

@@ -1,0 +1,77 @@
+"""One layout, judged: the rules that forbid it, its memory against the GPU's, and its time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from megatron_hcp.plan.constants import Rates
+from megatron_hcp.plan.found import TIED, Candidate, Found, simplicity
+from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.legal import forbidden
+from megatron_hcp.plan.memory import PlanMemory, memory, usable_gib
+from megatron_hcp.plan.model import PlanModel
+from megatron_hcp.plan.search import search
+from megatron_hcp.plan.space import Fixed
+from megatron_hcp.plan.time.step import StepTime, model_flops, step_time
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A layout with all that is known of it; memory and time are None where a rule forbids it."""
+
+    layout: Layout
+    rules: tuple[str, ...]
+    memory: PlanMemory | None
+    time: StepTime | None
+    usable_gib: float
+    tokens_per_s: float = 0.0
+    """Per GPU."""
+    tflops: float = 0.0
+    """Of the model, per GPU."""
+    tied: bool = False
+    """Its time and that of the fastest differ by less than the model can tell."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the peak is within what torch may allocate."""
+        return self.memory is not None and self.memory.peak <= self.usable_gib
+
+    @property
+    def over_gib(self) -> float:
+        """GiB beyond what torch may allocate, or 0."""
+        return max(0.0, self.memory.peak - self.usable_gib) if self.memory else 0.0
+
+
+class Planned(NamedTuple):
+    """The answer of a search. The first of `best` is the one to take."""
+
+    best: list[Judged]
+    frontier: list[Candidate]
+    found: Found
+
+
+def judge(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> Judged:
+    """That layout; never an error, whatever it asks for."""
+    rules, usable = tuple(forbidden(model, layout, job)), usable_gib(job.gpu)
+    if rules:
+        return Judged(layout, rules, None, None, usable)
+    held, time = memory(model, layout, job), step_time(model, layout, job, rates)
+    tokens = job.global_batch * job.seq_length / job.world_size
+    flops = tokens * model_flops(model, job.seq_length)
+    return Judged(layout, rules, held, time, usable, tokens / time.seconds, flops / time.seconds / 1e12)
+
+
+def plan_job(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, few: int = 5) -> Planned:
+    """The best few layouts: the simplest of those tied with the fastest, then the others by time."""
+    found = search(model, job, rates, fixed, few)
+    candidates = found.fitting or found.marked
+    if not candidates:
+        return Planned([], [], found)
+    fastest = min(candidate.seconds for candidate in candidates)
+    limit = fastest * (1 + TIED)
+    tied = sorted((c for c in candidates if c.seconds <= limit), key=lambda c: simplicity(c.layout))
+    rest = [c for c in candidates if c.seconds > limit]
+    judged = [judge(model, candidate.layout, job, rates) for candidate in [*tied, *rest][:few]]
+    best = [replace(item, tied=len(tied) > 1 and place < len(tied)) for place, item in enumerate(judged)]
+    return Planned(best, found.frontier, found)

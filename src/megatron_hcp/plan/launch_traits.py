@@ -1,0 +1,203 @@
+"""What a launch sets beside the layout and the model's sizes that a plan counts, or has to admit it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from megatron_hcp.launch.fact import Launch
+
+_OFF = ("false", "0", "no", "off")
+_CORE_ATTENTION = {"core_attn"}
+_SPLITS = {
+    "first_stage_layers": "layers of the first stage", "last_stage_layers": "layers of the last stage",
+    "embedding_counts": "the embedding counts as a layer", "loss_counts": "the loss counts as a layer",
+    "pipeline_layout": "a pipeline layout",
+}  # fmt: skip
+"""Facts by which a launch splits its layers itself, in words."""
+Facts = Mapping[str, Any]
+Settings = Mapping[str, Any]
+"""The launch's settings by the last word of their key, each with its last value."""
+
+
+class Traits(NamedTuple):
+    """What a job has by its launch.
+
+    `job_marks`: what no formula covers whatever the layout. `layout_marks`: what of the launch's own layout is not
+    counted as it is.
+    """
+
+    sharded_optimizer: bool = True
+    fp32_gradients: bool = True
+    fp8_weights: bool | None = None
+    fp4: bool = False
+    overlaps_ep: bool | None = None
+    overlaps_tp: bool | None = None
+    loss_in_place: bool | None = None
+    whole_graph: bool | None = None
+    job_marks: tuple[str, ...] = ()
+    layout_marks: tuple[str, ...] = ()
+
+
+PLAIN = Traits()
+"""Those of a job without a launch."""
+
+
+def last_words(settings: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Settings by the last word of their key; of verl's roles the actor's; on where either of two keys turns it on."""
+    found: dict[str, Any] = {}
+    for key, value in settings:
+        name = key.rpartition(".")[2]
+        is_other = key.startswith("critic.") or ".ref." in key
+        if not is_other and not (name == "use_distributed_optimizer" and found.get(name) is True):
+            found[name] = value
+    return found
+
+
+_OVERLAP_UNASKED = ("bridge", "bridge-provider")
+"""Dialects whose recipes overlap communication without being asked."""
+
+
+def traits_in(launch: Launch, facts: Facts) -> Traits:
+    """The traits of the launch; `facts` are the values of its facts."""
+    traits = traits_of(facts, last_words((item.key, item.value) for item in launch.reading.settings))
+    if launch.dialect not in _OVERLAP_UNASKED:
+        traits = traits._replace(overlaps_ep=bool(traits.overlaps_ep), whole_graph=bool(traits.whole_graph))
+    if launch.dialect == "mlm":
+        traits = traits._replace(fp8_weights=bool(traits.fp8_weights), loss_in_place=bool(traits.loss_in_place))
+    return traits
+
+
+def traits_of(facts: Facts, settings: Settings) -> Traits:
+    """The traits of a launch with these facts and settings."""
+    return Traits(
+        sharded_optimizer=_is_sharded(facts, settings),
+        fp32_gradients=_adds_in_fp32(settings),
+        fp8_weights=_flag(settings, "fp8_param" if "fp8_param" in settings else "fp8_param_gather"),
+        fp4=_has_fp4(settings),
+        overlaps_ep=_flag(settings, "overlap_moe_expert_parallel_comm"),
+        overlaps_tp=_overlaps_tp(facts, settings),
+        loss_in_place=_has_loss_in_place(settings),
+        whole_graph=_has_whole_graph(settings),
+        job_marks=("FSDP has no formula: weights and gradients are counted whole on each rank",) * _has_fsdp(facts),
+        layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts), *_dynamic(facts)),
+    )
+
+
+def _is_sharded(facts: Facts, settings: Settings) -> bool:
+    """Whether the ranks share the optimizer's state; a dialect without the fact shares it unless a key says no.
+
+    Megatron-Bridge turns it on in both where either `ddp` or `optimizer` does.
+    """
+    stated = facts.get("distributed_optimizer")
+    return _flag(settings, "use_distributed_optimizer") is not False if stated is None else bool(stated)
+
+
+def _has_fp4(settings: Settings) -> bool:
+    """Whether linear layers compute in NVFP4: by its own setting, or a precision of Megatron-Bridge by name."""
+    said = any(_last(settings.get(name)) for name in ("fp4", "fp4_format"))
+    return said or "nvfp4" in str(settings.get("mixed_precision"))
+
+
+def _adds_in_fp32(settings: Settings) -> bool:
+    """Whether gradients are added up and reduced in fp32.
+
+    Megatron-LM does with --bf16 unless --grad-reduce-in-bf16. A precision of Megatron-Bridge that is given by name
+    replaces what `ddp` says.
+    """
+    if _flag(settings, "grad_reduce_in_bf16"):
+        return False
+    if isinstance(settings.get("mixed_precision"), str):
+        return True
+    said = (_flag(settings, name) for name in ("grad_reduce_in_fp32", "accumulate_allreduce_grads_in_fp32"))
+    return False not in said
+
+
+def _has_whole_graph(settings: Settings) -> bool | None:
+    """Whether one CUDA graph holds a whole iteration: cuda_graph_impl says it, in earlier releases cuda_graph_scope."""
+    said = [_listed(settings[name]) for name in ("cuda_graph_impl", "cuda_graph_scope") if name in settings]
+    return any("full_iteration" in words for words in said) if said else None
+
+
+def _overlaps_tp(facts: Facts, settings: Settings) -> bool | None:
+    """Whether Transformer Engine's userbuffers overlap TP's collectives with matrix products.
+
+    They take sequence parallelism: validate_args of Megatron-LM refuses them without it.
+    """
+    if facts.get("sequence_parallel") is False:
+        return False
+    stated = facts.get("tp_comm_overlap")
+    return _flag(settings, "tp_comm_overlap") if stated is None else bool(stated)
+
+
+def _has_loss_in_place(settings: Settings) -> bool | None:
+    """Whether Transformer Engine's cross entropy writes gradients over logits; megatron-core's own has both in fp32."""
+    fuses, by = _flag(settings, "cross_entropy_loss_fusion"), _last(settings.get("cross_entropy_fusion_impl"))
+    if fuses is False:
+        return False
+    return None if by is None else str(by) == "te"
+
+
+def _has_fsdp(facts: Facts) -> bool:
+    return facts.get("fsdp") is True or facts.get("torch_fsdp2") is True
+
+
+def _recomputation(facts: Facts, settings: Settings) -> tuple[str, ...]:
+    """Recomputation of a part that no formula covers."""
+    kind = str(facts.get("recompute_granularity"))
+    if kind == "selective":
+        modules = set(map(str, _listed(settings.get("recompute_modules")))) or _CORE_ATTENTION
+        if modules == _CORE_ATTENTION:
+            return ()
+        names = ", ".join(sorted(modules))[:60]
+        return (f"recompute_modules {names}: not modelled, counted as core_attn alone",)
+    if kind != "full":
+        return ()
+    method, count = str(_last(settings.get("recompute_method"))), str(_last(settings.get("recompute_num_layers")))
+    if method == "block":
+        return (f"recompute_method block of {count[:12]} layers: not modelled, counted as of all layers",)
+    if count not in ("1", "None"):
+        return (f"recompute_num_layers {count[:12]}: not modelled, counted as one layer at a time",)
+    return ()
+
+
+def _split(facts: Facts) -> tuple[str, ...]:
+    """A split of the layers over the stages that is the launch's own."""
+    said = [words for name, words in _SPLITS.items() if facts.get(name)]
+    if not said or (facts.get("pp") or 1) == 1:
+        return ()
+    return (f"the launch's own split of layers is not read ({', '.join(said)}): an even one is shown, and the keys "
+            "below leave it out",)  # fmt: skip
+
+
+def _sequence(facts: Facts) -> tuple[str, ...]:
+    if (facts.get("tp") or 1) == 1 or facts.get("sequence_parallel") is not False:
+        return ()
+    return ("sequence parallelism is off: not modelled, memory and time are those with it on",)
+
+
+def _dynamic(facts: Facts) -> tuple[str, ...]:
+    """Groups of context parallelism that differ from sequence to sequence."""
+    if not (facts.get("dynamic_context_parallel") or facts.get("hybrid_context_parallel")):
+        return ()
+    most = facts.get("max_seqlen_per_dp_cp_rank")
+    tokens = f"at most {most} tokens a rank" if most else "its own number of ranks"
+    return (f"dynamic CP gives each sequence a group of {tokens}: not modelled, counted with one CP size for all; "
+            "`hcp dcp plan` plans it",)  # fmt: skip
+
+
+def _last(value: Any) -> Any:
+    return value[-1] if isinstance(value, list) and value else value
+
+
+def _listed(value: Any) -> list[Any]:
+    words = value if isinstance(value, list) else [] if value is None else [value]
+    return [part for word in words for part in str(word).strip("[]").replace(",", " ").split()]
+
+
+def _flag(settings: Settings, name: str) -> bool | None:
+    """What the key says; an option without a word is on; None where it is absent."""
+    if name not in settings:
+        return None
+    value = _last(settings[name])
+    return True if value == [] else str(value).lower() not in _OFF

@@ -1,0 +1,174 @@
+"""The peak of allocated memory on each pipeline stage, and what of a GPU's memory it may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from megatron_hcp.core.cost.gpus import Gpu
+from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.memory.activations import layer_saved
+from megatron_hcp.plan.memory.buffers import (
+    cp_buffers,
+    dummy_gradients,
+    layer_transient,
+    output_end,
+    userbuffers,
+    workspaces,
+)
+from megatron_hcp.plan.model import PlanModel
+from megatron_hcp.plan.weights import chunk_kinds, parameters
+
+GIB = float(1 << 30)
+_OPTIMIZER = 12
+"""Bytes of a parameter's optimizer state: fp32 weight and two moments of Adam; the distributed one shares it."""
+_COPIES = {"bf16": 0, "fp8": 2, "mxfp8": 2, "nvfp4": 1}
+"""Bytes of a weight as GEMMs read it, by row and by column; beside it stands the bf16 one where it is kept."""
+_RESERVED = 1.0
+"""GiB of CUDA's context, and of NCCL's buffers, at the least. Published layouts leave no more: Llama2-7B at 4K tokens
+ran at 72 of 79 GiB, which a margin of 12 % calls impossible."""
+
+MEMORY_ERROR = 0.008
+"""How far a peak may be off: no measured one is by more. The fullest published layout that ran and fits by this count
+takes 98.9 % of what torch may allocate."""
+
+
+@dataclass(frozen=True)
+class PlanMemory:
+    """Peak of torch's allocated memory. `terms`: GiB of the fullest stage, which sum to `peak`; `by_stage`: GiB."""
+
+    terms: Mapping[str, float]
+    stage: int
+    peak: float
+    by_stage: tuple[float, ...]
+
+
+def is_tight(peak_gib: float, gpu: Gpu) -> bool:
+    """Whether that peak is as near to the end of the GPU's memory as it may be off."""
+    return peak_gib * (1 + MEMORY_ERROR) > usable_gib(gpu)
+
+
+def usable_gib(gpu: Gpu) -> float:
+    """GiB of a GPU that torch may allocate: the memory that it reports, less CUDA's context and NCCL's buffers.
+
+    >>> from megatron_hcp.core.cost.gpus import gpu_named
+    >>> round(usable_gib(gpu_named("h100")), 1)
+    78.6
+    """
+    return (gpu.reported_mib * float(1 << 20) or gpu.memory_bytes) / GIB - _RESERVED
+
+
+def memory(model: PlanModel, layout: Layout, job: PlanJob) -> PlanMemory:
+    """The peak of each stage, and the terms of the fullest one."""
+    parts = _Parts(model, layout, job)
+    totals = [parts.total(stage) for stage in range(layout.pp)]
+    fullest = totals.index(max(totals))
+    terms = {name: value / GIB for name, value in parts.terms(fullest).items() if value}
+    return PlanMemory(terms, fullest, totals[fullest] / GIB, tuple(total / GIB for total in totals))
+
+
+def stage_terms(model: PlanModel, layout: Layout, job: PlanJob, stage: int) -> dict[str, float]:
+    """Bytes of one stage at its peak, by term."""
+    return _Parts(model, layout, job).terms(stage)
+
+
+@lru_cache(maxsize=4096)
+def _states(
+    model: PlanModel, tp: int, ep: int, etp: int, pp: int, vp: int, weight: int, gradient: int, shards: tuple[int, int]
+) -> tuple[tuple[dict[str, float], float], ...]:  # fmt: skip
+    """For each stage, the bytes that stay through the whole step, by term and together.
+
+    `weight`, `gradient`: bytes of one; `shards`: of the optimizer, for dense weights and experts.
+    """
+    layout = Layout(tp=tp, ep=ep, etp=etp, pp=pp, vp=vp)
+    found = []
+    for stage in range(pp):
+        held = parameters(model, layout, stage)
+        terms = {
+            "weights": float(weight * sum(held)),
+            "gradients": float(gradient * sum(held)),
+            "optimizer": _OPTIMIZER * (held.dense / shards[0] + held.expert / shards[1]),
+            "dummy gradients": dummy_gradients(model, layout, stage),
+            "workspaces": workspaces(model),
+        }
+        found.append((terms, sum(terms.values())))
+    return tuple(found)
+
+
+class _Parts:
+    """What the stages of a layout have in common: bytes of a parameter, of a layer's activations, at the peak."""
+
+    def __init__(self, model: PlanModel, layout: Layout, job: PlanJob) -> None:
+        self.model, self.layout, self.job = model, layout, job
+        self.kinds = chunk_kinds(model, layout.pp, layout.vp)
+        self.saved = [layer_saved(model, layout, job, moe) for moe in (False, True)]
+        self.saved_sums = [sum(saved.values()) for saved in self.saved]
+        self.micro_batches = job.micro_batches(layout)
+        gathered = job.fp8_weights and job.precision in ("fp8", "mxfp8")
+        weight, gradient = _COPIES[job.precision] + (0 if gathered else 2), 4 if job.fp32_gradients else 2
+        shards = (max(1, job.dp(layout) * layout.cp), max(1, job.edp(layout))) if job.sharded_optimizer else (1, 1)
+        self.states = _states(model, layout.tp, layout.ep, layout.etp, layout.pp, layout.vp, weight, gradient, shards)
+        self.inside = {
+            "layer backward": _layer_backward(model, layout, job), "CP buffers": cp_buffers(model, layout, job),
+        }  # fmt: skip
+        self.output = output_end(model, layout, job)
+        self.userbuffers = userbuffers(model, layout, job)
+
+    def held(self, stage: int) -> list[int]:
+        """Layers of each kind whose activations the stage holds at its fullest, of all micro-batches in flight."""
+        flights = in_flight(self.layout, self.micro_batches, stage)
+        counts = [0, 0]
+        for layers, flying in zip(self.kinds[stage], flights):
+            counts[False] += layers.dense * flying
+            counts[True] += layers.moe * flying
+        if stage == self.layout.pp - 1:
+            counts[bool(self.model.sizes.experts)] += self.model.mtp * flights[-1]
+        return counts
+
+    def transients(self, stage: int) -> dict[str, float]:
+        """Bytes that come and go; the largest of them decides."""
+        return {**self.inside, "output end": self.output} if stage == self.layout.pp - 1 else self.inside
+
+    def total(self, stage: int) -> float:
+        """The sum of `terms`."""
+        dense, moe = self.held(stage)
+        kept = dense * self.saved_sums[False] + moe * self.saved_sums[True]
+        return self.states[stage][1] + self.userbuffers + kept + max(self.transients(stage).values())
+
+    def terms(self, stage: int) -> dict[str, float]:
+        """Bytes of the stage at its peak."""
+        terms = {**self.states[stage][0], "userbuffers": self.userbuffers}
+        for count, saved in zip(self.held(stage), self.saved):
+            for name, size in saved.items() if count else ():
+                terms[f"kept: {name}"] = terms.get(f"kept: {name}", 0.0) + count * size
+        transients = self.transients(stage)
+        largest = max(transients, key=lambda name: transients[name])
+        return {**terms, largest: transients[largest]}
+
+
+def _layer_backward(model: PlanModel, layout: Layout, job: PlanJob) -> float:
+    """The widest layer's backward pass; with full recomputation all that the layer keeps comes back first."""
+    transient = layer_transient(model, layout, job)
+    if layout.recompute == "full":
+        whole = replace(layout, recompute="none")
+        transient += max(sum(layer_saved(model, whole, job, moe).values()) for moe in model.kinds)
+    return transient
+
+
+def in_flight(layout: Layout, micro_batches: int, stage: int) -> tuple[int, ...]:
+    """Micro-batches whose activations a stage holds at once, for each of its chunks.
+
+    1F1B: pp - stage. Interleaved: the first forwards of the schedule, 2 (pp - stage - 1) + (vp - 1) pp and one more,
+    pp micro-batches through one chunk and then through the next.
+    Source: get_pp_rank_microbatches and get_schedule_table, pipeline_parallel/schedules.py of megatron-core.
+
+    >>> in_flight(Layout(pp=4, vp=2), 8, 0), in_flight(Layout(pp=4), 8, 1)
+    ((7, 4), (3,))
+    """
+    pp, vp = layout.pp, layout.vp
+    if vp == 1:
+        return (min(micro_batches, pp - stage),)
+    forwards = min(micro_batches * vp, (pp - stage - 1) * 2 + (vp - 1) * pp + 1)
+    rounds, rest = divmod(forwards, pp * vp)
+    return tuple(rounds * pp + min(pp, max(0, rest - chunk * pp)) for chunk in range(vp))

@@ -1,0 +1,204 @@
+"""A step from its layers: the pipeline and its bubble, data parallelism, the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from megatron_hcp.plan.constants import Rates
+from megatron_hcp.plan.layout import Layout, PlanJob, overlaps_exchange
+from megatron_hcp.plan.model import PlanModel
+from megatron_hcp.plan.time.layer import LayerSeconds, Units, Work
+from megatron_hcp.plan.time.links import ring_bandwidth
+from megatron_hcp.plan.time.shapes import RankElements, weights_of
+from megatron_hcp.plan.weights import LayerKinds, stage_kinds
+
+WORST_STAGE = 0.2
+"""How far a micro-batch takes the longest stage's time and not the mean: recipes balance the stages by hand."""
+PARAMETER_BYTES = 2
+"""Gathered in bf16."""
+OPTIMIZER_BYTES = 46
+"""Bytes that a step reads and writes for each parameter of a rank's shard: 4 for the norm of the gradients, 8 to clip
+them, 28 for Adam on fp32 gradients, weights and moments, 6 for the copy in bf16. Source: clip_grads.py and
+distrib_optimizer.py of Megatron-LM."""
+BUFFER_PASSES = 3
+"""Passes over the whole gradient buffer: it is set to zero, and scaled. Source: param_and_grad_buffer.py."""
+DP_HIDDEN_SHARE = 0.6
+"""Part of a micro-batch that can hide the last gradients and the first parameters."""
+BAND, BAND_UNCOVERED = 0.15, 0.4
+"""Nine of ten published steps of a known release are within the first, of an unknown one all that it speeds up within
+the second, which is a guess for what no step covers."""
+LAYER_TERMS = ("gemm", "attention", "memory_bound", "tp", "ep", "cp", "recompute", "host")
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Seconds of a step: `terms` add up to `seconds`; `hidden`: communication that costs nothing.
+
+    `band`: how far the prediction may be off, relative. `marks`: what no measurement covers.
+    """
+
+    seconds: float
+    terms: Mapping[str, float]
+    hidden: Mapping[str, float] = field(default_factory=dict)
+    band: float = 0.0
+    marks: tuple[str, ...] = ()
+
+
+def micro_batch_seconds(kinds: Sequence[LayerKinds], dense: float, moe: float, extra: float) -> tuple[float, float]:
+    """(what a micro-batch counts for, the mean of the stages), in seconds.
+
+    Args:
+        kinds: layers of each stage.
+        dense: seconds of a dense layer.
+        moe: seconds of an MoE layer.
+        extra: seconds of the last stage beside its layers: the output, and multi-token prediction.
+    """
+    times = [layers * dense + experts * moe for layers, experts in kinds]
+    times[-1] += extra
+    mean = sum(times) / len(times)
+    return mean + WORST_STAGE * (max(times) - mean), mean
+
+
+def data_parallel_seconds(
+    model: PlanModel, layout: Layout, job: PlanJob, rates: Rates, each: RankElements
+) -> tuple[float, float]:
+    """(collectives of gradients and parameters, optimizer) of the stage that holds most, in seconds."""
+    replicas, edp = layout.cp * job.dp(layout), max(1, job.edp(layout))
+    kinds = stage_kinds(model, layout.pp, layout.vp)
+    dense = [n * each.dense + m * each.moe for n, m in kinds]
+    experts = [m * each.expert for _, m in kinds]
+    if model.mtp:
+        dense[-1] += model.mtp * (each.moe if model.is_moe[-1] else each.dense)
+        experts[-1] += model.mtp * each.expert * model.is_moe[-1]
+    dense[0] += each.vocab
+    if layout.pp > 1 or not model.tied:
+        dense[-1] += each.vocab
+    gradient = 4 if job.fp32_gradients else 2
+    # Without the distributed optimizer gradients are reduced to every rank, and no parameter is gathered.
+    domain, width = job.domain, gradient + (PARAMETER_BYTES if job.sharded_optimizer else gradient)
+    dense_s = width * (replicas - 1) / replicas / ring_bandwidth(replicas, layout.tp, domain, rates)
+    expert_s = width * (edp - 1) / edp / ring_bandwidth(edp, layout.etp * layout.ep, domain, rates)
+    sent = max(d * dense_s + e * expert_s for d, e in zip(dense, experts))
+    shares = (replicas, edp) if job.sharded_optimizer else (1, 1)
+    touched = max(
+        OPTIMIZER_BYTES * (d / shares[0] + e / shares[1]) + BUFFER_PASSES * gradient * (d + e)
+        for d, e in zip(dense, experts)
+    )
+    return sent, touched / rates.memory_bandwidth
+
+
+def sends_seconds(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> float:
+    """Seconds in which a rank passes a micro-batch on, forward and backward, from one of its chunks; of tp, cp, mbs."""
+    tokens = layout.mbs * job.seq_length / layout.cp
+    link = ring_bandwidth(2, 1, job.nvlink_domain if job.world_size <= job.nvlink_domain else 1, rates)
+    return 4.0 * tokens * model.sizes.hidden_size / layout.tp / link
+
+
+def exposed_sends(sends: float, micro_batch: float, *, count: int, pp: int, vp: int) -> float:
+    """Seconds in which a pipeline waits for what its stages pass on; `sends`: of `sends_seconds`.
+
+    A schedule of one chunk on each stage waits for every send, and fills and drains with them. An interleaved one waits
+    while it fills and drains; between, a send runs beside another chunk, forward beside backward. Source:
+    forward_backward_pipelining_with_interleaving and get_pp_rank_microbatches, schedules.py of megatron-core;
+    overlap_p2p_comm in comm_overlap.py of Megatron-Bridge, which is on with chunks alone.
+    """
+    if pp == 1:
+        return 0.0
+    if vp == 1:
+        return (count + pp - 1) * sends
+    filling = min(count * vp, 2 * (pp - 1) + (vp - 1) * pp)
+    return filling * sends + (count * vp - filling) * max(0.0, sends - micro_batch / vp)
+
+
+def step_seconds(
+    micro_batch: float, dp: float, optimizer: float, sends: float, rates: Rates, *, count: int, pp: int, vp: int
+) -> float:
+    """Seconds of a step of `count` micro-batches on each replica; `sends`: of `sends_seconds`."""
+    exposed = max(rates.dp_exposed * dp, dp - DP_HIDDEN_SHARE * micro_batch)
+    passed = exposed_sends(sends, micro_batch, count=count, pp=pp, vp=vp)
+    return (count + (pp - 1) / vp) * micro_batch + exposed + optimizer + passed
+
+
+def extra_seconds(model: PlanModel, each: Units) -> float:
+    """What the last stage has beside its layers."""
+    last = each.moe if model.is_moe[-1] else each.dense
+    return each.output.total + model.mtp * (last.total + each.mtp.total)
+
+
+MEASURED_ETP, MEASURED_EXPERTS = 2, 32
+"""The largest ETP, and the most experts on a rank, of all measured steps."""
+
+
+def uncovered(model: PlanModel, layout: Layout) -> tuple[str, ...]:
+    """What of a layout no measured step covers, in words: such a layout is never ranked first."""
+    marks = []
+    if any(model.is_moe) and layout.ep == 1:
+        marks.append("experts without expert parallelism: no measured step has EP 1")
+    elif any(model.is_moe) and model.sizes.experts > MEASURED_EXPERTS * layout.ep:
+        held = model.sizes.experts // layout.ep
+        marks.append(f"{held} experts on a rank: no measured step has more than {MEASURED_EXPERTS}")
+    if any(model.is_moe) and layout.etp > MEASURED_ETP:
+        marks.append(f"ETP {layout.etp}: no measured step has more than {MEASURED_ETP}")
+    return tuple(marks)
+
+
+def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> StepTime:
+    """How long a step takes and what it is made of."""
+    rates = rates if overlaps_exchange(model, layout) else rates.apart
+    each = Work(model, job, rates).units(layout)
+    pp, vp, count = layout.pp, layout.vp, job.micro_batches(layout)
+    kinds = stage_kinds(model, pp, vp)
+    micro_batch, mean = micro_batch_seconds(kinds, each.dense.total, each.moe.total, extra_seconds(model, each))
+    sent, optimizer = data_parallel_seconds(model, layout, job, rates, weights_of(model, layout))
+    sends = sends_seconds(model, layout, job, rates) if pp > 1 else 0.0
+    seconds = step_seconds(micro_batch, sent, optimizer, sends, rates, count=count, pp=pp, vp=vp)
+    parts = _parts(model, each)
+    terms = {name: count / pp * sum(n * getattr(part, name) for n, part in parts) for name in LAYER_TERMS}
+    hidden = {
+        name: count / pp * sum(n * getattr(part, f"hidden_{name}") for n, part in parts) for name in ("tp", "ep", "cp")
+    }
+    terms["imbalance"] = count * (micro_batch - mean)
+    terms["bubble"] = (pp - 1) / vp * micro_batch
+    terms["pp"] = exposed_sends(sends, micro_batch, count=count, pp=pp, vp=vp)
+    hidden["pp"] = max(0.0, count * vp * sends - terms["pp"])
+    terms["dp"] = max(rates.dp_exposed * sent, sent - DP_HIDDEN_SHARE * micro_batch)
+    hidden["dp"] = sent - terms["dp"]
+    terms["optimizer"] = optimizer
+    marks = (
+        *rates.marks,
+        *job.marks,
+        *uncovered(model, layout),
+        *(f"{what}: no formula" for what in model.kind_unknown),
+    )
+    is_open = rates.is_release_open and bool(model.sizes.experts)
+    return StepTime(seconds, terms, hidden, BAND_UNCOVERED if marks or is_open else BAND, marks)
+
+
+def _parts(model: PlanModel, each: Units) -> tuple[tuple[int, LayerSeconds], ...]:
+    """How often the model has each part."""
+    experts = sum(model.is_moe)
+    extra = model.mtp if model.is_moe[-1] else 0
+    return (
+        (len(model.is_moe) - experts + model.mtp - extra, each.dense),
+        (experts + extra, each.moe),
+        (1, each.output),
+        (model.mtp, each.mtp),
+    )
+
+
+def model_flops(model: PlanModel, seq_length: int) -> float:
+    """Floating-point operations of one token, forward and backward: causal attention halved, MTP as a layer and a head.
+
+    The convention of the published TFLOP/s.
+    """
+    sizes = model.sizes
+    scores = sum(min(window, seq_length) * (1 - min(window, seq_length) / seq_length / 2) for window in sizes.windows)
+    scores += (sizes.num_layers - len(sizes.windows)) * seq_length / 2
+    attention = 2.0 * sizes.heads * (sizes.qk_head_dim + sizes.v_head_dim)
+    body = sizes.linear_flops - 2.0 * sizes.hidden_size * sizes.vocab
+    forward = sizes.linear_flops + attention * scores
+    if model.mtp:
+        last = body / sizes.num_layers + attention * scores / sizes.num_layers
+        forward += model.mtp * (last + 2.0 * sizes.hidden_size * sizes.vocab + 4.0 * sizes.hidden_size**2)
+    return 3 * forward

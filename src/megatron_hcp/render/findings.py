@@ -1,0 +1,37 @@
+"""What `hcp check` finds in a rendered job."""
+
+from __future__ import annotations
+
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Fact, Launch
+from megatron_hcp.launch.read import read_text
+from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.rules.registry import RULES
+from megatron_hcp.rules.report import Finding, Undecided
+
+
+def findings_in(launch: Launch, script: str) -> tuple[list[Finding], list[Undecided]]:
+    """The errors and warnings, by rule id, of a launch and of the script it was rendered into; and what is undecided.
+
+    The launch decides everything about the training; the rendered script, read like any other, decides the rest. The
+    target's own job settings (its #SBATCH lines) will not run.
+    """
+    training = tuple(rule for rule in RULES if not rule.id.startswith("SLURM"))
+    reports = [
+        check_launch(each, rules, fixes=False)
+        for each, rules in ((_read_back(launch, script), RULES), (launch, training))
+    ]
+    found = {each.rule.id: each for report in reports for each in report.findings if each.severity != "info"}
+    return [found[rule_id] for rule_id in sorted(found)], list(reports[1].undecided)
+
+
+def _read_back(launch: Launch, script: str) -> Launch:
+    if launch.reading.form == "yaml":  # its values are in a file that the script only refers to
+        return launch
+    assumed = {**launch.assumed, "log_directory": Fact("present", "assumed")}
+    try:
+        reading = read_text(script, "job.sbatch", dialect=launch.dialect)
+    except HcpError:  # its program is one that the script reader does not recognise as a trainer
+        return launch
+    return build_launch(reading, assumed=assumed, model=launch.model)

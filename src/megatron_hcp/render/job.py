@@ -1,0 +1,227 @@
+"""Turns a launch and a site into a job: everything that the script's templates read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Any
+
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.core.numbers import time_limit_s
+from megatron_hcp.launch.fact import Argument, Launch
+from megatron_hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
+from megatron_hcp.render.container import Container, container_of
+from megatron_hcp.render.directives import Directive, directives_of
+from megatron_hcp.render.environment import MEGATRON, Variable, environment_of, needs_arch, reserved_in
+from megatron_hcp.render.health import HealthCheck, health_checks
+from megatron_hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to
+from megatron_hcp.render.site import BY_NAME
+from megatron_hcp.render.starts import STARTS, Start
+from megatron_hcp.render.values import check_text
+
+_CLUSTER_FACTS = ("arch", "nvlink_domain", "gpus_per_node", "nodes")
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything in an sbatch script. `site` has every site key's value, from `load_site`."""
+
+    start: Start
+    site: Mapping[str, Any]
+    title: str
+    directives: tuple[Directive, ...]
+    origins: Mapping[str, str]
+    """Where the value of each site key comes from, by `settle_site`."""
+    environment: tuple[Variable, ...]
+    container: Container
+    checkpoint_dir: Argument | None
+    program: tuple[str, ...]
+    """The program to start; empty for a verification."""
+    launch_lines: Lines
+    has_connections: bool
+    """Whether the launch's framework reads CUDA_DEVICE_MAX_CONNECTIONS, so that the check needs its value."""
+    check_arguments: tuple[str, ...]
+    check_skip: int
+    """How many leading words of the launch are not passed to the check."""
+    rank_arguments: tuple[str, ...]
+    group_arguments: tuple[str, ...]
+    health: tuple[HealthCheck, ...]
+    """The health checks that every node runs before training."""
+    steps: tuple[str, ...]
+    """The steps of a verification; empty for all of them."""
+
+    @property
+    def writes_checkpoints(self) -> bool:
+        """Whether checkpoints go to a known folder and not to an object store."""
+        return bool(self.launch_lines) and self.checkpoint_dir is not None and "://" not in str(self.checkpoint_dir)
+
+    @property
+    def tests_communication(self) -> bool:
+        """Whether communication in the groups of every level is tested before training."""
+        return bool(self.site["comm_test"] or self.site["comm_gbps"])
+
+    @property
+    def ending_signals(self) -> str:
+        """The signals that end the job from outside: Slurm's TERM, and a terminal's INT."""
+        return "TERM INT" if self.site["in_allocation"] else "TERM"
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """Files that a verdict lists if they exist."""
+        health, triage = ("health.txt",) * bool(self.health), ("triage.json",) * self.reads_logs
+        return ("check.json", "nodes.txt", *health, "facts.txt", "ranks.txt", "ranks.log", "comm.txt", *triage)
+
+    @property
+    def reads_logs(self) -> bool:
+        """Whether the job looks for the failed node before it is requeued."""
+        return self.site["requeue"] is not None and bool(self.launch_lines)
+
+    @property
+    def ntasks_per_node(self) -> int:
+        """How many tasks srun starts per node by default."""
+        return self.site["gpus_per_node"] if self.start.tasks_are_ranks else 1
+
+    @property
+    def gpus_to_see(self) -> int:
+        """How many GPUs every node must show; 0 for any number."""
+        return 0 if self.site["gpu_request"] == "none" else self.site["gpus_per_node"]
+
+
+def plan_job(
+    start: str,
+    site: Mapping[str, Any],
+    launch: Launch | None = None,
+    cli_words: Sequence[str] = (),
+    steps: Sequence[str] = (),
+    model_file: str | None = None,
+    recipe: str | None = None,
+    origins: Mapping[str, str] = MappingProxyType({}),
+) -> Job:
+    """The job that trains a launch, or verifies steps, on a site.
+
+    Args:
+        start: one of STARTS.
+        site: every site key's value, from `load_site`.
+        origins: where each value comes from, by `settle_site`.
+        launch: the launch to train; None for `verify`.
+        cli_words: the launch's words after `--` on our command line.
+        steps: for `verify`: the steps, as `hcp verify` takes them.
+        model_file: a config.json that the check needs too.
+        recipe: the Megatron-Bridge recipe that the check needs too.
+
+    Raises:
+        HcpError: required settings are missing (all are listed), or a value cannot be quoted.
+    """
+    facts = {name: fact.value for name, fact in launch.facts.items()} if launch else {}
+    facts |= {name: site[name] for name in _CLUSTER_FACTS if site[name] is not None}
+    dialect = launch.dialect if launch else None
+    lines = launch_words(launch, cli_words) if launch else ()
+    program = program_words(launch, site["program"] or ()) if launch else ()
+    checkpoint_dir = site["checkpoint_dir"] or facts.get("save_dir") or (saved_to(launch) if launch else None)
+    _refuse_gaps(start, site, facts, dialect, program, checkpoint_dir)
+    _refuse_contradictions(start, site, dialect)
+    for line in lines:
+        for word in line:
+            check_text(
+                str(word), lambda wanted: HcpError(f"a word of the launch: wanted {wanted}; shorten or correct it")
+            )
+    if launch is not None and dialect == "verl":
+        lines = (*lines, *cluster_words(launch, site))
+    return Job(
+        start=STARTS[start],
+        site=site,
+        container=container_of(site),
+        title=_title(start, launch, steps),
+        directives=directives_of(STARTS[start], site, origins),
+        origins=origins,
+        environment=environment_of(dialect, facts, site["env"] or {}, site, origins),
+        checkpoint_dir=checkpoint_dir,
+        program=program,
+        launch_lines=lines,
+        has_connections=dialect in MEGATRON,
+        check_arguments=check_arguments(launch, start, site, model_file, recipe) if launch else (),
+        check_skip=words_to_skip(launch, lines) if launch else 0,
+        rank_arguments=rank_arguments(facts, site["gpus_per_node"]),
+        group_arguments=group_arguments(facts),
+        health=health_checks(site["health"] or ()),
+        steps=tuple(steps),
+    )
+
+
+def default_name(target: str) -> str:
+    """A job name made from the target's name, in plain characters only."""
+    stem = PurePath(target).stem
+    kept = "".join(
+        character if character.isascii() and (character.isalnum() or character in "._-") else "-" for character in stem
+    ).strip("-.")
+    return kept[:100] or "train"
+
+
+def _refuse_gaps(
+    start: str,
+    site: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    dialect: str | None,
+    program: Sequence[str],
+    checkpoint_dir: Argument | None,
+) -> None:
+    missing = {name: f"{name} ({key.needed})" for name, key in BY_NAME.items() if key.needed and site[name] is None}
+    if start != "verify":
+        if not program:
+            missing["program"] = "program (the launch does not name the program to start)"
+        if needs_arch(dialect, facts) and "CUDA_DEVICE_MAX_CONNECTIONS" not in (site["env"] or {}):
+            missing["arch"] = "arch (CUDA_DEVICE_MAX_CONNECTIONS depends on it with TP or CP)"
+        if site["requeue"] and not checkpoint_dir:
+            missing["checkpoint_dir"] = "checkpoint_dir (whether a requeued job makes progress)"
+    if site["container_image"] is None and site["mounts"]:
+        missing["container_image"] = "container_image (mounts need a container)"
+    for name, other in (("container_image", "container_runtime"), ("container_runtime", "container_image")):
+        if site[name] is None and site[other] is not None:
+            missing[name] = f"{name} ({other} needs it)"
+    if missing:
+        options = " ".join(f"--{name.replace('_', '-')}" for name in missing)
+        keys = " ".join(f"{name}:" for name in missing)
+        raise HcpError(f"not stated: {'; '.join(missing.values())}; wanted {options}, or in the site file {keys}")
+
+
+def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | None) -> None:
+    limit = time_limit_s(site["time"])
+    if limit is not None and site["signal"] >= limit:
+        raise HcpError(
+            f"signal: found {site['signal']} s before the end of a job of {limit} s; wanted less than the "
+            "time limit, or the trainer is stopped at once; lower it, or raise time"
+        )
+    for name in ("requeue", "array", "array_range"):
+        if site["in_allocation"] and site[name]:
+            raise HcpError(
+                f"found {name} with --in-allocation; wanted only one of them: inside an allocation, Slurm does not "
+                "start the job again; leave one of them out"
+            )
+    if dialect in ("nemo-rl", "ms-swift", "slime"):
+        raise HcpError(
+            f"found a {dialect} launch; wanted one of Megatron-LM, Megatron-Bridge or verl, which a job can "
+            "start; start this one with its framework's own launcher, and check it with hcp check"
+        )
+    if start == "ray" and dialect != "verl":
+        raise HcpError(
+            f"found --start ray for a {dialect} launch; wanted verl, which starts its ranks with Ray; "
+            "use srun or torchrun"
+        )
+    if dialect == "verl" and start != "ray":
+        raise HcpError(
+            f"found --start {start} for a verl launch; wanted ray, which starts verl's workers; use --start ray"
+        )
+    reserved = reserved_in(site["env"] or {})
+    if reserved:
+        raise HcpError(
+            f"env: {reserved[0]} is set by the job itself or changes how bash reads the script; wanted other "
+            "variables; leave it out"
+        )
+
+
+def _title(start: str, launch: Launch | None, steps: Sequence[str]) -> str:
+    if launch is None:
+        return f"Verification across nodes: {len(steps) or 'all'} steps."
+    return f"Training on the Megatron stack, {launch.dialect}: {STARTS[start].title}."

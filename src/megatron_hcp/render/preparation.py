@@ -1,0 +1,92 @@
+"""What a script does before its training command: modules, a virtual environment, a folder, and anything else."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import NamedTuple
+
+from megatron_hcp.bash.parser.script import parse
+from megatron_hcp.bash.syntax import AndOr, Command, Redirected, Statement
+from megatron_hcp.bash.value import ScriptText
+
+_STARTERS = re.compile(r"(?:srun|torchrun|ft_launcher|exec|ray|python[\d.]*|bash|sh|uv|apptainer|singularity)\Z")
+_HARMLESS = frozenset(
+    "echo printf set mkdir sleep date hostname scontrol squeue sinfo nvidia-smi true false exit return trap wait read "
+    "shift cat env printenv pwd ls which type hash umask declare export unset local : [ test let tee readonly shopt "
+    "getopts mapfile readarray".split()
+)
+"""Commands that have no effect that the training needs, or that the job performs itself."""
+_PLAIN = re.compile(r"[A-Za-z0-9_./+=:@%~-]{1,4096}")
+
+
+class Preparation(NamedTuple):
+    """`modules`, `venv` and `workdir`, each with its line; `left_out`: (line, command) of what is not carried over."""
+
+    modules: tuple[str, ...] = ()
+    modules_line: int = 0
+    venv: str | None = None
+    venv_line: int = 0
+    workdir: str | None = None
+    workdir_line: int = 0
+    left_out: tuple[tuple[int, str], ...] = ()
+
+
+def preparation_in(text: str, program: str) -> Preparation:
+    """What a script prepares outside conditions, loops and functions; `program` is what its launch starts."""
+    source = ScriptText(text.encode("utf-8", "replace"), "")
+    found, name = Preparation(), PurePath(program).name
+    started, computed = False, None
+    for command in _commands(parse(source).statements):
+        line = source.location(command.start, command.start).line
+        written = " ".join(source.data[command.start : command.end].decode("utf-8", "replace").split())
+        if command.name in _HARMLESS or not command.words:
+            continue
+        if _STARTERS.match(command.name) and name in written:
+            started = True
+            continue
+        taken = _taken(found, command.name, _plain_words(written), line)
+        if taken is None:
+            found = found._replace(left_out=(*found.left_out, (line, written)))
+            computed = (line, written) if not command.name else computed
+        else:
+            found = taken
+    if not started and computed is not None:  # `$SRUN_CMD …`: the training command is in a variable
+        found = found._replace(left_out=tuple(item for item in found.left_out if item != computed))
+    return found
+
+
+def _taken(found: Preparation, name: str, words: Sequence[str] | None, line: int) -> Preparation | None:
+    """The preparation with this command added; None if the job has no place for it."""
+    if words is None:
+        return None
+    if name in ("module", "ml") and len(words) > 1:
+        loaded = words[2:] if words[1] in ("load", "add") else words[1:] if name == "ml" else ()
+        if loaded and not any(word.startswith("-") for word in loaded):
+            return found._replace(modules=(*found.modules, *loaded), modules_line=line)
+        return found if words[1] == "purge" and not found.modules else None
+    if name in ("source", ".") and len(words) == 2 and words[1].endswith("/bin/activate"):
+        return found._replace(venv=words[1].removesuffix("/bin/activate"), venv_line=line)
+    if name == "cd" and len(words) == 2 and not words[1].startswith("-"):
+        return found._replace(workdir=words[1], workdir_line=line)
+    return None
+
+
+def _plain_words(written: str) -> list[str] | None:
+    try:
+        words = shlex.split(written)
+    except ValueError:
+        return None
+    return words if all(map(_PLAIN.fullmatch, words)) and not any(word.startswith("~") for word in words) else None
+
+
+def _commands(statements: Sequence[Statement]) -> Iterator[Command]:
+    for statement in statements:
+        if isinstance(statement, Redirected) and statement.statement is not None:
+            yield from _commands([statement.statement])
+        elif isinstance(statement, AndOr):
+            yield from _commands([statement.first])
+        elif isinstance(statement, Command):
+            yield statement

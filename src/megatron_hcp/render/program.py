@@ -1,0 +1,152 @@
+"""A launch as the words of a command, which the job passes to the program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from megatron_hcp.core.errors import HcpError
+from megatron_hcp.core.visible import visible
+from megatron_hcp.launch.fact import Argument, Launch, Reading, RunText
+
+_SAVE_KEYS = {"mlm": "save", "verl": "trainer.default_local_dir"}
+_NOT_WORDS = ("start", "nodes", "gpus_per_node", "ntasks_per_node", "placement", "world_size", "script")
+"""Facts that are not passed as arguments of the program; the job states them itself."""
+
+Lines = tuple[tuple[Argument, ...], ...]
+"""The words, one option with its values per line."""
+
+
+def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
+    """The words that start this launch, without the program.
+
+    Args:
+        launch: as read from a target, `cli_words` included.
+        cli_words: the words after `--` on our own command line.
+
+    Raises:
+        HcpError: a value cannot be determined from the text (a variable that the script does not set, …).
+    """
+    reading = launch.reading
+    if reading.form == "shell":
+        if reading.argv is None:
+            raise HcpError(
+                f"{reading.target}: an argument of the training command is not known "
+                f"({visible(reading.hidden_argument)[:200]}); wanted every word of it; write the value out, or give "
+                "the launch's words after --"
+            )
+        return _lines((*reading.argv, *cli_words))
+    _all_known(reading)
+    if reading.dialect == "mlm":
+        return tuple(_flag(setting.key, setting.value) for setting in reading.settings)
+    if reading.form == "yaml":
+        return (*_config_file(reading), *((word,) for word in cli_words))
+    if reading.target == "<command line>":
+        return tuple((word,) for word in cli_words)
+    if reading.form == "overrides" and reading.text is not None:
+        from megatron_hcp.launch.words.split import split_words
+
+        return (*((word.text,) for word in split_words(reading.text, reading.target)), *((word,) for word in cli_words))
+    return tuple((f"{setting.key}={_yaml(setting.value)}",) for setting in reading.settings)
+
+
+def _lines(words: Sequence[Argument]) -> Lines:
+    """One option with its values per line; any other word gets its own line."""
+    lines: list[tuple[Argument, ...]] = []
+    for word in words:
+        text = str(word)
+        if lines and str(lines[-1][0]).startswith("-") and not text.startswith("-") and "=" not in text:
+            lines[-1] = (*lines[-1], word)
+        else:
+            lines.append((word,))
+    return tuple(lines)
+
+
+def program_words(launch: Launch, stated: Sequence[str]) -> tuple[str, ...]:
+    """The words of the program to start: stated by the user, named by the launch, or the dialect's own; empty if
+    unknown."""
+    if stated:
+        return tuple(stated)
+    script = launch.facts.get("script")
+    if script is not None and script.value:
+        name = str(script.value)
+        return (name,) if name.endswith(".py") or "/" in name else ("-m", name)
+    return ("-m", "verl.trainer.main_ppo") if launch.dialect == "verl" else ()
+
+
+def cluster_words(launch: Launch, site: Mapping[str, Any]) -> Lines:
+    """verl's settings for the size of the cluster, which defaults to 1 node of 8 GPUs, whatever the job has.
+
+    Raises:
+        HcpError: the launch states a size that differs from the job's.
+    """
+    added: list[tuple[str, ...]] = []
+    stated = {setting.key: setting.value for setting in launch.reading.settings}
+    for key, name in (("trainer.nnodes", "nodes"), ("trainer.n_gpus_per_node", "gpus_per_node")):
+        if key not in stated:
+            added.append((f"{key}={site[name]}",))
+        elif str(stated[key]) != str(site[name]):
+            raise HcpError(
+                f"{key}: the launch says {stated[key]}, the job has {site[name]}; wanted the same; correct "
+                f"one, or leave {key} out of the launch"
+            )
+    return tuple(added)
+
+
+def saved_to(launch: Launch) -> Argument | None:
+    """The checkpoint folder, if the launch names one; its last occurrence counts."""
+    key = _SAVE_KEYS.get(launch.dialect, "checkpoint.save")
+    words = launch.reading.argv or ()
+    for before, word in zip(("", *words)[-2::-1], words[::-1], strict=False):
+        if isinstance(word, RunText) and launch.dialect == "mlm" and before == f"--{key}":
+            return word
+        if isinstance(word, RunText) and word.parts[0].startswith(f"{key}="):
+            return word._replace(parts=(word.parts[0].partition("=")[2], *word.parts[1:]))
+    for setting in reversed(launch.reading.settings):
+        if setting.key == key:
+            value = setting.value[-1] if isinstance(setting.value, list) and setting.value else setting.value
+            return str(value) if value else None
+    return None
+
+
+def _all_known(reading: Reading) -> None:
+    lost = [
+        (key, why)
+        for key, why in reading.unknown.items()
+        if key not in _NOT_WORDS and not key.startswith(("env.", "sbatch.", "srun.", "torchrun."))
+    ]
+    if reading.unseen is not None:
+        lost.append(("the arguments", reading.unseen))
+    if lost:
+        key, why = lost[0]
+        more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+        raise HcpError(
+            f"{reading.target}: {key} is not known: {why}{more}; wanted every word of the launch; "
+            "write the value out, or give the launch's words after --"
+        )
+
+
+def _flag(key: str, value: Any) -> tuple[str, ...]:
+    values = value if isinstance(value, list | tuple) else [value]
+    return ("--" + key.replace("_", "-"), *map(str, values))
+
+
+def _config_file(reading: Reading) -> Lines:
+    if reading.target.startswith("<"):
+        raise HcpError(
+            f"{reading.target}: a configuration on standard input is gone when the job runs; wanted a file; save "
+            "it where the nodes can read it"
+        )
+    if reading.dialect == "verl":
+        path = PurePath(reading.target)
+        return ("--config-path", str(path.parent)), ("--config-name", path.stem)
+    return (("--config-file", reading.target),)
+
+
+def _yaml(value: Any) -> str:
+    import json
+
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,70 @@
+"""Attention settings that Megatron-LM's command line accepts."""
+
+from __future__ import annotations
+
+from megatron_hcp.rules.rule import Example, Fix, Problem, rule
+from megatron_hcp.rules.upstream import ARGUMENT_UTILS, ARGUMENTS
+from megatron_hcp.rules.view import View
+
+
+@rule(
+    "ATTN001",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        ARGUMENTS.says("validate_args", "--attention-backend local is only supported with --spec local", ">=0.12"),
+    ),
+    applies=lambda v: v.dialect == "mlm" and v.get("attention_backend") == "local",
+    good=Example("mlm", "--attention-backend local --spec local"),
+    bad=Example("mlm", "--attention-backend local"),
+)
+def local_backend_has_the_local_spec(v: View) -> Problem | None:
+    """The local attention backend is used with the local layer spec.
+
+    Megatron-LM's argument validation asserts this; without any --spec the assertion itself raises a TypeError.
+    """
+    spec = v.spec if isinstance(v.spec, list | tuple) else (v.spec,)
+    if spec[:1] in (("local",), ["local"]):
+        return None
+    return Problem(
+        message="Megatron-LM's command line accepts the local backend only with --spec local: the launch fails",
+        found=f"attention_backend local with {'no spec' if spec[0] is None else f'spec {spec[0]}'}",
+        wanted="--spec local, or another backend",
+        facts=("attention_backend", "spec"),
+        fixes=(Fix({"spec": "local"}, "the local layer spec"), Fix({"attention_backend": "auto"}, "any backend")),
+    )
+
+
+@rule(
+    "ATTN002",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        ARGUMENTS.says("core_transformer_config_from_args", 'only support rope_type="rope"', ">=0.14,<0.18"),
+        ARGUMENT_UTILS.says("core_transformer_config_from_args", 'only support rope_type="rope"', ">=0.18"),
+    ),
+    applies=lambda v: v.dialect == "mlm" and v.get("rope_type") not in (None, "rope"),
+    good=Example("mlm", "--rope-type yarn --multi-latent-attention"),
+    bad=Example("mlm", "--rope-type yarn"),
+)
+def rope_type_is_for_latent_attention(v: View) -> Problem | None:
+    """A rope_type other than rope is used only with multi-latent attention.
+
+    The command line supports rope_type only for latent attention and has asserted this since 0.14; other attention uses
+    --position-embedding-type yarn.
+    """
+    if v.mla or (v.known("mcore") and not v.at_least("mcore", "0.14")):
+        return None
+    return Problem(
+        message="without multi-latent attention, Megatron-LM's command line accepts only rope_type rope: the launch "
+        "fails",
+        found=f"rope_type {v.rope_type}",
+        wanted="rope, or multi_latent_attention",
+        facts=("rope_type", "mla"),
+        fixes=(Fix({"rope_type": "rope"}, "plain rotary positions"),),
+    )
+
+
+RULES = (local_backend_has_the_local_spec, rope_type_is_for_latent_attention)

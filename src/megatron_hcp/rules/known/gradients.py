@@ -1,0 +1,238 @@
+"""Known bugs in megatron-core that leave gradients, or their norm, incomplete on some ranks."""
+
+from __future__ import annotations
+
+from megatron_hcp.rules.known.row import Known, rules_of
+from megatron_hcp.rules.rule import Example, Fix
+from megatron_hcp.rules.upstream import (
+    CORE_DOT_PRODUCT_ATTENTION,
+    DDP,
+    EXTENSION_TE,
+    FINALIZE_MODEL_GRADS,
+    MULTI_LATENT_ATTENTION,
+    TE_GROUPED_LINEAR,
+    TENSOR_PARALLEL_LAYERS,
+)
+
+_TP = "--tensor-model-parallel-size 2 --num-attention-heads 8 "
+_MLA = f"{_TP}--multi-latent-attention "
+_GDN = f"{_TP}--experimental-attention-variant gated_delta_net "
+_EXPERTS = f"{_TP}--sequence-parallel --num-experts 8 --expert-model-parallel-size 1 --expert-tensor-parallel-size "
+_GROUPED = f"{_TP}--sequence-parallel --num-experts 8 --expert-model-parallel-size 2 --moe-grouped-gemm"
+_SHARDED = (
+    "--num-experts 8 --expert-model-parallel-size 2 --tensor-parallel-num-weight-shards 2 "
+    "--expert-tensor-parallel-num-weight-shards "
+)
+_WITHOUT_TP = Fix({"tp": 1}, "no tensor parallelism")
+_SEQUENCE_PARALLEL = Fix({"sequence_parallel": True}, "activations split over the tensor-parallel ranks")
+
+ROWS: tuple[Known, ...] = (
+    Known(
+        "KNOWN030",
+        "mcore",
+        ">=0.14",
+        when="mla and tp > 1 and not sequence_parallel",
+        title="Without sequence parallelism, MLA's rotary keys get the gradient of every head",
+        why="All heads share one rotary key. Each tensor-parallel rank computes its gradient from its own heads; only "
+        "sequence parallelism sums these. Without it, the rotary rows of linear_kv_down_proj and the layer's "
+        "input get a different, incomplete gradient on each rank. Seen with upstream's layer on CPUs (gloo), "
+        "2 ranks: 1 to 3 % of the input's gradient is wrong in each layer; exact with sequence parallelism.",
+        symptom="without sequence parallelism the gradient of MLA's rotary keys lacks the other ranks' heads: copies "
+        "of the same weights drift apart, and so do the gradients of all layers below",
+        issue="multi_latent_attention.py, k_pos_emb",
+        severity="error",
+        effect="silent",
+        stage="never",
+        source=(
+            MULTI_LATENT_ATTENTION.says(
+                "MLASelfAttention.get_query_key_value_tensors",
+                "k_pos_emb = gather_from_sequence_parallel_region(k_pos_emb",
+                ">=0.14",
+            ),
+        ),
+        launch=Example("mlm", _MLA, "mcore=0.17"),  # where KNOWN032 is fixed
+        good=Example("mlm", f"{_MLA}--sequence-parallel", "mcore=0.17"),
+        instead="sequence_parallel",
+        fixes=(_SEQUENCE_PARALLEL, _WITHOUT_TP),
+    ),
+    Known(
+        "KNOWN031",
+        "mcore",
+        "<0.14",
+        when="mla and tp > 1",
+        title="Gathered from tensor-parallel ranks, MLA's rotary keys get the gradient of every head",
+        why="The down projections are split over the tensor-parallel ranks and their output is gathered. The backward "
+        "pass of the gather takes a slice and sums nothing, so the rotary key, which all heads share, gets the "
+        "gradient of one rank's heads, with or without sequence parallelism. Seen with upstream's layer on CPUs.",
+        symptom="the gradient of MLA's rotary keys covers the heads of one rank only: these weights and everything "
+        "below the layer train on incomplete gradients",
+        issue="multi_latent_attention.py, k_pos_emb",
+        severity="error",
+        effect="silent",
+        stage="never",
+        source=(
+            MULTI_LATENT_ATTENTION.says(
+                "MLASelfAttention.get_query_key_value_tensors",
+                "gather_from_tensor_model_parallel_region(kv_combined)",
+                ">=0.12,<0.14",
+            ),
+        ),
+        launch=Example("mlm", f"{_MLA}--sequence-parallel"),
+        good=Example("mlm", f"{_MLA}--sequence-parallel", "mcore=0.17"),
+        instead="no tensor parallelism",
+        fixes=(_WITHOUT_TP,),
+    ),
+    Known(
+        "KNOWN032",
+        "mcore",
+        ">=0.14,<0.17",
+        when="mla and tp > 1",
+        title="MLA's replicated weights count once in the gradient norm",
+        why="Since 0.14 every tensor-parallel rank holds the whole down projections. Transformer Engine marks all its "
+        "weights as tensor-parallel, and what is so marked is counted on every rank. ROCm measured a norm 1.36 "
+        "times too large for DeepSeek-V3 at TP 8.",
+        symptom="MLA's down projections are counted on each tensor-parallel rank: the gradient norm is too large, and "
+        "clipping scales gradients down more than it should",
+        issue="ROCm/TransformerEngine#715",
+        severity="warning",
+        effect="silent",
+        stage="never",
+        source=(
+            EXTENSION_TE.says("TELinear.__init__", absent='"tensor_model_parallel", False', versions=">=0.14,<0.17"),
+        ),
+        launch=Example("mlm", f"{_MLA}--sequence-parallel"),
+        instead="a larger clip_grad",
+    ),
+    Known(
+        "KNOWN033",
+        "mcore",
+        "<0.19",
+        when="num_experts > 1 and ep = 1 and etp < tp",
+        title="Experts that every tensor-parallel rank holds share their gradients",
+        why="Each rank holds all experts and feeds them its own part of the sequence. Their gradients are reduced over "
+        "the data-parallel ranks of the dense layers, which leave out the tensor-parallel ones: copies of an expert "
+        "get different gradients and drift apart. Seen with upstream's layer and gradient reduction on CPUs (gloo), "
+        "0.13 to 0.18; in 0.19 the copies agree with the whole gradient.",
+        symptom="each tensor-parallel rank trains its own copy of the experts on its part of the sequence: the copies "
+        "silently drift apart, and a checkpoint keeps one of them",
+        issue="NVIDIA/Megatron-LM#5916",
+        severity="error",
+        effect="silent",
+        stage="never",
+        source=(
+            TENSOR_PARALLEL_LAYERS.says(
+                "ColumnParallelLinear.__init__", "not (self.is_expert and self.expert_parallel)", ">=0.12,<0.19"
+            ),
+        ),
+        launch=Example("mlm", f"{_EXPERTS}1"),
+        instead="expert_tensor_parallel_size = tensor_model_parallel_size, or expert parallelism",
+        fixes=(Fix({"etp": None}, "experts split like the dense layers"),),
+    ),
+    Known(
+        "KNOWN034",
+        "mcore",
+        "<0.19",
+        when="num_experts > 1 and tp > 1 and moe_grouped_gemm and te >= 2.13",
+        title="The gradient norm includes the experts of every rank",
+        why="Grouped experts aren't marked as tensor-parallel from Transformer Engine 2.13 on, so they count as copies "
+        "and only those of the first tensor-parallel rank enter the norm, although the other ranks hold other "
+        "experts or other parts of them. Seen on a CPU: 2.10 marks the weights that its class builds, 2.14 doesn't.",
+        symptom="the gradient norm leaves out the experts of all tensor-parallel ranks but the first: it is too small, "
+        "and clipping acts less than it should",
+        issue="NVIDIA/Megatron-LM#5916",
+        severity="warning",
+        effect="silent",
+        stage="never",
+        source=(
+            TENSOR_PARALLEL_LAYERS.says(
+                "param_is_not_tensor_parallel_duplicate", absent="expert_tp_group", versions=">=0.12,<0.19"
+            ),
+            TE_GROUPED_LINEAR.says(
+                "GroupedLinear.reset_parameters", absent="set_tensor_model_parallel_attributes", versions=">=2.14"
+            ),
+        ),
+        launch=Example("mlm", _GROUPED, "te=2.14"),
+        instead="a smaller clip_grad",
+    ),
+    Known(
+        "KNOWN035",
+        "mcore",
+        ">=0.16",
+        when="attention_variant in gated_delta_net gdn gdn2 and tp > 1 and not sequence_parallel",
+        title="The output norm of a gated delta net gets the gradient of every head",
+        why="One norm weight serves all heads, which are split over the tensor-parallel ranks. Its gradient is summed "
+        "over them only if the weight is marked for sequence parallelism.",
+        symptom="without sequence parallelism each tensor-parallel rank trains its own copy of the output norm on its "
+        "own heads: the copies silently drift apart, and a checkpoint keeps one of them",
+        issue="NVIDIA/Megatron-LM#7452",
+        severity="warning",
+        effect="silent",
+        stage="never",
+        source=(
+            FINALIZE_MODEL_GRADS.says(
+                "_allreduce_non_tensor_model_parallel_grads",
+                'config.sequence_parallel and getattr(param, "sequence_parallel", False)',
+                ">=0.16",
+            ),
+        ),
+        launch=Example("mlm", _GDN),
+        good=Example("mlm", f"{_GDN}--sequence-parallel", "mcore=0.17"),
+        instead="sequence_parallel",
+        fixes=(_SEQUENCE_PARALLEL, _WITHOUT_TP),
+    ),
+    Known(
+        "KNOWN036",
+        "mcore",
+        ">=0.15",
+        when="softmax_type = learnable and tp > 1",
+        title="The gradient norm includes the sinks of every head",
+        why="Sinks are split over the tensor-parallel ranks with their heads but not marked as such, so they count as "
+        "copies: only the first rank's enter the norm. They are one number per head, so the norm changes little.",
+        symptom="learnt sinks of all tensor-parallel ranks but the first are left out of the gradient norm",
+        issue="NVIDIA/Megatron-LM#7452, #7530",
+        severity="info",
+        effect="note",
+        stage="never",
+        source=(
+            CORE_DOT_PRODUCT_ATTENTION.says(
+                "DotProductAttention.__init__", absent="set_tensor_model_parallel_attributes", versions=">=0.15"
+            ),
+        ),
+        launch=Example("mlm", f"{_TP}--softmax-type learnable"),
+        good=Example("mlm", f"{_TP}--softmax-type off-by-one", "mcore=0.17"),
+        instead="no change: the effect on clipping is small",
+    ),
+    Known(
+        "KNOWN038",
+        "mcore",
+        ">=0.19,<0.20",
+        when="num_experts > 1 and ep > 1 and gtp <> egtp and not calculate_per_token_loss",
+        title="Experts' gradients are averaged over as many ranks as the other gradients",
+        why="Weight shards leave gtp times fewer data-parallel ranks to divide by. The gradients of dense weights are "
+        "averaged over the gtp ranks afterwards, those of experts over the egtp ranks only. Seen with upstream's "
+        "layer and gradient reduction on CPUs (gloo): exactly gtp/egtp times too large.",
+        symptom="the experts' gradients are gtp/egtp times what they should be: so is their share of the gradient "
+        "norm, and clipping then scales the other gradients wrongly",
+        issue="NVIDIA/Megatron-LM#7165",
+        severity="warning",
+        effect="silent",
+        stage="never",
+        source=(
+            DDP.says(
+                "DistributedDataParallel.__init__",
+                "expert_gradient_scaling_factor = 1.0 / data_parallel_world_size",
+                ">=0.19,<0.20",
+                branches=("main",),
+            ),
+        ),
+        launch=Example("mlm", f"{_SHARDED}1"),
+        good=Example("mlm", f"{_SHARDED}2", "mcore=0.19"),
+        instead="as many weight shards of experts as of other weights, relative to their tensor-parallel sizes, or "
+        "calculate_per_token_loss",
+        fixes=(
+            Fix({"weight_shards": None, "expert_weight_shards": None}, "no weight shards beyond tensor parallelism"),
+        ),
+    ),
+)
+
+RULES = rules_of(ROWS, __name__)

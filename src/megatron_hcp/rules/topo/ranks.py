@@ -1,0 +1,165 @@
+"""The number of ranks, in megatron-core's dense grid and in its expert grid."""
+
+from __future__ import annotations
+
+from math import gcd, lcm
+
+from megatron_hcp.launch.fact import ELASTIC_STARTS
+from megatron_hcp.rules.cp.view import nearest_divisors, over
+from megatron_hcp.rules.rule import Example, Fix, Problem, rule
+from megatron_hcp.rules.topo.view import dense_ranks, expert_ranks, grids_divide_ranks
+from megatron_hcp.rules.upstream import PARALLEL_STATE
+from megatron_hcp.rules.view import View
+
+_GPUS_OF_A_NODE = 8
+
+
+def _say_shards(count: int) -> str:
+    return f" x weight shards {count}" if count > 1 else ""
+
+
+def _node_fixes(v: View, unit: int) -> list[Fix]:
+    """The next larger number of nodes whose ranks are a multiple of `unit`."""
+    if not v.known("nodes", "gpus_per_node") or v.world_size != v.nodes * v.gpus_per_node:
+        return []
+    step = unit // gcd(unit, v.gpus_per_node)
+    nodes = -(-v.nodes // step) * step
+    fixes = [Fix({"nodes": nodes}, f"{nodes * v.gpus_per_node} ranks")]
+    per_node = unit // gcd(unit, v.nodes)
+    if v.get("start") in ELASTIC_STARTS and v.gpus_per_node < per_node <= _GPUS_OF_A_NODE:
+        fixes.insert(0, Fix({"gpus_per_node": per_node}, f"{per_node} ranks on each node"))
+    return fixes
+
+
+def _say_ranks(count: int) -> str:
+    return f"{count} rank{'' if count == 1 else 's'}"
+
+
+@rule(
+    "TOPO003",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(PARALLEL_STATE.says("initialize_model_parallel", "world_size % ", ">=0.12"),),
+    applies=lambda v: dense_ranks(v) > 1,
+    good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=16"),
+    bad=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=12"),
+)
+def ranks_fit_the_dense_layout(v: View) -> Problem | None:
+    """The number of ranks is a multiple of tp x cp x pp.
+
+    The data-parallel size is what remains of the ranks after tp, cp, pp and weight shards; it must be an integer.
+    """
+    shard = dense_ranks(v)
+    if v.world_size % shard == 0:
+        return None
+    fixes = _node_fixes(v, shard)
+    for axis, kind in (("cp", "context"), ("tp", "tensor"), ("pp", "pipeline")):
+        others = shard // v[axis]
+        if not (axis == "cp" and v.get("hcp_sizes")):
+            fixes += [Fix({axis: size}, over(kind, size)) for size in nearest_divisors(v.world_size // others, v[axis])]
+    sizes = f"tp {v.tp} x cp {v.cp} x pp {v.pp}{_say_shards(v.get('gtp', 1))}"
+    return Problem(
+        message="start-up fails: no data-parallel size fits",
+        found=f"{_say_ranks(v.world_size)} for {sizes} = {shard}",
+        wanted=f"a multiple of {shard} ranks",
+        facts=("world_size", "cp", "tp", "pp"),
+        fixes=tuple(fixes),
+        stage="init" if v.dialect in ("bridge-provider", "verl") else "config",
+    )
+
+
+@rule(
+    "TOPO004",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(PARALLEL_STATE.says("initialize_model_parallel", "expert_tensor_model_pipeline_parallel_size", ">=0.12"),),
+    applies=lambda v: bool(v.ep > 1 or v.etp != v.tp or v.get("egtp", 1) > 1),
+    good=Example(
+        "mlm",
+        "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
+        "--expert-tensor-parallel-size 1 --num-experts 8 --sequence-parallel",
+        "world_size=12",
+    ),
+    bad=Example(
+        "mlm",
+        "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
+        "--expert-tensor-parallel-size 1 --num-experts 8 --sequence-parallel",
+        "world_size=6",
+    ),
+)
+def ranks_fit_the_expert_layout(v: View) -> Problem | None:
+    """The number of ranks is a multiple of etp x ep x pp.
+
+    Experts have their own grid over the same ranks, without a CP axis. The smallest world that both grids fit is pp x
+    lcm(tp x cp, etp x ep), which can be more than the larger of the two products.
+    """
+    expert = expert_ranks(v)
+    if v.world_size % expert == 0:
+        return None
+    both = lcm(dense_ranks(v), expert)
+    fixes = _node_fixes(v, both)
+    others = expert // v.ep
+    if v.world_size % others == 0:
+        experts = v.get("num_experts") or 0
+        sizes = nearest_divisors(v.world_size // others, v.ep, lambda size: experts % size == 0)
+        fixes += [Fix({"ep": size}, over("expert", size)) for size in sizes]
+    if v.etp != v.tp:
+        fixes.append(Fix({"etp": v.tp}, "experts split like the dense layers"))
+    shards = _say_shards(v.get("egtp", 1))
+    return Problem(
+        message="start-up fails: the expert grid, which has no CP axis, doesn't divide the ranks",
+        found=f"{_say_ranks(v.world_size)} for etp {v.etp} x ep {v.ep} x pp {v.pp}{shards} = {expert}",
+        wanted=f"a multiple of {expert} ranks; with the dense grid, of {both}",
+        facts=("ep", "etp", "world_size", "pp"),
+        fixes=tuple(fixes),
+    )
+
+
+@rule(
+    "TOPO006",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        PARALLEL_STATE.says(
+            "initialize_model_parallel",
+            "expert_data_parallel_size % num_distributed_optimizer_instances == 0",
+            ">=0.13",
+        ),
+        PARALLEL_STATE.says("initialize_model_parallel", ") % num_distributed_optimizer_instances == 0, (", ">=0.12"),
+    ),
+    applies=lambda v: v.get("num_distributed_optimizer_instances", 1) > 1,
+    good=Example("mlm", "--context-parallel-size 2 --num-distributed-optimizer-instances 2", "world_size=8"),
+    bad=Example("mlm", "--context-parallel-size 2 --num-distributed-optimizer-instances 3", "world_size=8"),
+)
+def optimizer_instances_divide_dp_cp(v: View) -> Problem | None:
+    """Distributed-optimizer instances divide DP x CP and the experts' data-parallel size.
+
+    megatron-core asserts both when building the data-parallel groups of each grid.
+    """
+    if not grids_divide_ranks(v):
+        return None
+    count = v.num_distributed_optimizer_instances
+    with_cp, of_experts = v.world_size // dense_ranks(v) * v.cp, v.world_size // expert_ranks(v)
+    if with_cp % count == 0 and of_experts % count == 0:
+        return None
+    fitting = nearest_divisors(gcd(with_cp, of_experts), count)
+    return Problem(
+        message="start-up fails: the distributed optimizer cannot be split into that many instances",
+        found=f"{count} instances for DP x CP = {with_cp} and an expert data-parallel size of {of_experts}",
+        wanted="a number of instances that divides both",
+        facts=("num_distributed_optimizer_instances", "cp", "ep", "world_size"),
+        fixes=tuple(
+            Fix({"num_distributed_optimizer_instances": size}, f"{size} instances" if size > 1 else "one instance")
+            for size in fitting
+        ),
+    )
+
+
+RULES = (
+    ranks_fit_the_dense_layout,
+    ranks_fit_the_expert_layout,
+    optimizer_instances_divide_dp_cp,
+)

@@ -1,0 +1,261 @@
+"""Collects the lines of a log that a signature knows, and forgets those that did not end the job."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, get_args
+
+from megatron_hcp.triage.course.not_finite import NotFinite
+from megatron_hcp.triage.exit_codes import (
+    ABORTED,
+    CAME_TO_DIE,
+    KILLED,
+    SAYS_MORE,
+    WAS_ENDED,
+    ProcessEnd,
+    exit_code,
+    read_end,
+)
+from megatron_hcp.triage.line import QUIET, Line, When, Writer, last_time
+from megatron_hcp.triage.log_name import Name, is_record
+from megatron_hcp.triage.scan import Hit
+from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
+from megatron_hcp.triage.signatures.launchers import ABORTED_AT_EXIT
+from megatron_hcp.triage.signatures.row import Role, Signature
+from megatron_hcp.triage.signatures.tracebacks import goes_on, raised_at, time_around, was_logged
+
+_KEPT = 200
+_STEPS_THAT_SURVIVE = 3
+"""A failure after which the same log reports so many training steps did not end the job."""
+ROLES: tuple[Role, ...] = get_args(Role)
+"""The first in this order explains most: of the lines of all logs, one of the first role is the first failure."""
+
+
+class Event(NamedTuple):
+    """One line that a signature knows; `role` is the signature's, or another where the exit code says so."""
+
+    signature: Signature
+    role: Role
+    groups: dict[str, str]
+    line: Line
+    file: int
+    offset: int
+    number: int
+    """Of the line in its file, from 1."""
+    when: When | None
+    """The time that the line states, else the last one stated above it: it orders logs, and is no line's own."""
+    ended: ProcessEnd = ProcessEnd()
+    around: When | None = None
+    """The time of a line that states none, where lines of the same rank fix it."""
+
+    @property
+    def code(self) -> int | None:
+        """The exit code that a launcher reported, negative for a signal."""
+        return exit_code(self.groups) if self.ended.code is None else self.ended.code
+
+
+@dataclass
+class FileEvents:
+    """The events of one attempt in one log: the first pending one of each role, and how many were survived."""
+
+    path: Path
+    name: Name
+    attempt: int | None
+    """None: neither the log nor its name says."""
+    pending: dict[Role, Event] = field(default_factory=dict)
+    seen: set[tuple[str, int | None, int | None]] = field(default_factory=set)
+    reported: bool = False
+    survived: int = 0
+    steps: int = 0
+    runs: bool = False
+    """Whether the log shows in another way than by steps that the program ran."""
+    since: int = 0
+    not_finite: NotFinite = field(default_factory=NotFinite)
+    counts: Counter[str] = field(default_factory=Counter)
+    tracebacks: int = 0
+    outlived: Counter[str] = field(default_factory=Counter)
+    """By line, how often training went on after what no row names."""
+    ends: list[Event] = field(default_factory=list)
+    """What launchers say about processes that ended."""
+    cut: dict[Writer, Event] = field(default_factory=dict)
+    """By who wrote it, the last line of a traceback that breaks off."""
+    lost: set[int] = field(default_factory=set)
+    """Ranks that only say that they lost another."""
+    over: frozenset[Role] = frozenset()
+    """Roles that no longer count: the training said that it was done."""
+    idle: tuple[int, str] | None = None
+    """What may show that the training learns nothing: the number of a line, and what it says."""
+    begins: bool = False
+    """Whether the log shows how the program starts."""
+    late: dict[Role, Event] = field(default_factory=dict)
+    """The first event of each of these roles, after the training said so."""
+    begun: set[tuple[bytes, tuple[int | None, ...]]] = field(default_factory=set)
+    """Who wrote which of the words by which a program begins, in this attempt or before it."""
+
+    def begins_again(self, words: bytes, writer: tuple[int | None, ...]) -> bool:
+        """Whether a program that begins is another start of the job, in the same log.
+
+        All of a start's programs begin before its first step, so after a step it is another. Before one it is where
+        the same program had begun, and something failed since.
+        """
+        was_begun = (words, writer) in self.begun
+        self.begun.add((words, writer))
+        return not self.over and bool(self.steps or (was_begun and self.pending.keys() & _ENDED))
+
+    def progress(self, steps: int, finite: int = 0) -> None:
+        """Adds training steps, of which so many lines state a loss or a gradient norm."""
+        self.steps += steps
+        if self.not_finite.passed(finite):
+            self.pending = {role: event for role, event in self.pending.items() if event.signature.id not in LASTING}
+        if steps and (self.pending or self.over):
+            self.since += steps
+            if self.since >= _STEPS_THAT_SURVIVE:
+                self.forget()
+
+    def forget(self) -> None:
+        """What was pending did not end the job: training went on, or was done."""
+        self.survived += len(self.seen)
+        self.outlived.update(_shape(event) for role, event in self.pending.items() if role in _OUTLIVED)
+        self.pending = {role: event for role, event in self.pending.items() if event.signature.id in LASTING}
+        self.seen, self.since, self.reported = set(), 0, False
+        self.counts, self.over, self.late = Counter(), frozenset(), {}
+        self.ends, self.cut, self.lost = [], {}, set()
+
+    def add_unknown(self, line: Line, hit: Hit, file: int) -> None:
+        """A line that says error, and that no signature knows; the first one of those that say most is kept."""
+        if is_record(str(self.path)) or "unknown" in self.over or not _says_more(line, self.pending.get("unknown")):
+            return
+        if not goes_on(hit):
+            when = line.when or last_time(hit.before())
+            event = Event(UNKNOWN, "unknown", {"text": line.body}, line, file, hit.offset, hit.number, when)
+            self.pending["unknown"], self.since = event._replace(around=time_around(hit, line)), 0
+
+    def add_cut(self, line: Line, hit: Hit, file: int, at: str) -> None:
+        """The last line of a traceback that breaks off, and where in the program it stands."""
+        when = line.when or last_time(hit.before())
+        event = Event(CUT, "unknown", {"text": line.body, "at": at}, line, file, hit.offset, hit.number, when)
+        self.cut.setdefault(line.writer, event)
+
+    def add(self, signature: Signature, groups: dict[str, str], line: Line, hit: Hit, file: int) -> None:
+        """Adds the line of a hit, which a signature knows; `file` is the place of this log among all."""
+        self.since = self.since if signature.role == "stall" else 0
+        self.counts[signature.id] += 1
+        is_rerun = signature.id in _AT_ONCE  # a log may hold several starts
+        key = (signature.id + line.body * is_rerun, line.rank, line.label)
+        ended = read_end(signature.id, groups, hit.before(), hit.after()) if signature.id in _ENDS else ProcessEnd()
+        is_known = key in self.seen or len(self.seen) >= _KEPT
+        if is_known and (ended.says is None or len(self.ends) >= _KEPT):
+            return
+        when = line.when or last_time(hit.before())
+        event = Event(signature, signature.role, groups, line, file, hit.offset, hit.number, when, ended)
+        if ended.says is not None and len(self.ends) < _KEPT:
+            self.ends.append(event)
+        if is_known:
+            return
+        self.seen.add(key)
+        if (
+            signature.role in ("effect", "origin")
+            and (who := line.label if line.rank is None else line.rank) is not None
+        ):
+            self.lost.add(who)
+        if signature.role == "general" and was_logged(hit, line):
+            event = event._replace(role="unknown")
+        if signature.role == "report":
+            is_ending = signature.id == "srun-task" and any(self.counts[name] for name in _ENDING)
+            role: Role = _role_of_report(event.code, not self.reported)
+            event = event._replace(role="echo" if is_ending and event.code == KILLED else role)
+            self.reported = True
+        if event.role in self.over and event.code in ABORTED:
+            said = min(self.late.values(), key=lambda late: ROLES.index(late.role), default=None)
+            groups = {**groups, "said": f", after {said.line.body.strip()!r}" if said else ""}
+            # Where nothing is left to save, an abort costs as little as a time limit.
+            role = "end" if "end" in self.over else "death"
+            event = event._replace(signature=ABORTED_AT_EXIT, role=role, groups=groups)
+        shape = _shape(event)
+        is_python = signature.id.startswith("exception") and bool(shape)
+        if (
+            event.role in self.over
+            or (self.over and signature.id in _OF_OTHERS)
+            or self.outlived[shape] >= _OFTEN
+            or (is_python and goes_on(hit))
+        ):
+            self.seen.discard(key)
+            if self.over:
+                self.late.setdefault(event.role, event)
+            return
+        if event.role not in self.pending and event.line.when is None:
+            event = event._replace(around=time_around(hit, line))
+        if event.role == "stall":
+            self.seen.discard(key)  # each time counts, and none was survived where the training goes on
+        earlier = self.pending.setdefault(event.role, event)
+        if signature.id in _INSTEAD_OF.get(earlier.signature.id, ()):
+            self.pending[event.role] = earlier = event
+        if earlier is event and signature.role == "general":
+            self.pending[event.role] = event._replace(groups={**groups, "at": raised_at(hit.before(), line)})
+        elif is_rerun and earlier.signature is signature:
+            self.pending[event.role] = event  # the program was started again, into the same log
+
+
+_ENDED: frozenset[Role] = frozenset(("cause", "death", "general", "end", "report"))
+"""Roles of lines after which a program may have been started again."""
+IDLE = "steps-skipped"
+"""The signature of a training that learns nothing."""
+LASTING = ("loss-nan", "grad-norm-nan")
+"""Signatures of failures that neither further steps nor the end of the training make good: numbers do."""
+SENT_FROM_OUTSIDE = ("terminated",)
+"""Signatures of a signal that nobody inside the job sends before something failed."""
+NAMES_THE_END = ("cancelled", "interrupted")
+"""Of the signatures of what is said while a job is being ended, those that say how."""
+_INSTEAD_OF = {
+    "nccl-cuda-unsaid": ("nccl-said",),
+    "ray-worker-died": ("ray-worker-exit",),
+    "workers-closed": ("terminated",),
+    **dict.fromkeys(("step-aborted", "terminated", "child-failed", "torchrun-block", "nccl-proxy"), NAMES_THE_END),
+}
+"""By signature, those of the same role that say more, and take its place."""
+_ENDING = ("step-aborted", "cancelled")
+"""Signatures of Slurm's word that it ends a step: it kills what doesn't end by itself."""
+_OUTLIVED: tuple[Role, ...] = ("general", "unknown")
+_OFTEN = 2
+_OF_OTHERS = ("nccl-said",)
+"""Signatures of a general role that a rank which ended, once the training was done, explains too."""
+_ENDS = ("torchrun-root", "torchrun-block", "torchrun-worker", "srun-task", "mpi-abort", "process-ended")
+"""Signatures of launchers' lines about a process that ended."""
+_AT_ONCE = ("bad-option",)
+"""Signatures of programs that end as soon as they are started."""
+
+
+_NAMES_WHAT = re.compile(r"\b[A-Z]\w{2,60}(?:Error|Exception): \S|\bfatal\b|\bFATAL\b|\bCRITICAL\b")
+
+
+def _says_more(line: Line, known: Event | None) -> bool:
+    """Whether an unknown line says more than the one that is kept: it names an exception, or calls itself fatal, and
+    is no warning."""
+    return known is None or _weight(line) > _weight(known.line)
+
+
+def _weight(line: Line) -> int:
+    if line.level in QUIET:
+        return 0
+    return 2 if line.level in ("CRITICAL", "FATAL", "fatal", "F") or _NAMES_WHAT.search(line.body) else 1
+
+
+def _shape(event: Event) -> str:
+    """The line of an event, without what differs from one time to the next; empty for a role that always counts."""
+    return re.sub(r"\d+", "", event.line.body[:200]) if event.role in _OUTLIVED else ""
+
+
+def _role_of_report(code: int | None, is_first: bool) -> Role:
+    """What a launcher's word is, by the exit code in it.
+
+    The first report that a task died of a signal outranks exceptions: no log of the task can say so. An
+    abort does not: that is how a rank ends that waited in vain. Nor is a termination: the launcher asked for it.
+    """
+    if code in WAS_ENDED:
+        return "echo"
+    if is_first and code in CAME_TO_DIE:
+        return "death"
+    return "general" if code in SAYS_MORE else "report"

@@ -1,0 +1,180 @@
+"""How a process ended: its exit code, as launchers report it, and what that says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from signal import Signals
+from typing import Literal, NamedTuple
+
+from megatron_hcp.triage.line import When, read_line
+from megatron_hcp.triage.names import node_name
+from megatron_hcp.triage.number import whole
+
+_SIGNALS = {
+    "Killed": 9,
+    "Segmentation fault": 11,
+    "Bus error": 7,
+    "Aborted": 6,
+    "Floating point exception": 8,
+    "Out Of Memory": 9,
+    "Illegal instruction": 4,
+    "Quit": 3,
+    "Terminated": 15,
+    "Interrupt": 2,
+}
+KILLED = -_SIGNALS["Killed"]
+_BY_KILL = "killed (SIGKILL): usually memory of the node"
+_CODES = {
+    1: "an error (read the traceback)",
+    2: "wrong arguments",
+    9: _BY_KILL,
+    16: "asked to resume so that a suspicious result can be told from a faulty machine",
+    17: "a result failed its validation: suspect the machine",
+    126: "the program may not be executed",
+    127: "the program was not found",
+    129: "its session was lost (SIGHUP)",
+    130: "interrupted (SIGINT)",
+    132: "an illegal instruction: the program was built for another processor",
+    134: "aborted (SIGABRT)",
+    135: "a bus error: usually shared memory (/dev/shm) is full",
+    137: _BY_KILL,
+    139: "a segmentation fault",
+    143: "terminated (SIGTERM)",
+}
+
+_GROUPS = ("code", "code2", "code3", "code4")
+"""Groups of a launcher's patterns that hold an exit code."""
+_SIGNAL_GROUPS = ("signal", "signal2", "signal3", "signal4")
+"""Groups that hold a signal: its number, or its name."""
+CAME_TO_DIE = frozenset((-4, -7, -8, KILLED, -11, 9, 132, 135, 136, 137, 139))
+"""Died of a signal that nobody sends to end a job in order: killed, or a crash."""
+WAS_ENDED = frozenset((-2, -15, 130, 143))
+"""Interrupted or terminated: somebody asked it to end."""
+ABORTED = frozenset((-6, 134))
+"""Ended by its own abort: so does a rank that waited in vain, and so do others that failed."""
+SAYS_MORE = frozenset((16, 17))
+"""Codes that a trainer chooses to say why it ends."""
+
+
+def exit_code(groups: Mapping[str, str]) -> int | None:
+    """The exit code that a launcher's report states, negative for a signal; `groups` are those of its pattern."""
+    how = groups.get("how") or groups.get("how2") or ""
+    for words, number in _SIGNALS.items():
+        if how.startswith(words):
+            return -number
+    for name in _SIGNAL_GROUPS:
+        if signal := _number(groups.get(name) or ""):
+            return -signal
+    match = re.search(r"exit code (-?\d+)", how)
+    return whole(match[1]) if match else whole(next((groups[name] for name in _GROUPS if groups.get(name)), None))
+
+
+class ProcessEnd(NamedTuple):
+    """What a launcher says about how a process ended; of srun, all that it says in one line."""
+
+    says: Literal["torchrun", "srun", "mpi"] | None = None
+    rank: int | None = None
+    local: int | None = None
+    host: str | None = None
+    pid: int | None = None
+    code: int | None = None
+    """Negative for a signal."""
+    when: When | None = None
+    tasks: tuple[range, ...] = ()
+    """srun's numbers: ranks, or nodes where another launcher starts the ranks."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the process itself chose to end with an error."""
+        return self.code is not None and 0 < self.code < _FIRST_SIGNAL
+
+    @property
+    def is_signalled(self) -> bool:
+        return self.code is not None and (self.code < 0 or self.code > _FIRST_SIGNAL)
+
+
+_FIRST_SIGNAL = 128
+"""Codes above are a shell's word for a signal."""
+_BLOCK = 4
+"""Lines of torchrun's block on a worker above its exit code: its place in the list, time, host, rank."""
+_MPI = re.compile(
+    r"process rank (?P<rank>\d{1,9}) with PID (?P<pid>\d{1,10}) on node (?P<host>\S{1,253}) exited|"  # Open MPI
+    r"RANK (?P<rank2>\d{1,9}) PID (?P<pid2>\d{1,10}) RUNNING AT (?P<host2>\S{1,253})|"  # Intel MPI
+    r"Process name: \[\[[\d,]{1,30}\], ?(?P<rank3>\d{1,9})\]"  # Open MPI, above an exit code
+)
+
+
+def read_end(signature: str, groups: Mapping[str, str], before: str, after: str) -> ProcessEnd:
+    """What a launcher's line says about a process that ended; an empty record where it says nothing about one.
+
+    Args:
+        signature: the row that knows the line; `groups` are those of its pattern.
+        before: the text above the line.
+        after: the text from the line's start on.
+    """
+    line = after.partition("\n")[0]
+    if signature == "torchrun-root":
+        return read_block(after.splitlines()[1:12])
+    if signature == "torchrun-block":
+        return read_block([*before.splitlines()[-_BLOCK:], line])
+    if signature == "torchrun-worker":
+        pid = re.search(r"\(pid: (\d{1,10})\)", line)
+        return ProcessEnd(
+            "torchrun", None, whole(groups["local"]), None, whole(pid[1] if pid else None), exit_code(groups)
+        )
+    if signature == "srun-task":
+        return ProcessEnd(
+            "srun", host=node_name(groups["host"]), code=exit_code(groups), tasks=tasks_of(groups["tasks"])
+        )
+    if signature == "mpi-abort":
+        code = re.search(r"with errorcode (-?\d{1,9})", after)
+        return ProcessEnd("mpi", whole(groups["rank"]), code=whole(code[1] if code else None))
+    found = list(_MPI.finditer("\n".join([*before.splitlines()[-3:], line]))) if signature == "process-ended" else []
+    if not found:
+        return ProcessEnd()
+    said = found[-1]
+    rank, pid_said = said["rank"] or said["rank2"] or said["rank3"], said["pid"] or said["pid2"]
+    return ProcessEnd(
+        "mpi", whole(rank), None, node_name(said["host"] or said["host2"]), whole(pid_said), exit_code(groups)
+    )
+
+
+def read_block(lines: Sequence[str]) -> ProcessEnd:
+    """The fields of torchrun's block on a worker that failed."""
+    found = ProcessEnd("torchrun")
+    for raw in lines:
+        line = read_line(raw.encode("utf-8", "replace"))
+        key, colon, value = (part.strip() for part in line.body.partition(":"))
+        numbers = [whole(number) for number in re.findall(r"-?\d+", value)] if colon else []
+        if colon and key == "time":
+            found = ProcessEnd("torchrun", when=line.when)  # a block begins
+        elif colon and key == "host":
+            found = found._replace(host=node_name(value))
+        elif numbers and key == "rank":
+            found = found._replace(rank=numbers[0], local=numbers[1] if len(numbers) > 1 else None)
+        elif numbers and key == "exitcode":
+            return found._replace(code=numbers[0], pid=numbers[1] if len(numbers) > 1 else None)
+    return found
+
+
+def tasks_of(text: str) -> tuple[range, ...]:
+    """Task numbers as srun writes them.
+
+    >>> tasks_of("0-7,9")
+    (range(0, 8), range(9, 10))
+    """
+    pairs = [part.partition("-") for part in text.split(",") if part]
+    ends = [(whole(first), whole(last or first)) for first, _, last in pairs]
+    return tuple(range(first, last + 1) for first, last in ends if first is not None and last is not None)
+
+
+def _number(signal: str) -> int | None:
+    """The number of a signal that is given as a number or as a name (`SIGKILL`)."""
+    return Signals[signal].value if signal in Signals.__members__ else whole(signal)
+
+
+def explain_code(code: int) -> str:
+    """An exit code in words: `-9` and `137` are a signal's."""
+    known = _CODES.get(128 - code if code < 0 else code)
+    return f"exit code {code}: {known}" if known else f"exit code {code}"

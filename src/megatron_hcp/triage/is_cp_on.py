@@ -1,0 +1,286 @@
+"""Is context parallelism active? What the logs of a running job prove, and what they don't (LOG001, LOG002)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from megatron_hcp.triage.number import number, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from megatron_hcp.core.ranks import RankGroups
+
+GROUP_TOKEN = b"HIERARCHICAL_CONTEXT_PARALLEL_GROUP"
+ECHO_TOKEN = b"context-parallel size"
+SPEED_TOKENS = (b"TFLOP/s/GPU", b"perf/mfu/actor", b"elapsed time per iteration (ms):")
+
+PEAK_TFLOPS = {"sm80": 312, "sm86": 165, "sm89": 362, "sm90": 990, "sm100": 2500, "sm103": 2500, "sm120": 500}
+"""Dense bf16 TFLOP/s of the fastest GPU of an architecture, as the vendor states them."""
+_FP8_FACTOR = {"sm80": 1, "sm86": 1}
+_FASTEST = 2 * max(PEAK_TFLOPS.values())
+_MARGIN = 1.05
+_MORE = "more work is counted than done, so ranks attend only to their own part of the sequence"
+_SAMPLES = 512
+
+_SPEED = re.compile(
+    r"TFLOP/s/GPU\): (?P<mlm>[\d.]+)|(?<![\d.])(?P<bridge>[\d.]+) ?(?:MODEL_)?TFLOP/s/GPU"
+    r"|perf/mfu/actor:\s{0,8}(?:np\.float64\()?(?P<mfu>[\d.]+)"
+)
+_STEP = re.compile(r"elapsed time per iteration \(ms\): (?P<ms>[\d.]+)")
+_GROUP = re.compile(
+    r"PG (?:ID \d{1,9} PG )?GUID (?P<guid>[^\s(]{1,80})"
+    r"\((?P<desc>HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L\d)\) Rank (?P<rank>\d+)"
+)
+_CP_ECHO = re.compile(r"data-parallel size: \d{1,9},? context-parallel size: (?P<cp>\d{1,9})\b")
+"""What Megatron-LM's validate_args prints first: the sizes as it has parsed them."""
+_ECHO = re.compile(r"hierarchical context-parallel sizes: \[?(?P<sizes>[\d, ]{1,80})\]?")
+_MOST_MEMBERS = 200_000
+"""Of the members of groups so many are kept: memory stays bounded however long the logs are."""
+_SHOWN_RANKS = 16
+
+
+class CpPlan(NamedTuple):
+    """What the launch plans, as far as it is known. `cp_groups` are the CP groups of all ranks, in closed form."""
+
+    cp: int | None = None
+    hcp_sizes: tuple[int, ...] | None = None
+    cp_groups: RankGroups | None = None
+    arch: str | None = None
+    fp8: bool = False
+    lost: tuple[tuple[str, str], ...] = ()
+    """(rule, message) of what `hcp check` finds in the launch that silently leaves CP off."""
+    passed: frozenset[str] = frozenset()
+    """Rules that the launch passes, or that are about other launches: to check it for them shows nothing."""
+    saves: frozenset[str] = frozenset()
+    """What the launch already does to save GPU memory: `micro-batch`, `recomputation`."""
+
+    def group_of(self, level: int, rank: int) -> Sequence[int] | None:
+        """The planned group of a level that holds a rank; None where there is no such rank."""
+        groups = self.cp_groups
+        if groups is None or self.hcp_sizes is None or not 0 <= rank < len(groups) * groups.group_size:
+            return None
+        from megatron_hcp.core.levels import level_groups_at
+
+        return level_groups_at(groups.of(rank), self.hcp_sizes, groups.position_of(rank))[level]
+
+
+class Evidence(NamedTuple):
+    """One piece of evidence for or against; `rule` is its id in the catalogue."""
+
+    says: Literal["on", "off", "wrong", "nothing"]
+    rule: str
+    text: str
+
+
+class CpVerdict(NamedTuple):
+    state: Literal["on", "off", "wrong", "unknown"]
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass
+class CpEvidence:
+    """What was read so far; constant memory however long the logs are."""
+
+    speeds: list[float] = field(default_factory=list)
+    mfus: list[float] = field(default_factory=list)
+    echoed: str | None = None
+    cp: int | None = None
+    """The context-parallel size with which Megatron-LM started."""
+    members: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+    """(description, GUID) -> global rank -> rank in the group"""
+    step_ms: dict[str, list[float]] = field(default_factory=dict)
+    """log -> times of training steps"""
+    num_members: int = 0
+
+    def read(self, text: str, rank: int | None, log: str = "") -> None:
+        """Adds what one line of a log says; `rank` is the global rank that wrote it, if its prefix says so."""
+        step = _STEP.search(text)
+        took = number(step["ms"]) if step else None
+        if took is not None:
+            _sample(self.step_ms.setdefault(log, []), took)
+        for match in _SPEED.finditer(text):
+            mfu, speed = number(match["mfu"]), number(match["mlm"] or match["bridge"])
+            if mfu is not None:
+                _sample(self.mfus, mfu)
+            elif speed is not None:
+                _sample(self.speeds, speed)
+        group = _GROUP.search(text)
+        place = whole(group["rank"]) if group else None
+        if group and place is not None:
+            self._add_member((group["desc"], group["guid"]), rank, place)
+        echo = _ECHO.search(text)
+        if echo:
+            self.echoed = echo["sizes"].strip()
+        size = _CP_ECHO.search(text)
+        self.cp = whole(size["cp"]) if size else self.cp
+
+    def _add_member(self, group: tuple[str, str], rank: int | None, place: int) -> None:
+        members = self.members.get(group)
+        if members is None or (rank is not None and rank not in members):
+            if self.num_members >= _MOST_MEMBERS:
+                return
+            self.num_members += 1
+            members = self.members.setdefault(group, {})
+        if rank is not None:
+            members[rank] = place
+
+
+def judge(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: CpPlan) -> CpVerdict:
+    """The verdict on context parallelism.
+
+    Args:
+        found: what the logs say.
+        stated: (description, ranks) of groups that the job's own checks computed before the training, in group order.
+        plan: what the launch plans; an empty plan compares nothing.
+    """
+    evidence = [
+        *(Evidence("off", rule, f"the launch: {message}") for rule, message in plan.lost),
+        *_start(found, plan),
+        *_speed(found, plan),
+        *_jump(found, plan),
+        *_groups(found, stated, plan),
+    ]
+    if found.echoed:
+        evidence.append(
+            Evidence(
+                "nothing",
+                "HCP006",
+                f"the log echoes hierarchical sizes [{found.echoed}]: that is "
+                "the configuration, printed also where attention does not use it",
+            )
+        )
+    said = {item.says for item in evidence}
+    if "off" in said:
+        return CpVerdict("off", tuple(evidence))
+    if "wrong" in said:
+        return CpVerdict("wrong", tuple(evidence))
+    return CpVerdict("on" if "on" in said else "unknown", tuple(evidence))
+
+
+def _start(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
+    """The size that reached the trainer, beside the launch's: another script or a later option may have won."""
+    if found.cp is None or plan.cp is None or found.cp == plan.cp:
+        return []
+    says: Literal["off", "wrong"] = "off" if found.cp == 1 else "wrong"
+    text = f"Megatron-LM started with context-parallel size {found.cp}; the launch has {plan.cp}"
+    return [Evidence(says, "LOG001", f"{text}, which did not reach the trainer")]
+
+
+def _speed(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
+    """What the speed says: where CP is off in attention, up to CP times the work that was done is counted."""
+    cp = plan.cp if found.cp is None else found.cp
+    if cp == 1:
+        return []
+    evidence = []
+    mfu = sorted(found.mfus)[len(found.mfus) // 2] if found.mfus else 0
+    if mfu > _MARGIN and cp is not None and mfu <= cp:
+        evidence.append(Evidence("off", "LOG001", f"MFU {mfu:.2f} is above 1: {_MORE}"))
+    elif mfu > _MARGIN and cp is None:
+        text = f"MFU {mfu:.2f} is above 1: a percentage, or CP is off; state its size with --assume cp=N"
+        evidence.append(Evidence("nothing", "LOG001", text))
+    if not found.speeds:
+        return evidence
+    steady = sorted(found.speeds)[len(found.speeds) // 2]
+    peak: float | None = PEAK_TFLOPS.get(plan.arch or "")
+    if peak is not None and plan.fp8:
+        peak *= _FP8_FACTOR.get(plan.arch or "", 2)
+    limit = peak if peak is not None else _FASTEST
+    if steady > limit * _MARGIN:
+        what = f"the peak of {plan.arch} ({limit:g})" if peak is not None else f"any GPU's peak ({limit:g})"
+        evidence.append(Evidence("off", "LOG001", f"{steady:g} TFLOP/s per GPU is above {what}: {_MORE}"))
+    elif peak is None and steady > PEAK_TFLOPS["sm90"] * _MARGIN:
+        evidence.append(
+            Evidence(
+                "nothing",
+                "LOG001",
+                f"{steady:g} TFLOP/s per GPU is above the bf16 peak of sm90 "
+                "(990): say which GPU it is with --assume arch=sm90",
+            )
+        )
+    return evidence
+
+
+def _sample(samples: list[float], value: float) -> None:
+    """Adds a sample; thins them to every second one when there are many, so that memory stays constant."""
+    if len(samples) >= _SAMPLES:
+        del samples[1::2]
+    samples.append(value)
+
+
+def _jump(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
+    """Two logs of the same training whose steps differ by about the CP size: in the fast one CP is off."""
+    steady = sorted((sorted(times)[len(times) // 2], log) for log, times in found.step_ms.items() if len(times) >= 3)
+    if plan.cp is None or plan.cp < 2 or len(steady) < 2 or steady[0][0] <= 0:
+        return []
+    (fast, fast_log), (slow, slow_log) = steady[0], steady[-1]
+    ratio = slow / fast
+    if not 0.6 * plan.cp <= ratio <= 1.5 * plan.cp or ratio < 1.8:
+        return []
+    return [
+        Evidence(
+            "off",
+            "LOG001",
+            f"a step takes {fast:g} ms in {fast_log}, {slow:g} ms in {slow_log}: {ratio:.1f} "
+            f"times as long at a CP size of {plan.cp}: if both do the same work, CP is off in the first",
+        )
+    ]
+
+
+def _groups(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: CpPlan) -> list[Evidence]:
+    evidence = []
+    wrong = 0
+    seen: set[int] = set()
+    for desc, ranks in stated:
+        # What the job printed before the training is the plan, not a group that the training built: it proves nothing.
+        problem = _against_plan(desc, {rank: place for place, rank in enumerate(ranks)}, len(ranks), plan)
+        if problem:
+            evidence.append(problem)
+            wrong += 1
+    for (desc, _), members in sorted(found.members.items()):
+        seen |= _level_of(desc)
+        problem = _against_plan(desc, members, None, plan) if members else None
+        if problem and wrong < 8:
+            evidence.append(problem)
+            wrong += 1
+    if plan.hcp_sizes and not wrong and {0, 1} <= seen:
+        checked = " with the planned members" if plan.cp_groups else ""
+        evidence.append(
+            Evidence(
+                "on",
+                "LOG002",
+                f"groups of both levels were built{checked}; that attention uses them "
+                "only the assertion in the process proves",
+            )
+        )
+    elif {0, 1} <= seen and not wrong:
+        evidence.append(Evidence("on", "LOG002", "groups of both levels were built"))
+    return evidence
+
+
+def _level_of(desc: str) -> set[int]:
+    match = re.search(r"_L(\d)$", desc)
+    level = whole(match[1]) if match else None
+    return set() if level is None else {level}
+
+
+def _against_plan(desc: str, members: dict[int, int], size: int | None, plan: CpPlan) -> Evidence | None:
+    """What differs between a group that was seen (global rank -> place in it; perhaps not all) and the plan."""
+    level = next(iter(_level_of(desc)), None)
+    if level is None or plan.cp_groups is None or level >= len(plan.hcp_sizes or ()) or not members:
+        return None
+    seen = _shown(sorted(members, key=lambda rank: members[rank]))
+    planned = next((group for rank in sorted(members) if (group := plan.group_of(level, rank))), None)
+    if planned is None:
+        return Evidence("wrong", "LOG002", f"{desc} has ranks {seen}: the plan has no such ranks in level {level}")
+    fits = all(rank in planned and planned.index(rank) == place for rank, place in members.items())
+    if fits and size in (None, len(planned)):
+        return None
+    return Evidence("wrong", "LOG002", f"{desc} has ranks {seen}; planned: {_shown(planned)}")
+
+
+def _shown(ranks: Sequence[int]) -> str:
+    text = ", ".join(map(str, ranks[:_SHOWN_RANKS]))
+    return text if len(ranks) <= _SHOWN_RANKS else f"{text}, ... ({len(ranks)} ranks)"

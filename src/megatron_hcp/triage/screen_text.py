@@ -1,0 +1,138 @@
+"""The diagnosis of triage as text that fits a screen: what came first, where, what says so, what to do, what else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from megatron_hcp.core.visible import visible
+from megatron_hcp.triage.advice import Attempt, came_back
+from megatron_hcp.triage.failure import Failure
+from megatron_hcp.triage.read import Diagnosis
+from megatron_hcp.triage.report import cp_next, left_out, next_steps, rule_of, time_text
+
+_CP_WORDS = {
+    "on": "on, as far as logs can tell",
+    "off": "OFF",
+    "wrong": "on, but in other groups than planned",
+    "unknown": "unknown: nothing in these logs proves it either way",
+}
+_TIMES = {
+    "line": ", at {}",
+    "neighbour": ", at about {} (by the lines around it)",
+    "launcher": ", at {} (by torchrun's report)",
+}
+_ONLY = {
+    "effect": "ranks report this when another one is gone; none of the logs that were read shows the cause",
+    "report": "this is a launcher's report; none of the logs that were read shows the cause",
+}
+_UNCLEAR = {
+    "error-line": (
+        "no known failure in {files}{steps}, but this line may say what went wrong",
+        "read the lines around it: did the program end there, or go on?",
+    ),
+    "no-step": (
+        "no failure in {files}, but no training step either",
+        "is the job still starting, or is it hanging? pass the logs of all its ranks and of its launcher",
+    ),
+    "no-log": (
+        "nothing in {files} looks like a training job's log",
+        "pass the files that the job's ranks and its launcher wrote",
+    ),
+}
+"""Why the state is unclear, and what to do."""
+_MOST_ALSO = 8
+_MOST_BEFORE = 3
+"""Attempts before the last one that are told each in a line."""
+
+
+def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
+    """At most a screen. What comes from logs is on one line each, without control characters."""
+    failure = diagnosis.failure
+    if failure is None:
+        steps = f", {_count(diagnosis.steps, 'training step')}" if diagnosis.steps else ""
+        files = _count(len(diagnosis.files), "file")
+        done = "; the training finished" if diagnosis.is_done else ""
+        last = f"; attempt {diagnosis.attempts[-1].number} is the last" if len(diagnosis.attempts) > 1 else ""
+        lines = [f"no failure in {files}{steps}{done}{last}"]
+        if diagnosis.unclear:
+            lines = ["unclear: " + _UNCLEAR[diagnosis.unclear][0].format(files=files, steps=steps)]
+            lines += [f"why: {_place(diagnosis.unnamed)}"] if diagnosis.unnamed else []
+            lines.append(f"  next: {_UNCLEAR[diagnosis.unclear][1]}")
+        lines += _attempts(diagnosis)
+    else:
+        lines = _failure(failure, diagnosis, launch)
+    if diagnosis.survived:
+        lines.append(f"training went on after {_count(diagnosis.survived, 'known error line')}")
+    if not (failure or diagnosis.unnamed) or diagnosis.cp.state != "unknown":
+        lines.append(f"context parallelism: {_CP_WORDS[diagnosis.cp.state]}")
+        lines += [f"  {item.rule}: {item.text}" for item in diagnosis.cp.evidence]
+        lines += [f"  next: {step}" for step in cp_next(diagnosis, launch)]
+    lines += [f"left out: {item}" for item in left_out(diagnosis, launch)]
+    return "\n".join(map(visible, lines))
+
+
+def _failure(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list[str]:
+    rule = rule_of(failure)
+    what = "stopped from outside" if failure.is_from_outside else "first failure"
+    what += f", attempt {diagnosis.attempts[-1].number}" if len(diagnosis.attempts) > 1 else ""
+    lines = [f"{what}: {failure.cause}" + (f" [{rule}]" if rule else "")]
+    lines.append(f"where: {_where(failure)}")
+    lines.append(f"why: {failure.path}:{failure.line}: {_short(failure.message)}")
+    if failure.waited and failure.waited.at:
+        lines.append(f"  {failure.waited.at}, according to the flight-recorder dumps")
+    if failure.kind in _ONLY and not failure.is_from_outside and not (failure.waited and failure.waited.missing):
+        lines.append(f"  {_ONLY[failure.kind]}")
+    if diagnosis.unnamed:
+        lines.append(f"  an unrecognised error above it: {_place(diagnosis.unnamed)}")
+    if diagnosis.advice:
+        lines.append(f"do: {diagnosis.advice.action.replace('-', ' ')}: {diagnosis.advice.reason}")
+    lines += [f"  next: {step}" for step in next_steps(failure, diagnosis, launch)]
+    lines += _attempts(diagnosis)
+    if diagnosis.noise:
+        also = [f"{count} x {name}" for name, count in sorted(diagnosis.noise.items())]
+        more = f", {len(also) - _MOST_ALSO} more" if len(also) > _MOST_ALSO else ""
+        lines.append(f"also seen: {', '.join(also[:_MOST_ALSO])}{more}")
+    return lines
+
+
+def _place(unnamed: tuple[Path, int, str]) -> str:
+    path, number, text = unnamed
+    return f"{path}:{number}: {_short(text)}"
+
+
+def _where(failure: Failure) -> str:
+    where = f"rank {failure.rank}" if failure.rank is not None else "a rank that the logs don't name"
+    if failure.rank is None and failure.local_rank is not None:
+        where = f"local rank {failure.local_rank}"
+    if failure.kind == "effect" and not (failure.waited and failure.waited.missing):
+        where = f"seen by {where}"
+    where += f" on {failure.node}" if failure.node else ""
+    when = time_text(failure.when)
+    return where + (_TIMES[failure.timed_by].format(when) if when and failure.timed_by else "")
+
+
+def _attempts(diagnosis: Diagnosis) -> list[str]:
+    """How the attempts before the last one ended, the latest first."""
+    before = [attempt for attempt in diagnosis.attempts[:-1] if attempt.failure is not None]
+    told = before[: -_MOST_BEFORE - 1 : -1]
+    lines = [f"attempt {attempt.number} {_compared(attempt, diagnosis)}" for attempt in told]
+    more = len(before) - len(told)
+    return [*lines, f"{_count(more, 'attempt')} before that failed too"] if more > 0 else lines
+
+
+def _compared(attempt: Attempt, diagnosis: Diagnosis) -> str:
+    """How an attempt failed, beside the last one."""
+    last = diagnosis.attempts[-1]
+    cause = _short(attempt.failure.cause) if attempt.failure else ""
+    if last.failure is None:
+        return f"failed: {cause}"
+    return "failed the same way" if came_back((attempt, last)) else f"failed differently: {cause}"
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 160 else text[:157] + "..."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,268 @@
+"""What ranks say because another rank failed."""
+
+from __future__ import annotations
+
+from megatron_hcp.triage.signatures.row import ERROR, Signature, effect, fault
+
+_WHO_WAITED = (
+    "TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 records who waited for whom; put the dumps beside the logs"
+)
+
+DONE = r"\[after training is done\]|[Tt]raining (?:is )?(?:done|completed?|finished)\b|'train_runtime'"
+"""What training programs print at their end: Megatron-LM, others, Hugging Face's Trainer."""
+
+EFFECTS: tuple[Signature, ...] = (
+    effect(
+        "hang-at-exit",
+        r"watchdog got stuck for \d|[Ww]atchdog caught collective operation timeout|"
+        r"due to ProcessGroupNCCL watchdog hang",
+        "the training was done; its process groups hung while the processes shut down",
+        "[rank4]:[E205 18:11:06.375 ProcessGroupNCCL.cpp:1870] ProcessGroupNCCL's watchdog got stuck for 480 seconds "
+        "without making progress",
+        "ProcessGroupNCCL's watchdog started",
+        "nothing is lost if the last checkpoint was written; call destroy_process_group() on all ranks at the end",
+        tokens=(b"atchdog",),
+        role="origin",
+        context=DONE,
+    ),
+    effect(
+        "nccl-id",
+        r"ncclUniqueId",
+        "rank 0 was gone before the rendezvous: this rank waited for its ncclUniqueId",
+        "torch.distributed.DistBackendError: [3] is setting up NCCL communicator and retrieving ncclUniqueId from "
+        "[0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout",
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp",
+        "read the log of rank 0 before this time",
+        rule="LOG003",
+        role="origin",
+    ),
+    effect(
+        "collective-timeout",
+        r"[Ww]atchdog caught collective operation timeout|collective operation timeout: WorkNCCL|"
+        r"(?:failure|timeout\)) detected by watchdog at work|Timeout at NCCL work: \d",
+        "a collective timed out: the rank that stopped is one that did not report this",
+        "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, "
+        "NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600010 milliseconds before timing out.",
+        "[Rank 3] Watchdog started",
+        "compare the ranks that reported it with all ranks, and read the log of the missing one",
+        _WHO_WAITED,
+        tokens=(b"atchdog", b"last enqueued "),
+        rule="LOG003",
+        role="origin",
+    ),
+    fault(
+        "collective-mismatch",
+        r"[Mm]ismatch between collective|Collectives differ in the following aspects",
+        "the ranks ran different collectives, or gave them tensors of different shapes",
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: "
+        "CollectiveFingerPrint(SequenceNumber=7, OpType=ALLREDUCE)",
+        "RuntimeError: Detected collectives on ranks.",
+        "do all ranks see the same number of batches, and use the same parameters in each step (unused ones, "
+        "branches that depend on the data)?",
+        tokens=(b"between collective", b"Collectives differ"),
+        again="same",
+    ),
+    effect(
+        "watchdog-stuck",
+        r"watchdog got stuck for \d|due to ProcessGroupNCCL watchdog hang|[Hh]eartbeat monitor timed out",
+        "a rank hung in a CUDA or NCCL call, which blocked its watchdog; another rank may have ended before",
+        "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued "
+        "collectives. This typically indicates a NCCL/CUDA API (e.g., CudaEventDestroy) hang blocking the watchdog",
+        "ProcessGroupNCCL's watchdog started",
+        "py-spy dump of the hanging rank shows the call; look for a rank that ended before this time",
+        _WHO_WAITED,
+        tokens=(b"atchdog",),
+        rule="LOG003",
+    ),
+    effect(
+        "rendezvous-closed",
+        r"RendezvousClosedError",
+        "the rendezvous was closed: another node's launcher gave up first",
+        "torch.distributed.elastic.rendezvous.api.RendezvousClosedError",
+        "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",
+        "read what that node's launcher wrote before this line",
+        tokens=(ERROR,),
+        rule="LOG003",
+        role="echo",
+    ),
+    effect(
+        "ft-heartbeat",
+        r"Did not get (?:initial|subsequent) heartbeat|FT timeout elapsed",
+        "a rank hung: ft_launcher's monitor got no heartbeat from it and killed it",
+        "Did not get subsequent heartbeat. Waited 15.00 seconds.",
+        "Did get a subsequent heartbeat.",
+        "is the timeout longer than the longest step, evaluation or save (--ft-rank-heartbeat-timeout)?",
+        _WHO_WAITED,
+        tokens=(b"heartbeat. Waited", b"FT timeout elapsed"),
+        role="origin",
+    ),
+    effect(
+        "monitored-barrier",
+        r"Ranks? (?P<who>\d[\d, ]{0,200}) failed to pass monitoredBarrier|"
+        r"reached monitoredBarrier, but received errors while waiting for send/recv from rank (?P<who2>\d{1,9})",
+        "rank {who}{who2} did not come to a barrier in time: it had ended, or was busy (data, a download, a save)",
+        "RuntimeError: Rank 1 failed to pass monitoredBarrier in 30000 ms",
+        "RuntimeError: Rank 1 passed the monitoredBarrier",
+        "read that rank's log; if it was busy, do the long work before init_process_group, or raise its timeout",
+        tokens=(b"monitoredBarrier",),
+        rule="LOG003",
+        role="origin",
+    ),
+    effect(
+        "rendezvous-timeout",
+        r"client socket has (?:timed out|failed to connect)|DistStoreError|RendezvousTimeoutError|"
+        r"connect\(\) timed out\. Original timeout|"
+        r"RendezvousConnectionError|Timed out initializing process group in store based barrier|"
+        r"Timed out after \d{1,9} seconds waiting for clients|TCPStore(?:(?!TCPStore).)*?[Tt]imed? ?out",
+        "the rendezvous did not complete: a node or rank did not arrive",
+        "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to "
+        "connect to (n1, 29500).",
+        "torch.distributed.DistNetworkError: The server socket has no name",
+        "look at the job's first node: did its launcher start?",
+        "can the other nodes reach its address and port (firewall, container network, host name)?",
+        tokens=(ERROR, b"socket has"),
+        rule="LOG003",
+        role="origin",
+    ),
+    effect(
+        "rendezvous-refused",
+        r"^(?:[A-Za-z_]\w*\.)*\w{1,40}Error: .{0,300}?"
+        r"(?P<text>[Cc]onnection (?:refused|reset|closed|was (?:likely )?closed)|Broken pipe|[Ff]ailed to recv|"
+        r"[Ss]top_waiting response is expected|Interrupted system call)",
+        "the rank could not reach the rendezvous of rank 0 ({text}): rank 0 was not there yet, or had ended",
+        "RuntimeError: Connection reset by peer",
+        "RuntimeError: Connection is up",
+        "is the address that of the first node, and did its launcher start?",
+        "does a firewall or another program answer on that port?",
+        rule="LOG003",
+        role="origin",
+        context=r"_create_c10d_store|_create_tcp_store|_tcp_rendezvous_handler|_env_rendezvous_handler|TCPStore\(",
+    ),
+    effect(
+        "gloo-start",
+        r"gloo/transport/\w{1,10}/\w{1,30}\.\w{1,3}:\d{1,5}\]? "
+        r"(?P<text>(?:Read error|Connection|writev|Timed out) .{1,200})|"
+        r"^\w{1,40}Error: (?P<text2>Application timeout caused pair closure|Socket Timeout|Connection reset by peer)",
+        "Gloo lost another rank while the process groups were being set up ({text}{text2}): that rank had ended, was "
+        "late, or its node cannot be reached",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.7]:29871",
+        "RuntimeError: [enforce fail at gloo/context.cc:27] rank < size",
+        "look for a rank or node that ended, or never arrived, before this time",
+        "do all nodes share the interface of that address? set GLOO_SOCKET_IFNAME to it",
+        rule="LOG003",
+        role="origin",
+        context=r"in (?:init_process_group|_?new_\w{0,20}group\w{0,20}|create_group|initialize_model_parallel|"
+        r"initialize_megatron|_?initialize_distributed|_?init_distributed|_compile_dependencies)\b",
+    ),
+    effect(
+        "gloo-timeout",
+        r"gloo/transport/\w{1,10}/\w{1,30}\.\w{1,3}:\d{1,5}\] (?P<text>Timed out waiting \d{1,10}ms for \w{1,10}) "
+        r"operation|Application timeout caused pair closure",
+        "another rank did not come to a Gloo collective or barrier in time ({text}): it had ended, or was busy "
+        "(data, a download, a save)",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for "
+        "recv operation to complete",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] waiting",
+        "which rank's log stops before the others'? its last lines say what it did",
+        "if it was busy, raise the group's timeout (--distributed-timeout-minutes)",
+        rule="LOG003",
+        role="origin",
+    ),
+    effect(
+        "peer-gone",
+        r"[Cc]onnection (?:was )?(?:likely )?(?:reset|closed)|Broken pipe|remote process exited|"
+        r"Connection refused|Socket Timeout|[Ff]ailed to recv, got 0 bytes|"
+        r"socketStatusStr|ncclRemoteError|NCCL communicator was aborted",
+        "another rank had died or left",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:3456",
+        "RuntimeError: Connection string is empty",
+        tokens=(ERROR, b"recvValue failed on", b"sendBytes failed on"),
+    ),
+    effect(
+        "nccl-failed",
+        r"NCCL error in|NCCL Error \d|NCCL failure|ncclSystemError|ncclInternalError|unhandled system error",
+        "NCCL failed; these lines don't say why (often another rank had died)",
+        "RuntimeError: NCCL Error 2: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        "RuntimeError: NCCL is not available",
+        "restart with NCCL_DEBUG=WARN: NCCL then prints its reason",
+        tokens=(ERROR, b"NCCL failure"),
+    ),
+    fault(
+        "nccl-said",
+        r"^(?P<text>[A-Za-z].{8,})$",
+        "NCCL failed; its last error was: {text}",
+        "Failed to find reverse path from remNode 0/200000 nlinks 3 to node 0/700000",
+        "none",
+        "restart with NCCL_DEBUG=INFO: it prints the topology and the calls before",
+        tokens=(b"Last error:",),
+        role="general",
+        again="chance",
+        context=r"Last error:\s*\Z",
+    ),
+    effect(
+        "nccl-proxy",
+        r"NCCL WARN (?:\[Proxy Service \d{1,9}\] Failed to execute operation (?!Close)|"
+        r"Proxy Call to rank \d{1,9} failed|NET/Socket : socket progress error)",
+        "a thread of NCCL passes on that a call of another one failed",
+        "n1:12:34 [6] proxy.cc:1097 NCCL WARN [Proxy Service 14] Failed to execute operation Connect from rank 14",
+        "n1:12:34 [6] proxy.cc:1097 NCCL WARN [Proxy Service 14] Failed to execute operation Close from rank 14",
+        tokens=(b"NCCL WARN",),
+        role="echo",
+    ),
+    effect(
+        "nccl-warning",
+        r"NCCL WARN (?!.*falling back to|Failed to open libibverbs|NET/Plugin|\[Service thread\]|"
+        r"\[Proxy Service \d+\] Failed to execute "
+        r"operation Close|NCCL_\w+ set by|Missing|No module|Unable to (?:open|find) lib)(?P<text>.*)",
+        "NCCL: {text}",
+        "n1:12345:12350 [3] NCCL WARN Call to recv from 10.0.0.2<1234> failed : Broken pipe",
+        "n1:12345:12350 [3] NCCL INFO Channel 00/0",
+        tokens=(b"NCCL WARN",),
+    ),
+    effect(
+        "terminated",
+        r"SignalException: (?:(?!SignalException: ).)* got signal: (?:15|Signals\.SIGTERM)|"
+        r"Received (?:15|Signals\.SIGTERM) death signal|SystemExit: 143|is killed by signal: Terminated",
+        "ended by SIGTERM from outside: a preemption, a cancellation, or the end of a job of which another node failed",
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 15",
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 9",
+        tokens=(b"ignal",),
+        role="echo",
+    ),
+    effect(
+        "workers-closed",
+        r"(?:closing|via) signal SIGTERM",
+        "torchrun ended its workers: one of them had failed, or it was told to end itself",
+        "W0822 10:00:00.123000 12345 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 12360 "
+        "closing signal SIGTERM",
+        "W0822 10:00:00.123000 12345 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 12360 "
+        "closing signal SIGHUP",
+        "read the log of the rank that ended first",
+        tokens=(b"signal SIGTERM",),
+        role="echo",
+    ),
+    effect(
+        "pipe-closed",
+        r"^(?:EOFError|BrokenPipeError|ConnectionResetError|ConnectionRefusedError)\b",
+        "a helper process lost its peer",
+        "EOFError",
+        "TimeoutError: timed out",
+    ),
+    effect(
+        "interrupted",
+        r"^KeyboardInterrupt\b|got signal: 2\b|Received 2 death signal|(?:closing|via) signal SIGINT",
+        "the program was interrupted (SIGINT, as Ctrl-C sends it)",
+        "KeyboardInterrupt",
+        "KeyboardError",
+        tokens=(b"KeyboardInterrupt", b"signal"),
+        role="echo",
+    ),
+    effect(
+        "child-failed",
+        r"ChildFailedError",
+        "torchrun reports the failure of a worker",
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "ValueError: child failed",
+        role="echo",
+    ),
+)

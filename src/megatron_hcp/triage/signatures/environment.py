@@ -1,0 +1,192 @@
+"""What a program says whose packages, options or variables do not fit: it would fail the same way again."""
+
+from __future__ import annotations
+
+from megatron_hcp.triage.signatures.row import ERROR, Signature, fault
+
+_FACTS = "hcp facts, inside the container of the job"
+
+ENVIRONMENT: tuple[Signature, ...] = (
+    fault(
+        "bad-option",
+        r"^(?:\S{1,200}: )?[Ee]rror: (?P<text>unrecognized arguments?: .*|argument \S.*|ambiguous option: .*|"
+        r"the following arguments are required: .*|one of the arguments .*|[Nn]o such option.*|"
+        r"Invalid value for .*|Missing (?:option|argument) .*)$",
+        "the program does not accept these options: {text}",
+        "pretrain_gpt.py: error: unrecognized arguments: --context-parallel",
+        "pretrain_gpt.py: error: the data are gone",
+        "hcp check {launch}",
+        "which version is installed, and which version do the options belong to? PROGRAM --help lists them",
+    ),
+    fault(
+        "bad-override",
+        r"^Could not override (?P<text>.*)|^Error merging (?P<text2>.*)|"
+        r"^Key (?P<text3>'[^']{1,200}' (?:is )?not in .*)|^(?:hydra|omegaconf)\.errors\.\w+: (?P<text4>.*)|"
+        r"^(?P<text5>Error parsing override .*|"
+        r"Missing mandatory value: .*|Could not (?:find|load) '[^']{1,200}'.*|Interpolation key .* not found)|"
+        r"^\w{1,40}ValidationError: (?P<text6>\d+ validation errors? for .*)|"
+        r"^ValueError: (?P<text7>Some (?:specified arguments|keys) are not used by .*)",
+        "the configuration does not accept this setting: {text}{text2}{text3}{text4}{text5}{text6}{text7}",
+        "Could not override 'actor_rollout_ref.actor.megatron.cp_size'.",
+        "Could not overwrite the file",
+        "hcp check {launch}",
+        "Hydra takes +KEY=VALUE for a key that the configuration lacks; does this version have the key?",
+        tokens=(ERROR, b"ould not override", b"not in struct"),
+    ),
+    fault(
+        "abi-mismatch",
+        r"^(?:[A-Za-z][\w.]*Error: |/)(?:(?!undefined symbol: ).){0,500}?undefined symbol: |symbol lookup error: |"
+        r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found|"
+        r"^\w{1,40}Error: .{0,100}(?:detected CUDA version .{1,80} mismatches|numpy\.\w+ size changed)",
+        "a package was built for another version of PyTorch, CUDA or the system's C library than the one on this node",
+        "ImportError: flash_attn_2_cuda.so: undefined symbol: _ZN2at4_ops5zeros4callE",
+        "ImportError: no symbol of this name",
+        "reinstall the package for this PyTorch (pip install --no-build-isolation --no-binary NAME NAME), or "
+        "use the wheel that was built for this torch, CUDA and cxx11abi",
+        _FACTS,
+        tokens=(ERROR, b"undefined symbol: "),
+    ),
+    fault(
+        "library-missing",
+        r"^(?:ImportError|OSError|RuntimeError): (?P<name>\S{1,200}): cannot open shared object file|"
+        r"error while loading shared libraries: (?P<name2>\S{1,200})|"
+        r"^\w{1,40}Error: Could not find shared object file|Unable to load any of {?libcudnn|"
+        r"^Could not load library (?P<name3>\S{1,200})\. Error|"
+        r"^(?:Invalid handle\. )?Cannot load symbol (?P<name4>\w{1,200})",
+        "a shared library was not found on this node, or not in the version that is needed: "
+        "{name}{name2}{name3}{name4}",
+        "OSError: libcublas.so.13: cannot open shared object file: No such file or directory",
+        "OSError: [Errno 2] No such file or directory: 'vocab.txt'",
+        "was the package built for the container's CUDA? is the library's folder in LD_LIBRARY_PATH?",
+        _FACTS,
+        tokens=(ERROR, b"Cannot load symbol"),
+    ),
+    fault(
+        "module-missing",
+        r"^(?:ModuleNotFoundError: No module named|ImportError: cannot import name|"
+        r"(?:importlib\.metadata\.)?PackageNotFoundError: )|"
+        r"^(?:/\S{1,200})?python\S{0,20}: (?:No module named |Error while finding module specification )",
+        "a Python package is missing on this node, or has another version",
+        "ModuleNotFoundError: No module named 'megatron'",
+        "AttributeError: module has no attribute",
+        _FACTS,
+        tokens=(ERROR, b"o module named"),
+    ),
+    fault(
+        "import-failed",
+        r"^(?:RuntimeError: )?Failed to import (?P<text>\S{1,200}) because of the following error",
+        "a package could not be imported: {text}; the line below says why",
+        "RuntimeError: Failed to import transformers.models.llama because of the following error (look up to see its "
+        "traceback):",
+        "RuntimeError: Failed to import",
+        _FACTS,
+        tokens=(b"Failed to import",),
+        role="general",
+    ),
+    fault(
+        "package-version",
+        r"^(?:[A-Za-z_]\w*\.)*(?:AssertionError|ImportError|RuntimeError|ValueError|NotImplementedError): "
+        r"(?P<text>.{0,300}(?:\bnot (?:been )?installed|[Pp]lease (?:pip )?install|pip install|"
+        r"(?:maximum|minimum|required) version|requires? (?:at least )?[\w.-]{1,40} ?(?:>=|<=|==|~=|>|<) ?v?\d|"
+        r"[\w-] ?(?:>=|<=|==|~=) ?v?\d[\w.]{0,20} (?:is required|is needed|but|or newer)|"
+        r"version \S{1,40} or (?:newer|above|later|higher)|(?:is )?not (?:available|supported) in this version).*)$",
+        "a package is missing, or its version is not supported: {text}",
+        "AssertionError: FlashAttention maximum version 2.5.8 is supported.",
+        "AssertionError: version 2 is here",
+        _FACTS,
+        role="general",
+    ),
+    fault(
+        "call-mismatch",
+        r"^(?:TypeError: (?P<text>.{0,200}(?:got an unexpected keyword argument|missing \d+ required (?:positional|"
+        r"keyword-only) argument|takes (?:from )?\d+ (?:to \d+ )?positional arguments? but).*)|"
+        r"AttributeError: (?P<text2>module '[^']{1,200}' has no attribute .*))$",
+        "the program was written for another version of a package that it calls: {text}{text2}",
+        "TypeError: __init__() got an unexpected keyword argument 'tp_group'",
+        "TypeError: unsupported operand type(s) for +",
+        "compare the package's version with the one that the framework requires (its requirements, its container)",
+        _FACTS,
+        role="general",
+    ),
+    fault(
+        "process-limit",
+        r"can't start new thread|pthread_create failed|[Tt]hread creation failed|"
+        r"(?:thread|fork|Cannot fork|vfork): (?:retry: )?Resource temporarily unavailable|"
+        r"BlockingIOError: \[Errno 11\]",
+        "a process reached its limit of processes and threads (ulimit -u, or the container's pids limit)",
+        "RuntimeError: can't start new thread",
+        "NCCL WARN [Service thread] Accept failed Resource temporarily unavailable",
+        "ulimit -u 65536 before the launch; docker run --pids-limit -1; give Ray the CPUs that the job has "
+        "(--num-cpus), and OMP_NUM_THREADS and the data loader fewer threads",
+        tokens=(ERROR, b"pthread_create", b"start new thread", b"temporarily unavailable"),
+    ),
+    fault(
+        "rank-variables",
+        r"environment variable (?P<name>\w{1,40}) expected, but not set|"
+        r"^KeyError: '(?P<name2>RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT|LOCAL_WORLD_SIZE)'",
+        "{name}{name2} is not set: the program was started without torchrun, or srun's variables were not passed on",
+        "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, "
+        "but not set",
+        "KeyError: 'rank'",
+        "hcp check {launch} --select SLURM",
+    ),
+    fault(
+        "hub",
+        r"^(?:[A-Za-z_]\w*\.)*(?:OfflineModeIsEnabled|LocalEntryNotFoundError|GatedRepoError|RepositoryNotFoundError|"
+        r"RevisionNotFoundError|HfHubHTTPError|HFValidationError)\b|"
+        r"^(?:[A-Za-z_]\w*\.)*\w{1,40}Error: .{0,200}(?:couldn't connect to '|"
+        r"HTTPSConnectionPool\(host=(?!['\"]api\.wandb)|"
+        r"Can't load (?:the )?(?:tokenizer|config|model|image processor|feature extractor|processor|weights)|"
+        r"is not a (?:valid model identifier|local folder and is not)|does not appear to have (?:a|any) files? named|"
+        r"Couldn't reach '?\S{1,80} on the Hub)|"
+        r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w{1,40}: .{0,200}HTTPSConnectionPool\(host='[\w.-]{0,60}"
+        r"(?:huggingface\.co|hf\.co|hf-mirror\.com|modelscope\.\w{1,4})'",
+        "a model, tokenizer or data set could not be downloaded: the node cannot reach the hub, access is "
+        "denied, or the cache has no such name",
+        "OSError: Can't load tokenizer for 'meta-llama/Llama-2-7b'. If you were trying to load it from the hub,",
+        "OSError: the tokenizer is slow",
+        "download it once into a shared HF_HOME, on a node with network access, and start with "
+        "HF_HUB_OFFLINE=1; a gated model needs HF_TOKEN",
+        tokens=(ERROR, b"OfflineModeIsEnabled"),
+        again="chance",
+    ),
+    fault(
+        "tracker",
+        r"^wandb\.(?:errors|sdk)[\w.]{0,80}(?:Error|Abort)\b|api_key not configured|host='api\.wandb\.ai'",
+        "the experiment tracker (Weights & Biases) could not log in or connect",
+        "wandb.errors.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[your_api_key])",
+        "wandb: syncing is off",
+        "WANDB_MODE=offline lets the training run without it; otherwise set WANDB_API_KEY",
+    ),
+    fault(
+        "host-name",
+        r"gaierror: |Name or service not known|[Tt]emporary failure in name resolution|Could not resolve host",
+        "this node cannot resolve a host name",
+        "socket.gaierror: [Errno -2] Name or service not known",
+        "socket.timeout: timed out",
+        "getent hosts NAME on {node}: is it the name of the first node, and does DNS work inside the container?",
+        tokens=(ERROR, b"ould not resolve host", b"name resolution"),
+    ),
+    fault(
+        "build-tool",
+        r"fatal error: (?P<name>[\w./-]{1,80}\.h): No such file|Failed to find C compiler|"
+        r"Ninja is required to load C\+\+|Error building extension|"
+        r"Could not find (?:nvcc|ninja|a CUDA)|nvcc (?:fatal|was not found)|CUDA_HOME environment variable is not set|"
+        r"^\S{0,20}CalledProcessError: Command .{0,100}?\b(?:gcc|g\+\+|cc|c\+\+|clang|nvcc|ninja|cmake)\b",
+        "a kernel could not be built on this node: a compiler, a header or a CUDA tool is missing {name}",
+        "RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
+        "RuntimeError: the compiler is old",
+        "use an image with the CUDA toolkit and Python's headers (python3-dev)",
+        tokens=(ERROR,),
+    ),
+    fault(
+        "command-failed",
+        r"^(?:subprocess\.)?CalledProcessError: Command (?P<command>(?!.{0,300}(?:python|torchrun)).{1,300}?) "
+        r"(?:returned|died)",
+        "a command that the program ran failed: {command}",
+        "subprocess.CalledProcessError: Command '['git', 'rev-parse', 'HEAD']' returned non-zero exit status 128.",
+        "subprocess.CalledProcessError: Command '['/usr/bin/python3', 'train.py']' returned non-zero exit status 1.",
+        "run the command by hand on {node}, inside the container",
+        role="general",
+    ),
+)

@@ -1,0 +1,103 @@
+"""Any exception that no other row knows."""
+
+from __future__ import annotations
+
+from megatron_hcp.triage.signatures.row import Signature, fault
+
+EXCEPTIONS: tuple[Signature, ...] = (
+    fault(
+        "exception",
+        r"^(?P<exc>(?:[A-Za-z_]\w*\.)*[A-Z]\w*Error|(?:[a-z_]\w*\.)+Error): "
+        r"(?!\s*File \"|Traceback )(?P<text>.+)$",
+        "the program raised {exc}: {text}",
+        "ValueError: could not load the tokenizer",
+        "Errors: 0",
+        "read the traceback above this line",
+        role="general",
+        again="chance",
+    ),
+    fault(
+        "exception-class",
+        r"^(?P<exc>(?:[A-Za-z_]\w*\.)*\w*Exception): (?P<text>.+)$",
+        "the program raised {exc}: {text}",
+        "Exception: the data are not there",
+        "no Exception: all is well",
+        "read the traceback above this line",
+        tokens=(b"xception: ",),
+        role="general",
+        again="chance",
+    ),
+    fault(
+        "exception-named",
+        r"^(?P<exc>(?:[a-z_]\w*\.){1,6}(?:exceptions?|errors?)\.(?:_?[a-z]\w*\.)?[A-Z]\w*): (?P<text>.+)$",
+        "the program raised {exc}: {text}",
+        "requests.exceptions.ReadTimeout: no answer",
+        "requests.exceptions is a module: of requests",
+        "read the traceback above this line",
+        tokens=(b"exceptions.", b"errors.", b"exception."),
+        role="general",
+        again="chance",
+    ),
+    fault(
+        "exit-text",
+        r"^SystemExit: (?P<text>(?!\d+$|None$|True$|False$).{3,})$",
+        "the program ended itself: {text}",
+        "SystemExit: spec invalid: ['rollout_steps (250) must be divisible by num_mini_batches (4)']",
+        "SystemExit: 1",
+        "read the lines above this line",
+        tokens=(b"SystemExit: ",),
+        role="general",
+    ),
+    fault(
+        "exception-bare",
+        r"^(?P<exc>(?:[A-Za-z_]\w*\.)*[A-Z]\w*Error):?$",
+        "the program raised {exc} without a text",
+        "AssertionError",
+        "No Error",
+        "read the traceback above this line",
+        "hcp check {launch}",
+        role="general",
+        again="chance",
+    ),
+    fault(
+        "exception-other",
+        r"^(?!KeyboardInterrupt\b|SystemExit\b|Exception:$)(?P<exc>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)"
+        r"(?:: ?(?P<text>.*))?$",
+        "the program raised {exc}: {text}",
+        "filelock.Timeout: The file lock '/cache/x.lock' could not be acquired.",
+        "KeyboardInterrupt",
+        "read the traceback above this line",
+        tokens=(),
+        role="general",
+        again="chance",
+        context=r"Traceback \(most recent call last\):|File \"[^\"\n]{1,300}\", line \d",
+    ),
+)
+
+UNKNOWN = Signature(
+    "unknown-error",
+    "",
+    "unknown",
+    "chance",
+    (),
+    r"^(?P<text>.+)$",
+    "probably this line, which hcp doesn't recognise: {text}",
+    ("read the lines around it",),
+    "ERROR: the licence server said no",
+    "",
+)
+"""Stands for any line that says error and that no row knows; it is no row of the table."""
+
+CUT = Signature(
+    "traceback-cut",
+    "",
+    "unknown",
+    "chance",
+    (),
+    r"^(?P<text>.+)$",
+    "only this rank wrote a traceback of its own, and the log breaks off before its exception",
+    ("read that rank's own log from this line on, if it has one",),
+    "    output = layer(",
+    "",
+)
+"""Stands for a traceback that a log breaks off; it is no row of the table."""

@@ -1,0 +1,285 @@
+"""What a failing or full GPU says, and numbers that are not finite."""
+
+from __future__ import annotations
+
+from megatron_hcp.triage.course.kinds import METRIC
+from megatron_hcp.triage.signatures.row import ERROR, EXCLUDE_NODE, Signature, fault, report
+from megatron_hcp.triage.xids import OF_THE_PROGRAM, PASSED_ON
+
+_NOT_FINITE = (
+    "go back to a checkpoint from before that step; compare the data, the learning rate and the precision of the steps "
+    "just before: does the same step fail again?"
+)
+_XID = r"NVRM: Xid \([^()]{0,80}\): "
+
+GPU: tuple[Signature, ...] = (
+    fault(
+        "gpu-memory",
+        r"(?:OutOfMemoryError: )?(?:CUDA|HIP|NPU|XPU|MUSA) out of memory|(?:CUDA|HIP) error: out of memory|"
+        r"OutOfMemoryError: (?:Caught OutOfMemoryError|Allocation on device)|RESOURCE_EXHAUSTED: Out of memory|"
+        r"hipErrorOutOfMemory|cudaErrorMemoryAllocation|"
+        r"Cuda failure (?:\d{1,4} )?'out of memory'|Failed to CUDA (?:calloc|malloc|host alloc)|"
+        r"CUDA_ERROR_OUT_OF_MEMORY",
+        "a GPU ran out of memory",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79 GiB",
+        "RuntimeError: CUDA error: invalid device ordinal",
+        "hcp plan {launch} --gpu GPU",
+        "{memory}",
+        tokens=(ERROR, b"NCCL WARN"),
+    ),
+    fault(
+        "gpu-ecc",
+        r"uncorrectable ECC error|(?:CUDA|HIP) error: (?:(?!CUDA)[\w ]){0,40}hardware|"
+        r"(?:CUDA_ERROR_|cudaError)ECC_?UNCORRECTABLE|cudaErrorECCUncorrectable|hardware stack error",
+        "a GPU's memory is faulty",
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+        "RuntimeError: CUDA error: misaligned address",
+        EXCLUDE_NODE,
+        again="machine",
+    ),
+    fault(
+        "gpu-nvlink",
+        r"uncorrectable NVLink error|CUDA_ERROR_NVLINK_UNCORRECTABLE|cudaErrorNvlinkUncorrectable|"
+        r"nvswitch\d{0,3}: SXid \([^()]{0,80}\): \d{1,6}, Fatal",
+        "an NVLink between GPUs of a node failed",
+        "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution",
+        "RuntimeError: CUDA error: misaligned address",
+        EXCLUDE_NODE,
+        "nvidia-smi nvlink -e on {node} counts its errors",
+        tokens=(ERROR, b"NVLINK_UNCORRECTABLE", b"SXid"),
+        again="machine",
+    ),
+    fault(
+        "gpu-xid-app",
+        rf"{_XID}(?P<xid>{OF_THE_PROGRAM})\b",
+        "the driver reported Xid {xid}, an error in the program, not in the machine",
+        "NVRM: Xid (PCI:0000:01:00): 31, pid=77, name=python, channel 0x00000008, intr 00000000. MMU Fault",
+        "kernel: NVRM: Xid (PCI:0000:4b:00): 79, pid=1234, GPU has fallen off the bus.",
+        "run again with CUDA_LAUNCH_BLOCKING=1; compute-sanitizer names the kernel",
+        "hcp check {launch} --select PACK,DCP",
+        tokens=(b"NVRM: ",),
+    ),
+    report(
+        "gpu-xid-passed-on",
+        rf"{_XID}(?P<xid>{PASSED_ON})\b",
+        "the driver reported Xid {xid}, a consequence of another error",
+        "NVRM: Xid (PCI:0000:dc:00): 45, pid=1818990, name=python3, Ch 00000001",
+        "kernel: NVRM: Xid (PCI:0000:4b:00): 79, pid=1234, GPU has fallen off the bus.",
+        tokens=(b"NVRM: ",),
+        role="echo",
+    ),
+    fault(
+        "gpu-xid",
+        rf"{_XID}(?P<xid>\d+)",
+        "the driver reported Xid {xid} on a GPU",
+        "kernel: NVRM: Xid (PCI:0000:4b:00): 79, pid=1234, GPU has fallen off the bus.",
+        "kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Module",
+        EXCLUDE_NODE,
+        tokens=(b"NVRM: ",),
+        again="machine",
+    ),
+    fault(
+        "gpu-assert",
+        r"Assertion `[^`]{1,200}` failed|(?:CUDA|HIP) error: device-side assert",
+        "a kernel used an index outside its table: a token ID beyond the vocabulary, a position beyond the "
+        "maximum, or a label that is not a class",
+        "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1284: indexSelectLargeIndex: block: [134,0,0], thread: "
+        "[0,0,0] Assertion `srcIndex < srcSelectDimSize` failed.",
+        "AssertionError: no index",
+        "compare the largest token id of the data with the padded vocabulary, and seq_length with "
+        "max_position_embeddings",
+        "run again with CUDA_LAUNCH_BLOCKING=1",
+        tokens=(b"Assertion `", ERROR),
+    ),
+    fault(
+        "gpu-access",
+        r"(?:CUDA|HIP) error(?: \([^()]{0,200}\))?: (?:an illegal (?:memory access|instruction)|misaligned address)|"
+        r"an illegal (?:memory access|instruction) was encountered|"
+        r"(?:CUDA_ERROR_|cudaError)(?:ILLEGAL_|MISALIGNED_|Illegal|Misaligned)\w{4,20}|"
+        r"^Memory access fault by GPU node",
+        "a kernel read or wrote outside its data (with packed data: sequence lengths that are not divisible, PACK001)",
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "RuntimeError: CUDA error: no kernel image is available",
+        "hcp check {launch} --select PACK,DCP",
+        "run again with CUDA_LAUNCH_BLOCKING=1 (AMD: AMD_SERIALIZE_KERNEL=3)",
+        tokens=(ERROR, b"Memory access fault by GPU", b"an illegal ", b"CUDA_ERROR_"),
+        at_any_level=True,
+    ),
+    fault(
+        "gpu-build",
+        r"no kernel image is available|CUDA driver version is insufficient|driver on your system is too old|"
+        r"(?:CUDA|HIP) error: invalid device (?:ordinal|function)|hipErrorNoBinaryForGpu|named symbol not found|"
+        r"PTX was compiled with an unsupported toolchain|device kernel image is invalid|"
+        r"API call is not supported in the installed CUDA driver|CUDA_ERROR_(?:NO_BINARY|INVALID_PTX|UNSUPPORTED_PTX)",
+        "the program does not match this node's GPUs or driver: it was built for another architecture, the "
+        "driver is too old, or there are fewer GPUs than ranks",
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "hcp facts, inside the container of the job, on {node}",
+        tokens=(ERROR, b"no kernel image", b"PTX was compiled", b"CUDA driver", b"driver on your system"),
+    ),
+    fault(
+        "gpu-driver",
+        r"[Dd]river/library version mismatch|Found no NVIDIA driver|No CUDA GPUs are available|"
+        r"Torch not compiled with CUDA enabled|CUDA unknown error - this may be due|unsupported display driver|"
+        r"CUDA driver initialization failed|CUDA_ERROR_(?:NO_DEVICE|SYSTEM_NOT_READY|SYSTEM_DRIVER_MISMATCH)|"
+        r"system not yet initialized|no CUDA-capable device is detected|forward compatibility was attempted on|"
+        r"Cuda failure (?:\d{1,4} )?'(?:initialization error|no CUDA-capable device|system not yet)|"
+        r"nvidia-container-cli: (?:initialization error|detection error)",
+        "the program found no working GPU driver on this node",
+        "RuntimeError: No CUDA GPUs are available",
+        "RuntimeError: No GPUs were asked for",
+        "nvidia-smi on {node}; does the job request GPUs, and does the container see them? after a driver "
+        "update, restart the node; for Error 802, nvidia-fabricmanager must be running",
+        EXCLUDE_NODE,
+        tokens=(ERROR, b"NCCL WARN", b"ibrary version mismatch"),
+        again="machine",
+    ),
+    fault(
+        "gpu-lost",
+        r"(?:CUDA|HIP) error: (?:unknown error|device not ready)|unspecified launch failure|fallen off the bus|"
+        r"the launch timed out and was terminated|CUDA_ERROR_LAUNCH_(?:FAILED|TIMEOUT)|GPU is lost|"
+        r"CUDA-capable device\(s\) is/are busy|all CUDA-capable devices are busy|"
+        r"Cuda failure (?:\d{1,4} )?'unknown error|"
+        r"Unable to determine the device handle",
+        "a GPU stopped working",
+        "RuntimeError: CUDA error: unspecified launch failure",
+        "RuntimeError: CUDA error: invalid argument",
+        EXCLUDE_NODE,
+        tokens=(ERROR, b"NCCL WARN", b"NVRM: ", b"fallen off the bus", b"GPU is lost"),
+        again="machine",
+    ),
+    fault(
+        "nccl-cuda",
+        r"Cuda failure (?:\d{1,4} )?'(?P<what>[^']{1,100})'",
+        "a CUDA call inside NCCL failed: {what}",
+        "gpu1:33:44 [0] transport/p2p.cc:242 NCCL WARN Cuda failure 1 'invalid argument'",
+        "gpu1:33:44 [0] NCCL WARN Cuda is there",
+        "do NCCL's CUDA version and the node's driver match (hcp facts on {node})? run once with "
+        "NCCL_CUMEM_ENABLE=0, and once with NCCL_P2P_DISABLE=1",
+        tokens=(b"NCCL WARN",),
+        again="chance",
+    ),
+    fault(
+        "nccl-cuda-unsaid",
+        r"unhandled cuda error|ncclUnhandledCudaError",
+        "a CUDA call inside NCCL failed; NCCL did not say which one",
+        "ncclUnhandledCudaError: Call to CUDA function failed.",
+        "ncclInternalError: Internal check failed.",
+        "restart with NCCL_DEBUG=INFO: it prints the call and CUDA's error",
+        role="general",
+        again="chance",
+    ),
+    fault(
+        "cublas",
+        r"CUBLAS_STATUS_(?P<status>NOT_INITIALIZED|ALLOC_FAILED)",
+        "cuBLAS could not start ({status}): usually the GPU's memory is full, or an earlier kernel failed",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_SUCCESS",
+        "{memory}; do other processes hold memory on the GPU (nvidia-smi)?",
+        "run again with CUDA_LAUNCH_BLOCKING=1",
+        again="chance",
+    ),
+    fault(
+        "cublas-call",
+        r"CUBLAS_STATUS_(?P<status>[A-RT-Z]\w{1,40})|(?:cuBLAS|CUBLAS|Cublas) [Ee]rror: ?(?P<status2>.{1,200})",
+        "a matrix product failed in cuBLAS: {status}{status2}",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx( handle, opa)`",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_SUCCESS",
+        "does this GPU support these shapes and types? does LD_LIBRARY_PATH lead to another cuBLAS than PyTorch's?",
+        "run again with CUDA_LAUNCH_BLOCKING=1",
+        again="chance",
+        role="general",
+    ),
+    fault(
+        "kernel-resources",
+        r"out of resource: (?P<what>[\w ]{1,40}), Required: (?P<need>\d+), Hardware limit: (?P<limit>\d+)",
+        "a Triton kernel needs more {what} than this GPU has: {need}, limit {limit}",
+        "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 262144, Hardware "
+        "limit: 232448",
+        "triton.runtime.errors.OutOfResources: none",
+        "use smaller blocks or fewer stages in that kernel, a newer Triton or package, or no torch.compile here",
+        tokens=(b"out of resource: ",),
+    ),
+    fault(
+        "kernel-compile",
+        r"BackendCompilerFailed|InductorError|PTXAS error|^\S{0,20}CalledProcessError: Command .{0,300}?/ptxas'|"
+        r"Internal Triton PTX codegen error|triton\.compiler\.errors\.\w{1,40}Error|torch\._dynamo\.exc\.\w{1,40}",
+        "torch.compile or Triton could not compile a kernel",
+        "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:",
+        "torch._dynamo started",
+        "does it pass once with TORCHDYNAMO_DISABLE=1? does the version of Triton match PyTorch's?",
+        tokens=(ERROR, b"_dynamo.exc."),
+    ),
+    fault(
+        "hsa",
+        r"aborting with error ?: ?(?P<code>HSA_STATUS_ERROR\w{0,60})|^(?P<code2>HSA_STATUS_ERROR\w{0,60})\b",
+        "ROCm ended the process: {code}{code2}",
+        ":0:rocdevice.cpp:2984: 0 us: Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: "
+        "The runtime failed to allocate the necessary resources. code: 0x1008",
+        "HSA_STATUS_SUCCESS",
+        "rocm-smi and dmesg -T on {node}; run again with AMD_SERIALIZE_KERNEL=3",
+        tokens=(b"HSA_STATUS_ERROR",),
+        again="chance",
+    ),
+    fault(
+        "loss-nan",
+        METRIC.pattern,
+        "the training diverged, or its data or kernels are wrong: the {name} is not a number ({value})",
+        "step 00009 (0.00%) | loss: nan | lrm: 1.00 | dt: 5.20ms",
+        "step 00009 (0.00%) | loss: 2.3 | nan check: off",
+        _NOT_FINITE,
+        tokens=(),
+        again="chance",
+        at_any_level=True,
+    ),
+    fault(
+        "grad-norm-nan",
+        METRIC.pattern,
+        "the training learns nothing any more: the {name} is not a number ({value})",
+        "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 4.46e-07, 'epoch': 0.1}",
+        "{'loss': 1.9, 'grad_norm': nan, 'learning_rate': 4.46e-07, 'epoch': 0.1}",
+        _NOT_FINITE,
+        "is the loss 0.0 beside it? the Trainer writes that for a loss that is no number (logging_nan_inf_filter)",
+        tokens=(),
+        again="chance",
+        at_any_level=True,
+    ),
+    fault(
+        "steps-skipped",
+        r"\b(?P<what>step=\d{1,12}, skipped=\d{1,12})",
+        "the training learns nothing: {what}",
+        "[Rank 0] step=2000, skipped=1995, lr=[0.0], mom=[(0.9, 0.95)]",
+        "[Rank 0] step=2000, skipped=5, lr=[0.0], mom=[(0.9, 0.95)]",
+        "the gradients overflow in each of them: is the loss finite before the first one? train in bf16, or lower the "
+        "learning rate",
+        tokens=(),
+        role="general",
+        at_any_level=True,
+    ),
+    fault(
+        "loss-scale",
+        r"OVERFLOW! (?:(?!OVERFLOW! ).){0,60}?[Rr]educing to (?P<scale>1[0-6]|\d|0?\.\d+|1e-\d+)(?:\.0)?$",
+        "gradients overflow step after step: the loss scale fell to {scale}",
+        "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 4, reducing to 2",
+        "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 2048, reducing to 1024",
+        "train in bf16, or lower the learning rate; is the loss finite before the first overflow?",
+        tokens=(b"OVERFLOW!",),
+        role="general",
+        again="chance",
+        at_any_level=True,
+    ),
+    fault(
+        "nan-loss",
+        r"found (?:NaN|Inf) in local|Unexpected result (?:nan|-?inf)|found NaN in (?:local )?(?:forward|grad)|"
+        r"[Ll]oss is (?:nan|inf|NaN)\b|loss scale already at minimum|[Mm]inimum loss scale reached|"
+        r"returned nan values in its",
+        "the loss or a gradient is not finite",
+        "AssertionError: found NaN in local forward loss calculation. Device: 0, node: n1",
+        "AssertionError: found no data in local cache",
+        "restart once from the last checkpoint: if it fails at the same step, suspect the data or the "
+        "model; if not, suspect {node}",
+        tokens=(ERROR, b"Unexpected result ", b"loss scale already"),
+        again="chance",
+    ),
+)

@@ -1,0 +1,130 @@
+"""How Slurm, and the checks of the job itself, end a job."""
+
+from __future__ import annotations
+
+from megatron_hcp.triage.signatures.row import EXCLUDE_NODE, SACCT, Signature, ended, fault, report
+
+JOB: tuple[Signature, ...] = (
+    ended(
+        "time-limit",
+        r"CANCELLED AT \S+ DUE TO TIME LIMIT|DUE TO TIME LIMIT \*\*\*|TERM_RUNLIMIT|"
+        r"job killed: walltime \d+ exceeded limit|[Jj]ob exceeded (?:its )?wall ?(?:clock|time) limit",
+        "the job reached its time limit",
+        "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***",
+        "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
+        "submit again, with --signal and --requeue so that it continues by itself (`hcp render --requeue N`)",
+        tokens=(b"CANCELLED", b"TIME LIMIT", b"TERM_RUNLIMIT", b"exceeded limit", b"job exceeded", b"Job exceeded"),
+    ),
+    ended(
+        "preempted",
+        r"CANCELLED AT \S+ DUE TO PREEMPTION|DUE TO JOB REQUEUE",
+        "the job was preempted or requeued",
+        "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO PREEMPTION ***",
+        "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
+        "squeue -j {job}",
+    ),
+    ended(
+        "preempted-in-order",
+        r"^\[?exiting program after receiving SIG[A-Z0-9]+|"  # Megatron-LM and Bridge
+        r"^Handling auto-requeue signal: |^(?:Requeued (?:SLURM )?job|requeu?ing job)\b|"  # Lightning, submitit
+        r"^Preemption detected, saving|"  # NeMo
+        r"DRAIN_NODE_REASON_PREEMPTION|killed by a spot preemption|"  # Ray
+        r"[Dd]raining node (?:(?!raining node ).){0,200}(?i:preempt|spot)|"  # Ray
+        r"\b(?:job|node|instance|worker|VM|host|pod) (?:\S{1,80} )?(?:is|was|is being|will be|got|has been) "
+        r"preempted\b|"
+        r"\b(?i:received|caught|got) (?i:an? |the )?(?:(?i:preemption|termination) (?:notice|signal|request)\b|"
+        r"(?:signal )?SIG(?:TERM|USR1|USR2|CONT)\b.{0,80}(?i:sav(?:e|ing)|checkpoint|gracefull?y?|requeu))",
+        "the job was preempted, or told that it must end soon; its framework saw the signal and ended it in order",
+        "[exiting program after receiving SIGTERM.] datetime: 2026-08-22 10:00:00",
+        "[exiting program after 235.0 minutes] datetime: 2026-08-22 10:00:00",
+        "was a checkpoint of its last step written? the next attempt continues from there",
+        tokens=(b"exiting program after", b"equeu", b"requeing job", b"reempt", b"PREEMPTION", b" SIG"),
+    ),
+    ended(
+        "hang-up",
+        r"got signal: 1\b|Received 1 death signal|(?:closing|via) signal SIGHUP",
+        "the launcher lost its session (SIGHUP): the terminal or ssh connection that it ran in was closed",
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 46660 got signal: 1",
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 46660 got signal: 15",
+        "start it with sbatch or inside tmux",
+        tokens=(b"got signal: ", b"SIGHUP", b"1 death signal"),
+    ),
+    fault(
+        "node-failure",
+        r"DUE TO NODE FAILURE|^Node failure on (?P<host>\S+)|ABORTED ON NODE FAILURE",
+        "a node failed",
+        "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO NODE FAILURE, "
+        "SEE SLURMCTLD LOG FOR DETAILS ***",
+        "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
+        EXCLUDE_NODE,
+        again="machine",
+    ),
+    fault(
+        "program-missing",
+        r"execve\(\): (?P<program>(?:(?!execve\(\): ).)*?): (?:No such file or directory|Permission denied)",
+        "a node could not start {program}",
+        "slurmstepd: error: execve(): torchrun: No such file or directory",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0.",
+        "is the environment (module, venv, container) available on every node?",
+    ),
+    fault(
+        "program-unknown",
+        r"^(?:\S{1,200}: )?(?:(?:line )?\d{1,6}: )?(?P<program>torchrun|python[\d.]*|deepspeed|accelerate|srun|mpirun|"
+        r"mpiexec|ray|swift|megatron|llamafactory-cli): (?:command )?not found|"
+        r"^\S{0,200}python\S{0,20}: can't open file (?P<program2>'[^']{1,300}')|"
+        r"^\S{0,100}sh: (?:(?:line )?\d{1,6}: )?(?P<program3>/\S{0,300}/(?:torchrun|python[\d.]*|deepspeed)): "
+        r"No such file or directory",
+        "the shell or Python did not find the program to start: {program}{program2}{program3}",
+        "/var/spool/slurmd/job12/slurm_script: line 9: torchrun: command not found",
+        "/var/spool/slurmd/job12/slurm_script: line 9: nvidia-smi: command not found",
+        "is the environment (module, venv, container) active in the job, on every node?",
+        tokens=(b"not found", b"can't open file", b"sh: "),
+    ),
+    ended(
+        "job-cancelled",
+        r"\*\*\* JOB \S+ (?:ON \S+ )?CANCELLED AT [^ ]+(?: (?:BY|DUE to SIGNAL) [^*]{0,80})? \*\*\*",
+        "somebody cancelled the job",
+        "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
+        "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***",
+        SACCT,
+    ),
+    report(
+        "cancelled",
+        r"\*\*\* STEP \S+ (?:ON \S+ )?(?:CANCELLED AT|KILLED AT|FAILED) [^*]{0,120}\*\*\*|^forcing job termination",
+        "the step was cancelled: by somebody, or by Slurm after one of its tasks had failed",
+        "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
+        "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***",
+        SACCT,
+        tokens=(b"CANCELLED", b"KILLED AT", b"forcing job"),
+        role="echo",
+    ),
+    fault(
+        "hcp-check",
+        r"^\S.*?: error (?P<rule>[A-Z]{2,12}[0-9]{3}) (?P<text>.+)$",
+        "hcp check stopped the job in phase 0: {text}",
+        "<command line>: error HCP002 start-up stops with an AssertionError that has no text (found: 3 x 2)",
+        "srun: error: n1: task 0: Exited with exit code 1",
+        "hcp explain {rule}",
+        "the lines below it give the override that fixes it",
+    ),
+    fault(
+        "hcp-stalled",
+        r"hcp-job: {\"event\": ?\"stalled\"[^{}]{0,200}\"reason\": ?\"(?P<reason>[^\"]{0,300})\"",
+        "the training hung and its watchdog stopped it: {reason}",
+        'hcp-job: {"event": "stalled", "phase": 3, "reason": "no line of the training for 1800 s: it hangs"}',
+        'hcp-job: {"event": "phase", "phase": 3}',
+        "each rank printed where it was when it was aborted; find the one that was somewhere else",
+        tokens=(b"hcp-job: ",),
+        role="origin",
+        again="chance",
+    ),
+    fault(
+        "hcp-stopped",
+        r"hcp-job: {\"event\": ?\"stopped\"[^{}]{0,200}\"reason\": ?\"(?P<reason>[^\"]{0,300})\"",
+        "the job's own checks stopped it: {reason}",
+        'hcp-job: {"event": "stopped", "phase": 0, "reason": "hcp check found errors in the launch"}',
+        'hcp-job: {"event": "phase", "phase": 3}',
+        "read the lines above it in the job's log",
+        tokens=(b"hcp-job: ",),
+    ),
+)

@@ -1,0 +1,156 @@
+"""What srun and torchrun report about a rank that ended."""
+
+from __future__ import annotations
+
+from megatron_hcp.triage.signatures.row import SACCT, Signature, fault, report
+
+LAUNCHERS: tuple[Signature, ...] = (
+    report(
+        "srun-task",
+        r"^(?P<host>[^:\s]+): tasks? (?P<tasks>[\d,-]+): (?P<how>.+)$",
+        "srun saw task {tasks} on {host} end: {how}",
+        "srun: error: n2: task 5: Killed",
+        "srun: error: Unable to create step for job 12: Requested node configuration is not available",
+        SACCT,
+    ),
+    report(
+        "torchrun-worker",
+        r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+)",
+        "torchrun saw local rank {local} end with exit code {code}",
+        "E0822 10:00:00.123000 12345 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: -9) "
+        "local_rank: 1 (pid: 12360) of binary: /usr/bin/python",
+        "I0822 exitcode is 0",
+        SACCT,
+        tokens=(b"exit",),
+    ),
+    report(
+        "torchrun-root",
+        r"Root Cause \(first observed failure\):",
+        "torchrun reported the first failure that it saw",
+        "Root Cause (first observed failure):",
+        "Other Failures:",
+        tokens=(b"Root Cause (first",),
+    ),
+    report(
+        "process-ended",
+        r"exits with return code = (?P<code>-?[1-9]\d*)|"
+        r"\b(?:[Ee]xited|returned|terminated|completed|failed|finished) (?:with )?(?:a )?(?:non-?zero )?(?:exit )?"
+        r"(?:code|status):?[ =]{1,3}(?P<code2>-?[1-9]\d{0,9})\b|"
+        r"^exit status (?P<code3>[1-9]\d{0,2})$|^[=\s]*(?i:exit ?code):\s{1,20}(?P<code4>[1-9]\d{0,2})$|"
+        r"\b(?:exited on|killed by|died from|terminated (?:by|with)) signal:? (?P<signal>\d{1,2}|SIG[A-Z]{1,8})\b|"
+        r"^signal (?P<signal4>\d{1,2}) \([A-Z][\w ]{2,30}\)\.?$|"
+        r"died with <Signals\.(?P<signal2>SIG[A-Z]{1,8})|EXIT STRING: .{1,60}\(signal (?P<signal3>\d{1,2})\)|"
+        r"(?:line \d+:\s{0,4}\d+ )(?P<how>Killed|Segmentation fault|Bus error|Aborted)\b|"
+        r"^(?P<how2>Killed|(?:Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)$",
+        "a launcher saw a process end",
+        "[2023-08-21 10:11:12,345] [ERROR] [launch.py:434:sigkill_handler] ['/opt/conda/bin/python', 'train.py'] exits "
+        "with return code = -9",
+        "the handler exits with a return code",
+        SACCT,
+        tokens=(
+            b"exit",
+            b"return",
+            b"illed",
+            b"core dumped",
+            b"ignal",
+            b"terminated",
+            b"failed",
+            b"EXIT",
+            b"Exit",
+            b"Abort",
+            b"died",
+        ),
+    ),
+    report(
+        "aborted",
+        r"^Fatal Python error: (?P<how>Aborted)",
+        "a process aborted, or its watchdog aborted it",
+        "Fatal Python error: Aborted",
+        "Fatal Python error: none",
+        "the lines below it show where each thread was",
+    ),
+    report(
+        "torchrun-block",
+        r"^\s*exitcode\s{1,8}: (?P<code>-?[1-9]\d{0,9}) \(pid: ",
+        "torchrun's report names a worker that ended",
+        "  exitcode  : 1 (pid: 1033)",
+        "  exitcode  : <N/A>",
+        SACCT,
+        tokens=(b"exitcode",),
+        role="echo",
+    ),
+    report(
+        "torchelastic-record",
+        r"^\{\"name\": \"torchelastic\.worker\.status\.FAILED\".{0,400}\"hostname\": \"(?P<host>[^\"]{1,100})\"",
+        "torchrun's agent recorded that a worker on {host} failed",
+        '{"name": "torchelastic.worker.status.FAILED", "source": "WORKER", "metadata": {"global_rank": 3, "role": '
+        '"default", "hostname": "n1", "state": "FAILED"}}',
+        '{"name": "torchelastic.worker.status.SUCCEEDED", "source": "WORKER", "metadata": {"hostname": "n1"}}',
+        SACCT,
+        tokens=(b"torchelastic.worker.status.FAILED",),
+    ),
+    report(
+        "mpi-abort",
+        r"MPI_ABORT was invoked on rank (?P<rank>\d+)",
+        "rank {rank} ended the job with MPI_Abort",
+        "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD",
+        "MPI_Abort is a function",
+        "read what that rank wrote before this line",
+        tokens=(b"MPI_ABORT",),
+    ),
+    report(
+        "cpp-terminate",
+        r"^terminate called (?:after throwing an instance of '(?P<exc>[^']{1,200})'|without an active exception)",
+        "an uncaught C++ exception ({exc}) ended a process",
+        "terminate called after throwing an instance of 'c10::Error'",
+        "terminate called by the user",
+        "the next line, what(), gives the exception's text",
+        tokens=(b"terminate called",),
+    ),
+    report(
+        "exception-wrapped",
+        r"^(?P<exc>[\w.]{1,100}): (?:Caught \w{1,100} in (?:DataLoader worker process|pin memory thread|replica)|"
+        r"CheckpointException ranks:)",
+        "{exc} in another process, whose own traceback is not in the log",
+        "KeyError: Caught KeyError in DataLoader worker process 0.",
+        "KeyError: 'DataLoader'",
+        "read the traceback below this line, which is the other process's",
+        tokens=(b" in DataLoader worker", b" in pin memory thread", b" in replica", b"CheckpointException ranks:"),
+    ),
+    fault(
+        "srun-step",
+        r"^(?P<why>Unable to (?:create step|confirm allocation|allocate resources).*|"
+        r"Task launch .* failed.*|tasks? [\d,-]{1,200} launch failed: .*|"
+        r"Application launch failed.*)",
+        "srun could not start the step: {why}",
+        "srun: error: Unable to create step for job 12: Requested node configuration is not available",
+        "srun: error: n2: task 5: Killed",
+        SACCT,
+        role="general",
+        again="chance",
+    ),
+    report(
+        "step-aborted",
+        r"^Job step aborted|^Force Terminated ",
+        "srun ended the step: somebody asked it to, or one of its tasks had failed",
+        "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
+        "srun: job 12 queued and waiting for resources",
+        SACCT,
+        tokens=(b"step aborted", b"Force Terminated"),
+        role="echo",
+    ),
+)
+
+ABORTED_AT_EXIT = Signature(
+    "aborted-at-exit",
+    "",
+    "death",
+    "same",
+    (),
+    r"^(?P<said>.+)$",
+    "the training was done; a rank aborted while its processes shut down{said}",
+    ("was the last checkpoint written? call destroy_process_group() on all ranks at the end",),
+    "srun: error: n2: task 5: Exited with exit code 134",
+    "",
+)
+"""Stands for a report of an abort after the end of a training; it is no row of the table."""

@@ -1,0 +1,81 @@
+"""What a node says that lacks a port, memory, disk space or a file."""
+
+from __future__ import annotations
+
+from megatron_hcp.triage.signatures.row import ERROR, SACCT, Signature, fault
+
+NODE: tuple[Signature, ...] = (
+    fault(
+        "port-taken",
+        r"EADDRINUSE|[Aa]ddress already in use|server socket has failed to listen on any local",
+        "the rendezvous port is in use: two launchers on one node (SLURM004), or another job with the same port",
+        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. "
+        "port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+        "torch.distributed.DistNetworkError: The server socket has failed to resolve the name",
+        "hcp check {launch} --select SLURM004",
+        "derive the port from the job id, as `hcp render` does",
+        tokens=(ERROR, b"socket has"),
+        rule="SLURM004",
+        again="chance",
+    ),
+    fault(
+        "shared-memory",
+        r"is killed by signal: Bus error|Unexpected bus error encountered in worker|"
+        r"unable to (?:write|open|mmap) (?:\d+ bytes (?:from|to) )?(?:to )?"
+        r"(?:file|shared memory)|"
+        r"Caught signal 7 \(Bus error|/dev/shm: No space left|No space left on device: '/dev/shm|"
+        r"Error while creating shared memory segment",
+        "a process ran out of shared memory (/dev/shm): a data loader's worker, or NCCL",
+        "RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error. It is possible that dataloader's "
+        "workers are out of shared memory.",
+        "RuntimeError: DataLoader worker (pid 5) exited unexpectedly",
+        "give the container a larger /dev/shm (--shm-size, or an emptyDir of medium Memory)",
+    ),
+    fault(
+        "loader-killed",
+        r"DataLoader worker \(pid\(?s?\)? ?[\d, ]{1,200}\) (?:is killed by signal: (?:Killed|Aborted|Segmentation)|"
+        r"exited unexpectedly)",
+        "a data loader worker died; if it was killed without a message, the node usually ran out of memory (a"
+        " dense mask for a long sequence, CP024; many workers)",
+        "RuntimeError: DataLoader worker (pid 2637) is killed by signal: Killed.",
+        "RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error.",
+        "hcp check {launch} --select CP024",
+        SACCT,
+        "fewer data loader workers (--num-workers), or more memory (--mem=0)",
+        rule="CP024",
+    ),
+    fault(
+        "disk-full",
+        r"No space left on device|Disk quota exceeded",
+        "a file system is full, or a quota is used up",
+        "OSError: [Errno 28] No space left on device: '/checkpoints/iter_0000100'",
+        "OSError: [Errno 2] No such file or directory",
+        "df -h and df -i on {node}, and the quota of the checkpoint folder",
+    ),
+    fault(
+        "file-system",
+        r"Stale file handle|^(?!(?:/\S{1,80}/)?[a-z]{2,8}: ).*?Read-only file system|"
+        r"Transport endpoint is not connected|"
+        r"^(?!.*\bUCX\b).*?(?:Input|Remote )/?(?:output|I/O) error|^PermissionError: ",
+        "a file system failed, or does not let the job write",
+        "OSError: [Errno 116] Stale file handle",
+        "OSError: [Errno 2] No such file or directory",
+        "touch a file in that folder on {node}, as the job's user, inside its container",
+        "did two jobs or ranks remove or replace the same file?",
+        tokens=(ERROR, b"Read-only file system"),
+        again="chance",
+    ),
+    fault(
+        "host-memory",
+        r"[Dd]etected \d+ oom[-_ ]kill event|tasks? [\d,-]{1,2000}: Out Of Memory|Out of memory: Killed process|"
+        r"oom-kill:constraint|TERM_MEMLIMIT|job killed: \w{0,2}mem\w{0,5} \S{1,20} exceeded limit|"
+        r"[Ee]xceeded (?:job|step) memory limit|\bOOMKilled\b|DefaultCPUAllocator: can't allocate memory|"
+        r"(?<!, Error: )[Cc]annot allocate memory",  # libfabric's word is the network's
+        "a node ran out of host memory and killed a process",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed.",
+        "slurmstepd: error: execve(): hcp: No such file or directory",
+        SACCT,
+        "fewer data loader workers, or --mem=0",
+        tokens=(ERROR, b"illed", b"TERM_MEMLIMIT"),
+    ),
+)

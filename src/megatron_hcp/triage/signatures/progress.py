@@ -1,0 +1,128 @@
+"""What a log says when nothing is wrong: its training steps, its end; and what its last words may say beside."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+from megatron_hcp.triage.course.kinds import kind_of
+from megatron_hcp.triage.line import QUIET, Line, read_line
+from megatron_hcp.triage.signatures.row import Role
+
+ECHOES: frozenset[Role] = frozenset(("unknown", "effect", "report", "echo"))
+_RAYS = b"' succeeded"
+NOTHING_LEFT = frozenset(get_args(Role)) - {"cause"}
+"""After the last thing that a program does, and when all is saved, how its ranks end says nothing about the training;
+a full disk does, for an asynchronous checkpoint may still be written."""
+DONE: dict[bytes, frozenset[Role]] = {
+    b"[after training is done]": ECHOES,
+    b"[exiting program a": ECHOES,
+    b" on test set | ": NOTHING_LEFT,
+    b" for test data | ": NOTHING_LEFT,
+    b"'train_runtime': ": ECHOES,
+    b"`Trainer.fit` stopped: ": ECHOES,
+    _RAYS: ECHOES,
+    b"Training completed": ECHOES,
+    b"Final validation metrics: ": ECHOES,
+    b"Max number of steps has been reached, stopping training": ECHOES,
+    b"End time of running main: ": ECHOES,
+    b'"key": "run_stop"': ECHOES | {"end"},
+}
+"""What Megatron-LM, Hugging Face's Trainer, Lightning, Ray (of its jobs), torchtitan, verl, NeMo-RL, ms-swift and
+MLPerf's programs print when the training is done, and what is no failure any more after it: ranks end one after the
+other, and some find that the others are gone. A rank that aborts then is still a failure, and so is a time limit,
+except after MLPerf's and after Megatron-LM's last evaluation (the one on the test set), when nothing is left to save.
+"""
+_HOWEVER_IT_ENDED = b"Training completed or interrupted"
+"""verl's asynchronous trainer says so after a failure too."""
+
+
+def done(line: bytes) -> frozenset[Role] | None:
+    """What is no failure any more after a line by which a program says that its training is done; None: another line.
+
+    Ray says of more than its jobs that they succeeded.
+    """
+    for token, over in DONE.items():
+        if token in line and (token != _RAYS or b"Job '" in line) and _HOWEVER_IT_ENDED not in line:
+            return over
+    return None
+
+
+_TRAINING = re.compile(
+    rb"(?i)\b(?:torch\w*|[nrh]ccl|gloo|cuda|cudnn|rocm|hip|[gnt]pus?|megatron|deepspeed|nemo|verl|vllm|sglang|ray|raylet|"
+    rb"jax|xla|slurm\w*|srun|sbatch|mpi\w*|world[ _]?size|(?:local|global|node)?_?rank|ranks|iteration|epoch|loss|"
+    rb"checkpoints?|tokenizer|datasets?|transformers?|training|traceback|python\w*|hcp-job|kubelet|pods?)\b"
+)
+
+
+def is_of_a_training(text: bytes) -> bool:
+    """Whether a text holds a word that a training job's programs, launchers and libraries write."""
+    return _TRAINING.search(text) is not None
+
+
+_STARTS = re.compile(
+    rb"(?m)OMP_NUM_THREADS|^usage: |[Ee]xecuting job with overrides|\b[Ww]orld[ _][Ss]ize\b|\b[Ii]nitializ(?:ing|ed)\b|"
+    rb"\b(?:[Ll]oading|[Dd]ownloading|[Ss]tarting|[Ss]tarted|[Ll]aunching|[Ll]aunched|[Bb]uilding) [\w'\"]|"
+    rb"Task launch |to create step |-{5} (?:end of )?arguments|(?<!, )NCCL version |hcp-job: |"
+    rb"in (?:validate_args|parse_args|from_pretrained|initialize_megatron|init_process_group|setup_model_and_optimizer|"
+    rb"load_checkpoint|build_train_valid_test_\w{1,40}|init_workers|_find_and_load)\b"
+)
+"""What programs print while they start, and where a traceback shows that one started."""
+
+
+def shows_start(text: bytes) -> bool:
+    """Whether the beginning of a log shows how a program starts; an excerpt may begin in the middle of a training."""
+    return _STARTS.search(text) is not None
+
+
+BEGINS = (
+    b"Setting OMP_NUM_THREADS environment variable for each process",
+    b"--- arguments ---",
+    b"Start time of running main: ",
+    b"Loaded configuration from: ",
+    b"Started a local Ray instance",
+    b"' submitted successfully",
+)
+"""What torchrun, Megatron-LM, ms-swift, NeMo-RL, Ray and its job client print once whenever they are started."""
+
+
+def begun(line: bytes) -> bytes | None:
+    """Which of these a line says."""
+    return next((token for token in BEGINS if token in line), None)
+
+
+_LAST = 30
+"""Lines at the end of a log that are looked at once more where nothing else is known."""
+_ENDS_BADLY = re.compile(
+    r"(?i)\b(?:faults?|fail(?:ed|s|ure)|abort(?:ed|ing)|killed|cannot|can't|could(?: not|n't)|unable to|not found|"
+    r"no such|denied|timed out|exceed(?:ed|s)|invalid|unsupported|not supported|panic(?:ked)?|crash(?:ed)?|hangs?|hung|"
+    r"stuck|refused|unreachable|missing|unexpected|corrupt(?:ed)?|out of memory|evicted|preempted)\b"
+)
+_NAMES_ERROR = re.compile(r"(?i)error\b|exception\b")
+_BENIGN = re.compile(r"[Ww]arning|\bNCCL (?:INFO|WARN) ")
+HARMLESS = re.compile(
+    r"(?i)executing job with overrides|not a git |git root error|detected dubious|pip's dependency resolver|"
+    r"nthreads cannot be larger than environment variable|could not find arguments in the checkpoint|"
+    r"could not find the metadata file|will not load any checkpoints?|Using the latest cached version"
+)
+"""What programs print as an error and go on: Hydra, git (also in wandb), pip, numexpr, Megatron-LM, datasets."""
+
+
+def last_words(tail: bytes) -> tuple[int, Line] | None:
+    """The line at the end of a log that says in any words that something went wrong, and which of `tail` it is.
+
+    The first that names an error or is logged as one, else the first. None where there is none, or where a training
+    step or the end of the training follows it.
+    """
+    lines = tail.split(b"\n")
+    first = max(0, len(lines) - _LAST)
+    for place, raw in enumerate(lines):
+        if done(raw) is not None or ((kind := kind_of(raw)) and kind.is_step):
+            first = max(first, place + 1)
+    last = ((place, read_line(raw)) for place, raw in enumerate(lines[first:], first))
+    said = [(place, line) for place, line in last if line.level not in QUIET and _is_bad(line.body)]
+    return min(said, key=lambda item: not (item[1].level or _NAMES_ERROR.search(item[1].body)), default=None)
+
+
+def _is_bad(body: str) -> bool:
+    return bool(_ENDS_BADLY.search(body)) and not _BENIGN.search(body) and not HARMLESS.search(body)

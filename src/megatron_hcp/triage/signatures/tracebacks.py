@@ -1,0 +1,255 @@
+"""What stands around an exception: its traceback, where and when it was raised, and whether the program survived it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from megatron_hcp.triage.line import Line, When, read_line
+from megatron_hcp.triage.scan import Hit
+
+_LOOKED_AT = 40
+_FURTHER = 1 << 16
+"""Bytes below an exception in which its process may be seen to go on."""
+HEAD = b"Traceback (most recent call last)"
+_LONGEST_LINE = 2000
+_LONGEST_TRACEBACK = 400
+"""Lines, with those of other processes between them."""
+_NEAR = 8
+"""So many lines below a traceback's first one, another of it stands."""
+_DIGITS = re.compile(r"\d+")
+_HEAD = re.compile(r'(?P<logger>.{1,80}?)(?:Traceback \(most recent| {2}File ")')
+_FRAME = re.compile(r'\s{0,8}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,7}), in (?P<name>\S{1,100})')
+_OF_TRACEBACK = re.compile(r"(?:[\w.]{1,80}: )?Traceback \(most recent|[\w.]{1,80}(?:Error|Exception)\b|\[Errno ")
+_CLEANS_UP = re.compile(r", in _run_finalizers$|multiprocessing/resource_tracker\.py\", line")
+_IGNORED = ("Exception ignored in", "--- Logging error ---", "Error in atexit._run_exitfuncs", "NVML Error: ")
+
+
+def line_below(hit: Hit) -> Hit | None:
+    """The line below that of a hit; None at the end of what is kept."""
+    at = hit.chunk.find(b"\n", hit.at) + 1
+    if not at or at >= len(hit.chunk):
+        return None
+    end = hit.chunk.find(b"\n", at, at + _LONGEST_LINE)
+    line = hit.chunk[at : end if end >= 0 else at + _LONGEST_LINE]
+    return hit._replace(offset=hit.offset + at - hit.at, number=hit.number + 1, line=line, at=at)
+
+
+def text_below(hit: Hit) -> Hit | None:
+    """The line below that of a hit, or the one after an empty one; None where there is no text, or a traceback."""
+    near = islice(lines_below(hit), 2)
+    below = next((below for below, line in near if line.body.strip()), None)
+    return None if below is None or HEAD in below.line else below
+
+
+def lines_below(hit: Hit) -> Iterator[tuple[Hit, Line]]:
+    """The lines below that of a hit, as many as the longest traceback has."""
+    below = line_below(hit)
+    for _ in range(_LONGEST_TRACEBACK):
+        if below is None:
+            return
+        yield below, read_line(below.line)
+        below = line_below(below)
+
+
+class Raised(NamedTuple):
+    """The line that names the exception of a traceback."""
+
+    hit: Hit
+    line: Line
+    is_behind: bool
+    """Whether a logger of unknown form wrote it: what this writes before the line is taken off here."""
+
+
+def end_of_traceback(start: Hit) -> Raised | None:
+    """The end of the traceback that begins at a hit; lines of others are passed over.
+
+    It begins with its head, with a frame where the log lacks the head, or with a line above the frames of another
+    process, which need not follow: then there is none.
+    """
+    first = read_line(start.line)
+    logger = _logger_of(start, first)
+    has_frames, is_source = b'File "' in start.line or HEAD in start.line, False
+    for hit, line in lines_below(start):
+        own = logger.match(line.body) if logger else None
+        if line.writer != first.writer or (logger and not own):
+            continue
+        body = line.body[own.end() :] if own else line.body
+        is_frame, was_source = body.lstrip().startswith('File "'), is_source
+        is_indented = body.startswith((" ", "\t"))
+        is_source = is_frame and not is_indented and '"<' not in body  # the indents were lost
+        has_frames = has_frames or is_frame
+        if body.strip() and not (is_frame or was_source or is_indented):
+            return Raised(hit, line._replace(body=body.strip()), logger is not None) if has_frames else None
+    return None
+
+
+def heads_traceback(hit: Hit, line: Line) -> bool:
+    """Whether a line only announces its process's traceback below it, whose own end says more."""
+    below = line_below(hit)
+    if below is None or HEAD not in below.line or read_line(below.line).writer != line.writer:
+        return False
+    return end_of_traceback(below) is not None
+
+
+def _logger_of(start: Hit, first: Line) -> re.Pattern[str] | None:
+    """What a logger of unknown form writes before each line of a traceback, by its first lines; its numbers change."""
+    head = _HEAD.match(first.body)
+    if head is None or not head["logger"].strip():
+        return None
+    logger = re.compile(_DIGITS.sub(r"\\d+", re.escape(head["logger"])))
+    near = (logger.match(line.body) for _, line in islice(lines_below(start), _NEAR))
+    own = next((match for match in near if match), None)
+    return logger if own and own.string.startswith((" ", "\t", 'File "'), own.end()) else None
+
+
+_NAME = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w{1,60}(?:Error|Exception)")
+_GOES_ON_BELOW = re.compile(r"^(?:[\w.]{1,80}\.)?[A-Z]\w{1,60}(?:Error|Exception): .*(?::|validation errors? for .*)$")
+
+
+def _name_at_end(text: str) -> str:
+    """The exception whose name a text ends in; empty where there is none."""
+    word = re.split(r"[^\w.]", text)[-1]
+    return word if _NAME.fullmatch(word) else ""
+
+
+def rejoined(hit: Hit, line: Line) -> Line | None:
+    """The exception of a line with the text that stands below it; None where none does.
+
+    The text goes on there after a colon; or ranks wrote into each other, and the line ends in the exception's name.
+    """
+    name = _name_at_end(line.body)
+    below = line_below(hit) if name or _GOES_ON_BELOW.match(line.body) else None
+    text = read_line(below.line).body.strip() if below else ""
+    if name and text.startswith(": "):
+        another = _name_at_end(text).rpartition(".")[2]  # of the next rank: its text stands still further below
+        return line._replace(body=name + text.removesuffix(another))
+    if name or not text or text.startswith(("File ", "Traceback ", "During ", "The above ")):
+        return None
+    return line._replace(body=f"{line.body} {text}")
+
+
+_LOOKED_UP = re.compile(
+    r"^(?:[\w.]{1,80}\.)?(?:KeyError|IndexError|AttributeError|StopIteration|Empty|CancelledError)\b"
+)
+
+
+def was_caught(hit: Hit, line: Line) -> bool:
+    """Whether a look-up failed as the program expected: what it did then raised another exception."""
+    if not _LOOKED_UP.match(line.body):
+        return False
+    own = (other.body for _, other in lines_below(hit) if other.writer == line.writer and other.body.strip())
+    return next(own, "").startswith("During handling of the above exception")
+
+
+def is_ignored(before: str) -> bool:
+    """Whether the lines above an exception say that it was survived.
+
+    Python goes on after `Exception ignored in: …`, after an error of its logging, and after those of what it calls at
+    the end. nvidia-resiliency-ext logs that it found no NVML (`NVML Error: …`, shared_utils/health_check.py). Ranks
+    write such blocks into one another: the exception is survived where as many blocks are said to be as begin.
+    """
+    begun = survived = 0
+    for raw in reversed(before[-8192:].splitlines()[-60:]):
+        body = read_line(raw.encode("utf-8", "replace")).body
+        begun += "Traceback (most recent" in body
+        if body.startswith(_IGNORED) or _CLEANS_UP.search(body):
+            survived += 1
+            if survived >= begun:
+                return True
+        elif not body.startswith((" ", "\t")) and not _OF_TRACEBACK.match(body):
+            return False
+    return False
+
+
+def raised_at(before: str, line: Line) -> str:
+    """Where the exception of a line was raised, by the traceback above it: ` (train.py:9, in main: lock.acquire())`."""
+    own = []
+    for raw in before[-8192:].splitlines()[-80:]:
+        above = read_line(raw.encode("utf-8", "replace"))
+        if above.writer == line.writer and above.body.strip(" ~^"):
+            own.append(above.body)
+    for place in range(len(own) - 1, max(-1, len(own) - 8), -1):
+        if frame := _FRAME.search(own[place]):  # behind what no prefix explains
+            code = next((said[frame.start() :].strip() for said in own[place + 1 : place + 2]), "")
+            return f" ({_place(frame)}{': ' + code if code else ''})"
+    return ""
+
+
+def last_frame_below(hit: Hit, line: Line) -> str:
+    """The innermost frame of the traceback below a line, written as `raised_at` does; empty where there is none."""
+    place, code = "", ""
+    for _, below in lines_below(hit):
+        if below.writer != line.writer or not below.body.strip(" ~^"):
+            continue
+        if frame := _FRAME.match(below.body):
+            place, code = _place(frame), ""
+        elif place and not code and below.body.startswith((" ", "\t")):
+            code = below.body.strip()
+        elif not below.body.startswith((" ", "\t")):
+            break
+    return f" ({place}{': ' + code if code else ''})" if place else ""
+
+
+def _place(frame: re.Match[str]) -> str:
+    name = re.split(r"[/\\]", frame["file"])[-1]
+    return f"{name}:{frame['line']}, in {frame['name']}"
+
+
+_LOOKED_THROUGH, _LINES = 8192, 80
+"""Bytes and lines above and below a line, in which its rank may state a time."""
+_SAME_MOMENT = 10.0
+"""Seconds between two lines of a rank, at most, for what stands between them to have happened then."""
+
+
+def time_around(hit: Hit, line: Line) -> When | None:
+    """The time of a line that states none, by its rank's lines just above and below; None where they don't fix it."""
+    end = hit.at + len(hit.line)
+    below = hit.chunk[end : end + _LOOKED_THROUGH].decode("utf-8", "replace").splitlines()[:_LINES]
+    above = hit.before()[-_LOOKED_THROUGH:].splitlines()[-_LINES:]
+    first, last = _first_time(reversed(above), line), _first_time(below, line)
+    if first is None or last is None or first[:2] != last[:2] or not 0 <= last[2] - first[2] <= _SAME_MOMENT:
+        return None
+    return first
+
+
+def _first_time(lines: Iterable[str], line: Line) -> When | None:
+    read = (read_line(raw.encode("utf-8", "replace")) for raw in lines)
+    return next((other.when for other in read if other.when is not None and other.writer == line.writer), None)
+
+
+_LOGGED = ("ERROR", "WARNING", "INFO")
+_RAYS_PROCESS = re.compile(rb"[^()\n]{0,20}\((?:[\w.\[\]=]{1,100} )?(pid=\d{1,10}[,)])")
+_GOES_ON = 3
+"""So many lines that a process writes after its exception show that it did not end."""
+
+
+def was_logged(hit: Hit, line: Line) -> bool:
+    """Whether a logger wrote the traceback of a line's exception: the program caught it."""
+    head = hit.before().rpartition("Traceback (most recent call last)")[0].rpartition("\n")[2]
+    return not line.level and read_line(f"{head[-200:]}x".encode("utf-8", "replace")).level in _LOGGED
+
+
+_AFTERMATH = re.compile(
+    r"(?i)fail|exit|error|exception|signal|warn|kill|abort|terminat|shut ?down|stack ?trace|core dump|"
+    r"^(?:Set the environment variable|frame #|#\d|@ |\W*$)"
+)
+"""What a process still writes that ends."""
+
+
+def goes_on(hit: Hit) -> bool:
+    """Whether the process of Ray that wrote a line writes on, and not about the same exception alone."""
+    process = _RAYS_PROCESS.match(hit.line)
+    if process is None:
+        return False
+    below = hit.chunk[hit.at + len(hit.line) : hit.at + _FURTHER].split(b"\n")
+    own = islice((raw for raw in below if process[1] in raw[:120]), _LOOKED_AT)
+    bodies = (read_line(raw).body for raw in own)
+    said = (
+        body
+        for body in bodies
+        if not (body.startswith((" ", "\t")) or _OF_TRACEBACK.match(body) or _AFTERMATH.search(body))
+    )
+    return len(tuple(islice(said, _GOES_ON))) == _GOES_ON
