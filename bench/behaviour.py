@@ -15,6 +15,7 @@ import difflib
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -27,6 +28,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 ENDINGS = {".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".txt"}
 MODES = (("--format", "text"), ("--format", "json"), ("--show",))
+_PLACE = re.compile(r"^src/\w+/\S+\.py:\d+ ", re.MULTILINE)
+"""Where a rule is in the tree: that may move."""
 Said = dict[str, tuple[object, str, str]]
 
 
@@ -66,7 +69,7 @@ def record(folders: list[Path], examples: Path) -> Said:
                 main(arguments)
             except SystemExit as end:
                 code = end.code
-        said[name] = (code, out.getvalue(), err.getvalue())
+        said[name] = (code, _PLACE.sub("", out.getvalue()), err.getvalue())
     return said
 
 

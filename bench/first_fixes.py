@@ -23,7 +23,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 
 from options import at_least_one  # noqa: E402
 
-from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.launch.build import build_launch  # noqa: E402
 from megatron_hcp.launch.fact import Launch  # noqa: E402
 from megatron_hcp.launch.load import LoadOptions, load_launch  # noqa: E402

@@ -31,7 +31,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 from agree.framework_parsers import compare_parser  # noqa: E402
 from agree.process import PYTHON, commit_of  # noqa: E402
 
-from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.launch.build import build_launch  # noqa: E402
 from megatron_hcp.launch.fact import Beside, Reading  # noqa: E402
 from megatron_hcp.launch.options import parse_assumptions  # noqa: E402

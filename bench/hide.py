@@ -30,7 +30,7 @@ from complete_launches import complete_launches  # noqa: E402
 from hidden_launches import CLUSTER, Complete, Hidden  # noqa: E402
 from legal_values import ABSENT, legal_values  # noqa: E402
 
-from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.launch.build import build_launch  # noqa: E402
 from megatron_hcp.launch.fact import Reading  # noqa: E402
 from megatron_hcp.launch.facts.presumed import presumptions  # noqa: E402

@@ -27,7 +27,7 @@ from support.hostile import READ_TEXTS_AS, SCRIPTS, TEXTS  # noqa: E402
 
 READ = """
 import sys, time
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.read import read_text
 

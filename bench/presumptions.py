@@ -32,7 +32,7 @@ from bridge_recipes import Recipe, recipes  # noqa: E402
 from bridge_sources import UNKNOWN as UNREAD  # noqa: E402
 from bridge_sources import Sources  # noqa: E402
 
-from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.launch.coerce import coerce  # noqa: E402
 from megatron_hcp.launch.fact import Setting  # noqa: E402
 from megatron_hcp.launch.facts.spec import UNKNOWN, FactSpec  # noqa: E402

@@ -31,7 +31,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 from options import at_least_one  # noqa: E402
 
 from megatron_hcp.bash.value import Field, text_of  # noqa: E402
-from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.launch.fact import Beside  # noqa: E402
 from megatron_hcp.launch.script.flags import flags_of, overrides_of  # noqa: E402
 from megatron_hcp.launch.script.follow import follow  # noqa: E402

@@ -22,7 +22,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.proofs.arguments import REFERENCE, TE, TE_CPU, add_attention, add_sizes
 from megatron_hcp.proofs.program import Program
 

@@ -38,8 +38,8 @@ def main() -> int:
     except ImportError as error:
         print(f"dcp_calibrate.py: {error}; wanted torch; install it where the job runs", file=sys.stderr)
         return 2
-    from megatron_hcp.core.cost.model_sizes import ModelSizes
-    from megatron_hcp.core.files import write_whole
+    from megatron_hcp.cost.model_sizes import ModelSizes
+    from megatron_hcp.ground.files import write_whole
 
     fields = json.loads(options.sizes)
     sizes = ModelSizes(**{**fields, "windows": tuple(fields["windows"])})
@@ -166,8 +166,8 @@ def profile_of(everyone, sizes, options, device):
     """The profile from all ranks' measurements: the slowest rank's value of each."""
     import torch
 
-    from megatron_hcp.core.cost.cp_cost import CpTraffic, bytes_per_token, link_of
-    from megatron_hcp.core.cost.profile import Profile, fitted_line, fitted_square
+    from megatron_hcp.cost.cp_cost import CpTraffic, bytes_per_token, link_of
+    from megatron_hcp.cost.profile import Profile, fitted_line, fitted_square
 
     def slowest(name):
         return [[at[0][0], max(seconds for _, seconds in at)] for at in zip(*(each[name] for each in everyone))]

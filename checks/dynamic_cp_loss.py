@@ -41,7 +41,7 @@ def add_arguments(parser):
 
 def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
-    from megatron_hcp.core.dcp import usable_sizes
+    from megatron_hcp.dcp import usable_sizes
     from megatron_hcp.proofs.dcp_step import Trainer
     from megatron_hcp.proofs.dcp_toy import draw_corpus
     from megatron_hcp.runtime.groups import GroupBuilder
@@ -74,7 +74,7 @@ def compare_by_sequence(world, trainer, micro_batches):
 
 def micro_batches_of(shape, num_samples):
     """Groups of the given sizes, micro-batch by micro-batch, with the samples distributed round-robin."""
-    from megatron_hcp.core.dcp import Group, MicroBatch
+    from megatron_hcp.dcp import Group, MicroBatch
 
     slots = [(index, size) for index, sizes in enumerate(shape) for size in sizes]
     made: list[list[Group]] = [[] for _ in shape]

@@ -22,7 +22,7 @@ def add_arguments(parser):
 
 def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
-    from megatron_hcp.core.dcp import usable_sizes
+    from megatron_hcp.dcp import usable_sizes
     from megatron_hcp.proofs.dcp_toy import draw_corpus
     from megatron_hcp.runtime.groups import GroupBuilder, built_groups
 
@@ -128,7 +128,7 @@ def refusals(world):
     """An error on one rank stops every rank."""
     import torch
 
-    from megatron_hcp.core.errors import HcpError
+    from megatron_hcp.ground.errors import HcpError
     from megatron_hcp.runtime.dcp_split import merge_outputs
 
     share = {"sample_ids": [world.rank], "cp_rank": 0}

@@ -17,7 +17,7 @@ from typing import Any
 from outcomes import Outcomes, run_parts
 from slurm_standin import StandinSlurm, run_hcp
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.resources import pack_dir
 
 _LAUNCHES = {

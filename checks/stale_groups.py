@@ -10,7 +10,7 @@ The workaround is shown too: megatron_hcp.proofs.megatron.model_parallel drops t
 
 import sys
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.proofs.program import Program
 
 BOUND = 1e-10

@@ -16,7 +16,7 @@ KNOWN_WRONG = ("all_gather", "thd", "FlashAttention 2")
 def results_of(release):
     from packaging.version import Version
 
-    from megatron_hcp.core.wheels import unpacked
+    from megatron_hcp.ground.upstream_folder import unpacked
     from megatron_hcp.proofs.te_cpu.case import every_case
     from megatron_hcp.proofs.te_cpu.execute import run_release
 
@@ -39,7 +39,7 @@ def main():
     parser.add_argument("--release", metavar="X.Y.Z", help="default: the newest one unpacked")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     options = parser.parse_args()
-    from megatron_hcp.core.errors import HcpError
+    from megatron_hcp.ground.errors import HcpError
     from megatron_hcp.proofs.procs import WorkerFailure
 
     try:

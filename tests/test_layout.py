@@ -140,7 +140,7 @@ def test_imports_point_to_the_left_only(path: Path) -> None:
     ],
 )
 def test_an_upward_arrow_is_seen(module: str, name: str) -> None:
-    assert wrong_imports(module, frozenset((name, "megatron_hcp.core.errors", "megatron_hcp", "json"))) == {name}
+    assert wrong_imports(module, frozenset((name, "megatron_hcp.ground.errors", "megatron_hcp", "json"))) == {name}
 
 
 def test_every_folder_is_a_room() -> None:

@@ -22,11 +22,11 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent), str(Path(__file__).parents[1] / "lib")]
 
-from megatron_hcp.core.dcp import DEFAULT_COST, plan_micro_batches  # noqa: E402
-from megatron_hcp.core.dcp.published.dev import packing_aware  # noqa: E402
-from megatron_hcp.core.dcp.published.main import balanced_cp  # noqa: E402
-from megatron_hcp.core.dcp.published.open_group import Batches, smallest_power  # noqa: E402
-from megatron_hcp.core.dcp.published.pr5869 import even_micro_batches  # noqa: E402
+from megatron_hcp.dcp import DEFAULT_COST, plan_micro_batches  # noqa: E402
+from megatron_hcp.dcp.published.dev import packing_aware  # noqa: E402
+from megatron_hcp.dcp.published.main import balanced_cp  # noqa: E402
+from megatron_hcp.dcp.published.open_group import Batches, smallest_power  # noqa: E402
+from megatron_hcp.dcp.published.pr5869 import even_micro_batches  # noqa: E402
 
 FIRST = ROOT / "bench/results/dcp_first_version.txt"
 BEYOND = 0.03

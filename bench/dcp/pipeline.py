@@ -17,7 +17,7 @@ import judge  # noqa: E402
 from shapes import REALISTIC, Case, realistic  # noqa: E402
 from wide import mean  # noqa: E402
 
-from megatron_hcp.core.dcp import Cost, Setup, measure, plan_micro_batches  # noqa: E402
+from megatron_hcp.dcp import Cost, Setup, measure, plan_micro_batches  # noqa: E402
 
 STAGES = ((1, 1), (4, 1), (4, 2), (8, 1), (16, 1))
 CASES = [Case(world_size, 8192, world_size * each) for world_size in (8, 32) for each in (2, 8, 32)]

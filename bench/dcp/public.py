@@ -17,8 +17,8 @@ sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
 from shapes import REALISTIC  # noqa: E402
 from wide import mean  # noqa: E402
 
-from megatron_hcp.core.dcp import Cost, Setup, measure  # noqa: E402
-from megatron_hcp.core.dcp.published import published_micro_batches  # noqa: E402
+from megatron_hcp.dcp import Cost, Setup, measure  # noqa: E402
+from megatron_hcp.dcp.published import published_micro_batches  # noqa: E402
 
 STEPS = 20
 EXAMPLE = {

@@ -24,17 +24,17 @@ sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
 
 import judge  # noqa: E402
 
-from megatron_hcp.core.dcp import ASSUMED_COST, DEFAULT_COST, Cost, Memory, Setup, plan_micro_batches  # noqa: E402
-from megatron_hcp.core.dcp.adapter import DynamicCPScheduler, HybridCPScheduler  # noqa: E402
-from megatron_hcp.core.dcp.normalize import (  # noqa: E402
+from megatron_hcp.dcp import ASSUMED_COST, DEFAULT_COST, Cost, Memory, Setup, plan_micro_batches  # noqa: E402
+from megatron_hcp.dcp.adapter import DynamicCPScheduler, HybridCPScheduler  # noqa: E402
+from megatron_hcp.dcp.normalize import (  # noqa: E402
     GATHERS,
     REDUCTIONS,
     loss_weights,
     megatron_factor,
     real_tokens_of_rank,
 )
-from megatron_hcp.core.dcp.plan_json import plan_json, plan_of_json  # noqa: E402
-from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.dcp.plan_json import plan_json, plan_of_json  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 
 COSTS = (
     DEFAULT_COST, ASSUMED_COST, Cost(comm=0.0), Cost(linear=0.0), Cost.from_facts(judge.CONFIGS["mha"], "b200"),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
-from megatron_hcp.core.dcp import ASSUMED_COST, DEFAULT_COST, plan_micro_batches
+from megatron_hcp.dcp import ASSUMED_COST, DEFAULT_COST, plan_micro_batches
 
 MAX_SEQLEN = 8192
 CASES = (

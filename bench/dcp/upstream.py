@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
-from megatron_hcp.core.dcp.published.dev import packing_aware  # noqa: E402
-from megatron_hcp.core.dcp.published.main import balanced_cp  # noqa: E402
-from megatron_hcp.core.dcp.published.open_group import Batches  # noqa: E402
-from megatron_hcp.core.dcp.published.pr5869 import even_parts  # noqa: E402
-from megatron_hcp.core.dcp.published.static import dp_balanced  # noqa: E402
-from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.dcp.published.dev import packing_aware  # noqa: E402
+from megatron_hcp.dcp.published.main import balanced_cp  # noqa: E402
+from megatron_hcp.dcp.published.open_group import Batches  # noqa: E402
+from megatron_hcp.dcp.published.pr5869 import even_parts  # noqa: E402
+from megatron_hcp.dcp.published.static import dp_balanced  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 
 WORLD_SIZES = (1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 64)
 

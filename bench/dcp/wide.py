@@ -26,9 +26,9 @@ sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
 import judge  # noqa: E402
 from shapes import ADVERSARIAL, REALISTIC, Case, adversarial, realistic  # noqa: E402
 
-from megatron_hcp.core.dcp import Cost, MicroBatch, Setup, measure, plan_micro_batches  # noqa: E402
-from megatron_hcp.core.dcp.published import NO_PACKING, published_micro_batches, static_size  # noqa: E402
-from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.dcp import Cost, MicroBatch, Setup, measure, plan_micro_batches  # noqa: E402
+from megatron_hcp.dcp.published import NO_PACKING, published_micro_batches, static_size  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 
 BEYOND, BEHIND = 0.03, 1.05
 OP_LIMIT = 1.3

@@ -10,7 +10,7 @@ from bridge_recipes import recipe_launches
 from corpus import launches
 from hidden_launches import CLUSTER, PATHS, Complete, Script, Yaml, as_yaml
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Reading
 from megatron_hcp.launch.facts.table import FACTS, index_of

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 from legal_values import ABSENT
 
-from megatron_hcp.core.place import Location
+from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Reading, Setting
 from megatron_hcp.launch.facts.table import FACTS, index_of

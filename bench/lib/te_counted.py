@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.proofs.procs import run_workers
 from megatron_hcp.proofs.te_cpu.case import AttentionCall, Inputs
 from megatron_hcp.proofs.te_cpu.execute import HANG_S, Levels, arguments_of, join_ranks, run_case

@@ -17,8 +17,8 @@ from typing import Any
 
 from megatron_hcp.cli.reports.plan import plan_lines
 from megatron_hcp.cli.reports.plan_json import Shown, plan_json
-from megatron_hcp.core.cost.gpus import GPUS, gpu_named
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.cost.gpus import GPUS, gpu_named
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.plan.answer import judge, plan_job
 from megatron_hcp.plan.change import flips, nearest, remedy
 from megatron_hcp.plan.constants import rates_for

@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
-from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.cost.gpus import gpu_named
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.words.overrides import reading_of_words

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rows import model_named
 
-from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.cost.gpus import gpu_named
 from megatron_hcp.plan.constants import rates_for
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.time.step import step_time

@@ -11,7 +11,7 @@ import time
 
 from rows import model_named
 
-from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.cost.gpus import gpu_named
 from megatron_hcp.plan.constants import rates_for
 from megatron_hcp.plan.layout import PlanJob
 from megatron_hcp.plan.search import search

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src")]
 
-from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.launch.fact import Launch  # noqa: E402
 from megatron_hcp.launch.load import LoadOptions, load_launch  # noqa: E402
 from megatron_hcp.launch.recipes.table import look_up, names_of, releases  # noqa: E402

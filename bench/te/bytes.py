@@ -1,7 +1,7 @@
 """What Transformer Engine's context-parallel code sends: `python bench/te/bytes.py [--release X.Y.Z] [--write]`.
 
 Its own Python code runs on gloo processes (proofs.te_cpu) with 2 to 8 ranks, and every collective is counted.
-Bytes of a rank in bfloat16, forward and backward, beside what core/cost/cp_cost.py says of the same call; both must be
+Bytes of a rank in bfloat16, forward and backward, beside what cost/cp_cost.py says of the same call; both must be
 equal. --write renews bench/results/te_bytes.json. Ten seconds of CPU.
 """
 
@@ -18,8 +18,8 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 
 from te_counted import Sent, sent_by, tokens_of  # noqa: E402
 
-from megatron_hcp.core.cost.cp_cost import CpTraffic, bytes_per_token, link_of  # noqa: E402
-from megatron_hcp.core.wheels import unpacked  # noqa: E402
+from megatron_hcp.cost.cp_cost import CpTraffic, bytes_per_token, link_of  # noqa: E402
+from megatron_hcp.ground.upstream_folder import unpacked  # noqa: E402
 from megatron_hcp.proofs.te_cpu.case import HEAD_DIM, AttentionCall  # noqa: E402
 
 RESULTS = ROOT / "bench/results/te_bytes.json"

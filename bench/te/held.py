@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 from te_counted import BytesHeld, held_by, tokens_of  # noqa: E402
 
 from megatron_hcp.core.releases import TE_MLA, TE_MLA_ALL_TYPES, at_least  # noqa: E402
-from megatron_hcp.core.wheels import unpacked  # noqa: E402
+from megatron_hcp.ground.upstream_folder import unpacked  # noqa: E402
 from megatron_hcp.plan.memory.cp_held import AttentionBytes, held, outputs_kept  # noqa: E402
 from megatron_hcp.proofs.te_cpu.case import HEAD_DIM, AttentionCall  # noqa: E402
 

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
 from megatron_hcp.core.parity import TinyLaunch  # noqa: E402
-from megatron_hcp.core.wheels import unpacked  # noqa: E402
+from megatron_hcp.ground.upstream_folder import unpacked  # noqa: E402
 from megatron_hcp.proofs.te_cpu.module import load_with_module  # noqa: E402
 
 PROGRAM = ROOT / "checks/parity.py"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from megatron_hcp.bash.parser.script import narrow, parse
 from megatron_hcp.bash.syntax import BraceGroup, NotUnderstood, Script, ShellWord, SyntaxNode
 from megatron_hcp.bash.value import ScriptText
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from support.selection import examples
 
 PARSER = Path("src", "megatron_hcp", "bash", "parser")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from megatron_hcp.cards.anchors import Anchor, Root, all_anchors, named_root, unpacked_roots, verdicts
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.rules.rule import Source
 
 CODE = """\

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from megatron_hcp.cards.card import load_card
 from megatron_hcp.cards.record import RECORD_PATH, read_record
 from megatron_hcp.cards.skill import judged_skill
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.render.site import load_site, site_assumptions
 from support.cards import BODY, FRONT, GOOD, skill_in, step
 from support.selection import examples

@@ -9,7 +9,7 @@ import pytest
 
 from megatron_hcp.cards.card import load_card, skill_dirs
 from megatron_hcp.cards.skill import judged_skill
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from support.cards import stale_steps
 
 GOOD = """\

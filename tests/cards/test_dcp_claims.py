@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from megatron_hcp.core.dcp.groups import usable_sizes
-from megatron_hcp.core.dcp.published.dev import packing_aware
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.dcp.groups import usable_sizes
+from megatron_hcp.dcp.published.dev import packing_aware
+from megatron_hcp.ground.errors import HcpError
 
 pytestmark = pytest.mark.upstream
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from megatron_hcp.cards.json_schema import published_shape
-from megatron_hcp.core.schema import faults
+from megatron_hcp.ground.schema import faults
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install -e '.[test]'")
 referencing = pytest.importorskip("referencing", reason="it comes with jsonschema")

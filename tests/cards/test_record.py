@@ -14,7 +14,7 @@ import megatron_hcp.cards.record as record
 from megatron_hcp.cards.card import Step, find_skill, load_card
 from megatron_hcp.cards.record import closure_of, digest_of, write_record
 from megatron_hcp.cards.steps import StepResult
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from support.cards import skill_in, stale_steps, step
 
 STEP = Step("parity", ("python", "checks/attention_parity.py", "--sizes", "2,2"), "cpu", 10)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from megatron_hcp.cards.skill import front_matter, judged_skill
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from support.cards import BODY, FRONT, skill_in, step
 from support.processes import HANG_S
 

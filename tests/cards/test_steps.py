@@ -8,7 +8,7 @@ import pytest
 
 from megatron_hcp.cards.card import Card, Expect, Needs, Step
 from megatron_hcp.cards.steps import program_of, run_step, steps_up_to
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from support.processes import HANG_S, have_ended
 
 CARD = Card("a-skill", "t", "s", {"x": ">=1"}, (), (), (), (), (), (), Path("."))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.core.cost.model_sizes import model_sizes
-from megatron_hcp.core.cost.profile import read_profile
-from megatron_hcp.core.dcp import Cost, plan_micro_batches
+from megatron_hcp.cost.model_sizes import model_sizes
+from megatron_hcp.cost.profile import read_profile
+from megatron_hcp.dcp import Cost, plan_micro_batches
 from megatron_hcp.resources import pack_dir
 from support.processes import HANG_S
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import megatron_hcp.cli.reports.json
 import megatron_hcp.cli.screen
-import megatron_hcp.core.errors
+import megatron_hcp.ground.errors
 from megatron_hcp.cli.screen import Part, safe_line, safe_text
 
 HOSTILE = st.text(st.sampled_from("a:#[v\n\r\x1b\x07\x9b\u202e\u2028\t éx=TOKEN") | st.characters())
@@ -51,7 +51,7 @@ def test_a_command_that_is_meant_stays_one() -> None:
     assert safe_line("::error file=x::y ##[z]", commands=True) == r"::error file=x::y #\x23[z]"
 
 
-@pytest.mark.parametrize("module", [megatron_hcp.cli.screen, megatron_hcp.cli.reports.json, megatron_hcp.core.errors])
+@pytest.mark.parametrize("module", [megatron_hcp.cli.screen, megatron_hcp.cli.reports.json, megatron_hcp.ground.errors])
 def test_docstring_examples_hold(module: object) -> None:
     results = doctest.testmod(module)  # type: ignore[arg-type]
     assert results.attempted > 0 and results.failed == 0

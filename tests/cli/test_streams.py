@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.core.intake import FIRST_WRITER_S
+from megatron_hcp.ground.intake import FIRST_WRITER_S
 from support.processes import comes_true
 
 HCP = f"{sys.executable} -m megatron_hcp"

@@ -14,7 +14,7 @@ from megatron_hcp.cli.reports.json import dump, many_json, report_json
 from megatron_hcp.cli.reports.sarif import reports_sarif
 from megatron_hcp.cli.reports.text import report_lines
 from megatron_hcp.cli.screen import safe_text
-from megatron_hcp.core.place import Location
+from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import Fact, Launch, Reading
 from megatron_hcp.rules.registry import BY_ID
 from megatron_hcp.rules.report import Finding, NotChecked, Presumed, Report, Undecided

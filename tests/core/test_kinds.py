@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.kinds import kinds_at, kinds_of
 from megatron_hcp.core.ranks import GROUPS, grids_of
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.ranks import GROUPS, RankMesh, grids_of, smallest_world_size
 
 meshes = st.lists(st.integers(1, 5), min_size=1, max_size=5).map(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.data.lengths import read_lengths
 
 LINES = b'{"length": 300}\n{"length": 400}\n'

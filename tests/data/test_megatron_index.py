@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.data.megatron_index import MAGIC, read_index
 
 

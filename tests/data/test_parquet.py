@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.data.lengths import read_lengths
 
 pyarrow = pytest.importorskip("pyarrow")

@@ -9,7 +9,7 @@ from statistics import mean
 
 import pytest
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.data.lengths import read_lengths
 from megatron_hcp.data.verl_log import read_log
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.kinds import kinds_of
 from megatron_hcp.core.placement import Placement
 from megatron_hcp.core.ranks import Grids, grids_of

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.core.dcp import Setup, plan_micro_batches
-from megatron_hcp.core.dcp.policies import plan_with
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.dcp import Setup, plan_micro_batches
+from megatron_hcp.dcp.policies import plan_with
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.draw.timeline import MAX_BARS, MAX_HUES, MAX_RANKS, PLOT_W, render_page, render_timelines
 from megatron_hcp.draw.timeline_rows import Timeline, timeline_of
 

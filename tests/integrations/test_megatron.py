@@ -12,8 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("megatron.core.datasets.data_schedule")  # here, so that the ranks need not each import it
 
-from megatron_hcp.core.dcp import ASSUMED_COST  # noqa: E402
-from megatron_hcp.core.dcp.adapter import Limits, plan_within  # noqa: E402
+from megatron_hcp.dcp import ASSUMED_COST  # noqa: E402
+from megatron_hcp.dcp.adapter import Limits, plan_within  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

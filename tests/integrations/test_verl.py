@@ -17,9 +17,9 @@ import pytest
 torch = pytest.importorskip("torch")
 tensordict = pytest.importorskip("tensordict")
 
-from megatron_hcp.core.dcp import Setup  # noqa: E402
-from megatron_hcp.core.dcp.rows import padded_lengths  # noqa: E402
-from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.dcp import Setup  # noqa: E402
+from megatron_hcp.dcp.rows import padded_lengths  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.upstream]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.dialects import can_be, dialect_of_keys, has_known_key
 from megatron_hcp.launch.fact import COMMAND_LINES, DIALECTS, Dialect
 from megatron_hcp.launch.read import read_target, read_text

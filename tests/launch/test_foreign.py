@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch import foreign
 from megatron_hcp.launch.fact import DIALECTS
 from megatron_hcp.launch.facts.known_keys import is_known

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.hf import read_model
 
 CONFIG = {"model_type": "qwen3", "num_attention_heads": 32, "hidden_size": 4096, "num_hidden_layers": 36}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.core.place import Location
+from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.hidden import hidden, hides_any, key_to_set
 from megatron_hcp.launch.load import LoadOptions, load_launch

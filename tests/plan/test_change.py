@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.core.cost.cp_cost import CpTraffic, bytes_per_token, link_of
-from megatron_hcp.core.cost.gpus import gpu_named
-from megatron_hcp.core.cost.profile import Profile
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.cost.cp_cost import CpTraffic, bytes_per_token, link_of
+from megatron_hcp.cost.gpus import gpu_named
+from megatron_hcp.cost.profile import Profile
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.plan.answer import judge
 from megatron_hcp.plan.calibrated import profiled
 from megatron_hcp.plan.change import flips, nearest, remedy

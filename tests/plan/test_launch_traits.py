@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from megatron_hcp.core.cost.gpus import gpu_named
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.cost.gpus import gpu_named
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.plan.constants import rates_for, rates_of
 from megatron_hcp.plan.constants_fitted import FITTED
 from megatron_hcp.plan.from_launch import job_of, layout_of

@@ -8,9 +8,9 @@ from itertools import product
 
 import pytest
 
-from megatron_hcp.core.cost.gpus import gpu_named
-from megatron_hcp.core.cost.model_sizes import ModelSizes
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.cost.gpus import gpu_named
+from megatron_hcp.cost.model_sizes import ModelSizes
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.plan.layout import Layout, PlanJob, parse_layout, pipeline_string, stage_layers
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.rules.pipe.view import layout_of

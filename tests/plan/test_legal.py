@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.cost.gpus import gpu_named
 from megatron_hcp.plan.layout import PlanJob, parse_layout
 from megatron_hcp.plan.legal import forbidden
 from megatron_hcp.plan.model import plan_model

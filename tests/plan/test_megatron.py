@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.cost.gpus import gpu_named
 from megatron_hcp.plan.layout import Layout, PlanJob, parse_layout, pipeline_string, stage_layers
 from megatron_hcp.plan.memory.activations import UNEVEN_ROWS, layer_saved
 from megatron_hcp.plan.model import plan_model

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.plan.layout import Layout
 from megatron_hcp.plan.model import plan_model
 from megatron_hcp.plan.weights import parameters

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.cost.gpus import gpu_named
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.plan.answer import judge, plan_job
 from megatron_hcp.plan.constants import rates_for

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from megatron_hcp.core.cost.gpus import gpu_named
+from megatron_hcp.cost.gpus import gpu_named
 from megatron_hcp.plan.constants import rates_of
 from megatron_hcp.plan.from_launch import job_of
 from megatron_hcp.plan.layout import Layout, PlanJob

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.core.cost.gpus import GPUS, gpu_named
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.cost.gpus import GPUS, gpu_named
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.plan.answer import judge, plan_job
 from megatron_hcp.plan.change import remedy
 from megatron_hcp.plan.constants import Rates, rates_of

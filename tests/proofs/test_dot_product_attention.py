@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.proofs.compare import single_process_attention  # noqa: E402
 from megatron_hcp.proofs.dot_product_attention import DotProductAttention  # noqa: E402
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.proofs.procs import WorkerFailure, run_workers
 from support.processes import HANG_S, have_ended, is_running
 

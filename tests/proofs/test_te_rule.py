@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.proofs.te_rule import OLD_SOURCE, SOURCES, load_te_rule  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.upstream]

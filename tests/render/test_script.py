@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment, UndefinedError, nodes
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.render.job import Job, plan_job
 from megatron_hcp.render.script import render_job

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.render.submit import ask
 
 

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("tensordict")
 
-from megatron_hcp.core.dcp import Group, MicroBatch  # noqa: E402
+from megatron_hcp.dcp import Group, MicroBatch  # noqa: E402
 from megatron_hcp.runtime.dcp_loss import (  # noqa: E402
     gather_rows,
     loss_for_backward,

@@ -16,8 +16,8 @@ torch = pytest.importorskip("torch")
 tensordict = pytest.importorskip("tensordict")
 
 from megatron_hcp.cli.dcp.command import dcp  # noqa: E402
-from megatron_hcp.core.dcp import Plan, Setup  # noqa: E402
-from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.dcp import Plan, Setup  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.runtime.dcp_split import (  # noqa: E402
     lengths_of,
     merge_outputs,

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.runtime.jagged import join, lengths_of_rows, select  # noqa: E402
 
 pytestmark = pytest.mark.torch

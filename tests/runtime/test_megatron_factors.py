@@ -14,8 +14,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("tensordict")
 
-from megatron_hcp.core.dcp import Group, MicroBatch  # noqa: E402
-from megatron_hcp.core.dcp.normalize import megatron_factor  # noqa: E402
+from megatron_hcp.dcp import Group, MicroBatch  # noqa: E402
+from megatron_hcp.dcp.normalize import megatron_factor  # noqa: E402
 from megatron_hcp.runtime.dcp_loss import loss_for_backward, per_token_loss, weights_of_rank  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -108,7 +108,7 @@ def run_broken(jobs: dict[str, tuple[list[str], str]]) -> dict[str, Ran]:
 
 
 def _answer() -> None:
-    from megatron_hcp.core.wheels import unpacked
+    from megatron_hcp.ground.upstream_folder import unpacked
     from megatron_hcp.proofs.te_cpu.module import load_with_module
 
     load_with_module(unpacked("transformer-engine"))

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
 from megatron_hcp.triage.sources import STDIN, find_logs, opened, without_lead

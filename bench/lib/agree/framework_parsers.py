@@ -18,7 +18,7 @@ from typing import Any
 from scripts import Sandbox, scripts
 
 from agree.process import Upstream
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.coerce import coerce
 from megatron_hcp.launch.fact import Beside, Launch, Setting

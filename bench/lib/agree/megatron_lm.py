@@ -14,7 +14,7 @@ from agree.compare import Refusal, Result, Tally, errors_of, owners_of
 from agree.megatron_lm_launches import Drawn, draw
 from agree.megatron_lm_tables import TABLES
 from agree.process import Upstream, commit_of
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.options import parse_assumptions
 from megatron_hcp.launch.read import read_target

@@ -23,7 +23,7 @@ from megatron_hcp.bash.value import (
     size_of,
     text_of,
 )
-from megatron_hcp.core.secrets import is_secret_name
+from megatron_hcp.ground.secrets import is_secret_name
 
 MAX_VALUE = 200_000
 PWD = "PWD"

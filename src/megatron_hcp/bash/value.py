@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from megatron_hcp.core.place import Location
+from megatron_hcp.ground.place import Location
 
 BLANK = " \t\n"
 NEVER_RUN = "is not known: commands are never run"

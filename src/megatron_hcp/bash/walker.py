@@ -14,7 +14,7 @@ from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.state import PWD, SOURCE, Preset, State, Var, assigned_names
 from megatron_hcp.bash.syntax import CommandSubstitution, Function, Script, Statement, SyntaxNode
 from megatron_hcp.bash.value import NEVER_RUN, Hole, Items, Lit, Part, ScriptText, Span, Value, cut
-from megatron_hcp.core.secrets import without_secrets
+from megatron_hcp.ground.secrets import without_secrets
 
 MAX_STEPS = 10_000
 MAX_NESTING = 60

@@ -16,8 +16,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from megatron_hcp.cards.card import load_card, skill_dirs
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.files import read_regular
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import read_regular
 from megatron_hcp.rules.registry import RULES
 from megatron_hcp.rules.rule import Branch, Source
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from megatron_hcp.cards.json_schema import published_shape
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.files import named_below, read_text
-from megatron_hcp.core.schema import faults, refuse, wrong
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import named_below, read_text
+from megatron_hcp.ground.schema import faults, refuse, wrong
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.yaml.settings import load_plain
 from megatron_hcp.resources import pack_dir
 from megatron_hcp.rules.rule import Branch, Source

@@ -17,8 +17,8 @@ from megatron_hcp.cards.anchors import definitions_in
 from megatron_hcp.cards.card import read_skill_file
 from megatron_hcp.cards.markdown import blocks_in, without_blocks
 from megatron_hcp.cards.skill import files_of
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.files import read_regular
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import read_regular
 
 CitationStatus = Literal["right", "moved", "drifted", "gone", "unverified here"]
 CITATION_STATUSES: tuple[CitationStatus, ...] = get_args(CitationStatus)

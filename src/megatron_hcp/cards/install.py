@@ -24,9 +24,9 @@ from megatron_hcp.cards.installed import (
     refuse_links,
 )
 from megatron_hcp.cards.skill import files_of
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.files import locked, read_regular
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import locked, read_regular
+from megatron_hcp.ground.visible import visible
 
 _MAX_BYTES = 50_000_000
 UP_TO_DATE = "up to date"

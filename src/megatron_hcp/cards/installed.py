@@ -10,10 +10,10 @@ from pathlib import Path
 
 from megatron_hcp import __version__
 from megatron_hcp.cards.skill import MAX_FILES
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.files import read_regular
-from megatron_hcp.core.schema import TEXT, Fields, MapOf, checked
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import read_regular
+from megatron_hcp.ground.schema import TEXT, Fields, MapOf, checked
+from megatron_hcp.ground.visible import visible
 
 AGENT_FOLDERS = {
     "agents": ".agents/skills",

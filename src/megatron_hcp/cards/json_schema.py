@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from megatron_hcp.core.schema import Fields, Leaf, ListOf, MapOf, Shape, is_number
+from megatron_hcp.ground.schema import Fields, Leaf, ListOf, MapOf, Shape, is_number
 from megatron_hcp.resources import pack_dir
 
 _NOTES = {"$schema", "$id", "$defs", "title", "description", "examples"}

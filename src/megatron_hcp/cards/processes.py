@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from megatron_hcp.cards import guard
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 
 _GRACE_S = 5.0
 _TICK_S = 0.1

@@ -16,10 +16,10 @@ from typing import Any
 import megatron_hcp
 from megatron_hcp.cards.card import Card, Step, read_skill_file
 from megatron_hcp.cards.steps import StepResult, is_own
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.files import locked, write_whole
-from megatron_hcp.core.schema import TEXT, Fields, MapOf, checked, one_of
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import locked, write_whole
+from megatron_hcp.ground.schema import TEXT, Fields, MapOf, checked, one_of
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.this_machine import installed_versions
 from megatron_hcp.resources import pack_dir
 

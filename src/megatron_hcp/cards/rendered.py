@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from megatron_hcp.cards.card import Card
 from megatron_hcp.cards.json_schema import described_fields
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.numbers import whole_number
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.numbers import whole_number
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.rules.known.row import PACKAGES
 from megatron_hcp.rules.registry import BY_ID, RULES
 from megatron_hcp.rules.rule import Rule

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from megatron_hcp.cards.skill import NAME, files_of
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.resources import pack_dir
 
 _NAME, _TITLE = "NEW-SKILL", "NEW SKILL"

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from megatron_hcp.cards.card import Card, Step
 from megatron_hcp.cards.steps import StepResult, run_step
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.signals import ends_cleanly
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.signals import ends_cleanly
 
 _TICK_S = 0.1
 _MOST_AT_ONCE = 8

@@ -12,10 +12,10 @@ from megatron_hcp.cards.card import Card, Step, is_ours, load_card, read_skill_f
 from megatron_hcp.cards.folders import has_card
 from megatron_hcp.cards.stack import is_range
 from megatron_hcp.cards.steps import program_of
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.schema import SCALAR, TEXT, Fields, Leaf, MapOf, checked
-from megatron_hcp.core.schema import faults as shape_faults
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.schema import SCALAR, TEXT, Fields, Leaf, MapOf, checked
+from megatron_hcp.ground.schema import faults as shape_faults
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.yaml.settings import load_plain
 from megatron_hcp.rules.registry import BY_ID
 

@@ -9,7 +9,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion
 
 from megatron_hcp.cards.card import Card
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.this_machine import installed_versions
 
 _FACTS = {

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from megatron_hcp.cards.card import LEVELS, Card, Level, Step, read_skill_file
 from megatron_hcp.cards.processes import MAX_OUTPUT, Ended, run_program
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.visible import visible
-from megatron_hcp.core.wheels import unpacked_releases
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
+from megatron_hcp.ground.upstream_folder import unpacked_releases
 from megatron_hcp.launch.this_machine import num_gpus
 from megatron_hcp.resources import pack_dir
 

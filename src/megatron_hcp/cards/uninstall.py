@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from megatron_hcp.cards.installed import BACKUPS, backup_path, few, is_link, present, recorded, refuse_links
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.files import locked
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import locked
+from megatron_hcp.ground.visible import visible
 
 
 class Removal(NamedTuple):

@@ -25,7 +25,7 @@ from megatron_hcp.cards.citations import CITATION_STATUSES, CitationVerdict, cit
 from megatron_hcp.cards.folders import has_card, skills_below
 from megatron_hcp.cli.options import format_option
 from megatron_hcp.cli.screen import say
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 
 
 @click.command()

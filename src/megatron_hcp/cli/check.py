@@ -11,7 +11,7 @@ import click
 from megatron_hcp.cli.options import format_option, launch_options
 from megatron_hcp.cli.screen import Line, is_terminal, safe_text, say
 from megatron_hcp.cli.targets import split_targets
-from megatron_hcp.core.errors import HcpError, UnrecognisedError
+from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.launch.load import LoadOptions, load_launches
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def _output(text: str) -> tuple[str, str]:
 
 
 def _write(path: str, text: str) -> None:
-    from megatron_hcp.core.files import write_whole
+    from megatron_hcp.ground.files import write_whole
 
     try:
         write_whole(path, text)

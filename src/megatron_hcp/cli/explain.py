@@ -15,7 +15,7 @@ import click
 from megatron_hcp.cli.completion import complete_rules
 from megatron_hcp.cli.options import format_option
 from megatron_hcp.cli.screen import say
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 
 if TYPE_CHECKING:
     from megatron_hcp.rules.rule import Example, Rule, Source

@@ -16,8 +16,8 @@ import click
 
 from megatron_hcp import __version__
 from megatron_hcp.cli.screen import say
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.signals import ends_cleanly
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.signals import ends_cleanly
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import DIALECTS, Beside
 
 Command = Callable[..., Any]

@@ -7,9 +7,9 @@ import stat
 from collections.abc import Iterable
 
 from megatron_hcp.cli.screen import say
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.files import write_whole
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import write_whole
+from megatron_hcp.ground.visible import visible
 
 MARKS = (b'data-made-by="hcp"', b'content="hcp"', b'"schema": "hcp.')
 """Every picture, page and JSON file that hcp makes has one of these near its start."""

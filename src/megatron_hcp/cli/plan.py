@@ -11,7 +11,7 @@ import click
 from megatron_hcp.cli.options import format_option, launch_options
 from megatron_hcp.cli.output import check_outputs, write_ours
 from megatron_hcp.cli.screen import say
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")

@@ -18,10 +18,10 @@ from megatron_hcp.cli.options import (
 )
 from megatron_hcp.cli.screen import say
 from megatron_hcp.cli.targets import without_assumptions
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.files import write_whole
-from megatron_hcp.core.secrets import without_secrets
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import write_whole
+from megatron_hcp.ground.secrets import without_secrets
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Beside, Dialect, Launch
 from megatron_hcp.launch.load import LoadOptions
 from megatron_hcp.render.from_launch import Stated

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import click
 
-from megatron_hcp.core.secrets import without_secrets
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.secrets import without_secrets
+from megatron_hcp.ground.visible import visible
 
 
 class Part(NamedTuple):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import IO, Any
 
-from megatron_hcp.core.intake import FIRST_WRITER_S
+from megatron_hcp.ground.intake import FIRST_WRITER_S
 
 
 def guard_streams(words: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from megatron_hcp.cli.options import format_option, launch_options
 from megatron_hcp.cli.output import check_outputs, write_ours
 from megatron_hcp.cli.screen import say
 from megatron_hcp.cli.targets import without_assumptions
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.support.matrix import TP_SIZES, support_table
 from megatron_hcp.support.question import MODEL_WORDS, Subject

@@ -12,8 +12,8 @@ import click
 
 from megatron_hcp.cli.options import assume_option, beside_options, dialect_option, format_option
 from megatron_hcp.cli.screen import say
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 
 if TYPE_CHECKING:
     from megatron_hcp.launch.fact import Beside, Dialect

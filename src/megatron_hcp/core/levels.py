@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 
 
 def levels_of(ranks: Sequence[int], sizes: Sequence[int]) -> list[list[Sequence[int]]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from math import lcm, prod
 from typing import overload
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.strided import Dims, merge_dims, ranks_from
 
 DEFAULT_ORDER = "tp-cp-ep-dp-pp"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import lcm
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 
 
 def pad_multiple(cp_size: int, tp_size: int = 1, is_sequence_parallel: bool = False) -> int:

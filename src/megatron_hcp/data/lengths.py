@@ -9,8 +9,8 @@ from io import BytesIO
 from itertools import chain
 from typing import BinaryIO, NamedTuple
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.intake import open_input
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.intake import open_input
 from megatron_hcp.data import megatron_index, packed_pickle, parquet, text, verl_log
 from megatron_hcp.data.sampling import spread
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.data.sampling import taken
 
 MAGIC = b"MMIDIDX\x00\x00"

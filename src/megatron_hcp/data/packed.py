@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from typing import BinaryIO, NamedTuple
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.intake import open_input
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.intake import open_input
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.data import megatron_index, packed_pickle, parquet, text
 from megatron_hcp.data.packed_row import PackedBatch, Row, batch_of
 

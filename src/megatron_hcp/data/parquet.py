@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.data.sampling import MAX_LENGTH, taken
 from megatron_hcp.data.text import GUESSES
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.placement import Placement
 from megatron_hcp.core.ranks import Grids
 from megatron_hcp.draw.group_scene import Scene, scene_of

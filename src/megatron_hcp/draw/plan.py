@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.placement import Placement
 from megatron_hcp.core.ranks import grids_of
 from megatron_hcp.draw.groups import render_groups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.resources import pack_dir
 
 

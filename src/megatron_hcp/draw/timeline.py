@@ -10,7 +10,7 @@ from itertools import accumulate
 from math import ceil, log10
 from typing import Any
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.draw.template import fill_template
 from megatron_hcp.draw.timeline_rows import Bar, Slot, Timeline
 from megatron_hcp.draw.timeline_words import caption, seconds

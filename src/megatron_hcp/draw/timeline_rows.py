@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from megatron_hcp.core.dcp import Group, MicroBatch, Plan, group_time
-from megatron_hcp.core.dcp.policies import passes_of, peak_tokens, price_share, problems
+from megatron_hcp.dcp import Group, MicroBatch, Plan, group_time
+from megatron_hcp.dcp.policies import passes_of, peak_tokens, price_share, problems
 
 
 class Bar(NamedTuple):

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from megatron_hcp.core.cost.gpus import GPUS
-from megatron_hcp.core.cost.profile import read_profile
-from megatron_hcp.core.dcp import ASSUMED_COST, Cost
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.cost.gpus import GPUS
+from megatron_hcp.cost.profile import read_profile
+from megatron_hcp.dcp import ASSUMED_COST, Cost
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.integrations.step_log import logger
 
 PROFILE = "HCP_PROFILE"
@@ -47,7 +47,7 @@ def cost_of(config: Any = None, *, tp: int = 1, pp: int = 1) -> Cost:
 
 
 def gpu_here() -> str:
-    """The name of this rank's GPU in `megatron_hcp.core.cost.gpus.GPUS`."""
+    """The name of this rank's GPU in `megatron_hcp.cost.gpus.GPUS`."""
     if not torch.cuda.is_available():
         return GPU_WITHOUT_A_NAME
     words = torch.cuda.get_device_name().lower().replace("-", " ").split()

@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from megatron_hcp.core.dcp import Plan
-from megatron_hcp.core.dcp.adapter import HybridCPScheduler, Limits, PlansGroups, plan_within
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.dcp import Plan
+from megatron_hcp.dcp.adapter import HybridCPScheduler, Limits, PlansGroups, plan_within
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.integrations.machine import cost_of
 from megatron_hcp.integrations.step_log import StepLog
 

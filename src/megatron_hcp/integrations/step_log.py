@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from megatron_hcp.core.dcp import Plan
+from megatron_hcp.dcp import Plan
 
 FORWARD_SHARE = 1 / 3
 """The forward pass as a share of forward and backward together; a backward pass is about twice the work."""

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from megatron_hcp.core.dcp import Plan
-from megatron_hcp.core.dcp.adapter import DynamicCPScheduler
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.dcp import Plan
+from megatron_hcp.dcp.adapter import DynamicCPScheduler
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.integrations.machine import cost_of
 from megatron_hcp.integrations.step_log import StepLog
 

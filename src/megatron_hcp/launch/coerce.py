@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import inf, isfinite
 from typing import Any
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.numbers import whole_number
-from megatron_hcp.core.secrets import without_secrets
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.numbers import whole_number
+from megatron_hcp.ground.secrets import without_secrets
 from megatron_hcp.launch.fact import Setting
 from megatron_hcp.launch.facts.spec import FactSpec
 from megatron_hcp.launch.layer_pattern import layer_pattern

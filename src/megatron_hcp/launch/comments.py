@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from megatron_hcp.core.place import Location
+from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import Acceptance
 
 IGNORE = re.compile(

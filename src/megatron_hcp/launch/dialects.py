@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from megatron_hcp.core.errors import HcpError, UnrecognisedError
+from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.launch import foreign
 from megatron_hcp.launch.fact import COMMAND_LINES, Dialect, Setting
 from megatron_hcp.launch.facts.table import index_of, key_dialect

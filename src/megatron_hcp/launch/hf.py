@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from megatron_hcp.core.cost.model_sizes import LANGUAGE_SECTIONS, NAMES, is_gated, value_at
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.place import Location
+from megatron_hcp.cost.model_sizes import LANGUAGE_SECTIONS, NAMES, is_gated, value_at
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import Fact
 from megatron_hcp.launch.source import text_of_target
 

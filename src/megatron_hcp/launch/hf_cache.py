@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.files import read_text
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import read_text
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _COMMIT = re.compile(r"[\w.-]{1,100}")

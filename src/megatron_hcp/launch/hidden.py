@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from megatron_hcp.core.place import Location
+from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.derived.derive import INPUTS
 from megatron_hcp.launch.fact import MODEL_DECIDES, Elsewhere, Launch
 from megatron_hcp.launch.facts.table import FACTS, index_of, key_dialect, keys_of

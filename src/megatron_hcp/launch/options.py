@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.secrets import is_secret_name
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.secrets import is_secret_name
 from megatron_hcp.launch.coerce import coerce
 from megatron_hcp.launch.fact import Fact, Origin, Setting
 from megatron_hcp.launch.facts.table import FACTS

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from megatron_hcp.core.errors import HcpError, UnrecognisedError
+from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.launch.dialects import (
     WANTED,
     can_be,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.edit import Edit, edit_facts, edit_settings, is_plain
 from megatron_hcp.launch.fact import COMMAND_LINES, Fact, Reading, Setting
 from megatron_hcp.launch.facts.spec import UNKNOWN

@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Callable
 
-from megatron_hcp.core.errors import HcpError, UnrecognisedError
-from megatron_hcp.core.intake import TooLargeError, read_at_most, read_whole
+from megatron_hcp.ground.errors import HcpError, UnrecognisedError
+from megatron_hcp.ground.intake import TooLargeError, read_at_most, read_whole
 
 MAX_BYTES = 5_000_000
 _LAUNCH = "a launch file"

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from megatron_hcp.core.numbers import whole_number
+from megatron_hcp.ground.numbers import whole_number
 
 _DISTRIBUTIONS = {
     "te": ("transformer-engine", "transformer_engine"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 
 
 @click.command()

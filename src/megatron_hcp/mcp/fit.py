@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from megatron_hcp.core.visible import SHORTENED, shortened
+from megatron_hcp.ground.visible import SHORTENED, shortened
 
 MAX_BYTES = 3_400
 """Maximum bytes of one answer as JSON. It is sent twice, as escaped text and as structured content: under 8 kB in

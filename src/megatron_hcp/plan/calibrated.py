@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from megatron_hcp.core.cost.cp_cost import A2A_PASSES, RING_PASSES, Link, bytes_per_token
-from megatron_hcp.core.cost.profile import read_profile
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.cost.cp_cost import A2A_PASSES, RING_PASSES, Link, bytes_per_token
+from megatron_hcp.cost.profile import read_profile
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.plan.constants import Rates
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.model import PlanModel

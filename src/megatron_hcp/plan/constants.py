@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from megatron_hcp.core.cost.gpus import SUSTAINED_NETWORK, SUSTAINED_NVLINK, Gpu
+from megatron_hcp.cost.gpus import SUSTAINED_NETWORK, SUSTAINED_NVLINK, Gpu
 from megatron_hcp.core.releases import at_least
 from megatron_hcp.plan.constants_fitted import FITTED
 from megatron_hcp.plan.layout import PlanJob

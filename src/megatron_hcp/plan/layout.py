@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from itertools import groupby
 
-from megatron_hcp.core.cost.gpus import Gpu
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.numbers import whole_number
+from megatron_hcp.cost.gpus import Gpu
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.numbers import whole_number
 from megatron_hcp.plan.model import PlanModel
 
 CP_TYPES = ("p2p", "a2a", "all_gather", "a2a+p2p")
@@ -198,7 +198,7 @@ def stage_layers(model: PlanModel, layout: Layout) -> tuple[tuple[int, ...], ...
     multi-token-prediction layer count as a layer, the last chunk holds the latter two, and the chunks before the
     last ones are the larger.
 
-    >>> from megatron_hcp.core.cost.model_sizes import ModelSizes
+    >>> from megatron_hcp.cost.model_sizes import ModelSizes
     >>> sizes = ModelSizes(61, 64, 4, 4, 16, 16, 256, 61, True)
     >>> stage_layers(PlanModel(sizes, (False,) * 61, mtp=1), Layout(pp=4, vp=4))
     ((3, 4, 4, 4), (4, 4, 4, 4), (4, 4, 4, 4), (4, 4, 4, 2))
@@ -236,7 +236,7 @@ def pipeline_string(model: PlanModel, layout: Layout) -> str | None:
 
     Source: PipelineParallelLayerLayout.parse_str_to_list in megatron-core.
 
-    >>> from megatron_hcp.core.cost.model_sizes import ModelSizes
+    >>> from megatron_hcp.cost.model_sizes import ModelSizes
     >>> sizes = ModelSizes(6, 64, 4, 4, 16, 16, 256, 6, True)
     >>> pipeline_string(PlanModel(sizes, (False,) * 6), Layout(pp=4))
     'Et|(tt|)*2tL'

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from megatron_hcp.core.cost.model_sizes import (
+from megatron_hcp.cost.model_sizes import (
     NAMES,
     ModelSizes,
     experts_by_layer,
@@ -15,7 +15,7 @@ from megatron_hcp.core.cost.model_sizes import (
     model_sizes,
     size_of,
 )
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.plan.mixers import PLAIN, Mixers, mixers_of
 
 _MTP = ("mtp_layers", "mtp_num_layers", "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")

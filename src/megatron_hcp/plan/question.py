@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from megatron_hcp.core.cost.model_sizes import assumed_sizes
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.cost.model_sizes import assumed_sizes
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.hf import model_values
 from megatron_hcp.launch.load import LoadOptions, assumed_facts, load_launch
 from megatron_hcp.plan.calibrated import profiled

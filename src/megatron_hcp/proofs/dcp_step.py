@@ -16,8 +16,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from megatron_hcp.core.dcp import Group, MicroBatch
-from megatron_hcp.core.dcp.normalize import real_tokens_of_rank
+from megatron_hcp.dcp import Group, MicroBatch
+from megatron_hcp.dcp.normalize import real_tokens_of_rank
 from megatron_hcp.proofs.dcp_toy import Corpus, Packed, ToyModel, pack
 from megatron_hcp.runtime.dcp_loss import Gather, gather_rows
 from megatron_hcp.runtime.dcp_split import group_of

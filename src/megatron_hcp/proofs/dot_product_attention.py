@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import torch
 import torch.distributed as dist
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.runtime.attention import Masking, a2a, a2a_p2p, attend_alone, gathered, p2p
 from megatron_hcp.runtime.shards import Batch
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.proofs.arguments import REFERENCE, TE_CPU, is_on_cpu
 from megatron_hcp.proofs.procs import WorkerFailure, die_with_parent, run_workers
 from megatron_hcp.proofs.world import ProofResult, World, joined_world
@@ -196,7 +196,7 @@ def _import_ahead(needs: Sequence[str], work: Callable[..., None]) -> None:
 def _load_wheel(options: argparse.Namespace) -> None:
     """Imports Transformer Engine from a wheel where --attention says so; before megatron-core, which looks for it."""
     if getattr(options, "attention", REFERENCE) == TE_CPU:
-        from megatron_hcp.core.wheels import unpacked
+        from megatron_hcp.ground.upstream_folder import unpacked
         from megatron_hcp.proofs.te_cpu.module import load_with_module
 
         load_with_module(unpacked("transformer-engine", options.te))
@@ -205,7 +205,7 @@ def _load_wheel(options: argparse.Namespace) -> None:
 def _version_of_wheel(options: argparse.Namespace) -> dict[str, str]:
     if getattr(options, "attention", REFERENCE) != TE_CPU:
         return {}
-    from megatron_hcp.core.wheels import unpacked
+    from megatron_hcp.ground.upstream_folder import unpacked
 
     release = unpacked("transformer-engine", options.te).name.rpartition("-")[2]
     return {"transformer-engine": f"{release} (with stand-ins)"}

@@ -14,7 +14,7 @@ import inspect
 from types import CodeType, SimpleNamespace
 from typing import Any
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.proofs.arguments import REFERENCE
 from megatron_hcp.proofs.dot_product_attention import DotProductAttention
 

@@ -6,8 +6,8 @@ import posixpath
 import re
 from typing import Any, NamedTuple
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.render.environment import reserved_in
 from megatron_hcp.render.preparation import preparation_in

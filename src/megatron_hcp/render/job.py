@@ -8,8 +8,8 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.numbers import time_limit_s
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.numbers import time_limit_s
 from megatron_hcp.launch.fact import Argument, Launch
 from megatron_hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
 from megatron_hcp.render.container import Container, container_of

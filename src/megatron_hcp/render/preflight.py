@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 
 _CLOCK_S = 30.0
 """Nodes report within seconds of each other; a larger difference means that a clock is wrong."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Argument, Launch, Reading, RunText
 
 _SAVE_KEYS = {"mlm": "save", "verl": "trainer.default_local_dir"}

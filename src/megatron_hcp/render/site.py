@@ -9,9 +9,9 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from megatron_hcp.core.schema import ANY, Fields, Leaf, ListOf, MapOf, Shape, is_number
-from megatron_hcp.core.schema import checked as check_shape
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.schema import ANY, Fields, Leaf, ListOf, MapOf, Shape, is_number
+from megatron_hcp.ground.schema import checked as check_shape
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.render.values import ValueType, checked
 
 
@@ -177,7 +177,7 @@ _OF_PARTS = ("texts", "paths", "options", "map", "env", "array")
 
 
 def _read(path: str) -> dict[str, Any]:
-    from megatron_hcp.core.files import read_text
+    from megatron_hcp.ground.files import read_text
     from megatron_hcp.launch.yaml.settings import load_plain
 
     text = read_text(path, "a site file", pipes=True)

@@ -6,8 +6,8 @@ import os
 import re
 import subprocess
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 
 _PREFIX = re.compile(r"^sbatch: (?:error: )?")
 

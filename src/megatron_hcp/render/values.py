@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.numbers import time_limit_s
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.numbers import time_limit_s
 
 ValueType = Literal[
     "size",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from types import ModuleType
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.facts.stages import STAGE_NAMES
 from megatron_hcp.launch.hidden import hidden, hides_any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from megatron_hcp.core.place import Location
+from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Effect, Problem, Rename, Rule, Severity, Stage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from megatron_hcp.core.place import Location
+from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import MODEL_DECIDES, Launch
 from megatron_hcp.launch.facts.table import FACTS, keys_of
 from megatron_hcp.rules.report import Finding, NotChecked, Presumed

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.runtime.collectives import all_gather, all_to_all, ring_shift
 from megatron_hcp.runtime.online_softmax import attend, finish, merge
 from megatron_hcp.runtime.shards import Batch, Tokens

@@ -12,8 +12,8 @@ from typing import Literal
 import torch
 import torch.distributed as dist
 
-from megatron_hcp.core.dcp import MicroBatch
-from megatron_hcp.core.dcp.normalize import Weights, loss_weights
+from megatron_hcp.dcp import MicroBatch
+from megatron_hcp.dcp.normalize import Weights, loss_weights
 from megatron_hcp.runtime.collectives import all_gather
 
 Gather = Literal["detached", "autograd", "replicated", "none"]

@@ -15,11 +15,11 @@ import torch
 import torch.distributed as dist
 from tensordict import NonTensorData, NonTensorStack, TensorDict, is_tensor_collection
 
-from megatron_hcp.core.dcp import ASSUMED_COST, Group, MicroBatch, Plan, Setup
-from megatron_hcp.core.dcp.policies import plan_with
-from megatron_hcp.core.dcp.rows import DEFAULT_SETUP, local_runs
-from megatron_hcp.core.dcp.schedule import OURS
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.dcp import ASSUMED_COST, Group, MicroBatch, Plan, Setup
+from megatron_hcp.dcp.policies import plan_with
+from megatron_hcp.dcp.rows import DEFAULT_SETUP, local_runs
+from megatron_hcp.dcp.schedule import OURS
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.runtime.jagged import is_jagged, join, lengths_of_rows, select
 
 LOCAL_CP_SIZE, DP_SIZE, CP_RANK = "local_cp_size", "dp_size", "cp_rank"
@@ -48,7 +48,7 @@ def plan_for(
         batch: sequences as `lengths_of` takes them.
         world_size: W, the ranks of DPxCP.
         max_seqlen_per_rank: M, the most padded tokens of a rank.
-        policy: ours, or a published scheduler (see megatron_hcp.core.dcp.policies.plan_with).
+        policy: ours, or a published scheduler (see megatron_hcp.dcp.policies.plan_with).
         options: the fields of core.dcp.Setup; without a cost the plan is the one of the least estimated time for a
             dense 7B on H100, as `hcp dcp plan` makes it. Name your model: cost=Cost.from_facts(config, "h200").
 

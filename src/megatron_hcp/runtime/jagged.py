@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.shards import cu_seqlens_of
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.triage.advice import Advice, Attempt, advise
 from megatron_hcp.triage.collectives import Waited
 from megatron_hcp.triage.events import LASTING, FileEvents

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.triage.advice import Attempt, came_back
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.read import Diagnosis

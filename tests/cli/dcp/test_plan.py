@@ -268,8 +268,8 @@ def test_the_choices_on_the_command_line_are_those_of_the_core() -> None:
     import click
 
     from megatron_hcp.cli.dcp.command import dcp
-    from megatron_hcp.core.dcp import LAYOUTS, TARGETS
-    from megatron_hcp.core.dcp.normalize import GATHERS, REDUCTIONS
+    from megatron_hcp.dcp import LAYOUTS, TARGETS
+    from megatron_hcp.dcp.normalize import GATHERS, REDUCTIONS
 
     def choices(command: str, option: str) -> tuple[str, ...]:
         (found,) = [one for one in dcp.commands[command].params if one.name == option]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Elsewhere
 from megatron_hcp.launch.recipes.table import look_up, of_model, releases
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.script.read import read_launches
 from support.shell import BASH, run_in_bash
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Reading
 from megatron_hcp.launch.script.read import read_shell
 

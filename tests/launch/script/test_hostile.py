@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Reading
 from megatron_hcp.launch.script.files import MAX_CHARACTERS
 from megatron_hcp.launch.script.read import read_shell

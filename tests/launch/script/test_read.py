@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.core.place import Location
+from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Reading
 from megatron_hcp.launch.script.read import read_shell

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.yaml.settings import MAX_CHARACTERS, MAX_VALUES, load_plain, load_yaml
 from support.selection import examples
 

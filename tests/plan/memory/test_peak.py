@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.core.cost.gpus import GPUS, gpu_named
+from megatron_hcp.cost.gpus import GPUS, gpu_named
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.memory import memory, usable_gib
 from megatron_hcp.plan.memory.activations import layer_saved

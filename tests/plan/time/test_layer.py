@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from megatron_hcp.core.cost.gpus import gpu_named
-from megatron_hcp.core.cost.model_sizes import model_sizes
+from megatron_hcp.cost.gpus import gpu_named
+from megatron_hcp.cost.model_sizes import model_sizes
 from megatron_hcp.plan.constants import EVIDENCE, rates_for, rates_of
 from megatron_hcp.plan.constants_fitted import FITTED
 from megatron_hcp.plan.layout import Layout, PlanJob

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from te_record import by_release, entries_of, record_of, with_table, written  # noqa: E402
 
-from megatron_hcp.core.errors import HcpError  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.proofs.te_cpu.case import COMMS, AttentionCall, Inputs, every_case  # noqa: E402
 from megatron_hcp.proofs.te_cpu.execute import WHOLE_GRADIENT, Result, run_release  # noqa: E402
 from megatron_hcp.proofs.te_cpu.load import STAND_INS  # noqa: E402

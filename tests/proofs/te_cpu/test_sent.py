@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from te_counted import counted, sent_by  # noqa: E402
 
-from megatron_hcp.core.cost.cp_cost import CpTraffic, bytes_per_token, link_of  # noqa: E402
+from megatron_hcp.cost.cp_cost import CpTraffic, bytes_per_token, link_of  # noqa: E402
 from megatron_hcp.proofs.te_cpu.case import AttentionCall, Inputs  # noqa: E402
 
 pytestmark = pytest.mark.torch

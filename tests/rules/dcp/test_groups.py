@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from megatron_hcp.core.dcp.groups import usable_sizes
+from megatron_hcp.dcp.groups import usable_sizes
 
 
 def test_dcp007_group_sizes_are_those_of_megatron_cores_formula() -> None:

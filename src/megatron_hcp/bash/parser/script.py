@@ -17,7 +17,7 @@ from megatron_hcp.bash.parser import commands, compound
 from megatron_hcp.bash.parser.tree import Tree
 from megatron_hcp.bash.syntax import Script, Statement
 from megatron_hcp.bash.value import ScriptText
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 
 if TYPE_CHECKING:
     from tree_sitter import Node

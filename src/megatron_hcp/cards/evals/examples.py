@@ -7,7 +7,7 @@ from pathlib import Path
 
 from megatron_hcp.cards.evals.grade import faults_of_answer
 from megatron_hcp.cards.evals.task import Task, example_answers
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 
 _LEAST_WRONG = 2
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from megatron_hcp.cards.evals.task import Grade, Task
 from megatron_hcp.cards.markdown import blocks_in, without_blocks
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import DIALECTS
 from megatron_hcp.launch.options import parse_assumptions

@@ -16,9 +16,9 @@ from megatron_hcp.cards.evals.task import Task
 from megatron_hcp.cards.evals.trigger import trigger_prompt
 from megatron_hcp.cards.install import install_skills
 from megatron_hcp.cards.installed import AGENT_FOLDERS
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.files import read_text
-from megatron_hcp.core.schema import STRING, TEXT, Fields, checked, one_of
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import read_text
+from megatron_hcp.ground.schema import STRING, TEXT, Fields, checked, one_of
 
 Arm = Literal["with", "without"]
 ARMS: tuple[Arm, ...] = ("with", "without")

@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from megatron_hcp.cards.card import read_skill_file
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.schema import ANY, TEXT, TEXTS, Fields, ListOf, MapOf, checked, one_of
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.schema import ANY, TEXT, TEXTS, Fields, ListOf, MapOf, checked, one_of
+from megatron_hcp.ground.visible import visible
 
 KINDS = ("config", "command", "names", "none")
 EVALS_PATH = Path("evals") / "evals.json"

@@ -17,12 +17,12 @@ from megatron_hcp.cards.processes import descendants
 from megatron_hcp.cli.options import format_option
 from megatron_hcp.cli.output import check_outputs
 from megatron_hcp.cli.screen import say
-from megatron_hcp.core.cost.cp_cost import COMM_TYPES, check_comm_type
-from megatron_hcp.core.cost.model_sizes import ModelSizes, model_sizes
-from megatron_hcp.core.cost.profile import Profile, read_profile
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.files import read_text
-from megatron_hcp.core.signals import ends_cleanly
+from megatron_hcp.cost.cp_cost import COMM_TYPES, check_comm_type
+from megatron_hcp.cost.model_sizes import ModelSizes, model_sizes
+from megatron_hcp.cost.profile import Profile, read_profile
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import read_text
+from megatron_hcp.ground.signals import ends_cleanly
 from megatron_hcp.resources import pack_dir
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from megatron_hcp.core.dcp import ASSUMED_COST, LAYOUTS, Cost, Memory, parse_cost
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.visible import visible
+from megatron_hcp.dcp import ASSUMED_COST, LAYOUTS, Cost, Memory, parse_cost
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.load import LoadOptions
 
 
@@ -62,7 +62,7 @@ def cost_of(
         raise HcpError(f"--gpus-per-node {gpus_per_node}: wanted at least 1")
     gpu = gpu or "h100"
     if profile is not None:
-        from megatron_hcp.core.cost.profile import read_profile
+        from megatron_hcp.cost.profile import read_profile
 
         return Cost.from_profile(read_profile(profile))
     if text is not None:
@@ -82,7 +82,7 @@ def cost_of(
 
 
 def _config(path: str) -> dict[str, Any]:
-    from megatron_hcp.core.files import read_text
+    from megatron_hcp.ground.files import read_text
 
     text = read_text(path, "a model's config.json")
     try:

@@ -10,11 +10,11 @@ from megatron_hcp.cli.dcp.cost import cost_of, launch_facts, launch_settings, me
 from megatron_hcp.cli.options import format_option, launch_options
 from megatron_hcp.cli.output import check_outputs, write_ours
 from megatron_hcp.cli.screen import say
-from megatron_hcp.core.dcp import LAYOUTS, TARGETS, Setup
-from megatron_hcp.core.dcp.policies import plan_with, policies_of
-from megatron_hcp.core.dcp.published import PUBLISHED
-from megatron_hcp.core.dcp.schedule import OURS
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.dcp import LAYOUTS, TARGETS, Setup
+from megatron_hcp.dcp.policies import plan_with, policies_of
+from megatron_hcp.dcp.published import PUBLISHED
+from megatron_hcp.dcp.schedule import OURS
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.draw.timeline_rows import Timeline
 from megatron_hcp.launch.load import LoadOptions
 
@@ -175,7 +175,7 @@ def _plans(
 @format_option("text", "json")
 def show(file: str, svg: str | None, html: str | None, fmt: str) -> int:
     """Read a plan back, check it, and recompute its metrics. Exits with 1 if the plan cannot run as it is."""
-    from megatron_hcp.core.dcp.plan_json import load_plan
+    from megatron_hcp.dcp.plan_json import load_plan
     from megatron_hcp.draw.timeline_rows import timeline_of
 
     check_outputs({"--svg": svg, "--html": html}, reads=(file,))

@@ -13,7 +13,7 @@ from megatron_hcp.cli.options import format_option, launch_options
 from megatron_hcp.cli.packing.needs import needs_of
 from megatron_hcp.cli.packing.progress import Progress
 from megatron_hcp.cli.screen import say
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions
 
 _METADATA = ("max_samples_per_bin", "dataset_max_seqlen", "pack_size")
@@ -41,7 +41,7 @@ def check(
 
     Exit codes: 0 the launch can train on the data, 1 it cannot, 2 the data or the launch could not be used.
     """
-    from megatron_hcp.core.visible import visible
+    from megatron_hcp.ground.visible import visible
     from megatron_hcp.data.pack_report import judge, report_json
     from megatron_hcp.data.packed import open_packed
 
@@ -70,9 +70,9 @@ def check(
 
 def _sizes(path: str) -> dict[str, int]:
     """The largest of each size in Megatron-Bridge's metadata file, a list with one object per packed data set."""
-    from megatron_hcp.core.files import read_text
-    from megatron_hcp.core.schema import Fields, ListOf, checked, whole
-    from megatron_hcp.core.visible import visible
+    from megatron_hcp.ground.files import read_text
+    from megatron_hcp.ground.schema import Fields, ListOf, checked, whole
+    from megatron_hcp.ground.visible import visible
 
     text = read_text(path, "Megatron-Bridge's metadata of packed rows")
     try:

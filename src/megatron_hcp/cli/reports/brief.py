@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from megatron_hcp.cli.reports.json import dump
-from megatron_hcp.core.visible import SHORTENED, shortened
+from megatron_hcp.ground.visible import SHORTENED, shortened
 
 MAX_BYTES = 3_900
 """For a launch with findings or an undecided one; the patch, which the user asked for, does not count."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from megatron_hcp import __version__
-from megatron_hcp.core.dcp import Plan, usable_sizes
-from megatron_hcp.core.dcp.plan_json import given_json, plan_json, planned_json
-from megatron_hcp.core.dcp.published import NO_PACKING
+from megatron_hcp.dcp import Plan, usable_sizes
+from megatron_hcp.dcp.plan_json import given_json, plan_json, planned_json
+from megatron_hcp.dcp.published import NO_PACKING
 from megatron_hcp.draw.timeline_rows import Timeline
 from megatron_hcp.draw.timeline_words import caption, has_price, seconds, time_ratio
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from megatron_hcp.core.dcp.normalize import Weights, loss_weights
+from megatron_hcp.dcp.normalize import Weights, loss_weights
 
 
 class WeightRow(NamedTuple):

@@ -12,8 +12,8 @@ from megatron_hcp import __version__
 from megatron_hcp.cli.explain import page
 from megatron_hcp.cli.reports.text import undecided_text
 from megatron_hcp.cli.reports.words import finding_text, fix_text
-from megatron_hcp.core.place import Location
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.rules.report import Finding, Report, Undecided
 from megatron_hcp.rules.rule import Rule
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from megatron_hcp.cli.reports.wrap import WIDTH, wrapped
 from megatron_hcp.cli.screen import Line, Part
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.rules.registry import BY_ID
 from megatron_hcp.support.matrix import UNBOUNDED, ByRelease, ReleaseSpan, SupportCell, SupportTable
 

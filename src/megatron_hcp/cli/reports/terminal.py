@@ -9,9 +9,9 @@ from typing import NamedTuple
 from megatron_hcp.cli.reports.text import COLOURS, headline
 from megatron_hcp.cli.reports.words import details_of, fix_text
 from megatron_hcp.cli.screen import Line, Part
-from megatron_hcp.core.place import Location
-from megatron_hcp.core.secrets import without_secrets
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.secrets import without_secrets
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.rules.report import Finding, Report
 
 _TAB = 4

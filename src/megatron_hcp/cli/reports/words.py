@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from megatron_hcp.core.secrets import HIDDEN, is_secret_name
+from megatron_hcp.ground.secrets import HIDDEN, is_secret_name
 from megatron_hcp.launch.fact import COMMAND_LINES, Fact, Launch
 from megatron_hcp.launch.hidden import key_to_set
 from megatron_hcp.rules.report import Finding, OfferedFix, Presumed, Report, shown_value

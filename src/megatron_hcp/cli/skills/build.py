@@ -13,9 +13,9 @@ from megatron_hcp.cards.rendered import RENDERERS, RenderedPart, rendered, table
 from megatron_hcp.cards.skill import files_of
 from megatron_hcp.cli.completion import complete_skills
 from megatron_hcp.cli.screen import say
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.files import read_text, write_whole
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import read_text, write_whole
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.resources import pack_dir
 
 

@@ -14,8 +14,8 @@ from megatron_hcp.cards.skill import front_matter
 from megatron_hcp.cli.completion import complete_skills
 from megatron_hcp.cli.options import format_option
 from megatron_hcp.cli.screen import is_terminal, say
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.signals import ends_cleanly
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.signals import ends_cleanly
 
 
 @click.command(name="eval")
@@ -145,7 +145,7 @@ def _print(data: dict[str, Any], fmt: str, lines: list[str]) -> None:
 
 
 def _write(path: str, text: str) -> None:
-    from megatron_hcp.core.files import write_whole
+    from megatron_hcp.ground.files import write_whole
 
     try:
         write_whole(path, text)

@@ -14,7 +14,7 @@ from megatron_hcp.cards.installed import AGENT_FOLDERS
 from megatron_hcp.cli.completion import complete_skills
 from megatron_hcp.cli.options import format_option
 from megatron_hcp.cli.screen import say
-from megatron_hcp.core.signals import ends_cleanly
+from megatron_hcp.ground.signals import ends_cleanly
 
 Row = dict[str, Any]
 """What was done with a skill, as in the JSON output."""

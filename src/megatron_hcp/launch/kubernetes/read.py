@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from megatron_hcp.bash.value import ScriptText
-from megatron_hcp.core.errors import HcpError, UnrecognisedError
+from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.launch.dialects import WANTED
 from megatron_hcp.launch.fact import Beside, Dialect, Reading
 from megatron_hcp.launch.kubernetes.start import starts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from megatron_hcp.bash.value import Field, Hole, Lit, Span, Value
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.kubernetes.texts import Texts, child, expanded, items_of, word
 from megatron_hcp.launch.kubernetes.workloads import TrainingPod, workloads
 from megatron_hcp.launch.script.options import Option

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import lcm
 from typing import Any
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.edit import edit_settings
 from megatron_hcp.launch.fact import Fact, FromRecipe, Reading, Setting
 from megatron_hcp.launch.facts.table import key_dialect

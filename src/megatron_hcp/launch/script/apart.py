@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from megatron_hcp.bash.value import Field, Items, Span
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.script.flags import location_of
 from megatron_hcp.launch.script.started import Launched
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from megatron_hcp.core.numbers import whole_number
+from megatron_hcp.ground.numbers import whole_number
 from megatron_hcp.launch.fact import Fact, Setting
 from megatron_hcp.launch.recipes.named import NAMES_MODEL
 from megatron_hcp.launch.words.settings import Word

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from megatron_hcp.bash.syntax import Script
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.dialects import WANTED
 from megatron_hcp.launch.hints import may_be_a_launch
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from megatron_hcp.bash.value import Span, Value, default_of, reason_of, text_of
-from megatron_hcp.core.numbers import whole_number
-from megatron_hcp.core.secrets import is_secret_name, without_secrets
+from megatron_hcp.ground.numbers import whole_number
+from megatron_hcp.ground.secrets import is_secret_name, without_secrets
 from megatron_hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact
 from megatron_hcp.launch.script.flags import location_of
 from megatron_hcp.launch.script.options import Option, gpu_count

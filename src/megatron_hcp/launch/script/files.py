@@ -17,8 +17,8 @@ from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.paths import below
 from megatron_hcp.bash.syntax import Script
 from megatron_hcp.bash.value import Lit, ScriptText, Value, text_of
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.files import place_below, read_regular
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import place_below, read_regular
 from megatron_hcp.launch.fact import Beside
 
 MAX_CHARACTERS = 200_000

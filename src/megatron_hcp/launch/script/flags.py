@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from megatron_hcp.bash.value import Field, Item, Items, Lit, Maybe, Span, Unseen, reason_of
-from megatron_hcp.core.place import Location
+from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import Dialect, Setting
 from megatron_hcp.launch.facts.table import FACTS, index_of
 from megatron_hcp.launch.words.settings import Word

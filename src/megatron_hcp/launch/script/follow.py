@@ -12,7 +12,7 @@ from megatron_hcp.bash.state import Var
 from megatron_hcp.bash.statements import STATEMENTS
 from megatron_hcp.bash.value import Field, Items, Lit, ScriptText, Span, Value, script_text, text_of
 from megatron_hcp.bash.walker import MAX_SHELLS, Prefix, Status, Walker
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.comments import acceptances_in
 from megatron_hcp.launch.fact import ALONE, Acceptance, Beside
 from megatron_hcp.launch.kubernetes.sight import applies_input, is_kubernetes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from megatron_hcp.core.errors import HcpError, UnrecognisedError
+from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.launch.dialects import WANTED, not_supported
 from megatron_hcp.launch.fact import ALONE, COMMAND_LINES, Beside, Dialect, Fact, Reading
 from megatron_hcp.launch.facts.elsewhere import model_taken_from_elsewhere, taken_from_elsewhere

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.comments import acceptances_of
 from megatron_hcp.launch.dialects import dialect_of_keys, dialect_of_options, not_supported
 from megatron_hcp.launch.fact import COMMAND_LINES, Acceptance, Dialect, Fact, Reading, Setting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.dialects import WANTED, can_be, refuse_foreign, unknown_dialect
 from megatron_hcp.launch.fact import COMMAND_LINES, Dialect, Reading, Setting
 from megatron_hcp.launch.facts.elsewhere import taken_from_elsewhere

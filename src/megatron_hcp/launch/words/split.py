@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.place import Location
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.words.settings import Word
 
 MAX_CHARACTERS = 300_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from megatron_hcp.core.place import Location
-from megatron_hcp.core.secrets import is_secret_name, without_secrets
+from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.secrets import is_secret_name, without_secrets
 from megatron_hcp.launch.dialects import has_references
 from megatron_hcp.launch.fact import Acceptance, Dialect, Fact, Form, Reading, Setting
 from megatron_hcp.launch.yaml.settings import YamlDoc

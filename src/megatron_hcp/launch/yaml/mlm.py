@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.secrets import is_secret_name, without_secrets
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.secrets import is_secret_name, without_secrets
 from megatron_hcp.launch.dialects import not_supported
 from megatron_hcp.launch.fact import ELASTIC_STARTS, Fact, Reading, Setting
 from megatron_hcp.launch.facts.elsewhere import taken_from_elsewhere

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from megatron_hcp.core.numbers import whole_number
+from megatron_hcp.ground.numbers import whole_number
 from megatron_hcp.launch.fact import Fact, Reading, Setting
 from megatron_hcp.launch.facts.table import index_of
 from megatron_hcp.launch.yaml.settings import YamlDoc

@@ -8,8 +8,8 @@ from pathlib import Path
 from posixpath import normpath
 from typing import Any, NamedTuple
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.files import place_below, read_text
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import place_below, read_text
 from megatron_hcp.launch.dialects import has_references
 from megatron_hcp.launch.fact import Acceptance, Beside, Elsewhere, Fact, Form, Reading, Setting
 from megatron_hcp.launch.yaml.settings import MAX_CHARACTERS, YamlDoc, load_yaml

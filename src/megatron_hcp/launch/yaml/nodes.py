@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from megatron_hcp.core.errors import HcpError, NotPlainError, UnrecognisedError
-from megatron_hcp.core.place import Location
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError, NotPlainError, UnrecognisedError
+from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.visible import visible
 
 MAX_DEPTH = 60
 MAX_VALUES = 100_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from megatron_hcp.core.errors import HcpError, NotPlainError, UnrecognisedError
+from megatron_hcp.ground.errors import HcpError, NotPlainError, UnrecognisedError
 from megatron_hcp.launch.hints import may_be_a_launch
 
 _TEMPLATE = re.compile(

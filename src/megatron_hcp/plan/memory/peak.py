@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from megatron_hcp.core.cost.gpus import Gpu
+from megatron_hcp.cost.gpus import Gpu
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.memory.activations import layer_saved
 from megatron_hcp.plan.memory.buffers import (
@@ -52,7 +52,7 @@ def is_tight(peak_gib: float, gpu: Gpu) -> bool:
 def usable_gib(gpu: Gpu) -> float:
     """GiB of a GPU that torch may allocate: the memory that it reports, less CUDA's context and NCCL's buffers.
 
-    >>> from megatron_hcp.core.cost.gpus import gpu_named
+    >>> from megatron_hcp.cost.gpus import gpu_named
     >>> round(usable_gib(gpu_named("h100")), 1)
     78.6
     """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from megatron_hcp.core.cost.cp_cost import CpTraffic, bytes_per_token, link_of
-from megatron_hcp.core.cost.model_sizes import ModelSizes
+from megatron_hcp.cost.cp_cost import CpTraffic, bytes_per_token, link_of
+from megatron_hcp.cost.model_sizes import ModelSizes
 from megatron_hcp.plan.constants import Rates
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.model import PlanModel

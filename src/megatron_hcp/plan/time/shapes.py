@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from megatron_hcp.core.cost.model_sizes import ModelSizes
+from megatron_hcp.cost.model_sizes import ModelSizes
 from megatron_hcp.plan.layout import Layout
 from megatron_hcp.plan.model import PlanModel
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from packaging.version import Version
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.proofs.te_cpu import cudnn, flash
 from megatron_hcp.proofs.te_cpu.absent import COMPILED, AbsentPackages, CompiledModule, anything, empty_module
 from megatron_hcp.proofs.te_cpu.cuda import silence_cuda

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from packaging.version import Version
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.proofs.te_cpu.choose import LOGGER, logged_by_choice
 from megatron_hcp.proofs.te_cpu.load import PACKAGE, Release, load, use_flash
 

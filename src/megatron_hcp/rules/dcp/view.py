@@ -98,7 +98,7 @@ def group_sizes(ranks: int) -> tuple[int, ...]:
     >>> group_sizes(8), group_sizes(12), group_sizes(6)
     ((1, 2, 4, 8), (1, 2, 4, 12), (1, 2, 6))
     """
-    from megatron_hcp.core.dcp.groups import usable_sizes  # here, so that other launches don't pay for it
+    from megatron_hcp.dcp.groups import usable_sizes  # here, so that other launches don't pay for it
 
     return usable_sizes(ranks, "main")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from megatron_hcp.core.numbers import whole_number
+from megatron_hcp.ground.numbers import whole_number
 from megatron_hcp.rules.cp.view import BLACKWELL, CONNECTIONS, is_fsdp, wants_one_connection
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import (

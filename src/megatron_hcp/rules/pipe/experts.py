@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from megatron_hcp.core.cost.model_sizes import experts_by_layer
+from megatron_hcp.cost.model_sizes import experts_by_layer
 from megatron_hcp.rules.pipe.view import given_stages, is_pipelined, layout_of, split_layers
 from megatron_hcp.rules.rule import Example, Problem, rule
 from megatron_hcp.rules.upstream import MOE_UTILS, NEMO_RL_COMMON

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from megatron_hcp.core.errors import HcpError
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.build import build_launch, with_facts, with_settings
 from megatron_hcp.launch.edit import is_plain
 from megatron_hcp.launch.fact import COMMAND_LINES, ELASTIC_STARTS, Fact, Launch, Setting

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, product
 from typing import Any, NamedTuple
 
-from megatron_hcp.core.errors import HcpError
-from megatron_hcp.core.visible import visible
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.edit import is_plain
 from megatron_hcp.launch.fact import Launch

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from megatron_hcp.core.place import Location
+from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import COMMAND_LINES, Launch, Setting
 from megatron_hcp.launch.facts.table import index_of
 from megatron_hcp.rules.repair.fixes import writable_key, written_edit

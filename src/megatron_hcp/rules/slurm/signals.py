@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from megatron_hcp.core.numbers import time_limit_s
+from megatron_hcp.ground.numbers import time_limit_s
 from megatron_hcp.launch.fact import ELASTIC_STARTS
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import BRIDGE_STATE, GLOBAL_VARS

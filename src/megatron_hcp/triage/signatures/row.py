@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from megatron_hcp.core.secrets import without_secrets
+from megatron_hcp.ground.secrets import without_secrets
 
 Role = Literal["cause", "death", "general", "end", "origin", "unknown", "effect", "report", "echo", "stall"]
 """What a line is to the failure; the first in this order explains most.
