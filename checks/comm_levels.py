@@ -32,8 +32,8 @@ def main() -> int:
     except ImportError as error:
         print(f"comm_levels.py: {error}; wanted torch; install it where the job runs", file=sys.stderr)
         return 2
-    from megatron_hcp.ground.errors import HcpError
     from megatron_hcp.core.ranks import grids_of
+    from megatron_hcp.ground.errors import HcpError
     from megatron_hcp.runtime.groups import GroupBuilder
 
     rank, world, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))

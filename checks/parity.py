@@ -12,8 +12,8 @@ import json
 import sys
 from pathlib import Path
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.parity import UNIT_ROUNDOFF, TinyLaunch, tolerance_of
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.proofs.arguments import REFERENCE, add_attention
 from megatron_hcp.proofs.program import Program
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from megatron_hcp.cards.processes import descendants
+from megatron_hcp.skills.processes import descendants
 
 _COMMANDS = ("srun", "scontrol", "scancel")
 _PATIENCE_S = 600.0

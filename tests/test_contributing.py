@@ -22,7 +22,7 @@ def _yaml(name: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "place", sorted(set(re.findall(r"(?<![\w/.-])(?:src|tests|bench|skills|docs|examples)/[\w./*-]+", GUIDE)))
+    "place", sorted(set(re.findall(r"(?<![\w/.-])(?:src|tests|lab|skills|docs|examples)/[\w./*-]+", GUIDE)))
 )
 def test_a_place_that_the_guide_names_exists(place: str) -> None:
     assert list(ROOT.glob(place.rstrip("."))), place
@@ -32,7 +32,7 @@ def test_the_programs_that_are_to_be_run_after_a_change_exist() -> None:
     table = (ROOT / "AGENTS.md").read_text(encoding="utf-8").partition("### What else to run")[2]
     names = re.findall(r"`([\w/]+\.py)\b", table)
     assert len(names) > 30
-    assert [name for name in names if not (ROOT / "bench" / name).is_file()] == []
+    assert [name for name in names if not (ROOT / "lab" / name).is_file()] == []
 
 
 def test_the_guide_has_six_steps_and_sets_up_as_the_readme_does() -> None:

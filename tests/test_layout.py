@@ -21,12 +21,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "megatron_hcp"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-ALL_MODULES = sorted(path for name in ("src", "tests", "checks", "bench") for path in (ROOT / name).rglob("*.py"))
+ALL_MODULES = sorted(path for name in ("src", "tests", "checks", "lab") for path in (ROOT / name).rglob("*.py"))
 
 CHAINS = (
-    "core <- bash <- launch <- rules <- plan support render triage cards <- cli mcp",
-    "core <- draw data <- cli",
-    "core <- runtime <- proofs integrations",
+    "ground <- core <- cost <- dcp <- bash <- launch <- rules <- judge <- "
+    "plan support render triage skills backports <- cli mcp",
+    "ground <- core <- cost <- dcp <- draw data <- cli",
+    "ground <- core <- cost <- dcp <- runtime <- proofs integrations",
 )
 """A room (a folder of src/megatron_hcp) imports itself and what is left of it in a chain; rooms side by side do not."""
 FOR_ALL = {"megatron_hcp", "megatron_hcp.resources"}
@@ -36,11 +37,12 @@ HEAVY = {"torch", "megatron", "tensordict", "einops", "transformer_engine"}
 MAX_LINES, MAX_RULE_LINES, MAX_MODULES = 300, 80, 22
 FLAT = {Path("checks"), Path("tests/support")}
 """Folders of programs and helpers that are named one by one, and so are not divided."""
-TESTS_OF_OTHER_FOLDERS = {"docs", "bench", "checks", "support"}
-"""Folders of tests/ that mirror no room: those of bench/, checks/ and docs/, and what tests share."""
+TESTS_OF_OTHER_FOLDERS = {"docs", "lab", "checks", "support"}
+"""Folders of tests/ that mirror no room: those of lab/, checks/ and docs/, and what tests share."""
 TESTED_FROM_ABOVE = {
     "bash/parser": "bash/test_parser.py, by what it parses",
     "cli/reports": "cli/, by what commands print",
+    "judge": "rules/test_rules_on_any_launch.py, by what it makes of every rule",
     "support": "cli/test_support.py, by what the command prints: tests/support holds what tests share",
     "triage/signatures": "triage/test_signatures.py, by the rows of the table",
     "triage/signatures/cp": "triage/test_signatures.py, by the rows of the table",
@@ -135,7 +137,7 @@ def test_imports_point_to_the_left_only(path: Path) -> None:
         ("megatron_hcp.triage.read", "megatron_hcp.render.job"),
         ("megatron_hcp.draw.groups", "megatron_hcp.rules.rule"),
         ("megatron_hcp.runtime.groups", "megatron_hcp.proofs.world"),
-        ("megatron_hcp.cards.card", "megatron_hcp.cli.verify"),
+        ("megatron_hcp.skills.card", "megatron_hcp.cli.verify"),
         ("megatron_hcp.cli.verify", "megatron_hcp.proofs.world"),
     ],
 )

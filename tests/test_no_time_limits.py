@@ -1,6 +1,6 @@
 """No test has a limit of time that a busy machine could reach: it waits HANG_S (support/processes.py), or it fails.
 
-Speed is measured in bench/. What is looked for: clocks, numbers as time limits (also after --timeout), and
+Speed is measured in lab/. What is looked for: clocks, numbers as time limits (also after --timeout), and
 deadlines of hypothesis.
 """
 
@@ -26,7 +26,7 @@ WHERE_TIME_COUNTS = {
     "support/processes.py: monotonic": "the hang guard",
     "support/slurm.py: monotonic": "the hang guard",
     "support/slurm.py: wait(10)": "a daemon that does not end when it is asked to is killed",
-    "cards/test_steps.py: timeout_s=2": "the limit of a step is what is tested",
+    "skills/test_steps.py: timeout_s=2": "the limit of a step is what is tested",
     "proofs/test_program.py: --timeout 8": "a rank hangs, and that the limit ends it is what is tested",
 }
 

@@ -21,7 +21,7 @@ WAYS = {"match", "fullmatch", "search", "findall", "finditer", "split", "sub", "
 FROM_TABLES = {
     ("launch/foreign.py", "pattern"): "[pattern for _, pattern in _PROGRAMS]",
     ("launch/options.py", "shape[0]"): "[shape for shape, _ in _SHAPES.values()]",
-    ("cards/json_schema.py", "_strict(schema['pattern'])"): (
+    ("skills/json_schema.py", "_strict(schema['pattern'])"): (
         "[_strict(json.loads(text)) for path in pack_dir('schemas').glob('hcp.card.*.json')"
         """ for text in re.findall(r'"pattern": (".+")', path.read_text('utf-8'))]"""
     ),

@@ -27,12 +27,12 @@ from markdown_page import Markdown, anchor  # noqa: E402
 from markupsafe import Markup  # noqa: E402
 from results_page import RESULTS, results  # noqa: E402
 
-from megatron_hcp.cards.card import load_card, skill_dirs  # noqa: E402
-from megatron_hcp.cards.skill import front_matter  # noqa: E402
 from megatron_hcp.cli.explain import example_text, source_text  # noqa: E402
 from megatron_hcp.cli.main import cli  # noqa: E402
 from megatron_hcp.rules.registry import RULES  # noqa: E402
 from megatron_hcp.rules.rule import Rule  # noqa: E402
+from megatron_hcp.skills.card import load_card, skill_dirs  # noqa: E402
+from megatron_hcp.skills.skill import front_matter  # noqa: E402
 
 HERE = Path(__file__).parent
 TEMPLATES = Environment(

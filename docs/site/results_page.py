@@ -1,4 +1,4 @@
-"""The page of results, as Markdown: tables out of bench/results, each with the commit or release that was measured."""
+"""The page of results, as Markdown: tables out of lab/results, each with the commit or release that was measured."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from megatron_hcp.cards.card import load_card, skill_dirs
+from megatron_hcp.skills.card import load_card, skill_dirs
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "bench" / "results"
+RESULTS = ROOT / "lab" / "results"
 _SHORT = 10
 """Letters of a commit that are shown."""
 
@@ -19,7 +19,7 @@ _SHORT = 10
 def results() -> str:
     """The page, as Markdown."""
     parts = (
-        ["# Results", "What the programs of `bench/` measured, and on which commit of what."],
+        ["# Results", "What the programs of `lab/` measured, and on which commit of what."],
         _agree(),
         _recipes(),
         _jobs(),
@@ -54,7 +54,7 @@ def _row(*cells: object) -> str:
 def _agree() -> Iterator[str]:
     yield "## Upstream's own code judges the same launches"
     yield (
-        "Random launches, given to upstream's own validation and to `hcp check` (`bench/agree.py`). A false alarm: hcp "
+        "Random launches, given to upstream's own validation and to `hcp check` (`lab/agree.py`). A false alarm: hcp "
         "alone refuses. No rule: upstream alone refuses, for a setting that hcp reads. The rest: upstream refuses for "
         "another reason, or hcp only warns."
     )
@@ -84,7 +84,7 @@ def _recipes() -> Iterator[str]:
 
 def _jobs() -> Iterator[str]:
     yield "## Rendered jobs on a Slurm of one machine, with faults"
-    yield "The launch trains on CPUs; the faults are real (`bench/jobs/faults.py`)."
+    yield "The launch trains on CPUs; the faults are real (`lab/jobs/faults.py`)."
     yield from _table("fault", "started by", "ends as", "then")
     for run in _read("faults.json"):
         then = {"requeue": "queued again", "none": "ends"}[run["then"]]
@@ -93,7 +93,7 @@ def _jobs() -> Iterator[str]:
     found = _read("upstream_jobs.json")
     commits = ", ".join(f"{name} {commit[:_SHORT]}" for name, commit in found["commits"].items())
     yield "## Upstream's own job scripts"
-    yield f"Every sbatch script of {commits}, given to `hcp render` (`bench/jobs/upstream.py`)."
+    yield f"Every sbatch script of {commits}, given to `hcp render` (`lab/jobs/upstream.py`)."
     yield from _table("outcome", "scripts")
     for outcome, number in sorted(found["counts"].items()):
         yield _row(outcome, number)
@@ -109,8 +109,8 @@ def _transformer_engine() -> Iterator[str]:
     kept = sum(row["kept"] == row["formula_kept"] for row in held)
     yield "## Transformer Engine's own code, run on CPUs"
     yield (
-        "Attention with context parallelism, compared with one process (`bench/te_cpu.py`), and what it sends and "
-        "keeps (`bench/te/`)."
+        "Attention with context parallelism, compared with one process (`lab/te_cpu.py`), and what it sends and "
+        "keeps (`lab/te/`)."
     )
     yield from _table("what", "releases", "outcome")
     first, last = found["releases"][0], found["releases"][-1]

@@ -11,11 +11,11 @@ import pytest
 
 from megatron_hcp.cli.reports.brief import brief
 from megatron_hcp.cli.reports.json import dump, report_json
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.load import LoadOptions, load_launches
 from megatron_hcp.launch.options import parse_assumptions
 from megatron_hcp.launch.read import read_target, read_text
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import RULES
 from megatron_hcp.rules.rule import Example
 

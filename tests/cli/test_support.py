@@ -13,8 +13,8 @@ import pytest
 from families import FAMILIES
 from support_agrees import Judges, draws
 
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import rules_for
 from megatron_hcp.support.matrix import UNBOUNDED, SupportTable, spans_of, support_table
 from megatron_hcp.support.question import MODEL_WORDS, Subject, Way
@@ -97,7 +97,7 @@ def test_unknown_versions_are_told_by_release(tmp_path: Path) -> None:
 
 
 def test_the_releases_asked_about_are_those_that_were_executed() -> None:
-    record = json.loads((ROOT / "bench/results/te_cpu.json").read_text(encoding="utf-8"))
+    record = json.loads((ROOT / "lab/results/te_cpu.json").read_text(encoding="utf-8"))
     assert set(record["releases"]) <= set(TRANSFORMER_ENGINE)
 
 

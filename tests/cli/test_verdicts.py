@@ -15,9 +15,9 @@ from megatron_hcp.cli.reports.sarif import reports_sarif
 from megatron_hcp.cli.reports.text import report_lines
 from megatron_hcp.cli.screen import safe_text
 from megatron_hcp.ground.place import Location
+from megatron_hcp.judge.report import Finding, NotChecked, Presumed, Report, Undecided
 from megatron_hcp.launch.fact import Fact, Launch, Reading
 from megatron_hcp.rules.registry import BY_ID
-from megatron_hcp.rules.report import Finding, NotChecked, Presumed, Report, Undecided
 from megatron_hcp.rules.rule import Problem, Severity
 
 RULE = BY_ID["HCP001"]

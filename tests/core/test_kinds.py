@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.kinds import kinds_at, kinds_of
 from megatron_hcp.core.ranks import GROUPS, grids_of
+from megatron_hcp.ground.errors import HcpError
 
 LAUNCHES = [
     ({"world_size": 32, "tp": 2, "cp": 8, "ep": 4}, (4, 2)),

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.levels import all_levels_of, level_groups_at, level_places_at, levels_of
+from megatron_hcp.ground.errors import HcpError
 
 sizes = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 strides = st.integers(1, 7)

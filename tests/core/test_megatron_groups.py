@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.levels import all_levels_of, check_sizes
 from megatron_hcp.core.ranks import DEFAULT_ORDER, GROUPS, grids_of
 from megatron_hcp.core.shards import shard_indices
+from megatron_hcp.ground.errors import HcpError
 
 pytestmark = pytest.mark.torch
 

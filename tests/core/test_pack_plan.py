@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.pack_plan import BINS, best_of, pack_sizes, plan_rows
 from megatron_hcp.core.shards import round_up
+from megatron_hcp.ground.errors import HcpError
 
 lengths = st.lists(st.integers(1, 70), min_size=1, max_size=60)
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.packing import (
     lengths_of,
     misplaced,
@@ -14,6 +13,7 @@ from megatron_hcp.core.packing import (
     partition_as_compiled,
 )
 from megatron_hcp.core.shards import cu_seqlens_of, pad_multiple, shard_thd_indices
+from megatron_hcp.ground.errors import HcpError
 
 lengths = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 sizes = st.integers(1, 6)

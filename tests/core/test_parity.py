@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.parity import TinyLaunch, tiny_launch, tolerance_of
+from megatron_hcp.ground.errors import HcpError
 
 HCP = {"cp": 16, "cp_comm_type": "a2a+p2p", "hcp_sizes": [8, 2], "heads": 32, "kv_heads": 8, "tp": 1}
 

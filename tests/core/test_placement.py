@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.placement import Placement, crosses, places_of
 from megatron_hcp.core.ranks import RankMesh
+from megatron_hcp.ground.errors import HcpError
 
 worlds = st.tuples(st.integers(1, 200), st.integers(1, 16), st.sampled_from(["block", "cyclic"]))
 

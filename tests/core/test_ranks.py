@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.ranks import GROUPS, RankMesh, grids_of, smallest_world_size
+from megatron_hcp.ground.errors import HcpError
 
 meshes = st.lists(st.integers(1, 5), min_size=1, max_size=5).map(
     lambda sizes: RankMesh({f"axis{i}": size for i, size in enumerate(sizes)})

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.shards import (
     cu_seqlens_of,
     pad_multiple,
@@ -18,6 +17,7 @@ from megatron_hcp.core.shards import (
     unshard_indices,
     unshard_thd_indices,
 )
+from megatron_hcp.ground.errors import HcpError
 
 cp_sizes = st.integers(1, 9)
 

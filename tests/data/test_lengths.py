@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.data.lengths import read_lengths
+from megatron_hcp.ground.errors import HcpError
 
 LINES = b'{"length": 300}\n{"length": 400}\n'
 

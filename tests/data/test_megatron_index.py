@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.data.megatron_index import MAGIC, read_index
+from megatron_hcp.ground.errors import HcpError
 
 
 def index(lengths: list[int], boundaries: list[int], modes: bool = False, code: int = 4, version: int = 1) -> bytes:

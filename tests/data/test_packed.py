@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.data import pack_report
 from megatron_hcp.data.pack_report import DataNeeds, PackReport, judge
 from megatron_hcp.data.packed import open_packed
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.rules.registry import RULES
 
 EOS = 2

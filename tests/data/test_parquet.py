@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.data.lengths import read_lengths
+from megatron_hcp.ground.errors import HcpError
 
 pyarrow = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402

@@ -9,9 +9,9 @@ from statistics import mean
 
 import pytest
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.data.lengths import read_lengths
 from megatron_hcp.data.verl_log import read_log
+from megatron_hcp.ground.errors import HcpError
 
 CAP = 8192
 

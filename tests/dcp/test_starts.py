@@ -9,7 +9,7 @@ from megatron_hcp.dcp import Cost, Group, MicroBatch, Setup, measure, plan_micro
 from megatron_hcp.dcp.policies import measured_plan, peak_tokens, problems
 from megatron_hcp.dcp.published import published_micro_batches
 
-# Draws of bench/dcp/shapes.py: code_agents, capped_10 and rl_truncated, for which heights alone find no plan as good
+# Draws of lab/dcp/shapes.py: code_agents, capped_10 and rl_truncated, for which heights alone find no plan as good
 # as dev's; and mixed_sft, whose cheapest groups of any size lie across the nodes; documents, on which dev fills
 # ranks with more tokens, once padded, than they may hold.
 AGENTS = [9028, 6113, 15605, 31142, 14314, 7919, 9284, 11008, 11350, 4394, 12335, 46260, 16310, 29447, 17820, 5431]

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.cards.card import SCHEMA, skill_dirs
 from megatron_hcp.cli.main import COMMANDS
 from megatron_hcp.rules.registry import RULES
 from megatron_hcp.rules.rule import Example
+from megatron_hcp.skills.card import SCHEMA, skill_dirs
 from support.processes import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +72,7 @@ def test_guides_and_results_are_on_it(pages: dict[str, Page]) -> None:
     guides = {path.stem for path in ROOT.glob("docs/*.md")} - {"README"}
     assert [name for name in sorted(guides) if f"guides/{name}.html" not in pages] == []
     assert len(pages["guides/groups.html"].loaded) == 2 and "../results.html" in pages["guides/verify.html"].links
-    runs = json.loads((ROOT / "bench" / "results" / "agree_megatron_lm.json").read_text(encoding="utf-8"))
+    runs = json.loads((ROOT / "lab" / "results" / "agree_megatron_lm.json").read_text(encoding="utf-8"))
     assert {run["commit"][:10] for run in runs} <= set(pages["results.html"].texts)
 
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.kinds import kinds_of
 from megatron_hcp.core.placement import Placement
 from megatron_hcp.core.ranks import Grids, grids_of
@@ -19,6 +18,7 @@ from megatron_hcp.draw.group_scene import FIRST_NODES, LAST_NODES, Node, Scene, 
 from megatron_hcp.draw.group_shapes import BlockShapes
 from megatron_hcp.draw.groups import render_groups
 from megatron_hcp.draw.template import fill_template
+from megatron_hcp.ground.errors import HcpError
 
 SVG = "{http://www.w3.org/2000/svg}"
 Case = tuple[Grids, tuple[int, ...], Placement]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from megatron_hcp.dcp import Setup, plan_micro_batches
 from megatron_hcp.dcp.policies import plan_with
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.draw.timeline import MAX_BARS, MAX_HUES, MAX_RANKS, PLOT_W, render_page, render_timelines
 from megatron_hcp.draw.timeline_rows import Timeline, timeline_of
+from megatron_hcp.ground.errors import HcpError
 
 lengths = st.lists(st.integers(1, 4000), min_size=1, max_size=40)
 worlds = st.sampled_from([1, 2, 6, 8, 12, 16])

@@ -13,7 +13,7 @@ from megatron_hcp.plan.layout import PlanJob, parse_layout
 from megatron_hcp.plan.legal import forbidden
 from megatron_hcp.plan.model import plan_model
 
-BENCH = Path(__file__).resolve().parents[2] / "bench" / "plan" / "legal.py"
+BENCH = Path(__file__).resolve().parents[2] / "lab" / "plan" / "legal.py"
 SIZES = {"num_hidden_layers": 8, "hidden_size": 512, "num_attention_heads": 8, "vocab_size": 1000}
 MODELS = {
     "dense": plan_model({**SIZES, "num_key_value_heads": 2, "intermediate_size": 1024}),

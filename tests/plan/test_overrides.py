@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from megatron_hcp.cost.gpus import gpu_named
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.plan.answer import judge, plan_job
 from megatron_hcp.plan.constants import rates_for
@@ -20,7 +21,6 @@ from megatron_hcp.plan.legal import RECIPES, forbidden
 from megatron_hcp.plan.model import plan_model
 from megatron_hcp.plan.overrides import FRAMEWORKS, WITHOUT_LEVELS, overrides
 from megatron_hcp.plan.running import as_run_by
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import RULES
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Our verdict against megatron-core's own, on random configurations, where megatron-core itself decides.
 
 Upstream's verdict: the config constructors, then `initialize_model_parallel` itself, which builds its rank generators
-and creates every group; what is replaced stands in bench/lib/agree/megatron_core_upstream.py. It is the installed
+and creates every group; what is replaced stands in lab/lib/agree/megatron_core_upstream.py. It is the installed
 release's, and the newest wheel's, each in a process of its own. Ours: an error that is placed in these stages, for a
 launch by a Bridge provider, which adds no checks.
 
@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 from agree.process import Upstream
 
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Fact, Reading, Setting
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import BY_ID, RULES
 from support.megatron_cases import Case, draw
 from support.needs import UPSTREAM

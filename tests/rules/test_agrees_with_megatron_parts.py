@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.cp.view import windowed_types
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import BY_ID
 from megatron_hcp.rules.view import View
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import RULES
 from megatron_hcp.rules.rule import Rule
 from support.te_upstream import NO_BACKEND, Call, Release

@@ -1,4 +1,4 @@
-"""Our verdict against what Transformer Engine's own code did, in every release run (bench/results/te_cpu.json).
+"""Our verdict against what Transformer Engine's own code did, in every release run (lab/results/te_cpu.json).
 
 A rule says error exactly where the executed code refuses or is wrong; each case is compared at both ends of every
 range of releases that behave alike. test_execute.py holds the record to the code of the releases that CI has.
@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import RULES
 from megatron_hcp.rules.rule import Rule
 
 pytestmark = pytest.mark.slow
 
-RECORD = json.loads((Path(__file__).parents[2] / "bench/results/te_cpu.json").read_text(encoding="utf-8"))
+RECORD = json.loads((Path(__file__).parents[2] / "lab/results/te_cpu.json").read_text(encoding="utf-8"))
 RELEASES: list[str] = RECORD["releases"]
 FAMILIES = ("HCP", "CP", "PACK", "KNOWN")
 SPEAKING = {"CP009", "CP010", "CP015", "HCP014", "HCP017", "HCP018", "PACK005", "PACK007", "KNOWN017"}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.cards.card import find_skill, load_card
 from megatron_hcp.rules.registry import BY_ID
+from megatron_hcp.skills.card import find_skill, load_card
 
 CATALOGUE = {
     line.split()[0]: line.split(maxsplit=2)[1:]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.judge.report import Report
 from megatron_hcp.launch.load import LoadOptions, load_launch
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import RULES
-from megatron_hcp.rules.report import Report
 
 CP4 = "model.context_parallel_size=4"
 HCP = f"{CP4} model.cp_comm_type=a2a+p2p"

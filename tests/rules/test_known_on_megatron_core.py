@@ -17,11 +17,11 @@ from packaging.version import Version
 torch = pytest.importorskip("torch")
 
 from megatron_hcp.core.shards import cu_seqlens_of, shard_thd_indices  # noqa: E402
+from megatron_hcp.judge.engine import check_launch  # noqa: E402
 from megatron_hcp.proofs.gpt import transformer_config  # noqa: E402
 from megatron_hcp.proofs.gpt_data import GptShape  # noqa: E402
 from megatron_hcp.proofs.megatron import cpu_megatron, model_parallel  # noqa: E402
 from megatron_hcp.proofs.procs import run_workers  # noqa: E402
-from megatron_hcp.rules.engine import check_launch  # noqa: E402
 from megatron_hcp.rules.registry import BY_ID  # noqa: E402
 from support.processes import HANG_S  # noqa: E402
 from support.rules import launch  # noqa: E402

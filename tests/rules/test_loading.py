@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.fact import Fact, Launch
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import RULES, rules_for
 from megatron_hcp.rules.rule import Rule
 from megatron_hcp.rules.view import Unknown, View

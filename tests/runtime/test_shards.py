@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.core.shards import cu_seqlens_of  # noqa: E402
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.runtime.shards import Batch, shard, unshard  # noqa: E402
 from support.selection import examples  # noqa: E402
 

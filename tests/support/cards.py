@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from megatron_hcp.cards.card import Card
-from megatron_hcp.cards.record import RECORD_PATH, digest_of, read_record
+from megatron_hcp.skills.card import Card
+from megatron_hcp.skills.record import RECORD_PATH, digest_of, read_record
 from support.processes import HANG_S
 
 GOOD: dict[str, Any] = {

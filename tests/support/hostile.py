@@ -1,4 +1,4 @@
-"""Texts and scripts made to be slow or deep: tests read each of them, bench/hostile.py measures how long it takes."""
+"""Texts and scripts made to be slow or deep: tests read each of them, lab/hostile.py measures how long it takes."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.judge.repair.patch import Patch, patch_of
 from megatron_hcp.launch.load import LoadOptions, load_launch
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import RULES
-from megatron_hcp.rules.repair.patch import Patch, patch_of
 from megatron_hcp.rules.rule import Rule
 
 Patched = Callable[..., tuple[str, Patch]]

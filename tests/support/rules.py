@@ -22,6 +22,9 @@ from functools import cache
 from pathlib import Path
 
 from megatron_hcp.cli.explain import varies
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.judge.repair.fixes import apply_fix
+from megatron_hcp.judge.report import Finding, Report
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.coerce import coerce
 from megatron_hcp.launch.fact import Dialect, Fact, Launch, Setting
@@ -30,10 +33,7 @@ from megatron_hcp.launch.facts.table import FACTS, index_of
 from megatron_hcp.launch.read import read_text
 from megatron_hcp.launch.words.overrides import reading_of_words
 from megatron_hcp.launch.words.settings import Word
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import BY_ID, RULES
-from megatron_hcp.rules.repair.fixes import apply_fix
-from megatron_hcp.rules.report import Finding, Report
 from megatron_hcp.rules.rule import Example, Rule
 
 Row = tuple[str, Dialect, str, str, str]

@@ -5,8 +5,8 @@ import unicodedata
 
 import pytest
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.ranks import RankMesh
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
 from megatron_hcp.triage.report import diagnosis_document

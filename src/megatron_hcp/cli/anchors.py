@@ -10,7 +10,10 @@ from pathlib import Path
 
 import click
 
-from megatron_hcp.cards.anchors import (
+from megatron_hcp.cli.options import format_option
+from megatron_hcp.cli.screen import say
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.skills.anchors import (
     STATUSES,
     AnchorVerdict,
     Root,
@@ -21,11 +24,8 @@ from megatron_hcp.cards.anchors import (
     unpacked_roots,
     verdicts,
 )
-from megatron_hcp.cards.citations import CITATION_STATUSES, CitationVerdict, citations_of, verdict_of
-from megatron_hcp.cards.folders import has_card, skills_below
-from megatron_hcp.cli.options import format_option
-from megatron_hcp.cli.screen import say
-from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.skills.citations import CITATION_STATUSES, CitationVerdict, citations_of, verdict_of
+from megatron_hcp.skills.folders import has_card, skills_below
 
 
 @click.command()

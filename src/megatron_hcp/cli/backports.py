@@ -42,7 +42,7 @@ def backports(targets: Sequence[str], options: LoadOptions, fmt: str, every: boo
 
     Exit codes: 0 listed, 2 the input could not be used, 3 internal error.
     """
-    from megatron_hcp.rules.backports.lacking import lacking
+    from megatron_hcp.backports.lacking import lacking
 
     names, options = split_targets(targets, options)
     launches = [launch for name in names for launch in load_launches(name, options)]
@@ -58,9 +58,9 @@ def backports(targets: Sequence[str], options: LoadOptions, fmt: str, every: boo
 
 
 def _result(launch: Launch) -> dict[str, Any]:
+    from megatron_hcp.backports.lacking import lacking
     from megatron_hcp.cli.reports.backports import release_json
     from megatron_hcp.cli.reports.json import target_json
-    from megatron_hcp.rules.backports.lacking import lacking
 
     found = lacking(launch)
     return {

@@ -15,8 +15,8 @@ from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.launch.load import LoadOptions, load_launches
 
 if TYPE_CHECKING:
-    from megatron_hcp.rules.repair.patch import Patch
-    from megatron_hcp.rules.report import Report
+    from megatron_hcp.judge.repair.patch import Patch
+    from megatron_hcp.judge.report import Report
 
 FORMATS = ("text", "json", "sarif", "github")
 _EXIT_CODES = (2, 1, 4)
@@ -117,7 +117,7 @@ def check(
 
 def _check(name: str, options: LoadOptions, select: str | None, ignore: str | None) -> list[TargetResult]:
     """A result for each launch of a target."""
-    from megatron_hcp.rules.engine import check_launch
+    from megatron_hcp.judge.engine import check_launch
     from megatron_hcp.rules.registry import selected
 
     rules = selected(select, ignore)

@@ -57,14 +57,14 @@ def complete_rules(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 def complete_skills(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """The names of the pack's skills."""
-    from megatron_hcp.cards.card import skill_dirs
+    from megatron_hcp.skills.card import skill_dirs
 
     return _items((folder.name for folder in skill_dirs()), incomplete)
 
 
 def complete_steps(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """The names of the skills or, after `SKILL:`, the steps of that skill."""
-    from megatron_hcp.cards.card import load_card, skill_dirs
+    from megatron_hcp.skills.card import load_card, skill_dirs
 
     skill, colon, _ = incomplete.partition(":")
     if not colon:

@@ -6,10 +6,10 @@ import click
 
 from megatron_hcp.cli.options import format_option
 from megatron_hcp.cli.output import write_ours
-from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.ground.numbers import whole_number
 from megatron_hcp.core.placement import Placement
 from megatron_hcp.core.ranks import DEFAULT_ORDER, Grids, grids_of
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.numbers import whole_number
 
 MAX_SIZE = 10**12
 MAX_LISTED = 2**16

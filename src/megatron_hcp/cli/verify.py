@@ -12,11 +12,6 @@ from typing import Any
 
 import click
 
-from megatron_hcp.cards.card import CARD_PATH, LEVELS, Card, Level, Needs, Step, is_ours, load_card, skill_dirs
-from megatron_hcp.cards.folders import has_card, skills_below
-from megatron_hcp.cards.side_by_side import run_steps, steps_at_once
-from megatron_hcp.cards.stack import stack_notes
-from megatron_hcp.cards.steps import StepResult, program_of, steps_up_to, why_not
 from megatron_hcp.cli.completion import complete_steps
 from megatron_hcp.cli.options import format_option, launch_options
 from megatron_hcp.cli.screen import safe_line, say
@@ -25,6 +20,11 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.signals import ends_cleanly
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.load import LoadOptions
+from megatron_hcp.skills.card import CARD_PATH, LEVELS, Card, Level, Needs, Step, is_ours, load_card, skill_dirs
+from megatron_hcp.skills.folders import has_card, skills_below
+from megatron_hcp.skills.side_by_side import run_steps, steps_at_once
+from megatron_hcp.skills.stack import stack_notes
+from megatron_hcp.skills.steps import StepResult, program_of, steps_up_to, why_not
 
 _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
@@ -109,7 +109,7 @@ def verify(
             "read it, then add --trust"
         )
     if record:
-        from megatron_hcp.cards.record import record_path
+        from megatron_hcp.skills.record import record_path
 
         for card, _ in chosen:
             record_path(card)  # refuse before the steps run, not after
@@ -198,7 +198,7 @@ class StepProgress:
 
 
 def _record(results: Sequence[StepResult]) -> None:
-    from megatron_hcp.cards.record import write_record
+    from megatron_hcp.skills.record import write_record
 
     cards = {result.card.skill: result.card for result in results}
     for skill, card in cards.items():

@@ -16,16 +16,16 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from megatron_hcp.cards.processes import run_program
-from megatron_hcp.cards.steps import is_installed, program_environment, program_path
 from megatron_hcp.cli.screen import say
+from megatron_hcp.core.parity import TinyPlan, tiny_launch
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import write_whole
-from megatron_hcp.core.parity import TinyPlan, tiny_launch
 from megatron_hcp.ground.signals import ends_cleanly
 from megatron_hcp.ground.upstream_folder import unpacked_releases
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.load import LoadOptions, load_launches
+from megatron_hcp.skills.processes import run_program
+from megatron_hcp.skills.steps import is_installed, program_environment, program_path
 
 SCHEMA = "hcp.parity/1"
 REFERENCE, TE_CPU, TE = ATTENTIONS = ("reference", "transformer-engine-cpu", "transformer-engine")

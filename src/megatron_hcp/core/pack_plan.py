@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.shards import round_up
+from megatron_hcp.ground.errors import HcpError
 
 BINS = 20
 """The number of bins for how full rows are."""

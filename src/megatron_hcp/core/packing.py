@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.shards import cu_seqlens_of, round_up
+from megatron_hcp.ground.errors import HcpError
 
 
 class Boundaries(NamedTuple):

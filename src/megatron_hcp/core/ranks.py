@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from math import lcm, prod
 from typing import overload
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.strided import Dims, merge_dims, ranks_from
+from megatron_hcp.ground.errors import HcpError
 
 DEFAULT_ORDER = "tp-cp-ep-dp-pp"
 """The order of the axes, fastest first. `--use-tp-pp-dp-mapping` makes it tp-cp-ep-pp-dp."""

@@ -9,10 +9,10 @@ from io import BytesIO
 from itertools import chain
 from typing import BinaryIO, NamedTuple
 
-from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.ground.intake import open_input
 from megatron_hcp.data import megatron_index, packed_pickle, parquet, text, verl_log
 from megatron_hcp.data.sampling import spread
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.intake import open_input
 
 _WANTED = "wanted a file, -, or numbers such as 1024,2048"
 _KINDS = {".parquet": "parquet", ".idx": "Megatron's index"}

@@ -7,8 +7,8 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.data.sampling import taken
+from megatron_hcp.ground.errors import HcpError
 
 MAGIC = b"MMIDIDX\x00\x00"
 _HEADER = struct.Struct("<QBQQ")  # version, code of the token's dtype, sequences, document boundaries

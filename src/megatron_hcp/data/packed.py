@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from typing import BinaryIO, NamedTuple
 
+from megatron_hcp.data import megatron_index, packed_pickle, parquet, text
+from megatron_hcp.data.packed_row import PackedBatch, Row, batch_of
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.intake import open_input
 from megatron_hcp.ground.visible import visible
-from megatron_hcp.data import megatron_index, packed_pickle, parquet, text
-from megatron_hcp.data.packed_row import PackedBatch, Row, batch_of
 
 _SEQUENCES = 4096
 """Lengths of one batch."""

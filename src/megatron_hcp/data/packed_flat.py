@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.data.packed_row import PackedBatch, check_row
+from megatron_hcp.ground.errors import HcpError
 
 
 def numpy_for(name: str) -> Any:

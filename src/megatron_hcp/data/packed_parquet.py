@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, BinaryIO
 
-from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.ground.visible import visible
 from megatron_hcp.data.packed_flat import FlatRows, Lists, numpy_for, summary
 from megatron_hcp.data.packed_row import PackedBatch
 from megatron_hcp.data.parquet import arrow_errors, check_column_size, opened
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 
 COLUMNS = ("input_ids", "loss_mask", "seq_start_id")
 _PARTS = 16

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.ground.visible import visible
 from megatron_hcp.data.packed_flat import FlatRows, Lists, numpy_for, summary
 from megatron_hcp.data.packed_row import MAX_ROW, PackedBatch
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 
 if TYPE_CHECKING:
     from megatron_hcp.data.pickle_operations import Operations

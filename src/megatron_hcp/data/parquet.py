@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.ground.visible import visible
 from megatron_hcp.data.sampling import MAX_LENGTH, taken
 from megatron_hcp.data.text import GUESSES
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 
 MAGIC = b"PAR1"
 MAX_COLUMN_BYTES = 2_000_000_000

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from itertools import chain, count
 from typing import Any, BinaryIO
 
+from megatron_hcp.data.sampling import MAX_LENGTH, MAX_SEQUENCES
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.numbers import whole_number
-from megatron_hcp.data.sampling import MAX_LENGTH, MAX_SEQUENCES
 
 Line = tuple[int, str]
 """A line's number, and its text without surrounding whitespace."""

@@ -93,7 +93,7 @@ class Cost(NamedTuple):
     ranks would do, C ranks cost `comm * s * log2(C / C_min)` more: exchange of keys and values, smaller pieces of work,
     more ranks waiting for each other. It is a price in the plan, not part of a group's time. The larger it is, the
     closer every sequence stays to C_min, and the less balanced the load is. By default a doubling costs 0.8 of the
-    linear work; bench/dcp/grid.py shows the effect.
+    linear work; lab/dcp/grid.py shows the effect.
 
     `machine` says how many seconds that is, and what communication adds. With `by_time` the plan with the least
     estimated time is chosen; `comm` then only breaks ties. `from_model` and `from_profile` make such costs.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from megatron_hcp.core.shards import shard_ranges
 from megatron_hcp.dcp.lengths import check_positive
 from megatron_hcp.dcp.setup import Setup
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.core.shards import shard_ranges
 
 DEFAULT_SETUP = Setup()
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.placement import Placement
 from megatron_hcp.core.ranks import Grids
 from megatron_hcp.draw.group_scene import Scene, scene_of
 from megatron_hcp.draw.group_shapes import BlockShapes
 from megatron_hcp.draw.template import fill_template
+from megatron_hcp.ground.errors import HcpError
 
 MARGIN, HEADER_H, BLOCK_GAP = 24, 148, 36
 MAX_GPUS_PER_NODE = 144

@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.placement import Placement
 from megatron_hcp.core.ranks import grids_of
 from megatron_hcp.draw.groups import render_groups
 from megatron_hcp.draw.template import fill_template
+from megatron_hcp.ground.errors import HcpError
 
 MOST_BARS = 8
 MOST_RANKS = 128

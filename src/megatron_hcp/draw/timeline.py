@@ -10,10 +10,10 @@ from itertools import accumulate
 from math import ceil, log10
 from typing import Any
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.draw.template import fill_template
 from megatron_hcp.draw.timeline_rows import Bar, Slot, Timeline
 from megatron_hcp.draw.timeline_words import caption, seconds
+from megatron_hcp.ground.errors import HcpError
 
 MARGIN, GUTTER, PLOT_W = 28, 56, 1040
 HEADER_H, CAPTION_H, AXIS_H, PANEL_GAP = 104, 62, 34, 20

@@ -1,1 +1,1 @@
-"""What meets the outside: errors, files and bounded reading, the shape of data, secrets, signals, text to be printed."""
+"""What meets the outside: errors, bounded reading, whole writing, the shape of data, secrets, signals, shown text."""

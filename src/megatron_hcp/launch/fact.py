@@ -173,3 +173,21 @@ class Launch(NamedTuple):
     @property
     def dialect(self) -> Dialect:
         return self.reading.dialect
+
+
+def shown_value(value: Any) -> str:
+    """A fact's value as a person writes it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(shown_value, value)) + "]"
+    return str(value)
+
+
+def as_written(launch: Launch, key: str) -> str:
+    """A key as the launch's dialect writes it."""
+    if launch.dialect not in COMMAND_LINES:
+        return key
+    return f"--{key if launch.dialect == 'ms-swift' else key.replace('_', '-')}"

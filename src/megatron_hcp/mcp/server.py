@@ -18,13 +18,13 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from megatron_hcp import __version__
-from megatron_hcp.cards.card import find_skill, read_skill_file, skill_dirs
-from megatron_hcp.cards.skill import front_matter
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.mcp.fit import fitted, parts_of
 from megatron_hcp.mcp.tools import TOOLS, Tool
 from megatron_hcp.rules.registry import RULES
+from megatron_hcp.skills.card import find_skill, read_skill_file, skill_dirs
+from megatron_hcp.skills.skill import front_matter
 
 _TIMEOUT_S = 120
 _PAGE = 40

@@ -1,6 +1,6 @@
 """The measured constants of the time model: what each is, where it comes from, and how sure it is.
 
-`python bench/plan/fit.py --write` fits the values tagged "fitted" to published steps and prints how well they do.
+`python lab/plan/fit.py --write` fits the values tagged "fitted" to published steps and prints how well they do.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from megatron_hcp.cost.gpus import SUSTAINED_NETWORK, SUSTAINED_NVLINK, Gpu
 from megatron_hcp.core.releases import at_least
+from megatron_hcp.cost.gpus import SUSTAINED_NETWORK, SUSTAINED_NVLINK, Gpu
 from megatron_hcp.plan.constants_fitted import FITTED
 from megatron_hcp.plan.layout import PlanJob
 

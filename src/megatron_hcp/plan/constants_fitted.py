@@ -1,4 +1,4 @@
-"""Written by bench/plan/fit.py: the constants of the time model, fitted to published steps."""
+"""Written by lab/plan/fit.py: the constants of the time model, fitted to published steps."""
 
 from __future__ import annotations
 

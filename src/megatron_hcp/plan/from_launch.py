@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from megatron_hcp.core.releases import MCORE_WITHOUT_TE_LOSS, at_least
 from megatron_hcp.cost.gpus import GPUS, Gpu, gpu_named
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.core.releases import MCORE_WITHOUT_TE_LOSS, at_least
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.facts.known_models import fields_of
 from megatron_hcp.plan.constants import BLACKWELL

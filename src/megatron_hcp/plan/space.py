@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.releases import MCORE_PIPELINE_LAYOUT, at_least
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.plan.layout import RECOMPUTE, Layout, PlanJob, parse_layout
 from megatron_hcp.plan.legal import forbidden
 from megatron_hcp.plan.model import PlanModel

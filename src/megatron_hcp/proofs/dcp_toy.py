@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from megatron_hcp.dcp import padded_length
 from megatron_hcp.core.shards import cu_seqlens_of
+from megatron_hcp.dcp import padded_length
 from megatron_hcp.runtime.attention import Masking, attend_alone, p2p
 from megatron_hcp.runtime.shards import Batch, Tokens
 

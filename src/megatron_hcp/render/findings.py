@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.judge.report import Finding, Undecided
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.read import read_text
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import RULES
-from megatron_hcp.rules.report import Finding, Undecided
 
 
 def findings_in(launch: Launch, script: str) -> tuple[list[Finding], list[Undecided]]:

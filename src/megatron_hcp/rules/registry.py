@@ -14,8 +14,8 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.facts.stages import STAGE_NAMES
 from megatron_hcp.launch.hidden import hidden, hides_any
+from megatron_hcp.rules.asked import Asked
 from megatron_hcp.rules.rule import Rule
-from megatron_hcp.rules.verdict.asked import Asked
 from megatron_hcp.rules.view import View
 
 if sys.flags.optimize > 1:

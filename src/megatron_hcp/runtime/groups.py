@@ -12,8 +12,8 @@ from types import TracebackType
 
 import torch.distributed as dist
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.levels import all_levels_of
+from megatron_hcp.ground.errors import HcpError
 
 
 class GroupBuilder:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.shards import cu_seqlens_of
+from megatron_hcp.ground.errors import HcpError
 
 
 def is_jagged(value: object) -> bool:

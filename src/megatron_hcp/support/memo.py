@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from megatron_hcp.judge.run import run
 from megatron_hcp.launch.fact import Launch
+from megatron_hcp.rules.asked import Asked
 from megatron_hcp.rules.rule import Rule
-from megatron_hcp.rules.run import run
-from megatron_hcp.rules.verdict.asked import Asked
 from megatron_hcp.rules.view import View
 
 _ABSENT = object()

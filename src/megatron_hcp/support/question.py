@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.judge.run import presumed_facts
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Fact, Launch, Reading
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import rules_for
 from megatron_hcp.rules.rule import Rule
-from megatron_hcp.rules.run import presumed_facts
 from megatron_hcp.support.memo import RuleMemo
 
 COMM_TYPES = ("p2p", "all_gather", "a2a", "a2a+p2p")

@@ -32,8 +32,8 @@ _LOSING = ("HCP001", "HCP010")
 
 def _checked(launch: Launch) -> tuple[tuple[tuple[str, str], ...], frozenset[str]]:
     """What the rules say of the launch, run once: `CpPlan.lost` and `CpPlan.passed`."""
+    from megatron_hcp.judge.run import run
     from megatron_hcp.rules.registry import BY_ID
-    from megatron_hcp.rules.run import run
     from megatron_hcp.rules.view import View
 
     own = [rule for rule in BY_ID.values() if not rule.last]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.cards.card import load_card
 from megatron_hcp.rules.registry import BY_ID, RULES
+from megatron_hcp.skills.card import load_card
 from support.cards import skill_in, step
 
 CLOSE = "<!-- /hcp -->"

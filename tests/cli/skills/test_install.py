@@ -123,7 +123,7 @@ def test_half_a_skill_of_an_older_hcp_is_made_whole(hcp, tmp_path: Path, root: P
 
 STOPPED = """
 import os, signal, sys
-import megatron_hcp.cards.install as install
+import megatron_hcp.skills.install as install
 from megatron_hcp.cli.main import main
 write, count, name = install._write, 0, sys.argv.pop(1)
 def stop(path, file):

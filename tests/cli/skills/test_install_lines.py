@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.cards.card import skill_dirs
+from megatron_hcp.skills.card import skill_dirs
 from support.processes import HANG_S
 
 ROOT = Path(__file__).resolve().parents[3]

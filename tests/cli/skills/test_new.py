@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.cards.card import load_card
-from megatron_hcp.cards.evals.task import KINDS, load_tasks
+from megatron_hcp.skills.card import load_card
+from megatron_hcp.skills.evals.task import KINDS, load_tasks
 
 
 def test_a_new_skill_is_whole_but_for_what_is_to_be_filled_in(hcp, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.cards.card import load_card
-from megatron_hcp.cards.skill import judged_skill
-from megatron_hcp.cards.stack import stack_notes
+from megatron_hcp.skills.card import load_card
+from megatron_hcp.skills.skill import judged_skill
+from megatron_hcp.skills.stack import stack_notes
 from support.cards import skill_in, step
 
 

@@ -19,7 +19,7 @@ from megatron_hcp.dcp.published.pr5869 import even_parts
 from megatron_hcp.dcp.published.static import dp_balanced
 from megatron_hcp.ground.errors import HcpError
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "bench" / "dcp"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "lab" / "dcp"))
 import upstream as dcp_upstream
 
 POLICIES = [name.replace("static:C", "static:2") for name in PUBLISHED]

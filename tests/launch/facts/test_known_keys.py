@@ -99,7 +99,7 @@ def test_every_key_of_the_fact_table_is_upstreams(dialect: Dialect, role: str) -
 
 @pytest.mark.upstream
 def test_the_file_holds_every_key_that_the_released_packages_declare(root: Path, upstream: Path) -> None:
-    spec = importlib.util.spec_from_file_location("known_keys_script", root / "bench" / "known_keys.py")
+    spec = importlib.util.spec_from_file_location("known_keys_script", root / "lab" / "known_keys.py")
     assert spec is not None and spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = script

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Dialect, Launch
 from megatron_hcp.launch.hf import read_model
 from megatron_hcp.launch.read import read_target, read_text
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import rules_for
 
 SIZES = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --context-parallel-size 2"

@@ -18,7 +18,7 @@ from megatron_hcp.plan.memory.buffers import cp_buffers, dummy_gradients
 from megatron_hcp.plan.memory.peak import GIB, in_flight, stage_terms
 from megatron_hcp.plan.model import plan_model
 
-BENCH = Path(__file__).resolve().parents[3] / "bench" / "plan" / "memory.py"
+BENCH = Path(__file__).resolve().parents[3] / "lab" / "plan" / "memory.py"
 DENSE = plan_model(
     {
         "num_hidden_layers": 8, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,

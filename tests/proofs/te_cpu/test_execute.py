@@ -1,6 +1,6 @@
 """Transformer Engine's own attention on gloo processes: the oldest release, 2.14, the newest, and what was found.
 
-`python bench/te_cpu.py` runs every case of every release; these are the cases that the claims rest on.
+`python lab/te_cpu.py` runs every case of every release; these are the cases that the claims rest on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from megatron_hcp.proofs.te_cpu.load import STAND_INS  # noqa: E402
 pytestmark = [pytest.mark.torch, pytest.mark.upstream, pytest.mark.slow]
 
 RELEASES = ("2.1.0", "2.14.0", "2.20.2")
-RECORD = Path(__file__).parents[3] / "bench/results/te_cpu.json"
+RECORD = Path(__file__).parents[3] / "lab/results/te_cpu.json"
 
 
 def release(upstream: Path, version: str) -> Path:
@@ -46,7 +46,7 @@ def test_a_release_does_what_the_record_says(upstream: Path, version: str) -> No
 
 def test_the_skills_table_is_the_records() -> None:
     page = (RECORD.parents[2] / "skills/hierarchical-context-parallel/references/transformer-engine.md").read_text()
-    assert page == with_table(page, json.loads(RECORD.read_text())), "run bench/te_cpu.py --write"
+    assert page == with_table(page, json.loads(RECORD.read_text())), "run lab/te_cpu.py --write"
     assert "| `all_gather` | thd | FlashAttention 2 | **wrong** 2.18+ |" in page
     assert "| `a2a+p2p` | thd | cuDNN | 2.19+ |" in page
 

@@ -1,6 +1,6 @@
 """What Transformer Engine's code holds, by count: the memory formulas of the planner say the same.
 
-`python bench/te/held.py --write` makes the record.
+`python lab/te/held.py --write` makes the record.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from megatron_hcp.plan.memory.cp_held import AttentionBytes, held, outputs_kept
 
-ROWS = json.loads((Path(__file__).parents[3] / "bench/results/te_held.json").read_text())["rows"]
+ROWS = json.loads((Path(__file__).parents[3] / "lab/results/te_held.json").read_text())["rows"]
 
 
 def test_the_record_has_every_type_of_communication_from_2_to_8_ranks_before_and_after_each_change() -> None:

@@ -1,6 +1,6 @@
 """What Transformer Engine's code sends, by count: the cost formulas and the reference attention send the same.
 
-`python bench/te/bytes.py --write` makes the record.
+`python lab/te/bytes.py --write` makes the record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from megatron_hcp.proofs.te_cpu.case import AttentionCall, Inputs  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
-RECORD = json.loads((Path(__file__).parents[3] / "bench/results/te_bytes.json").read_text())
+RECORD = json.loads((Path(__file__).parents[3] / "lab/results/te_bytes.json").read_text())
 ROWS = RECORD["rows"]
 BF16 = 2
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from megatron_hcp.dcp.groups import usable_sizes
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import BY_ID
 
 pytestmark = pytest.mark.torch

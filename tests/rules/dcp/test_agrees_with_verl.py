@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import BY_ID
 
 pytestmark = pytest.mark.upstream

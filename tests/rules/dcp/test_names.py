@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.fact import Dialect
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import RULES
 from support.launches import DYNAMIC, HYBRID, ON_DEV, ON_MAIN, OVERRIDE, PROVIDER, TP, VERL, VERL_ON_DEV
 from support.rules import FixRow, Row, launch, test_fixes, test_text, test_verdict

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import RULES
 
 pytestmark = pytest.mark.upstream

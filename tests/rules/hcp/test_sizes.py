@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from megatron_hcp.rules.engine import check_launch
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.rules.registry import RULES
 from support.launches import ACTOR, BRIDGE_BARE, BRIDGE_HCP, CP, HCP, LEVELS, OVERRIDE
 from support.rules import FixRow, Row, launch, test_fixes, test_text, test_verdict

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from megatron_hcp.core.levels import all_levels_of
 from megatron_hcp.core.placement import Placement, crosses
 from megatron_hcp.core.ranks import grids_of
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.rules.engine import check_launch
 from megatron_hcp.rules.registry import BY_ID
 
 LaunchOf = Callable[..., Launch]

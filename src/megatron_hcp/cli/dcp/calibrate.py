@@ -13,7 +13,6 @@ from pathlib import Path
 
 import click
 
-from megatron_hcp.cards.processes import descendants
 from megatron_hcp.cli.options import format_option
 from megatron_hcp.cli.output import check_outputs
 from megatron_hcp.cli.screen import say
@@ -24,6 +23,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text
 from megatron_hcp.ground.signals import ends_cleanly
 from megatron_hcp.resources import pack_dir
+from megatron_hcp.skills.processes import descendants
 
 
 @click.command()

@@ -14,8 +14,8 @@ from megatron_hcp.dcp import LAYOUTS, TARGETS, Setup
 from megatron_hcp.dcp.policies import plan_with, policies_of
 from megatron_hcp.dcp.published import PUBLISHED
 from megatron_hcp.dcp.schedule import OURS
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.draw.timeline_rows import Timeline
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions
 
 MAX_WORLD_SIZE = 2**20

@@ -41,9 +41,9 @@ def check(
 
     Exit codes: 0 the launch can train on the data, 1 it cannot, 2 the data or the launch could not be used.
     """
-    from megatron_hcp.ground.visible import visible
     from megatron_hcp.data.pack_report import judge, report_json
     from megatron_hcp.data.packed import open_packed
+    from megatron_hcp.ground.visible import visible
 
     needs = needs_of(launch_facts(target, options))
     sizes = None if metadata is None else _sizes(metadata)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.shards import pad_multiple
 from megatron_hcp.data.pack_report import DataNeeds
+from megatron_hcp.ground.errors import HcpError
 
 _PADS_ITSELF = ("sft", "online", "in_batch", "energon")
 """Kinds of packing that pad each sequence for CP while they pack."""

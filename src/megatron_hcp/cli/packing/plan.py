@@ -11,8 +11,8 @@ from megatron_hcp.cli.options import format_option, launch_options
 from megatron_hcp.cli.output import check_outputs, write_ours
 from megatron_hcp.cli.packing.needs import needs_of
 from megatron_hcp.cli.screen import say
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.core.pack_plan import best_of, pack_sizes, plan_rows
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions
 
 _MOST = 1 << 20

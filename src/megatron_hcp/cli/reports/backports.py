@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from megatron_hcp.backports.lacking import Lacking, LaterFixes
+from megatron_hcp.backports.table import Backport
+from megatron_hcp.backports.topics import TOPICS
 from megatron_hcp.cli.reports.words import launch_name, numbered, what_to_add
 from megatron_hcp.cli.screen import Line, Part
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.rules.backports.lacking import Lacking, LaterFixes
-from megatron_hcp.rules.backports.table import Backport
-from megatron_hcp.rules.backports.topics import TOPICS
 from megatron_hcp.rules.known.row import PACKAGES, Package
 
 _FIRST = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from megatron_hcp.cli.reports.text import undecided_text
 from megatron_hcp.cli.reports.words import finding_text, fix_text
 from megatron_hcp.ground.place import Location
-from megatron_hcp.rules.report import Finding, Report
+from megatron_hcp.judge.report import Finding, Report
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
 

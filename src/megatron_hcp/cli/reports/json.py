@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
+from megatron_hcp.backports.lacking import lacking
 from megatron_hcp.cli.reports.backports import first_json
 from megatron_hcp.cli.reports.words import fact_value
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.secrets import without_secrets
+from megatron_hcp.judge.report import Finding, NotChecked, Presumed, Report, Undecided
 from megatron_hcp.launch.fact import Fact, Launch
-from megatron_hcp.rules.backports.lacking import lacking
-from megatron_hcp.rules.report import Finding, NotChecked, Presumed, Report, Undecided
 from megatron_hcp.rules.rule import Source
 
 SCHEMA = "hcp.check/2"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from megatron_hcp.cli.screen import safe_line
+from megatron_hcp.judge.repair.patch import Patch, patch_of
+from megatron_hcp.judge.report import Report
 from megatron_hcp.rules.registry import RULES
-from megatron_hcp.rules.repair.patch import Patch, patch_of
-from megatron_hcp.rules.report import Report
 
 
 def printable_patch(report: Report) -> Patch:

@@ -14,7 +14,7 @@ from megatron_hcp.cli.reports.text import undecided_text
 from megatron_hcp.cli.reports.words import finding_text, fix_text
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.visible import visible
-from megatron_hcp.rules.report import Finding, Report, Undecided
+from megatron_hcp.judge.report import Finding, Report, Undecided
 from megatron_hcp.rules.rule import Rule
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from megatron_hcp.cli.reports.words import fact_value, launch_name, numbered
 from megatron_hcp.cli.screen import Line
-from megatron_hcp.launch.fact import Launch
-from megatron_hcp.rules.report import shown_value
+from megatron_hcp.launch.fact import Launch, shown_value
 
 _AXES = ("tp", "cp", "pp", "vpp", "ep", "etp", "gtp", "dp")
 _ALWAYS = ("tp", "cp", "pp", "dp")

@@ -12,7 +12,7 @@ from megatron_hcp.cli.screen import Line, Part
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.secrets import without_secrets
 from megatron_hcp.ground.visible import visible
-from megatron_hcp.rules.report import Finding, Report
+from megatron_hcp.judge.report import Finding, Report
 
 _TAB = 4
 _CUT = "..."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from megatron_hcp.backports.lacking import lacking
 from megatron_hcp.cli.reports.backports import first_lines
 from megatron_hcp.cli.reports.words import (
     finding_text,
@@ -17,9 +18,8 @@ from megatron_hcp.cli.reports.words import (
     what_to_add,
 )
 from megatron_hcp.cli.screen import Line, Part
+from megatron_hcp.judge.report import Finding, Report, Undecided
 from megatron_hcp.launch.fact import MODEL_DECIDES
-from megatron_hcp.rules.backports.lacking import lacking
-from megatron_hcp.rules.report import Finding, Report, Undecided
 from megatron_hcp.rules.rule import Severity
 
 COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}

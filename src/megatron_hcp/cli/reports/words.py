@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from megatron_hcp.ground.secrets import HIDDEN, is_secret_name
-from megatron_hcp.launch.fact import COMMAND_LINES, Fact, Launch
+from megatron_hcp.judge.report import Finding, OfferedFix, Presumed, Report
+from megatron_hcp.launch.fact import COMMAND_LINES, Fact, Launch, shown_value
 from megatron_hcp.launch.hidden import key_to_set
-from megatron_hcp.rules.report import Finding, OfferedFix, Presumed, Report, shown_value
 
 _MANY = 5
 _MANY_PRESUMED = 3

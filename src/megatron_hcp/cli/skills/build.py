@@ -7,16 +7,16 @@ from pathlib import Path
 
 import click
 
-from megatron_hcp.cards.card import Card, is_ours, load_card, skill_dirs
-from megatron_hcp.cards.folders import has_card, skills_below
-from megatron_hcp.cards.rendered import RENDERERS, RenderedPart, rendered, table
-from megatron_hcp.cards.skill import files_of
 from megatron_hcp.cli.completion import complete_skills
 from megatron_hcp.cli.screen import say
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text, write_whole
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.resources import pack_dir
+from megatron_hcp.skills.card import Card, is_ours, load_card, skill_dirs
+from megatron_hcp.skills.folders import has_card, skills_below
+from megatron_hcp.skills.rendered import RENDERERS, RenderedPart, rendered, table
+from megatron_hcp.skills.skill import files_of
 
 
 @click.command()

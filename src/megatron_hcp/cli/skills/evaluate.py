@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from megatron_hcp.cards.card import find_skill, skill_dirs
-from megatron_hcp.cards.evals.task import Task
-from megatron_hcp.cards.skill import front_matter
 from megatron_hcp.cli.completion import complete_skills
 from megatron_hcp.cli.options import format_option
 from megatron_hcp.cli.screen import is_terminal, say
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.signals import ends_cleanly
+from megatron_hcp.skills.card import find_skill, skill_dirs
+from megatron_hcp.skills.evals.task import Task
+from megatron_hcp.skills.skill import front_matter
 
 
 @click.command(name="eval")
@@ -45,7 +45,7 @@ def evaluate(
     With --triggers, the agent chooses for each task among the pack's skills and SKILL. The right choice is the skill
     that the task is for, or none if no skill fits. These answers have the arm `with`.
     """
-    from megatron_hcp.cards.evals.task import load_tasks
+    from megatron_hcp.skills.evals.task import load_tasks
 
     if answers is not None and agent_command is not None:
         raise HcpError("found --answers and --agent-command; wanted one of them; leave one out")
@@ -54,15 +54,15 @@ def evaluate(
     if triggers:
         return _triggers(folder, tasks, answers, agent_command, timeout, keep, fmt)
     if answers is None and agent_command is None:
-        from megatron_hcp.cards.evals.examples import faults_of_examples
+        from megatron_hcp.skills.evals.examples import faults_of_examples
 
         faults = faults_of_examples(folder, tasks)
         _print(
             {"schema": "hcp.skills-examples/1", "skill": folder.name, "ok": not faults, "faults": faults}, fmt, faults
         )
         return 1 if faults else 0
-    from megatron_hcp.cards.evals.run import asked, graded, read_answers, summary, written_answer
-    from megatron_hcp.cards.installed import digest_of
+    from megatron_hcp.skills.evals.run import asked, graded, read_answers, summary, written_answer
+    from megatron_hcp.skills.installed import digest_of
 
     given = []
     if answers is not None:
@@ -104,9 +104,9 @@ def _triggers(
     keep: str | None,
     fmt: str,
 ) -> int:
-    from megatron_hcp.cards.evals.run import chosen, graded, read_answers, written_answer
-    from megatron_hcp.cards.evals.trigger import faults_of_choice
-    from megatron_hcp.cards.installed import digest_of
+    from megatron_hcp.skills.evals.run import chosen, graded, read_answers, written_answer
+    from megatron_hcp.skills.evals.trigger import faults_of_choice
+    from megatron_hcp.skills.installed import digest_of
 
     skills = {one.name: one for one in (*skill_dirs(), folder)}
     descriptions = {name: str(front_matter(one)[0]["description"]) for name, one in skills.items()}

@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from megatron_hcp.cards.card import find_skill, skill_dirs
-from megatron_hcp.cards.installed import AGENT_FOLDERS
 from megatron_hcp.cli.completion import complete_skills
 from megatron_hcp.cli.options import format_option
 from megatron_hcp.cli.screen import say
 from megatron_hcp.ground.signals import ends_cleanly
+from megatron_hcp.skills.card import find_skill, skill_dirs
+from megatron_hcp.skills.installed import AGENT_FOLDERS
 
 Row = dict[str, Any]
 """What was done with a skill, as in the JSON output."""
@@ -71,7 +71,7 @@ def update(names: Sequence[str], agent: str, target: str | None, dry_run: bool, 
 
     A skill that you changed is replaced only with --force, which moves your files to .hcp-backup in the same folder.
     """
-    from megatron_hcp.cards.uninstall import installed_in
+    from megatron_hcp.skills.uninstall import installed_in
 
     given = target is not None
     ours = {folder.name: folder for folder in skill_dirs()}
@@ -90,7 +90,7 @@ def update(names: Sequence[str], agent: str, target: str | None, dry_run: bool, 
 @_place_options
 def uninstall(names: Sequence[str], agent: str, target: str | None, dry_run: bool, force: bool, fmt: str) -> None:
     """Remove skills installed by hcp (all, or those named), and nothing else."""
-    from megatron_hcp.cards.uninstall import installed_in, uninstall_skills
+    from megatron_hcp.skills.uninstall import installed_in, uninstall_skills
 
     given = target is not None
 
@@ -110,7 +110,7 @@ def uninstall(names: Sequence[str], agent: str, target: str | None, dry_run: boo
 def _copied(
     folders: Sequence[Path], place: Path, *, given: bool, dry_run: bool, force: bool, update: bool = False
 ) -> Iterable[Row]:
-    from megatron_hcp.cards.install import install_skills, plan_copies
+    from megatron_hcp.skills.install import install_skills, plan_copies
 
     if dry_run:
         for copy in plan_copies(folders, place, given=given):

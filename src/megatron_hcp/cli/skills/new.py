@@ -18,7 +18,7 @@ def new(name: str, place: str) -> None:
 
     hcp skills validate lists the places that are left to fill in. Existing files are never overwritten.
     """
-    from megatron_hcp.cards.scaffold import new_skill
+    from megatron_hcp.skills.scaffold import new_skill
 
     folder = new_skill(name, Path(place))
     shown = shlex.quote(str(folder))

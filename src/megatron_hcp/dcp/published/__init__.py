@@ -1,6 +1,6 @@
 """Published schedulers of dynamic context parallelism, reimplemented from their behavior.
 
-`dev`, `main` and `static:C` give the plans of the real ones exactly (bench/dcp/upstream.py compares them), `pr5869` the
+`dev`, `main` and `static:C` give the plans of the real ones exactly (lab/dcp/upstream.py compares them), `pr5869` the
 pull request's, and `fcp` what its paper says. None of them accounts for padding, a cost, or a limit other than tokens
 per rank.
 """

@@ -1,4 +1,4 @@
-"""What a Megatron-Bridge recipe sets, from `recipes.txt`, which bench/recipes/table.py writes."""
+"""What a Megatron-Bridge recipe sets, from `recipes.txt`, which lab/recipes/table.py writes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Recipe(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """The file's sections; see bench/lib/bridge_releases.py."""
+    """The file's sections; see lab/lib/bridge_releases.py."""
 
     releases: list[str]
     settings: list[str]
@@ -230,7 +230,7 @@ def _unknown(table: _Table, name: str) -> HcpError:
     near = _near(table, name, None)
     return HcpError(
         f"Megatron-Bridge {_range(table.releases)} has no recipe {name[:80]!r}; wanted a recipe function's name; "
-        f"{near or 'bench/recipes/table.py shows how the list is made'}"
+        f"{near or 'lab/recipes/table.py shows how the list is made'}"
     )
 
 

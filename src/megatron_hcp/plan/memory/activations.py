@@ -16,7 +16,7 @@ where t > 1. Tensors have 2 bytes an element where nothing else is said. Transfo
 | second output | 2 T nq dv/t | with a2a and a2a+p2p, the attention output before its all-to-all: `cp_held` |
 
 Sources: saved tensors of LayerNormLinear, Linear, GroupedLinear and the attention functions of Transformer Engine, the
-MoE layers of megatron-core; each is counted against measured peaks by bench/plan/memory.py.
+MoE layers of megatron-core; each is counted against measured peaks by lab/plan/memory.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What Transformer Engine's context-parallel attention holds in one layer, in bytes on one rank.
 
 Q, O, KV: queries, output, keys with values of the rank's tokens, 2 bytes an element; LSE: 4 bytes a row and head.
-`bench/te/held.py` runs Transformer Engine's own code on 2 to 8 ranks and counts the same.
+`lab/te/held.py` runs Transformer Engine's own code on 2 to 8 ranks and counts the same.
 
 | type | kept | at most, beyond it |
 |---|---|---|

@@ -16,7 +16,7 @@ is not.
 | versions of cuDNN, GPU, FlashAttention | load.py, choose.py | 9.21, an H100, 2.7.4 or 3.0: what the case asks for |
 
 load.py imports a release, case.py has the matrix and the right answers, execute.py runs cases, choose.py asks the
-release's own choice of the backend, bench/lib/te_record.py writes down what all
+release's own choice of the backend, lab/lib/te_record.py writes down what all
 releases do. None of it covers: real kernels
 and their precision, streams and missing waits, NCCL, FP8, biases, dropout, FlashAttention 4, cross-attention, CUDA
 graphs. A new release may need a small repair here; a missing stand-in is reported by name.

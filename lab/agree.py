@@ -1,0 +1,62 @@
+"""Our verdict against upstream's own code: `python lab/agree.py --megatron-lm DIR` (or --megatron-bridge, --verl).
+
+DIR is a checkout. Random launches are made from the options that this revision of upstream has, and judged twice: by
+upstream's own start-up, in a process of its own and with stand-ins for what needs GPUs (each is named where it is
+made), and by `hcp check` on the same words. It counts launches that both accept or both refuse; false alarms, where
+we report an error and upstream accepts; silent rules, where upstream refuses for what one of our rules owns and we
+report nothing; and refusals without a rule, by text. The exit status is 1 if there is a false alarm or a silent rule,
+or if more than 2 % are refused without a rule, or for what lab/lib/agree/without_rule.yaml does not list.
+
+Megatron-LM needs torch (the CPU build is enough); Megatron-Bridge also hydra-core and transformers, and Megatron-LM at
+its 3rdparty/Megatron-LM; verl also ray, tensordict and pandas. HCP_AGREE_PYTHON names an interpreter that has them.
+Not part of CI.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
+
+from agree import bridge, megatron_lm, verl  # noqa: E402
+from agree.compare import show, write_results  # noqa: E402
+from options import at_least_one  # noqa: E402
+
+UPSTREAMS = {"megatron-lm": megatron_lm.compare, "megatron-bridge": bridge.compare, "verl": verl.compare}
+"""By option, what compares `--commands` launches with a checkout, from a seed."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in UPSTREAMS:
+        parser.add_argument(f"--{name}", type=Path, action="append", default=[], metavar="DIR", help="a checkout")
+    parser.add_argument("--commands", type=at_least_one, default=2_000, metavar="N", help="launches per checkout")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--show", type=int, default=2, metavar="N", help="launches to show per disagreement")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="also write the counts to this file, as JSON")
+    parser.add_argument("--functional-tests", action="store_true", help="only upstream's own functional tests")
+    options = parser.parse_args()
+    checkouts = [(name, folder) for name in UPSTREAMS for folder in getattr(options, name.replace("-", "_"))]
+    if not checkouts:
+        parser.error("found no checkout; wanted " + " or ".join(f"--{name} DIR" for name in UPSTREAMS))
+    if options.functional_tests:
+        tests = [megatron_lm.check_functional_tests(folder) for folder in options.megatron_lm]
+        if options.results:
+            write_results(options.results, tests)
+        return 1 if any(test.false_alarms for test in tests) else 0
+    results = []
+    for name, folder in checkouts:
+        if not folder.is_dir():
+            parser.error(f"{folder} is no folder")
+        results.append(UPSTREAMS[name](folder, options.commands, options.seed))
+        show(results[-1], options.show)
+    if options.results:
+        write_results(options.results, results)
+    return 0 if all(result.tally.agrees for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""Writes launch/facts/known_options.txt: the options of Megatron-LM's own parser, by release and branch.
+
+    python lab/known_options.py --megatron-lm GIT_DIRECTORY
+
+Each revision is unpacked into a temporary folder, where its own code builds the parser (in a process of its own, as
+for lab/agree.py). The options that pretrain_gpt.py adds for ModelOpt are read from their source, and so are those of
+releases before 0.12, whose parser is one file that calls `add_argument`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Mapping
+from io import BytesIO
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
+
+from agree.process import Upstream  # noqa: E402
+
+TARGET = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "known_options.txt"
+READ_ONLY = {"0.2.0": "23.06", **{name: f"core_v{name}" for name in "0.4.0 0.6.0 0.8.0 0.10.0 0.11.0".split()}}
+"""Releases that are read, not run -> their tags."""
+RELEASES = "0.12.0 0.12.3 0.13.0 0.13.1 0.14.0 0.15.0 0.15.3 0.16.0 0.16.1 0.17.0 0.17.1 0.18.0 0.18.2 0.19.0".split()
+BRANCHES = ("main", "dev")
+
+
+def unpacked(repository: Path, revision: str, folder: Path) -> None:
+    """Unpacks the code that builds a revision's parser into the folder."""
+    archive = subprocess.run(
+        ["git", f"--git-dir={repository}", "archive", revision, "megatron", "pretrain_gpt.py"],
+        capture_output=True,
+        check=True,
+    )
+    with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:
+        tar.extractall(folder, filter="data")
+
+
+def options_of(checkout: Path) -> tuple[str, set[str]]:
+    """The version of a checkout of Megatron-LM, and the options of its pretrain_gpt.py, without their dashes."""
+    upstream = Upstream("megatron_lm_upstream.py", str(checkout))
+    options = {option for option in upstream.ready["options"] if option.startswith("--")}
+    version: str = upstream.ready["version"]
+    upstream.close()
+    if "add_modelopt_args" in (checkout / "pretrain_gpt.py").read_text(encoding="utf-8"):
+        options |= added_in((checkout / "megatron" / "post_training" / "arguments.py").read_text(encoding="utf-8"))
+    return version, destinations(options)
+
+
+def added_in(source: str) -> set[str]:
+    """The options of the calls of `add_argument` in a source."""
+    return {
+        word.value
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "add_argument"
+        for word in call.args
+        if isinstance(word, ast.Constant) and isinstance(word.value, str) and word.value.startswith("--")
+    }
+
+
+def destinations(options: Iterable[str]) -> set[str]:
+    """Options as keys of a launch: without dashes."""
+    return {option[2:].replace("-", "_") for option in options}
+
+
+def read(repository: Path, revision: str) -> set[str]:
+    """The options of an old revision, from its source."""
+    for path in ("megatron/training/arguments.py", "megatron/arguments.py"):
+        shown = git(repository, "show", f"{revision}:{path}")
+        if shown:
+            return destinations(added_in(shown))
+    raise SystemExit(f"{revision} has no arguments.py")
+
+
+def git(repository: Path, *words: str) -> str:
+    """What git prints; empty if it fails."""
+    return subprocess.run(["git", f"--git-dir={repository}", *words], capture_output=True, text=True).stdout
+
+
+def written(options: Mapping[str, set[str]], branches: Iterable[str]) -> str:
+    """The file's text: a line for all options that the same revisions have, the revisions as runs of the first line."""
+    order = list(options)
+    lines: dict[str, list[str]] = {}
+    for name in sorted(set().union(*options.values())):
+        lines.setdefault(_runs([revision for revision in order if name in options[revision]], order), []).append(name)
+    return "\n".join(
+        [
+            "# The options of Megatron-LM's own parser, by revision. Written by lab/known_options.py; do not edit.",
+            *(f"# {branch}" for branch in branches),
+            f"revisions: {' '.join(order)}",
+            *(f"{runs}: {' '.join(names)}" for runs, names in sorted(lines.items())),
+            "",
+        ]
+    )
+
+
+def _runs(revisions: list[str], order: list[str]) -> str:
+    """Revisions that follow each other as `first..last`, with commas between such runs."""
+    runs: list[list[str]] = []
+    for revision in revisions:
+        if runs and order.index(runs[-1][-1]) + 1 == order.index(revision):
+            runs[-1].append(revision)
+        else:
+            runs.append([revision])
+    return ",".join(run[0] if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megatron-lm", type=Path, required=True, metavar="GIT_DIRECTORY")
+    repository: Path = parser.parse_args().megatron_lm
+    options = {name: read(repository, revision) for name, revision in READ_ONLY.items()}
+    branches = []
+    for name in (*RELEASES, *BRANCHES):
+        revision = name if name in BRANCHES else f"core_v{name}"
+        with tempfile.TemporaryDirectory() as folder:
+            unpacked(repository, revision, Path(folder))
+            version, options[name] = options_of(Path(folder))
+        print(f"{name}: {len(options[name])} options", file=sys.stderr)
+        if name in BRANCHES:
+            commit = git(repository, "log", "-1", "--format=%h of %cs", revision).strip()
+            branches.append(f"{name}: {version}, commit {commit}")
+    TARGET.write_text(written(options, branches), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""Fits the constants of the time model to published steps, and prints every row, the terms' ablation and the scores.
+
+    python lab/plan/fit.py --rows FOLDER [--judge FILE] [--write] [--ablation] [--print-rows]
+
+FOLDER holds measured_bridge.jsonl, measured_b200_simumax.jsonl and long_sequence_llama2_7b_fp8_h100.jsonl. Logarithms
+of constants are fitted by damped Gauss-Newton to the logarithms of the steps' seconds, with a robust loss (soft L1) and
+a pull towards the priors. `--judge`: rows of the same form that are not fitted. `--write` writes
+src/megatron_hcp/plan/constants_fitted.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rows import Measured, bridge_rows, long_rows, simumax_rows
+
+from megatron_hcp.plan import constants_fitted
+from megatron_hcp.plan.constants import rates_for
+from megatron_hcp.plan.time.step import step_time
+
+PRIORS = {
+    "gemm.bf16": 0.6, "gemm.fp8": 0.57, "gemm.mxfp8": 0.6, "gemm.nvfp4": 0.42, "gemm.half_size": 0.15,
+    "bias.passes": 2.0,
+    "gemm.grouped.hopper": 0.4, "gemm.grouped.blackwell": 0.71, "gemm.unaligned": 0.85, "casts.nvfp4": 1.5,
+    "attention.hopper": 0.65, "attention.blackwell": 0.55, "attention.graphed": 1.3, "bandwidth": 0.75,
+    "tp.exposed": 0.7, "tp.overlapped": 0.3, "ep.exposed": 0.9,
+    "ep.overlapped": 0.25, "dp.exposed": 0.3,
+    "host.expert": 6e-4, "host.overlap": 2.5e-3,
+    "gpu.h100": 1.0, "gpu.b200": 0.95, "gpu.b300": 0.95, "gpu.gb200": 0.95, "gpu.gb300": 1.0,
+}  # fmt: skip
+"""A typical sustained rate, unless the rows say otherwise."""
+FIXED = {"attention.backward": 0.85, "host.dense": 3.0e-3, "host.moe": 4.0e-3}
+SPREAD = 0.25
+"""Standard deviation of a constant about its prior, in logarithms."""
+NOISE = 0.06
+"""The spread of identical layouts, in logarithms; larger residuals count linearly instead of quadratically."""
+STEPS = 30
+
+
+def residual(row: Measured, values: dict[str, float]) -> float:
+    """Logarithm of predicted over measured seconds."""
+    rates = rates_for(row.job, values)
+    return math.log(step_time(row.model, row.layout, row.job, rates).seconds / row.seconds)
+
+
+def weight_of(error: float) -> float:
+    """Weight of soft L1 at that residual: the root of its derivative."""
+    return (1 + (error / NOISE) ** 2) ** -0.25
+
+
+def solve(matrix: list[list[float]], right: list[float]) -> list[float]:
+    """x of matrix x = right, by elimination with pivots."""
+    size = len(right)
+    rows = [[*line, value] for line, value in zip(matrix, right)]
+    for column in range(size):
+        pivot = max(range(column, size), key=lambda r: abs(rows[r][column]))
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        for below in range(column + 1, size):
+            factor = rows[below][column] / rows[column][column]
+            for k in range(column, size + 1):
+                rows[below][k] -= factor * rows[column][k]
+    found = [0.0] * size
+    for row in reversed(range(size)):
+        found[row] = (rows[row][size] - sum(rows[row][k] * found[k] for k in range(row + 1, size))) / rows[row][row]
+    return found
+
+
+def fitted(rows: Sequence[Measured], left_out: frozenset[str] = frozenset()) -> dict[str, float]:
+    """The constants that fit those rows; those in `left_out` stay at their priors."""
+    names = [name for name in PRIORS if name not in left_out]
+    values = {**PRIORS, **FIXED}
+    damping, best = 0.01, math.inf
+    for _ in range(STEPS):
+        errors = [residual(row, values) for row in rows]
+        slopes = []
+        for name in names:
+            moved = {**values, name: values[name] * 1.001}
+            slopes.append([(residual(row, moved) - error) / math.log(1.001) for row, error in zip(rows, errors)])
+        weights = [weight_of(error) / NOISE for error in errors]
+        offsets = [math.log(values[name] / PRIORS[name]) / SPREAD for name in names]
+        right, matrix = [], []
+        for i, slope in enumerate(slopes):
+            right.append(-sum(w * w * s * e for w, s, e in zip(weights, slope, errors)) - offsets[i] / SPREAD)
+            matrix.append([sum(w * w * s * o for w, s, o in zip(weights, slope, other)) for other in slopes])
+            matrix[i][i] = matrix[i][i] * (1 + damping) + 1 / SPREAD**2
+        step = solve(matrix, right)
+        moved = {
+            **values, **{name: values[name] * math.exp(max(-0.3, min(0.3, by))) for name, by in zip(names, step)}
+        }  # fmt: skip
+        loss = _loss(rows, moved)
+        if loss < best:
+            done = best - loss < 1e-4 * loss
+            values, best, damping = moved, loss, damping / 3
+            if done:
+                break
+        else:
+            damping *= 10
+            if damping > 1e6:
+                break
+    return values
+
+
+def _loss(rows: Sequence[Measured], values: dict[str, float]) -> float:
+    robust = sum(2 * ((1 + (residual(row, values) / NOISE) ** 2) ** 0.5 - 1) for row in rows)
+    return robust + sum((math.log(values[name] / prior) / SPREAD) ** 2 for name, prior in PRIORS.items())
+
+
+def scores(rows: Sequence[Measured], values: dict[str, float]) -> str:
+    """Median, 90th percentile and largest relative error; rank correlation; pairs in the right order."""
+    if not rows:
+        return "no rows"
+    signed = [math.exp(residual(row, values)) - 1 for row in rows]
+    errors = sorted(map(abs, signed))
+    predicted = [(1 + error) * row.seconds for error, row in zip(signed, rows)]
+    measured = [row.seconds for row in rows]
+    right = both = 0
+    for i in range(len(rows)):
+        for k in range(i):
+            if abs(measured[i] / measured[k] - 1) > 0.05:
+                both += 1
+                right += (measured[i] > measured[k]) == (predicted[i] > predicted[k])
+    text = f"{len(rows):4} rows: median {statistics.median(errors):.1%}, p90 {errors[int(0.9 * (len(errors) - 1))]:.1%}"
+    return (
+        f"{text}, max {errors[-1]:.1%}, Spearman {spearman(predicted, measured):.3f}, order {right / max(1, both):.1%}"
+    )
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> float:
+    """The rank correlation."""
+    if len(first) < 2:
+        return 1.0
+    ranks = []
+    for values in (first, second):
+        order = sorted(range(len(values)), key=values.__getitem__)
+        rank = [0] * len(values)
+        for place, index in enumerate(order):
+            rank[index] = place
+        ranks.append(rank)
+    count = len(first)
+    return 1 - 6 * sum((a - b) ** 2 for a, b in zip(*ranks)) / (count * (count**2 - 1))
+
+
+def cross_validated(rows: Sequence[Measured], folds: int = 5) -> list[float]:
+    """Relative errors of rows by constants that were fitted without all rows of the same model, system and layout."""
+    keys = sorted({_key(row) for row in rows})
+    errors = []
+    for fold in range(folds):
+        out = set(keys[fold::folds])
+        values = fitted([row for row in rows if _key(row) not in out])
+        errors += [math.exp(residual(row, values)) - 1 for row in rows if _key(row) in out]
+    return errors
+
+
+def _key(row: Measured) -> str:
+    return row.name.partition(" ")[2] or row.name
+
+
+def unstated(rows: Sequence[Measured]) -> list[Measured]:
+    """The rows as they would be if the release were not stated."""
+    return [row._replace(job=replace(row.job, versions={})) for row in rows]
+
+
+def write(values: dict[str, float]) -> None:
+    """The new text of constants_fitted.py."""
+    lines = [f'    "{name}": {value:.4g},' for name, value in values.items()]
+    head = Path(constants_fitted.__file__).read_text().split("FITTED:")[0]
+    Path(constants_fitted.__file__).write_text(head + "FITTED: dict[str, float] = {\n" + "\n".join(lines) + "\n}\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=Path, required=True)
+    parser.add_argument("--judge", type=Path)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--ablation", action="store_true")
+    parser.add_argument("--folds", action="store_true", help="five-fold: no row of the same layout is fitted")
+    parser.add_argument("--print-rows", action="store_true")
+    words = parser.parse_args()
+    bridge = list(bridge_rows(words.rows / "measured_bridge.jsonl", stated=True))
+    counted = [row for row in bridge if row.group == "counted"]
+    box = list(simumax_rows(words.rows / "measured_b200_simumax.jsonl"))
+    long = list(long_rows(words.rows / "long_sequence_llama2_7b_fp8_h100.jsonl"))
+    values = fitted([*counted, *box, *long])
+    for name, value in values.items():
+        print(f"{name:20} {value:8.4g}   prior {PRIORS.get(name, value):.4g}")
+    if words.print_rows:
+        for row in [*bridge, *box, *long]:
+            print(f"{math.exp(residual(row, values)) - 1:+7.1%} {row.seconds:8.3f} s {row.group:8} {row.name}")
+    print("counted           ", scores(counted, values))
+    print("release not stated", scores(unstated(counted), values))
+    print("B200, SimuMax     ", scores(box, values))
+    print("B200, CP          ", scores([row for row in box if row.layout.cp > 1], values))
+    print("long sequences    ", scores(long, values))
+    for group in sorted({row.group for row in bridge} - {"counted"}):
+        print(f"apart: {group:11}", scores([row for row in bridge if row.group == group], values))
+    if words.judge:
+        judged = list(bridge_rows(words.judge, stated=True))
+        print("judged, not fitted", scores([row for row in judged if row.group == "counted"], values))
+    if words.folds:
+        errors = sorted(map(abs, cross_validated([*counted, *box, *long])))
+        print(f"left out by layout   median {statistics.median(errors):.1%}, p90 {errors[int(0.9 * len(errors))]:.1%}")
+    if words.ablation:
+        ablate([*counted, *box, *long], values)
+    if words.write:
+        write(values)
+
+
+ABLATED = {
+    "memory-bound operations": {"bandwidth": 1e9},
+    "GEMM size saturation": {"gemm.half_size": 1e-9},
+    "EP all-to-all": {"ep.exposed": 1e-9},
+    "exposed TP": {"tp.exposed": 1e-9},
+    "exposed DP": {"dp.exposed": 1e-9},
+    "host floor": dict.fromkeys(("host.dense", "host.moe", "host.expert", "host.overlap"), 0.0),
+}
+"""Which constants mean that a term is absent."""
+
+
+def ablate(rows: Sequence[Measured], values: dict[str, float]) -> None:
+    """Prints the median error without each term, the others as fitted."""
+    for name, without in ABLATED.items():
+        print(f"without {name:24}", scores(rows, {**values, **without}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""The table of known models beside the models' own config.json: `python lab/recipes/known_models.py --configs DIR`.
+
+DIR holds files `OWNER--MODEL_config.json`, as ai-dynamo/aiconfigurator keeps them. Every size of
+launch/facts/known_models.txt whose model, or the one that its line names as its source, has a file there is
+compared with what `--model` reads in it. The exit status is 1 if one differs, or if no model was compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "src")]
+
+from megatron_hcp.launch.facts.known_models import fields_of  # noqa: E402
+from megatron_hcp.launch.facts.table import index_of  # noqa: E402
+from megatron_hcp.launch.hf import read_model  # noqa: E402
+
+FILE = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "known_models.txt"
+BY_BRIDGE = ("window_attn_skip_freq", "mtp_num_layers")
+"""Fields that Bridge writes otherwise than config.json has them."""
+
+
+def config_of(configs: Path, model: str, source: str) -> Path | None:
+    """The config.json that a line's sizes can be compared with."""
+    owner, _, name = model.partition("/")
+    kind, _, other = source.partition("/")
+    found = configs / f"{owner}--{other if kind == 'config.json' and other else name}_config.json"
+    return found if found.is_file() else None
+
+
+def differences(model: str, config: Path) -> list[str]:
+    """The sizes of a model that its config.json has otherwise."""
+    theirs, index = read_model(str(config)), index_of("bridge")
+    found = []
+    for field, ours in fields_of(model).items():
+        fact = theirs.get(index[f"model.{field}"].fact)
+        if field in BY_BRIDGE or (ours is None and fact is None):
+            continue
+        if fact is None or (list(fact.value) if isinstance(fact.value, tuple) else fact.value) != ours:
+            found.append(
+                f"{model}: {field} is {None if fact is None else fact.value!r} in {config.name}, {ours!r} here"
+            )
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--configs", type=Path, required=True, metavar="DIR")
+    options = parser.parse_args()
+    counts: Counter[str] = Counter()
+    for line in FILE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        model, source = line.split()[:2]
+        config = config_of(options.configs, model, source)
+        if config is None:
+            counts["without a config.json there"] += 1
+            continue
+        different = differences(model, config)
+        counts["different" if different else "equal"] += 1
+        print(*different, sep="\n", end="\n" if different else "")
+    print(", ".join(f"{count} {name}" for name, count in sorted(counts.items())))
+    return int(bool(counts["different"]) or not counts["equal"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

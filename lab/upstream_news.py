@@ -1,0 +1,159 @@
+"""What upstream has fixed since the last review: `python lab/upstream_news.py megatron-lm=DIR verl=DIR`.
+
+NAME is megatron-lm, megatron-bridge, transformer-engine or verl; DIR is a checkout or a bare mirror: nothing is
+fetched. Prints the commits on its branches since the ones that upstream_seen.yaml records, if they touch files of
+context parallelism, packing or attention and speak of a fix: date, pull request, subject, and the rules that cite one
+of these files. A person reads them and adds rows to rules/known/. `--seen` then records today's heads. A
+repository that is not recorded yet starts at its newest tag.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+SEEN = Path(__file__).with_name("upstream_seen.yaml")
+REPOSITORIES = ("megatron-lm", "megatron-bridge", "transformer-engine", "verl")
+BRANCHES = ("main", "dev")
+_SUBJECT = re.compile(
+    r"fix|bug|wrong|incorrect|broken|crash|hang|deadlock|nan\b|revert|regress|silent|mismatch|reject|refuse|support",
+    re.IGNORECASE,
+)
+_FILES = re.compile(
+    r"context_parallel|cp_schedule|cp_layout|dynamic_cp|data_schedule|packed|packing|seq_params|attention|rope|rotary"
+    r"|gpt_step|vlm_step|sft|multi_token|mamba|gated_delta|parallel_state|schedules\.py|arguments\.py|training/config"
+    r"|mcore/util|engine/megatron|finalize_model_grads",
+    re.IGNORECASE,
+)
+_NO_CODE = re.compile(r"(^|/)(tests?|docs?|examples|\.github|benchmarks?)/|\.(md|rst|ya?ml|toml|lock)$")
+
+
+class Commit(NamedTuple):
+    """A commit: its abbreviated id, its day, its subject, and the files that it touches."""
+
+    id: str
+    day: str
+    subject: str
+    files: tuple[str, ...]
+
+    @property
+    def pull_request(self) -> str:
+        """`#6746`, or empty: the last number in brackets, since a cherry-pick names the first one before it."""
+        found = re.findall(r"\(#(\d+)\)", self.subject)
+        return f"#{found[-1]}" if found else ""
+
+
+def commits_of(log: str) -> Iterator[Commit]:
+    """The commits in the output of `git log --format=%x00%h%x09%as%x09%s --name-only`.
+
+    >>> next(commits_of("\\0ab12\\t2026-08-01\\tFix CP (#12)\\n\\na/b.py\\n")).files
+    ('a/b.py',)
+    """
+    for entry in log.split("\0")[1:]:
+        head, *files = entry.splitlines()
+        commit, day, subject = head.split("\t", 2)
+        yield Commit(commit, day, subject, tuple(filter(None, files)))
+
+
+def is_news(commit: Commit) -> bool:
+    """Whether a person should read the commit: it speaks of a fix, and touches code that CP or packing runs through."""
+    touched = (name for name in commit.files if not _NO_CODE.search(name))
+    return bool(_SUBJECT.search(commit.subject)) and any(_FILES.search(name) for name in touched)
+
+
+def cited_files() -> dict[str, set[str]]:
+    """By upstream file, without a leading src/, the rules that cite it."""
+    sys.path.insert(0, str(ROOT / "src"))
+    from megatron_hcp.rules.registry import RULES
+
+    cited: dict[str, set[str]] = {}
+    for rule in RULES:
+        for source in rule.source:
+            cited.setdefault(source.path, set()).add(rule.id)
+    return cited
+
+
+def line_of(commit: Commit, cited: dict[str, set[str]]) -> str:
+    """What is printed about a commit."""
+    rules = sorted({rule for name in commit.files for rule in cited.get(name.removeprefix("src/"), ())})
+    some = " ".join(rules[:6]) + (f" and {len(rules) - 6} more" if len(rules) > 6 else "")
+    return f"{commit.day} {commit.id} {commit.pull_request:>7} {commit.subject}" + (f"  [{some}]" if some else "")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """The output of git in a checkout or bare mirror; empty where the revision is not there."""
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, encoding="utf-8", errors="replace"
+    )
+    return done.stdout if done.returncode == 0 else ""
+
+
+def heads(folder: Path) -> dict[str, str]:
+    """The branches that are followed, and their commits: the newer of a checkout's own and its remote's."""
+    found = {}
+    for branch in BRANCHES:
+        names = (f"refs/remotes/origin/{branch}", f"refs/heads/{branch}")
+        known = [name for name in names if git(folder, "rev-parse", "--verify", "-q", name)]
+        if known:
+            found[branch] = git(folder, "rev-list", "--max-count=1", *known).strip()
+    return found
+
+
+def newest_tag(folder: Path, head: str) -> str:
+    return git(folder, "describe", "--tags", "--abbrev=0", head).strip()
+
+
+def news(folder: Path, seen: str, head: str) -> list[Commit]:
+    """What is new on a branch, the oldest first."""
+    log = git(folder, "log", "--format=%x00%h%x09%as%x09%s", "--name-only", "--reverse", f"{seen}..{head}")
+    return [commit for commit in commits_of(log) if is_news(commit)]
+
+
+def report(name: str, folder: Path, seen: dict[str, str], cited: dict[str, set[str]]) -> Iterator[str]:
+    for branch, head in heads(folder).items():
+        since = seen.get(branch) or newest_tag(folder, head)
+        if not since or not git(folder, "rev-parse", "--verify", "-q", f"{since}^{{commit}}"):
+            yield f"{name} {branch}: {since or 'no tag'} is not in {folder}: nothing to compare with"
+            continue
+        found = news(folder, since, head)
+        yield f"{name} {branch}: {len(found)} commits to read since {since[:12]}"
+        yield from (f"  {line_of(commit, cited)}" for commit in found)
+
+
+def named(texts: Iterable[str]) -> dict[str, Path]:
+    """`NAME=DIR` texts."""
+    found = {}
+    for text in texts:
+        name, _, folder = text.partition("=")
+        if name not in REPOSITORIES or not Path(folder).is_dir():
+            raise SystemExit(f"found {text!r}; wanted NAME=DIR of a folder, NAME one of {', '.join(REPOSITORIES)}")
+        found[name] = Path(folder)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("repositories", nargs="+", metavar="NAME=DIR")
+    parser.add_argument("--seen", action="store_true", help="after printing, record the heads as seen")
+    options = parser.parse_args()
+    recorded = yaml.safe_load(SEEN.read_text(encoding="utf-8")) if SEEN.is_file() else {}
+    cited = cited_files()
+    for name, folder in named(options.repositories).items():
+        for line in report(name, folder, recorded.get(name, {}), cited):
+            print(line)
+        if options.seen:
+            recorded[name] = {**recorded.get(name, {}), **heads(folder)}
+    if options.seen:
+        SEEN.write_text(yaml.safe_dump(recorded), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

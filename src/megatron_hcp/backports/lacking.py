@@ -1,0 +1,136 @@
+"""Which of upstream's fixes a launch's releases lack, and which of these touch what the launch turns on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from megatron_hcp.backports.table import Backport, Upstream, fixes_of, upstreams
+from megatron_hcp.backports.topics import TOPICS, is_on
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.rules.known.condition import Clause
+from megatron_hcp.rules.known.row import Package, is_run, span_with
+from megatron_hcp.rules.view import Unknown, View
+
+OPTIONS = "options"
+"""The topic of a fix that touches only launches which set one of its options."""
+_OFF = (None, False, 0, "", "null", "none", "None", "false", "False")
+_SETS, _MODEL, _TELLING = 4, 3, 2
+"""The weight of an option that a launch sets, of its model, and of what tells it from most launches."""
+
+
+class Lacking(NamedTuple):
+    """The fixes that one project's release lacks."""
+
+    upstream: Upstream
+    release: str
+    view: View
+    options: frozenset[str]
+    """The options that the launch sets."""
+    touching: tuple[Backport, ...]
+    """About parts that the launch turns on, all of them; those that say most about it first."""
+    broad: tuple[Backport, ...]
+    """The same, where most launches turn on all that a fix is about."""
+    open: tuple[Backport, ...]
+    """About parts of which the launch turns on some and doesn't show the others."""
+
+    def sets(self, fix: Backport) -> tuple[str, ...]:
+        """The options of a fix that the launch sets."""
+        return tuple(name for name in fix.options if name in self.options)
+
+    def mended(self, fix: Backport) -> str | None:
+        """The first newer release with a fix; None = no release has it yet."""
+        span = span_with(self.view, self.upstream.package, fix.spans)
+        return span.mended if span else None
+
+
+class LaterFixes(NamedTuple):
+    """What is known of a launch's releases."""
+
+    lacking: tuple[Lacking, ...]
+    not_read: tuple[tuple[Package, str], ...]
+    """Projects whose release was not read, and why."""
+    not_stated: tuple[Package, ...]
+    """Projects whose release the launch doesn't state."""
+
+
+def lacking(launch: Launch) -> LaterFixes:
+    """What each project's release lacks."""
+    v = View(launch)
+    found, unread, unstated = list[Lacking](), list[tuple[Package, str]](), list[Package]()
+    for package, upstream in upstreams().items():
+        if not is_run(v, package):
+            continue
+        if not v.known(package):
+            unstated.append(package)
+        elif (reason := _why_not_read(v, upstream)) is not None:
+            unread.append((package, reason))
+        else:
+            found.append(_lacking(v, upstream))
+    return LaterFixes(tuple(found), tuple(unread), tuple(unstated))
+
+
+def _lacking(v: View, upstream: Upstream) -> Lacking:
+    options = _options(v.launch)
+    fixes = [fix for fix in fixes_of(upstream) if span_with(v, upstream.package, fix.spans)]
+    states = {topic: is_on(v, topic) for topic in {topic for fix in fixes for topic in fix.topics} - {OPTIONS}}
+    groups: dict[str, list[Backport]] = {"touching": [], "broad": [], "open": []}
+    for fix in sorted(fixes, key=lambda fix: _order(fix, options)):
+        state = _state(v, fix, states, options)
+        if state is None:
+            groups["open"].append(fix)
+        elif state:
+            groups["touching" if _weight(fix, options) >= _TELLING else "broad"].append(fix)
+    lists = {name: tuple(group) for name, group in groups.items()}
+    return Lacking(upstream, str(v[upstream.package]), v, options, **lists)
+
+
+def _why_not_read(v: View, upstream: Upstream) -> str | None:
+    """Why nothing is known of a stated release; None where something is.
+
+    A later patch of the newest release that was read counts as that release.
+    """
+    package = upstream.package
+    if package == "mcore" and v.get("mcore_branch") == "dev":
+        return "the dev branch has its own fixes and bugs"
+    try:
+        if not v.at_least(package, upstream.oldest):
+            return f"releases before {upstream.oldest} were not read"
+        for fix in fixes_of(upstream):
+            span_with(v, package, fix.spans)  # a build between two releases has no place
+        is_newer = v.release(package)[:2] > tuple(map(int, upstream.newest.split(".")[:2]))
+    except Unknown:
+        return "it is a build between two releases"
+    return f"{upstream.newest} is the newest release that was read" if is_newer else None
+
+
+def _state(v: View, fix: Backport, states: Mapping[str, bool | None], options: frozenset[str]) -> bool | None:
+    """Whether a launch turns on everything that a fix is about; None where it hides some, and turns on the rest."""
+    topics = [states[topic] for topic in fix.topics if topic != OPTIONS]
+    if fix.families:
+        is_named = any(Clause("model_name", "names", (family,)).holds(v) for family in fix.families)
+        topics.append(is_named if v.known("model_name") else None)
+    if not options.isdisjoint(fix.options):
+        return False not in topics
+    if False in topics or OPTIONS in fix.topics:
+        return False
+    return True if None not in topics else None if True in topics else False
+
+
+def _options(launch: Launch) -> frozenset[str]:
+    """The options that a launch sets to something that turns them on, without the sections that they stand in."""
+    settings = (*launch.reading.settings, *(setting for other in launch.reading.others for setting in other.settings))
+    return frozenset(
+        setting.key.rpartition(".")[2].replace("-", "_") for setting in settings if setting.value not in _OFF
+    )
+
+
+def _order(fix: Backport, options: frozenset[str]) -> tuple[int, int]:
+    """The most telling fix first, then the newest."""
+    return -_weight(fix, options), -int(fix.number) if len(fix.number) < 10 else 0
+
+
+def _weight(fix: Backport, options: frozenset[str]) -> int:
+    """How much it says of a launch that it turns on what a fix is about."""
+    weight = sum(TOPICS[topic].weight for topic in fix.topics if topic != OPTIONS)
+    return weight + _MODEL * bool(fix.families) + _SETS * (not options.isdisjoint(fix.options))

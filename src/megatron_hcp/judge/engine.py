@@ -1,0 +1,111 @@
+"""Checks a launch: runs the rules over each of its models, tries their fixes, and honors accepted findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from megatron_hcp.judge.repair.offer import offer_all
+from megatron_hcp.judge.report import Finding, NotChecked, Presumed, Report, Undecided
+from megatron_hcp.judge.run import presumed_facts, run
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Acceptance, Launch
+from megatron_hcp.launch.hidden import hides_any
+from megatron_hcp.rules import registry
+from megatron_hcp.rules.rule import Rule
+from megatron_hcp.rules.view import View
+
+
+def check_launch(
+    launch: Launch,
+    rules: Iterable[Rule] | Callable[[Launch], Iterable[Rule]],
+    *,
+    fixes: bool = True,
+    verdict: bool = True,
+) -> Report:
+    """The findings on a launch, ordered by rule id as given.
+
+    `fixes=False` skips trying fixes. `verdict=False` skips trying values for what the launch hides or leaves to
+    defaults, which takes most of the time: `undecided` and `presumed` are then empty.
+
+    `rules` is a fixed list, or a function that returns those that concern a launch: a fix may make others apply.
+    Further models of the same launch (verl's ref and critic) are checked too; a rule that already fired on the first is
+    not repeated.
+    """
+    rules_for = rules if callable(rules) else _for_any_launch(tuple(rules))
+    here = tuple(rules_for(launch))
+    first, not_checked, applied = run(View(launch), (rule for rule in here if not rule.last))
+    found = [(launch, finding) for finding in first]
+    undecided = list(_undecided(launch, here, not_checked)) if verdict else []
+    for other in launch.reading.others:
+        second = build_launch(other, assumed=launch.assumed, model=launch.model)
+        there = tuple(rules_for(second))
+        more, unknown, _ = run(View(second), (rule for rule in there if not rule.last))
+        if verdict:
+            known = {item.reason for item in undecided}
+            undecided += [item for item in _undecided(second, there, unknown) if item.reason not in known]
+        fired = {finding.rule.id for _, finding in found}
+        found += [(second, finding) for finding in more if finding.rule.id not in fired]
+        missing = {item.rule.id for item in not_checked}
+        not_checked += [item for item in unknown if item.rule.id not in missing and item.rule.id not in fired]
+    acceptances = launch.reading.acceptances
+    used = [_acceptance_of(owner, finding, acceptances) for owner, finding in found]
+    accepted = [finding for (_, finding), acceptance in zip(found, used) if acceptance is not None]
+    kept = [pair for pair, acceptance in zip(found, used) if acceptance is None]
+    findings = [finding for _, finding in kept]
+    if fixes:
+        # A fix is tried on the model that it is for; errors that were there before don't count against it.
+        errors = {finding.rule.id for _, finding in found if finding.severity == "error"}
+        findings = offer_all(kept, rules_for, errors)
+    decided = {rule.id for rule in here if not rule.last} - {item.rule.id for item in not_checked}
+    unused = tuple(item for item in acceptances if item not in used and item.rule in decided)
+    view = View(launch, unused, registry.BY_ID if acceptances else ())
+    more, unknown, judged = run(view, (rule for rule in here if rule.last))
+    findings = sorted(findings + more, key=lambda finding: finding.rule.id)
+    return Report(
+        launch,
+        tuple(findings),
+        tuple(not_checked + unknown),
+        applied + judged,
+        tuple(accepted),
+        tuple(undecided),
+        _presumed(launch, here) if verdict else (),
+    )
+
+
+def _undecided(launch: Launch, rules: Iterable[Rule], not_checked: Iterable[NotChecked]) -> tuple[Undecided, ...]:
+    # A rule may lack a fact that is known only as an expression.
+    if not hides_any(launch) and not any(need in launch.facts for item in not_checked for need in item.needs):
+        return ()
+    from megatron_hcp.judge.verdict.undecided import undecided_by
+
+    return undecided_by(launch, rules)
+
+
+def _presumed(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
+    if not presumed_facts(launch):
+        return ()
+    from megatron_hcp.judge.verdict.presume import presumed_for
+
+    return presumed_for(launch, rules, registry.facts_that_select(launch))
+
+
+def _for_any_launch(rules: tuple[Rule, ...]) -> Callable[[Launch], Iterable[Rule]]:
+    return lambda launch: rules
+
+
+def _acceptance_of(owner: Launch, finding: Finding, acceptances: Iterable[Acceptance]) -> Acceptance | None:
+    """The comment that accepts a finding: beside a key of it or on the line above, and with a reason."""
+    places = [owner.facts[name].location for name in finding.problem.facts if name in owner.facts]
+    return next(
+        (
+            acceptance
+            for acceptance in acceptances
+            for place in places
+            if acceptance.rule == finding.rule.id
+            and acceptance.reason
+            and place is not None
+            and place.file == acceptance.location.file
+            and place.line - acceptance.location.line in (0, 1)
+        ),
+        None,
+    )

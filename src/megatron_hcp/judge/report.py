@@ -1,0 +1,106 @@
+"""What a check of one launch found."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from megatron_hcp.ground.place import Location
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.rules.rule import Effect, Problem, Rename, Rule, Severity, Stage
+
+Verdict = Literal["ok", "failed", "undecided"]
+
+
+class OfferedFix(NamedTuple):
+    """A fix in the target's dialect, tried: it clears its rule and creates no new error.
+
+    `overrides` fit `hcp check --set`. The rest is for a person to edit: `cli` holds the words to append to the launch's
+    command line (an environment variable goes before it), `without` the flags or keys to remove from it, `lines` what
+    belongs elsewhere in the script (`#SBATCH --nodes=4`, `srun --distribution=block`).
+    """
+
+    overrides: tuple[str, ...]
+    cli: tuple[str, ...]
+    effect: str
+    edits: tuple[tuple[str, object], ...] = ()
+    """(fact, value) pairs, for patches."""
+    without: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    renames: tuple[Rename, ...] = ()
+
+
+class Presumed(NamedTuple):
+    """A key that the launch leaves to its recipe, and the value at which it was checked.
+
+    `recipes_set` of Megatron-Bridge's `recipes` set the key to another value.
+    """
+
+    key: str
+    value: Any
+    recipes_set: int
+    recipes: int
+
+
+class Finding(NamedTuple):
+    rule: Rule
+    problem: Problem
+    severity: Severity
+    effect: Effect
+    stage: Stage
+    keys: tuple[str, ...]
+    """Upstream's keys, in the target's dialect."""
+    location: Location | None
+    fixes: tuple[OfferedFix, ...] = ()
+    role: str = ""
+    presumed: tuple[Presumed, ...] = ()
+    """The presumed values that it depends on; if any, it is a warning, "if the recipe leaves KEY at VALUE"."""
+
+
+class NotChecked(NamedTuple):
+    """A rule that applies to the launch but could not be decided, and the facts that it needs."""
+
+    rule: Rule
+    needs: tuple[str, ...]
+
+
+class Undecided(NamedTuple):
+    """Settings of the launch that an error rule depends on but that hcp could not read.
+
+    `reason` says what hides them ("line 29 sources models/x.sh, which isn't read"), `do` what to do about it; `needs`
+    names the facts, `location` is where the launch hides them.
+    """
+
+    reason: str
+    needs: tuple[str, ...]
+    location: Location | None
+    do: str
+
+
+class Report(NamedTuple):
+    """The outcome for one launch. `applied` counts rules decided; `accepted` holds findings ignored with a reason."""
+
+    launch: Launch
+    findings: tuple[Finding, ...]
+    not_checked: tuple[NotChecked, ...]
+    applied: int
+    accepted: tuple[Finding, ...] = ()
+    undecided: tuple[Undecided, ...] = ()
+    presumed: tuple[Presumed, ...] = ()
+    """The presumed values that some recipes set, or that rules applying to the launch requested."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """`failed` outranks `undecided`."""
+        if self.num_findings("error"):
+            return "failed"
+        return "undecided" if self.undecided else "ok"
+
+    def num_findings(self, severity: Severity) -> int:
+        return sum(finding.severity == severity for finding in self.findings)
+
+    def failed(self, strict: bool = False) -> bool:
+        """Whether the launch must not start; with `strict`, warnings and undecided error rules count too."""
+        if self.num_findings("error"):
+            return True
+        undecided = bool(self.undecided) or any(item.rule.severity == "error" for item in self.not_checked)
+        return strict and (self.num_findings("warning") > 0 or undecided)

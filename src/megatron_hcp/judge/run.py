@@ -1,0 +1,88 @@
+"""Runs rules over one launch and places their findings in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from megatron_hcp.ground.place import Location
+from megatron_hcp.judge.report import Finding, NotChecked, Presumed
+from megatron_hcp.launch.fact import MODEL_DECIDES, Launch
+from megatron_hcp.launch.facts.table import FACTS, keys_of
+from megatron_hcp.rules.rule import Problem, Rule
+from megatron_hcp.rules.view import Unknown, View
+
+
+def run(view: View, rules: Iterable[Rule]) -> tuple[list[Finding], list[NotChecked], int]:
+    """What the rules find, what they couldn't decide, and how many of them applied."""
+    presumed = presumed_facts(view.launch)
+    findings: list[Finding] = []
+    not_checked: list[NotChecked] = []
+    applied = 0
+    for rule in rules:
+        try:
+            if not rule.applies(view):
+                continue
+            problem = rule.check(view)
+        except Unknown as missing:
+            not_checked.append(NotChecked(rule, (missing.name,)))
+            continue
+        if problem is not None and view.launch.unknown:
+            from megatron_hcp.judge.verdict.undecided import doubted
+
+            hidden = doubted(view.launch, rule)
+            if hidden is not None:
+                not_checked.append(NotChecked(rule, (hidden,)))
+                continue
+        applied += 1
+        if problem is not None:
+            findings.append(_finding(view.launch, rule, problem, presumed))
+    return findings, not_checked, applied
+
+
+def findings_by_id(launch: Launch, rules: Iterable[Rule]) -> dict[str, Finding]:
+    """What the rules about the launch itself find: the measure for a tried fix."""
+    findings, _, _ = run(View(launch), (rule for rule in rules if not rule.last))
+    return {finding.rule.id: finding for finding in findings}
+
+
+def presumed_facts(launch: Launch) -> dict[str, Presumed]:
+    """By fact name, the value presumed for a setting that the launch doesn't state."""
+    if not any(fact.origin == "presumed" for fact in launch.facts.values()):
+        return {}
+    from megatron_hcp.judge.verdict.presume import presumptions_of
+
+    return presumptions_of(launch)
+
+
+def _finding(launch: Launch, rule: Rule, problem: Problem, presumed: dict[str, Presumed]) -> Finding:
+    resting: tuple[Presumed, ...] = ()
+    if presumed:
+        from megatron_hcp.judge.verdict.presume import rests_on, softened
+
+        resting = rests_on(launch, rule, presumed)
+        problem = softened(problem, rule, resting, "model" if launch.dialect in MODEL_DECIDES else "recipe")
+    keys = []
+    for name in problem.facts:
+        fact = launch.facts.get(name)
+        if fact is not None and fact.key is not None:
+            keys.append(fact.key)
+        elif name in FACTS:
+            keys.extend(keys_of(FACTS[name], launch.dialect, launch.reading.role)[:1])
+        else:
+            keys.append(name)
+    return Finding(
+        rule,
+        problem,
+        problem.severity or rule.severity,
+        problem.effect or rule.effect,
+        problem.stage or rule.stage,
+        tuple(dict.fromkeys(keys)),
+        problem.location or _place(launch, problem.facts),
+        role=launch.reading.role,
+        presumed=resting,
+    )
+
+
+def _place(launch: Launch, names: Iterable[str]) -> Location | None:
+    facts = [launch.facts[name] for name in names if name in launch.facts]
+    return next((fact.location for fact in facts if fact.location is not None), None)

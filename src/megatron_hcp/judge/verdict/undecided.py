@@ -1,0 +1,180 @@
+"""Which error rules stay undecided because the launch hides a setting that they depend on.
+
+A rule may have passed only because a setting was hidden. Every hidden fact that a rule requests is therefore tried at
+its legal values: the rule is undecided if one of them leads to an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from megatron_hcp.bash.value import NEVER_RUN
+from megatron_hcp.judge.report import Undecided
+from megatron_hcp.judge.verdict.legal import legal_values
+from megatron_hcp.launch.fact import BY_RELEASE, Fact, Launch
+from megatron_hcp.launch.hidden import Hidden, Hides, hidden, key_to_set
+from megatron_hcp.rules.asked import Asked
+from megatron_hcp.rules.rule import Problem, Rule
+from megatron_hcp.rules.view import Unknown, View
+
+_MOST_TRIALS = 500
+"""Trials per rule; a rule that isn't settled by then counts as undecided."""
+_MOST_AFTER = 50
+"""The same once a rule is known to be undecided: the verdict is then fixed, and only the list of facts can grow."""
+_MOST_SHOWN = 3
+_WITHOUT_CP = {
+    "cp": 1,
+    "hcp_sizes": None,
+    "cp_comm_type": None,
+    "hybrid_context_parallel": False,
+    "dynamic_context_parallel": False,
+}
+_WORDS: frozenset[Hides] = frozenset(("word",))
+_ANYTHING: frozenset[Hides] = frozenset(("word", "recipe"))
+_MODEL: frozenset[Hides] = _ANYTHING | {"model"}
+
+
+def undecided_by(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]:
+    """What the launch hides although an error rule depends on it, one entry per reason, the one with most rules first.
+
+    What the launch leaves to its model's own config counts only for rules about context parallelism: tensor parallelism
+    and the rest are then unchecked, and `not_checked` lists them.
+    """
+    trials = _Trials(launch)
+    needs: dict[Hidden, list[str]] = {}
+    for rule in rules:
+        for name in () if rule.last else _open_facts(trials, rule):
+            found = trials.hidden(name)
+            assert found is not None, f"{name} was tried, so it must be hidden"
+            needs.setdefault(found, []).append(name)
+        trials.most = _MOST_AFTER if needs else _MOST_TRIALS
+    entries = sorted(needs.items(), key=lambda entry: (entry[0].hides != "word", -len(entry[1])))
+    return tuple(_entry(launch, found, names) for found, names in entries)
+
+
+def doubted(launch: Launch, rule: Rule) -> str | None:
+    """A setting that the launch writes but hides, some legal value of which clears the rule's error; else None.
+
+    A rule may read such a setting as absent if it only sharpens the finding.
+    """
+    trials = _Trials(launch)
+    for name in trials.asked_by_error(rule):
+        if name in launch.unknown and trials.hidden(name) and trials.passes_at(rule, name):
+            return name
+    return None
+
+
+def _entry(launch: Launch, found: Hidden, names: list[str]) -> Undecided:
+    count = {name: names.count(name) for name in names}
+    needs = tuple(sorted(count, key=lambda name: (-count[name], name)))
+    if found.reason.endswith(BY_RELEASE):
+        listed = ", ".join([*needs[:_MOST_SHOWN], *(["…"] if len(needs) > _MOST_SHOWN else [])])
+        subject = f"{len(needs)} settings ({listed}) differ" if len(needs) > 1 else f"{needs[0]} differs"
+        between = found.reason.removesuffix(BY_RELEASE).removeprefix("differs")
+        return Undecided(f"{subject}{between}", needs, found.location, BY_RELEASE.removeprefix("; "))
+    return Undecided(found.reason, needs, found.location, found.do or _how(launch, found, needs))
+
+
+def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
+    """What to do: the settings to state, first those that most rules depend on."""
+    settings = list(dict.fromkeys(key_to_set(launch, name) for name in needs))
+    shown = " ".join(settings[:_MOST_SHOWN])
+    if len(settings) > _MOST_SHOWN:
+        shown += f" … ({len(settings)} settings)"
+    if found.hides == "recipe":
+        return (
+            f"name the recipe with --recipe, state its settings ({shown}), or check the YAML that its --dryrun writes"
+        )
+    if found.reason == launch.reading.unseen and found.reason.endswith(NEVER_RUN):
+        return f"write in the script what that command prints, or state what it sets ({shown})"
+    return f"give {'its value' if len(settings) == 1 else 'its values'} with {shown}"
+
+
+def _open_facts(trials: _Trials, rule: Rule) -> tuple[str, ...]:
+    """The hidden facts with a legal value that would lead to an error; none if the rule is decided."""
+    launch = trials.launch
+    doubt = doubted(launch, rule)
+    if doubt is not None:
+        return (doubt,)
+    if rule.recipe_settled:
+        return trials.run(rule, _WORDS)
+    found = trials.run(rule, _ANYTHING)
+    cp = launch.facts.get("cp")
+    if found or launch.dialect == "bridge" or (cp is not None and cp.value == 1):
+        return found
+    found = trials.run(rule, _MODEL)
+    if not found:
+        return ()
+    without_cp = {name: Fact(value, "launch") for name, value in _WITHOUT_CP.items()}
+    return () if trials.run(rule, _MODEL, without_cp) else found
+
+
+class _Trials:
+    """Runs rules with hidden facts at legal values until one leads to an error or nothing is left to try."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.most = _MOST_TRIALS
+        self._left = 0
+        self._hidden: dict[str, Hidden | None] = {}
+        self._start: Mapping[str, Fact] = {}
+        self._kinds = _ANYTHING
+
+    def run(self, rule: Rule, kinds: frozenset[Hides], start: Mapping[str, Fact] | None = None) -> tuple[str, ...]:
+        """The facts of these kinds that lead to an error at some legal value; `start` replaces facts of the launch."""
+        self._left, self._kinds, self._start = self.most, kinds, start or {}
+        return self._below(rule, {}) or ()
+
+    def asked_by_error(self, rule: Rule) -> list[str]:
+        """The absent facts that the rule requested on its way to an error."""
+        problem, asked = self._judge(rule, {})
+        return asked if problem is not None and (problem.severity or rule.severity) == "error" else []
+
+    def passes_at(self, rule: Rule, name: str) -> bool:
+        """Whether the rule finds nothing at some legal value of the fact."""
+        values = legal_values(self.launch, name)
+        return any(self._judge(rule, {name: Fact(value, "launch")})[0] is None for value in values)
+
+    def hidden(self, name: str) -> Hidden | None:
+        if name not in self._hidden:
+            self._hidden[name] = hidden(self.launch, name)
+        return self._hidden[name]
+
+    def _below(self, rule: Rule, given: dict[str, Fact]) -> tuple[str, ...] | None:
+        self._left -= 1
+        if self._left < 0:
+            return tuple(given) if self.most == _MOST_TRIALS else ()
+        problem, asked = self._judge(rule, given)
+        if problem is not None and (problem.severity or rule.severity) == "error":
+            return self._guilty(rule, given)
+        for name in asked:
+            found = None if name in given or name in self._start else self.hidden(name)
+            if found is None or found.hides not in self._kinds:
+                continue
+            # Names that are requested later are tried under each value of this one.
+            for value in legal_values(self.launch, name):
+                fails = self._below(rule, {**given, name: Fact(value, "launch")})
+                if fails is not None:
+                    return fails
+            return None
+        return None
+
+    def _judge(self, rule: Rule, given: Mapping[str, Fact]) -> tuple[Problem | None, list[str]]:
+        asked = Asked({**self.launch.facts, **self._start, **given})
+        view = View(self.launch._replace(facts=asked))
+        try:
+            problem = rule.check(view) if rule.applies(view) else None
+        except Unknown as unknown:
+            return None, [unknown.name, *asked.missing]
+        return problem, list(asked.missing)
+
+    def _guilty(self, rule: Rule, given: Mapping[str, Fact]) -> tuple[str, ...]:
+        """Of the values that lead to an error, those without which there is none."""
+        guilty = []
+        for name in given:
+            without = {other: fact for other, fact in given.items() if other != name}
+            values = legal_values(self.launch, name)
+            outcomes = (self._judge(rule, {**without, name: Fact(value, "launch")})[0] for value in values)
+            if not all(problem is not None for problem in outcomes):
+                guilty.append(name)
+        return tuple(guilty) or tuple(given)

@@ -1,0 +1,262 @@
+"""Source anchors: does upstream's code still say what a rule or card claims? Found by name and content, not by line."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import read_regular
+from megatron_hcp.rules.registry import RULES
+from megatron_hcp.rules.rule import Branch, Source
+from megatron_hcp.skills.card import load_card, skill_dirs
+
+AnchorStatus = Literal["holds", "moved", "changed", "gone", "unverified here"]
+BRANCHES: tuple[str, ...] = get_args(Branch)
+STATUSES: tuple[AnchorStatus, ...] = get_args(AnchorStatus)
+
+_MODULES = {
+    "megatron-core": "megatron",
+    "megatron-bridge": "megatron.bridge",
+    "verl": "verl",
+    "transformer-engine": "transformer_engine",
+    "nvidia-resiliency-ext": "nvidia_resiliency_ext",
+}
+
+
+VERSION_FILES = {
+    "megatron-lm": "megatron/core/package_info.py",
+    "megatron-core": "megatron/core/package_info.py",
+    "megatron-bridge": "src/megatron/bridge/package_info.py",
+    "verl": "verl/version/version",
+    "transformer-engine": "build_tools/VERSION.txt",
+    "nemo-rl": "nemo_rl/package_info.py",
+    "ms-swift": "swift/version.py",
+    "slime": "setup.py",
+    "miles": "setup.py",
+    "nvidia-resiliency-ext": "pyproject.toml",
+}
+"""Where a repository writes its version. nvidia-resiliency-ext takes it from tags: a checkout matches any."""
+
+
+class Anchor(NamedTuple):
+    """A source that a rule (its id) or a claim (`skill:claim`) relies on."""
+
+    owner: str
+    source: Source
+
+
+class Root(NamedTuple):
+    """A tree of upstream sources: an unpacked wheel, an installed package or a checkout; `version` None if unknown.
+
+    `branch` is the checkout's, and None for a release.
+    """
+
+    repo: str
+    version: str | None
+    path: Path
+    is_checkout: bool = False
+    branch: str | None = None
+
+
+class AnchorVerdict(NamedTuple):
+    """The state of an anchor in a source tree; `where` is the tree's version, or the path of a checkout."""
+
+    anchor: Anchor
+    status: AnchorStatus
+    where: str
+    detail: str = ""
+    branch: str | None = None
+
+
+def all_anchors() -> list[Anchor]:
+    """The anchors of every rule and of every claim in the pack's cards."""
+    rules = [Anchor(rule.id, source) for rule in RULES for source in rule.source]
+    return rules + [anchor for folder in skill_dirs() for anchor in anchors_of(folder)]
+
+
+def anchors_of(folder: Path) -> list[Anchor]:
+    """The anchors of one skill's claims; its card may name any repository."""
+    card = load_card(folder)
+    return [Anchor(f"{card.skill}:{claim.id}", source) for claim in card.claims for source in claim.source]
+
+
+def unpacked_roots(folder: Path) -> list[Root]:
+    """The wheels unpacked under `folder` as `<dist>-<version>`."""
+    roots = []
+    for path in sorted(folder.glob("*-*")) if os.path.isdir(folder) else []:
+        match = re.fullmatch(rf"({'|'.join(_MODULES)})-(\d.*)", path.name)
+        if match and not _is_version(match[2]):
+            raise HcpError(
+                f"found the folder {path.name!r} in --sources; wanted <dist>-<version>; rename it, or move it away"
+            )
+        if match:
+            roots.append(Root(match[1], match[2], path))
+    return roots
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return len(text) <= 100
+
+
+def installed_roots() -> list[Root]:
+    """The packages installed here, found without importing them."""
+    roots = []
+    for repo, module in _MODULES.items():
+        try:
+            version = metadata.version(repo)
+            spec = importlib.util.find_spec(module.partition(".")[0])
+        except (metadata.PackageNotFoundError, ImportError, ValueError):
+            continue
+        places = list(spec.submodule_search_locations or ()) if spec else []
+        if places:
+            roots.append(Root(repo, version, Path(places[0]).parent))
+    return roots
+
+
+def named_root(text: str, names: Iterable[str] = ()) -> Root:
+    """`--repo NAME[@BRANCH]=PATH`: a checkout of main, or of the named branch or release tag.
+
+    NAME is the repository of an anchor: one that rules cite, or one of `names`.
+
+    Raises:
+        HcpError: the name is unknown, or the folder does not exist.
+    """
+    before, equals, path = text.partition("=")
+    name, _, branch = before.partition("@")
+    known = dict.fromkeys((*VERSION_FILES, *names))
+    if not equals or name not in known or not os.path.isdir(path):
+        wanted = f"NAME=PATH or NAME@BRANCH=PATH of a folder, NAME one of {', '.join(known)}"
+        raise HcpError(f"found --repo {text[:100]}; wanted {wanted}")
+    return Root(name, checkout_version(name, Path(path)), Path(path), is_checkout=True, branch=branch or "main")
+
+
+def checkout_version(name: str, path: Path) -> str | None:
+    """The version of a checkout as its repository states it, such as 2.20.0.dev0; None if not stated."""
+    file = path / VERSION_FILES.get(name, "")
+    if not os.path.isfile(file):
+        return None
+    text = _text(file)
+    parts = [re.search(rf"^{key}\s*=\s*(\d+)", text, re.M) for key in ("MAJOR", "MINOR", "PATCH")]
+    if all(parts):
+        pre = re.search(r"^PRE_RELEASE\s*=\s*['\"](\w*)", text, re.M)
+        return ".".join(part[1] for part in parts if part) + (pre[1] if pre else "")
+    named = re.search(r"""^[ \t]{0,40}(?:__version__ = |version=)['"]([\w.+]{1,60})['"]""", text, re.M)
+    found = named[1] if named else text.strip()
+    return found if _is_version(found) else None
+
+
+def verdicts(anchors: Iterable[Anchor], roots: Iterable[Root]) -> Iterator[AnchorVerdict]:
+    """Checks each anchor against every source tree that it covers; yields one `unverified here` if there is none."""
+    roots = list(roots)
+    for anchor in anchors:
+        trees = [root for root in roots if claims(anchor.source, root)]
+        if not trees:
+            versions = anchor.source.versions or "any version"
+            yield AnchorVerdict(anchor, "unverified here", "", f"no sources of {anchor.source.repo} {versions}")
+        for root in trees:
+            status, detail = status_of(anchor.source, root)
+            yield AnchorVerdict(anchor, status, root.version or os.fspath(root.path), detail, root.branch)
+
+
+def claims(source: Source, root: Root) -> bool:
+    """Whether the source covers this tree: its repository, branch and version."""
+    # Releases are cut from main, or from a branch of their own.
+    is_there = root.branch in source.branches if root.branch in BRANCHES else source.branches != ("dev",)
+    if not is_there or not can_tell(source, root):
+        return False
+    try:
+        # By PEP 440: 2.20.0.dev0 is newer than 2.19 and older than 2.20.
+        return root.version is None or SpecifierSet(source.versions).contains(root.version, prereleases=True)
+    except InvalidSpecifier:
+        found = f"an anchor into {source.repo} has versions {source.versions!r}"
+        raise HcpError(f"{found}; wanted a PEP 440 range") from None
+
+
+def can_tell(source: Source, root: Root) -> bool:
+    """Whether the tree is from the source's repository and contains that part of it.
+
+    A checkout of Megatron-LM contains megatron-core too. A wheel lacks what only the repository has (tests,
+    megatron/training) and cannot verify that.
+    """
+    same = source.repo == root.repo or (source.repo == "megatron-core" and root.repo == "megatron-lm")
+    return same and (source.where != "checkout" or root.is_checkout)
+
+
+def status_of(source: Source, root: Root) -> tuple[AnchorStatus, str]:
+    """The state of a source in a tree, and where it is now or what is wrong."""
+    # A repository may keep under src/ what its wheel has at the top level.
+    bare = source.path.removeprefix("src/")
+    file = next((path for path in (root.path / bare, root.path / "src" / bare) if os.path.isfile(path)), None)
+    if file is None:
+        return "gone", f"no file {source.path}"
+    segment = segment_of(file, source.qualname)
+    if segment is None:
+        name = source.qualname.rpartition(".")[2]
+        elsewhere = [qualname for qualname in _segments(file) if qualname.rpartition(".")[2] == name]
+        if elsewhere:
+            return "moved", f"{source.qualname} is now {elsewhere[0]}"
+        if source.contains and source.contains in _text(file):
+            return "moved", f"{source.contains!r} is elsewhere in {source.path}"
+        return "gone", f"no {source.qualname} in {source.path}"
+    if source.contains and source.contains not in segment:
+        return "changed", f"{source.qualname} lacks {source.contains!r}"
+    if source.absent and source.absent in segment:
+        return "changed", f"{source.qualname} has {source.absent!r} now"
+    return "holds", ""
+
+
+def segment_of(file: Path, qualname: str) -> str | None:
+    """The text of a function or class by its dotted name; the whole file if the name is empty or it is not Python."""
+    if not qualname or qualname == "<module>" or file.suffix != ".py":
+        return _text(file)
+    return _segments(file).get(qualname)
+
+
+@lru_cache(maxsize=512)
+def _segments(file: Path) -> dict[str, str]:
+    text = _text(file)
+    lines = text.splitlines(keepends=True)
+    found: dict[str, str] = {}
+    for name, first, last in definitions_in(text):
+        # A name defined twice (under if/else) stands for all its definitions.
+        found[name] = found.get(name, "") + "".join(lines[first - 1 : last])
+    return found
+
+
+def definitions_in(code: str | bytes) -> Iterator[tuple[str, int, int]]:
+    """Qualified name, first and last line of each class and function, outer ones first; none of what is not Python."""
+    try:
+        queue: list[tuple[str, ast.AST]] = [("", ast.parse(code))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for outer, node in queue:
+        for child in ast.iter_child_nodes(node):
+            name = outer
+            if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                name = f"{outer}.{child.name}".lstrip(".")
+                yield name, child.lineno, child.end_lineno or child.lineno
+            queue.append((name, child))
+
+
+def _text(file: Path) -> str:
+    """The text of a source file, with undecodable bytes replaced.
+
+    Raises:
+        HcpError: it cannot be read, or is larger than a source file can be.
+    """
+    return read_regular(file, "a source file of upstream").decode("utf-8", "replace")

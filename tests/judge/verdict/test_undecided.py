@@ -1,0 +1,224 @@
+"""The third verdict: an error rule depends on a setting that could not be seen."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.judge.report import Report
+from megatron_hcp.judge.verdict.undecided import undecided_by
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.launch.read import read_text
+from megatron_hcp.rules.registry import rules_for
+from megatron_hcp.rules.rule import Example, Problem, Severity, rule
+from megatron_hcp.rules.view import View
+from support.launches import CP, HCP, KV, LEVELS, TP
+
+WHOLE = f"--num-layers 4 --num-attention-heads 32 {KV} 8 --hidden-size 512 --seq-length 4096 {TP} 2"
+
+
+def of_script(tmp_path: Path, arguments: str, before: str = "", **options: tuple[str, ...]) -> Report:
+    file = tmp_path / "train.sh"
+    start = "torchrun --nproc-per-node 8 pretrain_gpt.py"
+    file.write_text(f"#!/bin/bash\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n{before}\n{start} {arguments}\n")
+    launch = load_launch(str(file), LoadOptions(**options))  # type: ignore[arg-type]
+    return check_launch(launch, rules_for, fixes=False)
+
+
+def of_words(*words: str, **options: object) -> Report:
+    launch = load_launch("", LoadOptions(words=words, **options))  # type: ignore[arg-type]
+    return check_launch(launch, rules_for, fixes=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needs"),
+    [
+        (f"{WHOLE} {CP} $N", "cp"),
+        (f"{WHOLE} {CP} 2 --cp-comm-type $TYPE", "cp_comm_type"),
+        (f"{WHOLE} {CP} 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes $SIZES", "hcp_sizes"),
+        (f"{WHOLE} {HCP} --softmax-type $(cat softmax)", "softmax_type"),
+        (WHOLE.replace("4096", "$LENGTH") + f" {CP} 2", "seq_length"),
+        (f"{WHOLE} {CP} 2 --window-size $WINDOW", "window_size"),
+    ],
+)
+def test_a_hidden_setting_that_can_be_wrong_leaves_the_launch_undecided(
+    tmp_path: Path, arguments: str, needs: str
+) -> None:
+    report = of_script(tmp_path, arguments)
+    assert report.verdict == "undecided"
+    assert needs in [name for item in report.undecided for name in item.needs]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        'WORDS="$(python3 model_args.py qwen)" || exit 1\nread -ra MODEL_ARGS <<< "$WORDS"',
+        "MODEL_ARGS=($(python3 model_args.py qwen))",
+    ],
+)
+def test_options_that_a_command_prints_are_to_be_written_down(tmp_path: Path, before: str) -> None:
+    report = of_script(tmp_path, f"{CP} 2 ${{MODEL_ARGS[@]}}", before)
+    (item,) = (item for item in report.undecided if item.reason.endswith("commands are never run"))
+    assert item.reason.startswith("the output of a command in line 3 ")
+    assert item.location is not None and item.location.line == 3
+    assert item.do.startswith("write in the script what that command prints, or state what it sets (--set ")
+    (single,) = of_script(tmp_path, f"{WHOLE} {CP} $(cat cp)").undecided
+    assert single.do.startswith("give its value")
+
+
+def test_so_are_the_variables_of_a_sourced_output(tmp_path: Path) -> None:
+    report = of_script(tmp_path, f"{WHOLE} {CP} $N", "source <(python3 settings.py)")
+    (item,) = report.undecided
+    assert "line 3" in item.reason and item.needs == ("cp",)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        f"{WHOLE} {CP} 2 --seed $SEED",
+        f"{WHOLE} {CP} 2 --save $OUT --load $OUT --data-path $DATA",
+        f"{WHOLE} {CP} 2 --lr $LR --train-iters $(cat iters)",
+        f"{WHOLE} {CP} 2 --sequence-parallel --num-experts 4 --moe-router-topk $X",
+    ],
+)
+def test_a_hidden_setting_that_no_rule_depends_on_leaves_it_decided(tmp_path: Path, arguments: str) -> None:
+    report = of_script(tmp_path, arguments)
+    assert (report.verdict, report.undecided) == ("ok", ())
+
+
+def test_a_setting_that_is_right_at_every_value_is_decided(tmp_path: Path) -> None:
+    # Without CP every communication type is as good as another; with it one of them lacks its sizes.
+    assert of_script(tmp_path, f"{WHOLE} --window-size $WINDOW").verdict == "ok"
+    assert of_script(tmp_path, f"{WHOLE} {CP} 2 --window-size $WINDOW").verdict == "undecided"
+
+
+def test_an_error_outranks_what_is_undecided(tmp_path: Path) -> None:
+    report = of_script(tmp_path, f"{WHOLE} {CP} 4 --cp-comm-type a2a+p2p --window-size $WINDOW")
+    assert report.verdict == "failed"
+    assert report.undecided
+
+
+def test_the_reason_names_the_line_and_the_one_thing_to_do(tmp_path: Path) -> None:
+    report = of_script(tmp_path, f"{WHOLE} {CP} 2 ${{MODEL_ARGS[@]}}", before="source models/x.sh")
+    first = report.undecided[0]
+    assert first.reason == "line 3 sources models/x.sh, which is not read"
+    assert first.location is not None
+    assert first.location.line == 3
+    assert first.do.startswith("give that file with --source")
+
+
+def test_what_the_reason_asks_for_settles_it(tmp_path: Path) -> None:
+    arguments = f"{WHOLE} {CP} 2 --cp-comm-type $TYPE"
+    assert "--set cp_comm_type=VALUE" in of_script(tmp_path, arguments).undecided[0].do
+    assert of_script(tmp_path, arguments, sets=("cp_comm_type=p2p",)).verdict == "ok"
+
+
+def test_missing_versions_and_cluster_facts_are_a_note() -> None:
+    report = of_words(*f"{WHOLE} {HCP}".split())
+    assert report.not_checked
+    assert report.verdict == "ok"
+
+
+def test_an_override_list_without_its_recipe_is_undecided() -> None:
+    report = of_words("model.context_parallel_size=2")
+    assert report.verdict == "undecided"
+    assert report.undecided[0].reason == "the recipe is unknown, and it sets what this launch omits"
+
+
+def test_a_recipe_that_differs_between_releases_asks_for_the_release_first() -> None:
+    """glm45_355b_pretrain_config: its first and last stage have sizes of their own in some releases."""
+    name = "glm45_355b_pretrain_config"
+    (open_,) = of_words("model.cp_comm_type=p2p", recipe=name).undecided
+    assert open_.do == "add --assume bridge=VERSION"
+    assert re.fullmatch(
+        r"2 settings \(first_stage_layers, last_stage_layers\) differ between Bridge releases 0\.3\.1 and \S+",
+        open_.reason,
+    )
+    stated = of_words("model.cp_comm_type=p2p", recipe=name, assumes=("bridge=0.6.2 world_size=256",))
+    assert stated.undecided == ()
+
+
+def test_a_misspelled_override_of_a_recipe_is_found_though_no_word_tells_the_framework() -> None:
+    report = of_words("model.cp_comm_typ=p2p", recipe="llama3_8b_128k_pretrain_config")
+    assert [item.problem.wanted for item in report.findings if item.rule.id == "KEY001"] == ["model.cp_comm_type"]
+
+
+def test_families_that_a_hidden_setting_could_concern_are_asked(tmp_path: Path) -> None:
+    switch = "if [ -f here ]; then DYNAMIC=--hybrid-context-parallel; fi"
+    report = of_script(tmp_path, f"{WHOLE} {CP} 4 $DYNAMIC", before=switch)
+    needs = [name for item in report.undecided for name in item.needs]
+    assert "hybrid_context_parallel" in needs
+
+
+VERL = (
+    "model_engine=megatron",
+    "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2",
+    "actor_rollout_ref.actor.use_dynamic_bsz=True",
+)
+A2A = "+actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_type=a2a"
+
+
+def test_verls_model_counts_for_rules_about_context_parallelism_alone() -> None:
+    with_cp = (*VERL, "actor_rollout_ref.actor.megatron.context_parallel_size=2", A2A)
+    report = of_words(*with_cp)
+    assert report.verdict == "undecided"
+    assert report.undecided[0].reason == "the model's config.json isn't given"
+    # Tensor parallelism over heads that nobody knows is unchecked, and said to be; it does not close the gate.
+    without = of_words(*VERL)
+    assert without.verdict == "ok"
+    assert "TP001" in [item.rule.id for item in without.not_checked]
+    ring = of_words(*VERL, "actor_rollout_ref.actor.megatron.context_parallel_size=2")
+    assert ring.verdict == "ok"
+    assert "TP001" in [item.rule.id for item in ring.not_checked]
+
+
+def test_every_reason_stands_once(tmp_path: Path) -> None:
+    report = of_script(tmp_path, f"{CP} $A {LEVELS} $B {TP} $A --seq-length $A")
+    reasons = [item.reason for item in report.undecided]
+    assert len(reasons) == len(set(reasons))
+
+
+@pytest.mark.parametrize(("severity", "is_open"), [("error", True), ("warning", False), ("info", False)])
+def test_only_errors_leave_a_launch_undecided(tmp_path: Path, severity: Severity, is_open: bool) -> None:
+    @rule(
+        "X001",
+        severity=severity,
+        effect="crash",
+        stage="init",
+        source=(),
+        applies=lambda v: True,
+        good=Example("mlm", ""),
+        bad=Example("mlm", ""),
+    )
+    def window_is_off(v: View) -> Problem | None:
+        """No window."""
+        return Problem("bad", "a window", "none", ("window_size",)) if v.window_size else None
+
+    launch = of_script(tmp_path, f"{WHOLE} --window-size $WINDOW").launch
+    assert bool(undecided_by(launch, (window_is_off,))) == is_open
+
+
+def test_an_error_that_a_hidden_setting_could_clear_is_no_error_yet(tmp_path: Path) -> None:
+    file = tmp_path / "train.sh"
+    experts = "--num-experts 4 --expert-model-parallel-size 2 --moe-token-dispatcher-type alltoall"
+    arguments = f"{WHOLE} {CP} 2 --sequence-parallel {experts}"
+    start = "torchrun --nproc-per-node 8 pretrain_gpt.py"
+    switch = "if [ -f here ]; then OVERLAP=--overlap-moe-expert-parallel-comm; fi"
+    words = {"certain": arguments, "open": f"{arguments} $OVERLAP"}
+    said = {}
+    for name, line in words.items():
+        file.write_text(f"#!/bin/bash\nexport CUDA_DEVICE_MAX_CONNECTIONS=8\n{switch}\n{start} {line}\n")
+        launch = load_launch(str(file), LoadOptions(assumes=("arch=sm90",)))
+        report = check_launch(launch, rules_for, fixes=False)
+        said[name] = (report.verdict, "ENV001" in [finding.rule.id for finding in report.findings])
+    assert said == {"certain": ("failed", True), "open": ("undecided", False)}
+
+
+def test_a_hidden_pipeline_size_alone_leaves_the_pipeline_rules_undecided() -> None:
+    text = "srun python pretrain_gpt.py --pipeline-model-parallel-size $PP --num-layers 6 --micro-batch-size 1\n"
+    report = check_launch(build_launch(read_text(text, "x.sh")), rules_for)
+    assert report.verdict == "undecided" and "pp" in report.undecided[0].needs
