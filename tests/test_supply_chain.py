@@ -9,6 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
+import zipfile
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -186,6 +188,42 @@ def installed(tmp_path_factory) -> Path:
         "pip compiled nothing: this test sees no caches"
     )
     return place / "site"
+
+
+FOREIGN = {
+    "hcp/__init__.py": "raise ImportError('the package of another distribution')\n",
+    "hcp-9.dist-info/METADATA": "Metadata-Version: 2.1\nName: hcp\nVersion: 9\n",
+    "hcp-9.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    "hcp-9.dist-info/entry_points.txt": "[console_scripts]\nhcp = hcp:main\n",
+    "hcp-9.dist-info/RECORD": "hcp/__init__.py,,\nhcp-9.dist-info/RECORD,,\n",
+}
+"""A wheel named like our command, as PyPI has one."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ours_last", [True, False])
+def test_a_distribution_called_hcp_and_ours_live_in_one_environment(tmp_path: Path, ours_last: bool) -> None:
+    theirs = tmp_path / "hcp-9-py3-none-any.whl"
+    with zipfile.ZipFile(theirs, "w") as wheel:
+        for name, text in FOREIGN.items():
+            wheel.writestr(name, text)
+    venv.create(tmp_path / "venv", with_pip=False, system_site_packages=True)
+    python = tmp_path / "venv" / "bin" / "python"
+
+    def run(*words: str | Path) -> str:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path.endswith("-packages"))
+        done = subprocess.run([python, *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    pip = ("-m", "pip", "--quiet", "--disable-pip-version-check")
+    wheels = (theirs, _wheel(tmp_path, 1_700_000_000))
+    for wheel in wheels if ours_last else wheels[::-1]:
+        run(*pip, "install", "--no-index", "--no-deps", "--force-reinstall", wheel)
+    assert run("-m", "megatron_hcp", "--version").startswith("hcp")
+    run(*pip, "uninstall", "--yes", "hcp")
+    assert run("-m", "megatron_hcp", "explain", "HCP001").startswith("# HCP001")
 
 
 @pytest.mark.parametrize(

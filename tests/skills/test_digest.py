@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 import megatron_hcp
 from megatron_hcp.skills.card import Step
@@ -39,3 +45,43 @@ def test_what_a_step_does_not_run_does_not_count() -> None:
     assert "checks/hcp_groups.py" in names
     assert not [name for name in names if name.startswith(("templates/", "rules/", "render/", "triage/"))]
     assert not [name for name in names_of("hcp", "check") if name.startswith(("templates/", "checks/"))]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what steps run, to be changed."""
+    place = tmp_path_factory.mktemp("tree")
+    for name in ("src", "checks", "templates", "skills", "schemas"):
+        shutil.copytree(PACKAGE.parents[1] / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return place
+
+
+DIGEST = """
+import sys
+from megatron_hcp.skills.card import Step
+from megatron_hcp.skills.record import digest_of
+print(digest_of(Step("s", tuple(sys.argv[1:]), "cpu", 1)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("run", "file", "counts"),
+    [
+        ("python checks/hcp_groups.py", "src/megatron_hcp/core/ranks.py", True),
+        ("python checks/rendered_job.py", "src/megatron_hcp/render/preflight.py", True),
+        ("python checks/rendered_job.py", "templates/srun.sbatch.j2", True),
+        ("hcp check -- --tensor-model-parallel-size 2", "src/megatron_hcp/rules/topo/levels.py", True),
+        ("python checks/hcp_groups.py", "src/megatron_hcp/triage/read.py", False),
+    ],
+)
+def test_a_change_of_one_file_that_a_step_runs_changes_its_digest(
+    tree: Path, run: str, file: str, counts: bool
+) -> None:
+    def digest() -> str:
+        command = [sys.executable, "-c", DIGEST, *run.split()]
+        return subprocess.check_output(command, env={**os.environ, "PYTHONPATH": str(tree / "src")}, text=True)
+
+    before = digest()
+    with (tree / file).open("a", encoding="utf-8") as opened:
+        opened.write("{# changed #}" if file.endswith(".j2") else "# changed\n")
+    assert (digest() != before) == counts
