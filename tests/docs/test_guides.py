@@ -15,7 +15,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from megatron_hcp import __version__
 from support.shown_commands import SHORTER, lines_of, run_lines, spans_of, strange_options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,10 +137,6 @@ def test_every_picture_is_on_a_page_and_every_guide_of_a_capability_has_one() ->
     assert set(commands()) == {path.name for path in PICTURES.glob("*.svg")} <= used
     capabilities = "check groups plan dcp packing jobs triage verify support agents".split()
     assert [name for name in capabilities if not shown[f"{name}.md"]] == []
-
-
-def test_the_hook_of_the_guide_is_of_this_version() -> None:
-    assert re.findall(r"rev: v(\S+)", GUIDES["check.md"]) == [__version__]
 
 
 def test_a_terminal_picture_keeps_the_colours_and_breaks_long_lines() -> None:
