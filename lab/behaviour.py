@@ -53,7 +53,7 @@ def calls(folders: list[Path], rules: dict[str, list[dict[str, str]]]) -> Iterat
 
 
 def package() -> str:
-    """The import package of the `hcp` on PYTHONPATH: `hcp` before 0.1.0."""
+    """The import package of the `hcp` on PYTHONPATH: `hcp` in 0.1.0."""
     return "megatron_hcp" if find_spec("megatron_hcp") else "hcp"
 
 

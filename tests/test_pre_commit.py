@@ -41,7 +41,7 @@ def repository(folder: Path, files: dict[str, str], config: str) -> Path:
 def users_config() -> str:
     """The published hook as one of a user's own: it runs the hcp of these tests, where pre-commit would install one."""
     hook: dict[str, Any] = yaml.safe_load(HOOKS.read_text(encoding="utf-8"))[0]
-    hook |= {"language": "system", "entry": f"{sys.executable} -m {hook['entry']}", "verbose": True}
+    hook |= {"language": "system", "entry": f"{sys.executable} -m megatron_{hook['entry']}", "verbose": True}
     return yaml.safe_dump({"repos": [{"repo": "local", "hooks": [hook]}]})
 
 

@@ -1,20 +1,21 @@
-"""The guides: every command runs, every picture is what its command draws, every link of the repository's texts leads
-somewhere."""
+"""The README and the guides: every command runs, every console block and picture is what its command prints or draws,
+every link of the repository's texts leads somewhere."""
 
 from __future__ import annotations
 
 import html
 import json
+import os
 import posixpath
 import re
+import shlex
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from megatron_hcp import __version__
-from support.shown_commands import lines_of, run_lines, spans_of, strange_options
+from support.shown_commands import SHORTER, lines_of, run_lines, spans_of, strange_options
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "docs" / "site"
@@ -71,10 +72,55 @@ def test_every_command_line_of_a_guide_runs(tmp_path: Path, name: str) -> None:
     run_lines(tmp_path, lines_of(GUIDES[name]))
 
 
+def test_a_command_that_is_shortened_is_one_that_a_guide_shows() -> None:
+    assert set(SHORTER) <= {line for text in GUIDES.values() for line in lines_of(text)}
+
+
+BLOCKS = {
+    command: (path, shown)
+    for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
+    if path.name != "card.md"  # its block is of a skill that its own test makes
+    for command, shown in re.findall(r"```console\n\$ (.*?)\n(.*?)```", path.read_text(encoding="utf-8"), re.S)
+}
+
+
+def test_the_guides_have_console_blocks() -> None:
+    assert {path.name for path, _ in BLOCKS.values()} >= {"plan.md", "groups.md", "dcp.md"}
+
+
+@pytest.mark.parametrize("command", BLOCKS)
+def test_a_console_block_shows_the_real_output(hcp, tmp_path: Path, command: str) -> None:
+    """HCP_UPDATE=1 writes the blocks anew; the run that does so still fails."""
+    path, shown = BLOCKS[command]
+    os.symlink(ROOT / "examples", tmp_path / "examples")
+    printed = hcp(*shlex.split(command)[1:], cwd=tmp_path).stdout
+    if os.environ.get("HCP_UPDATE"):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace(f"$ {command}\n{shown}```", f"$ {command}\n{printed}```"), encoding="utf-8")
+    assert shown == printed
+
+
 @pytest.mark.parametrize("name", [*GUIDES, "../CONTRIBUTING.md"])
 def test_a_command_in_the_text_of_a_guide_is_one_with_these_options(name: str) -> None:
     spans = spans_of((ROOT / "docs" / name).read_text(encoding="utf-8"))
     assert [(span, strange) for span in spans if (strange := strange_options(span))] == []
+
+
+EXAMPLES = {
+    "groups_inside.svg": "groups --world-size 32 --tp 1 --cp 16 --hcp 8,2",
+    "groups_crossing.svg": "groups --world-size 32 --tp 2 --cp 16 --hcp 8,2",
+    "dcp_plan.svg": "dcp plan --world-size 16 --max-seqlen 8192 --lengths examples/lengths.txt --compare",
+}
+
+
+@pytest.mark.parametrize(("name", "command"), EXAMPLES.items(), ids=EXAMPLES)
+def test_a_picture_of_the_examples_is_what_its_command_draws(hcp, tmp_path: Path, name: str, command: str) -> None:
+    drawn, kept = tmp_path / name, ROOT / "examples" / name
+    hcp(*command.split(), "--svg", drawn, cwd=ROOT)
+    assert f"](../examples/{name})" in "".join(GUIDES.values())
+    if os.environ.get("HCP_UPDATE"):
+        kept.write_text(drawn.read_text(encoding="utf-8"), encoding="utf-8")
+    assert drawn.read_text(encoding="utf-8") == kept.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", commands())
@@ -91,10 +137,6 @@ def test_every_picture_is_on_a_page_and_every_guide_of_a_capability_has_one() ->
     assert set(commands()) == {path.name for path in PICTURES.glob("*.svg")} <= used
     capabilities = "check groups plan dcp packing jobs triage verify support agents".split()
     assert [name for name in capabilities if not shown[f"{name}.md"]] == []
-
-
-def test_the_hook_of_the_guide_is_of_this_version() -> None:
-    assert re.findall(r"rev: v(\S+)", GUIDES["check.md"]) == [__version__]
 
 
 def test_a_terminal_picture_keeps_the_colours_and_breaks_long_lines() -> None:

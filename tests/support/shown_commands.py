@@ -20,7 +20,7 @@ STAND_INS = {
     "launch.sh": ROOT / "examples" / "mlm_hcp.sbatch",
     "config.json": ROOT / "examples" / "llama3_8b_config.json",
     "lengths.txt": ROOT / "examples" / "lengths.txt",
-    "examples/lengths.txt": ROOT / "examples" / "lengths.txt",
+    **{f"examples/{path.name}": path for path in (ROOT / "examples").iterdir()},
     "logs/job-4711.log": ROOT / "tests" / "triage" / "dead_job.log",
     "cache/models--Qwen--Qwen3-8B/snapshots/a/config.json": ROOT / "examples" / "llama3_8b_config.json",
 }

@@ -20,7 +20,7 @@ WRAPPERS = frozenset(_WRAPPERS_NAMES.split())
 """Programs that start another program, named later among their arguments."""
 _PYTHON = re.compile(r"(?:python[\d.]*|pypy3?)$")
 _STARTS_ITS_FIRST_ARGUMENT = {"hcp.integrations.megatron", "megatron_hcp.integrations.megatron"}
-"""Our module that puts dynamic CP into a training script; the shorter name is that of versions before 0.1.0."""
+"""Our module that puts dynamic CP into a training script; the shorter name is that of 0.1.0."""
 _SHELLS = {"bash", "sh", "zsh", "dash", "ksh"}
 _TORCHRUN_MODULES = {
     "torch.distributed.run",

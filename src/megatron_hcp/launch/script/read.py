@@ -135,7 +135,7 @@ def _is_hcp(launched: Launched) -> bool:
     """`python -m megatron_hcp check … -- LAUNCH` in a job that checks itself: it starts no training."""
     script = launched.started.script or ""
     package, _, module = script.partition(".")
-    is_ours = package in ("hcp", "megatron_hcp")  # scripts that were rendered before 0.1.0 name the package "hcp"
+    is_ours = package in ("hcp", "megatron_hcp")  # scripts that 0.1.0 rendered name the package "hcp"
     return launched.started.is_module and is_ours and not module.startswith("integrations")
 
 
