@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 WIDTH = 120
-ROW_WIDTH = 1000
-"""For tables: each of their records has a line of its own, however long it is."""
+ROW_WIDTH = 500
+"""For tables, so that a record has one line."""
 
 
 def laid_out(value: Any, width: int = WIDTH, indent: int = 0, before: int = 0) -> str:
