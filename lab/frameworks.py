@@ -32,6 +32,7 @@ from agree.framework_parsers import compare_parser  # noqa: E402
 from agree.process import PYTHON, commit_of  # noqa: E402
 
 from megatron_hcp.ground.errors import HcpError  # noqa: E402
+from megatron_hcp.ground.json_layout import laid_out  # noqa: E402
 from megatron_hcp.judge.engine import check_launch  # noqa: E402
 from megatron_hcp.launch.build import build_launch  # noqa: E402
 from megatron_hcp.launch.fact import Beside, Reading  # noqa: E402
@@ -142,7 +143,7 @@ def parsed(options: argparse.Namespace) -> int:
         kept = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
         commit = options.commit or commit_of(options.corpus)
         kept[options.corpus.name.rpartition("+")[2]] = {"commit": commit, **dict(sorted(counts.items()))}
-        RESULTS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+        RESULTS.write_text(laid_out(dict(sorted(kept.items()))) + "\n", encoding="utf-8")
     return int(bool(counts["different"] or not counts["equal"]))
 
 

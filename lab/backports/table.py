@@ -16,7 +16,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
 
 from upstream_fixes.table import PROJECTS, section  # noqa: E402
 
-FILE = ROOT / "src" / "megatron_hcp" / "rules" / "backports" / "backports.txt"
+FILE = ROOT / "src" / "megatron_hcp" / "backports" / "backports.txt"
 
 
 def main() -> None:

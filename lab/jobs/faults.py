@@ -24,6 +24,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src"), str(ROOT / "lab" / "lib"
 
 from jobs.faults_list import Fault, every_fault  # noqa: E402
 
+from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out  # noqa: E402
 from support.jobs import Job  # noqa: E402
 from support.needs import LAUNCHERS  # noqa: E402
 from support.slurm import Cluster  # noqa: E402
@@ -172,7 +173,7 @@ def _run_all(faults: list[Fault], rows: list[dict[str, Any]]) -> None:
                 row = _run(fault, cluster, place)
                 rows[:] = [old for old in rows if (old["name"], old["start"]) != (row["name"], row["start"])] + [row]
                 print(json.dumps(row), flush=True)
-                RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+                RESULTS.write_text(laid_out(rows, ROW_WIDTH) + "\n", encoding="utf-8")
         finally:
             cluster.stop()
 

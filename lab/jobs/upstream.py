@@ -26,6 +26,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
 
+from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out  # noqa: E402
 from support.slurm import Cluster  # noqa: E402
 
 RESULTS = ROOT / "lab" / "results" / "upstream_jobs.json"
@@ -179,7 +180,8 @@ def main() -> int:
     counts = Counter(row["outcome"].partition(":")[0] for row in rows)
     print(", ".join(f"{number} {name}" for name, number in counts.items()), f"- {odd} not as they have to be")
     if options.write:
-        RESULTS.write_text(json.dumps({"commits": commits, "counts": counts, "files": rows}, indent=1) + "\n")
+        found = {"commits": commits, "counts": counts, "files": rows}
+        RESULTS.write_text(laid_out(found, ROW_WIDTH) + "\n", encoding="utf-8")
     return int(odd > 0)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src")]
 
+from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out  # noqa: E402
 from megatron_hcp.launch.facts.table import index_of  # noqa: E402
 from megatron_hcp.launch.recipes.table import look_up, names_of  # noqa: E402
 
@@ -84,7 +85,7 @@ def main() -> int:
         record = json.loads(options.results.read_text()) if options.results.exists() else {}
         for release, each in found.items():
             record.setdefault("compared", {})[release] = {"every": options.every, **dict(sorted(each.items()))}
-        options.results.write_text(json.dumps(record, indent=1) + "\n")
+        options.results.write_text(laid_out(record, ROW_WIDTH) + "\n", encoding="utf-8")
     return 1 if counts["wrong"] else 0
 
 

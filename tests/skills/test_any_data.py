@@ -1,4 +1,4 @@
-"""Whatever stands in a card, front matter, a site file or a record: it is read, or refused in one short line."""
+"""Whatever a card, front matter, a site file, a record or answers hold: it is read, or refused in one short line."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.render.site import load_site, site_assumptions
 from megatron_hcp.skills.card import load_card
+from megatron_hcp.skills.evals.task import ANSWERS_PATH, load_answers
 from megatron_hcp.skills.record import RECORD_PATH, read_record
 from megatron_hcp.skills.skill import judged_skill
 from support.cards import BODY, FRONT, GOOD, skill_in, step
@@ -44,6 +45,7 @@ SEEDS: dict[str, Any] = {
     "front matter": yaml.safe_load(FRONT.strip("-\n")),
     "site": SITE,
     "record": {"schema": "hcp.verified/1", "skill": "a-skill", "steps": {"s1": ENTRY}},
+    "answers": {"explicit-check": {"right": "a", "wrong": ["b", "c\nd"]}},
 }
 ODD: list[Any] = [
     *(
@@ -120,11 +122,18 @@ def in_record(skill: Path, text: str) -> None:
     read_record(skill)
 
 
+def in_answers(skill: Path, text: str) -> None:
+    (skill / ANSWERS_PATH).parent.mkdir(exist_ok=True)
+    (skill / ANSWERS_PATH).write_text(text, encoding="utf-8")
+    load_answers(skill)
+
+
 READERS: dict[str, Callable[[Path, str], None]] = {
     "card": in_card,
     "front matter": in_front_matter,
     "site": in_site,
     "record": in_record,
+    "answers": in_answers,
 }
 
 

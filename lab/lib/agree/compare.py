@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import yaml
 
+from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out
 from megatron_hcp.judge.report import Report
 from megatron_hcp.rules.registry import RULES
 from megatron_hcp.rules.rule import Stage
@@ -248,4 +249,4 @@ def write_results(path: Path, results: Iterable[Writable]) -> None:
     new = [result.as_json() for result in results]
     names = {(item["upstream"], item["version"], item.get("branch")) for item in new}
     kept = [item for item in old if (item["upstream"], item["version"], item.get("branch")) not in names]
-    path.write_text(json.dumps([*kept, *new], indent=1) + "\n", encoding="utf-8")
+    path.write_text(laid_out([*kept, *new], ROW_WIDTH) + "\n", encoding="utf-8")

@@ -16,6 +16,7 @@ from typing import Any
 import megatron_hcp
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import locked, write_whole
+from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out
 from megatron_hcp.ground.schema import TEXT, Fields, MapOf, checked, one_of
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.this_machine import installed_versions
@@ -162,7 +163,7 @@ def write_record(card: Card, results: Iterable[StepResult]) -> Path:
         with locked(path.parent):
             steps = {name: entry for name, entry in read_record(card.folder).items() if name in known} | entries
             data = {"schema": SCHEMA, "skill": card.skill, "steps": dict(sorted(steps.items()))}
-            write_whole(path, json.dumps(data, indent=2) + "\n")
+            write_whole(path, laid_out(data, ROW_WIDTH) + "\n")
     except OSError as error:
         raise HcpError(
             f"cannot write {visible(str(path))} ({error.strerror}); wanted a record of the steps; make room, or the "

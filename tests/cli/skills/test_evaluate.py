@@ -8,20 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from megatron_hcp.skills.evals.task import load_answers
+
 SKILL = "hierarchical-context-parallel"
 
 
 def rows(root: Path, arm: str, name: str) -> list[dict[str, str]]:
-    folder = root / "skills" / SKILL / "evals" / "answers"
+    answers = load_answers(root / "skills" / SKILL)
     return [
-        {"task": path.name, "arm": arm, "answer": (path / f"{name}.md").read_text()}
-        for path in sorted(folder.iterdir())
+        {"task": task, "arm": arm, "answer": str(given.right if name == "right" else given.wrong[0])}
+        for task, given in answers.items()
     ]
 
 
 def test_the_lift_is_what_the_skill_is_worth(hcp, tmp_path: Path, root: Path) -> None:
     answers = tmp_path / "answers.jsonl"
-    given = rows(root, "with", "right") + rows(root, "without", "wrong-1")
+    given = rows(root, "with", "right") + rows(root, "without", "wrong")
     given[-1]["answer"] = rows(root, "without", "right")[-1]["answer"]
     answers.write_text("".join(json.dumps(row) + "\n" for row in given))
     done = hcp("skills", "eval", SKILL, "--answers", answers, "--format", "json")
@@ -38,13 +40,13 @@ def test_the_lift_is_what_the_skill_is_worth(hcp, tmp_path: Path, root: Path) ->
 def test_an_agent_is_asked_with_the_skill_and_without(hcp, tmp_path: Path, root: Path) -> None:
     agent = tmp_path / "agent.py"
     agent.write_text(
-        "import json, pathlib, sys\n"
+        "import json, pathlib, sys, yaml\n"
         "prompt = sys.stdin.read()\n"
         f"skill = pathlib.Path('.claude/skills/{SKILL}')\n"
         "if skill.is_dir():\n"
         "    tasks = json.loads((skill / 'evals' / 'evals.json').read_text())['evals']\n"
         "    task = next(task['id'] for task in tasks if task['prompt'] == prompt)\n"
-        "    print((skill / 'evals' / 'answers' / task / 'right.md').read_text())\n"
+        "    print(yaml.safe_load((skill / 'evals' / 'answers.yaml').read_text())[task]['right'])\n"
     )
     kept = tmp_path / "kept.jsonl"
     command = f"{sys.executable} {agent}"

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.schema import ANY, TEXT, TEXTS, Fields, ListOf, MapOf, checked, one_of
 from megatron_hcp.ground.visible import visible
+from megatron_hcp.launch.yaml.settings import load_plain
 from megatron_hcp.skills.card import read_skill_file
 
 KINDS = ("config", "command", "names", "none")
 EVALS_PATH = Path("evals") / "evals.json"
+ANSWERS_PATH = Path("evals") / "answers.yaml"
 _GRADE = Fields(
     {"kind": one_of(KINDS)},
     {
@@ -29,6 +31,7 @@ _GRADE = Fields(
 )
 _TASK = Fields({"id": TEXT, "prompt": TEXT, "expected_output": TEXT, "grade": _GRADE}, others=True)
 _SHAPE = Fields({"skill_name": TEXT, "evals": ListOf(_TASK, "a list of tasks")}, others=True)
+_ANSWERS = MapOf(Fields({}, {"right": TEXT, "wrong": TEXTS}))
 
 
 class Grade(NamedTuple):
@@ -64,6 +67,13 @@ class Task(NamedTuple):
     prompt: str
     skill: str | None
     grade: Grade
+
+
+class Answers(NamedTuple):
+    """Example answers to a task: `right` passes, each of `wrong` fails."""
+
+    right: str | None = None
+    wrong: tuple[str, ...] = ()
 
 
 def load_tasks(folder: Path) -> list[Task]:
@@ -104,8 +114,13 @@ def _task(item: dict[str, Any]) -> Task:
     )
 
 
-def example_answers(folder: Path, task: Task) -> dict[str, str]:
-    """The answers in evals/answers/<id>/, by name: `right.md` passes, each `wrong-*.md` fails."""
-    place = folder / "evals" / "answers" / task.id
-    paths = sorted(place.glob("*.md")) if place.is_dir() else []
-    return {path.stem: read_skill_file(folder, path.relative_to(folder), "an example answer") for path in paths}
+def load_answers(folder: Path) -> dict[str, Answers]:
+    """The example answers in the skill's evals/answers.yaml, by the ids of tasks.
+
+    Raises:
+        HcpError: there are none, or the file does not have the right format.
+    """
+    file, wanted = visible(str(folder / ANSWERS_PATH)), "example answers"
+    data = load_plain(read_skill_file(folder, ANSWERS_PATH, wanted), file, wanted)
+    checked(data, _ANSWERS, file)
+    return {task: Answers(given.get("right"), tuple(given.get("wrong") or ())) for task, given in data.items()}
