@@ -19,13 +19,13 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
 from megatron_hcp.backports.table import Backport, fixes_of, upstreams  # noqa: E402
-from megatron_hcp.rules.known.row import Known, spans_of  # noqa: E402
-from megatron_hcp.rules.known.tables import TABLES  # noqa: E402
+from megatron_hcp.rules.known.row import KNOWN, Known, spans_of  # noqa: E402
+from megatron_hcp.rules.registry import RULES  # noqa: E402
 
 
 def pairs() -> Iterator[tuple[Known, Backport, str]]:
     """Each row, with each fix of its package that it cites, and the oldest release that the table knows."""
-    for row in (row for table in TABLES for row in table.ROWS):
+    for row in (KNOWN[rule.id] for rule in RULES if rule.table):
         upstream = upstreams().get(row.package)
         numbers = set(re.findall(r"#(\d+)", row.issue))
         if upstream is not None:

@@ -30,11 +30,9 @@ import megatron_hcp.render.script as render
 render.shlex = type("shlex", (), {"quote": staticmethod(str)})
 """
 NO_RULE = """
-import megatron_hcp.rules.registry as registry
-rules_in = registry._rules_in
-registry._rules_in = lambda *modules: tuple(
-    rule._replace(check=lambda v: None) if rule.id == {rule!r} else rule for rule in rules_in(*modules)
-)
+import megatron_hcp.rules.rule as rules
+register = rules.register
+rules.register = lambda made: register(made._replace(check=lambda v: None) if made.id == {rule!r} else made)
 """
 NO_SIGNATURE = """
 import megatron_hcp.triage.read as triage

@@ -6,13 +6,12 @@ import pytest
 
 from megatron_hcp.launch.facts.table import FACTS
 from megatron_hcp.rules.known.condition import clauses_of
-from megatron_hcp.rules.known.row import Known, Span, spans_of
-from megatron_hcp.rules.known.tables import TABLES
-from megatron_hcp.rules.registry import BY_ID
+from megatron_hcp.rules.known.row import KNOWN, Known, Span, spans_of
+from megatron_hcp.rules.registry import BY_ID, RULES
 from megatron_hcp.rules.view import View
 from support.rules import launch
 
-ROWS: tuple[Known, ...] = tuple(row for table in TABLES for row in table.ROWS)
+ROWS: tuple[Known, ...] = tuple(KNOWN[rule.id] for rule in RULES if rule.table)
 
 
 @pytest.mark.parametrize(

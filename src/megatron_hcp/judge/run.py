@@ -39,12 +39,6 @@ def run(view: View, rules: Iterable[Rule]) -> tuple[list[Finding], list[NotCheck
     return findings, not_checked, applied
 
 
-def findings_by_id(launch: Launch, rules: Iterable[Rule]) -> dict[str, Finding]:
-    """What the rules about the launch itself find: the measure for a tried fix."""
-    findings, _, _ = run(View(launch), (rule for rule in rules if not rule.last))
-    return {finding.rule.id: finding for finding in findings}
-
-
 def presumed_facts(launch: Launch) -> dict[str, Presumed]:
     """By fact name, the value presumed for a setting that the launch doesn't state."""
     if not any(fact.origin == "presumed" for fact in launch.facts.values()):

@@ -46,6 +46,3 @@ def acceptances_accept_something(v: View) -> Problem | None:
             location=acceptance.location,
         )
     return None
-
-
-RULES = (acceptances_accept_something,)

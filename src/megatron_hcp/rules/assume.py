@@ -36,6 +36,3 @@ def assumptions_agree_with_the_launch(v: View) -> Problem | None:
         facts=tuple(name for name, _, _ in conflicts),
         location=said.location,
     )
-
-
-RULES = (assumptions_agree_with_the_launch,)

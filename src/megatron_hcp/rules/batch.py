@@ -281,11 +281,3 @@ def virtual_pipeline_deals_whole_rounds(v: View) -> Problem | None:
         facts=("global_batch_size", "micro_batch_size", "pp"),
         fixes=_sizes_near("global_batch_size", size, v.pp * unit),
     )
-
-
-RULES = (
-    global_batch_divides,
-    evaluation_batch_divides,
-    ramp_up_ends_at_the_global_batch,
-    virtual_pipeline_deals_whole_rounds,
-)

@@ -180,11 +180,3 @@ def dataset_pads_to_whole_shards(v: View) -> Problem | None:
         facts=("dataset_seq_length", "cp", "tp"),
         fixes=(Fix({"dataset_seq_length": longer, "seq_length": longer}, f"rows of {longer} tokens"),),
     )
-
-
-RULES = (
-    sequence_fits_the_positions,
-    positions_are_stated,
-    model_and_dataset_agree_on_the_length,
-    dataset_pads_to_whole_shards,
-)

@@ -182,10 +182,3 @@ def provider_drops_hierarchy_with_its_sizes(v: View) -> Problem | None:
         facts=("cp_comm_type", "cp"),
         fixes=tuple(flat_fixes(v)),
     )
-
-
-RULES = (
-    evaluation_cp_has_groups,
-    decentralized_groups_exclude_gloo,
-    provider_drops_hierarchy_with_its_sizes,
-)

@@ -251,12 +251,3 @@ def fused_loss_is_megatrons_own(v: View) -> Problem | None:
             Fix({"cross_entropy_fusion": False}, "no fused loss"),
         ),
     )
-
-
-RULES = (
-    tokens_weigh_the_same_under_dynamic_cp,
-    fine_tuning_divides_by_all_tokens,
-    loss_function_reports_its_tokens,
-    weight_shards_sum_in_the_collective,
-    fused_loss_is_megatrons_own,
-)

@@ -141,10 +141,3 @@ def offloading_has_something_to_offload(v: View) -> Problem | None:
         facts=("cpu_offloading_activations", "cpu_offloading_weights", "cpu_offloading"),
         fixes=(Fix({"cpu_offloading_activations": True}, "activations are offloaded, where offloading is on"),),
     )
-
-
-RULES = (
-    recomputation_is_told_its_layers,
-    units_of_recomputation_fill_a_stage,
-    offloading_has_something_to_offload,
-)

@@ -261,13 +261,3 @@ def expert_overlap_computes_layers_once(v: View) -> Problem | None:
 
 def _words(modules: str | tuple[str, ...] | None) -> tuple[str, ...]:
     return (modules,) if isinstance(modules, str) else modules or ()
-
-
-RULES = (
-    expert_parallelism_has_experts,
-    ranks_hold_whole_experts,
-    experts_under_tp_have_sequence_parallelism,
-    expert_overlap_has_its_parallelism,
-    shared_experts_overlap_an_all_to_all,
-    expert_overlap_computes_layers_once,
-)

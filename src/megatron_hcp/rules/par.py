@@ -45,6 +45,3 @@ def sequence_parallelism_has_tp(v: View) -> Problem | None:
         effect="note" if corrected else "crash",
         stage="never" if corrected else "config",
     )
-
-
-RULES = (sequence_parallelism_has_tp,)

@@ -123,6 +123,3 @@ def windows_are_not_gathered_whole(v: View) -> Problem | None:
         facts=("cp_comm_type", "window_size", "seq_length"),
         fixes=type_fixes(v, "a2a"),
     )
-
-
-RULES = (slices_are_long_enough, token_budget_falls_with_cp, windows_are_not_gathered_whole)

@@ -1,6 +1,6 @@
-"""All rules, by family. Maintained by hand: a rule that isn't listed here doesn't exist.
+"""The rules: index.txt lists them, and a table says when those of a family can concern a launch.
 
-Families that concern few launches are imported only for those, to keep other checks fast.
+Rules that can't concern it are not imported: that keeps a check fast.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import cache
-from types import ModuleType
+from importlib import import_module
+from pathlib import Path
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.facts.stages import STAGE_NAMES
 from megatron_hcp.launch.hidden import hidden, hides_any
-from megatron_hcp.rules.asked import Asked
-from megatron_hcp.rules.rule import Rule
-from megatron_hcp.rules.view import View
+from megatron_hcp.rules.rule import REGISTERED, Rule
+from megatron_hcp.rules.view import Asked, View
 
 if sys.flags.optimize > 1:
     raise HcpError(
@@ -28,123 +28,11 @@ RULES: tuple[Rule, ...]
 """All rules, by id. They and `BY_ID` are loaded on first access: see `__getattr__`."""
 BY_ID: dict[str, Rule]
 
-
-def _common() -> tuple[Rule, ...]:
-    from megatron_hcp.rules import batch, load, loss, mem, moe, par, perf, tp
-    from megatron_hcp.rules import len as data_lengths
-    from megatron_hcp.rules.attn import command_line, invariance
-    from megatron_hcp.rules.cp import attention, backends, comm_types, heads, lengths, modes
-    from megatron_hcp.rules.env import debugging, variables
-    from megatron_hcp.rules.hcp import attention as hcp_attention
-    from megatron_hcp.rules.hcp import backend, launcher, sizes
-    from megatron_hcp.rules.hcp import heads as hcp_heads
-    from megatron_hcp.rules.key import options, overrides, spelling, unread
-    from megatron_hcp.rules.slurm import paths, placement, rendezvous
-    from megatron_hcp.rules.topo import levels, order, ranks, shards
-
-    cp = _rules_in(attention, backends, comm_types, heads, lengths, modes)
-    hcp = _rules_in(hcp_attention, backend, hcp_heads, launcher, sizes)
-    ranks_and_jobs = _rules_in(levels, order, ranks, shards, tp, par, paths, placement, rendezvous)
-    return (
-        cp
-        + hcp
-        + ranks_and_jobs
-        + _rules_in(batch, command_line, data_lengths, debugging, invariance, options, overrides, spelling, unread)
-        + _rules_in(load, loss, mem, moe, perf, variables)
-    )
-
-
-def _dcp() -> tuple[Rule, ...]:
-    from megatron_hcp.rules.dcp import (
-        attention,
-        names,
-        packing,
-        ranks,
-        schedules,
-        switch,
-        tokens,
-        training,
-        verl,
-        verl_batches,
-    )
-
-    return _rules_in(attention, names, packing, ranks, schedules, switch, tokens, training, verl, verl_batches)
-
-
-def _verl() -> tuple[Rule, ...]:
-    from megatron_hcp.rules.verl import batches, workers
-
-    return _rules_in(batches, workers)
-
-
-def _frameworks() -> tuple[Rule, ...]:
-    from megatron_hcp.rules import slime, swift
-    from megatron_hcp.rules.known.tables import OF_FRAMEWORKS
-    from megatron_hcp.rules.nrl import backends, overrides, programs
-    from megatron_hcp.rules.nrl import batches as nrl_batches
-
-    return _rules_in(nrl_batches, backends, overrides, programs, swift, slime, *OF_FRAMEWORKS)
-
-
-def _pack() -> tuple[Rule, ...]:
-    from megatron_hcp.rules.pack import graphs, kernels, masks, rows
-
-    return _rules_in(graphs, kernels, masks, rows)
-
-
-def _pipe() -> tuple[Rule, ...]:
-    from megatron_hcp.rules.pipe import experts, stages, virtual
-
-    return _rules_in(experts, stages, virtual)
-
-
-def _fsdp() -> tuple[Rule, ...]:
-    from megatron_hcp.rules.fsdp import options
-
-    return _rules_in(options)
-
-
-def _latent() -> tuple[Rule, ...]:
-    from megatron_hcp.rules.mla import queries
-
-    return _rules_in(queries)
-
-
-def _mtp() -> tuple[Rule, ...]:
-    from megatron_hcp.rules.mtp import masks, positions
-
-    return _rules_in(masks, positions)
-
-
-def _model() -> tuple[Rule, ...]:
-    from megatron_hcp.rules.model import mixers, training
-
-    return _rules_in(mixers, training)
-
-
-def _jobs() -> tuple[Rule, ...]:
-    from megatron_hcp.rules.slurm import resilience, signals, tasks
-
-    return _rules_in(resilience, signals, tasks)
-
-
-def _known_faults() -> tuple[Rule, ...]:
-    from megatron_hcp.rules.known.tables import OF_MEGATRON
-
-    return _rules_in(*OF_MEGATRON)
-
-
-def _check_itself() -> tuple[Rule, ...]:
-    from megatron_hcp.rules import accept, assume
-
-    return _rules_in(accept, assume)
-
-
-def _rules_in(*modules: ModuleType) -> tuple[Rule, ...]:
-    return tuple(rule for module in modules for rule in module.RULES)
-
-
-_DYNAMIC = ("hybrid_context_parallel", "dynamic_context_parallel", "sequence_packing_scheduler")
+INDEX = Path(__file__).with_name("index.txt")
+"""One line a rule: its id, its module in this package, its severity, effect and stage. A published id stays forever."""
+MODULES = {line.split()[0]: line.split()[1] for line in INDEX.read_text(encoding="utf-8").splitlines()}
+"""The module of each rule, by id: `{"ACCEPT001": "accept"}`. Reading it imports no rule."""
+_Concerns = Callable[[View], bool]
 
 
 def _sets(v: View, *names: str) -> bool:
@@ -152,6 +40,11 @@ def _sets(v: View, *names: str) -> bool:
     if any(v.get(name) for name in names):
         return True
     return hides_any(v.launch) and any(not v.known(name) and hidden(v.launch, name) for name in names)
+
+
+def _may_be_dynamic(v: View) -> bool:
+    facts = ("hybrid_context_parallel", "dynamic_context_parallel", "sequence_packing_scheduler")
+    return v.dialect == "verl" or _sets(v, *facts)
 
 
 def _may_pack(v: View) -> bool:
@@ -190,23 +83,34 @@ def _is_job(v: View) -> bool:
     return stated or _sets(v, "start", "ft_package", "inprocess_restart")
 
 
-_Load = Callable[[], tuple[Rule, ...]]
-_FAMILIES: tuple[tuple[_Load, Callable[[View], bool]], ...] = (
-    (_common, lambda v: True),
-    (_dcp, lambda v: v.dialect == "verl" or _sets(v, *_DYNAMIC)),
-    (_verl, lambda v: v.dialect == "verl"),
-    (_frameworks, lambda v: v.launch.dialect in ("nemo-rl", "ms-swift", "slime")),
-    (_pack, _may_pack),
-    (_pipe, _may_be_pipelined),
-    (_fsdp, _may_shard),
-    (_latent, lambda v: _sets(v, "mla")),
-    (_mtp, lambda v: _sets(v, "mtp_layers")),
-    (_model, _is_special_model),
-    (_jobs, _is_job),
-    (_known_faults, _may_meet_a_known_fault),
-    (_check_itself, lambda v: bool(v.launch.assumed)),
-)
-"""What loads a family, and whether it can concern a launch: False only if none of its rules applies."""
+def _is_framework(v: View) -> bool:
+    return v.launch.dialect in ("nemo-rl", "ms-swift", "slime")
+
+
+_FAMILIES: dict[str, Callable[[View], bool]] = {
+    "accept": lambda v: bool(v.launch.assumed),
+    "assume": lambda v: bool(v.launch.assumed),
+    "dcp": _may_be_dynamic,
+    "fsdp": _may_shard,
+    "known": _may_meet_a_known_fault,
+    "known.ms_swift": _is_framework,
+    "known.nemo_rl": _is_framework,
+    "known.slime": _is_framework,
+    "mla": lambda v: _sets(v, "mla"),
+    "model": _is_special_model,
+    "mtp": lambda v: _sets(v, "mtp_layers"),
+    "nrl": _is_framework,
+    "pack": _may_pack,
+    "pipe": _may_be_pipelined,
+    "slime": _is_framework,
+    "slurm.resilience": _is_job,
+    "slurm.signals": _is_job,
+    "slurm.tasks": _is_job,
+    "swift": _is_framework,
+    "verl": lambda v: v.dialect == "verl",
+}
+"""A family (a prefix), or one module of it, and whether it can concern a launch: False only if none of its rules
+applies. What is not named here can concern any launch."""
 
 
 def rules_for(launch: Launch) -> tuple[Rule, ...]:
@@ -214,14 +118,14 @@ def rules_for(launch: Launch) -> tuple[Rule, ...]:
     if launch.reading.acceptances:
         return _all()
     view = View(launch)
-    return _load(tuple(load for load, concerns in _FAMILIES if concerns(view)))
+    return _of_families(frozenset(concerns for concerns in set(_FAMILIES.values()) if concerns(view)))
 
 
 def facts_that_select(launch: Launch) -> frozenset[str]:
     """The facts by whose values families of rules are chosen or left out."""
     facts = Asked(launch.facts)
     view = View(launch._replace(facts=facts))
-    for _, concerns in _FAMILIES:
+    for concerns in _FAMILIES.values():
         concerns(view)
     return frozenset(facts.found)
 
@@ -234,12 +138,12 @@ def selected(select: str | None, ignore: str | None) -> Callable[[Launch], tuple
     """
     if select is None and ignore is None:
         return rules_for
-    named = frozenset(_by_id()) if select is None else _matching(select)
+    named = frozenset(MODULES) if select is None else _matching(select)
     ids = named - _matching(ignore or "")
     if not ids:
         given = f"--select {select} with --ignore {ignore}" if select is not None else f"--ignore {ignore}"
         raise HcpError(f"found {given}, which leaves no rule; wanted at least one; ignore fewer")
-    return lambda launch: tuple(rule for rule in _all() if rule.id in ids)
+    return lambda launch: tuple(map(_rule, sorted(ids)))
 
 
 def rule_of(rule_id: str) -> Rule:
@@ -248,33 +152,46 @@ def rule_of(rule_id: str) -> Rule:
     Raises:
         HcpError: there is none; names the closest ids.
     """
-    rule = _by_id().get(rule_id.upper())
-    if rule is None:
+    if rule_id.upper() not in MODULES:
         import difflib
 
-        close = difflib.get_close_matches(rule_id.upper(), _by_id(), n=3, cutoff=0.5)
+        close = difflib.get_close_matches(rule_id.upper(), MODULES, n=3, cutoff=0.5)
         raise HcpError(
-            f"found no rule {rule_id!r}; wanted an id such as {', '.join(close) or _all()[0].id}; "
+            f"found no rule {rule_id!r}; wanted an id such as {', '.join(close) or next(iter(MODULES))}; "
             "`hcp explain` lists them all"
         )
-    return rule
+    return _rule(rule_id.upper())
 
 
 def _matching(names: str) -> frozenset[str]:
     ids: set[str] = set()
     for name in filter(None, (part.strip() for part in names.split(","))):
-        matched = {rule.id for rule in _all() if rule.id.startswith(name.upper())}
+        matched = {rule_id for rule_id in MODULES if rule_id.startswith(name.upper())}
         ids |= matched or {rule_of(name).id}
     return frozenset(ids)
 
 
+def _rule(rule_id: str) -> Rule:
+    if rule_id not in REGISTERED:
+        import_module(f"megatron_hcp.rules.{MODULES[rule_id]}")
+        assert rule_id in REGISTERED, f"index.txt has {rule_id} in {MODULES[rule_id]}, which has no such rule"
+    return REGISTERED[rule_id]
+
+
 @cache
-def _load(families: tuple[_Load, ...]) -> tuple[Rule, ...]:
-    return tuple(sorted((rule for load in families for rule in load()), key=lambda rule: rule.id))
+def _of_families(these: frozenset[_Concerns]) -> tuple[Rule, ...]:
+    """The rules of these families, and those that can concern any launch."""
+    chosen = []
+    for rule_id, module in MODULES.items():
+        concerns = _FAMILIES.get(module) or _FAMILIES.get(module.partition(".")[0])
+        if concerns is None or concerns in these:
+            chosen.append(_rule(rule_id))
+    return tuple(chosen)
 
 
+@cache
 def _all() -> tuple[Rule, ...]:
-    return _load(tuple(load for load, _ in _FAMILIES))
+    return tuple(map(_rule, MODULES))
 
 
 @cache

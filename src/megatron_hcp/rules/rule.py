@@ -144,7 +144,18 @@ def rule(
     last: bool = False,
     recipe_settled: bool = False,
 ) -> Callable[[Callable[[View], Problem | None]], Rule]:
-    """The decorated function as a rule; its docstring's first line is the title, the rest says why."""
-    return lambda check: Rule(
-        id, severity, effect, stage, source, applies, check, good, bad, last, recipe_settled=recipe_settled
+    """Makes a rule of the decorated function; its docstring's first line is the title, the rest says why."""
+    return lambda check: register(
+        Rule(id, severity, effect, stage, source, applies, check, good, bad, last, recipe_settled=recipe_settled)
     )
+
+
+REGISTERED: dict[str, Rule] = {}
+"""The rules of the modules imported so far, by id."""
+
+
+def register(made: Rule) -> Rule:
+    """The same rule, now among those that `rules.registry` finds by their id."""
+    assert made.id not in REGISTERED, f"two rules have the id {made.id}"
+    REGISTERED[made.id] = made
+    return made

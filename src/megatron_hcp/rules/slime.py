@@ -211,12 +211,3 @@ def only_sparse_attention_gathers(v: View) -> Problem | None:
         effect="silent" if silent else None,
         stage="never" if silent else None,
     )
-
-
-RULES = (
-    batches_by_tokens_have_a_budget,
-    budget_holds_the_longest_answer,
-    batch_is_that_of_the_steps,
-    rows_by_tokens_are_packed,
-    only_sparse_attention_gathers,
-)

@@ -85,6 +85,3 @@ def fsdp_has_several_connections(v: View) -> Problem | None:
         facts=("fsdp", _CONNECTIONS),
         fixes=(Fix({_CONNECTIONS: "32"}, "32 connections"),),
     )
-
-
-RULES = (global_batch_divides_into_micro_batches, fsdp_has_several_connections)

@@ -164,11 +164,3 @@ def tp_divides_the_width_of_the_mlp(v: View) -> Problem | None:
             fixes=tuple(Fix({axis: near}, over(kind, near)) for near in nearest_divisors(width, size)[:1]),
         )
     return None
-
-
-RULES = (
-    tp_divides_heads,
-    tp_overlap_has_sequence_parallelism,
-    saved_activations_have_ranks_to_go_to,
-    tp_divides_the_width_of_the_mlp,
-)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -90,6 +90,25 @@ class View:
         if version.is_devrelease and (release[0], release[1] - 1, 0) <= wanted < release:
             raise Unknown(name)
         return version >= Version(minimum)
+
+
+class Asked(dict[str, Fact]):
+    """The facts of a launch, recording the names that a rule requests, in order; `missing` are the absent ones."""
+
+    def __init__(self, facts: Mapping[str, Fact]) -> None:
+        super().__init__(facts)
+        self.found: dict[str, None] = {}
+        self.missing: dict[str, None] = {}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        fact = super().get(name)
+        (self.missing if fact is None else self.found)[name] = None
+        return default if fact is None else fact
+
+    def __contains__(self, name: object) -> bool:
+        is_there = super().__contains__(name)
+        (self.found if is_there else self.missing)[str(name)] = None
+        return is_there
 
 
 @lru_cache

@@ -74,7 +74,7 @@ def _used_by(path: Path, changed_ns: int) -> tuple[Path, ...]:
 
 
 def _beside(path: Path) -> Iterable[Path]:
-    """What a file uses without importing it: modules that it runs as programs, and templates."""
+    """What a file uses without an import statement: modules that it runs as programs, templates, rules."""
     text = path.read_text(encoding="utf-8")
     if path.parent in (pack_dir("checks"), pack_dir("templates")):
         for module in _STARTED.findall(text):
@@ -83,6 +83,8 @@ def _beside(path: Path) -> Iterable[Path]:
         yield pack_dir("checks") / f"{''.join(names)}.py"
     if 'pack_dir("templates")' in text:
         yield from pack_dir("templates").iterdir()
+    if path == _PACKAGE / "rules" / "registry.py":  # it imports rules by the index
+        yield from path.parent.rglob("*.py")
 
 
 def _command_modules(step: Step) -> list[Path]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
 from typing import NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.numbers import whole_number
 from megatron_hcp.ground.visible import visible
-from megatron_hcp.rules.known.row import PACKAGES
+from megatron_hcp.rules.known.row import KNOWN, PACKAGES
 from megatron_hcp.rules.registry import BY_ID, RULES
 from megatron_hcp.rules.rule import Rule
 from megatron_hcp.skills.card import Card
@@ -152,10 +151,7 @@ def _known(part: RenderedPart) -> list[str]:
     """The rules about known faults, as a troubleshooting table."""
     rows = [
         (row.symptom, f"{PACKAGES[row.package]} {row.versions}", row.instead or "a release outside this range", row.id)
-        for rule in _rules_of(part)
-        if rule.table
-        for row in import_module(rule.table).ROWS
-        if row.id == rule.id
+        for row in (KNOWN[rule.id] for rule in _rules_of(part) if rule.table)
     ]
     return table(("symptom", "releases", "workaround", "rule"), rows)
 

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.judge.run import run
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.rules.asked import Asked
 from megatron_hcp.rules.rule import Rule
-from megatron_hcp.rules.view import View
+from megatron_hcp.rules.view import Asked, View
 
 _ABSENT = object()
 

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from megatron_hcp.launch.facts.table import FACTS
 from megatron_hcp.rules.known import megatron
 from megatron_hcp.rules.known.condition import Clause, clauses_of
-from megatron_hcp.rules.known.row import Known, at_version, spans_of
-from megatron_hcp.rules.known.tables import TABLES
-from megatron_hcp.rules.registry import BY_ID
+from megatron_hcp.rules.known.row import KNOWN, Known, at_version, spans_of
+from megatron_hcp.rules.registry import BY_ID, RULES
 from support.rules import Row, test_text, test_verdict
 
 __all__ = ["test_text", "test_verdict"]
 
-ROWS: tuple[Known, ...] = tuple(row for table in TABLES for row in table.ROWS)
+ROWS: tuple[Known, ...] = tuple(KNOWN[rule.id] for rule in RULES if rule.table)
 ANOTHER = {
     "packing": "document",
     "cp_comm_type": "a2a",

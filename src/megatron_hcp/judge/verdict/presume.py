@@ -9,9 +9,8 @@ from megatron_hcp.judge.verdict.legal import legal_values
 from megatron_hcp.launch.fact import Fact, Launch, shown_value
 from megatron_hcp.launch.facts.presumed import presumptions
 from megatron_hcp.launch.facts.table import FACTS, keys_of
-from megatron_hcp.rules.asked import Asked
 from megatron_hcp.rules.rule import Problem, Rule
-from megatron_hcp.rules.view import Unknown, View
+from megatron_hcp.rules.view import Asked, Unknown, View
 
 
 def presumptions_of(launch: Launch) -> dict[str, Presumed]:

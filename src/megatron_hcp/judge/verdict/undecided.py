@@ -13,9 +13,8 @@ from megatron_hcp.judge.report import Undecided
 from megatron_hcp.judge.verdict.legal import legal_values
 from megatron_hcp.launch.fact import BY_RELEASE, Fact, Launch
 from megatron_hcp.launch.hidden import Hidden, Hides, hidden, key_to_set
-from megatron_hcp.rules.asked import Asked
 from megatron_hcp.rules.rule import Problem, Rule
-from megatron_hcp.rules.view import Unknown, View
+from megatron_hcp.rules.view import Asked, Unknown, View
 
 _MOST_TRIALS = 500
 """Trials per rule; a rule that isn't settled by then counts as undecided."""

@@ -286,12 +286,3 @@ def transformer_engine_supports_mla(v: View) -> Problem | None:
             (WITHOUT_FP8_ATTENTION,),
         )
     return None
-
-
-RULES = (
-    windows_use_a2a_or_all_gather,
-    sinks_use_a2a_and_cudnn,
-    bias_uses_the_ring_and_cudnn,
-    fp8_attention_runs_on_cudnn,
-    transformer_engine_supports_mla,
-)

@@ -250,11 +250,3 @@ def pinned_fa4_supports_cp(v: View) -> Problem | None:
             Fix({"attention_backend": "fused", "flash_attention_version": None}, "cuDNN attention"),
         ),
     )
-
-
-RULES = (
-    backend_returns_max_logit,
-    attention_comes_from_transformer_engine,
-    backend_and_mask_support_cp,
-    pinned_fa4_supports_cp,
-)

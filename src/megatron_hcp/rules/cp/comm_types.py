@@ -159,11 +159,3 @@ def comm_type_per_layer_is_supported(v: View) -> Problem | None:
         facts=("cp_comm_type", "mcore"),
         fixes=tuple(Fix(switch_types(v, kind), f"{kind} on every layer") for kind in comm_types(v)),
     )
-
-
-RULES = (
-    comm_type_is_spelled_correctly,
-    comm_type_list_matches_layers,
-    comm_type_reaches_transformer_engine,
-    comm_type_per_layer_is_supported,
-)

@@ -98,9 +98,3 @@ def kv_heads_fit_tp(v: View) -> Problem | None:
         facts=("kv_heads", "tp"),
         fixes=tp_fixes(v, shared=tp % groups != 0),
     )
-
-
-RULES = (
-    cp_divides_heads_for_a2a,
-    kv_heads_fit_tp,
-)

@@ -199,11 +199,3 @@ def fp8_blocks_are_whole(v: View) -> Problem | None:
         facts=("seq_length", "micro_batch_size", "cp"),
         fixes=_lengths(v, sequence_multiple(v) * wanted),
     )
-
-
-RULES = (
-    long_sequences_have_no_dense_mask,
-    sequence_divides_into_chunks,
-    sequence_divides_over_tp,
-    fp8_blocks_are_whole,
-)

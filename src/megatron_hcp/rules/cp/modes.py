@@ -276,13 +276,3 @@ def hybrid_attention_of_deepseek_takes_contiguous_chunks(v: View) -> Problem | N
         facts=("cp_partition_mode", "attention_variant", "cp"),
         fixes=(Fix({"cp_partition_mode": "contiguous"}, "one chunk per rank"),),
     )
-
-
-RULES = (
-    deterministic_mode_has_its_environment,
-    batch_invariant_mode_excludes_cp,
-    fsdp_v2_excludes_cp,
-    mtp_supports_cp,
-    ucc_pipeline_has_enough_connections,
-    hybrid_attention_of_deepseek_takes_contiguous_chunks,
-)

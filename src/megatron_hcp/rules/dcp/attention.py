@@ -178,11 +178,3 @@ def hybrid_cp_excludes_static_rotary_embedding(v: View) -> Problem | None:
         facts=("position_embedding_type",),
         fixes=(Fix({"hybrid_context_parallel": False}, "static context parallelism"),),
     )
-
-
-RULES = (
-    comm_type_works_in_any_group,
-    hybrid_cp_has_static_cp_above_1,
-    hybrid_cp_excludes_mla,
-    hybrid_cp_excludes_static_rotary_embedding,
-)

@@ -169,11 +169,3 @@ def options_are_those_of_main_or_dev(v: View) -> Problem | None:
         facts=("hybrid_context_parallel",),
         location=setting.location,
     )
-
-
-RULES = (
-    pretrain_script_feeds_hybrid_cp,
-    core_switch_is_left_to_megatron_lm,
-    megatron_core_has_verls_scheduler,
-    options_are_those_of_main_or_dev,
-)

@@ -81,6 +81,3 @@ def packed_tokens_reach_their_experts(v: View) -> Problem | None:
         facts=("moe_token_dispatcher_type", "sequence_packing_scheduler", "num_experts"),
         fixes=(Fix({"moe_token_dispatcher_type": "alltoall"}, "tokens reach their experts through an all-to-all"),),
     )
-
-
-RULES = (buffer_of_the_scheduler_holds_a_sequence, packed_tokens_reach_their_experts)

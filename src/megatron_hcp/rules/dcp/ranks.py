@@ -149,10 +149,3 @@ def verl_ranks_are_a_power_of_two(v: View) -> Problem | None:
     megatron-core's: see DCP007.
     """
     return _not_a_power(v)
-
-
-RULES = (
-    dp_cp_ranks_are_a_power_of_two,
-    tp_is_the_fastest_axis,
-    verl_ranks_are_a_power_of_two,
-)

@@ -169,11 +169,3 @@ def hybrid_cp_excludes_expert_overlap(v: View) -> Problem | None:
         facts=("overlap_moe_expert_parallel_comm",),
         fixes=(Fix({"overlap_moe_expert_parallel_comm": False}, "hybrid CP runs"),),
     )
-
-
-RULES = (
-    hybrid_cp_excludes_pipelines,
-    hybrid_cp_excludes_cuda_graphs,
-    hybrid_cp_excludes_evaluation,
-    hybrid_cp_excludes_expert_overlap,
-)

@@ -132,6 +132,3 @@ def switch_has_the_name_this_version_knows(v: View) -> Problem | None:
         "hybrid_context_parallel, or megatron-core's dev branch",
         Fix({name: False, "hybrid_context_parallel": True}, "the name on main and in every release"),
     )
-
-
-RULES = (switch_has_the_name_this_version_knows,)

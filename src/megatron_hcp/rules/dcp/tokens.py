@@ -200,11 +200,3 @@ def longest_rollout_fits_on_all_ranks(v: View) -> Problem | None:
         facts=("max_seqlen_per_dp_cp_rank", "max_response_length", "max_prompt_length"),
         fixes=tuple(_budget_fixes(v)),
     )
-
-
-RULES = (
-    tokens_per_rank_are_set,
-    longest_sequence_fits_a_group,
-    padding_fits_the_widest_group,
-    longest_rollout_fits_on_all_ranks,
-)

@@ -131,10 +131,3 @@ def dev_branch_has_its_settings(v: View) -> Problem | None:
         facts=(*edits, *(() if edits else ("te",))),
         fixes=(Fix(edits, "what the dev branch requires"),) if edits else (),
     )
-
-
-RULES = (
-    training_loop_fits_dynamic_cp,
-    each_micro_batch_is_one_packed_row,
-    dev_branch_has_its_settings,
-)

@@ -173,10 +173,3 @@ def models_of_a_worker_agree_on_dynamic_cp(v: View) -> Problem | None:
             facts=("dynamic_context_parallel",),
         )
     return None
-
-
-RULES = (
-    verl_settings_suit_dynamic_cp,
-    static_cp_size_is_1_under_verl,
-    models_of_a_worker_agree_on_dynamic_cp,
-)

@@ -115,9 +115,3 @@ def verl_can_split_its_micro_batches(v: View) -> Problem | None:
         effect="silent" if unsplit else "hang",
         stage="never" if unsplit else "training",
     )
-
-
-RULES = (
-    no_ignored_micro_batch_sizes,
-    verl_can_split_its_micro_batches,
-)

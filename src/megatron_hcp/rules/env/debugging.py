@@ -74,6 +74,3 @@ def no_variable_is_left_over_from_debugging(v: View) -> Problem | None:
         fixes=(Fix({f"env.{one.name}": None for one in left}, "the default"),),
         effect=first.effect,
     )
-
-
-RULES = (no_variable_is_left_over_from_debugging,)

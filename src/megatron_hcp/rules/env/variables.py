@@ -262,12 +262,3 @@ def script_exports_the_connections(v: View) -> Problem | None:
         wanted="export CUDA_DEVICE_MAX_CONNECTIONS=1",
         facts=(CONNECTIONS,),
     )
-
-
-RULES = (
-    connections_fit_the_parallelism,
-    attention_flags_fit_the_backend,
-    layer_scaling_agrees_with_the_configuration,
-    flash_attn_is_one_that_te_takes,
-    script_exports_the_connections,
-)

@@ -124,10 +124,3 @@ def hierarchical_layers_have_no_window(v: View) -> Problem | None:
         facts=("cp_comm_type", "window_size"),
         fixes=(*_window_fixes(v), *flat_fixes(v, "a2a", "all_gather")),
     )
-
-
-RULES = (
-    hierarchical_layers_have_no_bias,
-    hierarchical_layers_have_no_sinks,
-    hierarchical_layers_have_no_window,
-)

@@ -166,11 +166,3 @@ def fp8_scale_is_shared_over_cp(v: View) -> Problem | None:
         facts=("fp8_recipe", "cp_comm_type"),
         fixes=tuple(flat_fixes(v)),
     )
-
-
-RULES = (
-    transformer_engine_supports_levels,
-    transformer_engine_supports_packed_levels,
-    padded_packing_avoids_fa3,
-    fp8_scale_is_shared_over_cp,
-)

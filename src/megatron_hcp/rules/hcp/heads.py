@@ -174,10 +174,3 @@ def cp_divides_heads_of_a2a_layers(v: View) -> Problem | None:
             Fix({"cp_comm_type": ring}, "the a2a layers use the ring"),
         ),
     )
-
-
-RULES = (
-    inner_size_divides_heads,
-    head_counts_are_even,
-    cp_divides_heads_of_a2a_layers,
-)

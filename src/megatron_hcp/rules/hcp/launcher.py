@@ -147,11 +147,3 @@ def stream_priority_names_levels(v: View) -> Problem | None:
         facts=("high_priority_stream_groups", "cp_comm_type"),
         fixes=(Fix({"high_priority_stream_groups": (*names, "hcp")}, "the levels get the priority too"),),
     )
-
-
-RULES = (
-    launcher_passes_sizes_on,
-    decentralized_groups_exclude_levels,
-    einops_is_installed,
-    stream_priority_names_levels,
-)

@@ -269,13 +269,3 @@ def sizes_are_used(v: View) -> Problem | None:
         facts=("cp_comm_type", "hcp_sizes"),
         fixes=tuple(fixes),
     )
-
-
-RULES = (
-    sizes_are_given,
-    sizes_product,
-    there_are_two_levels,
-    sizes_are_positive,
-    each_level_has_several_ranks,
-    sizes_are_used,
-)

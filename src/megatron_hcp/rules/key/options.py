@@ -133,6 +133,3 @@ def _unknown(found: list[Setting], message: str, wanted: str) -> Problem:
         facts=(found[0].key,),
         location=found[0].location,
     )
-
-
-RULES = (options_are_those_of_the_release, options_are_those_of_megatron_lm)

@@ -180,6 +180,3 @@ def _meant(setting: Setting) -> Rename | None:
         return Rename(setting.key, setting.key, "++")
     key = f"{head}.megatron.override_transformer_config.{field}"
     return Rename(setting.key, key, "++") if dot and is_known("verl", key) else None
-
-
-RULES = (overrides_are_of_keys_that_the_configuration_has,)

@@ -81,6 +81,3 @@ def keys_are_spelled_correctly(v: View) -> Problem | None:
         stage="config" if fails else None,
         location=setting.location,
     )
-
-
-RULES = (keys_are_spelled_correctly,)

@@ -85,6 +85,3 @@ def verl_reads_the_keys_that_are_set(v: View) -> Problem | None:
         facts=(setting.key, "verl"),
         location=setting.location,
     )
-
-
-RULES = (verl_reads_the_keys_that_are_set,)

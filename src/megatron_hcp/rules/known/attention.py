@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from megatron_hcp.rules.cp.view import FUSED
-from megatron_hcp.rules.known.row import Known, rules_of
+from megatron_hcp.rules.known.row import Known, register_rows
 from megatron_hcp.rules.rule import Example, Fix
 from megatron_hcp.rules.upstream import TE_ATTENTION_BEFORE_2_3, TE_ATTENTION_UTILS, TE_BACKENDS, TE_CONTEXT_PARALLEL
 
@@ -162,4 +162,4 @@ ROWS: tuple[Known, ...] = (
     ),
 )
 
-RULES = rules_of(ROWS, __name__)
+register_rows(ROWS, __name__)

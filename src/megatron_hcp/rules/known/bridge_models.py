@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from megatron_hcp.rules.known.row import Known, rules_of
+from megatron_hcp.rules.known.row import Known, register_rows
 from megatron_hcp.rules.rule import Example, Fix
 from megatron_hcp.rules.upstream import (
     BRIDGE_CONFIG,
@@ -183,4 +183,4 @@ ROWS: tuple[Known, ...] = (
     ),
 )
 
-RULES = rules_of(ROWS, __name__)
+register_rows(ROWS, __name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from megatron_hcp.rules.known.row import Known, rules_of
+from megatron_hcp.rules.known.row import Known, register_rows
 from megatron_hcp.rules.rule import Example, Fix
 from megatron_hcp.rules.upstream import (
     MS_SWIFT_BASE_TRAINER,
@@ -289,4 +289,4 @@ ROWS: tuple[Known, ...] = (
         instead="megatron-core 0.14",
     ),
 )
-RULES = rules_of(ROWS, __name__)
+register_rows(ROWS, __name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from megatron_hcp.rules.known.condition import TIED
-from megatron_hcp.rules.known.row import Known, rules_of
+from megatron_hcp.rules.known.row import Known, register_rows
 from megatron_hcp.rules.rule import Example, Fix
 from megatron_hcp.rules.upstream import NEMO_RL_COMMON, NEMO_RL_DATA, NEMO_RL_FUSED, NEMO_RL_SETUP, NEMO_RL_WORKER_04
 
@@ -127,4 +127,4 @@ ROWS: tuple[Known, ...] = (
         fixes=(Fix({"vpp": None}, "no virtual pipeline"),),
     ),
 )
-RULES = rules_of(ROWS, __name__)
+register_rows(ROWS, __name__)

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from megatron_hcp.launch.fact import DIALECTS, Dialect, shown_value
 from megatron_hcp.launch.facts.table import FACTS, keys_of
 from megatron_hcp.rules.known.condition import Clause, clauses_of
-from megatron_hcp.rules.rule import Effect, Example, Fix, Problem, Rule, Severity, Source, Stage
+from megatron_hcp.rules.rule import Effect, Example, Fix, Problem, Rule, Severity, Source, Stage, register
 from megatron_hcp.rules.view import Unknown, View
 
 Package = Literal["mcore", "bridge", "te", "verl", "nemo_rl", "ms_swift", "slime", "miles"]
@@ -34,6 +34,10 @@ _DIALECTS: dict[Package, tuple[Dialect, ...]] = {
 """The dialects that use such a package; the other packages occur in all of them."""
 _INSTEAD_OF: dict[Package, Package] = {"slime": "miles", "miles": "slime"}
 """Packages that share a dialect: a launch that states the release of one isn't run by the other."""
+
+
+KNOWN: dict[str, Known] = {}
+"""The rows of the tables imported so far, by id."""
 
 
 class Span(NamedTuple):
@@ -88,9 +92,10 @@ def _span(text: str) -> Span:
     return Span(*match.groups())
 
 
-def rules_of(rows: tuple[Known, ...], table: str) -> tuple[Rule, ...]:
-    """The rules of a table; `table` is the module that holds it."""
-    return tuple(_rule(row, table) for row in rows)
+def register_rows(rows: tuple[Known, ...], table: str) -> None:
+    """Makes a rule of each row; `table` is the module that holds them."""
+    for row in rows:
+        KNOWN[register(_rule(row, table)).id] = row
 
 
 def _rule(row: Known, table: str) -> Rule:

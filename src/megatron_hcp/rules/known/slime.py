@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from megatron_hcp.rules.known.row import Known, rules_of
+from megatron_hcp.rules.known.row import Known, register_rows
 from megatron_hcp.rules.rule import Example, Fix
 from megatron_hcp.rules.upstream import (
     MILES_ADVANTAGES,
@@ -268,4 +268,4 @@ ROWS: tuple[Known, ...] = (
         good=_slime(f"{_JOB}--enable-mtp-training {_ROPE}--mtp-num-layers 1", "miles=0.1"),
     ),
 )
-RULES = rules_of(ROWS, __name__)
+register_rows(ROWS, __name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from megatron_hcp.rules.known.row import Known, rules_of
+from megatron_hcp.rules.known.row import Known, register_rows
 from megatron_hcp.rules.rule import Example, Fix
 from megatron_hcp.rules.upstream import (
     MAMBA_MIXER,
@@ -167,4 +167,4 @@ ROWS: tuple[Known, ...] = (
     ),
 )
 
-RULES = rules_of(ROWS, __name__)
+register_rows(ROWS, __name__)

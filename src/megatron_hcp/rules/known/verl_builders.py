@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from megatron_hcp.rules.known.condition import TIED
-from megatron_hcp.rules.known.row import Known, rules_of
+from megatron_hcp.rules.known.row import Known, register_rows
 from megatron_hcp.rules.rule import Example, Fix
 from megatron_hcp.rules.upstream import VERL_ENGINE, VERL_FUSED, VERL_MCORE_UTIL, VERL_MEGATRON_UTILS
 
@@ -168,4 +168,4 @@ ROWS: tuple[Known, ...] = (
     ),
 )
 
-RULES = rules_of(ROWS, __name__)
+register_rows(ROWS, __name__)

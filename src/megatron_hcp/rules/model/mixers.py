@@ -268,11 +268,3 @@ def deepseek_v4_is_on_the_dev_branch(v: View) -> Problem | None:
         facts=facts,
         fixes=(Fix({"cp": 1}, "no context parallelism"),),
     )
-
-
-RULES = (
-    mamba_heads_and_groups_divide,
-    dsa_gathers_without_fused_rope,
-    gated_delta_net_heads_divide,
-    deepseek_v4_is_on_the_dev_branch,
-)

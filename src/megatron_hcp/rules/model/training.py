@@ -71,9 +71,3 @@ def mtp_takes_the_first_comm_types(v: View) -> Problem | None:
         wanted="the types for these layers as the first entries of the list",
         facts=("cp_comm_type", "mtp_layers"),
     )
-
-
-RULES = (
-    vision_script_uses_cp_or_pp,
-    mtp_takes_the_first_comm_types,
-)

@@ -75,6 +75,3 @@ def dtensor_cuts_no_packed_rows(v: View) -> Problem | None:
             Fix({"dtensor_cp": 1}, "no context parallelism"),
         ),
     )
-
-
-RULES = (one_backend_trains_the_policy, dtensor_cuts_no_packed_rows)

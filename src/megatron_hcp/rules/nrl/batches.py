@@ -277,14 +277,3 @@ def global_batch_divides_over_dp(v: View) -> Problem | None:
         facts=("global_batch_size", "cp", "world_size"),
         fixes=(Fix({"global_batch_size": size}, f"{size} sequences per step"),),
     )
-
-
-RULES = (
-    packed_sequences_divide_over_cp_and_tp,
-    context_parallelism_has_packing,
-    context_parallelism_has_a_plain_loss,
-    batches_are_packed_or_dynamic,
-    dynamic_batches_have_one_stage,
-    packed_rows_hold_the_longest_sequence,
-    global_batch_divides_over_dp,
-)

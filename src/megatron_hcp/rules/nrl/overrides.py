@@ -49,6 +49,3 @@ def model_overrides_are_read(v: View) -> Problem | None:
         severity="warning" if may_be_main else None,
         location=dropped[0].location,
     )
-
-
-RULES = (model_overrides_are_read,)

@@ -50,6 +50,3 @@ def preferences_are_neither_packed_nor_sorted(v: View) -> Problem | None:
         facts=tuple(on),
         fixes=(Fix(dict.fromkeys(on, False), "rows of one sequence, in their order"),),
     )
-
-
-RULES = (preferences_are_neither_packed_nor_sorted,)

@@ -113,6 +113,3 @@ def packed_rows_under_graphs_have_one_shape(v: View) -> Problem | None:
             Fix({"cuda_graph_impl": "none"}, "kernels are launched individually"),
         ),
     )
-
-
-RULES = (packed_attention_is_in_no_graph, packed_rows_under_graphs_have_one_shape)

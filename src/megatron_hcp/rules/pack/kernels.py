@@ -266,12 +266,3 @@ def verl_packs_under_cp(v: View) -> Problem | None:
         ("use_remove_padding", "cp", "verl"),
         (Fix({"use_remove_padding": True}, "packed data"),),
     )
-
-
-RULES = (
-    megatron_core_cuts_packed_rows,
-    backend_skips_padding,
-    comm_type_supports_packed_data,
-    fused_rotary_embedding_exists,
-    verl_packs_under_cp,
-)

@@ -125,10 +125,3 @@ def sft_gets_no_mask(v: View) -> Problem | None:
         facts=("attention_mask_in_dataloader", "sft"),
         fixes=(Fix({"attention_mask_in_dataloader": False}, "packed attention needs no mask"),),
     )
-
-
-RULES = (
-    document_masks_exclude_cp,
-    contiguous_chunks_suit_the_attention,
-    sft_gets_no_mask,
-)

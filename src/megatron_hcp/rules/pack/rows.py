@@ -201,11 +201,3 @@ def offline_packing_has_its_switch_and_its_specs(v: View) -> Problem | None:
         facts=("enable_offline_packing", "packed_sequence_size"),
         fixes=tuple(fixes),
     )
-
-
-RULES = (
-    packed_row_divides_into_chunks,
-    offline_packing_pads_each_sequence,
-    micro_batch_fits_the_packing,
-    offline_packing_has_its_switch_and_its_specs,
-)

@@ -94,6 +94,3 @@ def _stages(v: View) -> tuple[str, ...]:
     counts[0] -= bool(v.get("embedding_counts"))
     counts[-1] -= bool(v.get("loss_counts"))
     return tuple("t" * count for count in counts)
-
-
-RULES = (every_stage_counts_the_same_losses,)

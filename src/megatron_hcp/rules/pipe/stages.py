@@ -244,11 +244,3 @@ def segments_divide_into_stages(v: View) -> Problem | None:
         fixes=pp_fixes(v, segments),
         stage=stops_at(v),
     )
-
-
-RULES = (
-    layers_divide_into_stages,
-    middle_stages_share_the_rest,
-    stages_are_described_in_one_way,
-    segments_divide_into_stages,
-)

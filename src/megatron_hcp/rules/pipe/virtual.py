@@ -215,11 +215,3 @@ def layout_holds_every_layer(v: View) -> Problem | None:
         wanted=wrong[1],
         facts=("pipeline_layout", "num_layers"),
     )
-
-
-RULES = (
-    virtual_stages_are_whole,
-    virtual_stages_have_a_pipeline,
-    layout_divides_into_stages,
-    layout_holds_every_layer,
-)

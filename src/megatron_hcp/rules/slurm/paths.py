@@ -179,10 +179,3 @@ def container_mounts_the_paths(v: View) -> Problem | None:
             facts=(name, "srun.container_mounts"),
         )
     return None
-
-
-RULES = (
-    paths_are_shared_by_all_nodes,
-    output_folder_exists,
-    container_mounts_the_paths,
-)

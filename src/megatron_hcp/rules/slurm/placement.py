@@ -104,9 +104,3 @@ def inner_level_uses_the_nvlink_domain(v: View) -> Problem | None:
         facts=("hcp_sizes", "gpus_per_node", "nvlink_domain"),
         fixes=(Fix({"hcp_sizes": better}, f"all-to-all over {better[0]} ranks inside the NVLink domain"),),
     )
-
-
-RULES = (
-    ranks_fill_nodes_in_order,
-    inner_level_uses_the_nvlink_domain,
-)

@@ -136,6 +136,3 @@ def nodes_have_ranks_of_their_own(v: View) -> Problem | None:
         wanted="--node-rank $SLURM_NODEID evaluated on each node, or --rdzv-backend c10d",
         facts=("torchrun.nnodes", "torchrun.node_rank"),
     )
-
-
-RULES = (nodes_meet_at_one_address, nodes_have_ranks_of_their_own)

@@ -198,11 +198,3 @@ def requeued_job_counts_restarts(v: View) -> Problem | None:
         wanted="a limit on $SLURM_RESTART_COUNT, and a check that the last run made progress (hcp render --requeue N)",
         facts=("sbatch.requeue",),
     )
-
-
-RULES = (
-    fault_tolerance_uses_ft_launcher,
-    in_process_restart_has_its_settings,
-    ft_timeouts_are_long_enough,
-    requeued_job_counts_restarts,
-)

@@ -202,6 +202,3 @@ def _too_late(v: View, asked: _Asked) -> Problem | None:
             ),
         )
     return None
-
-
-RULES = (signal_comes_early_enough,)

@@ -95,9 +95,3 @@ def one_launcher_per_node(v: View) -> Problem | None:
         facts=("ntasks_per_node", "srun.ntasks"),
         fixes=(fix,),
     )
-
-
-RULES = (
-    srun_starts_all_ranks,
-    one_launcher_per_node,
-)

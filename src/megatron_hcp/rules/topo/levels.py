@@ -90,9 +90,3 @@ def sizes_are_inner_first(v: View) -> Problem | None:
         facts=("hcp_sizes", "nvlink_domain"),
         fixes=(Fix({"hcp_sizes": (outer, inner)}, f"all-to-all over {outer} ranks inside, a ring of {inner} outside"),),
     )
-
-
-RULES = (
-    inner_level_stays_in_the_nvlink_domain,
-    sizes_are_inner_first,
-)

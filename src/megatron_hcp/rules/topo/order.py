@@ -134,6 +134,3 @@ def order_names_every_axis(v: View) -> Problem | None:
         wanted=f"tp, and every axis of size above 1, as in {DEFAULT_ORDER}",
         facts=("rank_order",),
     )
-
-
-RULES = (dense_and_expert_pipelines_agree, order_names_every_axis)

@@ -156,10 +156,3 @@ def optimizer_instances_divide_dp_cp(v: View) -> Problem | None:
             for size in fitting
         ),
     )
-
-
-RULES = (
-    ranks_fit_the_dense_layout,
-    ranks_fit_the_expert_layout,
-    optimizer_instances_divide_dp_cp,
-)

@@ -94,6 +94,3 @@ def weight_shards_have_one_optimizer_instance(v: View) -> Problem | None:
             Fix({sharded: None}, "weights split over tensor parallelism only"),
         ),
     )
-
-
-RULES = (weight_shards_are_a_multiple_of_tensor_parallelism, weight_shards_have_one_optimizer_instance)

@@ -270,13 +270,3 @@ def rollout_forms_micro_batches_as_the_actor(v: View) -> Problem | None:
         fixes=(Fix({"rollout_log_prob_use_dynamic_bsz": actor}, "as the actor"),),
         severity="warning" if v.launch.reading.form == "yaml" else None,  # a base of command lines
     )
-
-
-RULES = (
-    trained_models_have_a_micro_batch_size,
-    log_probabilities_have_a_micro_batch_size,
-    sequences_of_a_step_divide_into_micro_batches,
-    mini_batches_are_part_of_a_step,
-    longest_rollout_fits_a_micro_batch,
-    rollout_forms_micro_batches_as_the_actor,
-)

@@ -72,6 +72,3 @@ def actor_and_reference_model_have_one_cp_size(v: View) -> Problem | None:
         facts=("cp", "verl"),
         severity=None if is_local else "warning",
     )
-
-
-RULES = (actor_and_reference_model_have_one_cp_size,)

@@ -34,6 +34,3 @@ def mla_excludes_gqa(v: View) -> Problem | None:
         facts=("group_query_attention", "mla"),
         fixes=(Fix({"group_query_attention": False}, "multi-latent attention only"),),
     )
-
-
-RULES = (mla_excludes_gqa,)

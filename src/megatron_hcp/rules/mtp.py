@@ -1,16 +1,52 @@
-"""Multi-token prediction: which tokens its loss counts."""
+"""Multi-token prediction: what it can be combined with, and which tokens its loss counts."""
 
 from __future__ import annotations
 
 from megatron_hcp.rules.loss import is_finetuning
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
-from megatron_hcp.rules.upstream import BRIDGE_GPT_STEP, MULTI_TOKEN_PREDICTION
+from megatron_hcp.rules.upstream import ARGUMENTS, BRIDGE_GPT_STEP, MULTI_TOKEN_PREDICTION
 from megatron_hcp.rules.view import View
 
+_MTP = "--mtp-num-layers 1"
 _SFT = (
     "model.calculate_per_token_loss=true dataset.packed_sequence_specs.packed_sequence_size=4096 "
     "train.micro_batch_size=1 model.mtp_num_layers="
 )
+
+
+def _predicts_more(v: View) -> bool:
+    """Whether Megatron-LM's command line requests multi-token prediction. Requests no fact."""
+    return v.dialect == "mlm" and bool(v.get("mtp_layers"))
+
+
+@rule(
+    "MTP001",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(ARGUMENTS.says("validate_args", "position embedding type.", ">=0.12"),),
+    applies=_predicts_more,
+    good=Example("mlm", f"{_MTP} --position-embedding-type rope"),
+    bad=Example("mlm", f"{_MTP} --position-embedding-type yarn"),
+)
+def mtp_has_rotary_positions(v: View) -> Problem | None:
+    """Multi-token prediction uses rotary positions or none.
+
+    Megatron-LM's command line rejects every other kind, including its default, learned_absolute. From 0.17 on it checks
+    this before the older option --use-rotary-position-embeddings takes effect.
+    """
+    kind = v.position_embedding_type
+    if kind in ("rope", None):  # "none" is read as null
+        return None
+    if v.use_rotary_position_embeddings and not v.at_least("mcore", "0.17"):
+        return None
+    return Problem(
+        message="Megatron-LM's command line rejects multi-token prediction with these positions: the launch fails",
+        found=f"{v.mtp_layers} prediction layers with position_embedding_type {kind}",
+        wanted="rope or none",
+        facts=("position_embedding_type", "mtp_layers"),
+        fixes=(Fix({"position_embedding_type": "rope"}, "rotary positions"),),
+    )
 
 
 def _predicts_more_in_gpt_step(v: View) -> bool:
@@ -53,6 +89,3 @@ def mtp_leaves_out_what_the_loss_leaves_out(v: View) -> Problem | None:
         facts=("mtp_layers", "overlap_moe_expert_parallel_comm"),
         fixes=(Fix({"mtp_layers": None}, "no multi-token prediction"),),
     )
-
-
-RULES = (mtp_leaves_out_what_the_loss_leaves_out,)

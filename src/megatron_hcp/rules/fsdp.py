@@ -264,13 +264,3 @@ def torch_fsdp2_has_the_options_it_needs(v: View) -> Problem | None:
         facts=("torch_fsdp2", *edits),
         fixes=(Fix(edits, "the options that FSDP2 requires"),),
     )
-
-
-RULES = (
-    fsdp_writes_its_own_format,
-    fsdp_format_has_fsdp,
-    fsdp_keeps_the_order_of_ranks,
-    fsdp_v2_has_no_model_parallelism,
-    torch_fsdp2_has_no_pipeline,
-    torch_fsdp2_has_the_options_it_needs,
-)

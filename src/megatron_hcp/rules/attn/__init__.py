@@ -1,1 +1,0 @@
-"""The requested attention backend and variant."""

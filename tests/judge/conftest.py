@@ -1,0 +1,15 @@
+"""A patched launch, and each rule as a parameter."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite("support.patches")
+
+from megatron_hcp.rules.registry import RULES  # noqa: E402 - after the line above
+from support.patches import patched  # noqa: E402, F401 - a fixture
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "rule" in metafunc.fixturenames:
+        metafunc.parametrize("rule", RULES, ids=[rule.id for rule in RULES])
