@@ -38,8 +38,11 @@ class View:
         self.dialect: Dialect = "mlm" if launch.dialect == "slime" else launch.dialect
         """Whose start-up reads the launch: slime and miles run Megatron-LM's own parser and `validate_args`."""
         self._facts = launch.facts
+        self.asked: dict[str, None] = {}
+        """The names of the facts that were read, in order, whether the launch has them or not."""
 
     def __getattr__(self, name: str) -> Any:
+        self.asked[name] = None
         fact = self._facts.get(name)
         if fact is None or (fact.value is None and name in _NEVER_NONE):
             raise Unknown(name)
@@ -50,6 +53,7 @@ class View:
         return self.__getattr__(name)
 
     def fact(self, name: str) -> Fact | None:
+        self.asked[name] = None
         return self._facts.get(name)
 
     def known(self, *names: str) -> bool:
@@ -60,6 +64,7 @@ class View:
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value, or `default` if it is unknown. For `applies`, and for facts that only sharpen a message."""
+        self.asked[name] = None
         fact = self._facts.get(name)
         if fact is None or (fact.value is None and name in _NEVER_NONE):
             return default
