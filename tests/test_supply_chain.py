@@ -204,9 +204,9 @@ FOREIGN = {
 @pytest.mark.parametrize("ours_last", [True, False])
 def test_a_distribution_called_hcp_and_ours_live_in_one_environment(tmp_path: Path, ours_last: bool) -> None:
     theirs = tmp_path / "hcp-9-py3-none-any.whl"
-    with zipfile.ZipFile(theirs, "w") as wheel:
+    with zipfile.ZipFile(theirs, "w") as archive:
         for name, text in FOREIGN.items():
-            wheel.writestr(name, text)
+            archive.writestr(name, text)
     venv.create(tmp_path / "venv", with_pip=False, system_site_packages=True)
     python = tmp_path / "venv" / "bin" / "python"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from megatron_hcp.judge.repair.offer import offer_all
-from megatron_hcp.judge.report import Finding, NotChecked, Presumed, Report, Undecided
-from megatron_hcp.judge.run import presumed_facts, run
+from megatron_hcp.judge.report import Finding, Presumed, Report, Undecided
+from megatron_hcp.judge.run import Run, presumed_facts, run
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Acceptance, Launch
 from megatron_hcp.launch.hidden import hides_any
@@ -33,20 +33,20 @@ def check_launch(
     """
     rules_for = rules if callable(rules) else _for_any_launch(tuple(rules))
     here = tuple(rules_for(launch))
-    first, not_checked, applied = run(View(launch), (rule for rule in here if not rule.last))
-    found = [(launch, finding) for finding in first]
-    undecided = list(_undecided(launch, here, not_checked)) if verdict else []
+    first = run(View(launch), (rule for rule in here if not rule.last))
+    found = [(launch, finding) for finding in first.findings]
+    not_checked = list(first.not_checked)
+    undecided = list(_undecided(launch, first)) if verdict else []
     for other in launch.reading.others:
         second = build_launch(other, assumed=launch.assumed, model=launch.model)
-        there = tuple(rules_for(second))
-        more, unknown, _ = run(View(second), (rule for rule in there if not rule.last))
+        there = run(View(second), (rule for rule in rules_for(second) if not rule.last))
         if verdict:
             known = {item.reason for item in undecided}
-            undecided += [item for item in _undecided(second, there, unknown) if item.reason not in known]
+            undecided += [item for item in _undecided(second, there) if item.reason not in known]
         fired = {finding.rule.id for _, finding in found}
-        found += [(second, finding) for finding in more if finding.rule.id not in fired]
+        found += [(second, finding) for finding in there.findings if finding.rule.id not in fired]
         missing = {item.rule.id for item in not_checked}
-        not_checked += [item for item in unknown if item.rule.id not in missing and item.rule.id not in fired]
+        not_checked += [item for item in there.not_checked if item.rule.id not in missing and item.rule.id not in fired]
     acceptances = launch.reading.acceptances
     used = [_acceptance_of(owner, finding, acceptances) for owner, finding in found]
     accepted = [finding for (_, finding), acceptance in zip(found, used) if acceptance is not None]
@@ -59,34 +59,34 @@ def check_launch(
     decided = {rule.id for rule in here if not rule.last} - {item.rule.id for item in not_checked}
     unused = tuple(item for item in acceptances if item not in used and item.rule in decided)
     view = View(launch, unused, registry.BY_ID if acceptances else ())
-    more, unknown, judged = run(view, (rule for rule in here if rule.last))
-    findings = sorted(findings + more, key=lambda finding: finding.rule.id)
+    last = run(view, (rule for rule in here if rule.last))
+    findings = sorted(findings + last.findings, key=lambda finding: finding.rule.id)
     return Report(
         launch,
         tuple(findings),
-        tuple(not_checked + unknown),
-        applied + judged,
+        tuple(not_checked + last.not_checked),
+        first.applied + last.applied,
         tuple(accepted),
         tuple(undecided),
-        _presumed(launch, here) if verdict else (),
+        _presumed(launch, first) if verdict else (),
     )
 
 
-def _undecided(launch: Launch, rules: Iterable[Rule], not_checked: Iterable[NotChecked]) -> tuple[Undecided, ...]:
+def _undecided(launch: Launch, done: Run) -> tuple[Undecided, ...]:
     # A rule may lack a fact that is known only as an expression.
-    if not hides_any(launch) and not any(need in launch.facts for item in not_checked for need in item.needs):
+    if not hides_any(launch) and not any(need in launch.facts for item in done.not_checked for need in item.needs):
         return ()
     from megatron_hcp.judge.verdict.undecided import undecided_by
 
-    return undecided_by(launch, rules)
+    return undecided_by(launch, done.rulings)
 
 
-def _presumed(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
+def _presumed(launch: Launch, done: Run) -> tuple[Presumed, ...]:
     if not presumed_facts(launch):
         return ()
     from megatron_hcp.judge.verdict.presume import presumed_for
 
-    return presumed_for(launch, rules, registry.facts_that_select(launch))
+    return presumed_for(launch, done.rulings, registry.facts_that_select(launch))
 
 
 def _for_any_launch(rules: tuple[Rule, ...]) -> Callable[[Launch], Iterable[Rule]]:

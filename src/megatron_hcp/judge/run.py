@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from megatron_hcp.ground.place import Location
 from megatron_hcp.judge.report import Finding, NotChecked, Presumed
+from megatron_hcp.judge.ruling import Ruling, judge
 from megatron_hcp.launch.fact import MODEL_DECIDES, Launch
 from megatron_hcp.launch.facts.table import FACTS, keys_of
 from megatron_hcp.rules.rule import Problem, Rule
-from megatron_hcp.rules.view import Unknown, View
+from megatron_hcp.rules.view import View
 
 
-def run(view: View, rules: Iterable[Rule]) -> tuple[list[Finding], list[NotChecked], int]:
-    """What the rules find, what they couldn't decide, and how many of them applied."""
+class Run(NamedTuple):
+    """What rules find in a launch, what they can't decide, how many apply, and each ruling."""
+
+    findings: list[Finding]
+    not_checked: list[NotChecked]
+    applied: int
+    rulings: list[Ruling]
+
+
+def run(view: View, rules: Iterable[Rule]) -> Run:
+    """Judges the launch by each of the rules."""
     presumed = presumed_facts(view.launch)
-    findings: list[Finding] = []
-    not_checked: list[NotChecked] = []
+    done = Run([], [], 0, [judge(view, rule) for rule in rules])
     applied = 0
-    for rule in rules:
-        try:
-            if not rule.applies(view):
-                continue
-            problem = rule.check(view)
-        except Unknown as missing:
-            not_checked.append(NotChecked(rule, (missing.name,)))
+    for ruling in done.rulings:
+        if not ruling.applies:
             continue
-        if problem is not None and view.launch.unknown:
+        lacks = ruling.lacks
+        if ruling.problem is not None and view.launch.unknown:
             from megatron_hcp.judge.verdict.undecided import doubted
 
-            hidden = doubted(view.launch, rule)
-            if hidden is not None:
-                not_checked.append(NotChecked(rule, (hidden,)))
-                continue
+            lacks = doubted(view.launch, ruling)
+        if lacks is not None:
+            done.not_checked.append(NotChecked(ruling.rule, (lacks,)))
+            continue
         applied += 1
-        if problem is not None:
-            findings.append(_finding(view.launch, rule, problem, presumed))
-    return findings, not_checked, applied
+        if ruling.problem is not None:
+            done.findings.append(_finding(view.launch, ruling.rule, ruling.problem, presumed))
+    return done._replace(applied=applied)
 
 
 def presumed_facts(launch: Launch) -> dict[str, Presumed]:

@@ -16,7 +16,7 @@ from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.facts.stages import STAGE_NAMES
 from megatron_hcp.launch.hidden import hidden, hides_any
 from megatron_hcp.rules.rule import REGISTERED, Rule
-from megatron_hcp.rules.view import Asked, View
+from megatron_hcp.rules.view import View
 
 if sys.flags.optimize > 1:
     raise HcpError(
@@ -123,11 +123,10 @@ def rules_for(launch: Launch) -> tuple[Rule, ...]:
 
 def facts_that_select(launch: Launch) -> frozenset[str]:
     """The facts by whose values families of rules are chosen or left out."""
-    facts = Asked(launch.facts)
-    view = View(launch._replace(facts=facts))
+    view = View(launch)
     for concerns in _FAMILIES.values():
         concerns(view)
-    return frozenset(facts.found)
+    return frozenset(view.asked) & launch.facts.keys()
 
 
 def selected(select: str | None, ignore: str | None) -> Callable[[Launch], tuple[Rule, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
@@ -38,8 +38,11 @@ class View:
         self.dialect: Dialect = "mlm" if launch.dialect == "slime" else launch.dialect
         """Whose start-up reads the launch: slime and miles run Megatron-LM's own parser and `validate_args`."""
         self._facts = launch.facts
+        self.asked: dict[str, None] = {}
+        """The names of the facts that were read, in order, whether the launch has them or not."""
 
     def __getattr__(self, name: str) -> Any:
+        self.asked[name] = None
         fact = self._facts.get(name)
         if fact is None or (fact.value is None and name in _NEVER_NONE):
             raise Unknown(name)
@@ -50,6 +53,7 @@ class View:
         return self.__getattr__(name)
 
     def fact(self, name: str) -> Fact | None:
+        self.asked[name] = None
         return self._facts.get(name)
 
     def known(self, *names: str) -> bool:
@@ -60,6 +64,7 @@ class View:
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value, or `default` if it is unknown. For `applies`, and for facts that only sharpen a message."""
+        self.asked[name] = None
         fact = self._facts.get(name)
         if fact is None or (fact.value is None and name in _NEVER_NONE):
             return default
@@ -90,25 +95,6 @@ class View:
         if version.is_devrelease and (release[0], release[1] - 1, 0) <= wanted < release:
             raise Unknown(name)
         return version >= Version(minimum)
-
-
-class Asked(dict[str, Fact]):
-    """The facts of a launch, recording the names that a rule requests, in order; `missing` are the absent ones."""
-
-    def __init__(self, facts: Mapping[str, Fact]) -> None:
-        super().__init__(facts)
-        self.found: dict[str, None] = {}
-        self.missing: dict[str, None] = {}
-
-    def get(self, name: str, default: Any = None) -> Any:
-        fact = super().get(name)
-        (self.missing if fact is None else self.found)[name] = None
-        return default if fact is None else fact
-
-    def __contains__(self, name: object) -> bool:
-        is_there = super().__contains__(name)
-        (self.found if is_there else self.missing)[str(name)] = None
-        return is_there
 
 
 @lru_cache

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from megatron_hcp.judge.run import run
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Rule
-from megatron_hcp.rules.view import Asked, View
+from megatron_hcp.rules.view import View
 
 _ABSENT = object()
 
@@ -42,13 +42,12 @@ class RuleMemo:
             found = by_values.get(tuple([_value(facts, name) for name in names]))
             if found is not None:
                 return found
-        asked = Asked(facts)
-        findings, not_checked, _ = run(View(launch._replace(facts=asked)), (rule,))
+        done = run(View(launch), (rule,))
         outcome = RuleOutcome(
-            any(finding.severity == "error" for finding in findings),
-            tuple(need for item in not_checked for need in item.needs),
+            any(finding.severity == "error" for finding in done.findings),
+            tuple(need for item in done.not_checked for need in item.needs),
         )
-        names = (*asked.found, *asked.missing)
+        names = tuple(done.rulings[0].asked)
         known.setdefault(names, {})[tuple([_value(facts, name) for name in names])] = outcome
         return outcome
 

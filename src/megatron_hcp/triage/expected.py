@@ -37,12 +37,12 @@ def _checked(launch: Launch) -> tuple[tuple[tuple[str, str], ...], frozenset[str
     from megatron_hcp.rules.view import View
 
     own = [rule for rule in BY_ID.values() if not rule.last]
-    findings, not_checked, _ = run(View(launch), own)
-    silent = [found for found in findings if found.rule.id in _LOSING and found.effect == "silent"]
+    done = run(View(launch), own)
+    silent = [found for found in done.findings if found.rule.id in _LOSING and found.effect == "silent"]
     lost = tuple((found.rule.id, found.problem.message) for found in silent)
     if launch.unknown:
         return lost, frozenset()  # what the launch hides may be what a rule is about
-    open_ones = {found.rule.id for found in findings} | {missed.rule.id for missed in not_checked}
+    open_ones = {found.rule.id for found in done.findings} | {missed.rule.id for missed in done.not_checked}
     return lost, frozenset(rule.id for rule in own) - open_ones
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.report import Report
+from megatron_hcp.judge.run import run
 from megatron_hcp.judge.verdict.undecided import undecided_by
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
@@ -199,7 +200,7 @@ def test_only_errors_leave_a_launch_undecided(tmp_path: Path, severity: Severity
         return Problem("bad", "a window", "none", ("window_size",)) if v.window_size else None
 
     launch = of_script(tmp_path, f"{WHOLE} --window-size $WINDOW").launch
-    assert bool(undecided_by(launch, (window_is_off,))) == is_open
+    assert bool(undecided_by(launch, run(View(launch), (window_is_off,)).rulings)) == is_open
 
 
 def test_an_error_that_a_hidden_setting_could_clear_is_no_error_yet(tmp_path: Path) -> None:

@@ -96,8 +96,8 @@ def _before(launch: Launch, rules_for: RulesFor, errors: Iterable[str]) -> _Befo
 
 
 def _judged(launch: Launch, rules_for: RulesFor) -> tuple[list[Finding], list[NotChecked]]:
-    found, unchecked, _ = run(View(launch), (rule for rule in rules_for(launch) if not rule.last))
-    return found, [item for item in unchecked if item.rule.severity == "error"]
+    done = run(View(launch), (rule for rule in rules_for(launch) if not rule.last))
+    return done.findings, [item for item in done.not_checked if item.rule.severity == "error"]
 
 
 def _errors(found: Iterable[Finding]) -> frozenset[str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from megatron_hcp.judge.report import Presumed
+from megatron_hcp.judge.ruling import Ruling, judge
 from megatron_hcp.judge.verdict.legal import legal_values
 from megatron_hcp.launch.fact import Fact, Launch, shown_value
 from megatron_hcp.launch.facts.presumed import presumptions
 from megatron_hcp.launch.facts.table import FACTS, keys_of
 from megatron_hcp.rules.rule import Problem, Rule
-from megatron_hcp.rules.view import Asked, Unknown, View
+from megatron_hcp.rules.view import View
 
 
 def presumptions_of(launch: Launch) -> dict[str, Presumed]:
@@ -24,28 +25,19 @@ def presumptions_of(launch: Launch) -> dict[str, Presumed]:
     }
 
 
-def presumed_for(launch: Launch, rules: Iterable[Rule], selecting: Iterable[str]) -> tuple[Presumed, ...]:
+def presumed_for(launch: Launch, rulings: Iterable[Ruling], selecting: Iterable[str]) -> tuple[Presumed, ...]:
     """What was presumed and requested: of what some recipes set, by any rule or to select the rules; else by those that
     apply.
 
-    `selecting`: the facts that selected `rules`.
+    `selecting`: the facts that selected the rules.
     """
     presumed = presumptions_of(launch)
     used: set[str] = set()
     asked = set(selecting)
-    for rule in rules:
-        facts = Asked(launch.facts)
-        view = View(launch._replace(facts=facts))
-        applies = not rule.last
-        try:
-            applies = applies and rule.applies(view)
-            if applies:
-                rule.check(view)
-        except Unknown:
-            pass
-        asked |= facts.found.keys()
-        if applies:
-            used |= facts.found.keys()
+    for ruling in rulings:
+        asked |= ruling.asked.keys()
+        if ruling.applies:
+            used |= ruling.asked.keys()
     return tuple(item for name, item in presumed.items() if name in (asked if item.recipes_set else used))
 
 
@@ -75,9 +67,6 @@ def _vanishes(launch: Launch, rule: Rule, name: str) -> bool:
         if value == launch.facts[name].value:
             continue
         view = View(launch._replace(facts={**launch.facts, name: Fact(value, "launch")}))
-        try:
-            if not rule.applies(view) or rule.check(view) is None:
-                return True
-        except Unknown:
-            return True  # more facts are needed to tell, such as a version
+        if judge(view, rule).problem is None:  # it may lack further facts, such as a version
+            return True
     return False

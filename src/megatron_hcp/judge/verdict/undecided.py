@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 
 from megatron_hcp.bash.value import NEVER_RUN
 from megatron_hcp.judge.report import Undecided
+from megatron_hcp.judge.ruling import Ruling, judge
 from megatron_hcp.judge.verdict.legal import legal_values
 from megatron_hcp.launch.fact import BY_RELEASE, Fact, Launch
 from megatron_hcp.launch.hidden import Hidden, Hides, hidden, key_to_set
-from megatron_hcp.rules.rule import Problem, Rule
-from megatron_hcp.rules.view import Asked, Unknown, View
+from megatron_hcp.rules.rule import Rule
+from megatron_hcp.rules.view import View
 
 _MOST_TRIALS = 500
 """Trials per rule; a rule that isn't settled by then counts as undecided."""
@@ -33,7 +34,7 @@ _ANYTHING: frozenset[Hides] = frozenset(("word", "recipe"))
 _MODEL: frozenset[Hides] = _ANYTHING | {"model"}
 
 
-def undecided_by(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]:
+def undecided_by(launch: Launch, rulings: Iterable[Ruling]) -> tuple[Undecided, ...]:
     """What the launch hides although an error rule depends on it, one entry per reason, the one with most rules first.
 
     What the launch leaves to its model's own config counts only for rules about context parallelism: tensor parallelism
@@ -41,8 +42,8 @@ def undecided_by(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]
     """
     trials = _Trials(launch)
     needs: dict[Hidden, list[str]] = {}
-    for rule in rules:
-        for name in () if rule.last else _open_facts(trials, rule):
+    for ruling in rulings:
+        for name in _open_facts(trials, ruling):
             found = trials.hidden(name)
             assert found is not None, f"{name} was tried, so it must be hidden"
             needs.setdefault(found, []).append(name)
@@ -51,14 +52,17 @@ def undecided_by(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]
     return tuple(_entry(launch, found, names) for found, names in entries)
 
 
-def doubted(launch: Launch, rule: Rule) -> str | None:
+def doubted(launch: Launch, ruling: Ruling) -> str | None:
     """A setting that the launch writes but hides, some legal value of which clears the rule's error; else None.
 
     A rule may read such a setting as absent if it only sharpens the finding.
     """
+    if not ruling.is_error:
+        return None
     trials = _Trials(launch)
-    for name in trials.asked_by_error(rule):
-        if name in launch.unknown and trials.hidden(name) and trials.passes_at(rule, name):
+    for name in ruling.asked:
+        is_hidden = name in launch.unknown and name not in launch.facts and trials.hidden(name)
+        if is_hidden and trials.passes_at(ruling.rule, name):
             return name
     return None
 
@@ -89,23 +93,23 @@ def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
     return f"give {'its value' if len(settings) == 1 else 'its values'} with {shown}"
 
 
-def _open_facts(trials: _Trials, rule: Rule) -> tuple[str, ...]:
+def _open_facts(trials: _Trials, ruling: Ruling) -> tuple[str, ...]:
     """The hidden facts with a legal value that would lead to an error; none if the rule is decided."""
     launch = trials.launch
-    doubt = doubted(launch, rule)
+    doubt = doubted(launch, ruling)
     if doubt is not None:
         return (doubt,)
-    if rule.recipe_settled:
-        return trials.run(rule, _WORDS)
-    found = trials.run(rule, _ANYTHING)
+    if ruling.rule.recipe_settled:
+        return trials.run(ruling, _WORDS)
+    found = trials.run(ruling, _ANYTHING)
     cp = launch.facts.get("cp")
     if found or launch.dialect == "bridge" or (cp is not None and cp.value == 1):
         return found
-    found = trials.run(rule, _MODEL)
+    found = trials.run(ruling, _MODEL)
     if not found:
         return ()
     without_cp = {name: Fact(value, "launch") for name, value in _WITHOUT_CP.items()}
-    return () if trials.run(rule, _MODEL, without_cp) else found
+    return () if trials.run(ruling, _MODEL, without_cp) else found
 
 
 class _Trials:
@@ -119,53 +123,47 @@ class _Trials:
         self._start: Mapping[str, Fact] = {}
         self._kinds = _ANYTHING
 
-    def run(self, rule: Rule, kinds: frozenset[Hides], start: Mapping[str, Fact] | None = None) -> tuple[str, ...]:
-        """The facts of these kinds that lead to an error at some legal value; `start` replaces facts of the launch."""
-        self._left, self._kinds, self._start = self.most, kinds, start or {}
-        return self._below(rule, {}) or ()
+    def run(self, ruling: Ruling, kinds: frozenset[Hides], start: Mapping[str, Fact] | None = None) -> tuple[str, ...]:
+        """The facts of these kinds that lead to an error at some legal value.
 
-    def asked_by_error(self, rule: Rule) -> list[str]:
-        """The absent facts that the rule requested on its way to an error."""
-        problem, asked = self._judge(rule, {})
-        return asked if problem is not None and (problem.severity or rule.severity) == "error" else []
+        `ruling` is the one on the launch as it is; `start` replaces facts of the launch.
+        """
+        self._left, self._kinds, self._start = self.most, kinds, start or {}
+        return self._below(self._judge(ruling.rule, {}) if start else ruling, {}) or ()
 
     def passes_at(self, rule: Rule, name: str) -> bool:
         """Whether the rule finds nothing at some legal value of the fact."""
         values = legal_values(self.launch, name)
-        return any(self._judge(rule, {name: Fact(value, "launch")})[0] is None for value in values)
+        return any(self._judge(rule, {name: Fact(value, "launch")}).problem is None for value in values)
 
     def hidden(self, name: str) -> Hidden | None:
         if name not in self._hidden:
             self._hidden[name] = hidden(self.launch, name)
         return self._hidden[name]
 
-    def _below(self, rule: Rule, given: dict[str, Fact]) -> tuple[str, ...] | None:
+    def _below(self, ruling: Ruling, given: dict[str, Fact]) -> tuple[str, ...] | None:
         self._left -= 1
         if self._left < 0:
             return tuple(given) if self.most == _MOST_TRIALS else ()
-        problem, asked = self._judge(rule, given)
-        if problem is not None and (problem.severity or rule.severity) == "error":
-            return self._guilty(rule, given)
-        for name in asked:
-            found = None if name in given or name in self._start else self.hidden(name)
+        if ruling.is_error:
+            return self._guilty(ruling.rule, given)
+        for name in ruling.asked if ruling.lacks is None else (ruling.lacks, *ruling.asked):
+            if name in given or name in self._start or (name in self.launch.facts and name != ruling.lacks):
+                continue
+            found = self.hidden(name)
             if found is None or found.hides not in self._kinds:
                 continue
             # Names that are requested later are tried under each value of this one.
             for value in legal_values(self.launch, name):
-                fails = self._below(rule, {**given, name: Fact(value, "launch")})
+                tried = {**given, name: Fact(value, "launch")}
+                fails = self._below(self._judge(ruling.rule, tried), tried)
                 if fails is not None:
                     return fails
             return None
         return None
 
-    def _judge(self, rule: Rule, given: Mapping[str, Fact]) -> tuple[Problem | None, list[str]]:
-        asked = Asked({**self.launch.facts, **self._start, **given})
-        view = View(self.launch._replace(facts=asked))
-        try:
-            problem = rule.check(view) if rule.applies(view) else None
-        except Unknown as unknown:
-            return None, [unknown.name, *asked.missing]
-        return problem, list(asked.missing)
+    def _judge(self, rule: Rule, given: Mapping[str, Fact]) -> Ruling:
+        return judge(View(self.launch._replace(facts={**self.launch.facts, **self._start, **given})), rule)
 
     def _guilty(self, rule: Rule, given: Mapping[str, Fact]) -> tuple[str, ...]:
         """Of the values that lead to an error, those without which there is none."""
@@ -173,7 +171,7 @@ class _Trials:
         for name in given:
             without = {other: fact for other, fact in given.items() if other != name}
             values = legal_values(self.launch, name)
-            outcomes = (self._judge(rule, {**without, name: Fact(value, "launch")})[0] for value in values)
-            if not all(problem is not None for problem in outcomes):
+            rulings = (self._judge(rule, {**without, name: Fact(value, "launch")}) for value in values)
+            if not all(ruling.problem is not None for ruling in rulings):
                 guilty.append(name)
         return tuple(guilty) or tuple(given)

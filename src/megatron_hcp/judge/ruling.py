@@ -1,0 +1,35 @@
+"""What one rule makes of the facts of a launch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from megatron_hcp.rules.rule import Problem, Rule
+from megatron_hcp.rules.view import Unknown, View
+
+
+class Ruling(NamedTuple):
+    """What one rule makes of some facts.
+
+    `applies` is true too if the rule ended because it lacks a fact, `lacks`. `asked` names the facts that it read.
+    """
+
+    rule: Rule
+    applies: bool
+    problem: Problem | None
+    lacks: str | None
+    asked: dict[str, None]
+
+    @property
+    def is_error(self) -> bool:
+        return self.problem is not None and (self.problem.severity or self.rule.severity) == "error"
+
+
+def judge(view: View, rule: Rule) -> Ruling:
+    """What the rule makes of the facts in view."""
+    view.asked = {}
+    try:
+        applies = rule.applies(view)
+        return Ruling(rule, applies, rule.check(view) if applies else None, None, view.asked)
+    except Unknown as unknown:
+        return Ruling(rule, True, None, unknown.name, view.asked)
