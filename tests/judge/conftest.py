@@ -1,4 +1,4 @@
-"""A patched launch, and each rule as a parameter."""
+"""Every rule as a parameter, and a launch's file as its patch leaves it."""
 
 from __future__ import annotations
 
