@@ -30,6 +30,8 @@ CHAINS = (
     "ground <- core <- cost <- dcp <- runtime <- proofs integrations",
 )
 """A room (a folder of src/megatron_hcp) imports itself and what is left of it in a chain; rooms side by side do not."""
+RULES_CHAIN = "view <- rule <- upstream <- cp <- dcp hcp pipe <- loss topo verl <- * <- registry"
+"""The same of the rooms of rules/, its folders and files; `*` stands for the families that no other one imports."""
 FOR_ALL = {"megatron_hcp", "megatron_hcp.resources"}
 """The modules at the root that every room may import."""
 WITH_TORCH = {"runtime", "proofs", "integrations"}
@@ -143,6 +145,19 @@ def test_imports_point_to_the_left_only(path: Path) -> None:
 )
 def test_an_upward_arrow_is_seen(module: str, name: str) -> None:
     assert wrong_imports(module, frozenset((name, "megatron_hcp.ground.errors", "megatron_hcp", "json"))) == {name}
+
+
+def test_families_of_rules_import_to_the_left_only() -> None:
+    levels = [level.split() for level in RULES_CHAIN.split(" <- ")]
+    place = {room: number for number, level in enumerate(levels) for room in level}
+    upward = []
+    for path in (PACKAGE / "rules").rglob("*.py"):
+        here = name_of(path).split(".")[2:3]
+        for name in imported(path):
+            there = name.split(".")[2:3] if name.startswith("megatron_hcp.rules.") else []
+            if here and there and here != there and place.get(there[0], place["*"]) >= place.get(here[0], place["*"]):
+                upward.append(f"{name_of(path)} imports {name}")
+    assert upward == []
 
 
 def test_every_folder_is_a_room() -> None:

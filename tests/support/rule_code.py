@@ -13,7 +13,7 @@ from typing import Any
 from megatron_hcp.rules.rule import Rule
 from support.rules import family_of
 
-FRAMEWORK = ("engine", "fixes", "patch", "registry", "report", "rule", "run", "upstream", "view")
+FRAMEWORK = ("registry", "rule", "upstream", "view")
 """Modules of megatron_hcp.rules that serve all rules alike, and are no family."""
 
 Place = tuple[tuple[str, int | None], ...]

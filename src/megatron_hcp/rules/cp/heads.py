@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from megatron_hcp.core.fits import exchange_fits, kv_heads_fit
 from megatron_hcp.core.releases import MCORE_SHARED_KV_HEADS
-from megatron_hcp.rules.cp.view import heads_per_rank, kv_heads_per_rank, layer_types, switch_types, tp_fixes, under_cp
-from megatron_hcp.rules.hcp.view import hierarchical_fixes
+from megatron_hcp.rules.cp.view import (
+    heads_per_rank,
+    hierarchical_fixes,
+    kv_heads_per_rank,
+    layer_types,
+    switch_types,
+    tp_fixes,
+    under_cp,
+)
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import TE_CONTEXT_PARALLEL, TRANSFORMER_CONFIG
 from megatron_hcp.rules.view import View

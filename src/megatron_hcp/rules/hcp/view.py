@@ -7,15 +7,13 @@ from megatron_hcp.rules.cp.view import (
     HIERARCHICAL,
     comm_types,
     cp_may_be_on,
-    heads_per_rank,
-    kv_heads_per_rank,
+    level_sizes,
     switch_types,
     uses_cp,
 )
 from megatron_hcp.rules.rule import Fix
-from megatron_hcp.rules.view import Unknown, View
+from megatron_hcp.rules.view import View
 
-_WIDEST = 4096
 _FLAT = {**EXCHANGES, "p2p": "one ring over the whole CP group"}
 
 
@@ -45,42 +43,12 @@ def two_levels(v: View) -> tuple[int, int] | None:
     return sizes[0], sizes[1]
 
 
-def fits_heads(v: View, ranks: int) -> bool | None:
-    """Whether the query and KV heads of a TP rank are divisible by an all-to-all over `ranks`; None if unknown."""
-    try:
-        return heads_per_rank(v) % ranks == 0 and kv_heads_per_rank(v) % ranks == 0
-    except Unknown:
-        return None
-
-
-def level_sizes(v: View) -> tuple[int, int] | None:
-    """(inner, outer) sizes to suggest: the widest a2a level that the heads and the NVLink domain allow; else None."""
-    cp = v.get("cp")
-    if cp is None or cp < 4:
-        return None
-    width = v.get("tp", 1) * (v.get("gtp") or 1)
-    domain = v.get("nvlink_domain") or v.get("gpus_per_node") or 8
-    for inner in range(min(cp // 2, domain // width, _WIDEST), 1, -1):
-        if cp % inner == 0 and domain % (width * inner) == 0 and fits_heads(v, inner) is not False:
-            return inner, cp // inner
-    return None
-
-
 def level_fixes(v: View) -> list[Fix]:
     """The sizes to write, if any fit."""
     sizes = level_sizes(v)
     if sizes is None:
         return []
     return [Fix({"hcp_sizes": sizes}, f"all-to-all over {sizes[0]} ranks inside, a ring of {sizes[1]} outside")]
-
-
-def hierarchical_fixes(v: View) -> list[Fix]:
-    """The a2a layers made hierarchical, with sizes whose inner level the heads allow; none if no sizes fit."""
-    sizes = level_sizes(v)
-    if sizes is None:
-        return []
-    edits = {**switch_types(v, HIERARCHICAL, only="a2a"), "hcp_sizes": sizes}
-    return [Fix(edits, f"all-to-all over {sizes[0]} ranks inside, a ring of {sizes[1]} outside")]
 
 
 def flat_fixes(v: View, *types: str) -> list[Fix]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from megatron_hcp.rules.cp.view import uses_cp
+from megatron_hcp.rules.cp.view import level_sizes, uses_cp
 from megatron_hcp.rules.hcp.launches import LEVELS
-from megatron_hcp.rules.hcp.view import level_sizes, runs_hcp, two_levels, uses_hcp
+from megatron_hcp.rules.hcp.view import runs_hcp, two_levels, uses_hcp
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.topo.view import dense_mesh, inner_groups, suits_inner_level
 from megatron_hcp.rules.upstream import PARALLEL_STATE

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from megatron_hcp.rules.cp.view import level_sizes
 from megatron_hcp.rules.hcp.launches import LEVELS
-from megatron_hcp.rules.hcp.view import flat_fixes, level_sizes, runs_hcp, two_levels
+from megatron_hcp.rules.hcp.view import flat_fixes, runs_hcp, two_levels
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.topo.view import split_group_here, suits_inner_level
 from megatron_hcp.rules.upstream import PARALLEL_STATE, TE_CONTEXT_PARALLEL

@@ -7,7 +7,7 @@ from itertools import islice
 
 from megatron_hcp.core import fits
 from megatron_hcp.core.ranks import DEFAULT_ORDER, RankMesh
-from megatron_hcp.rules.hcp.view import fits_heads
+from megatron_hcp.rules.cp.view import fits_heads
 from megatron_hcp.rules.view import View
 
 _ENOUGH = 20_000
