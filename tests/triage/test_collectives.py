@@ -166,6 +166,48 @@ def test_plain_values_come_out_as_they_went_in(protocol):
     assert read_plain_pickle(pickle.dumps(value, protocol)) == value
 
 
+def _nested(depth, kind=list):
+    """A value of few bytes as a pickle that has 10 ** depth leaves written out."""
+    value = kind([1] * 10)
+    for _ in range(depth):
+        value = kind([value] * 10)
+    return value
+
+
+@pytest.mark.parametrize("key", ["name", "desc", "ranks"])
+def test_a_list_that_a_dump_holds_a_billion_times_over_is_not_written_out(tmp_path, key):
+    dump = _dump(GROUPS, [("0", 5, WAITS)])
+    dump["pg_config"]["1"][key] = _nested(40)
+    dump["entries"].append({**dump["entries"][0], "process_group": [_nested(40)] * 2, "profiling_name": _nested(40)})
+    dump["entries"][0]["frames"] = [{"name": _nested(40), "filename": _nested(40)}]
+    (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps(dump, 2))
+    waited, unread = read_dumps([tmp_path / "nccl_trace_rank_0"])
+    assert waited is not None and waited.missing == (1, 2, 3) and not unread
+
+
+def test_ranks_are_read_out_of_a_list_too(tmp_path):
+    dump = _dump(GROUPS, [("0", 5, WAITS)])
+    dump["pg_config"]["0"]["ranks"] = [0, 1]
+    (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps(dump, 2))
+    waited, _ = read_dumps([tmp_path / "nccl_trace_rank_0"])
+    assert waited is not None and waited.missing == (1,)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\x80\x02}" + pickle.dumps(_nested(40, tuple), 2)[2:-1] + b"Ns.", "a tuple that is used twice"),
+        (b"\x80\x02K\x01\x85q\0q\x01h\x01\x86.", "a tuple that is used twice"),
+        (b"\x80\x02Nr\xff\xff\xff\x7f.", "the place 2147483647 in a memo of 0"),
+        (b"\x80\x02" + b"0" * 4 + b".", "the operation POP"),
+    ],
+)
+def test_what_costs_more_than_its_bytes_is_refused(data, said):
+    """To hash a tuple takes a time that is exponential in its depth, and a memo takes the memory of its last place."""
+    with pytest.raises(NotPlain, match=said):
+        read_plain_pickle(data)
+
+
 PROGRAM = """
 import os, sys, time, torch, torch.distributed as dist
 import torch._C._distributed_c10d as c10d

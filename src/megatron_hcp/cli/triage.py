@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from megatron_hcp.cli.options import assume_option, beside_options, dialect_option, format_option
+from megatron_hcp.cli.progress import ProgressLine
 from megatron_hcp.cli.screen import say
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
@@ -51,14 +51,14 @@ def triage(
 
     plan = _plan(launch, dialect, tuple(assumes), beside)
     found = find_logs(logs)
+    line = ProgressLine(first_s=2, pause_s=0.5)
     try:
-        diagnosis = read_logs(found.paths, plan, _progress(found.size()), found.dumps)
+        diagnosis = read_logs(found.paths, plan, _progress(line, found.size()), found.dumps)
     except OSError as error:
         name = visible(os.fsdecode(error.filename)) if error.filename else "a log"
         raise HcpError(f"{name}: {error.strerror}; wanted readable files") from None
     finally:
-        if sys.stderr is not None and sys.stderr.isatty():
-            click.echo("\r\x1b[K", nl=False, err=True)
+        line.clear()
     for path, why in found.unread:
         say([f"hcp triage: {path} is not read: {why}"], err=True)
     if fmt == "json":
@@ -80,21 +80,16 @@ def _plan(launch: str | None, dialect: Dialect | None, assumes: tuple[str, ...],
     return plan_of_launch(launch, dialect, assumes, beside)
 
 
-def _progress(total: int) -> Callable[[int], None]:
-    """Shows progress on a terminal once reading has taken two seconds."""
-    begun = shown = time.monotonic()
+def _progress(line: ProgressLine, total: int) -> Callable[[int], None]:
+    """What to call with each number of bytes that was read, out of `total`."""
+    begun = time.monotonic()
     done = 0
-    terminal = sys.stderr is not None and sys.stderr.isatty()
+    of = f" of {total / 1e6:.0f}" if total else ""
 
     def advanced(count: int) -> None:
-        nonlocal done, shown
+        nonlocal done
         done += count
-        now = time.monotonic()
-        if terminal and now - begun > 2 and now - shown > 0.5:
-            shown = now
-            rate = done / (now - begun) / 1e6
-            of = f" of {total / 1e6:.0f}" if total else ""
-            text = f"reading: {done / 1e6:.0f}{of} MB, {rate:.0f} MB/s"
-            click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+        rate = done / max(time.monotonic() - begun, 1e-9) / 1e6
+        line.show(f"reading: {done / 1e6:.0f}{of} MB, {rate:.0f} MB/s")
 
     return advanced

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import click
 
 from megatron_hcp.cli.completion import complete_steps
 from megatron_hcp.cli.options import format_option, launch_options
+from megatron_hcp.cli.progress import ProgressLine
 from megatron_hcp.cli.screen import safe_line, say
 from megatron_hcp.cli.verify_launch import ATTENTIONS, Ask, verify_launch
 from megatron_hcp.ground.errors import HcpError
@@ -175,13 +175,12 @@ class StepProgress:
 
     def __init__(self, num_steps: int, fmt: str) -> None:
         self.num_steps, self.num_shown, self.fmt = num_steps, 0, fmt
-        self.is_live = sys.stderr is not None and sys.stderr.isatty()
-        self.last = ""
+        self.line = ProgressLine()
 
     def show(self, result: StepResult) -> None:
         self.num_shown += 1
         if self.fmt == "text":
-            self._write("")
+            self.line.clear()
             label = click.style(f"{result.status:<7}", fg=_COLOURS[result.status])
             name, detail = visible(f"{result.card.skill}:{result.step.id}"), result.reason or result.last_line
             click.echo(f"{label} {name}  {result.seconds:.1f} s{'  ' + safe_line(detail) if detail else ''}")
@@ -189,12 +188,7 @@ class StepProgress:
     def tick(self, running: Sequence[tuple[Step, float]]) -> None:
         long = [f"{visible(step.id)} {int(seconds)} s" for step, seconds in running if seconds >= 2]
         width = shutil.get_terminal_size().columns - 1
-        self._write(f"{self.num_shown}/{self.num_steps} … {', '.join(long)}"[:width] if long else "")
-
-    def _write(self, line: str) -> None:
-        if self.is_live and line != self.last:
-            click.echo(f"\r\033[K{line}\r", nl=False, err=True)
-            self.last = line
+        self.line.show(f"{self.num_shown}/{self.num_steps} … {', '.join(long)}"[:width] if long else "")
 
 
 def _record(results: Sequence[StepResult]) -> None:

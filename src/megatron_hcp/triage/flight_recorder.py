@@ -20,6 +20,8 @@ from megatron_hcp.triage.plain_pickle import NotPlain, read_plain_pickle
 
 _LARGEST = 64 << 20
 _MOST_RANKS = 20_000
+_MOST_FRAMES = 1_000
+_LONGEST = 2_000_000
 _FILE = re.compile(r"(?:^|[_-])(?:rank[_-]?)?(\d{1,6})(?:\.(?:json|pkl|pickle|pt))?$")
 _PICKLE = b"\x80"
 
@@ -101,11 +103,11 @@ def _add(groups: dict[str, _StuckGroup], rank: int, dump: Mapping[str, Any]) -> 
     config = dump.get("pg_config")
     for key, stated in config.items() if isinstance(config, dict) else ():
         if isinstance(stated, dict):
-            group = groups.setdefault(str(stated.get("name") or key), _StuckGroup())
-            group.name = group.name or str(stated.get("desc") or "")
+            group = groups.setdefault(_text(stated.get("name")) or key, _StuckGroup())
+            group.name = group.name or _text(stated.get("desc"))
             group.ranks |= {
                 number
-                for found in re.findall(r"\d{1,6}", str(stated.get("ranks"))[:2_000_000])
+                for found in re.findall(r"\d{1,6}", _text(stated.get("ranks")))
                 if (number := whole(found)) is not None
             }
     for entry in dump["entries"]:
@@ -117,11 +119,11 @@ def _add_entry(groups: dict[str, _StuckGroup], rank: int, entry: Mapping[str, An
     process_group, sequence = entry.get("process_group"), entry.get("collective_seq_id")
     if not isinstance(sequence, int) or not isinstance(process_group, (list, tuple)) or len(process_group) != 2:
         return
-    group = groups.setdefault(str(process_group[0]), _StuckGroup())
-    group.name = group.name or str(process_group[1])
+    group = groups.setdefault(_text(process_group[0]), _StuckGroup())
+    group.name = group.name or _text(process_group[1])
     done = entry.get("state") == "completed" or entry.get("retired") is True
     queued = _Queued(
-        sequence, str(entry.get("profiling_name"))[:80].rpartition(":")[2], done, _where(entry.get("frames"))
+        sequence, _text(entry.get("profiling_name"))[:80].rpartition(":")[2], done, _where(entry.get("frames"))
     )
     if rank not in group.last or group.last[rank].sequence < sequence:
         group.last[rank] = queued
@@ -131,10 +133,19 @@ def _add_entry(groups: dict[str, _StuckGroup], rank: int, entry: Mapping[str, An
 
 def _where(frames: Any) -> str:
     """The first frame outside torch, as `function (file:line)`."""
-    for frame in frames if isinstance(frames, list) else ():
-        if isinstance(frame, dict) and "torch/distributed" not in str(frame.get("filename")):
-            return f"{frame.get('name')} ({frame.get('filename')}:{frame.get('line')})"[:300]
+    for frame in frames[:_MOST_FRAMES] if isinstance(frames, list) else ():
+        if isinstance(frame, dict):
+            name, file, line = (_text(frame.get(key)) for key in ("name", "filename", "line"))
+            if "torch/distributed" not in file:
+                return f"{name} ({file}:{line})"[:300]
     return ""
+
+
+def _text(value: Any) -> str:
+    """A value of a dump as text: a list without what is nested in it, since a few bytes can say a billion values."""
+    if isinstance(value, list):
+        return " ".join(_text(item)[:20] for item in value if not isinstance(item, list))
+    return str(value)[:_LONGEST] if isinstance(value, (str, int, float)) else ""
 
 
 def _absent(group: _StuckGroup) -> tuple[_Queued, set[int]] | None:

@@ -1,28 +1,40 @@
 """Reads a pickle of plain values: dictionaries, lists, tuples, texts, numbers. Nothing else can come out of it.
 
-torch writes the dumps of its flight recorder as pickles. Python's own reader makes whatever a pickle names and calls
-it, so it is not used: this one knows the operations that plain values need, and refuses a pickle with any other.
+torch writes the dumps of its flight recorder as pickles. A pickle can name anything for Python's own reader to call, so
+that reader gets only pickles whose operations all make plain values.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
+import io
+import pickle
+import pickletools
 from typing import Any
 
 _MOST_VALUES = 4_000_000
-_NONE, _TRUE, _FALSE = b"N", b"\x88", b"\x89"
+_TUPLES = frozenset({"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"})
+_PUTS = frozenset({"BINPUT", "LONG_BINPUT", "MEMOIZE"})
+_GETS = frozenset({"BINGET", "LONG_BINGET"})
+_HEADERS = frozenset({"PROTO", "FRAME"})
+_PLAIN = (
+    _TUPLES
+    | _PUTS
+    | _GETS
+    | _HEADERS
+    | frozenset(
+        "STOP MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE "
+        "EMPTY_DICT EMPTY_LIST EMPTY_TUPLE APPEND APPENDS SETITEM SETITEMS".split()
+    )
+)
 
 
 class NotPlain(ValueError):
     """The bytes are no pickle of plain values; the text says what was found."""
 
 
-class _Mark:
-    """What stands on the stack where a container's contents begin."""
-
-
-_MARK = _Mark()
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        raise NotPlain(f"{module}.{name}, which is no plain value")
 
 
 def read_plain_pickle(data: bytes) -> Any:
@@ -31,113 +43,33 @@ def read_plain_pickle(data: bytes) -> Any:
     Raises:
         NotPlain: it is cut off, too large, or holds more than plain values.
     """
-    reader = _Unpickler(data)
     try:
-        return reader.read()
-    except (IndexError, struct.error, UnicodeDecodeError, TypeError, KeyError, OverflowError) as error:
+        _check(data)
+        return _Unpickler(io.BytesIO(data)).load()
+    except NotPlain:
+        raise
+    except Exception as error:  # pickle names no full list of what a broken pickle raises
         raise NotPlain(f"a broken pickle: {type(error).__name__}") from None
 
 
-class _Unpickler:
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
-        self.stack: list[Any] = []
-        self.memo: dict[int, Any] = {}
-        self.values = 0
-
-    def read(self) -> Any:
-        while True:
-            self.values += 1
-            if self.values > _MOST_VALUES:
-                raise NotPlain(f"more than {_MOST_VALUES} values")
-            operation = self._take(1)
-            if operation == b".":
-                return self.stack.pop()
-            run = _OPERATIONS.get(operation)
-            if run is None:
-                raise NotPlain(f"the operation {operation!r}, which plain values do not need")
-            run(self)
-
-    def _take(self, count: int) -> bytes:
-        taken = self.data[self.at : self.at + count]
-        if count < 0 or len(taken) != count:
-            raise NotPlain("a pickle that is cut off")
-        self.at += count
-        return taken
-
-    def number(self, form: str) -> Any:
-        return struct.unpack("<" + form, self._take(struct.calcsize("<" + form)))[0]
-
-    def text(self, form: str) -> str:
-        return self._take(self.number(form)).decode("utf-8", "replace")
-
-    def whole_number(self) -> int:
-        return int.from_bytes(self._take(self.number("B")), "little", signed=True)
-
-    def push(self, value: Any) -> None:
-        self.stack.append(value)
-
-    def since_mark(self) -> list[Any]:
-        items = []
-        while (item := self.stack.pop()) is not _MARK:
-            items.append(item)
-        return items[::-1]
-
-    def append(self, items: list[Any]) -> None:
-        target = self.stack[-1]
-        if not isinstance(target, list):
-            raise NotPlain("items for what is no list")
-        target.extend(items)
-
-    def set_items(self, items: list[Any]) -> None:
-        target = self.stack[-1]
-        if not isinstance(target, dict):
-            raise NotPlain("items for what is no dictionary")
-        for key, value in zip(items[::2], items[1::2], strict=True):
-            if not isinstance(key, (str, int, float)):
-                raise NotPlain("a key that is neither a text nor a number")
-            target[key] = value
-
-    def remember(self, place: int) -> None:
-        self.memo[place] = self.stack[-1]
-
-    def two(self) -> list[Any]:
-        value, key = self.stack.pop(), self.stack.pop()
-        return [key, value]
-
-    def last(self, count: int) -> tuple[Any, ...]:
-        return tuple([self.stack.pop() for _ in range(count)][::-1])
-
-
-_OPERATIONS: dict[bytes, Callable[[_Unpickler], object]] = {
-    b"\x80": lambda r: r.number("B"),  # the protocol
-    b"\x95": lambda r: r.number("Q"),  # a frame
-    _NONE: lambda r: r.push(None),
-    _TRUE: lambda r: r.push(True),
-    _FALSE: lambda r: r.push(False),
-    b"J": lambda r: r.push(r.number("i")),
-    b"K": lambda r: r.push(r.number("B")),
-    b"M": lambda r: r.push(r.number("H")),
-    b"\x8a": lambda r: r.push(r.whole_number()),
-    b"G": lambda r: r.push(struct.unpack(">d", r._take(8))[0]),
-    b"X": lambda r: r.push(r.text("I")),
-    b"\x8c": lambda r: r.push(r.text("B")),
-    b"(": lambda r: r.push(_MARK),
-    b"}": lambda r: r.push({}),
-    b"]": lambda r: r.push([]),
-    b")": lambda r: r.push(()),
-    b"a": lambda r: r.append([r.stack.pop()]),
-    b"e": lambda r: r.append(r.since_mark()),
-    b"s": lambda r: r.set_items(r.two()),
-    b"u": lambda r: r.set_items(r.since_mark()),
-    b"t": lambda r: r.push(tuple(r.since_mark())),
-    b"\x85": lambda r: r.push(r.last(1)),
-    b"\x86": lambda r: r.push(r.last(2)),
-    b"\x87": lambda r: r.push(r.last(3)),
-    b"q": lambda r: r.remember(r.number("B")),
-    b"r": lambda r: r.remember(r.number("I")),
-    b"\x94": lambda r: r.remember(len(r.memo)),
-    b"h": lambda r: r.push(r.memo[r.number("B")]),
-    b"j": lambda r: r.push(r.memo[r.number("I")]),
-}
+def _check(data: bytes) -> None:
+    """Refuses operations that plain values do not need, and those whose cost is out of proportion to the bytes."""
+    memo: dict[Any, bool] = {}
+    """place -> whether a tuple lies there"""
+    is_tuple = False
+    for number, (operation, argument, _) in enumerate(pickletools.genops(data)):
+        name = operation.name
+        if name not in _PLAIN:
+            raise NotPlain(f"the operation {name}, which plain values do not need")
+        if number >= _MOST_VALUES:
+            raise NotPlain(f"more than {_MOST_VALUES} values")
+        if name in _PUTS:
+            place = len(memo) if argument is None else argument
+            if place > number:  # the memo of Python's reader is an array of that size
+                raise NotPlain(f"the place {place} in a memo of {len(memo)}")
+            memo[place] = is_tuple
+        elif name in _GETS and memo.get(argument):
+            # As a key, a tuple of shared tuples takes a time to hash that is exponential in its depth.
+            raise NotPlain("a tuple that is used twice")
+        elif name not in _HEADERS:
+            is_tuple = name in _TUPLES

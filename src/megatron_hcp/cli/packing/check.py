@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -11,7 +13,7 @@ import click
 from megatron_hcp.cli.dcp.cost import launch_facts
 from megatron_hcp.cli.options import format_option, launch_options
 from megatron_hcp.cli.packing.needs import needs_of
-from megatron_hcp.cli.packing.progress import Progress
+from megatron_hcp.cli.progress import ProgressLine
 from megatron_hcp.cli.screen import say
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions
@@ -47,15 +49,15 @@ def check(
 
     needs = needs_of(launch_facts(target, options))
     sizes = None if metadata is None else _sizes(metadata)
-    progress = Progress(data)
+    line = ProgressLine(first_s=0.2, pause_s=0.2)
     try:
-        with open_packed(data, field, progress) as stream:
+        with open_packed(data, field, _progress(line, data)) as stream:
             report = judge(stream.batches, needs, stream.is_packed, sizes)
             kind = stream.kind
             if not report.sequences:
                 raise HcpError(f"{visible(data)}: {kind}, and not one; wanted data to judge; name the file that has it")
     finally:
-        progress.close()
+        line.clear()
     if fmt == "json":
         from megatron_hcp.cli.reports.json import dump
 
@@ -66,6 +68,15 @@ def check(
 
         say(check_lines(report, needs, kind, data))
     return int(report.num_errors > 0)
+
+
+def _progress(line: ProgressLine, path: str) -> Callable[[int], None]:
+    """What to call with the number of bytes that were read of the file; without its size, nothing is shown."""
+    try:
+        size = os.path.getsize(path)
+    except (OSError, ValueError):
+        size = 0
+    return lambda read: line.show(f"{min(100, 100 * read // size)} %") if size else None
 
 
 def _sizes(path: str) -> dict[str, int]:
