@@ -1,4 +1,4 @@
-"""Whether two versions of hcp give the same answers: `python lab/behaviour.py --before DIR [--corpus DIR]...`.
+"""Whether two versions of hcp give the same answers: `python lab behaviour --before DIR [--corpus DIR]...`.
 
 DIR is another checkout of this project, for example `git worktree add DIR COMMIT`. Both versions run, each in a process
 of its own, over the same launches: everything in examples/, both examples of every rule that the older version has, and
