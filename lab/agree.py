@@ -1,4 +1,4 @@
-"""Our verdict against upstream's own code: `python lab/agree.py --megatron-lm DIR` (or --megatron-bridge, --verl).
+"""Our verdict against upstream's own code: `python lab agree --megatron-lm DIR` (or --megatron-bridge, --verl).
 
 DIR is a checkout. Random launches are made from the options that this revision of upstream has, and judged twice: by
 upstream's own start-up, in a process of its own and with stand-ins for what needs GPUs (each is named where it is
@@ -14,23 +14,19 @@ Not part of CI.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
-
-from agree import bridge, megatron_lm, verl  # noqa: E402
-from agree.compare import show, write_results  # noqa: E402
-from options import at_least_one  # noqa: E402
+from agree import bridge, megatron_lm, verl
+from agree.compare import show, write_results
+from program import at_least_one, parser_of
 
 UPSTREAMS = {"megatron-lm": megatron_lm.compare, "megatron-bridge": bridge.compare, "verl": verl.compare}
 """By option, what compares `--commands` launches with a checkout, from a seed."""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     for name in UPSTREAMS:
         parser.add_argument(f"--{name}", type=Path, action="append", default=[], metavar="DIR", help="a checkout")
     parser.add_argument("--commands", type=at_least_one, default=2_000, metavar="N", help="launches per checkout")

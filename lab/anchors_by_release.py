@@ -1,4 +1,4 @@
-"""In which releases does upstream say what our anchors cite? `python lab/anchors_by_release.py --repo NAME=GIT_DIR…`
+"""In which releases does upstream say what our anchors cite? `python lab anchors_by_release --repo NAME=GIT_DIR…`
 
 NAME is megatron-lm (its tags are megatron-core's releases too) or another one of `_OLDEST`; GIT_DIR a git directory, of
 which the release tags from that version on and the branches main and dev are read. `--wheels DIR` adds unpacked wheels,
@@ -8,19 +8,15 @@ outside it with the text. The exit status is 1 if a release in a range lacks its
 
 from __future__ import annotations
 
-import argparse
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
+from program import parser_of
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "src"))
-
-from megatron_hcp.skills.anchors import (  # noqa: E402
+from megatron_hcp.skills.anchors import (
     BRANCHES,
     VERSION_FILES,
     Anchor,
@@ -122,7 +118,7 @@ def remarks(anchor: Anchor, trees: Iterable[Tree]) -> Iterator[tuple[bool, str]]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--repo", action="append", default=[], metavar="NAME=GIT_DIR", required=True)
     parser.add_argument("--wheels", type=Path, metavar="DIR")
     options = parser.parse_args()

@@ -1,104 +1,77 @@
-"""Whether two versions of hcp give the same answers: `python lab/behaviour.py --before DIR [--corpus DIR]...`.
+"""Whether hcp gives the same answers as before: `python lab behaviour`, or `--before DIR [--corpus DIR]...`.
 
-DIR is another checkout of this project, for example `git worktree add DIR COMMIT`. Both versions run, each in a process
-of its own, over the same launches: everything in examples/, both examples of every rule that the older version has, and
-each file of the corpora that may be a launch (see corpus.py). It compares exit code, output and errors of
-`hcp check`, as text, as JSON and with `--show`, and of `hcp explain`. Prints the first differences; the exit status is
-1 if there is any. For refactorings: it shows that nothing changed that should not.
+For refactorings: it shows that nothing changed that should not. Asked are `hcp check`, as text, as JSON and with
+`--show`, and `hcp explain`, about everything in examples/ and both examples of every rule; compared are exit code,
+output and errors. The exit status is 1 if an answer differs.
+
+Alone, the answers are compared with lab/results/behaviour.txt, a digest of each, and those that differ are named;
+what the record lacks, as a new rule, is not compared. With `--before` another version runs beside this one: DIR is a
+checkout of this project, for example `git worktree add DIR COMMIT`, the rules' examples are its own, each file of the
+corpora that may be a launch is asked about too, and the first differences are printed. `--record` writes the record,
+of DIR where it is named.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import difflib
-import io
+import hashlib
 import json
 import os
-import re
-import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-ENDINGS = {".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".txt"}
-MODES = (("--format", "text"), ("--format", "json"), ("--show",))
-_PLACE = re.compile(r"^src/\w+/\S+\.py:\d+ ", re.MULTILINE)
-"""Where a rule is in the tree: that may move."""
-Said = dict[str, tuple[object, str, str]]
+from program import ROOT, parser_of
+
+RECORD = ROOT / "lab" / "results" / "behaviour.txt"
+HEAD = "# What hcp said at commit {commit}: of each answer the first 8 digits of its SHA-256. See lab/behaviour.py.\n"
+Answer = tuple[object, str, str]
+"""Exit code, standard output, standard error."""
 
 
-def calls(folders: list[Path], rules: dict[str, list[dict[str, str]]]) -> Iterator[tuple[str, list[str], str]]:
-    """(name, arguments, standard input) of every run of `hcp`."""
-    for folder in folders:
-        for file in sorted(folder.rglob("*")):
-            if file.suffix in ENDINGS and file.is_file():
-                for mode in MODES:
-                    yield f"{file} {' '.join(mode)}", ["check", str(file), *mode], ""
-    for rule, examples in rules.items():
-        yield f"explain {rule}", ["explain", rule], ""
-        for example in examples:
-            # --launcher is --dialect's old name, which both versions know.
-            given = [word for fact in example["assume"].split() for word in ("--assume", fact)]
-            for mode in MODES:
-                words = ["check", "--launcher", example["dialect"], *given, *mode]
-                is_file = "\n" in example["text"]
-                words += ["-"] if is_file else ["--", *shlex.split(example["text"])]
-                yield f"{rule} {example['name']} {' '.join(mode)}", words, example["text"]
+def run(tree: Path, *words: str) -> str:
+    """What lab/lib/answers.py prints about the hcp of `tree`, with a fixed order of hashes, a width, and no home."""
+    fixed = {"PYTHONPATH": str(tree / "src"), "PYTHONHASHSEED": "0", "COLUMNS": "80", "HOME": "/nonexistent"}
+    program = [sys.executable, str(ROOT / "lab" / "lib" / "answers.py"), *words]
+    environment = {**os.environ, **fixed}
+    return subprocess.run(program, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-def package() -> str:
-    """The import package of the `hcp` on PYTHONPATH: `hcp` in 0.1.0."""
-    return "megatron_hcp" if find_spec("megatron_hcp") else "hcp"
+def answers_of(trees: list[Path], corpora: list[Path]) -> list[dict[str, Answer]]:
+    """By call, what each tree says: of examples/, the corpora, and the examples of the first tree's rules."""
+    with tempfile.TemporaryDirectory() as folder:
+        examples = Path(folder, "examples.json")
+        examples.write_text(run(trees[0], "examples"), encoding="utf-8")
+        words = ["said", str(examples), "examples", *map(str, corpora)]
+        return [json.loads(run(tree, *words)) for tree in trees]
 
 
-def record(folders: list[Path], examples: Path) -> Said:
-    """What the `hcp` on PYTHONPATH says to every call: exit code, standard output, standard error."""
-    main = import_module(f"{package()}.cli.main").main
-    said: Said = {}
-    for name, arguments, stdin in calls(folders, json.loads(examples.read_text(encoding="utf-8"))):
-        out, err, code = io.StringIO(), io.StringIO(), None
-        sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                main(arguments)
-            except SystemExit as end:
-                code = end.code
-        said[name] = (code, _PLACE.sub("", out.getvalue()), err.getvalue())
-    return said
+def digests(answers: dict[str, Answer]) -> dict[str, str]:
+    return {name: hashlib.sha256(json.dumps(answer).encode()).hexdigest()[:8] for name, answer in answers.items()}
 
 
-def rule_examples() -> dict[str, list[dict[str, str]]]:
-    """By id, both examples of each rule of the `hcp` on PYTHONPATH, of any version."""
-    return {
-        rule.id: [
-            {
-                "name": name,
-                "dialect": getattr(example, "dialect", None) or example.kind,  # type: ignore[attr-defined]
-                "text": example.text,
-                "assume": example.assume,
-            }
-            for name, example in (("good", rule.good), ("bad", rule.bad))
-        ]
-        for rule in import_module(f"{package()}.rules.registry").RULES
-    }
+def written(digest_of: dict[str, str], commit: str) -> str:
+    """The record: a line for each launch, example and rule, `NAME MODE=DIGEST …`."""
+    lines: dict[str, str] = {}
+    for name, digest in digest_of.items():
+        subject, _, mode = name.rpartition(" ")
+        lines[subject] = f"{lines.get(subject, subject)} {mode}={digest}"
+    return HEAD.format(commit=commit) + "".join(f"{line}\n" for line in lines.values())
 
 
-def run(tree: Path, *arguments: str) -> str:
-    """This program's output with the hcp of `tree`, with a fixed order of hashes."""
-    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONHASHSEED": "0"}
-    done = subprocess.run(
-        [sys.executable, __file__, *arguments], env=environment, stdout=subprocess.PIPE, text=True, check=True
-    )
-    return done.stdout
+def read(text: str) -> dict[str, str]:
+    """The digests of a record, by call."""
+    found = {}
+    for line in text.splitlines()[1:]:
+        subject = line.partition("=")[0].rpartition(" ")[0]
+        for word in line.removeprefix(subject).split():
+            mode, _, digest = word.partition("=")
+            found[f"{subject} {mode}"] = digest
+    return found
 
 
-def show(name: str, before: tuple[object, str, str] | None, after: tuple[object, str, str] | None) -> None:
+def show(name: str, before: Answer | None, after: Answer | None) -> None:
     if before is None or after is None:
         print(f"== {name}: only {'after' if before is None else 'before'}")
         return
@@ -108,37 +81,52 @@ def show(name: str, before: tuple[object, str, str] | None, after: tuple[object,
         print(*list(lines)[:12], sep="\n")
 
 
+def compare_with(before: Path, corpora: list[Path], most: int) -> int:
+    """Prints the first differences from another checkout; how many there are."""
+    old, new = answers_of([before, ROOT], corpora)
+    different = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    for name in different[:most]:
+        show(name, old.get(name), new.get(name))
+    print(f"{len(different)} of {len(old)} answers differ")
+    return len(different)
+
+
+def compare_with_record() -> int:
+    """Names the answers that differ from the record's; how many there are."""
+    text = RECORD.read_text(encoding="utf-8")
+    old, (answers,) = read(text), answers_of([ROOT], [])
+    new = digests(answers)
+    different = [name for name in old if old[name] != new.get(name)]
+    for name in different:
+        print(name)
+    commit = text.partition(":")[0].split()[-1]
+    print(f"{len(different)} of {len(old)} answers differ from those of {commit}: --before shows how")
+    return len(different)
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", type=Path, required=True, metavar="DIR", help="the checkout to compare with")
-    parser.add_argument("--corpus", type=Path, action="append", default=[], metavar="DIR")
+    parser = parser_of(__doc__)
+    parser.add_argument("--before", type=Path, metavar="DIR", help="the checkout to compare with")
+    parser.add_argument("--corpus", type=Path, action="append", default=[], metavar="DIR", help="with --before")
     parser.add_argument("--most", type=int, default=10, metavar="N", help="number of differences to print")
-    parser.add_argument("--record", type=Path, metavar="EXAMPLES", help=argparse.SUPPRESS)
-    parser.add_argument("--examples", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
     options = parser.parse_args()
-    folders = [ROOT / "examples", *(folder.resolve() for folder in options.corpus)]
-    if options.examples:
-        json.dump(rule_examples(), sys.stdout)
-        return 0
-    if options.record:
-        print(json.dumps(record(folders, options.record)))
-        return 0
-    for folder in [options.before / "src", *folders]:
+    before = options.before and options.before.resolve()
+    for folder in [*options.corpus, *([before / "src"] if before else [])]:
         if not folder.is_dir():
             parser.error(f"{folder} is not a folder")
-    with tempfile.TemporaryDirectory() as place:
-        examples = Path(place, "examples.json")
-        words = ["--before", str(options.before)]  # required by every call
-        examples.write_text(run(options.before, *words, "--examples"), encoding="utf-8")
-        words += [word for folder in folders[1:] for word in ("--corpus", str(folder))]
-        before, after = (
-            json.loads(run(tree, *words, "--record", str(examples))) for tree in (options.before.resolve(), ROOT)
-        )
-    different = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    for name in different[: options.most]:
-        show(name, before.get(name), after.get(name))
-    print(f"{len(different)} of {len({**before, **after})} answers differ")
-    return 1 if different else 0
+    if options.corpus and (options.record or not before):
+        parser.error("--corpus needs --before: the record holds this repository's launches")
+    if options.record:
+        tree = before or ROOT
+        git = ["git", "-C", str(tree), "rev-parse", "--short=8", "HEAD"]
+        commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+        (answers,) = answers_of([tree], [])
+        RECORD.write_text(written(digests(answers), commit), encoding="utf-8")
+        print(f"{RECORD.relative_to(ROOT)}: {len(answers)} answers of {commit}")
+        return 0
+    corpora = [folder.resolve() for folder in options.corpus]
+    return int((compare_with(before, corpora, options.most) if before else compare_with_record()) > 0)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`hcp check` as a whole process against what it replaces: `python lab/check.py`.
+"""`hcp check` as a whole process against what it replaces: `python lab check`.
 
 Commands take turns, so that a change in the machine's speed affects all alike; it prints medians and ratios. The
 reference is importing megatron.core and building its config, the least that a launch does before it can complain
@@ -7,7 +7,6 @@ reference is importing megatron.core and building its config, the least that a l
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
 import statistics
@@ -17,10 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "lab" / "lib")]
-
-from options import at_least_one  # noqa: E402
+from program import ROOT, at_least_one, parser_of
 
 BUILD_CONFIG = (
     "from megatron.core.transformer.transformer_config import TransformerConfig;"
@@ -31,9 +27,8 @@ BUILD_CONFIG = (
 
 def seconds(arguments: list[str]) -> float:
     """Wall-clock seconds of one run that ends with a verdict; any other exit status is a bug in the benchmark."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     # An installed hcp is byte-compiled by pip; a checkout must be allowed to be, or each run would compile it anew.
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     started = time.perf_counter()
     done = subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True)
     taken = time.perf_counter() - started
@@ -43,7 +38,7 @@ def seconds(arguments: list[str]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=at_least_one, default=11)
     runs = parser.parse_args().runs
     python, hcp = sys.executable, [sys.executable, "-m", "megatron_hcp", "check"]
@@ -55,7 +50,7 @@ def main() -> None:
         "hcp render (a command line)": [
             python,
             "-m",
-            "hcp",
+            "megatron_hcp",
             "render",
             "--start",
             "srun",

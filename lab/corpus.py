@@ -1,4 +1,4 @@
-"""Every launch of an upstream checkout through `hcp check`: `python lab/corpus.py --corpus DIR`.
+"""Every launch of an upstream checkout through `hcp check`: `python lab corpus --corpus DIR`.
 
 DIR is a checkout of Megatron-LM, Megatron-Bridge or verl, or any folder with launches. It checks functional-test
 configurations (`model_config.yaml`), YAML and shell files that hcp recognises as launches, and Megatron-Bridge's
@@ -9,25 +9,22 @@ a bug of theirs.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
+from bridge_recipes import recipe_launches
+from program import parser_of
 
-from bridge_recipes import recipe_launches  # noqa: E402
-
-from megatron_hcp.ground.errors import HcpError  # noqa: E402
-from megatron_hcp.judge.engine import check_launch  # noqa: E402
-from megatron_hcp.launch.build import build_launch  # noqa: E402
-from megatron_hcp.launch.fact import Reading  # noqa: E402
-from megatron_hcp.launch.options import parse_assumptions  # noqa: E402
-from megatron_hcp.launch.read import read_target  # noqa: E402
-from megatron_hcp.rules.registry import RULES  # noqa: E402
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Reading
+from megatron_hcp.launch.options import parse_assumptions
+from megatron_hcp.launch.read import read_target
+from megatron_hcp.rules.registry import RULES
 
 _ENDINGS = {".sh", ".sbatch", ".slurm", ".yaml", ".yml"}
 _LARGEST_BYTES = 1 << 20
@@ -49,7 +46,7 @@ def launches(corpus: Path) -> Iterator[tuple[str, Reading | HcpError]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--corpus", type=Path, required=True, metavar="DIR")
     parser.add_argument("--assume", action="append", default=[], metavar="NAME=VALUE", help="as for hcp check")
     parser.add_argument("--unread", action="store_true", help="also list the files that hold no launch, and why")

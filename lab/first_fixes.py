@@ -1,4 +1,4 @@
-"""Whether the first fixes of generated faults leave a clean launch: `python lab/first_fixes.py`.
+"""Whether the first fixes of generated faults leave a clean launch: `python lab first_fixes`.
 
 A fault is a rule's bad example, or a launch without an error (the rules' good examples, the files of examples/) in
 which one or two settings were changed so that an error appears. For each, the first fix of the first error is applied
@@ -9,34 +9,29 @@ is one.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
+from program import ROOT, at_least_one, parser_of
 
-from options import at_least_one  # noqa: E402
-
-from megatron_hcp.ground.errors import HcpError  # noqa: E402
-from megatron_hcp.judge.engine import check_launch  # noqa: E402
-from megatron_hcp.judge.repair.fixes import apply_edits, apply_fix  # noqa: E402
-from megatron_hcp.judge.repair.offer import why_none  # noqa: E402
-from megatron_hcp.judge.report import Finding  # noqa: E402
-from megatron_hcp.launch.build import build_launch  # noqa: E402
-from megatron_hcp.launch.fact import Launch  # noqa: E402
-from megatron_hcp.launch.load import LoadOptions, load_launch  # noqa: E402
-from megatron_hcp.launch.options import parse_assumptions  # noqa: E402
-from megatron_hcp.launch.read import read_text  # noqa: E402
-from megatron_hcp.launch.words.overrides import reading_of_words  # noqa: E402
-from megatron_hcp.launch.words.settings import Word  # noqa: E402
-from megatron_hcp.rules.registry import RULES  # noqa: E402
-from megatron_hcp.rules.rule import Example  # noqa: E402
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.judge.repair.fixes import apply_edits, apply_fix
+from megatron_hcp.judge.repair.offer import why_none
+from megatron_hcp.judge.report import Finding
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.launch.options import parse_assumptions
+from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.words.overrides import reading_of_words
+from megatron_hcp.launch.words.settings import Word
+from megatron_hcp.rules.registry import RULES
+from megatron_hcp.rules.rule import Example
 
 FILES = ("bridge_hcp.yaml", "bridge_overrides.txt", "mlm_hcp.sbatch", "verl_dcp.yaml")
 CHANGES: Mapping[str, tuple[Any, ...]] = {
@@ -167,7 +162,7 @@ def reason_of(launch: Launch, finding: Finding) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--limit", type=at_least_one, default=400, help="mutations beside the rules' bad examples")
     parser.add_argument("--reasons", action="store_true", help="also list the faults that are explained")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""What hcp makes of other frameworks' files: `python lab/foreign.py --corpus DIR...`.
+"""What hcp makes of other frameworks' files: `python lab foreign --corpus DIR...`.
 
 Each DIR holds checkouts of other frameworks, one folder each (`owner+name`, or `name`). Every shell script, YAML, JSON
 and TOML file is read as hcp would read it, without and with each dialect forced, and what came of it is counted:
@@ -9,21 +9,19 @@ there is any. Nothing from these repositories belongs in this one.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src")]
+from program import parser_of
 
-from megatron_hcp.ground.errors import HcpError  # noqa: E402
-from megatron_hcp.judge.engine import check_launch  # noqa: E402
-from megatron_hcp.launch.build import build_launch  # noqa: E402
-from megatron_hcp.launch.fact import Dialect  # noqa: E402
-from megatron_hcp.launch.read import read_target  # noqa: E402
-from megatron_hcp.rules.registry import RULES  # noqa: E402
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Dialect
+from megatron_hcp.launch.read import read_target
+from megatron_hcp.rules.registry import RULES
 
 DIALECTS: dict[str, frozenset[str]] = {
     # Repository -> the dialects that its files may be in; for all others, none.
@@ -102,7 +100,7 @@ def is_fault(repository: str, forced: Dialect | None, said: str) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--corpus", type=Path, action="append", required=True, metavar="DIR")
     parser.add_argument("--files", action="store_true", help="also list every file that is read, and its dialect")
     options = parser.parse_args()

@@ -1,6 +1,6 @@
 """What `hcp skills validate` and `hcp anchors` say of other people's skills.
 
-    python lab/foreign_skills.py megatron-bridge=DIR megatron-lm=DIR anthropics-skills=DIR [--write]
+    python lab foreign_skills megatron-bridge=DIR megatron-lm=DIR anthropics-skills=DIR [--write]
 
 Each DIR is a checkout with a folder `skills`; lines that a skill cites are looked for in all of them. `--write` puts
 the table into docs/foreign_skills.md.
@@ -8,7 +8,6 @@ the table into docs/foreign_skills.md.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -16,7 +15,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from program import ROOT, parser_of
+
 PAGE = ROOT / "docs" / "foreign_skills.md"
 
 
@@ -59,7 +59,7 @@ def rows_of(name: str, folder: Path, repos: list[str]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("checkouts", nargs="+", metavar="NAME=DIR")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()

@@ -1,8 +1,8 @@
 """What hcp reads in the launches of NeMo-RL, ms-swift, slime and miles, and what it leaves open.
 
-    python lab/frameworks.py --corpus DIR --assume te=2.18 mcore=0.18.0 bridge=0.5.0
-    python lab/frameworks.py --corpus DIR --loader PYTHON    (a Python with omegaconf and hydra-core, for NeMo-RL)
-    python lab/frameworks.py --corpus DIR --parser PYTHON --megatron-lm DIR [--write]    (the other three)
+    python lab frameworks --corpus DIR --assume te=2.18 mcore=0.18.0 bridge=0.5.0
+    python lab frameworks --corpus DIR --loader PYTHON    (a Python with omegaconf and hydra-core, for NeMo-RL)
+    python lab frameworks --corpus DIR --parser PYTHON --megatron-lm DIR [--write]    (the other three)
 
 DIR is a checkout of one of them. Each launch of its dialect is read and checked; printed are the rules left unchecked
 per complete launch, the findings, and why launches are not complete. With `--loader`, NeMo-RL's own loader
@@ -25,20 +25,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
+from agree.framework_parsers import compare_parser
+from agree.process import PYTHON, commit_of
+from program import ROOT, parser_of
 
-from agree.framework_parsers import compare_parser  # noqa: E402
-from agree.process import PYTHON, commit_of  # noqa: E402
-
-from megatron_hcp.ground.errors import HcpError  # noqa: E402
-from megatron_hcp.ground.json_layout import laid_out  # noqa: E402
-from megatron_hcp.judge.engine import check_launch  # noqa: E402
-from megatron_hcp.launch.build import build_launch  # noqa: E402
-from megatron_hcp.launch.fact import Beside, Reading  # noqa: E402
-from megatron_hcp.launch.options import parse_assumptions  # noqa: E402
-from megatron_hcp.launch.read import read_text  # noqa: E402
-from megatron_hcp.rules.registry import RULES  # noqa: E402
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.json_layout import laid_out
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Beside, Reading
+from megatron_hcp.launch.options import parse_assumptions
+from megatron_hcp.launch.read import read_text
+from megatron_hcp.rules.registry import RULES
 
 RESULTS = ROOT / "lab" / "results" / "frameworks.json"
 DIALECTS = ("nemo-rl", "ms-swift", "slime")
@@ -148,7 +146,7 @@ def parsed(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--corpus", type=Path, required=True, metavar="DIR")
     parser.add_argument("--source", action="append", default=[], metavar="DIR", help="where files named elsewhere are")
     parser.add_argument("--assume", nargs="*", default=[], metavar="NAME=VALUE")

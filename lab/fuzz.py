@@ -1,4 +1,4 @@
-"""Runs many thousands of generated inputs through the real commands: `python lab/fuzz.py --inputs 100000 --seed 1`.
+"""Runs many thousands of generated inputs through the real commands: `python lab fuzz --inputs 100000 --seed 1`.
 
 Inputs are made from the grammars of what hcp reads (scripts, words, YAML, options, site files, cards, logs, lengths),
 and from real texts that are damaged: this repository's examples, and those below each --corpus. Each input is run
@@ -14,22 +14,17 @@ status is 1 if there is one. `--only READER:NUMBER` runs that input alone.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "lab" / "lib")]
-
-from fuzzer.case import Case  # noqa: E402
-from fuzzer.readers import READERS, made  # noqa: E402
-from fuzzer.run import Fault  # noqa: E402
-from fuzzer.seeds import gathered  # noqa: E402
-from fuzzer.workers import Done, Plan, Work, run_all  # noqa: E402
-from options import at_least_one  # noqa: E402
+from fuzzer.case import Case
+from fuzzer.readers import READERS, made
+from fuzzer.run import Fault
+from fuzzer.seeds import gathered
+from fuzzer.workers import Done, Plan, Work, run_all
+from program import at_least_one, parser_of
 
 
 class Tally:
@@ -118,7 +113,7 @@ def run(works: Sequence[Work], plan: Plan, jobs: int, runs: Iterable[Done] | Non
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--inputs", type=at_least_one, default=100_000, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=at_least_one, default=2)

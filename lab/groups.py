@@ -1,4 +1,4 @@
-"""`hcp groups` of 131,072 ranks as a whole process, against megatron-core's generator alone: `python lab/groups.py`.
+"""`hcp groups` of 131,072 ranks as a whole process, against megatron-core's generator alone: `python lab groups`.
 
 The generator runs in a process that has imported megatron.core before the clock starts, and makes the same lists:
 every dense and expert group, and the levels of each CP group by megatron-core's own expression. Commands take turns;
@@ -9,19 +9,13 @@ Without megatron-core installed, its rows are omitted with a note.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
-import os
 import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "lab" / "lib")]
-
-from options import at_least_one  # noqa: E402
+from program import ROOT, at_least_one, parser_of
 
 WORLD = 131_072
 HCP_ARGS = ["--tp", "8", "--cp", "16", "--pp", "8", "--ep", "8", "--etp", "1", "--hcp", "8,2"]
@@ -50,9 +44,8 @@ print(axes, time.perf_counter() - started)
 
 def process(arguments: list[str]) -> tuple[float, str]:
     """Wall-clock seconds of one run, and what it printed."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     started = time.perf_counter()
-    done = subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
     taken = time.perf_counter() - started
     if done.returncode:
         sys.exit(f"{arguments[:4]} ended with {done.returncode}:\n{done.stderr}")
@@ -61,7 +54,6 @@ def process(arguments: list[str]) -> tuple[float, str]:
 
 def closed_form_ms(world_size: int) -> float:
     """Milliseconds for all groups of one rank, in this process."""
-    sys.path.insert(0, str(ROOT / "src"))
     from megatron_hcp.core.kinds import kinds_at
     from megatron_hcp.core.ranks import grids_of
 
@@ -74,7 +66,7 @@ def closed_form_ms(world_size: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=at_least_one, default=5)
     runs = parser.parse_args().runs
     groups = [sys.executable, "-m", "megatron_hcp", "groups", "--world-size"]

@@ -1,4 +1,4 @@
-"""Hide and see: `python lab/hide.py --corpus DIR…`. If a setting is hidden, `ok` must hold for all its values.
+"""Hide and see: `python lab hide --corpus DIR…`. If a setting is hidden, `ok` must hold for all its values.
 
 Takes launches of which every setting could be read: those of upstream checkouts and of examples/, the rules' good
 examples, and Megatron-Bridge's recipes written as full configurations. Each setting that the rules know is hidden in
@@ -13,7 +13,6 @@ more than 2 % of the complete launches are undecided as they are.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import tempfile
@@ -23,23 +22,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
+from complete_launches import complete_launches
+from hidden_launches import CLUSTER, Complete, Hidden
+from legal_values import ABSENT, legal_values
+from program import parser_of
 
-from complete_launches import complete_launches  # noqa: E402
-from hidden_launches import CLUSTER, Complete, Hidden  # noqa: E402
-from legal_values import ABSENT, legal_values  # noqa: E402
-
-from megatron_hcp.ground.errors import HcpError  # noqa: E402
-from megatron_hcp.judge.engine import check_launch  # noqa: E402
-from megatron_hcp.judge.report import Report  # noqa: E402
-from megatron_hcp.launch.build import build_launch  # noqa: E402
-from megatron_hcp.launch.fact import Reading  # noqa: E402
-from megatron_hcp.launch.facts.presumed import presumptions  # noqa: E402
-from megatron_hcp.launch.facts.table import FACTS  # noqa: E402
-from megatron_hcp.launch.load import LoadOptions, load_launch  # noqa: E402
-from megatron_hcp.launch.options import parse_assumptions  # noqa: E402
-from megatron_hcp.rules.registry import rule_of, rules_for  # noqa: E402
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.judge.report import Report
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Reading
+from megatron_hcp.launch.facts.presumed import presumptions
+from megatron_hcp.launch.facts.table import FACTS
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.launch.options import parse_assumptions
+from megatron_hcp.rules.registry import rule_of, rules_for
 
 MOST_UNDECIDED = 0.02
 VERSIONS = "te=2.14 mcore=0.16.1 bridge=0.4.2 verl=0.9.1 arch=sm90 cudnn=9.18 einops=true"
@@ -197,7 +194,7 @@ def lines_of(done: Play) -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--corpus", type=Path, nargs="*", default=[], metavar="DIR", help="upstream checkouts")
     parser.add_argument("--sample", type=int, metavar="N", help="only N launches, chosen by --seed")
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""How long hcp takes to read texts made to be slow or deep: `python lab/hostile.py [--only NAME]...`.
+"""How long hcp takes to read texts made to be slow or deep: `python lab hostile [--only NAME]...`.
 
 The texts are those of tests/support/hostile.py. Each is read in a process of its own; imports are not counted, and a
 text that can be read in several ways counts as its slowest. For comparison, what a user would otherwise run on the
@@ -9,21 +9,15 @@ seconds.
 
 from __future__ import annotations
 
-import argparse
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "lab" / "lib")]
+from program import at_least_one, parser_of
 
-from options import at_least_one  # noqa: E402
-
-from support.hostile import READ_TEXTS_AS, SCRIPTS, TEXTS  # noqa: E402
+from support.hostile import READ_TEXTS_AS, SCRIPTS, TEXTS
 
 READ = """
 import sys, time
@@ -59,9 +53,8 @@ Seconds = float | str
 
 def ended(command: list[str], limit: int) -> subprocess.CompletedProcess[str] | str:
     """The finished process, or why it did not finish properly."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit, errors="replace")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, errors="replace")
     except subprocess.TimeoutExpired:
         return f"> {limit} s"
     return "crash" if done.returncode < 0 else done
@@ -124,7 +117,7 @@ def shown(seconds: Seconds) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--only", action="append", metavar="NAME", help="a text's name; may be repeated")
     parser.add_argument("--limit", type=at_least_one, default=120, metavar="SECONDS", help="for each process (120)")
     options = parser.parse_args()

@@ -1,7 +1,7 @@
 """Writes launch/facts/known_keys.txt: every key that upstream's own sources declare, of all versions given.
 
-    python lab/known_keys.py --megatron-lm CHECKOUT --bridge CHECKOUT --verl CHECKOUT --wheels FOLDER
-    python lab/known_keys.py --nemo-rl CHECKOUT… --ms-swift CHECKOUT… --slime CHECKOUT…   (miles counts as slime)
+    python lab known_keys --megatron-lm CHECKOUT --bridge CHECKOUT --verl CHECKOUT --wheels FOLDER
+    python lab known_keys --nemo-rl CHECKOUT… --ms-swift CHECKOUT… --slime CHECKOUT…   (miles counts as slime)
 
 The wheels folder holds one unpacked wheel per folder (`megatron-core-0.16.1`, `megatron-bridge-0.3.1`, `verl-0.9.1`).
 Sources are parsed, never imported. Keys that no source declares any more stay in the file, because old launches use
@@ -10,7 +10,6 @@ them.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import sys
 from collections.abc import Iterable, Iterator
@@ -18,11 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import yaml
+from program import ROOT, parser_of
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "src"))
-
-from megatron_hcp.launch.facts.known_options import all_options  # noqa: E402
+from megatron_hcp.launch.facts.known_options import all_options
 
 TARGET = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "known_keys.txt"
 SECTIONS = ("mlm", "bridge", "verl", "transformer", "ddp", "optimizer", "nemo-rl", "ms-swift", "slime")
@@ -252,7 +249,7 @@ def written(sections: dict[str, set[str]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     for name in ("megatron-lm", "bridge", "verl", "nemo-rl", "ms-swift", "slime"):
         parser.add_argument(f"--{name}", type=Path, action="append", default=[])
     parser.add_argument("--wheels", type=Path)

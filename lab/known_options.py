@@ -1,6 +1,6 @@
 """Writes launch/facts/known_options.txt: the options of Megatron-LM's own parser, by release and branch.
 
-    python lab/known_options.py --megatron-lm GIT_DIRECTORY
+    python lab known_options --megatron-lm GIT_DIRECTORY
 
 Each revision is unpacked into a temporary folder, where its own code builds the parser (in a process of its own, as
 for lab/agree.py). The options that pretrain_gpt.py adds for ModelOpt are read from their source, and so are those of
@@ -9,7 +9,6 @@ releases before 0.12, whose parser is one file that calls `add_argument`.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import subprocess
 import sys
@@ -19,10 +18,8 @@ from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
-
-from agree.process import Upstream  # noqa: E402
+from agree.process import Upstream
+from program import ROOT, parser_of
 
 TARGET = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "known_options.txt"
 READ_ONLY = {"0.2.0": "23.06", **{name: f"core_v{name}" for name in "0.4.0 0.6.0 0.8.0 0.10.0 0.11.0".split()}}
@@ -112,7 +109,7 @@ def _runs(revisions: list[str], order: list[str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--megatron-lm", type=Path, required=True, metavar="GIT_DIRECTORY")
     repository: Path = parser.parse_args().megatron_lm
     options = {name: read(repository, revision) for name, revision in READ_ONLY.items()}

@@ -1,4 +1,4 @@
-"""Breaks every rule in every small way and runs the tests of its family: `python lab/mutants.py [--family hcp]`.
+"""Breaks every rule in every small way and runs the tests of its family: `python lab mutants [--family hcp]`.
 
 A mutant is one change to a rule: a comparison, a constant, a condition, a version bound, an early return, what a
 finding overrides, whether the rule applies, its severity; or to a function or table that rules use. Mutants live in
@@ -10,7 +10,6 @@ that `pytest tests/rules/<family>` takes to go red is measured.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import os
 import shutil
@@ -27,15 +26,11 @@ from typing import Any, TextIO
 
 import pytest
 import yaml
+from mutant import Held, Mutant, mutants_of
+from program import ROOT, at_least_one, parser_of
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "lab" / "lib"), str(ROOT / "src"), str(ROOT / "tests")]
-
-from mutant import Held, Mutant, mutants_of  # noqa: E402
-from options import at_least_one  # noqa: E402
-
-from support.rule_code import Part, parts_of, tree_of  # noqa: E402
-from support.rules import family_of  # noqa: E402
+from support.rule_code import Part, parts_of, tree_of
+from support.rules import family_of
 
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.yaml")
 MARKERS = "not upstream and not torch and not slurm and not slow"
@@ -224,7 +219,7 @@ def chosen(families: list[str], ids: list[str], rules: dict[str, Any]) -> list[M
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--family", action="append", default=[], help="a folder of tests/rules; may be repeated")
     parser.add_argument("--rule", action="append", default=[], help="the id of a rule; may be repeated")
     parser.add_argument("--list", action="store_true", help="print the mutants without running anything")

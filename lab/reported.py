@@ -1,4 +1,4 @@
-"""Publicly reported faults through `hcp check`: `python lab/reported.py CASES.jsonl`.
+"""Publicly reported faults through `hcp check`: `python lab reported CASES.jsonl`.
 
 A line of the file is one case: `id`, `source` (repository and number), `title`, `kind` (only `check` runs here),
 `files` (name to text), `argv` (after `hcp check`; `{dir}` is the folder of the files), `cause` in words, `reach`
@@ -11,9 +11,7 @@ a warning is a false alarm. The exit status is 1 below `--wanted` or at any fals
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import re
 import subprocess
 import sys
@@ -23,7 +21,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+from program import parser_of
+
 _SILENT = frozenset(("silent", "nothing"))
 _SMALL = frozenset(
     "the and for with without that this its are not has have from than then more into out only before after of in on "
@@ -114,7 +113,6 @@ def answer_to(case: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         argv = [word.replace("{dir}", folder) for word in case["argv"]]
         done = subprocess.run(
             [sys.executable, "-m", "megatron_hcp", "check", "--format", "json", "--full", *argv],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
             capture_output=True,
             text=True,
         )
@@ -123,7 +121,6 @@ def answer_to(case: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
 
 def whys() -> dict[str, str]:
     """By rule, its page's explanation."""
-    sys.path.insert(0, str(ROOT / "src"))
     from megatron_hcp.rules.registry import RULES
 
     return {rule.id: rule.why for rule in RULES}
@@ -135,7 +132,7 @@ def cases_in(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("cases", type=Path, metavar="CASES.jsonl")
     parser.add_argument("--wanted", type=float, default=0.85, help="the share that must be caught (default 0.85)")
     options = parser.parse_args()

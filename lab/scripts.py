@@ -1,4 +1,4 @@
-"""What hcp reads in launch scripts, compared with what bash does with them: `python lab/scripts.py --corpus DIR...`.
+"""What hcp reads in launch scripts, compared with what bash does with them: `python lab scripts --corpus DIR...`.
 
 Each DIR holds checkouts, one folder each (`owner+name`, or `name`). Every shell script of them is run by bash itself in
 a sandbox: a root of its own that holds bash, a few programs that print, and the checkout, which cannot be written; no
@@ -14,7 +14,6 @@ hcp follows both branches of a condition that it cannot decide. Needs Linux and 
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 import subprocess
@@ -25,18 +24,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
+from program import at_least_one, parser_of
 
-from options import at_least_one  # noqa: E402
-
-from megatron_hcp.bash.value import Field, text_of  # noqa: E402
-from megatron_hcp.ground.errors import HcpError  # noqa: E402
-from megatron_hcp.launch.fact import Beside  # noqa: E402
-from megatron_hcp.launch.script.flags import flags_of, overrides_of  # noqa: E402
-from megatron_hcp.launch.script.follow import follow  # noqa: E402
-from megatron_hcp.launch.script.started import Launched  # noqa: E402
-from megatron_hcp.launch.words.settings import Word, settings_of_flags  # noqa: E402
+from megatron_hcp.bash.value import Field, text_of
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.fact import Beside
+from megatron_hcp.launch.script.flags import flags_of, overrides_of
+from megatron_hcp.launch.script.follow import follow
+from megatron_hcp.launch.script.started import Launched
+from megatron_hcp.launch.words.settings import Word, settings_of_flags
 
 _ENDINGS = frozenset((".sh", ".bash", ".sbatch", ".slurm", ".sub"))
 _TRAINS = re.compile(r"(^|[/.])(pretrain|train|finetune|sft|main_|run_|posttrain|grpo)")
@@ -238,7 +234,7 @@ def scripts(corpora: list[Path]) -> Iterator[tuple[Path, Path]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--corpus", nargs="+", type=Path, required=True, metavar="DIR")
     parser.add_argument("--only", metavar="NAME", help="only checkouts with this in their name")
     parser.add_argument(

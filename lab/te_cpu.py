@@ -1,4 +1,4 @@
-"""What every release of Transformer Engine does with every call: `python lab/te_cpu.py --wheels DIR --write`.
+"""What every release of Transformer Engine does with every call: `python lab te_cpu --wheels DIR --write`.
 
 Runs the matrix of `proofs.te_cpu` (its own attn_forward_func_with_cp on 4 gloo processes, forward and backward, in
 float64) for each wheel unpacked in DIR as transformer-engine-X.Y.Z, from 2.1 on, or for those of --releases.
@@ -8,7 +8,6 @@ minute a release.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -16,14 +15,11 @@ from collections import Counter
 from pathlib import Path
 
 from packaging.version import Version
+from program import ROOT, parser_of
+from te_record import by_release, entries_of, record_of, with_table, written
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
-
-from te_record import by_release, entries_of, record_of, with_table, written  # noqa: E402
-
-from megatron_hcp.proofs.te_cpu.case import every_case  # noqa: E402
-from megatron_hcp.proofs.te_cpu.execute import run_release  # noqa: E402
+from megatron_hcp.proofs.te_cpu.case import every_case
+from megatron_hcp.proofs.te_cpu.execute import run_release
 
 RECORD = ROOT / "lab/results/te_cpu.json"
 PAGE = ROOT / "skills/hierarchical-context-parallel/references/transformer-engine.md"
@@ -36,7 +32,7 @@ def folders_of(wheels: Path) -> dict[str, Path]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--wheels", type=Path, required=True, metavar="DIR")
     parser.add_argument("--releases", nargs="+", metavar="X.Y.Z", help="of those in DIR (default: all)")
     parser.add_argument("--write", action="store_true", help="update these releases in the record")

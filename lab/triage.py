@@ -3,12 +3,11 @@
 For comparison, a reader searches each line for the same words and does nothing with what it finds. The
 exit status is 1 if triage is not 1.5 times as fast, by CPU time (without --noise), or takes over 60 MB.
 
-python lab/triage.py [--megabytes 1000] [--noise]
+python lab triage [--megabytes 1000] [--noise]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -17,7 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parents[1] / "src"
+from program import parser_of
+
 STEP = (
     " [2026-08-22 10:00:00] iteration {n:8d}/ 1000000 | consumed samples: {n:12d} | "
     "elapsed time per iteration (ms): 5123.4 | throughput per GPU (TFLOP/s/GPU): 412.3 | "
@@ -47,7 +47,7 @@ def write_log(path: Path, megabytes: int, noise: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--megabytes", type=int, default=1000)
     parser.add_argument("--noise", action="store_true", help="one line in eight contains a harmless Error")
     options = parser.parse_args()
@@ -68,8 +68,7 @@ def main() -> None:
 def measured(*words: str) -> tuple[bytes, float, float, float]:
     """What a Python process printed, its wall-clock and CPU seconds, and its peak memory in MB."""
     begun = time.perf_counter()
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, env=environment)
+    process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE)
     assert process.stdout is not None
     answer = process.stdout.read()
     _, _, usage = os.wait4(process.pid, 0)

@@ -1,4 +1,4 @@
-"""What upstream has fixed since the last review: `python lab/upstream_news.py megatron-lm=DIR verl=DIR`.
+"""What upstream has fixed since the last review: `python lab upstream_news megatron-lm=DIR verl=DIR`.
 
 NAME is megatron-lm, megatron-bridge, transformer-engine or verl; DIR is a checkout or a bare mirror: nothing is
 fetched. Prints the commits on its branches since the ones that upstream_seen.yaml records, if they touch files of
@@ -9,17 +9,15 @@ repository that is not recorded yet starts at its newest tag.
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
+from program import parser_of
 
-ROOT = Path(__file__).resolve().parents[1]
 SEEN = Path(__file__).with_name("upstream_seen.yaml")
 REPOSITORIES = ("megatron-lm", "megatron-bridge", "transformer-engine", "verl")
 BRANCHES = ("main", "dev")
@@ -71,7 +69,6 @@ def is_news(commit: Commit) -> bool:
 
 def cited_files() -> dict[str, set[str]]:
     """By upstream file, without a leading src/, the rules that cite it."""
-    sys.path.insert(0, str(ROOT / "src"))
     from megatron_hcp.rules.registry import RULES
 
     cited: dict[str, set[str]] = {}
@@ -140,7 +137,7 @@ def named(texts: Iterable[str]) -> dict[str, Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("repositories", nargs="+", metavar="NAME=DIR")
     parser.add_argument("--seen", action="store_true", help="after printing, record the heads as seen")
     options = parser.parse_args()

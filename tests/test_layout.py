@@ -37,7 +37,7 @@ FOR_ALL = {"megatron_hcp", "megatron_hcp.resources"}
 WITH_TORCH = {"runtime", "proofs", "integrations"}
 HEAVY = {"torch", "megatron", "tensordict", "einops", "transformer_engine"}
 MAX_LINES, MAX_RULE_LINES, MAX_MODULES = 300, 80, 22
-FLAT = {Path("checks"), Path("tests/support")}
+FLAT = {Path("checks"), Path("lab"), Path("tests/support")}
 """Folders of programs and helpers that are named one by one, and so are not divided."""
 TESTS_OF_OTHER_FOLDERS = {"docs", "lab", "checks", "support"}
 """Folders of tests/ that mirror no room: those of lab/, checks/ and docs/, and what tests share."""

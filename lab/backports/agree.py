@@ -1,6 +1,6 @@
 """Do the table of `hcp backports` and the rows of known faults say the same of the fixes that both know?
 
-`python lab/backports/agree.py` prints each pair whose releases differ, and counts. The rows were read release by
+`python lab backports/agree` prints each pair whose releases differ, and counts. The rows were read release by
 release by people; the table is counted from upstream's histories. A fix that the table calls made where the row calls
 it lacking, or the other way round, is an error of one of them: read upstream.
 """
@@ -8,19 +8,15 @@ it lacking, or the other way round, is an error of one of them: read upstream.
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from packaging.version import Version
+from program import parser_of
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "src"))
-
-from megatron_hcp.backports.table import Backport, fixes_of, upstreams  # noqa: E402
-from megatron_hcp.rules.known.row import KNOWN, Known, spans_of  # noqa: E402
-from megatron_hcp.rules.registry import RULES  # noqa: E402
+from megatron_hcp.backports.table import Backport, fixes_of, upstreams
+from megatron_hcp.rules.known.row import KNOWN, Known, spans_of
+from megatron_hcp.rules.registry import RULES
 
 
 def pairs() -> Iterator[tuple[Known, Backport, str]]:
@@ -33,6 +29,7 @@ def pairs() -> Iterator[tuple[Known, Backport, str]]:
 
 
 def main() -> None:
+    parser_of(__doc__).parse_args()
     ends, starts = Counter[str](), Counter[str]()
     for row, fix, oldest in pairs():
         said, counted = spans_of(row.versions)[-1], fix.spans[-1]

@@ -1,4 +1,4 @@
-"""How long splitting and merging a batch takes: `python lab/dcp/batches.py [--sequences N ...]`.
+"""How long splitting and merging a batch takes: `python lab dcp/batches [--sequences N ...]`.
 
 One rank of eight splits a batch with six jagged keys by a plan, and merges an output of each of its sequences; the
 exchange with the other ranks is left out. It counts CPU time of one core, which other work on the machine barely
@@ -7,16 +7,13 @@ changes. Near linear means that twice the sequences take at most about twice as 
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
-
 import torch
+from program import parser_of
 from tensordict import TensorDict
 
 from megatron_hcp.runtime.dcp_split import CP_RANK, merge_outputs, plan_for, split_batch
@@ -35,12 +32,13 @@ def batch_of(count: int) -> Any:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--sequences", type=int, nargs="+", default=[512, 1024, 2048, 4096, 8192])
+    counts = parser.parse_args().sequences
     torch.set_num_threads(1)
     print(f"one of {RANKS} ranks, {KEYS} jagged keys, seconds of one core")
     print(f"{'sequences':>9} {'micro-batches':>13} {'plan':>7} {'split':>7} {'merge':>7}")
-    for count in parser.parse_args().sequences:
+    for count in counts:
         batch = batch_of(count)
         started = time.process_time()
         plan = plan_for(batch, RANKS, MAX_SEQLEN)

@@ -1,4 +1,4 @@
-"""Dynamic CP trains as static CP does, on Megatron-LM's dev branch: `python lab/dcp/dev.py --megatron DIR`.
+"""Dynamic CP trains as static CP does, on Megatron-LM's dev branch: `python lab dcp/dev --megatron DIR`.
 
 DIR is a checkout of the dev branch, which is in no wheel. Four processes on gloo train dev's own GPTModel on the same
 sequences, with dev's `wrap_data_iterator`, batch reader, forward-backward schedule, DDP, gradient finalization and
@@ -19,11 +19,9 @@ import sys
 import tempfile
 import types
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "src"))
+from program import parser_of
 
 RANKS, STEPS, PER_RANK, MAX_SEQLEN, LONGEST, BOUND = 4, 3, 6, 48, 192, 1e-12
 ALIGN = 2 * RANKS
@@ -203,7 +201,7 @@ def runs() -> tuple[dict[str, Run], list[str]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--megatron", required=True, metavar="DIR", help="a checkout of Megatron-LM's dev branch")
     options = parser.parse_args()
     import_dev(options.megatron)  # here, because the processes are forked

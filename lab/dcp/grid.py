@@ -1,4 +1,4 @@
-"""Schedulers of dynamic context parallelism side by side: `python lab/dcp/grid.py [--quick] [--seeds N] [--cells]`.
+"""Schedulers of dynamic context parallelism side by side: `python lab dcp/grid [--quick] [--seeds N] [--cells]`.
 
 Three numbers together, because one alone means nothing: imbalance (sum over micro-batches of the slowest rank's work,
 over total work / W: 1.0 is the bound), op (mean group size over the tokens, over the smallest that fits) and
@@ -10,23 +10,20 @@ our plans are compared with those of this repository's first version.
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent), str(Path(__file__).parents[1] / "lib")]
+from program import ROOT, parser_of
 
-from megatron_hcp.dcp import DEFAULT_COST, plan_micro_batches  # noqa: E402
-from megatron_hcp.dcp.published.dev import packing_aware  # noqa: E402
-from megatron_hcp.dcp.published.main import balanced_cp  # noqa: E402
-from megatron_hcp.dcp.published.open_group import Batches, smallest_power  # noqa: E402
-from megatron_hcp.dcp.published.pr5869 import even_micro_batches  # noqa: E402
+from megatron_hcp.dcp import DEFAULT_COST, plan_micro_batches
+from megatron_hcp.dcp.published.dev import packing_aware
+from megatron_hcp.dcp.published.main import balanced_cp
+from megatron_hcp.dcp.published.open_group import Batches, smallest_power
+from megatron_hcp.dcp.published.pr5869 import even_micro_batches
 
 FIRST = ROOT / "lab/results/dcp_first_version.txt"
 BEYOND = 0.03
@@ -253,7 +250,7 @@ def print_times(names: tuple[str, ...], quick: bool) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed, the smaller cells, about 10 s")
     parser.add_argument("--seeds", type=int, default=5, help="how many draws of lengths per cell")
     parser.add_argument("--cells", action="store_true", help="also print one line per cell")

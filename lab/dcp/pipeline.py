@@ -1,4 +1,4 @@
-"""What planning for a pipeline gains: `python lab/dcp/pipeline.py`.
+"""What planning for a pipeline gains: `python lab dcp/pipeline`.
 
 The estimated time with PP stages of two plans: one made for PP, whose objective has the bubble of the slowest
 micro-batch (and divides it by VPP), and one made as if there were no pipeline. Llama 3 8B's sizes on H100, ten
@@ -8,16 +8,13 @@ realistic shapes.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
+from program import parser_of
+from shapes import REALISTIC, Case, realistic
+from wide import mean
 
-from shapes import REALISTIC, Case, realistic  # noqa: E402
-from wide import mean  # noqa: E402
-
-import judge  # noqa: E402
-from megatron_hcp.dcp import Cost, Setup, measure, plan_micro_batches  # noqa: E402
+import judge
+from megatron_hcp.dcp import Cost, Setup, measure, plan_micro_batches
 
 STAGES = ((1, 1), (4, 1), (4, 2), (8, 1), (16, 1))
 CASES = [Case(world_size, 8192, world_size * each) for world_size in (8, 32) for each in (2, 8, 32)]
@@ -34,6 +31,7 @@ def gain(name: str, case: Case, pp: int, vpp: int) -> float:
 
 
 def main() -> int:
+    parser_of(__doc__).parse_args()
     print("PP VPP    mean  least   most  slower than plain by more than 1 %")
     for pp, vpp in STAGES:
         gains = [gain(name, case, pp, vpp) for name in REALISTIC for case in CASES]

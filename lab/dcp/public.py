@@ -1,4 +1,4 @@
-"""Predicted speed-ups of dynamic over static CP, compared with published measurements: `python lab/dcp/public.py`.
+"""Predicted speed-ups of dynamic over static CP, compared with published measurements: `python lab dcp/public`.
 
 Both plans are dev's own schedulers', so that only the estimate of time is judged: `Cost.from_facts`, forward and
 backward, no gradients, no optimizer, no data loading. Each row says what its source leaves open.
@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import random
 import sys
-from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
+from program import parser_of
+from shapes import REALISTIC
+from wide import mean
 
-from shapes import REALISTIC  # noqa: E402
-from wide import mean  # noqa: E402
-
-from megatron_hcp.dcp import Cost, Setup, measure  # noqa: E402
-from megatron_hcp.dcp.published import published_micro_batches  # noqa: E402
+from megatron_hcp.dcp import Cost, Setup, measure
+from megatron_hcp.dcp.published import published_micro_batches
 
 STEPS = 20
 EXAMPLE = {
@@ -70,6 +67,7 @@ def predicted(case: Measured, gpu: str) -> float:
 
 
 def main() -> int:
+    parser_of(__doc__).parse_args()
     for gpu in ("h100", "gb200"):
         errors = []
         for case in PUBLIC:

@@ -1,4 +1,4 @@
-"""Random plans, checked by arithmetic of this file alone: `python lab/dcp/random_plans.py [--draws N] [--seed S]`.
+"""Random plans, checked by arithmetic of this file alone: `python lab dcp/random_plans [--draws N] [--seed S]`.
 
 Each draw has its own lengths, W, M, TP, layout, process groups, pipeline, memory limit and cost. Its plan is checked as
 the JSON that `hcp dcp plan -o` writes, and as the lists that a framework gets from the schedulers that replace its own:
@@ -9,31 +9,28 @@ is refused must have no plan.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
+from program import parser_of
 
-import judge  # noqa: E402
-from megatron_hcp.dcp import ASSUMED_COST, DEFAULT_COST, Cost, Memory, Setup, plan_micro_batches  # noqa: E402
-from megatron_hcp.dcp.adapter import DynamicCPScheduler, HybridCPScheduler  # noqa: E402
-from megatron_hcp.dcp.normalize import (  # noqa: E402
+import judge
+from megatron_hcp.dcp import ASSUMED_COST, DEFAULT_COST, Cost, Memory, Setup, plan_micro_batches
+from megatron_hcp.dcp.adapter import DynamicCPScheduler, HybridCPScheduler
+from megatron_hcp.dcp.normalize import (
     GATHERS,
     REDUCTIONS,
     loss_weights,
     megatron_factor,
     real_tokens_of_rank,
 )
-from megatron_hcp.dcp.plan_json import plan_json, plan_of_json  # noqa: E402
-from megatron_hcp.ground.errors import HcpError  # noqa: E402
+from megatron_hcp.dcp.plan_json import plan_json, plan_of_json
+from megatron_hcp.ground.errors import HcpError
 
 COSTS = (
     DEFAULT_COST, ASSUMED_COST, Cost(comm=0.0), Cost(linear=0.0), Cost.from_facts(judge.CONFIGS["mha"], "b200"),
@@ -243,7 +240,7 @@ def check(question: Question, chance: random.Random) -> tuple[str, list[str]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0, help="other seeds draw other questions")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""How many seconds one plan takes, and how good it is: `python lab/dcp/speed.py`. CPU time, the better of two.
+"""How many seconds one plan takes, and how good it is: `python lab dcp/speed`. CPU time, the better of two.
 
 `plan_micro_batches` plans by price by default; the command line and the integrations plan by time.
 """
@@ -9,9 +9,8 @@ import math
 import random
 import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
+from program import parser_of
 
 from megatron_hcp.dcp import ASSUMED_COST, DEFAULT_COST, plan_micro_batches
 
@@ -25,6 +24,7 @@ CASES = (
 
 
 def main() -> int:
+    parser_of(__doc__).parse_args()
     for text, world_size, count in CASES:
         chance = random.Random(count)
         lengths = [

@@ -1,4 +1,4 @@
-"""Where dynamic CP's own schedulers fail on W ranks: `python lab/dcp/uneven.py --megatron DIR [--batches N]`.
+"""Where dynamic CP's own schedulers fail on W ranks: `python lab dcp/uneven --megatron DIR [--batches N]`.
 
 DIR is a checkout of Megatron-LM's dev branch. dev's real `DefaultDynamicCPScheduler`, which verl uses too, and
 `BalancedCPScheduler` of the same checkout get batches whose every sequence fits on W ranks; counted are those that
@@ -7,19 +7,15 @@ they refuse, break on, or give a group that `create_dynamic_dp_cp_groups` makes 
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
 import sys
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
-
-from dev import import_dev  # noqa: E402
+from dev import import_dev
+from program import parser_of
 
 MAX_SEQLEN, WORLD_SIZES = 8192, (4, 6, 8, 10, 12, 16, 20, 24, 32)
 
@@ -53,7 +49,7 @@ def outcome(schedule: Callable[[list[tuple[int, int]]], Any], pairs: list[tuple[
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--megatron", required=True, metavar="DIR", help="a checkout of Megatron-LM's dev branch")
     parser.add_argument("--batches", type=int, default=50)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Our copies of the published schedulers against the real ones: `python lab/dcp/upstream.py --dev DIR --main DIR`.
+"""Our copies of the published schedulers against the real ones: `python lab dcp/upstream --dev DIR --main DIR`.
 
 DIR is a checkout (or an unpacked wheel) with megatron/core, for verl one with verl/utils. Each real scheduler runs in a
 process of its own, on random lengths of several shapes, including lengths on which it fails: ours must fail there too.
@@ -6,7 +6,6 @@ process of its own, on random lengths of several shapes, including lengths on wh
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
@@ -16,15 +15,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "src"))
+from program import parser_of
 
-from megatron_hcp.dcp.published.dev import packing_aware  # noqa: E402
-from megatron_hcp.dcp.published.main import balanced_cp  # noqa: E402
-from megatron_hcp.dcp.published.open_group import Batches  # noqa: E402
-from megatron_hcp.dcp.published.pr5869 import even_parts  # noqa: E402
-from megatron_hcp.dcp.published.static import dp_balanced  # noqa: E402
-from megatron_hcp.ground.errors import HcpError  # noqa: E402
+from megatron_hcp.dcp.published.dev import packing_aware
+from megatron_hcp.dcp.published.main import balanced_cp
+from megatron_hcp.dcp.published.open_group import Batches
+from megatron_hcp.dcp.published.pr5869 import even_parts
+from megatron_hcp.dcp.published.static import dp_balanced
+from megatron_hcp.ground.errors import HcpError
 
 WORLD_SIZES = (1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 64)
 
@@ -158,7 +156,7 @@ def differences(kind: str, folder: Path, some: Sequence[Case]) -> list[Case]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     for kind, what in (("dev", "Megatron-LM dev"), ("main", "Megatron-LM main"), ("verl", "verl")):

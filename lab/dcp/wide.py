@@ -1,4 +1,4 @@
-"""Dynamic CP on shapes that the scheduler was not tuned on: `python lab/dcp/wide.py [--quick] [--cells]`.
+"""Dynamic CP on shapes that the scheduler was not tuned on: `python lab dcp/wide [--quick] [--cells]`.
 
 Two questions. Is a plan dominated: is a published scheduler never worse in imbalance, op and micro-batches, and better
 somewhere by 0.03? And how long does a step take, communication included, by lab/dcp/judge.py, which is not
@@ -12,23 +12,19 @@ each sequence in a pass of its own. They are counted separately and enter no tar
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
+from program import parser_of
+from shapes import ADVERSARIAL, REALISTIC, Case, adversarial, realistic
 
-from shapes import ADVERSARIAL, REALISTIC, Case, adversarial, realistic  # noqa: E402
-
-import judge  # noqa: E402
-from megatron_hcp.dcp import Cost, MicroBatch, Setup, measure, plan_micro_batches  # noqa: E402
-from megatron_hcp.dcp.published import NO_PACKING, published_micro_batches, static_size  # noqa: E402
-from megatron_hcp.ground.errors import HcpError  # noqa: E402
+import judge
+from megatron_hcp.dcp import Cost, MicroBatch, Setup, measure, plan_micro_batches
+from megatron_hcp.dcp.published import NO_PACKING, published_micro_batches, static_size
+from megatron_hcp.ground.errors import HcpError
 
 BEYOND, BEHIND = 0.03, 1.05
 OP_LIMIT = 1.3
@@ -186,7 +182,7 @@ def print_seconds(results: dict[Cell, dict[str, Found]]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="8 and 64 ranks, 2 and 8 sequences per rank: a minute")
     parser.add_argument("--world-sizes", type=int, nargs="+", default=[8, 12, 64, 256])
     parser.add_argument("--per-rank", type=int, nargs="+", default=list(AHEAD), help="sequences per rank")

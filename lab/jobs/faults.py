@@ -1,4 +1,4 @@
-"""Makes jobs fail on a real Slurm cluster and records what each of them did: `python lab/jobs/faults.py`.
+"""Makes jobs fail on a real Slurm cluster and records what each of them did: `python lab jobs/faults`.
 
 Needs what the tests marked slurm and launchers need. Every fault is one rendered job of the stand-in trainer. A row
 passes if verdict, exit code, decision, triage's first failure, the kept step and what is left running are as expected.
@@ -7,7 +7,6 @@ Rows go to lab/results/faults.json, run by run (--only takes names), and the tab
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -19,15 +18,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src"), str(ROOT / "lab" / "lib")]
+from jobs.faults_list import Fault, every_fault
+from program import ROOT, parser_of
 
-from jobs.faults_list import Fault, every_fault  # noqa: E402
-
-from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out  # noqa: E402
-from support.jobs import Job  # noqa: E402
-from support.needs import LAUNCHERS  # noqa: E402
-from support.slurm import Cluster  # noqa: E402
+from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out
+from support.jobs import Job
+from support.needs import LAUNCHERS
+from support.slurm import Cluster
 
 RESULTS = ROOT / "lab" / "results" / "faults.json"
 TABLE = ROOT / "skills" / "slurm-multi-node-launch" / "references" / "faults.md"
@@ -125,7 +122,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
     rows = [row for row in rows if (row["name"], row["start"]) in faults]
     odd = [_odd(row, faults[row["name"], row["start"]]) for row in rows]
     said = (
-        f"Measured with `python lab/jobs/faults.py` on a real Slurm (four nodes on one machine), {date.today()}. "
+        f"Measured with `python lab jobs/faults` on a real Slurm (four nodes on one machine), {date.today()}. "
         f"{len(rows)} of its {len(faults)} faults were run, each in a job with `--requeue 1`, a checkpoint every two "
         f"steps, and the stand-in trainer. {odd.count([])} behaved as expected. *kept* is the step of the last "
         "checkpoint, *excluded* the node that the next attempt leaves out, *triage* the first failure that "
@@ -179,7 +176,7 @@ def _run_all(faults: list[Fault], rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--only", nargs="+", default=[], help="faults, by words of `NAME/START`")
     parser.add_argument("--write", action="store_true", help="write the table of all rows so far, after the runs")
     parser.add_argument("--table", action="store_true", help="write that table without running anything")

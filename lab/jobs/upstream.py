@@ -1,4 +1,4 @@
-"""Renders upstream's own sbatch scripts as they are: `python lab/jobs/upstream.py NAME=DIR[@COMMIT] ... [--write]`.
+"""Renders upstream's own sbatch scripts as they are: `python lab jobs/upstream NAME=DIR[@COMMIT] ... [--write]`.
 
 DIR is a checkout (or an unpacked archive, with its commit). Each file with #SBATCH lines goes through `hcp render`
 without an option. If render says that something is not stated, the file must not state it; it is rendered again with
@@ -10,7 +10,6 @@ Needs slurm-wlm, munge and shellcheck.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -23,11 +22,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
+from program import ROOT, parser_of
 
-from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out  # noqa: E402
-from support.slurm import Cluster  # noqa: E402
+from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out
+from support.slurm import Cluster
 
 RESULTS = ROOT / "lab" / "results" / "upstream_jobs.json"
 _ENDINGS = (".sh", ".sbatch", ".slurm", ".sub")
@@ -144,7 +142,7 @@ def _partitions(scripts: list[Path]) -> set[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("checkouts", nargs="+", metavar="NAME=DIR[@COMMIT]")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""`hcp support` against `hcp check`, on random models, versions and ways: `python lab/packing/agree.py`.
+"""`hcp support` against `hcp check`, on random models, versions and ways: `python lab packing/agree`.
 
 Each draw is asked of `hcp support`, and written as a command line of Megatron-LM that `hcp check` reads. The ids of the
 errors must be the same. Exits with 1 if they are not.
@@ -6,21 +6,16 @@ errors must be the same. Exits with 1 if they are not.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections import Counter
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
-
-from options import at_least_one  # noqa: E402
-from support_agrees import Judges, draws  # noqa: E402
+from program import at_least_one, parser_of
+from support_agrees import Judges, draws
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--draws", type=at_least_one, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Peak memory of `hcp pack check` by the size of the file: `python lab/packing/read_memory.py`. Wanted: under 100 MB.
+"""Peak memory of `hcp pack check` by the size of the file: `python lab packing/read_memory`. Wanted: under 100 MB.
 
 The whole command in a process of its own, Python and numpy or pyarrow counted. Files as Megatron-Bridge writes them; a
 block of rows is repeated until the file has its size. `--gigabytes 0.3 1 10` takes 10 GB of disk and some minutes.
@@ -6,7 +6,6 @@ block of rows is repeated until the file has its size. `--gigabytes 0.3 1 10` ta
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from program import parser_of
 
 WRITE = """
 import sys, numpy, pyarrow
@@ -52,12 +51,11 @@ else:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--gigabytes", type=float, nargs="+", default=[0.1, 0.3])
     parser.add_argument("--width", type=int, default=4096, help="tokens of a row")
     parser.add_argument("--kinds", nargs="+", default=["npy", "parquet"], choices=["npy", "parquet"])
     options = parser.parse_args()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     for kind in options.kinds:
         for size in options.gigabytes:
             with tempfile.TemporaryDirectory() as folder:
@@ -67,7 +65,7 @@ def main() -> None:
                 command = [
                     sys.executable,
                     "-m",
-                    "hcp",
+                    "megatron_hcp",
                     "pack",
                     "check",
                     str(path),
@@ -76,7 +74,7 @@ def main() -> None:
                     "1",
                 ]
                 started = time.perf_counter()
-                process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+                process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
                 said = process.stdout.read() if process.stdout else ""
                 _, status, used = os.wait4(process.pid, 0)
                 taken = time.perf_counter() - started

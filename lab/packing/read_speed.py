@@ -1,4 +1,4 @@
-"""`hcp pack check` against reading the file alone: `python lab/packing/read_speed.py`. Wanted: at least 70 %.
+"""`hcp pack check` against reading the file alone: `python lab packing/read_speed`. Wanted: at least 70 %.
 
 Packed rows as Megatron-Bridge writes them, as parquet and as .npy. In a process each, in turns: what pyarrow takes to
 decode the three columns, or numpy to load the array, and what the check takes, in CPU seconds after the imports; and
@@ -7,18 +7,13 @@ the check's peak memory, which must not grow with the file (compare --rows 4000 
 
 from __future__ import annotations
 
-import argparse
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "lab" / "lib")]
-
-from options import at_least_one  # noqa: E402
+from program import at_least_one, parser_of
 
 WRITE = """
 import sys, numpy, pyarrow
@@ -75,15 +70,14 @@ print(time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru
 
 def run(program: str, *words: str) -> list[float]:
     """The numbers that a program prints, in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([sys.executable, "-c", program, *words], env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)
     return [float(word) for word in done.stdout.split()]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", type=at_least_one, default=4000, help="of 4096 tokens; over 4000 as parquet alone")
     parser.add_argument("--runs", type=at_least_one, default=5)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""`hcp support` as a whole process: `python lab/packing/support_speed.py`. Wanted: under 0.5 s.
+"""`hcp support` as a whole process: `python lab packing/support_speed`. Wanted: under 0.5 s.
 
 The command takes turns with `python -c 'import click, yaml'`, so that a change of the machine's speed shows in both.
 Medians of wall-clock and CPU seconds.
@@ -6,7 +6,6 @@ Medians of wall-clock and CPU seconds.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -17,16 +16,13 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
-
-from families import FAMILIES  # noqa: E402
-from options import at_least_one  # noqa: E402
+from families import FAMILIES
+from program import at_least_one, parser_of
 
 
 def seconds(arguments: list[str]) -> tuple[float, float]:
     """Wall-clock and CPU seconds of one run."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    environment = dict(os.environ)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(arguments, env=environment, stdout=subprocess.DEVNULL, check=True)
@@ -35,7 +31,7 @@ def seconds(arguments: list[str]) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=at_least_one, default=7)
     runs = parser.parse_args().runs
     with tempfile.TemporaryDirectory() as folder:

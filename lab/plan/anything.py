@@ -1,4 +1,4 @@
-"""Random models on random clusters: `python lab/plan/anything.py [--cases 3000] [--seed 1]`.
+"""Random models on random clusters: `python lab plan/anything [--cases 3000] [--seed 1]`.
 
 Sizes are drawn as people would choose them and as nobody would: odd layers, one head, vocabularies of 7, nodes of 3
 GPUs, a sequence of one token. Each case goes through what `hcp plan` does, to the printed text. Wanted: layouts that
@@ -8,12 +8,13 @@ line of an error. Lines of the text fit 80 columns. Exit 1 where a case crashes,
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import traceback
 from collections import Counter
 from typing import Any
+
+from program import parser_of
 
 from megatron_hcp.cli.reports.plan import plan_lines
 from megatron_hcp.cli.reports.plan_json import Shown, plan_json
@@ -111,7 +112,7 @@ def answered(chance: random.Random) -> tuple[str, list[str]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--cases", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=1)
     words = parser.parse_args()

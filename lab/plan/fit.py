@@ -1,6 +1,6 @@
 """Fits the constants of the time model to published steps, and prints every row, the terms' ablation and the scores.
 
-    python lab/plan/fit.py --rows FOLDER [--judge FILE] [--write] [--ablation] [--print-rows]
+    python lab plan/fit --rows FOLDER [--judge FILE] [--write] [--ablation] [--print-rows]
 
 FOLDER holds measured_bridge.jsonl, measured_b200_simumax.jsonl and long_sequence_llama2_7b_fp8_h100.jsonl. Logarithms
 of constants are fitted by damped Gauss-Newton to the logarithms of the steps' seconds, with a robust loss (soft L1) and
@@ -10,13 +10,13 @@ src/megatron_hcp/plan/constants_fitted.py.
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from program import parser_of
 from rows import Measured, bridge_rows, long_rows, simumax_rows
 
 from megatron_hcp.plan import constants_fitted
@@ -173,7 +173,7 @@ def write(values: dict[str, float]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", type=Path, required=True)
     parser.add_argument("--judge", type=Path)
     parser.add_argument("--write", action="store_true")

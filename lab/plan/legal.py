@@ -1,4 +1,4 @@
-"""Random layouts, judged by the search and by the rules: `python lab/plan/legal.py [--layouts 10000] [--seed 0]`.
+"""Random layouts, judged by the search and by the rules: `python lab plan/legal [--layouts 10000] [--seed 0]`.
 
 Each layout of a random model, cluster and software is written as a launch of Megatron-LM, which `hcp check`'s rules
 judge; of the rules about layouts, the planner's `forbidden` must name the same ones. Exits with 1 if they differ.
@@ -6,14 +6,12 @@ judge; of the rules about layouts, the planner's `forbidden` must name the same 
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
+from program import parser_of
 
 from megatron_hcp.cost.gpus import gpu_named
 from megatron_hcp.judge.engine import check_launch
@@ -149,7 +147,7 @@ def judged(launch: Launch) -> set[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--layouts", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

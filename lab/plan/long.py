@@ -1,6 +1,6 @@
 """NeMo's table of long sequences (Llama 2 7B, fp8, H100), beside what the planner would take.
 
-    python lab/plan/long.py --rows FOLDER
+    python lab plan/long --rows FOLDER
 
 For each length: the published layout's predicted time against the best that the search finds with the published
 micro-batch and recomputation left free, whether both use CP, and the speed-up by CP. Exit 1 where the published layout
@@ -12,11 +12,11 @@ recomputation. The table does not say which layouts it measured, so that nothing
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
 
+from program import parser_of
 from rows import long_rows
 
 from megatron_hcp.plan.answer import judge, plan_job
@@ -27,7 +27,7 @@ MOST_BEHIND, MOST_FACTOR = 0.03, 1.3
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", type=Path, required=True)
     path = parser.parse_args().rows / "long_sequence_llama2_7b_fp8_h100.jsonl"
     given = [json.loads(line) for line in path.read_text().splitlines()]

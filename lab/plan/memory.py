@@ -1,4 +1,4 @@
-"""Peak memory beside measured steps: `python lab/plan/memory.py ROWS.jsonl [--terms] [--ran ROWS.jsonl]`.
+"""Peak memory beside measured steps: `python lab plan/memory ROWS.jsonl [--terms] [--ran ROWS.jsonl]`.
 
 A row is {"case": "llama3_70b_l12_tp2_cp4_pp1_dp1_seq32768_mbc4_cef", "alloc_gib": 68.43}, as `simumax_rows` reads it.
 Exit 1 where a dense row is more than 0.3 % off, or one with experts more than 0.8 %.
@@ -10,13 +10,11 @@ not say: they are printed with the GiB over.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from statistics import median
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
-
+from program import parser_of
 from rows import bridge_rows, simumax_rows
 
 from megatron_hcp.plan.legal import forbidden
@@ -65,7 +63,7 @@ def ran(path: Path) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("rows", type=Path)
     parser.add_argument("--terms", action="store_true", help="print the terms of each row")
     parser.add_argument("--ran", type=Path)

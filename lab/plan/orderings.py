@@ -1,4 +1,4 @@
-"""Published measurements of ring, all-to-all and both, beside the planner's order: `python lab/plan/orderings.py`.
+"""Published measurements of ring, all-to-all and both, beside the planner's order: `python lab plan/orderings`.
 
 Each case states what was measured and where, the layouts that were compared, and the job as far as it is known; the
 planner lacks the machine of some, so the nearest one stands in. A case is `no model` where the measured ring was
@@ -11,6 +11,7 @@ import sys
 from itertools import pairwise
 from typing import NamedTuple
 
+from program import parser_of
 from rows import model_named
 
 from megatron_hcp.cost.gpus import gpu_named
@@ -71,6 +72,7 @@ CASES = (
 
 
 def main() -> int:
+    parser_of(__doc__).parse_args()
     wrong = 0
     for case in CASES:
         model = model_named(case.model, case.layers)

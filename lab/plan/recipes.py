@@ -1,4 +1,4 @@
-"""Published layouts, judged by the planner: `python lab/plan/recipes.py --rows FOLDER`.
+"""Published layouts, judged by the planner: `python lab plan/recipes --rows FOLDER`.
 
 Each layout of Megatron-Bridge's table, once: whether it is legal, how much memory it lacks, and how far it is behind
 the best that the search finds for the same job. A layout is superseded where the same table has another for the same
@@ -8,10 +8,10 @@ nine of ten that are not superseded are within 10 % of the best.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
+from program import parser_of
 from rows import Measured, bridge_rows
 
 from megatron_hcp.plan.answer import judge, plan_job
@@ -21,7 +21,7 @@ NEAR, MOST_TOO_LARGE, LEAST_NEAR = 0.10, 0.10, 0.90
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", type=Path, required=True)
     folder = parser.parse_args().rows
     rows = [row for row in bridge_rows(folder / "measured_bridge.jsonl") if row.group == "counted"]

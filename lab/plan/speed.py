@@ -1,14 +1,14 @@
-"""How long a search takes: `python lab/plan/speed.py [--runs 3]`. CPU seconds, the minimum over the runs.
+"""How long a search takes: `python lab plan/speed [--runs 3]`. CPU seconds, the minimum over the runs.
 
 8,192 GPUs with DeepSeek-V3 may take 1 s, 64 GPUs 0.1 s beside the start of Python. Exit 1 where one takes longer.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 
+from program import parser_of
 from rows import model_named
 
 from megatron_hcp.cost.gpus import gpu_named
@@ -26,7 +26,7 @@ CASES = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=3)
     runs = parser.parse_args().runs
     slow = 0

@@ -1,13 +1,12 @@
-"""Are the facts of recipes.txt what upstream's recipes give? `python lab/recipes/agree.py --release 0.6.2 BRIDGE LM`.
+"""Are the facts of recipes.txt what upstream's recipes give? `python lab recipes/agree --release 0.6.2 BRIDGE LM`.
 
 Calls the recipes of each named release for real, in a process of its own with the interpreter in HCP_AGREE_PYTHON
 (torch, transformers), and compares every known fact. Exits with 1 if one is wrong. Fields of a model that come from
-its Hugging Face config are not compared: the model is a stand-in (see lab/lib/recipe_upstream.py).
+its Hugging Face config are not compared: the model is a stand-in (see lab/lib/agree/recipe_upstream.py).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -16,12 +15,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src")]
+from program import ROOT, parser_of
 
-from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out  # noqa: E402
-from megatron_hcp.launch.facts.table import index_of  # noqa: E402
-from megatron_hcp.launch.recipes.table import look_up, names_of  # noqa: E402
+from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out
+from megatron_hcp.launch.facts.table import index_of
+from megatron_hcp.launch.recipes.table import look_up, names_of
 
 _KEYS = [*index_of("bridge"), "mixed_precision"]
 
@@ -31,7 +29,7 @@ def compare(release: str, bridge: str, megatron_lm: str, every: int) -> Counter[
     names = names_of(release)[::every]
     questions = "".join(json.dumps({"name": name, "keys": _KEYS}) + "\n" for name in names)
     python = os.environ.get("HCP_AGREE_PYTHON", sys.executable)
-    command = [python, str(ROOT / "lab" / "lib" / "recipe_upstream.py"), bridge, megatron_lm]
+    command = [python, str(ROOT / "lab" / "lib" / "agree" / "recipe_upstream.py"), bridge, megatron_lm]
     done = subprocess.run(command, input=questions, capture_output=True, text=True)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     if len(answers) < len(names):
@@ -71,7 +69,7 @@ def _same(key: str, real: Any, ours: Any) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--release", nargs=3, action="append", required=True, metavar=("RELEASE", "BRIDGE", "MEGATRON_LM")
     )

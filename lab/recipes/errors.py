@@ -1,4 +1,4 @@
-"""What `hcp check` says of Megatron-Bridge's recipes: `python lab/recipes/errors.py [--release 0.6.2 BRIDGE LM …]`.
+"""What `hcp check` says of Megatron-Bridge's recipes: `python lab recipes/errors [--release 0.6.2 BRIDGE LM …]`.
 
 For every release in recipes.txt: how many rules a recipe leaves unchecked where the versions, the GPUs and their
 placement are stated (recipes that set the same count once), and its errors. With `--release`, upstream's own code
@@ -9,7 +9,6 @@ review. Exits with 1 where a recipe leaves more than `--most` rules unchecked.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -19,15 +18,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src")]
+from program import ROOT, parser_of
 
-from megatron_hcp.ground.errors import HcpError  # noqa: E402
-from megatron_hcp.judge.engine import check_launch  # noqa: E402
-from megatron_hcp.launch.fact import Launch  # noqa: E402
-from megatron_hcp.launch.load import LoadOptions, load_launch  # noqa: E402
-from megatron_hcp.launch.recipes.table import look_up, names_of, releases  # noqa: E402
-from megatron_hcp.rules.registry import RULES  # noqa: E402
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.launch.recipes.table import look_up, names_of, releases
+from megatron_hcp.rules.registry import RULES
 
 STATED = "te=2.19.0 arch=sm90 torch=2.9.0 cudnn=9.14.0 flash_attn=2.8.1 gpus_per_node=8 placement=block"
 MCORE = {"0.3": "0.16.1", "0.4": "0.17.1", "0.5": "0.18.2", "0.6": "0.19.0", "0.7": "0.20.0"}
@@ -98,7 +96,7 @@ def confirm(release: str, bridge: str, megatron_lm: str, found: list[Checked]) -
         sizes = {s.key[6:]: s.value for s in look_up(each.name, release).settings if s.key.startswith("model.")}
         questions.append({"name": each.name, "keys": [], "world_size": each.world_size, "model": sizes})
     command = [os.environ.get("HCP_AGREE_PYTHON", sys.executable)]
-    command += [str(ROOT / "lab" / "lib" / "recipe_upstream.py"), bridge, megatron_lm]
+    command += [str(ROOT / "lab" / "lib" / "agree" / "recipe_upstream.py"), bridge, megatron_lm]
     text = "".join(json.dumps(question) + "\n" for question in questions)
     done = subprocess.run(command, input=text, capture_output=True, text=True)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
@@ -114,7 +112,7 @@ def _said(answer: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--release", nargs=3, action="append", metavar=("RELEASE", "BRIDGE", "MEGATRON_LM"))
     parser.add_argument("--most", type=int, default=3, help="rules that a recipe may leave unchecked")
     parser.add_argument("--results", type=Path, metavar="FILE", help="also write the findings to this file, as JSON")

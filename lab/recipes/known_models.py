@@ -1,4 +1,4 @@
-"""The table of known models beside the models' own config.json: `python lab/recipes/known_models.py --configs DIR`.
+"""The table of known models beside the models' own config.json: `python lab recipes/known_models --configs DIR`.
 
 DIR holds files `OWNER--MODEL_config.json`, as ai-dynamo/aiconfigurator keeps them. Every size of
 launch/facts/known_models.txt whose model, or the one that its line names as its source, has a file there is
@@ -7,17 +7,15 @@ compared with what `--model` reads in it. The exit status is 1 if one differs, o
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src")]
+from program import ROOT, parser_of
 
-from megatron_hcp.launch.facts.known_models import fields_of  # noqa: E402
-from megatron_hcp.launch.facts.table import index_of  # noqa: E402
-from megatron_hcp.launch.hf import read_model  # noqa: E402
+from megatron_hcp.launch.facts.known_models import fields_of
+from megatron_hcp.launch.facts.table import index_of
+from megatron_hcp.launch.hf import read_model
 
 FILE = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "known_models.txt"
 BY_BRIDGE = ("window_attn_skip_freq", "mtp_num_layers")
@@ -48,7 +46,7 @@ def differences(model: str, config: Path) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--configs", type=Path, required=True, metavar="DIR")
     options = parser.parse_args()
     counts: Counter[str] = Counter()

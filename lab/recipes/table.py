@@ -1,4 +1,4 @@
-"""The facts of Bridge's recipes by release: `python lab/recipes/table.py --release 0.6.2 BRIDGE MEGATRON_LM …`.
+"""The facts of Bridge's recipes by release: `python lab recipes/table --release 0.6.2 BRIDGE MEGATRON_LM …`.
 
 `--write` renews launch/recipes/recipes.txt from the checkouts (or unpacked wheels) that `--release` names, each
 with the Megatron-LM that it pins; nothing of them is imported. Without `--release`, prints how long a look-up takes, as
@@ -7,7 +7,6 @@ a ratio to an empty Python, and how large the file is in a wheel.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
@@ -17,8 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
+from program import ROOT, parser_of
 
 if TYPE_CHECKING:
     from bridge_recipes import Recipe
@@ -77,7 +75,7 @@ def _seconds(command: list[str]) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--release", nargs=3, action="append", metavar=("RELEASE", "BRIDGE", "MEGATRON_LM"))
     parser.add_argument("--write", action="store_true", help=f"write {FILE.name}")
     options = parser.parse_args()

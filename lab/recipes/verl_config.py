@@ -1,24 +1,21 @@
 """Writes src/megatron_hcp/launch/facts/verl_config.txt: the keys of verl's composed Megatron configuration, by release.
 
-    python lab/recipes/verl_config.py FOLDER…
+    python lab recipes/verl_config FOLDER…
 
 Each folder holds verl's sources (an unpacked wheel, or a checkout). Needs hydra-core: Hydra itself composes them.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "src"))
+from program import ROOT, parser_of
 
-from megatron_hcp.launch.facts.verl_config import NAME  # noqa: E402
+from megatron_hcp.launch.facts.verl_config import NAME
 
 TARGET = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "verl_config.txt"
 
@@ -64,7 +61,7 @@ def section(found: dict[tuple[int, int, int], dict[str, bool]]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     folders = {release_of(folder): folder for folder in parser.parse_args().folders}
     lines = ["# Keys of verl's composed configuration. Written by lab/recipes/verl_config.py; do not edit."]

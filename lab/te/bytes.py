@@ -1,4 +1,4 @@
-"""What Transformer Engine's context-parallel code sends: `python lab/te/bytes.py [--release X.Y.Z] [--write]`.
+"""What Transformer Engine's context-parallel code sends: `python lab te/bytes [--release X.Y.Z] [--write]`.
 
 Its own Python code runs on gloo processes (proofs.te_cpu) with 2 to 8 ranks, and every collective is counted.
 Bytes of a rank in bfloat16, forward and backward, beside what cost/cp_cost.py says of the same call; both must be
@@ -7,20 +7,16 @@ equal. --write renews lab/results/te_bytes.json. Ten seconds of CPU.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
+from program import ROOT, parser_of
+from te_counted import Sent, sent_by, tokens_of
 
-from te_counted import Sent, sent_by, tokens_of  # noqa: E402
-
-from megatron_hcp.cost.cp_cost import CpTraffic, bytes_per_token, link_of  # noqa: E402
-from megatron_hcp.ground.upstream_folder import unpacked  # noqa: E402
-from megatron_hcp.proofs.te_cpu.case import HEAD_DIM, AttentionCall  # noqa: E402
+from megatron_hcp.cost.cp_cost import CpTraffic, bytes_per_token, link_of
+from megatron_hcp.ground.upstream_folder import unpacked
+from megatron_hcp.proofs.te_cpu.case import HEAD_DIM, AttentionCall
 
 RESULTS = ROOT / "lab/results/te_bytes.json"
 BF16 = 2
@@ -57,7 +53,7 @@ def row(call: tuple[AttentionCall, tuple[int, int]], sent: Sent) -> dict[str, An
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--release", metavar="X.Y.Z", help="of the unpacked ones (default: the newest)")
     parser.add_argument("--write", action="store_true", help="rewrite the record")
     options = parser.parse_args()

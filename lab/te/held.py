@@ -1,4 +1,4 @@
-"""What Transformer Engine's context-parallel code holds: `python lab/te/held.py [--release X.Y.Z ...] [--write]`.
+"""What Transformer Engine's context-parallel code holds: `python lab te/held [--release X.Y.Z ...] [--write]`.
 
 Its own Python code runs on gloo processes (proofs.te_cpu) with 2 to 8 ranks in bfloat16, forward and backward, and
 every tensor is counted while it lives. Bytes of the rank that holds most, beside what plan/memory/cp_held.py says; both
@@ -7,21 +7,17 @@ must be equal. --write renews lab/results/te_held.json. A minute of CPU a releas
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
+from program import ROOT, parser_of
+from te_counted import BytesHeld, held_by, tokens_of
 
-from te_counted import BytesHeld, held_by, tokens_of  # noqa: E402
-
-from megatron_hcp.core.releases import TE_MLA, TE_MLA_ALL_TYPES, at_least  # noqa: E402
-from megatron_hcp.ground.upstream_folder import unpacked  # noqa: E402
-from megatron_hcp.plan.memory.cp_held import AttentionBytes, held, outputs_kept  # noqa: E402
-from megatron_hcp.proofs.te_cpu.case import HEAD_DIM, AttentionCall  # noqa: E402
+from megatron_hcp.core.releases import TE_MLA, TE_MLA_ALL_TYPES, at_least
+from megatron_hcp.ground.upstream_folder import unpacked
+from megatron_hcp.plan.memory.cp_held import AttentionBytes, held, outputs_kept
+from megatron_hcp.proofs.te_cpu.case import HEAD_DIM, AttentionCall
 
 RESULTS = ROOT / "lab/results/te_held.json"
 RELEASES = ("2.8.0", "2.14.0", "2.15.0", "2.19.0", "2.20.2")
@@ -55,7 +51,7 @@ def row(call: tuple[AttentionCall, tuple[int, int]], release: str, found: BytesH
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--release", metavar="X.Y.Z", nargs="+", default=RELEASES, help=f"default: {RELEASES}")
     parser.add_argument("--write", action="store_true", help="rewrite the record")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""A search for settings with which context parallelism is silently wrong: `python lab/te/hunt.py --minutes 10`.
+"""A search for settings with which context parallelism is silently wrong: `python lab te/hunt --minutes 10`.
 
 Draws settings that Megatron-Core and Transformer Engine take (type of communication, levels, ranks, heads, packing with
 drawn lengths, windows, sinks, multi-latent attention, experts, how the loss is averaged) and runs each as
@@ -11,7 +11,6 @@ are appended to --out as JSON lines, so that a long run can be stopped at any ti
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
@@ -25,12 +24,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "src"))
+from program import ROOT, parser_of
 
-from megatron_hcp.core.parity import TinyLaunch  # noqa: E402
-from megatron_hcp.ground.upstream_folder import unpacked  # noqa: E402
-from megatron_hcp.proofs.te_cpu.module import load_with_module  # noqa: E402
+from megatron_hcp.core.parity import TinyLaunch
+from megatron_hcp.ground.upstream_folder import unpacked
+from megatron_hcp.proofs.te_cpu.module import load_with_module
 
 PROGRAM = ROOT / "checks/parity.py"
 
@@ -185,7 +183,7 @@ def whose(case: TinyLaunch, found: Found, timeout_s: float) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="of one comparison")

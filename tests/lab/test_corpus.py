@@ -52,9 +52,7 @@ class ConfigContainer:
 
 
 def corpus(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, root / "lab" / "corpus.py", "--corpus", folder], capture_output=True, text=True
-    )
+    return subprocess.run([sys.executable, root / "lab", "corpus", "--corpus", folder], capture_output=True, text=True)
 
 
 def test_launches_are_found_counted_and_checked(tmp_path: Path, root: Path) -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[2] / "lab" / "first_fixes.py"
+LAB = Path(__file__).resolve().parents[2] / "lab"
 
 
 @pytest.mark.slow
 def test_a_few_faults_end_clean_or_explained() -> None:
-    done = subprocess.run([sys.executable, BENCH, "--limit", "5", "--reasons"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, LAB, "first_fixes", "--limit", "5", "--reasons"], capture_output=True, text=True
+    )
     *explained, counts = done.stdout.splitlines()
     assert done.returncode == 0, done.stdout + done.stderr
     assert counts.endswith(" explained, 0 neither") and f"clean, {len(explained)} explained" in counts

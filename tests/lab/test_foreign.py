@@ -10,9 +10,7 @@ MEGATRON = "torchrun pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-atten
 
 
 def foreign(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, root / "lab" / "foreign.py", "--corpus", folder], capture_output=True, text=True
-    )
+    return subprocess.run([sys.executable, root / "lab", "foreign", "--corpus", folder], capture_output=True, text=True)
 
 
 def test_files_are_counted_by_what_came_of_them_and_a_wrong_dialect_fails(tmp_path: Path, root: Path) -> None:

@@ -8,22 +8,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import fuzz
 import pytest
+from fuzzer import faulty
+from fuzzer import run as fuzz_run
+from fuzzer.case import Case
+from fuzzer.readers import READERS
+from fuzzer.run import Fault, examine
+from fuzzer.shrink import shrunk
+from fuzzer.workers import Done, Plan, run_all
 
 from support.selection import examples
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "lab"))
-
-import fuzz  # noqa: E402
-from fuzzer import faulty  # noqa: E402
-from fuzzer import run as fuzz_run  # noqa: E402
-from fuzzer.case import Case  # noqa: E402
-from fuzzer.readers import READERS  # noqa: E402
-from fuzzer.run import Fault, examine  # noqa: E402
-from fuzzer.shrink import shrunk  # noqa: E402
-from fuzzer.workers import Done, Plan, run_all  # noqa: E402
-
 Command = Callable[[list[str]], None]
 CASE = Case("shell", ("check", "run.sh"), (("run.sh", b"x\n"), ("hcp_decoy.sh", b"x\n")))
 JSON = CASE._replace(words=("check", "run.sh", "--format", "json"))
@@ -40,7 +37,7 @@ def kinds(command: Command, folder: Path, case: Case = CASE) -> set[str]:
 
 
 def bench(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, str(ROOT / "lab" / "fuzz.py"), *words]
+    program = [sys.executable, str(ROOT / "lab"), "fuzz", *words]
     return subprocess.run(program, capture_output=True, text=True, env={**os.environ, **environment})
 
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import complete_launches
+import hidden_launches
+import hide
+import legal_values
 import pytest
 
 from megatron_hcp.launch.facts.table import FACTS
@@ -26,16 +30,10 @@ VERL = "python3 -m verl.trainer.main_ppo '+actor_rollout_ref.actor.megatron.cont
 class Bench:
     """The modules of lab/hide.py."""
 
-    def __init__(self) -> None:
-        import complete_launches
-        import hidden_launches
-        import hide
-        import legal_values
-
-        self.launches: Any = complete_launches
-        self.hidden: Any = hidden_launches
-        self.hide: Any = hide
-        self.values: Any = legal_values
+    launches: Any = complete_launches
+    hidden: Any = hidden_launches
+    hide: Any = hide
+    values: Any = legal_values
 
     def of(self, text: str, name: str) -> Any:
         kind = self.hidden.Yaml if name.endswith(".yaml") else self.hidden.Script
@@ -43,8 +41,7 @@ class Bench:
 
 
 @pytest.fixture
-def bench(root: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.syspath_prepend(root / "lab")
+def bench() -> Bench:
     return Bench()
 
 

@@ -73,7 +73,7 @@ def test_every_rule_has_a_function_of_its_own_and_helpers_name_all_who_use_them(
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, ROOT / "lab" / "mutants.py", *args], capture_output=True, text=True)
+    return subprocess.run([sys.executable, ROOT / "lab", "mutants", *args], capture_output=True, text=True)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import presumptions
 import pytest
 
 RECIPES = """
@@ -77,22 +78,14 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def presumptions(root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(root / "lab")
-    import presumptions
-
-    return presumptions
-
-
-def changes(presumptions: Any, checkout: Path) -> dict[str, dict[str, Any]]:
+def changes(checkout: Path) -> dict[str, dict[str, Any]]:
     sources = presumptions.Sources(checkout)
     found = presumptions.recipes(checkout, sources)
     return {recipe.target.partition(":")[2]: presumptions.changed(recipe, sources) for recipe in found}
 
 
-def test_a_recipe_changes_what_it_its_bridge_or_its_provider_sets(presumptions: Any, checkout: Path) -> None:
-    changed = changes(presumptions, checkout)
+def test_a_recipe_changes_what_it_its_bridge_or_its_provider_sets(checkout: Path) -> None:
+    changed = changes(checkout)
     assert changed["plain_config"] == {}  # the recipe's word goes over the bridge's
     assert changed["set_config"] == {"cp_comm_type": "a2a"}
     sizes = {"num_experts": 32, "window_attn_skip_freq": 2}  # of gpt-oss-20b: launch/facts/known_models.txt
@@ -102,7 +95,7 @@ def test_a_recipe_changes_what_it_its_bridge_or_its_provider_sets(presumptions: 
     assert changed["provider_config"] == {"window_size": (511, 0)}
 
 
-def test_facts_that_few_recipes_change_are_presumed_at_bridges_default(presumptions: Any) -> None:
+def test_facts_that_few_recipes_change_are_presumed_at_bridges_default() -> None:
     facts = presumptions.presumed(Counter({"cp_comm_type": 15, "softmax_type": 16}), 100)["facts"]
     assert facts["cp_comm_type"] == {"value": "p2p", "recipes_set": 15}
     assert facts["hcp_sizes"] == {"value": None, "recipes_set": 0}
@@ -110,10 +103,8 @@ def test_facts_that_few_recipes_change_are_presumed_at_bridges_default(presumpti
 
 
 def test_the_file_is_compared_with_the_checkout(root: Path, checkout: Path) -> None:
-    script = root / "lab" / "presumptions.py"
-    done = subprocess.run(
-        [sys.executable, script, "--bridge", checkout, "--check"], capture_output=True, text=True, check=False
-    )
+    words = [sys.executable, root / "lab", "recipes/presumptions", "--bridge", checkout, "--check"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("5 recipes; no Hugging Face model with a known bridge: 1\n")
     assert "    1  too many  cp_comm_type: a2a 1" in done.stdout  # 1 of 5 is more than 15 in 100
@@ -122,7 +113,7 @@ def test_the_file_is_compared_with_the_checkout(root: Path, checkout: Path) -> N
 
 def test_a_checkout_without_the_megatron_lm_that_it_pins_is_refused(root: Path, checkout: Path) -> None:
     (checkout / "3rdparty").rename(checkout / "elsewhere")
-    words: list[str | Path] = [sys.executable, root / "lab" / "presumptions.py", "--bridge", checkout]
+    words: list[str | Path] = [sys.executable, root / "lab", "recipes/presumptions", "--bridge", checkout]
     refused = subprocess.run(words, capture_output=True, text=True, check=False)
     assert refused.returncode == 2 and "name the one that the checkout pins with --megatron-lm" in refused.stderr
     named = [*words, "--megatron-lm", checkout / "elsewhere" / "Megatron-LM"]

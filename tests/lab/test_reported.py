@@ -31,7 +31,7 @@ def outcomes(root: Path, folder: Path, *cases: dict[str, Any], wanted: str = "0"
     """The exit status, the outcome of each case with its reason, and the last line."""
     file = folder / "cases.jsonl"
     file.write_text("".join(json.dumps(item) + "\n" for item in cases))
-    command = [sys.executable, str(root / "lab" / "reported.py"), str(file), "--wanted", wanted]
+    command = [sys.executable, str(root / "lab"), "reported", str(file), "--wanted", wanted]
     done = subprocess.run(command, capture_output=True, text=True)
     *lines, _, last = done.stdout.splitlines()
     return done.returncode, {item["id"]: line for item, line in zip(cases, lines)}, last

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from typing import Any
-
-import pytest
+import support_matrix as matrix
 
 
-@pytest.fixture
-def matrix(root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(sys, "path", [str(root / "lab" / "packing"), *sys.path])
-    import support_matrix
-
-    return support_matrix
-
-
-def test_the_page_is_fresh(matrix: Any) -> None:
+def test_the_page_is_fresh() -> None:
     written = matrix.PAGE.read_text(encoding="utf-8")
-    assert written == matrix.page(), "python lab/packing/support_matrix.py --write"
+    assert written == matrix.page(), "python lab packing/support_matrix --write"
     for mark in ("(**executed**)", "(by rule)"):
         assert mark in written
     assert all(f"## {family}\n" in written for family in matrix.FAMILIES)
 
 
-def test_rules_let_pass_exactly_what_ran_right_in_each_release_that_was_executed(matrix: Any) -> None:
+def test_rules_let_pass_exactly_what_ran_right_in_each_release_that_was_executed() -> None:
     executed, compared, wrong = matrix.Executed(), 0, []
     for family, config in matrix.FAMILIES.items():
         subject = matrix.subject_of(config)
@@ -42,7 +30,7 @@ def test_rules_let_pass_exactly_what_ran_right_in_each_release_that_was_executed
     assert compared > 1000
 
 
-def test_a_release_in_which_something_else_was_executed_is_seen(matrix: Any) -> None:
+def test_a_release_in_which_something_else_was_executed_is_seen() -> None:
     executed = matrix.Executed()
     executed.cases["a2a, sbhd, cuDNN, GQA"] = [{"since": executed.releases[0], "verdict": "refused"}]
     way = matrix.way_of("a2a", "sbhd")

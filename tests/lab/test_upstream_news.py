@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,16 +48,16 @@ def upstream(tmp_path: Path) -> Path:
 @pytest.fixture
 def script(root: Path, tmp_path: Path) -> Path:
     """A copy of the script, so that what it records is not the checkout's."""
-    bench = tmp_path / "repo" / "lab"
-    bench.mkdir(parents=True)
-    (bench.parent / "src").symlink_to(root / "src")
-    copy = bench / "upstream_news.py"
-    copy.write_text((root / "lab" / "upstream_news.py").read_text(encoding="utf-8"), encoding="utf-8")
-    return copy
+    lab = tmp_path / "repo" / "lab"
+    for name in ("__main__.py", "lib/program.py", "upstream_news.py"):
+        (lab / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / "lab" / name, lab / name)
+    (lab.parent / "src").symlink_to(root / "src")
+    return lab / "upstream_news.py"
 
 
 def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True)
+    return subprocess.run([sys.executable, str(script.parent), script.stem, *arguments], capture_output=True, text=True)
 
 
 def test_fixes_of_context_parallel_files_are_listed_with_pull_request_and_rules(script: Path, upstream: Path) -> None:

@@ -13,7 +13,7 @@ from megatron_hcp.plan.layout import PlanJob, parse_layout
 from megatron_hcp.plan.legal import forbidden
 from megatron_hcp.plan.model import plan_model
 
-BENCH = Path(__file__).resolve().parents[2] / "lab" / "plan" / "legal.py"
+LAB = Path(__file__).resolve().parents[2] / "lab"
 SIZES = {"num_hidden_layers": 8, "hidden_size": 512, "num_attention_heads": 8, "vocab_size": 1000}
 MODELS = {
     "dense": plan_model({**SIZES, "num_key_value_heads": 2, "intermediate_size": 1024}),
@@ -25,7 +25,9 @@ MODELS = {
 
 
 def test_search_and_rules_agree_on_random_layouts() -> None:
-    done = subprocess.run([sys.executable, BENCH, "--layouts", "400", "--seed", "7"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, LAB, "plan/legal", "--layouts", "400", "--seed", "7"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     rules, counts = done.stdout.splitlines()
     assert counts.startswith("400 layouts, ") and counts.endswith(": 0 different")

@@ -45,7 +45,7 @@ def rows(text: str, pattern: str) -> set[tuple[str, ...]]:
 def test_the_table_of_speed_ups_is_the_benchmarks() -> None:
     """(GPUs, measured, estimated, error) for each kind of GPU."""
     done = subprocess.run(
-        [sys.executable, str(ROOT / "lab/dcp/public.py")], capture_output=True, text=True, timeout=HANG_S, check=True
+        [sys.executable, ROOT / "lab", "dcp/public"], capture_output=True, text=True, timeout=HANG_S, check=True
     )
     for gpu, before in (("h100", ""), ("gb200", r"[^|]+\| [^|]+\| ")):
         found = rows(

@@ -1,6 +1,6 @@
 """The measured constants of the time model: what each is, where it comes from, and how sure it is.
 
-`python lab/plan/fit.py --write` fits the values tagged "fitted" to published steps and prints how well they do.
+`python lab plan/fit --write` fits the values tagged "fitted" to published steps and prints how well they do.
 """
 
 from __future__ import annotations

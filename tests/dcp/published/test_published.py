@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import product
 from pathlib import Path
 
 import pytest
+import upstream as dcp_upstream
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,9 +18,6 @@ from megatron_hcp.dcp.published.fcp import flexible
 from megatron_hcp.dcp.published.pr5869 import even_parts
 from megatron_hcp.dcp.published.static import dp_balanced
 from megatron_hcp.ground.errors import HcpError
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "lab" / "dcp"))
-import upstream as dcp_upstream
 
 POLICIES = [name.replace("static:C", "static:2") for name in PUBLISHED]
 

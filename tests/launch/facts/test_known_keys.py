@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 
+import known_keys as known_keys_program
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,19 +97,14 @@ def test_every_key_of_the_fact_table_is_upstreams(dialect: Dialect, role: str) -
 
 
 @pytest.mark.upstream
-def test_the_file_holds_every_key_that_the_released_packages_declare(root: Path, upstream: Path) -> None:
-    spec = importlib.util.spec_from_file_location("known_keys_script", root / "lab" / "known_keys.py")
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = script
-    spec.loader.exec_module(script)
-    newest = [script.wheels(upstream, name)[-1:] for name in ("megatron-core", "megatron-bridge", "verl")]
-    found = script.collect(*newest)
-    file = script.read()
+def test_the_file_holds_every_key_that_the_released_packages_declare(upstream: Path) -> None:
+    newest = [known_keys_program.wheels(upstream, name)[-1:] for name in ("megatron-core", "megatron-bridge", "verl")]
+    found = known_keys_program.collect(*newest)
+    file = known_keys_program.read()
     assert {name: found[name] - file[name] for name in found} == {name: set() for name in found}
     del found["mlm"]  # a wheel has hardly a program of Megatron-LM
     assert all(len(keys) > 20 for keys in found.values())
-    assert script.written(file) == script.TARGET.read_text(encoding="utf-8")
+    assert known_keys_program.written(file) == known_keys_program.TARGET.read_text(encoding="utf-8")
 
 
 words = st.text("abc", max_size=6)

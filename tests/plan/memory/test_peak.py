@@ -18,7 +18,7 @@ from megatron_hcp.plan.memory.buffers import cp_buffers, dummy_gradients
 from megatron_hcp.plan.memory.peak import GIB, in_flight, stage_terms
 from megatron_hcp.plan.model import plan_model
 
-BENCH = Path(__file__).resolve().parents[3] / "lab" / "plan" / "memory.py"
+LAB = Path(__file__).resolve().parents[3] / "lab"
 DENSE = plan_model(
     {
         "num_hidden_layers": 8, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
@@ -38,14 +38,14 @@ MEASURED = (
 def test_measured_peaks_are_met(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps({"case": case, "alloc_gib": gib, "ms": 1.0}) + "\n" for case, gib in MEASURED))
-    done = subprocess.run([sys.executable, BENCH, rows], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, LAB, "plan/memory", rows], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_bench_fails_where_a_peak_is_missed(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps({"case": MEASURED[0][0], "alloc_gib": 67.0, "ms": 1.0}))
-    done = subprocess.run([sys.executable, BENCH, rows], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, LAB, "plan/memory", rows], capture_output=True, text=True)
     assert done.returncode == 1 and "limit 0.3%" in done.stdout, done.stderr
 
 

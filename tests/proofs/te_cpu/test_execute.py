@@ -1,6 +1,6 @@
 """Transformer Engine's own attention on gloo processes: the oldest release, 2.14, the newest, and what was found.
 
-`python lab/te_cpu.py` runs every case of every release; these are the cases that the claims rest on.
+`python lab te_cpu` runs every case of every release; these are the cases that the claims rest on.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What Transformer Engine's code holds, by count: the memory formulas of the planner say the same.
 
-`python lab/te/held.py --write` makes the record.
+`python lab te/held --write` makes the record.
 """
 
 from __future__ import annotations

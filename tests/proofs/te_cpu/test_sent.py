@@ -1,6 +1,6 @@
 """What Transformer Engine's code sends, by count: the cost formulas and the reference attention send the same.
 
-`python lab/te/bytes.py --write` makes the record.
+`python lab te/bytes --write` makes the record.
 """
 
 from __future__ import annotations

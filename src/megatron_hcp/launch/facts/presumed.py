@@ -19,7 +19,7 @@ class Presumption(NamedTuple):
 
 @cache
 def presumptions() -> dict[str, Presumption]:
-    """Fact name -> what is presumed if an unknown recipe sets it; `lab/presumptions.py` updates the numbers."""
+    """Fact name -> what is presumed if an unknown recipe sets it; `lab/recipes/presumptions.py` updates the numbers."""
     with open(os.path.join(os.path.dirname(__file__), "presumed.txt"), encoding="utf-8") as file:
         (_, recipes), *rows = (line.split() for line in file)
     return {name: Presumption(_value(word), int(number), int(recipes)) for name, word, number in rows}

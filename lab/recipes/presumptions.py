@@ -1,5 +1,5 @@
 """What an unknown Megatron-Bridge recipe is presumed to leave
-unchanged: `python lab/presumptions.py --bridge CHECKOUT`.
+unchanged: `python lab recipes/presumptions --bridge CHECKOUT`.
 
 The checkout has the Megatron-LM that it pins at 3rdparty/Megatron-LM, or `--megatron-lm` names it: the classes of
 `ddp`, `dist` and the model's base stand there.
@@ -16,7 +16,6 @@ is not counted.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 import sys
@@ -24,19 +23,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "lab" / "lib")]
+from bridge_names import BRIDGES
+from bridge_recipes import Recipe, recipes
+from bridge_sources import UNKNOWN as UNREAD
+from bridge_sources import Sources
+from program import ROOT, parser_of
 
-from bridge_names import BRIDGES  # noqa: E402
-from bridge_recipes import Recipe, recipes  # noqa: E402
-from bridge_sources import UNKNOWN as UNREAD  # noqa: E402
-from bridge_sources import Sources  # noqa: E402
-
-from megatron_hcp.ground.errors import HcpError  # noqa: E402
-from megatron_hcp.launch.coerce import coerce  # noqa: E402
-from megatron_hcp.launch.fact import Setting  # noqa: E402
-from megatron_hcp.launch.facts.spec import UNKNOWN, FactSpec  # noqa: E402
-from megatron_hcp.launch.facts.table import FACTS, default_of  # noqa: E402
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.coerce import coerce
+from megatron_hcp.launch.fact import Setting
+from megatron_hcp.launch.facts.spec import UNKNOWN, FactSpec
+from megatron_hcp.launch.facts.table import FACTS, default_of
 
 FILE = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "presumed.txt"
 FEW = 0.15
@@ -198,7 +195,7 @@ def as_text(data: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--bridge", type=Path, required=True, metavar="CHECKOUT", help="a Megatron-Bridge checkout")
     parser.add_argument("--megatron-lm", type=Path, metavar="DIR", help="the Megatron-LM that it pins")
     parser.add_argument("--write", action="store_true", help=f"write {FILE.name}")

@@ -1,7 +1,7 @@
 """Upstream's own recipes, called: run by lab/recipes/agree.py as `recipe_upstream.py BRIDGE MEGATRON_LM`.
 
 For each name on standard input, prints one JSON line: what the recipe sets for the keys of our table, or its error.
-What this machine lacks is replaced (see agree/bridge_upstream.py), and so are the models' Hugging Face configs: the
+What this machine lacks is replaced (see bridge_upstream.py), and so are the models' Hugging Face configs: the
 model is a GPTModelProvider without a size, and of its fields only those are told that the recipe itself writes.
 """
 
@@ -19,10 +19,8 @@ import sys
 import types
 import typing
 import warnings
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent / "agree"))
 from stand_ins import stand_in_for
 
 _MISSING = (
