@@ -55,7 +55,7 @@ def triage(
         diagnosis = read_logs(found.paths, plan, _progress(found.size()), found.dumps)
     except OSError as error:
         name = visible(os.fsdecode(error.filename)) if error.filename else "a log"
-        raise HcpError(f"{name}: {error.strerror}; wanted readable files") from None
+        raise HcpError(f"{name}: {error.strerror}", wanted="readable files") from None
     finally:
         if sys.stderr is not None and sys.stderr.isatty():
             click.echo("\r\x1b[K", nl=False, err=True)
