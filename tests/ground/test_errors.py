@@ -47,7 +47,7 @@ def test_the_line_has_each_field_once_and_in_order(found: str, wanted: str, do: 
 
 
 def written_texts(node: ast.expr) -> str:
-    return "".join(part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str))
+    return "".join(str(part.value) for part in ast.walk(node) if isinstance(part, ast.Constant))
 
 
 @pytest.mark.parametrize("folder", ["src", "checks", "lab"])
