@@ -26,11 +26,11 @@ def add_arguments(parser):
 
 def launch_of(options):
     if options.spec is None:
-        raise HcpError("found no --spec; wanted a file of hcp verify --launch --spec-out; give it")
+        raise HcpError("found no --spec", wanted="a file of hcp verify --launch --spec-out", do="give it")
     try:
         return TinyLaunch(**json.loads(options.spec.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise HcpError(f"--spec {options.spec}: {error}; wanted a file of hcp verify --launch --spec-out") from None
+        raise HcpError(f"--spec {options.spec}: {error}", wanted="a file of hcp verify --launch --spec-out") from None
 
 
 def world_size(options):

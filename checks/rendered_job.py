@@ -97,7 +97,7 @@ def _job(
     folder: Path, start: str, iters: int, *site: str, per_node: int = 2, trainer: tuple[str, ...] = ()
 ) -> tuple[StandinSlurm, Path]:
     if importlib.util.find_spec("torch") is None:
-        raise HcpError("found no torch; wanted it for the process groups; install it")
+        raise HcpError("found no torch", wanted="it for the process groups", do="install it")
     slurm = StandinSlurm(folder, tasks_per_node=per_node)
     checkpoints = "checkpoints"  # not a path below /tmp: that is what other nodes would not see (SLURM005)
     words = (

@@ -43,8 +43,9 @@ def work(world, options):
         left = parallel_state.get_hierarchical_context_parallel_groups(check_initialized=False)
         if not left:
             raise HcpError(
-                "this megatron-core drops its hierarchical groups in destroy_model_parallel: HCP023 does "
-                "not concern it; wanted a version that keeps them, such as 0.16.1"
+                "this megatron-core drops its hierarchical groups in destroy_model_parallel: HCP023 does not concern "
+                "it",
+                wanted="a version that keeps them, such as 0.16.1",
             )
         sizes = [group.size() for group in left]
         world.expect("destroy_model_parallel leaves the hierarchical groups", sizes == [2, 2], f"levels of {sizes}")

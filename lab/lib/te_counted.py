@@ -192,7 +192,7 @@ def _sent(release: Release, call: Call, levels: Levels) -> Sent:
     with counted() as sent:
         result = run_case(release, case, levels, sizes[0] * sizes[1], lambda: forward.update(sent))
     if result.verdict != "right":
-        raise HcpError(f"{case} on {sizes}: found {result.verdict} ({result.text}), wanted right")
+        raise HcpError(f"{case} on {sizes}: found {result.verdict} ({result.text})", wanted="right")
     return Sent(forward, {name: count - forward.get(name, 0) for name, count in sent.items()})
 
 

@@ -41,7 +41,7 @@ def test_no_number_of_ranks_is_an_error(world_size: object) -> None:
 
 
 def test_an_unknown_target_is_an_error() -> None:
-    with pytest.raises(HcpError, match="found 'mainn', wanted one of main, dev, pow2"):
+    with pytest.raises(HcpError, match="found 'mainn'; wanted one of main, dev, pow2"):
         usable_sizes(8, "mainn")
 
 

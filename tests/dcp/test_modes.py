@@ -175,7 +175,7 @@ def test_no_group_is_smaller_than_min_cp_size() -> None:
     "settings, words",
     [
         ({"pp": 0}, "^pp: found 0"), ({"vpp": True}, "^vpp: found"), ({"min_cp_size": 3}, "min_cp_size: found 3"),
-        ({"layout": "ring"}, "layout: found 'ring', wanted one of zigzag, contiguous"),
+        ({"layout": "ring"}, "layout: found 'ring'; wanted one of zigzag, contiguous"),
         ({"min_local_rows": 2000}, "raise it to 2000"), ({"memory": Memory(0, 1)}, "memory: found"),
         ({"groups": "all"}, "wanted one of main, dev, pow2, any"),
     ],

@@ -136,10 +136,10 @@ def test_a_launch_that_says_no_size_is_told_the_option_in_three_parts() -> None:
     for name, option in (("gpus", "--gpus"), ("gpu", "--gpu"), ("seq_length", "--seq-length")):
         with pytest.raises(HcpError) as refused:
             job_of({key: value for key, value in given.items() if key != name}, {}, {})
-        assert refused.value.parts.expected and option in refused.value.parts.do
+        assert refused.value.wanted and option in refused.value.do
     with pytest.raises(HcpError) as mixed:
         layout_of({"cp_comm_type": ["p2p", "a2a"]})
-    assert mixed.value.parts.expected and "--layout" in mixed.value.parts.do
+    assert mixed.value.wanted and "--layout" in mixed.value.do
 
 
 @pytest.mark.parametrize(("kind", "once"), [("flex", True), ("alltoall", False), ("allgather", False), (None, None)])

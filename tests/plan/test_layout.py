@@ -50,7 +50,7 @@ def test_another_text_is_refused_in_one_line(text: str, says: str) -> None:
     with pytest.raises(HcpError) as refused:
         parse_layout(text)
     assert says in str(refused.value) and len(str(refused.value)) < 200
-    assert refused.value.parts.expected and refused.value.parts.do
+    assert refused.value.wanted and refused.value.do
 
 
 def test_stages_hold_every_layer_once_and_as_evenly_as_can_be() -> None:

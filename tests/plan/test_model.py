@@ -144,7 +144,7 @@ def test_what_makes_no_model_is_refused_in_one_line(fields: dict[str, Any], says
 def test_a_refusal_says_what_was_wanted_and_what_to_do(fields: dict[str, Any]) -> None:
     with pytest.raises(HcpError) as refused:
         plan_model({**LLAMA3_70B, **fields})
-    assert refused.value.parts.expected and "--model" in refused.value.parts.do
+    assert refused.value.wanted and "--model" in refused.value.do
 
 
 def test_the_largest_numbers_of_layers_make_a_model() -> None:

@@ -56,7 +56,7 @@ def anchors(folders: Sequence[str], repos: Sequence[str], sources: str | None, e
     valid when lines move. Exits with 1 if an anchor no longer holds or a citation is not right.
     """
     if sources and not os.path.isdir(sources):
-        raise HcpError(f"found --sources {sources}; wanted a folder of unpacked wheels; check the path")
+        raise HcpError(f"found --sources {sources}", wanted="a folder of unpacked wheels", do="check the path")
     skills = list(dict.fromkeys(skill for folder in folders for skill in skills_below(folder)))
     wanted = [anchor for skill in skills if has_card(skill) for anchor in anchors_of(skill)]
     cited = [(skill.name, citation) for skill in skills if not has_card(skill) for citation in citations_of(skill)]
@@ -72,8 +72,9 @@ def anchors(folders: Sequence[str], repos: Sequence[str], sources: str | None, e
     roots += [root for root in installed_roots() if (root.repo, root.version) not in known]
     if not roots:
         raise HcpError(
-            "found no upstream sources; wanted installed packages such as megatron-core, "
-            "--repo megatron-lm=CHECKOUT or --sources FOLDER; without any, no anchor can be checked"
+            "found no upstream sources",
+            wanted="installed packages such as megatron-core, --repo megatron-lm=CHECKOUT or --sources FOLDER",
+            do="without any, no anchor can be checked",
         )
     found = list(verdicts(wanted, roots))
     citations = [(skill, verdict_of(citation, checkouts)) for skill, citation in cited]

@@ -84,23 +84,25 @@ def check(
     rule depends on could not be seen. With several results, the first of 2, 1, 4, 0 that occurs.
     """
     if strict and allow_undecided:
-        raise HcpError("found --strict with --allow-undecided; wanted one of them; leave one out")
+        raise HcpError("found --strict with --allow-undecided", wanted="one of them", do="leave one out")
     if diff and fmt not in ("text", "json"):
-        raise HcpError(f"found --diff with --format {fmt}; wanted text or json; leave one out")
+        raise HcpError(f"found --diff with --format {fmt}", wanted="text or json", do="leave one out")
     if full and fmt != "json":
-        raise HcpError(f"found --full with --format {fmt}; wanted json; leave one out")
+        raise HcpError(f"found --full with --format {fmt}", wanted="json", do="leave one out")
     if every and not show:
-        raise HcpError("found --all without --show; wanted both; use hcp show --all")
+        raise HcpError("found --all without --show", wanted="both", do="use hcp show --all")
     names, options = split_targets(targets, options)
     files = [_output(text) for text in outputs]
     paths = [path for path, _ in files]
     if len(set(paths)) < len(paths):
-        raise HcpError(f"found -o {max(paths, key=paths.count)} twice; wanted a file for each format; use another name")
+        raise HcpError(
+            f"found -o {max(paths, key=paths.count)} twice", wanted="a file for each format", do="use another name"
+        )
     if show:
         from megatron_hcp.cli.show import show_launches
 
         if fmt not in ("text", "json"):
-            raise HcpError(f"found --show with --format {fmt}; wanted text or json; leave one out")
+            raise HcpError(f"found --show with --format {fmt}", wanted="text or json", do="leave one out")
         show_launches(names, options, fmt, every)
         return 0
     results = [result for name in names for result in _check(name, options, select, ignore)]
@@ -130,7 +132,7 @@ def _check(name: str, options: LoadOptions, select: str | None, ignore: str | No
 
 def _recognised(results: Sequence[TargetResult]) -> list[TargetResult]:
     """The results but for files that are no launch; a note says of each what it is."""
-    skipped = [(item.target, item.error.parts.found) for item in results if isinstance(item.error, UnrecognisedError)]
+    skipped = [(item.target, item.error.found) for item in results if isinstance(item.error, UnrecognisedError)]
     told = (found if target in found else f"{target}: {found}" for target, found in skipped)
     say((f"hcp: note: skipped: {line}" for line in told), err=True)
     return [item for item in results if not isinstance(item.error, UnrecognisedError)]
@@ -226,7 +228,7 @@ def _patch(report: Report) -> Patch:
 def _output(text: str) -> tuple[str, str]:
     fmt, _, path = text.partition("=")
     if fmt not in FORMATS or not path:
-        raise HcpError(f"found -o {text}; wanted FORMAT=PATH with FORMAT one of {', '.join(FORMATS)}")
+        raise HcpError(f"found -o {text}", wanted=f"FORMAT=PATH with FORMAT one of {', '.join(FORMATS)}")
     return path, fmt
 
 
@@ -236,4 +238,4 @@ def _write(path: str, text: str) -> None:
     try:
         write_whole(path, text)
     except OSError as error:
-        raise HcpError(f"cannot write {path}: {error.strerror}; name a file in a folder that exists") from None
+        raise HcpError(f"cannot write {path}: {error.strerror}", do="name a file in a folder that exists") from None

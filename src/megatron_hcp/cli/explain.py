@@ -31,7 +31,7 @@ def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> No
     from megatron_hcp.rules.registry import RULES, rule_of
 
     if folder is not None and not every:
-        raise HcpError("found -o without --all; wanted both; run hcp explain --all -o DIR")
+        raise HcpError("found -o without --all", wanted="both", do="run hcp explain --all -o DIR")
     rules = RULES if every or not ids else tuple(rule_of(rule_id) for rule_id in ids)
     if folder is not None:
         _write_pages(Path(folder), RULES)
@@ -137,7 +137,7 @@ def _write_pages(folder: Path, rules: Sequence[Rule]) -> None:
         index += [f"| [{rule.id}]({rule.id}.md) | {rule.severity} | {rule.effect} | {rule.title} |" for rule in rules]
         (folder / "README.md").write_text("\n".join(index) + "\n", encoding="utf-8")
     except OSError as error:
-        raise HcpError(f"cannot write to {folder}: {error.strerror}; name a folder that can be written") from None
+        raise HcpError(f"cannot write to {folder}: {error.strerror}", do="name a folder that can be written") from None
     say([f"{len(rules)} pages and README.md in {folder}"])
 
 

@@ -22,7 +22,7 @@ def level_sizes(text: str) -> tuple[int, ...]:
     sizes = tuple(map(whole_number, text.strip("[]() ").replace(",", " ").split()))
     known = tuple(size for size in sizes if size is not None)
     if not known or len(known) < len(sizes):
-        raise HcpError(f"--hcp {text[:60]!r}: wanted level sizes such as 8,2, the inner (a2a) one first")
+        raise HcpError(f"--hcp {text[:60]!r}:", wanted="level sizes such as 8,2, the inner (a2a) one first")
     return known
 
 
@@ -82,15 +82,15 @@ def groups(
     """
     sizes = () if hcp is None else level_sizes(hcp)
     if max(world_size, tp, cp, pp, ep, etp or 1, gtp, gpus_per_node, nvlink_domain or 1, *sizes) > MAX_SIZE:
-        raise HcpError(f"a size is above {MAX_SIZE}: wanted numbers of GPUs")
+        raise HcpError(f"a size is above {MAX_SIZE}:", wanted="numbers of GPUs")
     grids = grids_of(world_size, tp=tp, cp=cp, pp=pp, ep=ep, etp=etp, gtp=gtp, order=order)
     place = Placement(world_size, gpus_per_node, nvlink_domain, placement)
     if rank is not None and not 0 <= rank < world_size:
-        raise HcpError(f"--rank is outside a world of {world_size} ranks: wanted 0 to {world_size - 1}")
+        raise HcpError(f"--rank is outside a world of {world_size} ranks:", wanted=f"0 to {world_size - 1}")
     if world_size > MAX_LISTED and (rank is None or is_all or picture or fmt == "json"):
         raise HcpError(
-            f"--world-size {world_size}: at most {MAX_LISTED} ranks are listed or drawn; "
-            "ask for one rank's groups in text (--rank R)"
+            f"--world-size {world_size}: at most {MAX_LISTED} ranks are listed or drawn",
+            do="ask for one rank's groups in text (--rank R)",
         )
     from megatron_hcp.cli.reports import groups as report
 

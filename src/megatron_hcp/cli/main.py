@@ -122,9 +122,9 @@ def _run(arguments: list[str], words: tuple[str, ...]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later: the message is the help
             say(error.format_message().splitlines(), err=True)
             return 2
-        from megatron_hcp.cli.usage import usage_message
+        from megatron_hcp.cli.usage import usage_error
 
-        return _unusable(HcpError(usage_message(error)), arguments)
+        return _unusable(usage_error(error), arguments)
     except BrokenPipeError:
         return 0  # a program that called `main` has its own stream, and its reader is gone
     except Exception:

@@ -142,7 +142,9 @@ def _beside(sources: tuple[str, ...], arguments: str | None) -> Beside:
     """
     for source in sources:
         if not os.path.exists(source):
-            raise HcpError(f"--source {source} does not exist; wanted a script or a folder of scripts; check the path")
+            raise HcpError(
+                f"--source {source} does not exist", wanted="a script or a folder of scripts", do="check the path"
+            )
     if arguments is None:
         return Beside(sources=sources)
     import shlex
@@ -151,6 +153,6 @@ def _beside(sources: tuple[str, ...], arguments: str | None) -> Beside:
         words = tuple(shlex.split(arguments))
     except ValueError as error:
         raise HcpError(
-            f"--args {arguments} cannot be split ({error}); wanted words quoted as in a shell; close the quote"
+            f"--args {arguments} cannot be split ({error})", wanted="words quoted as in a shell", do="close the quote"
         ) from None
     return Beside(sources=sources, arguments=words)

@@ -32,17 +32,18 @@ def check_outputs(paths: dict[str, str | None], reads: Iterable[str | None] = ()
         if path is None:
             continue
         if os.path.realpath(path) in sources:
-            raise HcpError(f"{option} {visible(path)}: is also read and would be overwritten; name another file")
+            raise HcpError(f"{option} {visible(path)}: is also read and would be overwritten", do="name another file")
         other = seen.setdefault(os.path.realpath(path), option)
         if other != option:
-            raise HcpError(f"{other} and {option} both name {visible(path)}; wanted a file for each")
+            raise HcpError(f"{other} and {option} both name {visible(path)}", wanted="a file for each")
         folder = os.path.dirname(os.path.realpath(path))
         try:
             if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
                 continue  # a device or a pipe
             if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
                 raise HcpError(
-                    f"{option} {visible(path)}: cannot be written; name a file in a folder that exists and is writable"
+                    f"{option} {visible(path)}: cannot be written",
+                    do="name a file in a folder that exists and is writable",
                 )
             _check_ours(option, path)
         except (OSError, ValueError):
@@ -52,7 +53,7 @@ def check_outputs(paths: dict[str, str | None], reads: Iterable[str | None] = ()
 def _check_ours(option: str, path: str) -> None:
     if _is_foreign(path):
         raise HcpError(
-            f"{option} {visible(path)}: already exists and was not made by hcp; remove it, or name another file"
+            f"{option} {visible(path)}: already exists and was not made by hcp", do="remove it, or name another file"
         )
 
 
@@ -69,7 +70,7 @@ def write_ours(option: str, path: str, text: str) -> None:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a file name"
         raise HcpError(
-            f"{option} {visible(path)}: cannot be written ({reason}); name a file in a folder that exists"
+            f"{option} {visible(path)}: cannot be written ({reason})", do="name a file in a folder that exists"
         ) from None
     say([f"wrote {path}"], err=True)
 

@@ -105,7 +105,9 @@ def _sorted_words(
         else:
             names.append(word)
     if len(names) > 1:
-        raise HcpError(f"found {len(names)} targets; wanted one launch, or none and --model; plan them one by one")
+        raise HcpError(
+            f"found {len(names)} targets", wanted="one launch, or none and --model", do="plan them one by one"
+        )
     return (names[0] if names else None), tuple(more), options._replace(assumes=tuple(assumes))
 
 
@@ -119,7 +121,7 @@ def _answered(
     from megatron_hcp.plan.question import question_of
 
     if layout_text is not None and (fixed or others):
-        raise HcpError("found --layout with --fix or --why-not; wanted one of them: those ask for a search")
+        raise HcpError("found --layout with --fix or --why-not", wanted="one of them: those ask for a search")
     is_launch = target is not None or bool(options.words) or options.recipe is not None
     is_own = is_launch and not (layout_text or fixed or others)
     asked = question_of((target or "") if is_launch else None, options, given, profile, is_own)

@@ -121,7 +121,7 @@ def render(
     words: tuple[str, ...] = click.get_current_context().obj or ()
     if (tests or submits) and options["in_allocation"]:
         raise HcpError(
-            "found --submit with --in-allocation; wanted one of them: run that script with bash, inside salloc"
+            "found --submit with --in-allocation", wanted="one of them: run that script with bash, inside salloc"
         )
     targets, more = without_assumptions(targets)
     options = _with_assumptions(options, (*assumes, *more))
@@ -132,7 +132,7 @@ def render(
         text = render_job(plan_job(start, site, steps=targets, origins=settle_site(site_file, options).origins))
     else:
         if len(targets) > 1 or not (targets or words):
-            raise HcpError(f"found {len(targets)} targets; wanted one launch, or overrides after --; name one")
+            raise HcpError(f"found {len(targets)} targets", wanted="one launch, or overrides after --", do="name one")
         target = targets[0] if targets else ""
         launch = _load(
             target, LoadOptions(dialect, words, model_file=model_file, recipe=recipe, beside=beside), start, site
@@ -140,7 +140,7 @@ def render(
         stated = stated_by(launch)
         start = start or stated.start
         if start is None:
-            raise HcpError("not stated: start (what starts the ranks); wanted --start srun, torchrun or ft_launcher")
+            raise HcpError("not stated: start (what starts the ranks)", wanted="--start srun, torchrun or ft_launcher")
         settled = settle_site(site_file, options, stated.site, stated.origins)
         site = settled.values
         if site["job_name"] == "train" and target:
@@ -153,7 +153,7 @@ def render(
         failed = _warn(launch, text)
     _refuse_secrets(text)
     if output is not None and output != "-" and any(_is_same(target, output) for target in targets):
-        raise HcpError(f"found -o {output}, which is the launch itself; wanted another file; use another name")
+        raise HcpError(f"found -o {output}, which is the launch itself", wanted="another file", do="use another name")
     if output not in (None, "-"):
         _write(output, text)
     elif output or not (tests or submits):
@@ -168,7 +168,7 @@ def _write(output: str, text: str) -> None:
         write_whole(output, text)
     except OSError as error:
         raise HcpError(
-            f"cannot write {visible(output)}: {error.strerror}; name a file in a folder that exists"
+            f"cannot write {visible(output)}: {error.strerror}", do="name a file in a folder that exists"
         ) from None
 
 
@@ -198,18 +198,20 @@ def _refuse_steps(targets: Sequence[str], words: Sequence[str]) -> None:
         HcpError: a target is a file or not a name, or there are arguments for a trainer.
     """
     if words:
-        raise HcpError("found words after -- with --start verify; wanted steps as targets; leave them out")
+        raise HcpError("found words after -- with --start verify", wanted="steps as targets", do="leave them out")
     files = [target for target in targets if os.path.isfile(target)]
     if files:
         raise HcpError(
-            f"found the file {files[0]} with --start verify; wanted skills, or steps as SKILL:STEP; "
-            "see hcp verify --list"
+            f"found the file {files[0]} with --start verify",
+            wanted="skills, or steps as SKILL:STEP",
+            do="see hcp verify --list",
         )
     odd = [target for target in targets if not target.isprintable()]
     if odd:
         raise HcpError(
-            f"found {visible(odd[0])[:200]} with --start verify; wanted a skill, or a step as SKILL:STEP; "
-            "see hcp verify --list"
+            f"found {visible(odd[0])[:200]} with --start verify",
+            wanted="a skill, or a step as SKILL:STEP",
+            do="see hcp verify --list",
         )
 
 
@@ -261,8 +263,9 @@ def _refuse_secrets(script: str) -> None:
     for number, line in enumerate(script.split("\n"), 1):
         if without_secrets(line) != line:
             raise HcpError(
-                f"found a credential in line {number} of the job to be written; wanted none, because scripts are "
-                "printed and kept; leave it out and export it in the shell that submits the job"
+                f"found a credential in line {number} of the job to be written",
+                wanted="none, because scripts are printed and kept",
+                do="leave it out and export it in the shell that submits the job",
             )
 
 

@@ -43,7 +43,7 @@ def support(words: Sequence[str], tp_text: str | None, html: str | None, options
     check_outputs({"--html": html})
     names, facts = without_assumptions(words)
     if len(names) > 1:
-        raise HcpError(f"found {len(names)} targets; wanted one model or launch; ask about one at a time")
+        raise HcpError(f"found {len(names)} targets", wanted="one model or launch", do="ask about one at a time")
     options = options._replace(assumes=(*options.assumes, *facts))
     subject, name = _subject(names[0] if names else None, options)
     table = support_table(subject, _tp_sizes(tp_text))
@@ -70,7 +70,7 @@ def _subject(target: str | None, options: LoadOptions) -> tuple[Subject, str]:
         launch = load_launch(target or "", options)
         return Subject(launch.reading, launch.assumed, launch.model), target or "the launch"
     if options.model_file is None:
-        raise HcpError("found no model and no launch; wanted one: name a config.json, or a launch")
+        raise HcpError("found no model and no launch", wanted="one: name a config.json, or a launch")
     launch = load_launch("", options._replace(words=MODEL_WORDS, dialect="mlm"))
     return Subject(launch.reading, launch.assumed, launch.model), options.model_file
 
@@ -89,5 +89,5 @@ def _tp_sizes(text: str | None) -> tuple[int, ...]:
     words = text.replace(",", " ").split()
     sizes = [int(word) for word in words if word.isascii() and word.isdecimal() and len(word) < 4]
     if len(sizes) != len(words) or not sizes or not 1 <= min(sizes) <= max(sizes) <= _LARGEST_TP:
-        raise HcpError(f"--tp {text[:40]!r}: wanted sizes from 1 to {_LARGEST_TP}, such as 1,2,4,8")
+        raise HcpError(f"--tp {text[:40]!r}:", wanted=f"sizes from 1 to {_LARGEST_TP}, such as 1,2,4,8")
     return tuple(dict.fromkeys(sizes))

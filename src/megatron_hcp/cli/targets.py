@@ -18,9 +18,11 @@ def split_targets(words: Sequence[str], options: LoadOptions) -> tuple[list[str]
     names, more = without_assumptions(words)
     options = options._replace(assumes=(*options.assumes, *more))
     if len(names) > 1 and options.words:
-        raise HcpError(f"found overrides after -- with {len(names)} targets; wanted one target; check them one by one")
+        raise HcpError(
+            f"found overrides after -- with {len(names)} targets", wanted="one target", do="check them one by one"
+        )
     if not names and not options.words and options.recipe is None:
-        raise HcpError("found no target; wanted a launch file, - for stdin, or overrides after --; see --help")
+        raise HcpError("found no target", wanted="a launch file, - for stdin, or overrides after --", do="see --help")
     return names or [""], options
 
 

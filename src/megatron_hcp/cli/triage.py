@@ -56,7 +56,7 @@ def triage(
         diagnosis = read_logs(found.paths, plan, _progress(line, found.size()), found.dumps)
     except OSError as error:
         name = visible(os.fsdecode(error.filename)) if error.filename else "a log"
-        raise HcpError(f"{name}: {error.strerror}; wanted readable files") from None
+        raise HcpError(f"{name}: {error.strerror}", wanted="readable files") from None
     finally:
         line.clear()
     for path, why in found.unread:

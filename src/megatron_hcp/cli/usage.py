@@ -8,12 +8,14 @@ from typing import Any
 
 import click
 
+from megatron_hcp.ground.errors import HcpError
+
 _BAD_VALUE = re.compile(r"(?P<found>.*?) is not (?:a valid|in the range|one of)", re.S)
 _BAD_COMMAND = re.compile(r"No such command '(?P<found>.*?)'", re.S)
 
 
-def usage_message(error: click.ClickException) -> str:
-    """One line for an error of click; click's own words where none of ours fit.
+def usage_error(error: click.ClickException) -> HcpError:
+    """An error of click as ours; click's own words where none of ours fit.
 
     click does not keep the value that it refuses, so it is taken from the start of its message.
     """
@@ -22,14 +24,14 @@ def usage_message(error: click.ClickException) -> str:
         bad = _BAD_VALUE.match(error.message)
         if wanted and bad:
             found = bad["found"] if bad["found"].startswith(("'", '"')) else f"'{bad['found']}'"
-            return f"{_name(error.param)}: found {found}; wanted {wanted}"
+            return HcpError(f"{_name(error.param)}: found {found}", wanted=wanted)
     bad = _BAD_COMMAND.match(error.format_message())
     context = getattr(error, "ctx", None)
     if bad and context is not None and isinstance(context.command, click.Group):
         names = context.command.list_commands(context)
         near = difflib.get_close_matches(bad["found"], names, n=1)
-        return f"found the command '{bad['found']}'; wanted {near[0] if near else 'one of ' + ', '.join(names)}"
-    return error.format_message()
+        return HcpError(f"found the command '{bad['found']}'", wanted=near[0] if near else f"one of {', '.join(names)}")
+    return HcpError(error.format_message())
 
 
 def _wanted(kind: click.ParamType[Any]) -> str | None:

@@ -91,10 +91,10 @@ def verify(
     """
     if target is not None:
         if names:
-            raise HcpError(f"found {visible(names[0])} with --launch; wanted one of them; leave one out")
+            raise HcpError(f"found {visible(names[0])} with --launch", wanted="one of them", do="leave one out")
         return verify_launch(Ask(target, processes, attention, steps, timeout, spec_out), options, fmt)
     if options != LoadOptions():
-        raise HcpError("found an option of a launch without --launch; wanted --launch TARGET; add it")
+        raise HcpError("found an option of a launch without --launch", wanted="--launch TARGET", do="add it")
     chosen = _chosen(names, level)
     outside = sorted({card.folder.as_posix() for card, _ in chosen if not is_ours(card.folder)})
     if only_list or dry_run:
@@ -105,8 +105,8 @@ def verify(
             say(["not run, because the card is not trusted (--trust):"])
             _print_steps(chosen, fmt, programs=False, lookup=lambda card: is_ours(card.folder))
         raise HcpError(
-            f"found a card outside the installed pack: {visible(outside[0])}; its steps run programs; "
-            "read it, then add --trust"
+            f"found a card outside the installed pack: {visible(outside[0])}; its steps run programs",
+            do="read it, then add --trust",
         )
     if record:
         from megatron_hcp.skills.record import record_path
@@ -149,12 +149,14 @@ def _chosen(names: Sequence[str], level: Level) -> list[tuple[Card, Step]]:
             steps = [step for step in card.verify if step.id == wanted] if wanted else steps_up_to(card, level)
             if wanted and not steps:
                 raise HcpError(
-                    f"found no step {wanted[:100]!r} in {visible(skill)}; "
-                    f"wanted one of {', '.join(step.id for step in card.verify)}"
+                    f"found no step {wanted[:100]!r} in {visible(skill)}",
+                    wanted=f"one of {', '.join(step.id for step in card.verify)}",
                 )
             chosen += [(card, step) for step in steps]
     if not chosen:
-        raise HcpError(f"found no step up to level {level}; wanted at least one; see hcp verify --list --level gpu")
+        raise HcpError(
+            f"found no step up to level {level}", wanted="at least one", do="see hcp verify --list --level gpu"
+        )
     return chosen
 
 
@@ -164,8 +166,9 @@ def _with_card(name: str) -> list[Path]:
     found = [folder for folder in skills if has_card(folder)]
     if not found:
         raise HcpError(
-            f"found no {CARD_PATH.as_posix()} in {', '.join(visible(folder.name) for folder in skills[:3])}; wanted a "
-            "skill with steps to verify; docs/card.md explains cards, and hcp skills new writes one to fill in"
+            f"found no {CARD_PATH.as_posix()} in {', '.join(visible(folder.name) for folder in skills[:3])}",
+            wanted="a skill with steps to verify",
+            do="docs/card.md explains cards, and hcp skills new writes one to fill in",
         )
     return found
 

@@ -91,8 +91,10 @@ def verify_launch(ask: Ask, options: LoadOptions, fmt: str) -> int:
     for other in others:
         if tiny_launch(_facts_of(other), ask.processes, precision).launch != plan.launch:
             raise HcpError(
-                f"{ask.target}: found training commands whose context parallelism differs: "
-                f"{launch.reading.command} and {other.reading.command}; wanted one; give it alone"
+                f"{ask.target}: found training commands whose context parallelism differs: {launch.reading.command} "
+                f"and {other.reading.command}",
+                wanted="one",
+                do="give it alone",
             )
     if ask.spec_out is not None:
         _write(ask.spec_out, plan)
@@ -142,7 +144,7 @@ def _write(path: str, plan: TinyPlan) -> None:
     try:
         write_whole(path, json.dumps(plan.launch._asdict()) + "\n")
     except OSError as error:
-        raise HcpError(f"--spec-out {path}: {error.strerror}; wanted a writable file") from None
+        raise HcpError(f"--spec-out {path}: {error.strerror}", wanted="a writable file") from None
 
 
 def _run(ask: Ask, plan: TinyPlan, attention: str, release: str | None) -> Parity:
@@ -162,7 +164,7 @@ def _run(ask: Ask, plan: TinyPlan, attention: str, release: str | None) -> Parit
         return Parity(plan, attention, {}, f"checks/parity.py {how}: {said}")
     error = report.get("error")
     if ended.status == 2:
-        raise HcpError(str(error))
+        raise HcpError(**report["refusal"])
     return Parity(plan, attention, report, None if error is None else str(error).splitlines()[-1])
 
 

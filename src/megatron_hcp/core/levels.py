@@ -87,6 +87,6 @@ def check_sizes(sizes: Sequence[int], cp_size: int) -> None:
     """Returns if the levels cover a CP group of `cp_size` ranks; raises HcpError if not."""
     text = ",".join(map(str, sizes))
     if not sizes or min(sizes) < 1:
-        raise HcpError(f"hierarchical sizes [{text}]: wanted positive sizes, the inner (a2a) one first")
+        raise HcpError(f"hierarchical sizes [{text}]:", wanted="positive sizes, the inner (a2a) one first")
     if prod(sizes) != cp_size:
-        raise HcpError(f"hierarchical sizes [{text}] multiply to {prod(sizes)}: wanted the cp size, {cp_size}")
+        raise HcpError(f"hierarchical sizes [{text}] multiply to {prod(sizes)}:", wanted=f"the cp size, {cp_size}")

@@ -62,7 +62,9 @@ def plan_rows(lengths: Iterable[int], pack_size: int, multiple: int = 1) -> Pack
     """
     if pack_size < multiple or pack_size % multiple:
         fits = round_up(max(pack_size, 1), multiple)
-        raise HcpError(f"rows of {pack_size} tokens; wanted a multiple of {multiple}, like sequences; use {fits}")
+        raise HcpError(
+            f"rows of {pack_size} tokens", wanted=f"a multiple of {multiple}, like sequences", do=f"use {fits}"
+        )
     real = Counter(lengths)
     fitting = {length: times for length, times in real.items() if round_up(length, multiple) <= pack_size}
     padded: Counter[int] = Counter()

@@ -49,7 +49,9 @@ def pack_row(seqlens: Iterable[int], multiple: int = 1, row: int | None = None) 
     padded = [round_up(length, multiple) for length in real]
     if row is not None and sum(padded) > row:
         raise HcpError(
-            f"sequences of {sum(padded)} padded tokens in a row of {row}; wanted at most the row; pack fewer of them"
+            f"sequences of {sum(padded)} padded tokens in a row of {row}",
+            wanted="at most the row",
+            do="pack fewer of them",
         )
     if row is not None and sum(padded) < row:
         real, padded = [*real, 0], [*padded, row - sum(padded)]

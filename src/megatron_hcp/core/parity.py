@@ -99,7 +99,7 @@ def tiny_launch(facts: Mapping[str, Any], processes: int, precision: str) -> Tin
     small_tp = 2 if tp > 1 and not experts and processes >= 2 * rooms else 1
     room = processes // small_tp
     if room < rooms:
-        raise HcpError(f"--processes: found {processes}, wanted at least {rooms} for {comm}; give more")
+        raise HcpError(f"--processes: found {processes}", wanted=f"at least {rooms} for {comm}", do="give more")
     small_sizes = _levels(sizes, room) if sizes else None
     small_cp = small_sizes[0] * small_sizes[1] if small_sizes else min(cp, room)
     heads, kv_heads, noted = _heads(facts, tp, small_tp)
@@ -146,20 +146,23 @@ def tolerance_of(sensitivity: float, precision: str, *, has_float32: bool) -> fl
 def _cp_of(facts: Mapping[str, Any]) -> tuple[int, str, list[int] | None]:
     cp = facts.get("cp")
     if cp is None:
-        raise HcpError("the launch: found no CP size, wanted one; state it: --assume cp=8")
+        raise HcpError("the launch: found no CP size", wanted="one", do="state it: --assume cp=8")
     if not isinstance(cp, int) or cp < 2:
-        raise HcpError(f"the launch: found cp={cp}, wanted context parallelism to compare with; name another launch")
+        raise HcpError(
+            f"the launch: found cp={cp}", wanted="context parallelism to compare with", do="name another launch"
+        )
     types = facts.get("cp_comm_type") or "p2p"
     comm = types[0] if isinstance(types, (list, tuple)) and types else types
     if comm not in ("p2p", "all_gather", "a2a", "a2a+p2p"):
-        raise HcpError(f"cp_comm_type: found {comm!r:.40}, wanted p2p, all_gather, a2a or a2a+p2p; correct it")
+        raise HcpError(f"cp_comm_type: found {comm!r:.40}", wanted="p2p, all_gather, a2a or a2a+p2p", do="correct it")
     sizes = facts.get("hcp_sizes") if comm == "a2a+p2p" else None
     if not sizes:
         return cp, comm, None
     if len(sizes) != 2 or sizes[0] * sizes[1] != cp or min(sizes) < 1:
         raise HcpError(
-            f"hierarchical_context_parallel_sizes: found {list(sizes)}, wanted two sizes whose product is {cp}; "
-            "hcp check says more"
+            f"hierarchical_context_parallel_sizes: found {list(sizes)}",
+            wanted=f"two sizes whose product is {cp}",
+            do="hcp check says more",
         )
     return cp, comm, list(sizes)
 
@@ -186,7 +189,9 @@ def _heads(facts: Mapping[str, Any], tp: int, small_tp: int) -> tuple[int, int, 
     kv_heads = _whole(facts, "kv_heads", 0) or (heads if facts.get("mla") is True or not noted else 4)
     of_rank, kv_of_rank = max(1, heads // tp) * small_tp, max(1, kv_heads // tp) * small_tp
     if of_rank % kv_of_rank:
-        raise HcpError(f"heads: found {heads} with {kv_heads} KV heads and TP {tp}, wanted a multiple; correct them")
+        raise HcpError(
+            f"heads: found {heads} with {kv_heads} KV heads and TP {tp}", wanted="a multiple", do="correct them"
+        )
     small, kv_small = of_rank, kv_of_rank
     while small > MAX_HEADS and small % 2 == 0 and kv_small % 2 == 0:
         small, kv_small = small // 2, kv_small // 2

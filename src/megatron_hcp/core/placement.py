@@ -48,9 +48,9 @@ class Placement:
             ("nvlink_domain", nvlink_domain),
         ):
             if size < 1:
-                raise HcpError(f"{name} is {size}: wanted a size of 1 or more")
+                raise HcpError(f"{name} is {size}:", wanted="a size of 1 or more")
         if kind not in ("block", "cyclic"):
-            raise HcpError(f"placement {kind}: wanted block or cyclic")
+            raise HcpError(f"placement {kind}:", wanted="block or cyclic")
         self.world_size = world_size
         self.gpus_per_node = gpus_per_node
         self.nvlink_domain = nvlink_domain

@@ -185,18 +185,19 @@ def grids_of(
         ("gtp", gtp),
     ):
         if size < 1:
-            raise HcpError(f"{name} is {size}: wanted a size of 1 or more")
+            raise HcpError(f"{name} is {size}:", wanted="a size of 1 or more")
     dense, expert = tp * gtp * cp * pp, etp * ep * pp
     if world_size % dense:
         parts = f"tp {tp} x cp {cp} x pp {pp}" + (f" x gtp {gtp}" if gtp > 1 else "")
         raise HcpError(
-            f"world_size {world_size} is not a multiple of {parts} = {dense}: "
-            f"no data-parallel size fits; {_fitting(world_size, dense, expert)}"
+            f"world_size {world_size} is not a multiple of {parts} = {dense}: no data-parallel size fits",
+            do=_fitting(world_size, dense, expert),
         )
     if world_size % expert:
         raise HcpError(
-            f"world_size {world_size} is not a multiple of etp {etp} x ep {ep} x pp {pp} = {expert} (the "
-            f"expert grid, which has no cp axis); {_fitting(world_size, dense, expert)}"
+            f"world_size {world_size} is not a multiple of etp {etp} x ep {ep} x pp {pp} = {expert} (the expert grid, "
+            "which has no cp axis)",
+            do=_fitting(world_size, dense, expert),
         )
     dp, edp = world_size // dense, world_size // expert
     axes = _axes_of(order)
@@ -208,13 +209,14 @@ def grids_of(
     # Upstream checks `order.endswith("pp")` on the order as written, then compares the two lists of pp groups.
     if pp > 1 and not order.endswith("pp") and dp != edp:
         raise HcpError(
-            f"order {order} does not end with pp, so dp {dp} and the experts' dp {edp} must be equal: "
-            f"make etp x ep (now {etp * ep}) equal to tp x cp (now {tp * gtp * cp}), or put pp last"
+            f"order {order} does not end with pp, so dp {dp} and the experts' dp {edp} must be equal:",
+            do=f"make etp x ep (now {etp * ep}) equal to tp x cp (now {tp * gtp * cp}), or put pp last",
         )
     if pp > 1 and grids.dense.strides["pp"] != grids.expert.strides["pp"]:
         raise HcpError(
             f"order {order} gives the dense and the expert grid different pipeline groups (rank strides "
-            f"{grids.dense.strides['pp']} and {grids.expert.strides['pp']}): put pp last"
+            f"{grids.dense.strides['pp']} and {grids.expert.strides['pp']}):",
+            do="put pp last",
         )
     return grids
 
@@ -238,9 +240,11 @@ def _axes_of(order: str) -> list[str]:
     """The axes that `order` names, fastest first. Upstream's `gtp_remat` is our gtp; unnamed, it follows tp."""
     axes = ["gtp" if token == "gtp_remat" else token for token in order.lower().split("-")]
     if set(axes) - set(AXES):
-        raise HcpError(f"order {order}: wanted the axes tp, cp, ep, dp, pp joined by '-', for example {DEFAULT_ORDER}")
+        raise HcpError(
+            f"order {order}:", wanted=f"the axes tp, cp, ep, dp, pp joined by '-', for example {DEFAULT_ORDER}"
+        )
     if len(set(axes)) < len(axes):
-        raise HcpError(f"order {order} names an axis twice: name each once, for example {DEFAULT_ORDER}")
+        raise HcpError(f"order {order} names an axis twice:", do=f"name each once, for example {DEFAULT_ORDER}")
     if "gtp" not in axes and "tp" in axes:
         axes.insert(axes.index("tp") + 1, "gtp")
     return axes
@@ -249,5 +253,5 @@ def _axes_of(order: str) -> list[str]:
 def _mesh_of(axes: list[str], sizes: dict[str, int], order: str) -> RankMesh:
     for axis, size in sizes.items():
         if size > 1 and axis not in axes:
-            raise HcpError(f"order {order} lacks {axis}, whose size is {size}: name every axis of size above 1")
+            raise HcpError(f"order {order} lacks {axis}, whose size is {size}:", do="name every axis of size above 1")
     return RankMesh({**{axis: sizes[axis] for axis in axes}, **{axis: 1 for axis in sizes if axis not in axes}})

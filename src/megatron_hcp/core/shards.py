@@ -117,7 +117,7 @@ def _chunk(seqlen: int, cp_size: int) -> int:
     chunk, rest = divmod(seqlen, 2 * cp_size)
     if rest:
         raise HcpError(
-            f"sequence length {seqlen} is not a multiple of 2 x cp = {2 * cp_size}: "
-            f"pad it to {seqlen - rest + 2 * cp_size}"
+            f"sequence length {seqlen} is not a multiple of 2 x cp = {2 * cp_size}:",
+            do=f"pad it to {seqlen - rest + 2 * cp_size}",
         )
     return chunk

@@ -107,9 +107,9 @@ def check_comm_type(comm_type: str, hcp_sizes: tuple[int, int] | None) -> int:
         HcpError: an unknown type; a2a+p2p without its sizes.
     """
     if comm_type not in COMM_TYPES:
-        raise HcpError(f"cp_comm_type: found {comm_type!r:.40}, wanted one of {', '.join(COMM_TYPES)}")
+        raise HcpError(f"cp_comm_type: found {comm_type!r:.40}", wanted=f"one of {', '.join(COMM_TYPES)}")
     if comm_type != "a2a+p2p":
         return 1
     if hcp_sizes is None or min(hcp_sizes) < 1:
-        raise HcpError(f"hierarchical_context_parallel_sizes: found {hcp_sizes}, wanted two sizes for a2a+p2p")
+        raise HcpError(f"hierarchical_context_parallel_sizes: found {hcp_sizes}", wanted="two sizes for a2a+p2p")
     return hcp_sizes[0]

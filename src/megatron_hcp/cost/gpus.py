@@ -57,5 +57,7 @@ def gpu_named(name: str) -> Gpu:
     """
     gpu = GPUS.get(name.lower())
     if gpu is None:
-        raise HcpError(f"gpu: found {name!r:.40}, wanted one of {', '.join(GPUS)}; or measure it: hcp dcp calibrate")
+        raise HcpError(
+            f"gpu: found {name!r:.40}", wanted=f"one of {', '.join(GPUS)}", do="or measure it: hcp dcp calibrate"
+        )
     return gpu

@@ -113,13 +113,13 @@ def model_sizes(values: Mapping[str, Any]) -> ModelSizes:
     for name in ("num_layers", "hidden_size", "heads"):
         if not size[name]:
             raise HcpError(
-                f"model: {' or '.join(NAMES[name][:2])} is missing; give the config.json next to the weights"
+                f"model: {' or '.join(NAMES[name][:2])} is missing", do="give the config.json next to the weights"
             )
     layers, hidden, heads = size["num_layers"] or 0, size["hidden_size"] or 0, size["heads"] or 0
     grouped = values.get("group_query_attention") is not False
     kv_heads = (size["kv_heads"] if grouped else None) or heads
     if size["kv_heads"] == 0 or heads % kv_heads:
-        raise HcpError(f"model: found {size['kv_heads']} KV heads for {heads} heads; wanted a divisor of them")
+        raise HcpError(f"model: found {size['kv_heads']} KV heads for {heads} heads", wanted="a divisor of them")
     head_dim = size["head_dim"] or hidden // heads
     qk, v, lora = head_dim, head_dim, 0
     if values.get("multi_latent_attention", values.get("mla", size["kv_lora"] is not None)):
@@ -181,7 +181,7 @@ def size_of(values: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
         return None
     value = values[name]
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 40:
-        raise HcpError(f"model: found {name}={value!r:.40}, wanted a whole number")
+        raise HcpError(f"model: found {name}={value!r:.40}", wanted="a whole number")
     return value
 
 

@@ -68,7 +68,7 @@ def profile_of(data: Any, name: str) -> Profile:
     """
     checked(data, _SHAPE, name)
     if not data["linear_s"] and not data["quadratic_s"]:
-        raise HcpError(f"{name}: linear_s and quadratic_s are both 0; measure again: hcp dcp calibrate")
+        raise HcpError(f"{name}: linear_s and quadratic_s are both 0", do="measure again: hcp dcp calibrate")
     inside = _link(data["inside"])
     across = _link(data["across"]) if data.get("across") else inside
     traffic = CpTraffic(data["comm_type"], inside, across, data["ranks_per_node"], data["inner"])
@@ -92,7 +92,7 @@ def read_profile(path: str) -> Profile:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        raise HcpError(f"{path}: not JSON; wanted a profile that hcp dcp calibrate wrote") from None
+        raise HcpError(f"{path}: not JSON", wanted="a profile that hcp dcp calibrate wrote") from None
     return profile_of(data, path)
 
 

@@ -14,7 +14,7 @@ from megatron_hcp.data.sampling import spread
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.intake import open_input
 
-_WANTED = "wanted a file, -, or numbers such as 1024,2048"
+_WANTED = "a file, -, or numbers such as 1024,2048"
 _KINDS = {".parquet": "parquet", ".idx": "Megatron's index"}
 """What a file is expected to be, by its suffix; its first bytes decide what it is."""
 _UNREADABLE = {
@@ -48,22 +48,24 @@ def read_lengths(source: str, field: str | None = None, take: int | None = None)
         HcpError: nothing can be read; names the place, what is there and what was wanted.
     """
     if take is not None and take < 1:
-        raise HcpError(f"--take {take}: wanted the number of sequences per step, at least 1")
+        raise HcpError(f"--take {take}:", wanted="the number of sequences per step, at least 1")
     if source.strip("0123456789,_- ") == "" and source.strip(" -"):
         return _of_stream(BytesIO(source.encode()), "--lengths", field, take)
     try:
         if source == "-":
             if sys.stdin is None:
-                raise HcpError("--lengths -: standard input is closed; wanted lengths on it; name a file")
+                raise HcpError("--lengths -: standard input is closed", wanted="lengths on it", do="name a file")
             return _of_stream(sys.stdin.buffer, "-", field, take)
         with open_input(source) as file:
             return _of_stream(file, source, field, take)
     except (OSError, ValueError) as error:
         if "," in source and not os.path.exists(source):
             odd = next((word for word in source.split(",") if not word.strip().isdigit()), "")
-            raise HcpError(f"--lengths {source:.80}: found {odd.strip()[:80]!r} among numbers; {_WANTED}") from None
+            raise HcpError(
+                f"--lengths {source:.80}: found {odd.strip()[:80]!r} among numbers", wanted=_WANTED
+            ) from None
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a file name"
-        raise HcpError(f"--lengths {source:.80}: cannot be read ({reason}); {_WANTED}") from None
+        raise HcpError(f"--lengths {source:.80}: cannot be read ({reason})", wanted=_WANTED) from None
 
 
 def _of_stream(stream: BinaryIO, name: str, field: str | None, take: int | None) -> Lengths:
@@ -78,13 +80,14 @@ def _of_stream(stream: BinaryIO, name: str, field: str | None, take: int | None)
             return Lengths(values, "; ".join(["documents of Megatron's index", *_unread(values, take)]))
         if start.startswith(packed_pickle.MAGIC):
             raise HcpError(
-                f"{name}: a numpy array (.npy); wanted lengths; write them as text, or check packed rows with "
-                "`hcp pack check`"
+                f"{name}: a numpy array (.npy)",
+                wanted="lengths",
+                do="write them as text, or check packed rows with `hcp pack check`",
             )
         for magic, (what, advice) in _UNREADABLE.items():
             if start.startswith(magic):
                 raise HcpError(
-                    f"{name}: found {what}; wanted text in UTF-8, parquet or Megatron's .idx; {advice} first"
+                    f"{name}: found {what}", wanted="text in UTF-8, parquet or Megatron's .idx", do=f"{advice} first"
                 )
         if start.startswith(parquet.MAGIC):
             values = parquet.read_parquet(stream, name, field, take)
@@ -100,10 +103,12 @@ def _of_stream(stream: BinaryIO, name: str, field: str | None, take: int | None)
     if step is None:
         kind = next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), None)
         if kind is not None:
-            raise HcpError(f"{name}: starts with {text.shown(first[1])}, not as {kind} does; wanted the whole file")
+            raise HcpError(f"{name}: starts with {text.shown(first[1])}, not as {kind} does", wanted="the whole file")
         raise HcpError(
-            f"{name}:{first[0]}: found {text.shown(first[1])}; wanted the length of a sequence, or the log of a verl "
-            "run (a step with prompt_length/, response_length/ and perf/total_num_tokens)"
+            f"found {text.shown(first[1])}",
+            wanted="the length of a sequence, or the log of a verl run (a step with prompt_length/, "
+            "response_length/ and perf/total_num_tokens)",
+            at=(name, first[0]),
         )
     _check_no_field(field, name, "the log of a verl run")
     return Lengths(verl_log.estimated_lengths(step, take), step.note)
@@ -123,4 +128,4 @@ def _unread(used: Sequence[int], take: int | None) -> list[str]:
 
 def _check_no_field(field: str | None, name: str, what: str) -> None:
     if field is not None:
-        raise HcpError(f"--field {field:.40}: {name} is {what}, which has no fields; drop --field")
+        raise HcpError(f"--field {field:.40}: {name} is {what}, which has no fields", do="drop --field")

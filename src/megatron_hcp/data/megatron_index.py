@@ -128,4 +128,6 @@ class _Index:
 
 
 def _broken(name: str, what: str) -> HcpError:
-    return HcpError(f"{name}: not a readable Megatron index: {what}; wanted the .idx file that belongs to a .bin file")
+    return HcpError(
+        f"{name}: not a readable Megatron index: {what}", wanted="the .idx file that belongs to a .bin file"
+    )

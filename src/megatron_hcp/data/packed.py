@@ -54,7 +54,9 @@ def open_packed(path: str, field: str | None, progress: Progress) -> Iterator[St
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a file name"
         raise HcpError(
-            f"{name[:200]}: cannot be read ({reason}); wanted packed data, lengths, or .bin with .idx; check the path"
+            f"{name[:200]}: cannot be read ({reason})",
+            wanted="packed data, lengths, or .bin with .idx",
+            do="check the path",
         ) from None
 
 
@@ -83,13 +85,18 @@ def _of_text(file: BinaryIO, name: str, field: str | None, progress: Progress) -
     lines = text.lines_in(file, name)
     first = next(lines, None)
     if first is None:
-        raise HcpError(f"{name}: is empty; wanted packed data, or lengths of sequences; name the file that has them")
+        raise HcpError(
+            f"{name}: is empty", wanted="packed data, or lengths of sequences", do="name the file that has them"
+        )
     lines = chain([first], lines)
     if _is_row(first[1]):
         return Stream("packed rows (JSONL)", True, _rows(lines, name, file, progress))
     if not text.is_of_lengths(first[1]):
         raise HcpError(
-            f"{name}:{first[0]}: found {text.shown(first[1])}; wanted packed data, or lengths of sequences; see --help"
+            f"found {text.shown(first[1])}",
+            wanted="packed data, or lengths of sequences",
+            do="see --help",
+            at=(name, first[0]),
         )
     lengths = text.each_length(lines, name, field)
     return Stream("lengths of sequences", False, _counted(_told(lengths, file, progress)))
@@ -108,8 +115,9 @@ def _rows(lines: Iterable[text.Line], name: str, file: BinaryIO, progress: Progr
             parts = []
         if not parts or not all(isinstance(part, list) and all(isinstance(i, int) for i in part) for part in parts):
             raise HcpError(
-                f"{name}:{at}: found {text.shown(line)}; wanted a packed row: lists of whole numbers in input_ids, "
-                "loss_mask and seq_start_id"
+                f"found {text.shown(line)}",
+                wanted="a packed row: lists of whole numbers in input_ids, loss_mask and seq_start_id",
+                at=(name, at),
             )
         if number % 64 == 0:
             _tell(file, progress)
@@ -154,6 +162,7 @@ def _check_data(file: BinaryIO, name: str, path: str) -> None:
     wanted, found = megatron_index.data_bytes(file, name), os.path.getsize(data)
     if wanted != found:
         raise HcpError(
-            f"{visible(data)}: {found:,} bytes; wanted {wanted:,}, as its index says; it is truncated or belongs to "
-            "another index; write both again"
+            f"{visible(data)}: {found:,} bytes",
+            wanted=f"{wanted:,}, as its index says",
+            do="it is truncated or belongs to another index; write both again",
         )

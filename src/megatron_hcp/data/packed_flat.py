@@ -14,7 +14,7 @@ def numpy_for(name: str) -> Any:
     try:
         import numpy
     except ImportError:
-        raise HcpError(f"{name}: this needs numpy; install it: pip install '.[data]' in a checkout") from None
+        raise HcpError(f"{name}: this needs numpy", do="install it: pip install '.[data]' in a checkout") from None
     return numpy
 
 

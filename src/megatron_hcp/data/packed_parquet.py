@@ -67,11 +67,12 @@ def _flat(column: Any, name: str, called: str) -> Lists:
         types.is_integer(column.type.value_type) or types.is_boolean(column.type.value_type)
     ):
         raise HcpError(
-            f"{name}: column {called} holds {visible(str(column.type))[:60]}; wanted lists of whole numbers; "
-            "pack the data again"
+            f"{name}: column {called} holds {visible(str(column.type))[:60]}",
+            wanted="lists of whole numbers",
+            do="pack the data again",
         )
     if column.null_count or column.values.null_count:
-        raise HcpError(f"{name}: column {called} has null values; wanted a list of numbers in each row")
+        raise HcpError(f"{name}: column {called} has null values", wanted="a list of numbers in each row")
     offsets = column.offsets.to_numpy()
     values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
     begins = offsets.astype("int64") - offsets[0]

@@ -68,7 +68,9 @@ def read_header(file: BinaryIO, name: str) -> Header:
         fields = ast.literal_eval(text.decode("latin-1").strip())
         kind, shape = str(fields["descr"]), tuple(int(part) for part in fields["shape"])
     except (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError):
-        raise HcpError(f"{name}: a broken .npy file; wanted Megatron-Bridge's packed rows; write it again") from None
+        raise HcpError(
+            f"{name}: a broken .npy file", wanted="Megatron-Bridge's packed rows", do="write it again"
+        ) from None
     return Header(kind == "|O", shape, kind)
 
 
@@ -82,8 +84,8 @@ def packed_rows(file: BinaryIO, name: str, progress: Callable[[int], None]) -> I
     header = read_header(file, name)
     if not header.is_objects or len(header.shape) != 1:
         raise HcpError(
-            f"{name}: an array {visible(header.kind)[:20]} of shape {str(header.shape)[:40]}; wanted Megatron-Bridge's "
-            "packed rows, a list of dictionaries with input_ids, loss_mask and seq_start_id"
+            f"{name}: an array {visible(header.kind)[:20]} of shape {str(header.shape)[:40]}",
+            wanted="Megatron-Bridge's packed rows, a list of dictionaries with input_ids, loss_mask and seq_start_id",
         )
     reader = _Reader(name)
     data = reader.skip_head(file.read(_CHUNK))
@@ -97,8 +99,9 @@ def packed_rows(file: BinaryIO, name: str, progress: Callable[[int], None]) -> I
             yield batch
     if reader.count != header.shape[0]:
         raise HcpError(
-            f"{name}: {reader.count:,} rows, and its header says {header.shape[0]:,}; wanted all of them; write the "
-            "file again"
+            f"{name}: {reader.count:,} rows, and its header says {header.shape[0]:,}",
+            wanted="all of them",
+            do="write the file again",
         )
 
 
@@ -220,8 +223,9 @@ class _Reader:
 
     def broken(self, what: str) -> HcpError:
         return HcpError(
-            f"{self.name}: not packed rows that can be read without unpickling ({what}); wanted what Megatron-Bridge "
-            "writes: lists of numbers in dictionaries; pack to parquet"
+            f"{self.name}: not packed rows that can be read without unpickling ({what})",
+            wanted="what Megatron-Bridge writes: lists of numbers in dictionaries",
+            do="pack to parquet",
         )
 
 

@@ -78,12 +78,13 @@ def check_row(tokens: int, mask: int, starts: Sequence[int], where: str) -> None
     """Raises HcpError unless the mask is as long as the row and sequences of two or more tokens fill it from 0 on."""
     if tokens != mask:
         raise HcpError(
-            f"{where}: {tokens} tokens and {mask} entries of loss_mask; wanted equally many; pack the data again"
+            f"{where}: {tokens} tokens and {mask} entries of loss_mask", wanted="equally many", do="pack the data again"
         )
     bounds = (*starts, tokens)
     if not starts or starts[0] != 0 or any(end - start < 2 for start, end in pairwise(bounds)):
         shown = ", ".join(map(str, starts[:4])) or "nothing"
         raise HcpError(
-            f"{where}: seq_start_id {shown} in {tokens} tokens; wanted 0 and ascending places, two or more apart; "
-            "pack the data again"
+            f"{where}: seq_start_id {shown} in {tokens} tokens",
+            wanted="0 and ascending places, two or more apart",
+            do="pack the data again",
         )

@@ -43,7 +43,7 @@ def opened(file: BinaryIO, name: str) -> Any:
     try:
         from pyarrow import parquet
     except ImportError:
-        raise HcpError(f"{name}: this needs pyarrow; install it: pip install '.[data]' in a checkout") from None
+        raise HcpError(f"{name}: this needs pyarrow", do="install it: pip install '.[data]' in a checkout") from None
     with arrow_errors(name):
         return parquet.ParquetFile(
             file,
@@ -63,7 +63,7 @@ def arrow_errors(name: str) -> Iterator[None]:
         yield
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         reason = visible(str(error).split("\n")[0])[:120]
-        raise HcpError(f"{name}: not a readable parquet file ({reason}); wanted a complete one") from None
+        raise HcpError(f"{name}: not a readable parquet file ({reason})", wanted="a complete one") from None
 
 
 def _column(pyarrow: Any, table: Any, name: str, field: str | None) -> str:
@@ -74,14 +74,17 @@ def _column(pyarrow: Any, table: Any, name: str, field: str | None) -> str:
         missing = (
             f"no column {visible(field)!r:.60}" if field is not None else f"none of the columns {', '.join(GUESSES)}"
         )
-        raise HcpError(f"{name}: has {missing}; it has {columns}; name the one with lengths or tokens with --field")
+        raise HcpError(
+            f"{name}: has {missing}; it has {columns}", do="name the one with lengths or tokens with --field"
+        )
     kind = schema.field(found).type
     types = pyarrow.types
     is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     if not types.is_integer(kind.value_type if is_list else kind):
         raise HcpError(
-            f"{name}: column {visible(found)[:40]!r} holds {visible(str(kind))[:60]}; wanted lengths, or lists of "
-            "token ids; tokenize the text first, and store its length"
+            f"{name}: column {visible(found)[:40]!r} holds {visible(str(kind))[:60]}",
+            wanted="lengths, or lists of token ids",
+            do="tokenize the text first, and store its length",
         )
     return found
 
@@ -112,7 +115,7 @@ def _lengths(pyarrow: Any, table: Any, name: str, column: str, wanted: range | l
             lengths.append(_checked(value, name, row, column))
             following = next(rows, None)
     if not lengths:
-        raise HcpError(f"{name}: found no sequence; wanted one row per sequence")
+        raise HcpError(f"{name}: found no sequence", wanted="one row per sequence")
     return lengths
 
 
@@ -130,7 +133,7 @@ def _values(pyarrow: Any, table: Any, column: str) -> Iterator[int | None]:
 def _checked(value: int | None, name: str, row: int, column: str) -> int:
     if value is None or not 1 <= value <= MAX_LENGTH:
         raise HcpError(
-            f"{name}: row {row} of {visible(column)[:40]!r} has length {value}; wanted from 1 to {MAX_LENGTH:,}"
+            f"{name}: row {row} of {visible(column)[:40]!r} has length {value}", wanted=f"from 1 to {MAX_LENGTH:,}"
         )
     return value
 
@@ -147,6 +150,6 @@ def check_column_size(table: Any, name: str, column: str) -> None:
         )
         if size > MAX_COLUMN_BYTES:
             raise HcpError(
-                f"{name}: row group {group} has {size:,} bytes in this column, more than {MAX_COLUMN_BYTES:,}; "
-                "write smaller row groups, or a column with only the lengths"
+                f"{name}: row group {group} has {size:,} bytes in this column, more than {MAX_COLUMN_BYTES:,}",
+                do="write smaller row groups, or a column with only the lengths",
             )

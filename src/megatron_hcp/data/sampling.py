@@ -22,7 +22,7 @@ def taken(count: int, take: int | None, name: str) -> range | list[int]:
     wanted = count if take is None else min(count, take)
     if wanted > MAX_SEQUENCES:
         raise HcpError(
-            f"{name}: {wanted:,} sequences, more than {MAX_SEQUENCES:,}; use those of one step with --take N"
+            f"{name}: {wanted:,} sequences, more than {MAX_SEQUENCES:,}", do="use those of one step with --take N"
         )
     return range(count) if wanted == count else [i * count // wanted for i in range(wanted)]
 

@@ -36,7 +36,7 @@ def lines_in(stream: BinaryIO, name: str) -> Iterator[Line]:
         if not line:
             return
         if len(line) > MAX_BYTES:
-            raise _too_large(f"{name}:{number}")
+            raise _too_large(name, number)
         # Bytes that are not UTF-8 are reported where they occur, as not being a number.
         text = line.decode("utf-8-sig" if number == 1 else "utf-8", errors="surrogateescape").strip()
         if text:
@@ -66,24 +66,33 @@ def lengths_in(lines: Iterator[Line], name: str, field: str | None = None) -> li
     for length in each_length(lines, name, field):
         lengths.append(length)
         if len(lengths) > MAX_SEQUENCES:
-            raise HcpError(f"{name}: more than {MAX_SEQUENCES:,} sequences; plan one step at a time, as training does")
+            raise HcpError(
+                f"{name}: more than {MAX_SEQUENCES:,} sequences", do="plan one step at a time, as training does"
+            )
     if not lengths:
-        raise HcpError(f"{name}: found no sequence; wanted their lengths, as numbers or as JSON")
+        raise HcpError(f"{name}: found no sequence", wanted="their lengths, as numbers or as JSON")
     return lengths
 
 
 def each_length(lines: Iterator[Line], name: str, field: str | None = None) -> Iterator[int]:
     """The same lengths one at a time, for any number of sequences."""
     for place, value in _values(lines, name):
-        yield _length(value, place, field)
+        try:
+            length = _length(value, field)
+        except HcpError as error:
+            if isinstance(place, str):
+                raise error.within(place) from None
+            error.at = (name, place)
+            raise
+        yield length
 
 
-def _values(lines: Iterator[Line], name: str) -> Iterator[tuple[str, Any]]:
-    """(place, value) of each sequence: an item of one JSON array, a line of JSONL, or a word."""
+def _values(lines: Iterator[Line], name: str) -> Iterator[tuple[int | str, Any]]:
+    """(line or place, value) of each sequence: an item of one JSON array, a line of JSONL, or a word."""
     number, first = next(lines, (0, ""))
     if first[:1] not in ("[", "{"):
         for at, line in chain([(number, first)], lines):
-            yield from ((f"{name}:{at}", word[0]) for word in _WORD.finditer(line))
+            yield from ((at, word[0]) for word in _WORD.finditer(line))
         return
     if first[:1] == "[":
         second = next(lines, None)
@@ -92,15 +101,15 @@ def _values(lines: Iterator[Line], name: str) -> Iterator[tuple[str, Any]]:
             kept = [(number, first), *rest, *_held(lines, name, len(first))]
             whole = _parsed("\n".join(line for _, line in kept))
             if isinstance(whole, list) and not any(isinstance(item, list) for item in whole):
-                yield from ((f"{name}: item {place}", item) for place, item in enumerate(whole, 1))
+                yield from ((f"{name}: item {place}:", item) for place, item in enumerate(whole, 1))
                 return
             (number, first), *rest = kept
         lines = chain(rest, lines)
     for at, line in chain([(number, first)], lines):
         value = _parsed(line)
         if value is None:
-            raise HcpError(f"{name}:{at}: found {shown(line)}, not JSON; wanted one JSON value per line")
-        yield f"{name}:{at}", value
+            raise HcpError(f"found {shown(line)}, not JSON", wanted="one JSON value per line", at=(name, at))
+        yield at, value
 
 
 def _held(lines: Iterator[Line], name: str, size: int) -> Iterator[Line]:
@@ -112,9 +121,13 @@ def _held(lines: Iterator[Line], name: str, size: int) -> Iterator[Line]:
         yield number, line
 
 
-def _too_large(place: str) -> HcpError:
+def _too_large(name: str, line: int | None = None) -> HcpError:
+    place = "" if line else f"{name}: "
     return HcpError(
-        f"{place}: more than {MAX_BYTES:,} bytes in one piece; wanted lengths; write one per line, as JSONL"
+        f"{place}more than {MAX_BYTES:,} bytes in one piece",
+        wanted="lengths",
+        do="write one per line, as JSONL",
+        at=(name, line) if line else None,
     )
 
 
@@ -127,39 +140,39 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _length(value: Any, place: str, field: str | None) -> int:
+def _length(value: Any, field: str | None) -> int:
     if isinstance(value, dict):
-        value = _of_object(value, place, field)
+        value = _of_object(value, field)
     elif field is not None:
-        raise HcpError(
-            f"{place}: found {shown(value)}, which has no fields; wanted JSON objects with --field, or drop it"
-        )
+        raise HcpError(f"found {shown(value)}, which has no fields", wanted="JSON objects with --field, or drop it")
     if isinstance(value, list):
         return len(value)
     if isinstance(value, str):
         if re.fullmatch("0[0-9]+", value):  # half of a "1,024", which would be two sequences
-            raise HcpError(f"{place}: found {shown(value)}; wanted numbers without leading zeros: 1024, not 1,024")
+            raise HcpError(f"found {shown(value)}", wanted="numbers without leading zeros: 1024, not 1,024")
         number = whole_number(value)
         value = value if number is None else number
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_LENGTH:
         raise HcpError(
-            f"{place}: found {shown(value)}; wanted the length of a sequence, a whole number from 1 to {MAX_LENGTH:,}"
+            f"found {shown(value)}",
+            wanted=f"the length of a sequence, a whole number from 1 to {MAX_LENGTH:,}",
         )
     return value
 
 
-def _of_object(value: dict[str, Any], place: str, field: str | None) -> Any:
+def _of_object(value: dict[str, Any], field: str | None) -> Any:
     if field is not None:
         if field not in value:
-            raise HcpError(f"{place}: has no field '{field:.40}'; it has {_names(value)}")
+            raise HcpError(f"has no field '{field:.40}'; it has {_names(value)}")
         return value[field]
     known = next((name for name in GUESSES if name in value), None)
     if known is None:
         raise HcpError(
-            f"{place}: found the fields {_names(value)}; wanted a length, such as {GUESSES[0]}; "
-            "name the one that holds it, or the tokens, with --field"
+            f"found the fields {_names(value)}",
+            wanted=f"a length, such as {GUESSES[0]}",
+            do="name the one that holds it, or the tokens, with --field",
         )
     return value[known]
 

@@ -56,7 +56,7 @@ def plan_within(lengths: Sequence[int], limits: Limits, cost: Cost = DEFAULT_COS
     """
     if limits.groups == "any":
         raise HcpError(
-            "groups: found 'any', but upstream has no process groups of arbitrary sizes yet; use dev or main"
+            "groups: found 'any', but upstream has no process groups of arbitrary sizes yet", do="use dev or main"
         )
     plan = plan_micro_batches(
         lengths, limits.world_size, limits.max_seqlen_per_dp_cp_rank, cost=cost, tp=limits.tp, groups=limits.groups,
@@ -96,7 +96,8 @@ def _check_num_seqs(plan: Plan, limits: Limits) -> None:
     if limits.max_num_seqs is not None and most > limits.max_num_seqs:
         raise HcpError(
             f"thd_max_packed_sequences: found {limits.max_num_seqs} for real sequences, but the plan packs {most} "
-            f"into one group; raise it by {most - limits.max_num_seqs}, or unset it"
+            "into one group",
+            do=f"raise it by {most - limits.max_num_seqs}, or unset it",
         )
 
 

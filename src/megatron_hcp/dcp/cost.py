@@ -209,13 +209,13 @@ def parse_cost(text: str) -> Cost:
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, equals, number = (word.strip() for word in part.partition("="))
         if name not in NUMBERS or not equals:
-            raise HcpError(f"cost: found {part!r}, wanted NAME=NUMBER with NAME one of {wanted}")
+            raise HcpError(f"cost: found {part!r}", wanted=f"NAME=NUMBER with NAME one of {wanted}")
         if name in values:
-            raise HcpError(f"cost: {name} is given twice; give it once")
+            raise HcpError(f"cost: {name} is given twice", do="give it once")
         values[name] = _number(name, number)
     cost = Cost(*[values.get(name, getattr(DEFAULT_COST, name)) for name in NUMBERS])
     if cost.linear == 0 and cost.quadratic == 0:
-        raise HcpError("cost: linear and quadratic are both 0, so no sequence costs anything; raise one of them")
+        raise HcpError("cost: linear and quadratic are both 0, so no sequence costs anything", do="raise one of them")
     return cost
 
 
@@ -225,7 +225,7 @@ def _number(name: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if value != 0 and not LEAST_COST <= value <= MOST_COST:
-        raise HcpError(f"cost: found {name}={text!r}, wanted 0, or a number from {LEAST_COST:g} to {MOST_COST:g}")
+        raise HcpError(f"cost: found {name}={text!r}", wanted=f"0, or a number from {LEAST_COST:g} to {MOST_COST:g}")
     return value
 
 

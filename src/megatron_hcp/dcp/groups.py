@@ -23,7 +23,7 @@ def usable_sizes(world_size: int, target: str = "pow2") -> tuple[int, ...]:
     """
     world_size = check_positive("world_size", world_size, MOST_RANKS)
     if target not in TARGETS:
-        raise HcpError(f"groups: found {target!r}, wanted one of {', '.join(TARGETS)}")
+        raise HcpError(f"groups: found {target!r}", wanted=f"one of {', '.join(TARGETS)}")
     if target == "any":
         return tuple(range(1, world_size + 1))
     if target == "pow2":
@@ -31,8 +31,8 @@ def usable_sizes(world_size: int, target: str = "pow2") -> tuple[int, ...]:
     else:
         if world_size % 2 and world_size > 1:
             raise HcpError(
-                f"groups={target}: found {world_size} ranks, but Megatron-Core needs an even number here; change the "
-                f"number of ranks, or use groups=pow2 if you build the process groups yourself"
+                f"groups={target}: found {world_size} ranks, but Megatron-Core needs an even number here",
+                do="change the number of ranks, or use groups=pow2 if you build the process groups yourself",
             )
         powers = world_size.bit_length() - 1
     sizes = [1 << k for k in range(powers)]

@@ -26,7 +26,7 @@ def check_positive(name: str, value: object, most: int = MOST) -> int:
     """The value as an int. Raises HcpError unless it is a whole number from 1 to `most` (a bool doesn't count)."""
     number = whole_of(value)
     if type(number) is not int or not 1 <= number <= most:
-        raise HcpError(f"{name}: found {value!r:.60}, wanted an integer from 1 to {most}")
+        raise HcpError(f"{name}: found {value!r:.60}", wanted=f"an integer from 1 to {most}")
     return number
 
 
@@ -37,7 +37,7 @@ def check_lengths(lengths: Sequence[int], least: int = 1) -> tuple[int, ...]:
     doesn't count).
     """
     if not len(lengths):
-        raise HcpError("lengths: found no sequences, wanted at least one")
+        raise HcpError("lengths: found no sequences", wanted="at least one")
     found = tuple(lengths)
     if set(map(type, found)) == {int} and least <= min(found) <= max(found) <= MOST:
         return found
@@ -45,6 +45,7 @@ def check_lengths(lengths: Sequence[int], least: int = 1) -> tuple[int, ...]:
     for index, length in enumerate(found):
         if type(length) is not int or not least <= length <= MOST:
             raise HcpError(
-                f"lengths: sequence {index} has length {length!r:.60}, wanted a number of tokens from {least} to {MOST}"
+                f"lengths: sequence {index} has length {length!r:.60}",
+                wanted=f"a number of tokens from {least} to {MOST}",
             )
     return found

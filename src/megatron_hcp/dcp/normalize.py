@@ -114,13 +114,15 @@ def loss_weights(
     """
     check_positive("world_size", world_size, MOST_RANKS)
     if reduction not in REDUCTIONS:
-        raise HcpError(f"reduction: found {reduction!r}, wanted one of {', '.join(REDUCTIONS)}")
+        raise HcpError(f"reduction: found {reduction!r}", wanted=f"one of {', '.join(REDUCTIONS)}")
     if gather not in GATHERS:
-        raise HcpError(f"gather: found {gather!r}, wanted one of {', '.join(GATHERS)}")
+        raise HcpError(f"gather: found {gather!r}", wanted=f"one of {', '.join(GATHERS)}")
     for size in group_sizes:
         check_positive("group size", size)
     if sum(group_sizes) != world_size:
-        raise HcpError(f"group sizes: found {sum(group_sizes)} ranks together, wanted all {world_size} of world_size")
+        raise HcpError(
+            f"group sizes: found {sum(group_sizes)} ranks together", wanted=f"all {world_size} of world_size"
+        )
     ranks = world_size if reduction == "mean" else 1
     weights = []
     for size in group_sizes:

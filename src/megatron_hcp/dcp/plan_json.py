@@ -79,17 +79,17 @@ def load_plan(path: str) -> Plan:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        raise HcpError(f"{visible(path)}: not JSON; wanted a plan that hcp dcp plan --format json wrote") from None
+        raise HcpError(f"{visible(path)}: not JSON", wanted="a plan that hcp dcp plan --format json wrote") from None
     return plan_of_json(data, path)
 
 
 def plan_of_json(data: Any, name: str) -> Plan:
     """The plan in parsed JSON; `name` is what errors call it. Raises HcpError as `load_plan`."""
     if isinstance(data, dict) and data.get("schema") == "hcp.dcp-plan/1":
-        raise HcpError(f"{visible(name)}: hcp.dcp-plan/1 has no lengths; plan again: hcp dcp plan --format json")
+        raise HcpError(f"{visible(name)}: hcp.dcp-plan/1 has no lengths", do="plan again: hcp dcp plan --format json")
     checked(data, _SHAPE, name)
     if not data["cost"]["linear"] and not data["cost"]["quadratic"]:
-        raise HcpError(f"{visible(name)}: cost: linear and quadratic are both 0; wanted one above 0; plan again")
+        raise HcpError(f"{visible(name)}: cost: linear and quadratic are both 0", wanted="one above 0", do="plan again")
     lengths, world_size, max_seqlen = data["lengths"], data["world_size"], data["max_seqlen_per_rank"]
     batches = [_micro_batch(batch, f"{name}: micro_batches[{at}]") for at, batch in enumerate(data["micro_batches"])]
     for at, batch in enumerate(batches):
@@ -100,7 +100,7 @@ def plan_of_json(data: Any, name: str) -> Plan:
     try:
         return measured_plan(data["policy"], batches, lengths, world_size, max_seqlen, setup)
     except HcpError as error:
-        raise HcpError(f"{visible(name)}: {error}") from None
+        raise error.within(f"{visible(name)}:") from None
 
 
 def _cost(data: dict[str, Any]) -> Cost:
@@ -120,8 +120,9 @@ def _micro_batch(data: dict[str, Any], place: str) -> MicroBatch:
         ranks, size = group["ranks"], group["local_cp_size"]
         if ranks != list(range(ranks[0], ranks[0] + len(ranks))) or size != len(ranks):
             raise HcpError(
-                f"{visible(place)}.groups[{at}]: found ranks {visible(str(ranks))[:40]} and local_cp_size {size}; "
-                "wanted consecutive ranks, and their number; plan again"
+                f"{visible(place)}.groups[{at}]: found ranks {visible(str(ranks))[:40]} and local_cp_size {size}",
+                wanted="consecutive ranks, and their number",
+                do="plan again",
             )
         groups.append(Group(ranks[0], size, tuple(group["samples"])))
     return MicroBatch(tuple(groups))
@@ -132,12 +133,13 @@ def _check_ranks(batch: MicroBatch, world_size: int, place: str) -> None:
     for at, group in enumerate(batch.groups):
         if group.start != following:
             raise HcpError(
-                f"{visible(place)}.groups[{at}]: starts at rank {group.start}; wanted {following}, so that every rank "
-                "has one group; plan again"
+                f"{visible(place)}.groups[{at}]: starts at rank {group.start}",
+                wanted=f"{following}, so that every rank has one group",
+                do="plan again",
             )
         following += group.local_cp_size
     if following != world_size:
-        raise HcpError(f"{visible(place)}: its groups have {following} ranks; wanted {world_size}; plan again")
+        raise HcpError(f"{visible(place)}: its groups have {following} ranks", wanted=str(world_size), do="plan again")
 
 
 def _check_samples(batches: Sequence[MicroBatch], count: int, name: str) -> None:
@@ -148,7 +150,7 @@ def _check_samples(batches: Sequence[MicroBatch], count: int, name: str) -> None
     what = (
         f"sequence {missing} is in no group" if missing is not None else "a sequence is in several groups, or unknown"
     )
-    raise HcpError(f"{visible(name)}: {what}; wanted each of the {count} sequences once; plan again")
+    raise HcpError(f"{visible(name)}: {what}", wanted=f"each of the {count} sequences once", do="plan again")
 
 
 def _is_whole(value: Any, least: int, most: int) -> bool:

@@ -20,6 +20,8 @@ def plan_with(policy: str, lengths: Sequence[int], world_size: int, max_seqlen: 
     """
     if policy == OURS:
         return plan_micro_batches(lengths, world_size, max_seqlen, **setup._asdict())
+    if policy not in PUBLISHED and size_in(policy) is None:
+        raise _unknown(policy)
     batches = published_micro_batches(policy, lengths, world_size, max_seqlen, setup.cost)
     return measured_plan(policy, batches, lengths, world_size, max_seqlen, setup)
 
@@ -112,14 +114,19 @@ def policies_of(text: str, lengths: Sequence[int], world_size: int, max_seqlen: 
     """
     names = [name for name in text.replace(" ", "").split(",") if name]
     if not names:
-        raise HcpError(f"policy: found no name, wanted all, or some of {', '.join(PUBLISHED)}, such as static:8")
+        raise HcpError(
+            "policy: found no name", wanted=f"all, or some of {', '.join(PUBLISHED)}", do="for example static:8"
+        )
     if names == ["all"]:
         size = static_size(lengths, world_size, max_seqlen)
         static = [f"static:{size}"] if size is not None else []
         return [name for one in PUBLISHED if one != "mcore" for name in (static if one == "static:C" else [one])]
     for name in names:
         if name == "static:C" or (name not in (OURS, *PUBLISHED) and size_in(name) is None):
-            raise HcpError(
-                f"policy: found {name!r:.40}, wanted one of {', '.join((OURS, *PUBLISHED))}, such as static:8"
-            )
+            raise _unknown(name)
     return list(dict.fromkeys(names))
+
+
+def _unknown(policy: str) -> HcpError:
+    known = ", ".join((OURS, *PUBLISHED))
+    return HcpError(f"policy: found {policy!r:.40}", wanted=f"one of {known}", do="for example static:8")

@@ -39,7 +39,7 @@ def local_runs(
     """
     check_positive("local_cp_size", cp_size)
     if not 0 <= cp_rank < cp_size:
-        raise HcpError(f"cp_rank: found {cp_rank}, wanted 0 to {cp_size - 1}")
+        raise HcpError(f"cp_rank: found {cp_rank}", wanted=f"0 to {cp_size - 1}")
     padded = padded_lengths(lengths, cp_size, setup)
     cut = _zigzag(padded, cp_size, cp_rank) if setup.layout == "zigzag" else _contiguous(padded, cp_size, cp_rank)
     return [_tokens_in(lengths[sequence], places) for sequence, places in cut]

@@ -130,8 +130,8 @@ def _check_fit(workload: Workload, max_seqlen: int) -> None:
     each = setup.chunks * setup.align  # what one of several ranks holds is a multiple of this
     if world_size > 1 and max_seqlen < each and longest <= workload.longest[0]:
         raise HcpError(
-            f"max_seqlen: found {max_seqlen}, but on several ranks each holds a multiple of {each} padded tokens; "
-            f"raise it to {each}"
+            f"max_seqlen: found {max_seqlen}, but on several ranks each holds a multiple of {each} padded tokens",
+            do=f"raise it to {each}",
         )
     if workload.need[0] < len(workload.sizes):
         return
@@ -147,6 +147,6 @@ def _check_fit(workload: Workload, max_seqlen: int) -> None:
             ranks += ranks % 2 if setup.groups in ("main", "dev") else 0
             advice += f" or world_size to {ranks}"
     raise HcpError(
-        f"sequence {workload.ids[0]} has {longest} tokens, more than fit on {world_size} ranks of at most {bound}; "
-        + advice
+        f"sequence {workload.ids[0]} has {longest} tokens, more than fit on {world_size} ranks of at most {bound}",
+        do=advice,
     )

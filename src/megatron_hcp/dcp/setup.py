@@ -102,18 +102,19 @@ def check_setup(setup: Setup, world_size: int, max_seqlen: int) -> Setup:
         min_local_rows=check_positive("min_local_rows", setup.min_local_rows),
     )  # fmt: skip
     if setup.layout not in LAYOUTS:
-        raise HcpError(f"layout: found {setup.layout!r:.40}, wanted one of {', '.join(LAYOUTS)}")
+        raise HcpError(f"layout: found {setup.layout!r:.40}", wanted=f"one of {', '.join(LAYOUTS)}")
     if world_size % setup.min_cp_size or setup.min_cp_size not in usable_sizes(world_size, setup.groups):
         raise HcpError(
-            f"min_cp_size: found {setup.min_cp_size}, wanted a size of process groups that divides "
-            f"the {world_size} ranks"
+            f"min_cp_size: found {setup.min_cp_size}",
+            wanted=f"a size of process groups that divides the {world_size} ranks",
         )
     if setup.min_local_rows > max_seqlen:
         raise HcpError(
             f"max_seqlen: found {max_seqlen}, but each rank pads its share to {setup.min_local_rows} rows "
-            f"(min_local_rows); raise it to {setup.min_local_rows}"
+            "(min_local_rows)",
+            do=f"raise it to {setup.min_local_rows}",
         )
     memory = setup.memory
     if memory is not None and not (memory.limit_bytes > 0 and min(memory[1:]) >= 0 and memory.tokens(1) >= 1):
-        raise HcpError(f"memory: found {tuple(memory)}, wanted room for one token at least, and no negative bytes")
+        raise HcpError(f"memory: found {tuple(memory)}", wanted="room for one token at least, and no negative bytes")
     return setup

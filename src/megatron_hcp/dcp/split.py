@@ -47,17 +47,17 @@ def split_pr5869(lengths: Sequence[int], world_size: int, max_seqlen_per_rank: i
             worst = lengths.index(longest)
             raise HcpError(
                 f"policy pr5869: sequence {worst} has {longest} tokens and needs {needed} ranks of at most "
-                f"{max_seqlen_per_rank} tokens, found {world_size}; "
-                f"raise max_seqlen to {-(-longest // _floor(world_size))}"
+                f"{max_seqlen_per_rank} tokens, found {world_size}",
+                do=f"raise max_seqlen to {-(-longest // _floor(world_size))}",
             )
         raise HcpError(
-            f"policy pr5869: {count} sequences on {world_size} ranks call for groups of {size}; "
-            "use a power of two for world_size, or policy balanced"
+            f"policy pr5869: {count} sequences on {world_size} ranks call for groups of {size}",
+            do="use a power of two for world_size, or policy balanced",
         )
     if world_size % size:
         raise HcpError(
-            f"policy pr5869: groups of {size} would leave {world_size % size} of {world_size} ranks without a group; "
-            "use a power of two for world_size, or policy balanced"
+            f"policy pr5869: groups of {size} would leave {world_size % size} of {world_size} ranks without a group",
+            do="use a power of two for world_size, or policy balanced",
         )
     num_groups = world_size // size
     quotient, remainder = divmod(count, num_groups)

@@ -35,8 +35,9 @@ def split_to_multiple(
                 break
         else:
             raise HcpError(
-                f"microbatch_group_size_per_vp_stage: found {multiple}, but {len(lengths)} sequences in "
-                f"{len(batches)} micro-batches cannot be split into a multiple of it; use more sequences per step"
+                f"microbatch_group_size_per_vp_stage: found {multiple}, but {len(lengths)} sequences in {len(batches)} "
+                "micro-batches cannot be split into a multiple of it",
+                do="use more sequences per step",
             )
     return tuple(batches)
 

@@ -45,7 +45,7 @@ def _values(timelines: Sequence[Timeline], failed: Sequence[tuple[str, str]]) ->
     plan = timelines[0].plan
     if plan.world_size > MAX_RANKS:
         raise HcpError(
-            f"world_size {plan.world_size}: a picture has room for {MAX_RANKS} ranks; plan without a picture"
+            f"world_size {plan.world_size}: a picture has room for {MAX_RANKS} ranks", do="plan without a picture"
         )
     longest = max(line.end + line.bubble for line in timelines)
     row_h = min(26.0, max(0.6, 520 / plan.world_size / (1 if len(timelines) == 1 else 1.5)))

@@ -38,8 +38,9 @@ def named_below(folder: Path, name: str | Path, wanted: str) -> Path:
     steps = str(name).split("/")
     if {"", ".", ".."} & set(steps) or "\0" in str(name):
         raise HcpError(
-            f"found the name {visible(str(name))[:200]}; wanted {wanted}, below its folder; give the names of the "
-            "folders and the file, such as references/notes.md"
+            f"found the name {visible(str(name))[:200]}",
+            wanted=f"{wanted}, below its folder",
+            do="give the names of the folders and the file, such as references/notes.md",
         )
     return folder.joinpath(*steps)
 
@@ -113,8 +114,8 @@ def read_regular(
                     return _bytes_of(file, name, wanted, limit)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise HcpError(f"{name}: cannot be read ({reason}); wanted {wanted}; check the path") from None
-    raise HcpError(f"{name} is not a regular file; wanted {wanted}; give a file, not a folder, a pipe or a device")
+        raise HcpError(f"{name}: cannot be read ({reason})", wanted=wanted, do="check the path") from None
+    raise HcpError(f"{name} is not a regular file", wanted=wanted, do="give a file, not a folder, a pipe or a device")
 
 
 def read_text(
@@ -130,8 +131,9 @@ def read_text(
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise HcpError(
-            f"{visible(str(path))} is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start}); "
-            f"wanted {wanted}; convert it with iconv"
+            f"{visible(str(path))} is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})",
+            wanted=wanted,
+            do="convert it with iconv",
         ) from None
 
 
@@ -145,8 +147,9 @@ def _refuse_links(path: Path, folder: Path, wanted: str) -> None:
         step /= part
         if part == ".." or os.path.islink(step):
             raise HcpError(
-                f"{visible(str(step))} leads elsewhere; wanted {wanted} inside {visible(str(folder))}; "
-                "put the file itself there"
+                f"{visible(str(step))} leads elsewhere",
+                wanted=f"{wanted} inside {visible(str(folder))}",
+                do="put the file itself there",
             )
 
 
@@ -161,7 +164,7 @@ def _bytes_of(file: IO[bytes], name: str, wanted: str, limit: int) -> bytes:
         whole += data or b""
     if len(whole) > limit:
         raise HcpError(
-            f"{name} has more than {limit:,} bytes; wanted {wanted}; name the file itself, not a log or data"
+            f"{name} has more than {limit:,} bytes", wanted=wanted, do="name the file itself, not a log or data"
         )
     return bytes(whole)
 

@@ -81,7 +81,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and -most <= value <= most
 
 
-def faults(value: Any, shape: Shape, path: str = "") -> Iterator[str]:
+def faults(value: Any, shape: Shape, path: str = "") -> Iterator[HcpError]:
     """Each wrong value as `verify[0].level: found 'x'; wanted …`, in the data's order; at the top the path is empty."""
     if isinstance(shape, Leaf):
         if not shape.holds(value):
@@ -103,16 +103,16 @@ def faults(value: Any, shape: Shape, path: str = "") -> Iterator[str]:
         yield from _fields(value, shape, path)
 
 
-def _fields(value: Mapping[str, Any], shape: Fields, path: str) -> Iterator[str]:
+def _fields(value: Mapping[str, Any], shape: Fields, path: str) -> Iterator[HcpError]:
     for name, part in shape.required.items():
         if name not in value:
             wanted = "a mapping" if isinstance(part, Fields) else part.wanted
-            yield f"{_below(path, name)}: found nothing; wanted {wanted}"
+            yield HcpError(f"{_below(path, name)}: found nothing", wanted=wanted)
     known = {**shape.required, **shape.optional}
     for name, item in value.items():
         part = known.get(name, ANY)
         if name not in known and not shape.others:
-            yield f"{_below(path, name)}: found an unknown key; wanted {_near(name, known)}"
+            yield HcpError(f"{_below(path, name)}: found an unknown key", wanted=_near(name, known))
         elif item is not None or name in shape.required:
             yield from faults(item, part, _below(path, name))
 
@@ -126,20 +126,22 @@ def checked(value: Any, shape: Shape, file: str) -> None:
     refuse(list(faults(value, shape)), file)
 
 
-def refuse(found: list[str], file: str) -> None:
-    """Raises the errors, if there are any, as one line."""
+def refuse(found: list[HcpError], file: str) -> None:
+    """Raises the errors, if there are any, as one line: what the first wanted, and then the others."""
     if found:
+        first, *others = found[:_MOST_FAULTS]
         more = f"; and {len(found) - _MOST_FAULTS} more" if len(found) > _MOST_FAULTS else ""
-        raise HcpError(f"{visible(file)}: {'; '.join(found[:_MOST_FAULTS])}{more}; correct the file")
+        wanted = "; ".join([first.wanted, *map(str, others)]) + more
+        raise HcpError(f"{visible(file)}: {first.found}", wanted=wanted, do="correct the file")
 
 
-def wrong(path: str, value: Any, wanted: str) -> str:
+def wrong(path: str, value: Any, wanted: str) -> HcpError:
     """One error: where, what was found, what is wanted."""
     found = "an empty list" if value == [] else "an empty mapping" if value == {} else None
     if found is None:
         found = visible(repr(value))
         found = found if len(found) <= _SHOWN else found[: _SHOWN - 3] + "..."
-    return f"{path or 'the top level'}: found {found}; wanted {wanted}"
+    return HcpError(f"{path or 'the top level'}: found {found}", wanted=wanted)
 
 
 def _below(path: str, name: Any) -> str:

@@ -28,8 +28,9 @@ def unpacked(package: str, release: str | None = None) -> Path:
     version = release or next(reversed(found), None)
     if version not in found:
         raise HcpError(
-            f"{_place()}: found no {package}-{version or 'X.Y.Z'}; wanted its wheel unpacked there; set HCP_UPSTREAM "
-            f"to the folder that contains it"
+            f"{_place()}: found no {package}-{version or 'X.Y.Z'}",
+            wanted="its wheel unpacked there",
+            do="set HCP_UPSTREAM to the folder that contains it",
         )
     return found[version]
 

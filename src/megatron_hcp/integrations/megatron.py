@@ -40,7 +40,7 @@ def install() -> None:
     try:
         from megatron.core.datasets import data_schedule
     except ImportError as error:
-        raise HcpError(f"megatron-core has no datasets.data_schedule ({error}); wanted 0.16 or newer") from None
+        raise HcpError(f"megatron-core has no datasets.data_schedule ({error})", wanted="0.16 or newer") from None
     schedulers = getattr(data_schedule, "scheduler_map", {})
     if DYNAMIC in schedulers:
         schedulers[DYNAMIC] = _dynamic_scheduler(schedulers[DYNAMIC], data_schedule)

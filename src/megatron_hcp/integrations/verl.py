@@ -61,13 +61,13 @@ def install() -> None:
     """
     if ENGINE in sys.modules:
         raise HcpError(
-            "megatron_hcp.integrations.verl was imported after verl's engine; name it in VERL_USE_EXTERNAL_MODULES "
-            "before verl starts"
+            "megatron_hcp.integrations.verl was imported after verl's engine",
+            do="name it in VERL_USE_EXTERNAL_MODULES before verl starts",
         )
     try:
         adapter: Any = importlib.import_module(ADAPTER)
     except ImportError as error:
-        raise HcpError(f"verl has no {ADAPTER} ({error}); wanted verl 0.9 or newer") from None
+        raise HcpError(f"verl has no {ADAPTER} ({error})", wanted="verl 0.9 or newer") from None
     adapter.DynamicCPScheduler = _scheduler_with_rows(adapter.DynamicCPScheduler)
     adapter.get_megatron_dynamic_cp_scheduler_cls = lambda: PlannedScheduler
     adapter.postprocess_dynamic_cp_batch = _that_ends_a_step(adapter.postprocess_dynamic_cp_batch)

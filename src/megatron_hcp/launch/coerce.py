@@ -130,5 +130,5 @@ def _wrong(setting: Setting, wanted: str) -> HcpError:
     if len(shown) > 60:
         shown = shown[:57] + "..."
     where = setting.location
-    place = f"{where.file}:{where.line}:{where.column}: " if where else ""
-    return HcpError(f"{place}{setting.key} is {shown!r}; wanted {wanted}; correct it and run the check again")
+    at = (where.file, where.line, where.column) if where else None
+    return HcpError(f"{setting.key} is {shown!r}", wanted=wanted, do="correct it and run the check again", at=at)

@@ -10,7 +10,7 @@ from megatron_hcp.launch import foreign
 from megatron_hcp.launch.fact import COMMAND_LINES, Dialect, Setting
 from megatron_hcp.launch.facts.table import index_of, key_dialect
 
-WANTED = "wanted a Megatron-Bridge, Megatron-LM or verl launch"
+WANTED = "a Megatron-Bridge, Megatron-LM or verl launch"
 _SLIME = frozenset("actor_num_nodes actor_num_gpus_per_node rollout_batch_size rollout_num_gpus num_rollout".split())
 """Options that slime and miles add to Megatron-LM's."""
 _SWIFT = frozenset("tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size".split())
@@ -176,10 +176,12 @@ def refuse_foreign_mapping(data: Mapping[str, Any], keys: Collection[str], targe
     schema = data.get("schema")
     if isinstance(schema, str) and schema.startswith("hcp."):
         raise UnrecognisedError(
-            f"{target} is one of hcp's own files ({schema}), not a launch; {WANTED}; give the launch's file"
+            f"{target} is one of hcp's own files ({schema}), not a launch", wanted=WANTED, do="give the launch's file"
         )
     if isinstance(data.get("architectures"), list) or {"model_type", "hidden_size"} <= set(data):
-        raise UnrecognisedError(f"{target} is a model's config.json, not a launch; {WANTED}; give it with --model")
+        raise UnrecognisedError(
+            f"{target} is a model's config.json, not a launch", wanted=WANTED, do="give it with --model"
+        )
     name = foreign.of_targets(data) or (None if _is_nemo_rl(keys) else foreign.of_keys(keys))
     if name is not None:
         raise not_supported(target, name)
@@ -201,8 +203,9 @@ def names_recipe(data: Mapping[str, Any]) -> bool:
 
 def not_supported(target: str, name: str) -> UnrecognisedError:
     return UnrecognisedError(
-        f"{target} looks like {name}, which is not supported; {WANTED}; give the command line or configuration of one "
-        f"of these three"
+        f"{target} looks like {name}, which is not supported",
+        wanted=WANTED,
+        do="give the command line or configuration of one of these three",
     )
 
 
@@ -212,12 +215,14 @@ def unknown_dialect(target: str, keys: Iterable[str], forced: Dialect | None = N
     found = f"it has {', '.join(roots) or 'none'}"
     if forced is not None:
         return HcpError(
-            f"{target} has no key of the dialect {forced} ({found}); {WANTED}; "
-            "give the launch's own file, or omit --dialect"
+            f"{target} has no key of the dialect {forced} ({found})",
+            wanted=WANTED,
+            do="give the launch's own file, or omit --dialect",
         )
     return UnrecognisedError(
-        f"{target} has no key of a known dialect ({found}); {WANTED}; "
-        "give the launch's own file, or name its dialect with --dialect"
+        f"{target} has no key of a known dialect ({found})",
+        wanted=WANTED,
+        do="give the launch's own file, or name its dialect with --dialect",
     )
 
 

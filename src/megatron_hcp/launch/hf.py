@@ -94,8 +94,9 @@ def read_model(path: str) -> dict[str, Fact]:
     config = _Config(data, places, prefix)
     if config.get(*_SIZES["heads"]) is None or config.get(*_SIZES["hidden_size"]) is None:
         raise HcpError(
-            f"{name} has no num_attention_heads and hidden_size; wanted a Hugging Face config.json of a "
-            "language model; give the one next to the model's weights"
+            f"{name} has no num_attention_heads and hidden_size",
+            wanted="a Hugging Face config.json of a language model",
+            do="give the one next to the model's weights",
         )
     facts = {"model_name": config.fact(*config.find("model_type", "_name_or_path"))}
     for fact, fields in _SIZES.items():
@@ -225,7 +226,9 @@ def _whole(value: Any, path: str, name: str) -> int | None:
     if isinstance(value, list) and value and all(item == value[0] for item in value):
         value = value[0]
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**9:
-        raise HcpError(f"{name}: {path} is {str(value)[:40]!r}; wanted a whole number; give the model's config.json")
+        raise HcpError(
+            f"{name}: {path} is {str(value)[:40]!r}", wanted="a whole number", do="give the model's config.json"
+        )
     return value
 
 
@@ -237,9 +240,9 @@ def _check_possible(config: _Config, value: Any, path: str, name: str) -> None:
     """
     layers = config.get(*_SIZES["num_layers"])
     if isinstance(value, list) and len(value) != layers:
-        raise HcpError(f"{name}: {path} is a list of {len(value)}; wanted one whole number; {_DO}")
+        raise HcpError(f"{name}: {path} is a list of {len(value)}", wanted="one whole number", do=_DO)
     if value == 0 or (isinstance(value, list) and value[0] == 0):
-        raise HcpError(f"{name}: {path} is 0; wanted a whole number of at least 1; {_DO}")
+        raise HcpError(f"{name}: {path} is 0", wanted="a whole number of at least 1", do=_DO)
 
 
 def _check_experts(facts: Mapping[str, Fact], name: str) -> None:
@@ -251,7 +254,7 @@ def _check_experts(facts: Mapping[str, Fact], name: str) -> None:
     experts, topk = facts.get("num_experts"), facts.get("moe_router_topk")
     if experts is not None and topk is not None and 1 < experts.value < topk.value:
         raise HcpError(
-            f"{name}: {topk.key} is {topk.value}, of {experts.value} experts; wanted at most {experts.value}; {_DO}"
+            f"{name}: {topk.key} is {topk.value}, of {experts.value} experts", wanted=f"at most {experts.value}", do=_DO
         )
 
 
@@ -289,12 +292,13 @@ def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:
         try:
             data = json.loads(text)
         except RecursionError:
-            raise HcpError(f"{name} is nested too deeply; wanted {_WANTED}; {_DO}") from None
+            raise HcpError(f"{name} is nested too deeply", wanted=_WANTED, do=_DO) from None
         except ValueError as error:
             reason = error.msg if isinstance(error, json.JSONDecodeError) else "a number is too long"
-            at = f":{error.lineno}:{error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-            raise HcpError(f"{name}{at}: not JSON ({reason}); wanted {_WANTED}; {_DO}") from None
+            at = (name, error.lineno, error.colno) if isinstance(error, json.JSONDecodeError) else None
+            found = f"{'' if at else f'{name}: '}not JSON ({reason})"
+            raise HcpError(found, wanted=_WANTED, do=_DO, at=at) from None
         if not isinstance(data, dict):
             found = "list" if isinstance(data, list) else "text" if isinstance(data, str) else "single value"
-            raise HcpError(f"{name} is a JSON {found}; wanted {_WANTED}, an object with fields; {_DO}") from None
+            raise HcpError(f"{name} is a JSON {found}", wanted=f"{_WANTED}, an object with fields", do=_DO) from None
         return data, {}

@@ -35,14 +35,16 @@ def cached_config(name: str) -> str:
     commit = read_text(reference, "a commit", limit=200).strip()
     if not _COMMIT.fullmatch(commit) or commit in (".", ".."):
         raise HcpError(
-            f"{reference} holds {commit[:40]!r}; wanted a commit; download the model again, or give its config.json"
+            f"{reference} holds {commit[:40]!r}",
+            wanted="a commit",
+            do="download the model again, or give its config.json",
         )
     path = os.path.join(folder, "snapshots", commit, "config.json")
     if not os.path.isfile(path):
         raise _absent(name, path, "has no config.json in")
     real, inside = os.path.realpath(path), os.path.realpath(folder)
     if os.path.commonpath((real, inside)) != inside:
-        raise HcpError(f"{path} is a link out of {folder}; wanted {_WANTED}; give the config.json itself")
+        raise HcpError(f"{path} is a link out of {folder}", wanted=_WANTED, do="give the config.json itself")
     return path
 
 
@@ -58,6 +60,7 @@ def cache_folder() -> str:
 
 def _absent(name: str, looked: str, why: str) -> HcpError:
     return HcpError(
-        f"{name} {why} the local cache (looked for {looked}); wanted {_WANTED}; "
-        f"run `hf download {name} config.json`, or give the file"
+        f"{name} {why} the local cache (looked for {looked})",
+        wanted=_WANTED,
+        do=f"run `hf download {name} config.json`, or give the file",
     )

@@ -41,7 +41,7 @@ def parse_assumptions(texts: Iterable[str]) -> dict[str, Fact]:
         for word in text.split():
             name, equals, value = word.partition("=")
             if not equals or not name:
-                raise HcpError(f"found --assume {word[:60]!r}; wanted NAME=VALUE; for example te=2.14")
+                raise HcpError(f"found --assume {word[:60]!r}", wanted="NAME=VALUE", do="for example te=2.14")
             facts[name] = stated_fact(name, value, "assumed", f"--assume {word[:60]}")
     return facts
 
@@ -60,11 +60,11 @@ def read_facts_file(path: str) -> dict[str, Fact]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        raise HcpError(f"{name} is not JSON; wanted facts as `hcp facts` writes them; write it again") from None
+        raise HcpError(f"{name} is not JSON", wanted="facts as `hcp facts` writes them", do="write it again") from None
     facts = data.get("facts") if isinstance(data, dict) else None
     if not isinstance(facts, dict) or data.get("schema") != "hcp.facts/1":
         found = data.get("schema") if isinstance(data, dict) else type(data).__name__
-        raise HcpError(f"{name} has the schema {str(found)[:40]}; wanted hcp.facts/1; write it with `hcp facts`")
+        raise HcpError(f"{name} has the schema {str(found)[:40]}", wanted="hcp.facts/1", do="write it with `hcp facts`")
     return {fact: _stored_fact(fact, entry, name) for fact, entry in facts.items()}
 
 
@@ -82,7 +82,7 @@ def stated_fact(name: str, value: Any, origin: Origin, where: str) -> Fact:
     """
     if name.startswith("env.") and len(name) > 4:
         if is_secret_name(name):
-            raise HcpError(f"{where}: {name} is a credential; wanted a setting that rules read; omit it")
+            raise HcpError(f"{where}: {name} is a credential", wanted="a setting that rules read", do="omit it")
         is_unset = value is None or (isinstance(value, str) and value.lower() in ("null", "none"))
         return Fact(None if is_unset else str(value), origin)
     if is_job_option(name):
@@ -93,10 +93,12 @@ def stated_fact(name: str, value: Any, origin: Origin, where: str) -> Fact:
 
         near = get_close_matches(name, FACTS, n=1)
         do = f"did you mean {near[0]}?" if near else "`hcp show TARGET` lists them"
-        raise HcpError(f"{where}: there is no fact {name[:40]!r}; wanted one of hcp's fact names; {do}")
+        raise HcpError(f"{where}: there is no fact {name[:40]!r}", wanted="one of hcp's fact names", do=do)
     fact = Fact(coerce(spec, Setting(name, value)), origin)
     shape = _SHAPES.get(spec.type if spec.type == "version" else name)
     word = fact.value
     if shape is not None and word is not None and (len(word) > _LONGEST or not re.fullmatch(shape[0], word)):
-        raise HcpError(f"{where}: {name} is {fact.value[:60]!r}; wanted {shape[1]}; correct it and run the check again")
+        raise HcpError(
+            f"{where}: {name} is {fact.value[:60]!r}", wanted=shape[1], do="correct it and run the check again"
+        )
     return fact

@@ -192,7 +192,9 @@ def _refuse_python(text: str, target: str) -> None:
 
 def _python(found: str) -> UnrecognisedError:
     return UnrecognisedError(
-        f"{found}, which is never executed; {WANTED}; for a Bridge recipe, give the YAML that its --dryrun writes"
+        f"{found}, which is never executed",
+        wanted=WANTED,
+        do="for a Bridge recipe, give the YAML that its --dryrun writes",
     )
 
 

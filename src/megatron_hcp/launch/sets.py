@@ -61,5 +61,5 @@ def _key_and_value(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     key = key.strip().lstrip("+").removeprefix("--")
     if not equals or not key or any(character.isspace() for character in key):
-        raise HcpError(f"found --set {text[:60]!r}; wanted KEY=VALUE; write the key as the launch does")
+        raise HcpError(f"found --set {text[:60]!r}", wanted="KEY=VALUE", do="write the key as the launch does")
     return key, value.strip()

@@ -20,7 +20,7 @@ def standard_input() -> bytes:
         HcpError: it is closed, or larger than `MAX_BYTES`.
     """
     if sys.stdin is None:
-        raise HcpError("standard input is closed; wanted a launch on it; name a file, or redirect one with <")
+        raise HcpError("standard input is closed", wanted="a launch on it", do="name a file, or redirect one with <")
     try:
         return read_at_most(sys.stdin.buffer, MAX_BYTES)
     except TooLargeError as error:
@@ -38,15 +38,15 @@ def text_of_target(target: str, stdin: Callable[[], bytes], wanted: str = _LAUNC
     try:
         data = read_whole(target, MAX_BYTES)
     except IsADirectoryError:
-        raise HcpError(f"{target} is a directory; wanted {wanted}; name the file in it") from None
+        raise HcpError(f"{target} is a directory", wanted=wanted, do="name the file in it") from None
     except FileNotFoundError:
         do = "put overrides after --" if "=" in target or target.startswith("-") else "check the path"
-        raise HcpError(f"{target} does not exist; wanted {wanted}; {do}") from None
+        raise HcpError(f"{target} does not exist", wanted=wanted, do=do) from None
     except TooLargeError as error:
         raise _too_large(target, error.found, wanted) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise HcpError(f"{target!r} cannot be read ({reason}); wanted {wanted}; check the path") from None
+        raise HcpError(f"{target!r} cannot be read ({reason})", wanted=wanted, do="check the path") from None
     return target, decoded(data, target, wanted)
 
 
@@ -67,16 +67,17 @@ def decoded(data: bytes, name: str, wanted: str = _LAUNCH) -> str:
     if len(data) > MAX_BYTES:
         raise _too_large(name, len(data), wanted)
     if b"\0" in data:
-        raise HcpError(f"{name} is binary; wanted {what} as text; {do}")
+        raise HcpError(f"{name} is binary", wanted=f"{what} as text", do=do)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise HcpError(
-            f"{name} is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start}); wanted {what} "
-            "as text; convert it with iconv"
+            f"{name} is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})",
+            wanted=f"{what} as text",
+            do="convert it with iconv",
         ) from None
     if not text.strip():
-        raise UnrecognisedError(f"{name} is empty; wanted {what}; {do}")
+        raise UnrecognisedError(f"{name} is empty", wanted=what, do=do)
     return text
 
 
@@ -89,6 +90,7 @@ def _too_large(name: str, size: int, wanted: str = _LAUNCH) -> HcpError:
     what, do = _words(wanted)
     is_data = name.lower().endswith((".yaml", ".yml", ".json"))  # one that a person wrote is never as large
     return (UnrecognisedError if is_data else HcpError)(
-        f"{name} is too large ({size:,} bytes or more); wanted {what} of at most {MAX_BYTES:,} bytes; "
-        f"{do}, not a log or a data file"
+        f"{name} is too large ({size:,} bytes or more)",
+        wanted=f"{what} of at most {MAX_BYTES:,} bytes",
+        do=f"{do}, not a log or a data file",
     )

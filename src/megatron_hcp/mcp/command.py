@@ -22,7 +22,8 @@ def mcp() -> None:
         from megatron_hcp.mcp.server import serve
     except ModuleNotFoundError as error:
         raise HcpError(
-            f"the Python package {error.name} is not installed; wanted the extra [mcp]; "
-            "run pip install '.[mcp]' in a checkout"
+            f"the Python package {error.name} is not installed",
+            wanted="the extra [mcp]",
+            do="run pip install '.[mcp]' in a checkout",
         ) from None
     serve()

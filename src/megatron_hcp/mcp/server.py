@@ -73,7 +73,7 @@ async def _call_tool(ctx: Context, params: types.CallToolRequestParams) -> types
     tool = next((tool for tool in TOOLS if tool.name == params.name), None)
     try:
         if tool is None:
-            raise HcpError(f"found no tool {params.name:.40}; wanted {', '.join(tool.name for tool in TOOLS)}")
+            raise HcpError(f"found no tool {params.name:.40}", wanted=", ".join(tool.name for tool in TOOLS))
         result = await anyio.to_thread.run_sync(ask, tool, params.arguments or {}, abandon_on_cancel=True)
     except HcpError as error:
         return _failed(str(error))

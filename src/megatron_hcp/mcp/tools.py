@@ -44,11 +44,13 @@ class Tool(NamedTuple):
         missing = [name for name in self.required if given.get(name) is None]
         if unknown or missing:
             found = ", ".join(unknown)[:100] or f"no {', '.join(missing)}"
-            raise HcpError(f"found {found}; wanted {', '.join(takes)}; see the tool's input schema")
+            raise HcpError(f"found {found}", wanted=", ".join(takes), do="see the tool's input schema")
         for name, value in given.items():
             if value is not None and not _has_type(value, takes[name]):
                 wanted = takes[name].get("enum") or takes[name]["type"]
-                raise HcpError(f"{name}: found {type(value).__name__} {value!r:.40}; wanted {wanted}; change it")
+                raise HcpError(
+                    f"{name}: found {type(value).__name__} {value!r:.40}", wanted=f"{wanted}", do="change it"
+                )
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -102,10 +104,10 @@ def _target(given: Given, key: str = "path") -> str:
     """
     path, text = given.get(key), given.get("text")
     if (path is None) == (text is None):
-        raise HcpError(f"found {'both' if path else 'neither'} of {key} and text; wanted one of them")
+        raise HcpError(f"found {'both' if path else 'neither'} of {key} and text", wanted="one of them")
     if text is not None:
         if len(text.encode("utf-8", "replace")) > MAX_TEXT:
-            raise HcpError(f"text: found more than {MAX_TEXT:,} bytes; give the {key} of a file")
+            raise HcpError(f"text: found more than {MAX_TEXT:,} bytes", do=f"give the {key} of a file")
         return "-"
     return os.path.join(".", str(path)) if str(path).startswith("-") else str(path)
 
@@ -144,7 +146,7 @@ def _plan(given: Given) -> list[str]:
 def _explain(given: Given) -> list[str]:
     rule = str(given["rule"])
     if not rule.isalnum():
-        raise HcpError(f"rule: found {rule[:20]!r}, wanted an id such as HCP001")
+        raise HcpError(f"rule: found {rule[:20]!r}", wanted="an id such as HCP001")
     return ["explain", rule]
 
 

@@ -58,8 +58,9 @@ def profiled(rates: Rates, path: str, model: PlanModel, job: PlanJob) -> tuple[R
 def _factor(ratio: float, name: str, path: str) -> float:
     if not 1 / MOST_FACTOR <= ratio <= MOST_FACTOR:
         raise HcpError(
-            f"{path}: its {name} is {1 / ratio:.2g} times what this model takes on this GPU; wanted a profile of "
-            "this model; measure it: hcp dcp calibrate"
+            f"{path}: its {name} is {1 / ratio:.2g} times what this model takes on this GPU",
+            wanted="a profile of this model",
+            do="measure it: hcp dcp calibrate",
         )
     return float(ratio**TRUST)
 

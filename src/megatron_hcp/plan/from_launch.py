@@ -56,12 +56,12 @@ def layout_of(facts: Facts, seq_length: int = 0) -> Layout:
         kinds = sorted(set(kind))
         if len(kinds) > 1:
             names = ", ".join(kinds)
-            raise HcpError(f"cp_comm_type: found {names} on different layers; wanted one for all; give --layout")
+            raise HcpError(f"cp_comm_type: found {names} on different layers", wanted="one for all", do="give --layout")
         kind = kinds[0]
     sizes = facts.get("hcp_sizes")
     if sizes is not None and len(sizes) != 2:
         raise HcpError(
-            f"hierarchical_context_parallel_sizes: found {len(sizes)} sizes; wanted two; see hcp explain HCP003"
+            f"hierarchical_context_parallel_sizes: found {len(sizes)} sizes", wanted="two", do="see hcp explain HCP003"
         )
     words = {"full": "full", "selective": "selective"}
     axes = {name: facts.get(name) or 1 for name in ("tp", "cp", "pp", "ep")}
@@ -203,7 +203,7 @@ def check_is_said(
     give = " ".join((["--model config.json"] if sizes else []) + absent)
     instead = f", or --assume {sizes[0]}=N" if len(sizes) == 1 and not absent else ""
     raise HcpError(
-        f"found {' and '.join(found)}; wanted each of them, by the launch or an option; give {give}{instead}"
+        f"found {' and '.join(found)}", wanted="each of them, by the launch or an option", do=f"give {give}{instead}"
     )
 
 
@@ -215,7 +215,9 @@ def _usual_domain(gpu: Gpu, per_node: int) -> int:
 def _gpu(name: str | None, facts: Facts) -> Gpu:
     name = name or BY_ARCHITECTURE.get(str(facts.get("arch")))
     if name is None:
-        raise HcpError(f"--gpu: not given, and no arch says it; wanted one of {', '.join(GPUS)}; give --gpu NAME")
+        raise HcpError(
+            "--gpu: not given, and no arch says it", wanted=f"one of {', '.join(GPUS)}", do="give --gpu NAME"
+        )
     return gpu_named(name)
 
 
@@ -225,16 +227,19 @@ def _check_precision(precision: str, gpu: Gpu) -> None:
         possible += ["fp8", *(("mxfp8", "nvfp4") if gpu.name in BLACKWELL else ())]
     if precision not in possible:
         raise HcpError(
-            f"--precision: found {precision}, which {gpu.name} does not compute; wanted {' or '.join(possible)}; "
-            "change it, or --gpu"
+            f"--precision: found {precision}, which {gpu.name} does not compute",
+            wanted=" or ".join(possible),
+            do="change it, or --gpu",
         )
 
 
 def _stated(option: str, value: Any, most: int) -> int:
     if value is None:
-        raise HcpError(f"{option}: not given, and no launch says it; wanted a number from 1 to {most}; give {option} N")
+        raise HcpError(
+            f"{option}: not given, and no launch says it", wanted=f"a number from 1 to {most}", do=f"give {option} N"
+        )
     if not 1 <= value <= most:
-        raise HcpError(f"{option}: found {value!s:.40}; wanted 1 to {most}; correct it")
+        raise HcpError(f"{option}: found {value!s:.40}", wanted=f"1 to {most}", do="correct it")
     return int(value)
 
 

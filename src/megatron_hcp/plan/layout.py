@@ -142,17 +142,17 @@ def parse_layout(text: str) -> Layout:
         name = "vp" if name == "vpp" else name
         if not equals or name not in known:
             raise HcpError(
-                f"layout: found {word!r:.40}; wanted NAME=VALUE with a name of {', '.join(known)}; {_CORRECT}"
+                f"layout: found {word!r:.40}", wanted=f"NAME=VALUE with a name of {', '.join(known)}", do=_CORRECT
             )
         if name in given:
-            raise HcpError(f"layout: found {name} twice; wanted it once; leave one out")
+            raise HcpError(f"layout: found {name} twice", wanted="it once", do="leave one out")
         given[name] = _value(name, value)
     layout = Layout(**given)  # type: ignore[arg-type]
     if "cp_comm_type" not in given and layout.hcp_sizes:
-        raise HcpError("layout: found hcp_sizes without cp_comm_type=a2a+p2p; wanted both; write both")
+        raise HcpError("layout: found hcp_sizes without cp_comm_type=a2a+p2p", wanted="both", do="write both")
     if layout.hcp_sizes and layout.cp_comm_type != "a2a+p2p":
         found = f"found hcp_sizes with cp_comm_type={layout.cp_comm_type}, which has no levels"
-        raise HcpError(f"layout: {found}; wanted a2a+p2p; leave one out")
+        raise HcpError(f"layout: {found}", wanted="a2a+p2p", do="leave one out")
     return layout
 
 
@@ -163,18 +163,20 @@ def _value(name: str, value: str) -> object:
     if name == "hcp_sizes":
         sizes = tuple(_size(name, part) for part in value.strip("[]()").split(","))
         if len(sizes) != 2:
-            raise HcpError(f"layout: found hcp_sizes={value:.40}; wanted two sizes, inner first; write hcp_sizes=8,2")
+            raise HcpError(
+                f"layout: found hcp_sizes={value:.40}", wanted="two sizes, inner first", do="write hcp_sizes=8,2"
+            )
         return sizes
     allowed = CP_TYPES if name == "cp_comm_type" else RECOMPUTE
     if value not in allowed:
-        raise HcpError(f"layout: found {name}={value:.40}; wanted one of {', '.join(allowed)}; {_CORRECT}")
+        raise HcpError(f"layout: found {name}={value:.40}", wanted=f"one of {', '.join(allowed)}", do=_CORRECT)
     return value
 
 
 def _size(name: str, text: str) -> int:
     size = whole_number(text)
     if size is None or not 1 <= size <= _MOST:
-        raise HcpError(f"layout: found {name}={text:.40}; wanted a whole number from 1 to {_MOST}; {_CORRECT}")
+        raise HcpError(f"layout: found {name}={text:.40}", wanted=f"a whole number from 1 to {_MOST}", do=_CORRECT)
     return size
 
 

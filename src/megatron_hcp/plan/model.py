@@ -103,7 +103,7 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
     values = language_values(values)
     window = values.get("sliding_window")
     if window is not None and not isinstance(window, int):
-        raise HcpError(f"model: found sliding_window={window!r:.40}; wanted a number of tokens or null; {_GIVE}")
+        raise HcpError(f"model: found sliding_window={window!r:.40}", wanted="a number of tokens or null", do=_GIVE)
     sizes = model_sizes(values)
     _possible(sizes, values)
     kind = str(values.get("model_type") or _kind_by(name))
@@ -178,21 +178,21 @@ def _possible(sizes: ModelSizes, values: Mapping[str, Any]) -> None:
     for name in ("ffn", "moe_ffn", "head_dim", "v_dim", "topk"):
         if size_of(values, NAMES[name]) == 0 and (sizes.experts or name != "topk"):
             written = next(word for word in NAMES[name] if values.get(word) is not None)
-            raise HcpError(f"model: found {written}=0; wanted 1 or more; {_GIVE}")
+            raise HcpError(f"model: found {written}=0", wanted="1 or more", do=_GIVE)
     if sizes.experts and not 1 <= sizes.topk <= sizes.experts:
         found = f"found {sizes.topk} experts for a token of {sizes.experts}"
-        raise HcpError(f"model: {found}; wanted 1 to {sizes.experts}; {_GIVE}")
+        raise HcpError(f"model: {found}", wanted=f"1 to {sizes.experts}", do=_GIVE)
     if min(sizes.qk_head_dim, sizes.v_head_dim) < 1:
         found = f"found {sizes.heads} heads in a hidden size of {sizes.hidden_size}"
-        raise HcpError(f"model: {found}; wanted at most {sizes.hidden_size}; {_GIVE}")
+        raise HcpError(f"model: {found}", wanted=f"at most {sizes.hidden_size}", do=_GIVE)
     mtp = _prediction_layers(values)
     for what, count, most in (("layers", sizes.num_layers, MOST_LAYERS), ("prediction layers", mtp, MOST_MTP)):
         if count > most:
-            raise HcpError(f"model: found {count} {what}; wanted at most {most}; {_GIVE}")
+            raise HcpError(f"model: found {count} {what}", wanted=f"at most {most}", do=_GIVE)
     if sizes.vocab < 1:
         names = "vocab_size or padded_vocab_size"
         do = "give the config.json next to the weights with --model, or --assume vocab_size=N"
-        raise HcpError(f"model: {names} is missing; wanted the size of the vocabulary; {do}")
+        raise HcpError(f"model: {names} is missing", wanted="the size of the vocabulary", do=do)
 
 
 def _is_tied(values: Mapping[str, Any], kind: str) -> bool:

@@ -112,7 +112,9 @@ def _model(path: str | None, facts: dict[str, Any] | None) -> tuple[PlanModel, l
         usual = assumed_sizes(values)
         return model, [f"the usual {' and '.join(usual)}: the config.json does not say it"] if usual else []
     if facts is None:
-        raise HcpError("--model: not given, and no launch says the model's sizes; give the config.json of the model")
+        raise HcpError(
+            "--model: not given, and no launch says the model's sizes", do="give the config.json of the model"
+        )
     values = {name: value for name, value in facts.items() if value is not None}
     model, usual = plan_model(values, named(facts)), assumed_sizes(values)
     return model, [f"the usual {' and '.join(usual)}: the launch does not say it"] if usual else []

@@ -33,7 +33,8 @@ def parse_fixed(words: tuple[str, ...]) -> Fixed:
     try:
         layout = parse_layout(" ".join(words))
     except HcpError as error:
-        raise HcpError(f"--fix: {str(error).removeprefix('layout: ')}") from None
+        error.found = f"--fix: {error.found.removeprefix('layout: ')}"
+        raise
     return {name: getattr(layout, name) for name in names}
 
 
@@ -47,16 +48,19 @@ def possible_fixed(model: PlanModel, fixed: Fixed) -> Fixed:
     axes = [name for name in ("ep", "etp") if fixed.get(name, 1) > 1 and not model.sizes.experts]
     if axes:
         found = f"found {axes[0]}={fixed[axes[0]]} for a model without experts"
-        raise HcpError(f"--fix: {found}; wanted {axes[0]}=1; leave it out, or give the config.json of an MoE model")
+        raise HcpError(
+            f"--fix: {found}", wanted=f"{axes[0]}=1", do="leave it out, or give the config.json of an MoE model"
+        )
     parts, stages = model.sizes.num_layers + 2 + model.mtp, fixed.get("pp", 1) * fixed.get("vp", 1)
     if stages > parts:
         raise HcpError(
-            f"--fix: found {stages} pipeline stages (pp x vp) for {model.sizes.num_layers} layers; wanted at most "
-            f"{parts}, with embedding and loss as layers; take fewer"
+            f"--fix: found {stages} pipeline stages (pp x vp) for {model.sizes.num_layers} layers",
+            wanted=f"at most {parts}, with embedding and loss as layers",
+            do="take fewer",
         )
     kind = fixed.get("cp_comm_type", "p2p")
     if fixed.get("cp") == 1 and kind != "p2p":
-        raise HcpError(f"--fix: found cp=1 with cp_comm_type={kind}; wanted a CP group for it; leave one out")
+        raise HcpError(f"--fix: found cp=1 with cp_comm_type={kind}", wanted="a CP group for it", do="leave one out")
     return fixed
 
 

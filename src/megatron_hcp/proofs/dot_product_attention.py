@@ -57,7 +57,7 @@ class DotProductAttention(torch.nn.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         if attention_dropout:
-            raise HcpError(f"the reference attention got attention_dropout {attention_dropout}: wanted 0")
+            raise HcpError(f"the reference attention got attention_dropout {attention_dropout}:", wanted="0")
         head_dim = kv_channels if isinstance(kv_channels, int) else kv_channels[0]
         self.window = window_size[0] if window_size else -1
         sinks = None if softmax_type == "vanilla" else torch.zeros(num_attention_heads // tp_size)
@@ -119,7 +119,7 @@ class DotProductAttention(torch.nn.Module):  # type: ignore[misc]
         layout = qkv_format or self.qkv_format
         causal = _CAUSAL.get(attn_mask_type or self.attn_mask_type)
         if causal is None:
-            raise HcpError(f"attn_mask_type {attn_mask_type!r}: wanted one of {', '.join(_CAUSAL)}")
+            raise HcpError(f"attn_mask_type {attn_mask_type!r}:", wanted=f"one of {', '.join(_CAUSAL)}")
         q, k, v = (_to_sbhd(x, layout) for x in (query_layer, key_layer, value_layer))
         if layout == "thd":
             assert cu_seqlens_q is not None, "thd needs cu_seqlens_q"
@@ -136,15 +136,15 @@ class DotProductAttention(torch.nn.Module):  # type: ignore[misc]
             return attend_alone(q, k, v, masking)
         if self.cp_comm_type == "a2a+p2p":
             if not isinstance(self.cp_group, list):
-                raise HcpError("cp_comm_type a2a+p2p got one process group: wanted the list [inner, outer]")
+                raise HcpError("cp_comm_type a2a+p2p got one process group:", wanted="the list [inner, outer]")
             return a2a_p2p(q, k, v, masking, self.cp_group)
         flat: Any = {"p2p": p2p, "a2a": a2a, "all_gather": gathered}.get(self.cp_comm_type)
         if flat is None:
-            raise HcpError(f"cp_comm_type {self.cp_comm_type!r}: wanted p2p, all_gather, a2a or a2a+p2p")
+            raise HcpError(f"cp_comm_type {self.cp_comm_type!r}:", wanted="p2p, all_gather, a2a or a2a+p2p")
         return flat(q, k, v, masking, self.cp_group)
 
 
 def _to_sbhd(x: torch.Tensor, layout: str) -> torch.Tensor:
     if layout not in ("sbhd", "bshd", "thd"):
-        raise HcpError(f"qkv_format {layout!r}: wanted sbhd, bshd or thd")
+        raise HcpError(f"qkv_format {layout!r}:", wanted="sbhd, bshd or thd")
     return {"sbhd": lambda: x, "bshd": lambda: x.transpose(0, 1), "thd": lambda: x.unsqueeze(1)}[layout]()

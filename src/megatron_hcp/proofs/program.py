@@ -49,6 +49,7 @@ class _Report:
     versions: Mapping[str, str | None] = field(default_factory=dict)
     results: list[ProofResult] = field(default_factory=list)
     error: str | None = None
+    refusal: Mapping[str, object] | None = None
     seconds: float = 0.0
     code: int = 1
 
@@ -132,7 +133,7 @@ class Program:
             report.ok = bool(report.results) and all(result.ok for result in report.results)
             report.code = 0 if report.ok else 1
         except HcpError as error:
-            report.error, report.code = str(error), 2
+            report.error, report.refusal, report.code = str(error), vars(error), 2
         except WorkerFailure as error:
             report.error = str(error)
         except KeyboardInterrupt:
@@ -152,7 +153,8 @@ class Program:
             found = int(os.environ["WORLD_SIZE"])
             if found != size:
                 raise HcpError(
-                    f"{self.name}.py runs on {size} processes, torchrun started {found}: use --nproc-per-node {size}"
+                    f"{self.name}.py runs on {size} processes, torchrun started {found}:",
+                    do=f"use --nproc-per-node {size}",
                 )
             die_with_parent(os.getppid())
             _load_wheel(options)
@@ -217,7 +219,7 @@ def _require(needs: Sequence[str], options: argparse.Namespace) -> None:
     if missing:
         names = ", ".join(_PACKAGES.get(name, name) for name in missing)
         extra = "te" if "transformer_engine" in missing else "megatron"
-        raise HcpError(f"{names} not installed: pip install '.[{extra}]' in a checkout")
+        raise HcpError(f"{names} not installed:", do=f"pip install '.[{extra}]' in a checkout")
 
 
 def _versions() -> dict[str, str | None]:

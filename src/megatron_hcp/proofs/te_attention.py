@@ -72,4 +72,4 @@ def _class_code(module: Any) -> CodeType:
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and node.name == CLASS:
             return compile(ast.Module(body=[node], type_ignores=[]), inspect.getfile(module), "exec")
-    raise HcpError(f"{module.__name__} has no class {CLASS}: wanted megatron-core 0.13 to 0.16.1")
+    raise HcpError(f"{module.__name__} has no class {CLASS}:", wanted="megatron-core 0.13 to 0.16.1")

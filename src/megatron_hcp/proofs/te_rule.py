@@ -67,7 +67,7 @@ def installed_te() -> Path | None:
 def _rule_of(package: Path, name: str) -> Callable[[Any, Any], tuple[int, bool]]:
     source = next((package / path for path in (SOURCES[name], OLD_SOURCE) if (package / path).is_file()), None)
     if source is None:
-        raise HcpError(f"{package}: no source of {name}: wanted a folder transformer_engine, as in the wheel")
+        raise HcpError(f"{package}: no source of {name}:", wanted="a folder transformer_engine, as in the wheel")
     statements = next(_deciding_statements(_parsed(source), name), None)
     if statements is None:
         raise HcpError(f"{source}: {name}.forward does not derive cp_size from cp_group in a way known here")

@@ -55,7 +55,7 @@ def directives_of(start: Start, site: Mapping[str, Any], origins: Mapping[str, s
         name, _, value = option.removeprefix("--").partition("=")
         if name in _OWN or any(name == directive.name for directive in found):
             raise HcpError(
-                f"sbatch: found {option}, which the job sets itself; wanted only other options; leave it out"
+                f"sbatch: found {option}, which the job sets itself", wanted="only other options", do="leave it out"
             )
         found.append(Directive(name, value or None, _origin("sbatch", origins)))
     if site["in_allocation"]:
@@ -81,7 +81,8 @@ def _plain_path(path: str) -> str:
         or not (path.isascii() and path.isprintable())
     ):
         raise HcpError(
-            f"logs: found {path[:60]!r}; wanted a path of plain characters: Slurm's directives have no "
-            "quoting; choose another folder"
+            f"logs: found {path[:60]!r}",
+            wanted="a path of plain characters: Slurm's directives have no quoting",
+            do="choose another folder",
         )
     return path.rstrip("/") or "/"

@@ -125,7 +125,7 @@ def plan_job(
     for line in lines:
         for word in line:
             check_text(
-                str(word), lambda wanted: HcpError(f"a word of the launch: wanted {wanted}; shorten or correct it")
+                str(word), lambda wanted: HcpError("a word of the launch:", wanted=wanted, do="shorten or correct it")
             )
     if launch is not None and dialect == "verl":
         lines = (*lines, *cluster_words(launch, site))
@@ -183,41 +183,46 @@ def _refuse_gaps(
     if missing:
         options = " ".join(f"--{name.replace('_', '-')}" for name in missing)
         keys = " ".join(f"{name}:" for name in missing)
-        raise HcpError(f"not stated: {'; '.join(missing.values())}; wanted {options}, or in the site file {keys}")
+        raise HcpError(f"not stated: {'; '.join(missing.values())}", wanted=f"{options}, or in the site file {keys}")
 
 
 def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | None) -> None:
     limit = time_limit_s(site["time"])
     if limit is not None and site["signal"] >= limit:
         raise HcpError(
-            f"signal: found {site['signal']} s before the end of a job of {limit} s; wanted less than the "
-            "time limit, or the trainer is stopped at once; lower it, or raise time"
+            f"signal: found {site['signal']} s before the end of a job of {limit} s",
+            wanted="less than the time limit, or the trainer is stopped at once",
+            do="lower it, or raise time",
         )
     for name in ("requeue", "array", "array_range"):
         if site["in_allocation"] and site[name]:
             raise HcpError(
-                f"found {name} with --in-allocation; wanted only one of them: inside an allocation, Slurm does not "
-                "start the job again; leave one of them out"
+                f"found {name} with --in-allocation",
+                wanted="only one of them: inside an allocation, Slurm does not start the job again",
+                do="leave one of them out",
             )
     if dialect in ("nemo-rl", "ms-swift", "slime"):
         raise HcpError(
-            f"found a {dialect} launch; wanted one of Megatron-LM, Megatron-Bridge or verl, which a job can "
-            "start; start this one with its framework's own launcher, and check it with hcp check"
+            f"found a {dialect} launch",
+            wanted="one of Megatron-LM, Megatron-Bridge or verl, which a job can start",
+            do="start this one with its framework's own launcher, and check it with hcp check",
         )
     if start == "ray" and dialect != "verl":
         raise HcpError(
-            f"found --start ray for a {dialect} launch; wanted verl, which starts its ranks with Ray; "
-            "use srun or torchrun"
+            f"found --start ray for a {dialect} launch",
+            wanted="verl, which starts its ranks with Ray",
+            do="use srun or torchrun",
         )
     if dialect == "verl" and start != "ray":
         raise HcpError(
-            f"found --start {start} for a verl launch; wanted ray, which starts verl's workers; use --start ray"
+            f"found --start {start} for a verl launch", wanted="ray, which starts verl's workers", do="use --start ray"
         )
     reserved = reserved_in(site["env"] or {})
     if reserved:
         raise HcpError(
-            f"env: {reserved[0]} is set by the job itself or changes how bash reads the script; wanted other "
-            "variables; leave it out"
+            f"env: {reserved[0]} is set by the job itself or changes how bash reads the script",
+            wanted="other variables",
+            do="leave it out",
         )
 
 

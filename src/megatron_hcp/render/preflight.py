@@ -232,8 +232,9 @@ def _ranks(lines: Iterable[str], options: argparse.Namespace) -> int:
     if misplaced is not None:
         first = misplaced // per_node * per_node
         raise HcpError(
-            f"rank {misplaced} is on {nodes[misplaced]}, rank {first} on {nodes[first]}: the ranks are not "
-            "placed in blocks, so inner groups cross nodes; use --distribution=block"
+            f"rank {misplaced} is on {nodes[misplaced]}, rank {first} on {nodes[first]}: the ranks are not placed in "
+            "blocks, so inner groups cross nodes",
+            do="use --distribution=block",
         )
     return 0
 
@@ -256,7 +257,7 @@ def _run(program: str, arguments: Sequence[str]) -> int:
 
     path = pack_dir("checks") / f"{program}.py"
     if not path.is_file():
-        raise HcpError(f"{program}: no such check; wanted a program of checks/; see `hcp verify --list`")
+        raise HcpError(f"{program}: no such check", wanted="a program of checks/", do="see `hcp verify --list`")
     # An empty entry in the path means the job's folder, whose files are not the check's modules.
     entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry not in ("", ".")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entries)}

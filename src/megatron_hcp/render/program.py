@@ -33,8 +33,9 @@ def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
         if reading.argv is None:
             raise HcpError(
                 f"{reading.target}: an argument of the training command is not known "
-                f"({visible(reading.hidden_argument)[:200]}); wanted every word of it; write the value out, or give "
-                "the launch's words after --"
+                f"({visible(reading.hidden_argument)[:200]})",
+                wanted="every word of it",
+                do="write the value out, or give the launch's words after --",
             )
         return _lines((*reading.argv, *cli_words))
     _all_known(reading)
@@ -88,8 +89,9 @@ def cluster_words(launch: Launch, site: Mapping[str, Any]) -> Lines:
             added.append((f"{key}={site[name]}",))
         elif str(stated[key]) != str(site[name]):
             raise HcpError(
-                f"{key}: the launch says {stated[key]}, the job has {site[name]}; wanted the same; correct "
-                f"one, or leave {key} out of the launch"
+                f"{key}: the launch says {stated[key]}, the job has {site[name]}",
+                wanted="the same",
+                do=f"correct one, or leave {key} out of the launch",
             )
     return tuple(added)
 
@@ -122,8 +124,9 @@ def _all_known(reading: Reading) -> None:
         key, why = lost[0]
         more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
         raise HcpError(
-            f"{reading.target}: {key} is not known: {why}{more}; wanted every word of the launch; "
-            "write the value out, or give the launch's words after --"
+            f"{reading.target}: {key} is not known: {why}{more}",
+            wanted="every word of the launch",
+            do="write the value out, or give the launch's words after --",
         )
 
 
@@ -135,8 +138,9 @@ def _flag(key: str, value: Any) -> tuple[str, ...]:
 def _config_file(reading: Reading) -> Lines:
     if reading.target.startswith("<"):
         raise HcpError(
-            f"{reading.target}: a configuration on standard input is gone when the job runs; wanted a file; save "
-            "it where the nodes can read it"
+            f"{reading.target}: a configuration on standard input is gone when the job runs",
+            wanted="a file",
+            do="save it where the nodes can read it",
         )
     if reading.dialect == "verl":
         path = PurePath(reading.target)

@@ -24,7 +24,9 @@ def render_job(job: Job) -> str:
     size = len(text.encode())
     if size > _MAX_BYTES:
         raise HcpError(
-            f"the script has {size:,} bytes; wanted at most {_MAX_BYTES:,}, Slurm's limit; move long values into files"
+            f"the script has {size:,} bytes",
+            wanted=f"at most {_MAX_BYTES:,}, Slurm's limit",
+            do="move long values into files",
         )
     return text
 

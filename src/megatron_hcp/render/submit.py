@@ -51,8 +51,9 @@ def make_log_folder(script: str) -> str | None:
         os.makedirs(folder)
     except OSError as error:
         raise HcpError(
-            f"logs: cannot create {visible(folder)}: {error.strerror}; wanted a folder that Slurm can write to; "
-            "name another"
+            f"logs: cannot create {visible(folder)}: {error.strerror}",
+            wanted="a folder that Slurm can write to",
+            do="name another",
         ) from None
     return folder
 
@@ -63,16 +64,18 @@ def _sbatch(script: str, option: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(["sbatch", option], input=script, capture_output=True, text=True, errors="replace")
     except OSError as error:
         raise HcpError(
-            f"found no sbatch ({error.strerror}); wanted a node that can submit jobs; write the script with "
-            "-o FILE, and submit it there"
+            f"found no sbatch ({error.strerror})",
+            wanted="a node that can submit jobs",
+            do="write the script with -o FILE, and submit it there",
         ) from None
     if done.returncode:
         said = [_PREFIX.sub("", line) for line in done.stderr.splitlines() if line.startswith("sbatch: error: ")]
         why = visible("; ".join(said or done.stderr.splitlines()))[:400] or f"exit code {done.returncode}"
         if _NOT_REACHED.search(done.stderr):
             raise HcpError(
-                f"sbatch {option}: could not reach Slurm: {why}; wanted an answer from its controller; run it where "
-                "sinfo works"
+                f"sbatch {option}: could not reach Slurm: {why}",
+                wanted="an answer from its controller",
+                do="run it where sinfo works",
             )
-        raise HcpError(f"sbatch {option}: Slurm rejects the job: {why}; wanted one that it accepts; correct it")
+        raise HcpError(f"sbatch {option}: Slurm rejects the job: {why}", wanted="one that it accepts", do="correct it")
     return done

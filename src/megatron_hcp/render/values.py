@@ -66,7 +66,7 @@ def checked(kind: ValueType, value: Any, where: str, choices: Sequence[str] = ()
     def wrong(wanted: str) -> HcpError:
         shown = repr(value)
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
-        return HcpError(f"{where}: found {shown}; wanted {wanted}; correct it")
+        return HcpError(f"{where}: found {shown}", wanted=wanted, do="correct it")
 
     match kind:
         case "size" | "count":

@@ -20,8 +20,8 @@ from megatron_hcp.rules.view import View
 
 if sys.flags.optimize > 1:
     raise HcpError(
-        "found Python running with -OO (or PYTHONOPTIMIZE=2), which strips the texts of the rules; wanted no flag, or "
-        "-O"
+        "found Python running with -OO (or PYTHONOPTIMIZE=2), which strips the texts of the rules",
+        wanted="no flag, or -O",
     )
 
 RULES: tuple[Rule, ...]
@@ -141,7 +141,7 @@ def selected(select: str | None, ignore: str | None) -> Callable[[Launch], tuple
     ids = named - _matching(ignore or "")
     if not ids:
         given = f"--select {select} with --ignore {ignore}" if select is not None else f"--ignore {ignore}"
-        raise HcpError(f"found {given}, which leaves no rule; wanted at least one; ignore fewer")
+        raise HcpError(f"found {given}, which leaves no rule", wanted="at least one", do="ignore fewer")
     return lambda launch: tuple(map(_rule, sorted(ids)))
 
 
@@ -156,8 +156,9 @@ def rule_of(rule_id: str) -> Rule:
 
         close = difflib.get_close_matches(rule_id.upper(), MODULES, n=3, cutoff=0.5)
         raise HcpError(
-            f"found no rule {rule_id!r}; wanted an id such as {', '.join(close) or next(iter(MODULES))}; "
-            "`hcp explain` lists them all"
+            f"found no rule {rule_id!r}",
+            wanted=f"an id such as {', '.join(close) or next(iter(MODULES))}",
+            do="`hcp explain` lists them all",
         )
     return _rule(rule_id.upper())
 

@@ -95,7 +95,7 @@ def a2a_p2p(
     balanced. Groups in the wrong order make this attend to the wrong tokens.
     """
     if len(groups) != 2:
-        raise HcpError(f"a2a+p2p got {len(groups)} process groups: wanted two, (inner, outer)")
+        raise HcpError(f"a2a+p2p got {len(groups)} process groups:", wanted="two, (inner, outer)")
     inner, outer = groups
     _check_heads(q, k, inner)
     q, k, v = (heads_to_tokens(x, inner) for x in (q, k, v))
@@ -139,6 +139,7 @@ def _check_heads(q: torch.Tensor, k: torch.Tensor, group: dist.ProcessGroup) -> 
     size = dist.get_world_size(group)
     if q.shape[HEADS] % size or k.shape[HEADS] % size:
         raise HcpError(
-            f"all-to-all over {size} ranks with {q.shape[HEADS]} query and {k.shape[HEADS]} key/value heads "
-            f"per rank: wanted multiples of {size}; use a smaller inner size, or p2p"
+            f"all-to-all over {size} ranks with {q.shape[HEADS]} query and {k.shape[HEADS]} key/value heads per rank:",
+            wanted=f"multiples of {size}",
+            do="use a smaller inner size, or p2p",
         )

@@ -35,7 +35,7 @@ def lengths_of(batch: TensorDict | torch.Tensor) -> list[int]:
     ids = batch.get("input_ids", None) if is_tensor_collection(batch) else batch
     if not is_jagged(ids):
         found = "no input_ids" if ids is None else f"{type(ids).__name__} of layout {getattr(ids, 'layout', 'none')}"
-        raise HcpError(f"dynamic CP found {found}; wanted a nested tensor with layout=torch.jagged as input_ids")
+        raise HcpError(f"dynamic CP found {found}", wanted="a nested tensor with layout=torch.jagged as input_ids")
     return lengths_of_rows(ids)
 
 
@@ -83,9 +83,9 @@ def split_batch(batch: TensorDict | torch.Tensor, plan: Plan, rank: int) -> list
         table = TensorDict({"input_ids": batch}, batch_size=[batch.shape[0]])
     lengths = lengths_of(table)
     if tuple(lengths) != plan.lengths:
-        raise HcpError(f"the plan is for {len(plan.lengths)} sequences of other lengths; plan this batch")
+        raise HcpError(f"the plan is for {len(plan.lengths)} sequences of other lengths", do="plan this batch")
     if not 0 <= rank < plan.world_size:
-        raise HcpError(f"found rank {rank}; wanted one below the plan's world size {plan.world_size}")
+        raise HcpError(f"found rank {rank}", wanted=f"one below the plan's world size {plan.world_size}")
     return [_share(table, plan, micro_batch, rank) for micro_batch in plan.micro_batches]
 
 
@@ -175,14 +175,14 @@ def merge_outputs(
             if share[CP_RANK] == 0:
                 records.append((samples, parts))
     except HcpError as error:
-        problem = str(error)
+        problem = error
     everyone: list[Any] = [(problem, records)]
     if dist.is_available() and dist.is_initialized():
         everyone = [None] * dist.get_world_size(group)
         dist.all_gather_object(everyone, (problem, records), group=group)
-    for rank, (text, _) in enumerate(everyone):
-        if text:
-            raise HcpError(f"rank {rank} of the group: {text}")
+    for rank, (error_there, _) in enumerate(everyone):
+        if error_there is not None:
+            raise error_there.within(f"rank {rank} of the group:")
     return _in_order([record for _, of_rank in everyone for record in of_rank], num_samples, outputs)
 
 
@@ -200,7 +200,7 @@ def _in_order(records: Sequence[Any], num_samples: int, outputs: Sequence[Any]) 
         try:
             joined = join(values)
         except HcpError as error:
-            raise HcpError(f"output {key!r}: {error}") from None
+            raise error.within(f"output {key!r}:") from None
         order = sorted(range(num_samples), key=places.__getitem__)
         ordered[key] = (select(joined, order) if joined.is_nested else joined[order]).to(device)
     return ordered
@@ -210,7 +210,7 @@ def _check_places(key: str, places: Sequence[int], num_samples: int) -> None:
     """Raises HcpError unless every sample came back once."""
     twice = sorted(sample for sample, times in Counter(places).items() if times > 1)
     if twice:
-        raise HcpError(f"output {key!r} came twice for sample {twice[0]}; wanted each sample once")
+        raise HcpError(f"output {key!r} came twice for sample {twice[0]}", wanted="each sample once")
     missing = sorted(set(range(num_samples)) - set(places))
     if missing:
         raise HcpError(f"output {key!r} is missing for sample {missing[0]} and {len(missing) - 1} more")
@@ -219,9 +219,9 @@ def _check_places(key: str, places: Sequence[int], num_samples: int) -> None:
 def _checked(key: str, value: Any, samples: Sequence[int]) -> torch.Tensor:
     """The output, detached, on the CPU; a nested tensor without gaps."""
     if not isinstance(value, torch.Tensor):
-        raise HcpError(f"output {key!r} is a {type(value).__name__}; wanted a tensor with one entry per sample")
+        raise HcpError(f"output {key!r} is a {type(value).__name__}", wanted="a tensor with one entry per sample")
     if value.is_nested and not is_jagged(value):
-        raise HcpError(f"output {key!r} is nested without layout=torch.jagged; make it jagged")
+        raise HcpError(f"output {key!r} is nested without layout=torch.jagged", do="make it jagged")
     if value.dim() == 0 or value.shape[0] != len(samples):
         count = value.shape[0] if value.dim() else "no"
         raise HcpError(f"output {key!r} has {count} entries for the {len(samples)} samples {list(samples)[:8]}")

@@ -66,7 +66,7 @@ class GroupBuilder:
         ]
         mine = [group for group in levels if group is not None]
         if len(mine) < len(levels):
-            raise HcpError(f"rank {dist.get_rank()} is in no CP group: wanted CP groups that cover every rank")
+            raise HcpError(f"rank {dist.get_rank()} is in no CP group:", wanted="CP groups that cover every rank")
         return mine
 
     def build_dynamic_cp(
@@ -90,7 +90,7 @@ class GroupBuilder:
             runs = [ranks[i : i + size] for ranks in dp_cp_groups for i in range(0, len(ranks), size)]
             group = self.build(runs, f"{desc}_{size}")
             if group is None:
-                raise HcpError(f"rank {dist.get_rank()} is in no DPxCP group: wanted groups that cover every rank")
+                raise HcpError(f"rank {dist.get_rank()} is in no DPxCP group:", wanted="groups that cover every rank")
             groups[size] = group
         return groups
 

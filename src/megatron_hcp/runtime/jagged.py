@@ -40,7 +40,7 @@ def join(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     shapes = {_row_shape(tensor, dim) for tensor in tensors}
     if len(shapes) > 1 or None in shapes:
         raise HcpError(
-            f"rows of shapes {sorted({str(tuple(tensor.shape[1:])) for tensor in tensors})} differ; wanted one"
+            f"rows of shapes {sorted({str(tuple(tensor.shape[1:])) for tensor in tensors})} differ", wanted="one"
         )
     parts = [_packed(tensor, dim) for tensor in tensors]
     lengths = [length for _, lengths in parts for length in lengths]

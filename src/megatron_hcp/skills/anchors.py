@@ -98,7 +98,9 @@ def unpacked_roots(folder: Path) -> list[Root]:
         match = re.fullmatch(rf"({'|'.join(_MODULES)})-(\d.*)", path.name)
         if match and not _is_version(match[2]):
             raise HcpError(
-                f"found the folder {path.name!r} in --sources; wanted <dist>-<version>; rename it, or move it away"
+                f"found the folder {path.name!r} in --sources",
+                wanted="<dist>-<version>",
+                do="rename it, or move it away",
             )
         if match:
             roots.append(Root(match[1], match[2], path))
@@ -141,7 +143,7 @@ def named_root(text: str, names: Iterable[str] = ()) -> Root:
     known = dict.fromkeys((*VERSION_FILES, *names))
     if not equals or name not in known or not os.path.isdir(path):
         wanted = f"NAME=PATH or NAME@BRANCH=PATH of a folder, NAME one of {', '.join(known)}"
-        raise HcpError(f"found --repo {text[:100]}; wanted {wanted}")
+        raise HcpError(f"found --repo {text[:100]}", wanted=wanted)
     return Root(name, checkout_version(name, Path(path)), Path(path), is_checkout=True, branch=branch or "main")
 
 
@@ -184,7 +186,7 @@ def claims(source: Source, root: Root) -> bool:
         return root.version is None or SpecifierSet(source.versions).contains(root.version, prereleases=True)
     except InvalidSpecifier:
         found = f"an anchor into {source.repo} has versions {source.versions!r}"
-        raise HcpError(f"{found}; wanted a PEP 440 range") from None
+        raise HcpError(found, wanted="a PEP 440 range") from None
 
 
 def can_tell(source: Source, root: Root) -> bool:

@@ -117,7 +117,7 @@ def find_skill(name: str) -> Path:
         return Path(name).resolve()
     names = ", ".join(folder.name for folder in skill_dirs())
     raise HcpError(
-        f"found no skill {visible(name)[:200]}; wanted one of {names}, or a folder with {CARD_PATH.as_posix()}"
+        f"found no skill {visible(name)[:200]}", wanted=f"one of {names}, or a folder with {CARD_PATH.as_posix()}"
     )
 
 
@@ -156,7 +156,7 @@ def load_card(folder: Path) -> Card:
         items = items if isinstance(items, list) else []
         ids = Counter(str(item.get("id")) for item in items if isinstance(item, dict) and item.get("id") is not None)
         twice = [name for name, times in ids.items() if times > 1]
-        found += [f"{key}: found the id {visible(name)[:100]} twice; wanted each id once" for name in twice]
+        found += [HcpError(f"{key}: found the id {visible(name)[:100]} twice", wanted="each id once") for name in twice]
     refuse(found, file)
     return _card(data, folder, *names)
 

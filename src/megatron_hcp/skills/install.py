@@ -79,7 +79,9 @@ def plan_copies(folders: Sequence[Path], place: Path, *, given: bool) -> list[Co
     """
     sources = {folder.name: folder for folder in folders}
     if len(sources) < len(set(folders)):
-        raise HcpError("found two skills with the same name; wanted each name once; install them into two folders")
+        raise HcpError(
+            "found two skills with the same name", wanted="each name once", do="install them into two folders"
+        )
     if not given:
         refuse_links(place)
     return [_plan(name, _files(folder), place) for name, folder in sources.items()]
@@ -108,7 +110,9 @@ def install_skills(
                 yield Installed(copy.name, copy.target, copy.how, backup)
     except OSError as error:
         raise HcpError(
-            f"cannot copy to {visible(str(place))}: {error.strerror}; wanted a writable folder; name one with --dir"
+            f"cannot copy to {visible(str(place))}: {error.strerror}",
+            wanted="a writable folder",
+            do="name one with --dir",
         ) from None
 
 
@@ -120,7 +124,9 @@ def _files(folder: Path) -> dict[str, _File]:
             data = read_regular(path, "a file of a skill", inside=None if is_ours(folder) else folder)
             found[name] = _File(data, os.access(path, os.X_OK))
     if sum(len(file.data) for file in found.values()) > _MAX_BYTES:
-        raise HcpError(f"{visible(str(folder))} has more than {_MAX_BYTES:,} bytes; wanted a skill; check the path")
+        raise HcpError(
+            f"{visible(str(folder))} has more than {_MAX_BYTES:,} bytes", wanted="a skill", do="check the path"
+        )
     return found
 
 
@@ -131,7 +137,7 @@ def _plan(name: str, files: dict[str, _File], place: Path) -> Copy:
     if not target.exists():
         return Copy(name, files, target, "new", [])
     if not target.is_dir():
-        raise HcpError(f"{visible(str(target))} is not a folder; wanted a skill or nothing there; move it away")
+        raise HcpError(f"{visible(str(target))} is not a folder", wanted="a skill or nothing there", do="move it away")
     shipped = {path: digest(file.data) for path, file in files.items()}
     record, there = recorded(target), present(target)
     edits = [path for path, found in there.items() if found not in (shipped.get(path), (record or {}).get(path))]
@@ -150,14 +156,14 @@ def _refuse(copies: Sequence[Copy], place: Path, update: bool) -> None:
     edited = [f"{copy.name} ({few(copy.edits)})" for copy in copies if copy.how == "replaced" and copy.edits]
     if edited:
         raise HcpError(
-            f"found changed files in {', '.join(edited)} in {visible(str(place))}; nothing was copied; "
-            f"add --dry-run to see the difference, --force to replace them: your files are kept in {BACKUPS}"
+            f"found changed files in {', '.join(edited)} in {visible(str(place))}; nothing was copied",
+            do=f"add --dry-run to see the difference, --force to replace them: your files are kept in {BACKUPS}",
         )
     others = [copy.name for copy in copies if copy.how == "replaced"]
     if others and not update:
         raise HcpError(
-            f"found other versions of {', '.join(others)} in {visible(str(place))}; nothing was copied; "
-            "run hcp skills update, or add --force to replace"
+            f"found other versions of {', '.join(others)} in {visible(str(place))}; nothing was copied",
+            do="run hcp skills update, or add --force to replace",
         )
 
 

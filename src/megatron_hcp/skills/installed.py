@@ -79,7 +79,9 @@ def present(target: Path) -> dict[str, str]:
             except HcpError:
                 found[path.relative_to(target).as_posix()] = "unreadable"
         if len(found) > MAX_FILES:
-            raise HcpError(f"{visible(str(target))} has more than {MAX_FILES:,} files; wanted a skill; move it away")
+            raise HcpError(
+                f"{visible(str(target))} has more than {MAX_FILES:,} files", wanted="a skill", do="move it away"
+            )
     found.pop(RECORD_PATH, None)
     return found
 
@@ -110,8 +112,9 @@ def refuse_links(place: Path) -> None:
 def is_link(path: Path) -> HcpError:
     """The error for a link in the path, with what to do."""
     return HcpError(
-        f"{visible(str(path))} is a link; wanted a folder, because nothing is written through links; "
-        "remove it, or name the folder that it leads to with --dir"
+        f"{visible(str(path))} is a link",
+        wanted="a folder, because nothing is written through links",
+        do="remove it, or name the folder that it leads to with --dir",
     )
 
 

@@ -107,8 +107,9 @@ def _room() -> Iterator[_Room]:
             room = _Room(folder, *(stack.enter_context(tempfile.TemporaryFile()) for _ in range(2)))
         except OSError as error:
             raise HcpError(
-                f"found no room for temporary files ({error.strerror or error}); wanted a folder to run the step in; "
-                "set TMPDIR to a writable one"
+                f"found no room for temporary files ({error.strerror or error})",
+                wanted="a folder to run the step in",
+                do="set TMPDIR to a writable one",
             ) from None
         yield room
 

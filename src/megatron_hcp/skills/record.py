@@ -124,7 +124,7 @@ def record_path(card: Card) -> Path:
     """
     if card.folder.parent != _PACKAGE.parents[1] / "skills":
         raise HcpError(
-            f"found the skill in {visible(str(card.folder))}; wanted a checkout, because --record writes into skills/"
+            f"found the skill in {visible(str(card.folder))}", wanted="a checkout, because --record writes into skills/"
         )
     return card.folder / RECORD_PATH
 
@@ -142,8 +142,9 @@ def read_record(folder: Path) -> dict[str, dict[str, Any]]:
         data = json.loads(read_skill_file(folder, RECORD_PATH, "a record of hcp verify --record"))
     except (ValueError, RecursionError) as error:
         raise HcpError(
-            f"{visible(str(path))} is no JSON ({visible(str(error))[:100]}); wanted a record of hcp verify --record; "
-            "restore it, or delete it and record all steps again"
+            f"{visible(str(path))} is no JSON ({visible(str(error))[:100]})",
+            wanted="a record of hcp verify --record",
+            do="restore it, or delete it and record all steps again",
         ) from None
     checked(data, _RECORD, str(path))
     steps: dict[str, dict[str, Any]] = data["steps"]
@@ -168,8 +169,9 @@ def write_record(card: Card, results: Iterable[StepResult]) -> Path:
             write_whole(path, laid_out(data, ROW_WIDTH) + "\n")
     except OSError as error:
         raise HcpError(
-            f"cannot write {visible(str(path))} ({error.strerror}); wanted a record of the steps; make room, or the "
-            "folder writable"
+            f"cannot write {visible(str(path))} ({error.strerror})",
+            wanted="a record of the steps",
+            do="make room, or the folder writable",
         ) from None
     return path
 

@@ -36,7 +36,7 @@ class RenderedPart(NamedTuple):
             HcpError: the file does not belong to a skill with a card.
         """
         if self.card is None:
-            raise HcpError("comes from a card, and there is none; wanted it in a skill with config/card.yaml")
+            raise HcpError("comes from a card, and there is none", wanted="it in a skill with config/card.yaml")
         return self.card
 
 
@@ -52,16 +52,18 @@ def rendered(text: str, file: str, card: Card | None, renderers: Mapping[str, Re
     """
     pieces, at = [], 0
     while (mark := _OPEN.search(text, at)) is not None:
-        where = f"{visible(file)}:{text.count(chr(10), 0, mark.start()) + 1}: {visible(mark[0])[:100]}"
+        at_line = (visible(file), text.count("\n", 0, mark.start()) + 1)
+        part = visible(mark[0])[:100]
         end = text.find(_CLOSE, mark.end())
         if end < 0 or _OPEN.search(text, mark.end(), end):
-            raise HcpError(f"{where} is not closed; wanted {_CLOSE} after it; add it")
+            raise HcpError(f"{part} is not closed", wanted=f"{_CLOSE} after it", do="add it", at=at_line)
         if mark["kind"] not in renderers:
-            raise HcpError(f"{where} is not a known part; wanted one of {', '.join(renderers)}; correct it")
+            kinds = ", ".join(renderers)
+            raise HcpError(f"{part} is not a known part", wanted=f"one of {kinds}", do="correct it", at=at_line)
         try:
             lines = renderers[mark["kind"]](RenderedPart(tuple(mark["words"].split()), card))
         except HcpError as error:
-            raise HcpError(f"{where} {error}") from None
+            raise HcpError(f"{part} {error.found}", wanted=error.wanted, do=error.do, at=at_line) from None
         line = text.rfind("\n", 0, mark.start()) + 1
         indent = text[line : mark.start()]
         if text[mark.end() : mark.end() + 1] == "\n":
@@ -91,7 +93,7 @@ def _rules_of(part: RenderedPart) -> list[Rule]:
     for word in wanted:
         if word not in BY_ID and not any(rule.id.rstrip("0123456789") == word for rule in RULES):
             raise HcpError(
-                f"names {visible(word)[:50]}, which is not a rule; wanted an id such as HCP001; see hcp explain"
+                f"names {visible(word)[:50]}, which is not a rule", wanted="an id such as HCP001", do="see hcp explain"
             )
     return [rule for rule in RULES if rule.id in wanted or rule.id.rstrip("0123456789") in wanted]
 
@@ -99,7 +101,7 @@ def _rules_of(part: RenderedPart) -> list[Rule]:
 def _rule(part: RenderedPart) -> list[str]:
     (rule,) = _rules_of(part) if len(part.words) == 1 and part.words[0] in BY_ID else (None,)
     if rule is None:
-        raise HcpError("names no rule; wanted one id, such as hcp:rule HCP001")
+        raise HcpError("names no rule", wanted="one id, such as hcp:rule HCP001")
     return [f"{rule.title} ({rule.id})"]
 
 
@@ -121,7 +123,7 @@ def _launch(part: RenderedPart) -> list[str]:
     launches = part.of_card().recommended
     number = (whole_number(part.words[0]) if len(part.words) == 1 else None) or 0
     if not 1 <= number <= len(launches):
-        raise HcpError(f"names no launch; wanted a number from 1 to {len(launches)}, of the card's recommended ones")
+        raise HcpError("names no launch", wanted=f"a number from 1 to {len(launches)}, of the card's recommended ones")
     return ["```", *launches[number - 1].text.splitlines(), "```"]
 
 
@@ -132,7 +134,7 @@ def _number(part: RenderedPart) -> list[str]:
         return [str(len(RULES))]
     counts = {"rules": len, "claims": len, "verify": len}
     if what not in counts:
-        raise HcpError(f"counts nothing; wanted one of all-rules, {', '.join(counts)}")
+        raise HcpError("counts nothing", wanted=f"one of all-rules, {', '.join(counts)}")
     return [str(len(getattr(part.of_card(), what)))]
 
 
@@ -142,7 +144,7 @@ def _fields(part: RenderedPart) -> list[str]:
         rows = list(described_fields("hcp.card.2", name))
     except KeyError:
         raise HcpError(
-            "names no part of the card; wanted one of card, launch, claim, source, step, needs, expect"
+            "names no part of the card", wanted="one of card, launch, claim, source, step, needs, expect"
         ) from None
     return table(("key", "", "value", "meaning"), rows)
 

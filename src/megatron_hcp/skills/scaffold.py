@@ -25,12 +25,15 @@ def new_skill(name: str, place: Path) -> Path:
     """
     if not NAME.fullmatch(name) or len(name) > 64:
         raise HcpError(
-            f"found the name {visible(name)[:100]!r}; wanted 1 to 64 lower-case letters and digits, single hyphens "
-            "inside; the folder is named with --dir"
+            f"found the name {visible(name)[:100]!r}",
+            wanted="1 to 64 lower-case letters and digits, single hyphens inside",
+            do="the folder is named with --dir",
         )
     target = place / name
     if os.path.lexists(target):
-        raise HcpError(f"{visible(str(target))} already exists; wanted a new skill; choose another name or --dir")
+        raise HcpError(
+            f"{visible(str(target))} already exists", wanted="a new skill", do="choose another name or --dir"
+        )
     try:
         place.mkdir(parents=True, exist_ok=True)
         room = Path(tempfile.mkdtemp(prefix=f".{name}.hcp-", dir=place))
@@ -43,7 +46,9 @@ def new_skill(name: str, place: Path) -> Path:
             shutil.rmtree(room, ignore_errors=True)
     except OSError as error:
         raise HcpError(
-            f"cannot write {visible(str(target))}: {error.strerror}; wanted a writable folder; name one with --dir"
+            f"cannot write {visible(str(target))}: {error.strerror}",
+            wanted="a writable folder",
+            do="name one with --dir",
         ) from None
     return target
 

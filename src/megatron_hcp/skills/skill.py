@@ -59,7 +59,7 @@ def _split(folder: Path) -> tuple[dict[str, Any], str]:
     end = text.find("\n---\n", 3)
     if not text.startswith("---\n") or end < 0:
         raise HcpError(
-            f"{visible(str(path))} has no front matter; wanted --- lines around name and description at the top"
+            f"{visible(str(path))} has no front matter", wanted="--- lines around name and description at the top"
         )
     return load_plain(text[4 : end + 1], visible(str(path)), "front matter of a skill"), text[end + 5 :]
 
@@ -106,7 +106,9 @@ def files_of(folder: Path) -> list[str]:
             entries = sorted(os.scandir(folder / below), key=lambda entry: entry.name)
         except OSError as error:
             raise HcpError(
-                f"{visible(str(folder / below))}: cannot be read ({error.strerror}); wanted a skill's folder; check it"
+                f"{visible(str(folder / below))}: cannot be read ({error.strerror})",
+                wanted="a skill's folder",
+                do="check it",
             ) from None
         for entry in entries:
             name = f"{below}{entry.name}"
@@ -120,14 +122,14 @@ def files_of(folder: Path) -> list[str]:
                 raise _no_part(folder, name, "is not a regular file")
             if len(found) + len(folders) > MAX_FILES:
                 raise HcpError(
-                    f"{visible(str(folder))} has more than {MAX_FILES:,} files; wanted a skill; check the path"
+                    f"{visible(str(folder))} has more than {MAX_FILES:,} files", wanted="a skill", do="check the path"
                 )
     return sorted(found)
 
 
 def _no_part(folder: Path, name: str, found: str) -> HcpError:
     return HcpError(
-        f"{visible(str(folder / name))} {found}; wanted only files and folders in a skill; put the file there"
+        f"{visible(str(folder / name))} {found}", wanted="only files and folders in a skill", do="put the file there"
     )
 
 

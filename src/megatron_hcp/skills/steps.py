@@ -73,7 +73,7 @@ def program_path(word: str) -> str:
     """
     path = pack_dir("checks") / Path(word).name
     if not os.path.isfile(path):  # also raised if the name is too long for a file
-        raise HcpError(f"found no {word} in the pack; wanted a program in checks/; correct the card's run")
+        raise HcpError(f"found no {word} in the pack", wanted="a program in checks/", do="correct the card's run")
     return str(path)
 
 
@@ -85,7 +85,9 @@ def is_own(word: str) -> bool:
 def _own_path(word: str, folder: Path) -> str:
     """The path of a skill's own file, for `scripts/x.py`."""
     if ".." in word.split("/"):
-        raise HcpError(f"found {visible(word)[:200]}, outside the skill; wanted a file of the skill; correct its run")
+        raise HcpError(
+            f"found {visible(word)[:200]}, outside the skill", wanted="a file of the skill", do="correct its run"
+        )
     read_skill_file(folder, word, f"a file of the skill {visible(folder.name)}")
     return str(folder / word)
 

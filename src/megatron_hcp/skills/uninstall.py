@@ -34,13 +34,15 @@ def installed_in(place: Path, names: Sequence[str], *, given: bool) -> list[Remo
         refuse_links(place)
     if not place.is_dir():
         if names:
-            raise HcpError(f"{visible(str(place))} is not a folder; wanted the skills' folder; name it with --dir")
+            raise HcpError(
+                f"{visible(str(place))} is not a folder", wanted="the skills' folder", do="name it with --dir"
+            )
         return []
     found = []
     for name in names:
         if name in ("", ".", "..") or "/" in name or "\0" in name:
-            wanted = f"wanted the name of its folder in {visible(str(place))}"
-            raise HcpError(f"{visible(name)[:100]!r} is not a skill name; {wanted}; name a folder with --dir")
+            wanted = f"the name of its folder in {visible(str(place))}"
+            raise HcpError(f"{visible(name)[:100]!r} is not a skill name", wanted=wanted, do="name a folder with --dir")
     for name in names or sorted(os.listdir(place)):
         target = place / name
         record = None if target.is_symlink() or name.startswith(".") else recorded(target)
@@ -67,14 +69,14 @@ def uninstall_skills(names: Sequence[str], place: Path, *, force: bool, given: b
             changed = [f"{one.name} ({few(one.edits)})" for one in removals if one.edits]
             if changed and not force:
                 raise HcpError(
-                    f"found changed files in {', '.join(changed)} in {visible(str(place))}; nothing was removed; "
-                    f"add --force to remove them: your files are kept in {BACKUPS}"
+                    f"found changed files in {', '.join(changed)} in {visible(str(place))}; nothing was removed",
+                    do=f"add --force to remove them: your files are kept in {BACKUPS}",
                 )
             for one in removals:
                 yield one._replace(backup=_remove(one, place))
     except OSError as error:
         raise HcpError(
-            f"cannot remove from {visible(str(place))}: {error.strerror}; wanted a folder that can be written"
+            f"cannot remove from {visible(str(place))}: {error.strerror}", wanted="a folder that can be written"
         ) from None
 
 
@@ -95,8 +97,10 @@ def _not_ours(target: Path, place: Path) -> HcpError:
         return is_link(target)
     if target.exists():
         return HcpError(
-            f"{visible(str(target))} was not installed by hcp; wanted a skill with its record; remove it by hand"
+            f"{visible(str(target))} was not installed by hcp", wanted="a skill with its record", do="remove it by hand"
         )
     return HcpError(
-        f"{visible(target.name)} is not in {visible(str(place))}; wanted an installed skill; --dry-run lists them"
+        f"{visible(target.name)} is not in {visible(str(place))}",
+        wanted="an installed skill",
+        do="--dry-run lists them",
     )

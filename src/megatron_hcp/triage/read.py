@@ -131,8 +131,9 @@ def triage(
     if not has_text:
         names = ", ".join(visible(str(path)) for path in paths[:8])
         raise HcpError(
-            f"found no text in {names}; wanted the job's logs; a job that wrote nothing may have had no folder for "
-            "its output (SLURM011)"
+            f"found no text in {names}",
+            wanted="the job's logs",
+            do="a job that wrote nothing may have had no folder for its output (SLURM011)",
         )
     waited, unread = read_dumps(dumps)
     diagnosis = _conclude(reader, plan, waited)

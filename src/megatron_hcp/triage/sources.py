@@ -60,10 +60,12 @@ def find_logs(targets: Sequence[str]) -> Logs:
         elif os.path.isdir(path):
             found.add_folder(path)
         elif not os.path.exists(path):
-            raise HcpError(f"{visible(target)}: no such file; wanted log files or a folder of logs; check the path")
+            raise HcpError(
+                f"{visible(target)}: no such file", wanted="log files or a folder of logs", do="check the path"
+            )
         elif not (os.path.isfile(path) or path.is_fifo()):
             raise HcpError(
-                f"{visible(target)}: found a device or a socket; wanted log files; to read a stream, pipe it"
+                f"{visible(target)}: found a device or a socket", wanted="log files", do="to read a stream, pipe it"
             )
         else:
             found.add_file(path)
@@ -117,7 +119,7 @@ class _Transcoded:
 def _opened(path: Path) -> Iterator[tuple[Bytes, bytes]]:
     if path is STDIN:
         if sys.stdin is None:
-            raise HcpError("found no standard input: it is closed; wanted a log there; pipe one, or name a file")
+            raise HcpError("found no standard input: it is closed", wanted="a log there", do="pipe one, or name a file")
         yield sys.stdin.buffer, sys.stdin.buffer.read(_START)
         return
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
@@ -232,7 +234,7 @@ class _Found:
         self.paths += sorted(self._texts_in(folder))
         if len(self.paths) + len(self.dumps) == before:
             raise HcpError(
-                f"{visible(str(folder))}: no text file in this folder; wanted logs; name the files themselves"
+                f"{visible(str(folder))}: no text file in this folder", wanted="logs", do="name the files themselves"
             )
 
     def add_job(self, job: str, folders: Sequence[str]) -> None:
@@ -256,9 +258,9 @@ class _Found:
         if len(self.paths) == before:
             where = ", ".join(visible(folder) for folder in folders) or ". and logs"
             raise HcpError(
-                f"{visible(job)}: no such file, and in {where} nothing is named by a job of this id; wanted log "
-                f"files, a "
-                "folder of logs, or a job's id; name the folder with its logs too"
+                f"{visible(job)}: no such file, and in {where} nothing is named by a job of this id",
+                wanted="log files, a folder of logs, or a job's id",
+                do="name the folder with its logs too",
             )
 
     def _texts_in(self, folder: Path) -> list[Path]:

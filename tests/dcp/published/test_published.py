@@ -133,8 +133,8 @@ def test_parts_differ_by_no_more_than_the_largest_value() -> None:
         ("static:3", [10] * 8, 8, "8 ranks have no groups of 3; give a divisor of 8"),
         ("static:2", [10] * 3, 8, "3 sequences cannot give each of 4 groups one"),
         ("static:2", [10] * 4 + [3000], 8, "sequence 4 has 3000 tokens, more than 2 ranks"),
-        ("static:x", [10], 8, "found .static:x., wanted static:C"),
-        ("best", [10], 8, "found 'best', wanted one of dev, main"),
+        ("static:x", [10], 8, "found .static:x.; wanted static:C"),
+        ("best", [10], 8, "found 'best'; wanted one of dev, main"),
         ("pr5869", [9000], 8, "needs 16 ranks"),
     ],
 )

@@ -115,7 +115,9 @@ def _tree(parser: Parser, data: bytes, file: str) -> SyntaxTree:
         return parsed
     parser.reset()
     raise HcpError(
-        f"{file} has long lines that make no sense to a shell; wanted a bash script; see what `bash -n` says about it"
+        f"{file} has long lines that make no sense to a shell",
+        wanted="a bash script",
+        do="see what `bash -n` says about it",
     )
 
 
@@ -138,8 +140,10 @@ def _lost_from(root: Node, data: bytes, file: str) -> int | None:
             if len(opens.findall(data)) > len(closes.findall(data)) and b"<<" not in data:
                 word = data[statement.start_byte :].split(None, 1)[0].decode()
                 raise HcpError(
-                    f"{file}:{statement.start_point[0] + 1}: this `{word}` is never closed, and bash reads nothing "
-                    f"from here on; wanted `{node.type}`; see what `bash -n` says about it"
+                    f"this `{word}` is never closed, and bash reads nothing from here on",
+                    wanted=f"`{node.type}`",
+                    do="see what `bash -n` says about it",
+                    at=(file, statement.start_point[0] + 1),
                 )
             lost.append(statement.start_byte)
         waiting += (child for child in node.children if child.has_error or child.is_missing)

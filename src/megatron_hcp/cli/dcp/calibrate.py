@@ -72,7 +72,7 @@ def calibrate(
     check_outputs({"-o": str(out)}, reads=(model,))
     sizes = _sizes_in(model)
     if sizes.heads % tp:
-        raise HcpError(f"--tp {tp}: the model has {sizes.heads} attention heads; wanted a divisor of them")
+        raise HcpError(f"--tp {tp}: the model has {sizes.heads} attention heads", wanted="a divisor of them")
     words = ["--sizes", json.dumps(sizes._asdict()), "--out", str(out), "--tp", str(tp), "--pp", str(pp)]
     words += ["--cp-comm-type", cp_comm_type, "--inner", str(inner)]
     if lengths is not None:
@@ -81,13 +81,13 @@ def calibrate(
     _check_ranks(os.environ)
     if "RANK" not in os.environ:
         if processes != "auto" and not (processes.isdecimal() and 0 < int(processes) < 1025):
-            raise HcpError(f"--processes {processes[:40]!r}: wanted a number up to 1024, or auto")
+            raise HcpError(f"--processes {processes[:40]!r}:", wanted="a number up to 1024, or auto")
         start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes]
     status = _run([*start, str(pack_dir("checks") / "dcp_calibrate.py"), *words])
     if status:
         raise HcpError(
-            f"calibration ended with status {status}; the reason is above; "
-            "wanted torch installed and one process per rank: pip install '.[dcp]' in a checkout"
+            f"calibration ended with status {status}; the reason is above",
+            wanted="torch installed and one process per rank: pip install '.[dcp]' in a checkout",
         )
     if os.environ.get("RANK", "0") != "0":
         return
@@ -106,7 +106,7 @@ def _check_ranks(environment: Mapping[str, str]) -> None:
     wrong += [] if environment.get("MASTER_ADDR") else ["MASTER_ADDR"]
     if wrong:
         raise HcpError(
-            f"RANK is set, but missing or invalid: {', '.join(wrong)}; start it with torchrun, or unset RANK"
+            f"RANK is set, but missing or invalid: {', '.join(wrong)}", do="start it with torchrun, or unset RANK"
         )
 
 
@@ -132,14 +132,16 @@ def _sizes_in(path: str) -> ModelSizes:
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        raise HcpError(f"{name}: found no JSON object, wanted a model's config.json; give the one next to the weights")
+        raise HcpError(
+            f"{name}: found no JSON object", wanted="a model's config.json", do="give the one next to the weights"
+        )
     return model_sizes(data)
 
 
 def _checked(lengths: str) -> str:
     words = lengths.split(",")
     if not all(word.isascii() and word.isdecimal() and int(word[:9]) > 0 and len(word) < 9 for word in words):
-        raise HcpError(f"--lengths {lengths[:40]!r}: wanted numbers of tokens such as 2048,4096")
+        raise HcpError(f"--lengths {lengths[:40]!r}:", wanted="numbers of tokens such as 2048,4096")
     return lengths
 
 

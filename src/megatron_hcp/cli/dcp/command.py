@@ -80,7 +80,7 @@ def weights(
     from megatron_hcp.cli.reports import dcp_weights as report
 
     if not 1 <= world_size <= MAX_WORLD_SIZE:
-        raise HcpError(f"--world-size {str(world_size)[:20]}: wanted 1 to {MAX_WORLD_SIZE} ranks")
+        raise HcpError(f"--world-size {str(world_size)[:20]}:", wanted=f"1 to {MAX_WORLD_SIZE} ranks")
     micro_batches = [_sizes(text, world_size) for text in sizes]
     applied = Fraction(1)
     if context_parallel_size is not None:
@@ -88,7 +88,9 @@ def weights(
         _check_factor(world_size, context_parallel_size, len(micro_batches), number)
         applied = megatron_factor(context_parallel_size, number)
     elif num_micro_batches is not None:
-        raise HcpError("--num-micro-batches: found no --context-parallel-size; give megatron-core's static size too")
+        raise HcpError(
+            "--num-micro-batches: found no --context-parallel-size", do="give megatron-core's static size too"
+        )
     rows = report.weight_rows(world_size, micro_batches, reduction, gather, applied)
     if fmt == "json":
         click.echo(json.dumps(report.weights_json(world_size, reduction, gather, applied, rows), indent=2))
@@ -100,12 +102,12 @@ def _check_factor(world_size: int, context_parallel_size: int, given: int, numbe
     """Raises HcpError if the static size does not divide W, or if there are fewer micro-batches than --sizes."""
     if context_parallel_size > 0 and world_size % context_parallel_size:
         raise HcpError(
-            f"--context-parallel-size {str(context_parallel_size)[:20]}: wanted a divisor of the {world_size} ranks"
+            f"--context-parallel-size {str(context_parallel_size)[:20]}:", wanted=f"a divisor of the {world_size} ranks"
         )
     if 0 < number < given:
         raise HcpError(
-            f"--num-micro-batches {str(number)[:20]}: --sizes describes {given}; wanted the micro-batches of the whole "
-            f"step, at least {given}"
+            f"--num-micro-batches {str(number)[:20]}: --sizes describes {given}",
+            wanted=f"the micro-batches of the whole step, at least {given}",
         )
 
 
@@ -113,7 +115,7 @@ def _sizes(text: str, world_size: int) -> list[int]:
     words = text.replace(",", " ").split()
     sizes = [int(word) for word in words if word.isascii() and word.isdecimal() and len(word) < 8]
     if len(sizes) != len(words) or not sizes or min(sizes) < 1:
-        raise HcpError(f"--sizes {text[:40]!r}: wanted group sizes such as 4,2,1,1")
+        raise HcpError(f"--sizes {text[:40]!r}:", wanted="group sizes such as 4,2,1,1")
     if sum(sizes) != world_size:
-        raise HcpError(f"--sizes {text[:40]}: the groups have {sum(sizes)} ranks together; wanted {world_size}")
+        raise HcpError(f"--sizes {text[:40]}: the groups have {sum(sizes)} ranks together", wanted=str(world_size))
     return sizes

@@ -54,12 +54,14 @@ def cost_of(
         name for name, value in (("--cost", text), ("--profile", profile), ("--model", model_file)) if value is not None
     ]
     if len(named) > 1:
-        raise HcpError(f"found {' and '.join(named)}; wanted one of them: each is a complete cost; drop the others")
+        raise HcpError(
+            f"found {' and '.join(named)}", wanted="one of them: each is a complete cost", do="drop the others"
+        )
     model_only = [name for name, value in (("--gpu", gpu), ("--gpus-per-node", gpus_per_node)) if value is not None]
     if model_only and (profile is not None or text is not None or not (model_file or facts)):
-        raise HcpError(f"found {model_only[0]} without a model; wanted a model too; give --model or a launch")
+        raise HcpError(f"found {model_only[0]} without a model", wanted="a model too", do="give --model or a launch")
     if gpus_per_node is not None and gpus_per_node < 1:
-        raise HcpError(f"--gpus-per-node {gpus_per_node}: wanted at least 1")
+        raise HcpError(f"--gpus-per-node {gpus_per_node}:", wanted="at least 1")
     gpu = gpu or "h100"
     if profile is not None:
         from megatron_hcp.cost.profile import read_profile
@@ -67,7 +69,7 @@ def cost_of(
         return Cost.from_profile(read_profile(profile))
     if text is not None:
         if not text.strip(", "):
-            raise HcpError("--cost: found no number; wanted NAME=NUMBER, such as comm=0, or leave the option out")
+            raise HcpError("--cost: found no number", wanted="NAME=NUMBER, such as comm=0, or leave the option out")
         return parse_cost(text)
     layout = {"tp": tp, "pp": pp} | ({"gpus_per_node": gpus_per_node} if gpus_per_node is not None else {})
     # Dynamic CP runs a ring; any other type in the launch (there may be one per layer) is for static CP.
@@ -90,7 +92,7 @@ def _config(path: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        raise HcpError(f"--model {visible(path)}: found no JSON object; wanted the config.json next to the weights")
+        raise HcpError(f"--model {visible(path)}: found no JSON object", wanted="the config.json next to the weights")
     return data
 
 
@@ -113,8 +115,8 @@ def memory_of(text: str | None) -> Memory | None:
         except ValueError:
             value = -1.0
         if name not in _MEMORY or _MEMORY[name] in values or not 0 <= value < float("inf"):
-            raise HcpError(f"--memory: found {part[:40]!r}; wanted NAME=BYTES, each once, with {', '.join(_MEMORY)}")
+            raise HcpError(f"--memory: found {part[:40]!r}", wanted=f"NAME=BYTES, each once, with {', '.join(_MEMORY)}")
         values[_MEMORY[name]] = value
     if not {"limit_bytes", "bytes_per_token"} <= values.keys():
-        raise HcpError(f"--memory: found {text[:40]!r}; wanted at least limit=BYTES,token=BYTES")
+        raise HcpError(f"--memory: found {text[:40]!r}", wanted="at least limit=BYTES,token=BYTES")
     return Memory(**values)

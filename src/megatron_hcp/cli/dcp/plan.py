@@ -130,7 +130,7 @@ def _request(given: dict[str, Any], facts: dict[str, Any], options: LoadOptions)
     world_size = _stated("--world-size", given["world_size"], ranks)
     max_seqlen = _stated("--max-seqlen", given["max_seqlen"], facts.get("max_seqlen_per_dp_cp_rank"))
     if world_size > MAX_WORLD_SIZE:
-        raise HcpError(f"--world-size {str(world_size)[:20]}: wanted at most {MAX_WORLD_SIZE} ranks")
+        raise HcpError(f"--world-size {str(world_size)[:20]}:", wanted=f"at most {MAX_WORLD_SIZE} ranks")
     cost = cost_of(
         given["cost_text"], given["profile"], facts, options.model_file, given["gpu"], tp=settings["tp"],
         pp=settings["pp"], gpus_per_node=given["gpus_per_node"],
@@ -145,7 +145,7 @@ def _stated(option: str, given: int | None, launch: int | None) -> int:
         say([f"{option} {given} instead of the launch's {launch}"], err=True)
     value = launch if given is None else given
     if value is None:
-        raise HcpError(f"{option}: not given, and no launch states it; give a number")
+        raise HcpError(f"{option}: not given, and no launch states it", do="give a number")
     return value
 
 

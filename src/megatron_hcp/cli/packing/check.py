@@ -55,7 +55,9 @@ def check(
             report = judge(stream.batches, needs, stream.is_packed, sizes)
             kind = stream.kind
             if not report.sequences:
-                raise HcpError(f"{visible(data)}: {kind}, and not one; wanted data to judge; name the file that has it")
+                raise HcpError(
+                    f"{visible(data)}: {kind}, and not one", wanted="data to judge", do="name the file that has it"
+                )
     finally:
         line.clear()
     if fmt == "json":
@@ -89,7 +91,7 @@ def _sizes(path: str) -> dict[str, int]:
     try:
         entries: Any = json.loads(text)
     except (ValueError, RecursionError):
-        raise HcpError(f"--metadata {visible(path)}: not JSON; wanted the metadata of packed rows") from None
+        raise HcpError(f"--metadata {visible(path)}: not JSON", wanted="the metadata of packed rows") from None
     size = whole(0, 10**12)
     fields = Fields(optional=dict.fromkeys(_METADATA, size), others=True)
     checked(entries, ListOf(fields, "a list with an object for each packed data set", least=1), path)

@@ -46,12 +46,14 @@ def _size(facts: Mapping[str, Any], name: str) -> int:
     if not isinstance(value, int) or value < 1:
         if not facts:
             raise HcpError(
-                f"found no launch; wanted its {name}, for which the data must divide; name the launch, or write its "
-                "options behind --, such as: -- --context-parallel-size N"
+                "found no launch",
+                wanted=f"its {name}, for which the data must divide",
+                do="name the launch, or write its options behind --, such as: -- --context-parallel-size N",
             )
         raise HcpError(
-            f"found a launch that does not say {name}; wanted its {name}, for which the data must divide; state it: "
-            f"--assume {name}=N"
+            f"found a launch that does not say {name}",
+            wanted=f"its {name}, for which the data must divide",
+            do=f"state it: --assume {name}=N",
         )
     return value
 

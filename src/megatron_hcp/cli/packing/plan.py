@@ -63,9 +63,9 @@ def plan(
     needs = needs_of(facts)
     dp = facts.get("dp") if dp is None else dp
     if dp is not None and not 1 <= dp <= _MOST_RANKS:
-        raise HcpError(f"--dp {str(dp)[:20]}: wanted a number of ranks, from 1 to {_MOST_RANKS:,}")
+        raise HcpError(f"--dp {str(dp)[:20]}:", wanted=f"a number of ranks, from 1 to {_MOST_RANKS:,}")
     if pack_size is not None and not 1 <= pack_size <= MAX_LENGTH:
-        raise HcpError(f"--pack-size {str(pack_size)[:20]}: wanted the tokens of a row, from 1 to {MAX_LENGTH:,}")
+        raise HcpError(f"--pack-size {str(pack_size)[:20]}:", wanted=f"the tokens of a row, from 1 to {MAX_LENGTH:,}")
     found = read_lengths(lengths, field, take)
     longest = max(found.values)
     sizes = [pack_size] if pack_size is not None else pack_sizes(longest, needs.row_multiple, max(_MOST, longest))

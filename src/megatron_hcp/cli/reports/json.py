@@ -47,17 +47,16 @@ def report_json(
 
 def error_json(error: HcpError, target: str | None = None) -> dict[str, Any]:
     """The error for an input that could not be used; `target` names it if there are several."""
-    parts = error.parts
-    place = parts.location
+    file, line, column = (*(error.at or (None, None)), None)[:3]
     return {
         "schema": SCHEMA_ERROR,
         "ok": False,
         **({} if target is None else {"target": {"name": target}}),
         "error": {
-            "found": parts.found,
-            "expected": parts.expected,
-            "do": parts.do,
-            "location": {"file": place[0], "line": place[1], "column": place[2]} if place else None,
+            "found": error.found.removeprefix("found ").removesuffix(":"),
+            "expected": error.wanted,
+            "do": error.do,
+            "location": {"file": file, "line": line, "column": column} if error.at else None,
         },
     }
 

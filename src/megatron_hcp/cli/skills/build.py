@@ -30,7 +30,9 @@ def build(names: Sequence[str], check: bool) -> int:
     """
     skills = list(dict.fromkeys(skill for name in names for skill in skills_below(name))) or skill_dirs()
     if not check and any(is_ours(skill) for skill in skills) and pack_dir("skills").parent.name == "_pack":
-        raise HcpError("found the skills of an installed hcp; wanted those of a checkout; build there, or add --check")
+        raise HcpError(
+            "found the skills of an installed hcp", wanted="those of a checkout", do="build there, or add --check"
+        )
     files = [(path, card) for skill in skills for path, card in _texts(skill)]
     if not names:
         root = pack_dir("skills").parent
@@ -60,7 +62,7 @@ def _write(path: Path, text: str) -> None:
     try:
         write_whole(path, text)
     except OSError as error:
-        raise HcpError(f"cannot write {visible(str(path))}: {error.strerror}; wanted a writable file") from None
+        raise HcpError(f"cannot write {visible(str(path))}: {error.strerror}", wanted="a writable file") from None
 
 
 def _options(part: RenderedPart) -> list[str]:
@@ -72,7 +74,7 @@ def _options(part: RenderedPart) -> list[str]:
     for word in part.words:
         command = command.get_command(context, word) if isinstance(command, click.Group) else None
     if command is None or not part.words:
-        raise HcpError("names no command; wanted one such as hcp:options skills new")
+        raise HcpError("names no command", wanted="one such as hcp:options skills new")
     rows = [record for option in command.get_params(context) if (record := option.get_help_record(context))]
     return table(("option", "what it does"), ((f"`{option}`", text) for option, text in rows))
 

@@ -48,7 +48,7 @@ def evaluate(
     from megatron_hcp.skills.evals.task import load_tasks
 
     if answers is not None and agent_command is not None:
-        raise HcpError("found --answers and --agent-command; wanted one of them; leave one out")
+        raise HcpError("found --answers and --agent-command", wanted="one of them", do="leave one out")
     folder = find_skill(skill)
     tasks = load_tasks(folder)
     if triggers:
@@ -116,7 +116,7 @@ def _triggers(
         with ends_cleanly():
             given = list(chosen(tasks, descriptions, agent_command, timeout))
     else:
-        raise HcpError("found --triggers alone; wanted an agent that chooses; add --agent-command or --answers")
+        raise HcpError("found --triggers alone", wanted="an agent that chooses", do="add --agent-command or --answers")
     if keep is not None:
         _write(keep, "".join(written_answer(answer) for answer in given))
     names = list(descriptions)
@@ -150,4 +150,4 @@ def _write(path: str, text: str) -> None:
     try:
         write_whole(path, text)
     except OSError as error:
-        raise HcpError(f"cannot write {path}: {error.strerror}; name a file in a folder that exists") from None
+        raise HcpError(f"cannot write {path}: {error.strerror}", do="name a file in a folder that exists") from None

@@ -67,7 +67,7 @@ def _batches(policy: str, lengths: Sequence[int], world_size: int, max_seqlen: i
         return flexible(lengths, world_size, max_seqlen, cost.work)
     if policy == "pr5869":
         return even_micro_batches(lengths, world_size, max_seqlen)
-    raise HcpError(f"policy: found {policy!r:.40}, wanted one of {', '.join(PUBLISHED)}, such as static:8")
+    raise HcpError(f"policy: found {policy!r:.40}", wanted=f"one of {', '.join(PUBLISHED)}", do="for example static:8")
 
 
 def size_in(policy: str) -> int | None:
@@ -83,7 +83,9 @@ def size_in(policy: str) -> int | None:
         return None
     size = whole_number(text, 7)
     if size is None:
-        raise HcpError(f"policy: found {policy!r:.40}, wanted static:C with a number of ranks for C, as static:8")
+        raise HcpError(
+            f"policy: found {policy!r:.40}", wanted="static:C with a number of ranks for C", do="for example static:8"
+        )
     return size
 
 
@@ -93,7 +95,8 @@ def _check_process_group(policy: str, start: int, size: int, world_size: int) ->
         sizes = " ".join(map(str, usable_sizes(world_size, branch)))
         raise HcpError(
             f"policy {policy}: it gives ranks {start} to {start + size - 1} to one group, which has no process group "
-            f"on {world_size} ranks (sizes {sizes}, aligned); use a power of two for world_size"
+            f"on {world_size} ranks (sizes {sizes}, aligned)",
+            do="use a power of two for world_size",
         )
 
 

@@ -53,7 +53,8 @@ def _packed(lengths: Sequence[int], world_size: int, max_seqlen: int) -> list[tu
             if size > world_size:
                 raise HcpError(
                     f"policy fcp: sequence {i} has {length} tokens and needs {size} ranks of at most {max_seqlen} "
-                    f"tokens, found {world_size}; raise max_seqlen or world_size"
+                    f"tokens, found {world_size}",
+                    do="raise max_seqlen or world_size",
                 )
             left, which = size * max_seqlen, len(packs)
             packs.append((size, []))

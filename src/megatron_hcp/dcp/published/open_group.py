@@ -38,7 +38,8 @@ def check_need(lengths: Sequence[int], world_size: int, max_seqlen: int, policy:
     if needed > world_size:
         raise HcpError(
             f"policy {policy}: sequence {worst} has {lengths[worst]} tokens and needs {needed} ranks of at most "
-            f"{max_seqlen} tokens, found {world_size}; raise max_seqlen or world_size"
+            f"{max_seqlen} tokens, found {world_size}",
+            do="raise max_seqlen or world_size",
         )
 
 
@@ -46,5 +47,6 @@ def cannot_widen(policy: str, world_size: int) -> HcpError:
     """The error if upstream's scheduler fails to give every rank work: its list index is out of range."""
     return HcpError(
         f"policy {policy}: the scheduler fails on {world_size} ranks, because doubling a group takes more ranks than "
-        "are idle; use a power of two for world_size"
+        "are idle",
+        do="use a power of two for world_size",
     )

@@ -23,14 +23,16 @@ def dp_balanced(lengths: Sequence[int], world_size: int, max_seqlen: int, cp_siz
     """
     if not 1 <= cp_size <= world_size or world_size % cp_size:
         raise HcpError(
-            f"policy static:{cp_size}: {world_size} ranks have no groups of {cp_size}; give a divisor of {world_size}"
+            f"policy static:{cp_size}: {world_size} ranks have no groups of {cp_size}",
+            do=f"give a divisor of {world_size}",
         )
     capacity = cp_size * max_seqlen
     worst = max(range(len(lengths)), key=lengths.__getitem__)
     if lengths[worst] > capacity:
         raise HcpError(
             f"policy static:{cp_size}: sequence {worst} has {lengths[worst]} tokens, more than {cp_size} ranks of at "
-            f"most {max_seqlen} tokens; give at least static:{-(-lengths[worst] // max_seqlen)}"
+            f"most {max_seqlen} tokens",
+            do=f"give at least static:{-(-lengths[worst] // max_seqlen)}",
         )
     packs: list[list[int]] = []
     room = 0
@@ -44,7 +46,8 @@ def dp_balanced(lengths: Sequence[int], world_size: int, max_seqlen: int, cp_siz
     if -(-len(packs) // num_groups) * num_groups > len(lengths):
         raise HcpError(
             f"policy static:{cp_size}: {len(lengths)} sequences cannot give each of {num_groups} groups one in every "
-            "micro-batch; give more sequences, or a larger C"
+            "micro-batch",
+            do="give more sequences, or a larger C",
         )
     last = len(packs) - 1
     while len(packs) % num_groups:

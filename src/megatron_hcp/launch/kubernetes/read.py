@@ -39,8 +39,9 @@ def read_kubernetes(text: str, target: str, forced: Dialect | None, beside: Besi
         notes += [f"{workload.kind} {workload.name}".strip()] * len(trained)
     if not found:
         raise refusal or UnrecognisedError(
-            f"{target} has a Kubernetes object, but no container with a command; {WANTED}; "
-            "give the file that starts the training"
+            f"{target} has a Kubernetes object, but no container with a command",
+            wanted=WANTED,
+            do="give the file that starts the training",
         )
     readings = [reading_of(script, one, text, target, [note]) for (script, one), note in zip(found, notes, strict=True)]
     if len(readings) == 1:

@@ -37,11 +37,11 @@ def with_recipe(reading: Reading, name: str | None, version: str | None) -> Read
     if name is not None:
         if not _is_bridge(reading):
             raise HcpError(
-                f"found --recipe {name} with a {reading.dialect} launch; wanted a Megatron-Bridge one; omit it"
+                f"found --recipe {name} with a {reading.dialect} launch", wanted="a Megatron-Bridge one", do="omit it"
             )
         if reading.complete:
             raise HcpError(
-                f"found --recipe {name} with {reading.target}, which has all settings; wanted overrides; omit it"
+                f"found --recipe {name} with {reading.target}, which has all settings", wanted="overrides", do="omit it"
             )
         named = named._replace(name=name) if named is not None and named.name == name else Named(name)
     assert named is not None

@@ -73,8 +73,9 @@ def look_up(name: str, version: str | None) -> Recipe:
     if numbers[place] == "-":
         having = [known for known, number in zip(table.releases, numbers) if number != "-"]
         raise HcpError(
-            f"recipe {name} is in Megatron-Bridge {_range(having)}, not in {version}; wanted one of {version}; "
-            f"{_near(table, name, place) or 'correct the name or --assume bridge=VERSION'}"
+            f"recipe {name} is in Megatron-Bridge {_range(having)}, not in {version}",
+            wanted=f"one of {version}",
+            do=_near(table, name, place) or "correct the name or --assume bridge=VERSION",
         )
     release = table.releases[place]
     return _recipe(table, name, numbers[place], f"Bridge {release}")._replace(release=release)
@@ -229,8 +230,9 @@ def _range(having: Sequence[str]) -> str:
 def _unknown(table: _Table, name: str) -> HcpError:
     near = _near(table, name, None)
     return HcpError(
-        f"Megatron-Bridge {_range(table.releases)} has no recipe {name[:80]!r}; wanted a recipe function's name; "
-        f"{near or 'lab/recipes/table.py shows how the list is made'}"
+        f"Megatron-Bridge {_range(table.releases)} has no recipe {name[:80]!r}",
+        wanted="a recipe function's name",
+        do=near or "lab/recipes/table.py shows how the list is made",
     )
 
 

@@ -53,8 +53,10 @@ def refuse_apart(apart: Collection[Apart], training: Collection[Launched]) -> No
             line, why, do = _cause(found)
             place = location_of(found.span)
             raise HcpError(
-                f"{place.file}:{place.line}: bash runs {found.word[:60]} as a command of its own, because {why}; "
-                f"wanted it among the arguments of the command that ends in line {line}; {do}"
+                f"bash runs {found.word[:60]} as a command of its own, because {why}",
+                wanted=f"it among the arguments of the command that ends in line {line}",
+                do=do,
+                at=(place.file, place.line),
             )
 
 

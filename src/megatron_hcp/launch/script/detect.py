@@ -48,6 +48,8 @@ def lost_end(script: Script, target: str) -> HcpError | None:
         return None
     line = data.count(b"\n", 0, script.lost_from) + 1
     return HcpError(
-        f"{target}:{line}: what starts here has no end, and no training command precedes it; {WANTED}; see what "
-        "`bash -n` says about the script"
+        "what starts here has no end, and no training command precedes it",
+        wanted=WANTED,
+        do="see what `bash -n` says about the script",
+        at=(target, line),
     )

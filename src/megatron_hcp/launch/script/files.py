@@ -111,7 +111,7 @@ class Files:
         except UnicodeDecodeError:
             return "it is not UTF-8"
         except HcpError as error:
-            return str(error).partition(";")[0]
+            return error.fault
         return None
 
 

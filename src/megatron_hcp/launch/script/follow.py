@@ -34,11 +34,12 @@ def follow(text: str, target: str, beside: Beside = ALONE) -> Followed:
     """
     if len(text) > MAX_CHARACTERS:
         raise HcpError(
-            f"{target} has {len(text):,} characters; wanted a launch script of at most {MAX_CHARACTERS:,}; "
-            "give the script itself, not a log or a data file"
+            f"{target} has {len(text):,} characters",
+            wanted=f"a launch script of at most {MAX_CHARACTERS:,}",
+            do="give the script itself, not a log or a data file",
         )
     if "\0" in text:
-        raise HcpError(f"{target} is binary; wanted a launch script as text; name the script")
+        raise HcpError(f"{target} is binary", wanted="a launch script as text", do="name the script")
     data = text.encode("utf-8", "replace").replace(b"\\\r\n", b" \\\n").replace(b"\r\n", b" \n")
     return Followed(ScriptText(data, target), beside)
 
@@ -56,7 +57,7 @@ class Followed:
         self.context = StartContext()
         """How programs are started here: the options of the job, and of the commands around a nested script."""
         self.files = Files(beside)
-        self.unread: list[str] = []
+        self.unread: list[HcpError] = []
         """Scripts that are started but not read."""
         self.apart: list[Apart] = []
         self._before: tuple[Span, tuple[Launched, ...]] | None = None
@@ -155,7 +156,8 @@ class Followed:
 
     def _leave_unread(self, what: str, why: str) -> None:
         self.walker.note(f"{what} is not read: {why}")
-        self.unread.append(f"{what} is not read ({why}); wanted the file that starts the training; give that file")
+        error = HcpError(f"{what} is not read ({why})", wanted="the file that starts the training", do="give that file")
+        self.unread.append(error)
 
     def _script(self, walker: Walker, handed: Handed) -> Status:
         """A script that the words pass to another shell."""
@@ -184,10 +186,9 @@ class Followed:
         if isinstance(script, str):
             walker.note(f"{shown} is started but not read: {script}")
             reason, _, do = script.partition("; ")
-            self.unread.append(
-                f"{shown.removeprefix('./')}, which it starts, is not read ({reason}); wanted the script that starts "
-                f"the training; {do or 'give that script'}"
-            )
+            found = f"{shown.removeprefix('./')}, which it starts, is not read ({reason})"
+            do = do or "give that script"
+            self.unread.append(HcpError(found, wanted="the script that starts the training", do=do))
             return None
         if handed.is_job:
             self._read_header(script.text)

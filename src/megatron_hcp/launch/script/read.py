@@ -65,8 +65,9 @@ def read_launches(
     found = judged(trainings(script, text, target, forced_dialect))
     if len(script.launches) >= MAX_LAUNCHES or len(found) > MAX_JUDGED:
         raise HcpError(
-            f"{target} starts {len(script.launches)} programs or more; wanted a script with at most {MAX_JUDGED} "
-            f"launches; put those to be checked into separate scripts"
+            f"{target} starts {len(script.launches)} programs or more",
+            wanted=f"a script with at most {MAX_JUDGED} launches",
+            do="put those to be checked into separate scripts",
         )
     if len(found) == 1:
         return (reading_of(script, found[0], text, target),)
@@ -109,23 +110,27 @@ def trainings(script: Followed, text: str, target: str, forced: Dialect | None) 
             raise not_supported(target, name)
         if other is not None:
             raise HcpError(
-                f"{target} holds a launch of the dialect {other[0]}, in line {other[1]}; wanted one of {forced}, as "
-                f"--dialect says; omit --dialect"
+                f"{target} holds a launch of the dialect {other[0]}, in line {other[1]}",
+                wanted=f"one of {forced}, as --dialect says",
+                do="omit --dialect",
             )
         if script.walker.is_cut_short:
             raise HcpError(
                 f"{target}: {next(note for note in script.walker.notes if 'too long' in note)}, and no training "
-                f"command precedes it; {WANTED}; give a shorter script, or its command line after --"
+                "command precedes it",
+                wanted=WANTED,
+                do="give a shorter script, or its command line after --",
             )
         others = f" ({len(script.launches)} other Python command(s))" if script.launches else ""
         if script.unread:
-            raise HcpError(f"{target} has no training command{others}, and {script.unread[0]}")
+            raise script.unread[0].within(f"{target} has no training command{others}, and")
         if (lost := lost_end(script.script, target)) is not None:
             raise lost
-        wanted = WANTED if forced is None else f"wanted a launch of the dialect {forced}"
+        wanted = WANTED if forced is None else f"a launch of the dialect {forced}"
         raise UnrecognisedError(
-            f"{target} has no training command{others}; {wanted} (torchrun, srun python, python -m …); "
-            "give the script that starts the training"
+            f"{target} has no training command{others}",
+            wanted=f"{wanted} (torchrun, srun python, python -m …)",
+            do="give the script that starts the training",
         )
     refuse_apart(script.apart, [training.launched for training in found])
     return found

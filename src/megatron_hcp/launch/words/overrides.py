@@ -54,8 +54,10 @@ def read_overrides(listed: WordList, text: str, target: str, dialect: Dialect) -
         return _reading_of_flags(dialect, listed.words, target)._replace(text=text, acceptances=acceptances)
     if listed.others:
         stray = listed.others[0]
-        where = f"{target}:{stray.location.line}:{stray.location.column}" if stray.location else target
-        raise HcpError(f"{where}: {stray.text[:60]!r} is not an override; wanted key=value; correct the word")
+        at = (target, stray.location.line, stray.location.column) if stray.location else None
+        where = "" if at else f"{target}: "
+        found = f"{where}{stray.text[:60]!r} is not an override"
+        raise HcpError(found, wanted="key=value", do="correct the word", at=at)
     return reading_of_overrides(dialect, listed, target, text=text, acceptances=acceptances)
 
 

@@ -40,7 +40,7 @@ def extended(reading: Reading, texts: Sequence[str]) -> Reading:
         )
     settings, others = settings_of_overrides(words, reading.written or reading.settings)
     if others:
-        raise HcpError(f"{others[0].text!r} after -- is not an override; wanted key=value; correct the word")
+        raise HcpError(f"{others[0].text!r} after -- is not an override", wanted="key=value", do="correct the word")
     return read_again(reading, settings)
 
 
@@ -88,14 +88,16 @@ def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:
     forced, dialect = dialect, dialect or dialect_of_words(listed)
     if dialect is None:
         shown = " ".join(texts)[:60]
-        raise HcpError(f"found {shown!r} after --; {WANTED} in words (--name value, or key=value); correct them")
+        raise HcpError(
+            f"found {shown!r} after --", wanted=f"{WANTED} in words (--name value, or key=value)", do="correct them"
+        )
     if dialect in COMMAND_LINES:
         _require_flag(words)
         return reading_of_words(dialect, words, _COMMAND_LINE)
     stray = [word for word in listed.others if not word.text.startswith("-")]
     if not listed.settings or (stray and not listed.others[0].text.startswith("-")):
         shown = (stray or words)[0].text[:60] if words else ""
-        raise HcpError(f"{shown!r} after -- is not an override; wanted key=value; correct the word")
+        raise HcpError(f"{shown!r} after -- is not an override", wanted="key=value", do="correct the word")
     if forced is not None and not can_be(forced, keys):
         raise unknown_dialect(_WORDS, keys, forced)
     return reading_of_overrides(dialect, listed, _COMMAND_LINE)
@@ -104,4 +106,6 @@ def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:
 def _require_flag(words: Sequence[Word]) -> None:
     if not words[0].text.startswith("--"):
         shown = words[0].text[:60]
-        raise HcpError(f"{shown!r} after -- is not a flag; wanted Megatron-LM's flags (--name value); correct the word")
+        raise HcpError(
+            f"{shown!r} after -- is not a flag", wanted="Megatron-LM's flags (--name value)", do="correct the word"
+        )

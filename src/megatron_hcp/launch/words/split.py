@@ -22,8 +22,9 @@ def split_words(text: str, file: str) -> list[Word]:
     """
     if len(text) > MAX_CHARACTERS:
         raise HcpError(
-            f"{file} has {len(text):,} characters; wanted overrides of at most {MAX_CHARACTERS:,}; "
-            "name the launch file, not a log"
+            f"{file} has {len(text):,} characters",
+            wanted=f"overrides of at most {MAX_CHARACTERS:,}",
+            do="name the launch file, not a log",
         )
     words: list[Word] = []
     for number, line in _joined_lines(text):
@@ -64,7 +65,7 @@ def _words_of_line(line: str, number: int, file: str) -> list[Word]:
             end = _quote_end(line, at)
             if end is None:
                 raise HcpError(
-                    f"{file}:{number}:{at + 1}: the quote {character} is not closed; wanted key=value; close it"
+                    f"the quote {character} is not closed", wanted="key=value", do="close it", at=(file, number, at + 1)
                 )
             quoted = line[at + 1 : end]
             parts.append(quoted.replace('\\"', '"') if character == '"' else quoted)

@@ -29,8 +29,9 @@ def read_args_yaml(doc: YamlDoc) -> Reading:
     arguments = doc.data.get("MODEL_ARGS", False)
     if arguments is not None and not isinstance(arguments, dict):
         raise HcpError(
-            f"{doc.file} has no MODEL_ARGS mapping; wanted `MODEL_ARGS:` with one flag per line "
-            "(--num-layers: 12); correct the file"
+            f"{doc.file} has no MODEL_ARGS mapping",
+            wanted="`MODEL_ARGS:` with one flag per line (--num-layers: 12)",
+            do="correct the file",
         )
     if arguments and not any(str(key).startswith("-") for key in arguments):
         raise not_supported(doc.file, "a NeMo 2 test launch")  # dotted keys of a recipe instead of flags
@@ -60,13 +61,8 @@ def read_args_yaml(doc: YamlDoc) -> Reading:
         unseen=unseen,
         acceptances=doc.acceptances,
         text=doc.text,
-        notes=tuple(f"{twice}; the last one counts, as for argparse" for twice in map(_found, doc.duplicates)),
+        notes=tuple(f"{twice.found}; the last one counts, as for argparse" for twice in doc.duplicates),
     )
-
-
-def _found(error: HcpError) -> str:
-    """What an error found, without its location, what was wanted and what to do."""
-    return str(error).partition(";")[0].rpartition(": ")[2]
 
 
 def _flag(setting: Setting, key: str, settings: list[Setting], unknown: dict[str, str]) -> None:

@@ -238,7 +238,7 @@ class _Inheritance:
             self.files.append(normpath(place))
             return load_yaml(text, place)
         except HcpError as error:
-            self._miss(name, str(error).partition(";")[0])
+            self._miss(name, error.fault)
             return None
 
     def _miss(self, name: str, reason: str) -> None:

@@ -59,7 +59,7 @@ class Parser:
         except yaml.YAMLError as error:
             raise self._syntax(error) from None
         except UnicodeError:
-            raise HcpError(f"{self.file} is not UTF-8 text; wanted YAML; convert the file") from None
+            raise HcpError(f"{self.file} is not UTF-8 text", wanted="YAML", do="convert the file") from None
 
     def documents(self) -> list[Map]:
         """All documents of the text that are mappings.
@@ -78,7 +78,7 @@ class Parser:
         except yaml.YAMLError as error:
             raise self._syntax(error) from None
         except UnicodeError:
-            raise HcpError(f"{self.file} is not UTF-8 text; wanted YAML; convert the file") from None
+            raise HcpError(f"{self.file} is not UTF-8 text", wanted="YAML", do="convert the file") from None
         return found
 
     def _document(self, events: Iterator[Any]) -> Map:
@@ -89,19 +89,22 @@ class Parser:
             if node is not None:
                 mark: Any = event.start_mark
                 raise NotPlainError(
-                    f"{self.file}:{mark.line + 1}: a second YAML document starts here; "
-                    f"wanted {self.wanted} in a file of its own; split the file"
+                    "a second YAML document starts here",
+                    wanted=f"{self.wanted} in a file of its own",
+                    do="split the file",
+                    at=(self.file, mark.line + 1),
                 )
             node = self._node(next(events), events, 0)
         if node is None or (isinstance(node, Scalar) and node.value is None):
             if self.may_be_empty:
                 return Map({}, Location(self.file, 1, 1, 1, 1), False)
-            raise UnrecognisedError(f"{self.file} is empty; wanted {self.wanted}; name the file that holds it")
+            raise UnrecognisedError(f"{self.file} is empty", wanted=self.wanted, do="name the file that holds it")
         if not isinstance(node, Map):
             found = "list" if isinstance(node, List) else "text"
             raise UnrecognisedError(
-                f"{self.file} is a YAML {found} at its top; wanted {self.wanted}: keys and values (`key: value`); "
-                "name the file that holds it"
+                f"{self.file} is a YAML {found} at its top",
+                wanted=f"{self.wanted}: keys and values (`key: value`)",
+                do="name the file that holds it",
             )
         return node
 
@@ -243,25 +246,23 @@ class Parser:
             return self._span(start, end or start)
         return Location(self.file, start.line + 1, start.column + 1, last.location.end_line, last.location.end_column)
 
-    def _wrong(self, mark: Any, found: str, wanted: str, do: str) -> HcpError:
-        return HcpError(f"{self.file}:{mark.line + 1}:{mark.column + 1}: {found}; wanted {wanted}; {do}")
+    def _wrong(self, mark: Any, found: str, wanted: str, do: str, kind: type[HcpError] = HcpError) -> HcpError:
+        return kind(found, wanted=wanted, do=do, at=(self.file, mark.line + 1, mark.column + 1))
 
     def _too_many(self, mark: Any) -> HcpError:
         found = f"more than {MAX_VALUES:,} values up to here"
-        return NotPlainError(str(self._wrong(mark, found, self.wanted, "name the file that holds it")))
+        return self._wrong(mark, found, self.wanted, "name the file that holds it", NotPlainError)
 
     def _tag(self, event: Any) -> HcpError:
         found = f"the tag {visible(event.tag.replace(_TAG, '!!'))[:60]}"
         wanted = "plain YAML: nothing is constructed from a tag"
-        return NotPlainError(
-            str(self._wrong(event.start_mark, found, wanted, "remove the tag and write the plain value"))
-        )
+        return self._wrong(event.start_mark, found, wanted, "remove the tag and write the plain value", NotPlainError)
 
     def _syntax(self, error: yaml.YAMLError) -> HcpError:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
         if mark is None:
-            return HcpError(f"{self.file}: {problem}; wanted YAML; correct the file")
+            return HcpError(f"{self.file}: {problem}", wanted="YAML", do="correct the file")
         lines = self.text.splitlines()
         line = lines[mark.line] if mark.line < len(lines) else ""
         if "\t" in line[: len(line) - len(line.lstrip())]:

@@ -85,8 +85,9 @@ def _parsed(
 ) -> tuple[Parser, Map]:
     if len(text) > MAX_CHARACTERS:
         raise HcpError(
-            f"{file} has {len(text):,} characters; wanted {wanted} of at most {MAX_CHARACTERS:,}; "
-            "name the file itself, not a log or a data file"
+            f"{file} has {len(text):,} characters",
+            wanted=f"{wanted} of at most {MAX_CHARACTERS:,}",
+            do="name the file itself, not a log or a data file",
         )
     parser = Parser(text, file, last_wins, wanted)
     parser.may_be_empty = may_be_empty
@@ -149,5 +150,8 @@ class _Flattener:
 
     def _too_large(self, node: Node, found: str) -> HcpError:
         return HcpError(
-            f"{self.file}:{node.location.line}: its aliases expand {found}; wanted {self.wanted}; write the values out"
+            f"its aliases expand {found}",
+            wanted=self.wanted,
+            do="write the values out",
+            at=(self.file, node.location.line),
         )

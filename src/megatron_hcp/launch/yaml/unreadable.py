@@ -18,8 +18,12 @@ def refused(error: HcpError, text: str, file: str) -> HcpError:
     if template is not None:
         line = text.count("\n", 0, template.start()) + 1
         error = NotPlainError(
-            f"{file}:{line}: a template ({template.group().strip()[:40]} …); wanted the YAML that it is rendered to; "
-            "run helm template, and check what it prints"
+            f"a template ({template.group().strip()[:40]} …)",
+            wanted="the YAML that it is rendered to",
+            do="run helm template, and check what it prints",
+            at=(file, line),
         )
     is_other = isinstance(error, NotPlainError) and not may_be_a_launch(text)
-    return UnrecognisedError(str(error)) if is_other else error
+    if not is_other:
+        return error
+    return UnrecognisedError(error.found, wanted=error.wanted, do=error.do, at=error.at)

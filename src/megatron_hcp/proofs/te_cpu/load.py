@@ -92,8 +92,9 @@ def load(folder: Path) -> Release:
     """
     version = folder.name.rpartition("-")[2]
     if not (folder / "transformer_engine/pytorch").is_dir() or Version(version) < Version("2.1"):
-        wanted = "unpack its wheel to transformer-engine-X.Y.Z"
-        raise HcpError(f"{folder}: found no Transformer Engine 2.1 or later: {wanted}")
+        raise HcpError(
+            f"{folder}: found no Transformer Engine 2.1 or later:", do="unpack its wheel to transformer-engine-X.Y.Z"
+        )
     _prepare(folder, version)
     importlib.import_module(PACKAGE)
     homes = [module for name, module in sys.modules.items() if name.startswith(PACKAGE) and "attention" in name]

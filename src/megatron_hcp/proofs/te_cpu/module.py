@@ -38,7 +38,9 @@ def load_with_module(folder: Path) -> Release:
         HcpError: an older release.
     """
     if Version(folder.name.rpartition("-")[2]) < OLDEST:
-        raise HcpError(f"{folder.name}: wanted {OLDEST} or later for whole models; checks/te_cpu.py runs older ones")
+        raise HcpError(
+            f"{folder.name}:", wanted=f"{OLDEST} or later for whole models", do="checks/te_cpu.py runs older ones"
+        )
     release = load(folder)
     use_flash(release, 0)
     # Upstream adds no handler to a logger that has one; its own would print each choice.

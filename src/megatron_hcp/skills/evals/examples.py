@@ -20,7 +20,9 @@ def faults_of_examples(folder: Path, tasks: Sequence[Task]) -> list[str]:
     """
     if not (folder / ANSWERS_PATH).exists():
         raise HcpError(
-            f"{folder.name} has no example answers here; wanted a checkout; give --answers or --agent-command instead"
+            f"{folder.name} has no example answers here",
+            wanted="a checkout",
+            do="give --answers or --agent-command instead",
         )
     answers = load_answers(folder)
     faults = []

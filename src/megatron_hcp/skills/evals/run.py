@@ -55,7 +55,7 @@ def read_answers(path: str) -> list[AgentAnswer]:
         try:
             data = json.loads(line)
         except (ValueError, RecursionError):
-            raise HcpError(f"{path}:{number} is not JSON; wanted an object with task, arm and answer") from None
+            raise HcpError(f"{path}:{number} is not JSON", wanted="an object with task, arm and answer") from None
         checked(data, _ANSWER, f"{path}:{number}")
         answers.append(AgentAnswer(data["task"], data["arm"], data["answer"], data.get("used")))
     return answers
@@ -104,12 +104,14 @@ def _said(words: Sequence[str], prompt: str, folder: str, timeout_s: float) -> s
     try:
         done = subprocess.run(words, input=prompt, cwd=folder, capture_output=True, text=True, timeout=timeout_s)
     except (OSError, IndexError) as error:
-        raise HcpError(f"--agent-command: cannot start {name} ({error}); wanted a program and its arguments") from None
+        raise HcpError(
+            f"--agent-command: cannot start {name} ({error})", wanted="a program and its arguments"
+        ) from None
     except subprocess.TimeoutExpired:
-        raise HcpError(f"--agent-command: {name} took longer than {timeout_s:g} s; wanted an answer") from None
+        raise HcpError(f"--agent-command: {name} took longer than {timeout_s:g} s", wanted="an answer") from None
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
-        raise HcpError(f"--agent-command: {name} ended with {done.returncode}: {last}; wanted an answer")
+        raise HcpError(f"--agent-command: {name} ended with {done.returncode}: {last}", wanted="an answer")
     return done.stdout
 
 
@@ -129,9 +131,9 @@ def graded(
     seen: set[tuple[str, str]] = set()
     for answer in answers:
         if answer.task not in by_id:
-            raise HcpError(f"found an answer to {answer.task}; wanted one of {', '.join(by_id)}")
+            raise HcpError(f"found an answer to {answer.task}", wanted=f"one of {', '.join(by_id)}")
         if (answer.task, answer.arm) in seen:
-            raise HcpError(f"found two answers to {answer.task} {answer.arm} the skill; wanted one")
+            raise HcpError(f"found two answers to {answer.task} {answer.arm} the skill", wanted="one")
         seen.add((answer.task, answer.arm))
     order = list(by_id)
     return [

@@ -86,12 +86,14 @@ def load_tasks(folder: Path) -> list[Task]:
     try:
         data = json.loads(read_skill_file(folder, EVALS_PATH, "the tasks of a skill"))
     except (ValueError, RecursionError) as error:
-        raise HcpError(f"{visible(str(path))} is not JSON ({error}); wanted the tasks of a skill") from None
+        raise HcpError(f"{visible(str(path))} is not JSON ({error})", wanted="the tasks of a skill") from None
     checked(data, _SHAPE, str(path))
     tasks = [_task(item) for item in data["evals"]]
     ids = [task.id for task in tasks]
     if len(set(ids)) < len(ids):
-        raise HcpError(f"{visible(str(path))}: found {max(ids, key=ids.count)} twice; wanted a unique id for each task")
+        raise HcpError(
+            f"{visible(str(path))}: found {max(ids, key=ids.count)} twice", wanted="a unique id for each task"
+        )
     return tasks
 
 
