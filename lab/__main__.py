@@ -30,8 +30,12 @@ def main() -> None:
     known = programs()
     if len(sys.argv) == 1:
         for name, file in known.items():
-            shown = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").partition("\n")[0]
-            print(f"{name:<22} {shown}")
+            shown = (
+                (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "")
+                .partition("\n")[0]
+                .partition("`python lab")[0]
+            )
+            print(f"{name:<22} {shown.rstrip(' :')}")
         return
     name = sys.argv[1]
     if name not in known:

@@ -1,5 +1,4 @@
-"""The page that says which model has which context parallelism, by
-release: `python lab packing/support_matrix --write`.
+"""Which model has which context parallelism, by release: `python lab packing/support_matrix --write` renews the page.
 
 Every answer is one of `hcp support`, at TP 1 and the smallest sizes, for Hopper with cuDNN 9.21. It is marked as
 executed where Transformer Engine's own code was run on that call (lab/results/te_cpu.json), else as by rule, or as

@@ -1,5 +1,4 @@
-"""What an unknown Megatron-Bridge recipe is presumed to leave
-unchanged: `python lab recipes/presumptions --bridge CHECKOUT`.
+"""What an unknown Bridge recipe is presumed to leave unchanged: `python lab recipes/presumptions --bridge CHECKOUT`.
 
 The checkout has the Megatron-LM that it pins at 3rdparty/Megatron-LM, or `--megatron-lm` names it: the classes of
 `ddp`, `dist` and the model's base stand there.
