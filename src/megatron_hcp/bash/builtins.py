@@ -34,7 +34,7 @@ _SILENT_NAMES = (
 )
 SILENT = WORKS | frozenset(_SILENT_NAMES.split())
 """Commands that set no variable; `printf` is missing because `printf -v` sets one."""
-_HARMLESS_SOURCE = re.compile(
+_HARMLESS_SOURCE = (
     r"(^|/)(activate|\.bashrc|\.bash_profile|\.profile|profile|bashrc|conda\.sh|setvars\.sh|set_env\.sh|env|init\.sh|"
     r"modules?\.sh|bash|lmod\.sh)$|^/(etc|usr|opt|root)/|^~|\.venv/"
 )
@@ -218,7 +218,7 @@ def _source(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
         if not isinstance(script, str):
             status = w.follow_file(script, below(value) or f"./{shown}", items[1:] or None)
             return True if status is None else status
-    if not _HARMLESS_SOURCE.search(shown):
+    if not re.search(_HARMLESS_SOURCE, shown):
         place = span[0].location(span[1], span[1])
         where = f"line {place.line}" + ("" if place.file == w.file else f" of {place.file}")
         w.sourced = f"{shown.lstrip('/')}, which {where} sources"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 MOST_DIGITS = 18
-_TIME_LIMIT = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,2}))?(?::(\d{1,2}))?\Z", re.ASCII)
+_TIME_LIMIT = r"(?a)(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,2}))?(?::(\d{1,2}))?\Z"
 
 
 def whole_number(text: str, most_digits: int = MOST_DIGITS) -> int | None:
@@ -33,7 +33,7 @@ def time_limit_s(text: str) -> int | None:
     >>> time_limit_s("30"), time_limit_s("1:30:00"), time_limit_s("2-12"), time_limit_s("UNLIMITED")
     (1800, 5400, 216000, None)
     """
-    match = _TIME_LIMIT.match(text)
+    match = re.match(_TIME_LIMIT, text)
     if match is None:
         return None
     days, *written = match.groups()

@@ -7,9 +7,7 @@ import re
 from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import Acceptance
 
-IGNORE = re.compile(
-    r"(?:^|\s)#+\s*hcp:\s*ignore\s*=\s*(?P<rules>[A-Za-z]+[0-9]+(?:,[A-Za-z]+[0-9]+)*)(?P<reason>[^\n]*)"
-)
+IGNORE = r"(?:^|\s)#+\s*hcp:\s*ignore\s*=\s*(?P<rules>[A-Za-z]+[0-9]+(?:,[A-Za-z]+[0-9]+)*)(?P<reason>[^\n]*)"
 """In one line of text. `rules` may name several, joined by commas without spaces."""
 
 
@@ -29,7 +27,7 @@ def acceptances_of(text: str, file: str) -> tuple[Acceptance, ...]:
 
 def acceptances_in(line: str, file: str, number: int) -> list[Acceptance]:
     """The accepted findings in one line of a file; `number` is 1-based."""
-    match = IGNORE.search(line)
+    match = re.search(IGNORE, line)
     if match is None:
         return []
     start = line.index("#", match.start()) + 1

@@ -111,17 +111,14 @@ _TOOLS = (
     ("a DeepSpeed launch", r"deepspeed[ \t]+\S+|(?:\./)?deepy\.py"),
 )
 """Commands that start training in a framework with its own program."""
-_TOOL = re.compile(
-    r"^[ \t]*(?:(?:[A-Za-z_]\w*=\S*|nohup|exec|srun|time|env|uv[ \t]+run)[ \t]+)*(?:"
+_TOOL = (
+    r"(?m)^[ \t]*(?:(?:[A-Za-z_]\w*=\S*|nohup|exec|srun|time|env|uv[ \t]+run)[ \t]+)*(?:"
     + "|".join(f"({pattern})" for _, pattern in _TOOLS)
-    + r")(?=\s|$)",
-    re.M,
+    + r")(?=\s|$)"
 )
-_MODULE = re.compile(r" -m +([\w.]+)")
+_MODULE = r" -m +([\w.]+)"
 _OWN_FOLDER = re.compile(r"[Mm]egatron-(?:LM|Bridge|lm|bridge)/")
-_ASCEND = re.compile(
-    r"^(?:export[ \t]+)?(?:NPUS_PER_NODE|HCCL_\w+|TORCH_HCCL_\w+|PYTORCH_NPU_\w+|ASCEND_\w+|NPU_\w+)=", re.M
-)
+_ASCEND = r"(?m)^(?:export[ \t]+)?(?:NPUS_PER_NODE|HCCL_\w+|TORCH_HCCL_\w+|PYTORCH_NPU_\w+|ASCEND_\w+|NPU_\w+)="
 
 
 def of_keys(keys: Collection[str]) -> str | None:
@@ -185,16 +182,16 @@ def of_program(script: str) -> str | None:
 
 def of_tools(text: str) -> str | None:
     """The framework whose own program a shell script calls, or None."""
-    found = _TOOL.search(text)
+    found = re.search(_TOOL, text)
     if found:
         return _TOOLS[(found.lastindex or 1) - 1][0]
     lines = (line for line in text.splitlines() if " -m " in line and not line.lstrip().startswith("#"))
-    return next(filter(None, (of_program(name) for line in lines for name in _MODULE.findall(line))), None)
+    return next(filter(None, (of_program(name) for line in lines for name in re.findall(_MODULE, line))), None)
 
 
 def sets_ascend(text: str) -> bool:
     """Whether a shell script sets variables for Ascend devices: Megatron-LM runs there only under MindSpeed."""
-    return _ASCEND.search(text) is not None
+    return re.search(_ASCEND, text) is not None
 
 
 def _at(data: Mapping[str, Any], path: str) -> Any:

@@ -14,7 +14,7 @@ Hides = Literal["word", "recipe", "model"]
 """What hides a fact: a word or file that can't be read, an unknown recipe, or something that the launch refers to (the
 model's config.json, a checkpoint)."""
 
-_LINE = re.compile(r"\bline (\d{1,9})\b(?: of (\S+\w))?")
+_LINE = r"\bline (\d{1,9})\b(?: of (\S+\w))?"
 _SLURM = "is set by Slurm when the job runs"
 _CLUSTER = frozenset(
     "nodes gpus_per_node ntasks_per_node world_size dp nvlink_domain placement start te mcore mcore_branch bridge "
@@ -123,7 +123,7 @@ def _place(launch: Launch, reason: str, key: str | None) -> Location | None:
     text = launch.reading.text
     if text is None or launch.reading.form not in ("shell", "args-yaml", "yaml"):
         return None
-    named = _LINE.search(reason)
+    named = re.search(_LINE, reason)
     if named is not None and named[2] is not None:
         return Location(named[2], int(named[1]), 1, int(named[1]), 1)  # of a file that the script sources
     if named is not None:

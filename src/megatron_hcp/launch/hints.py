@@ -7,7 +7,7 @@ from functools import cache
 
 from megatron_hcp.launch.facts.table import FACTS, keys_of
 
-_PROGRAMS = re.compile(
+_PROGRAMS = (
     r"torchrun|megatron|nemo|verl|swift|slime|miles|pretrain|deepspeed|python|_target_|\brecipe|\bsrun\b|\bray\b"
 )
 """Programs and keys that tell of training."""
@@ -16,7 +16,7 @@ _DIALECTS = ("mlm", "bridge", "verl", "nemo-rl", "ms-swift")
 
 def may_be_a_launch(text: str) -> bool:
     """Whether a text has a word that launches have: a program that trains, or a key that only their settings have."""
-    if _PROGRAMS.search(text.lower()):
+    if re.search(_PROGRAMS, text.lower()):
         return True
     names = _names()
     return any(word.replace("-", "_") in names for word in re.findall(r"[A-Za-z]\w*(?:-\w+)*", text))

@@ -50,12 +50,12 @@ _STATEMENTS: dict[str, Callable[[Tree, Node], Statement]] = {
     "ERROR": compound.error,
 }
 _OPENS_AND_CLOSES = {
-    "fi": (re.compile(rb"^[ \t]*if\b", re.M), re.compile(rb"(?:^|[\s;&|])fi(?![\w-])", re.M)),
+    "fi": (rb"(?m)^[ \t]*if\b", rb"(?m)(?:^|[\s;&|])fi(?![\w-])"),
     "done": (
-        re.compile(rb"^[ \t]*(?:for|while|until|select)\b", re.M),
-        re.compile(rb"(?:^|[\s;&|])done(?![\w-])", re.M),
+        rb"(?m)^[ \t]*(?:for|while|until|select)\b",
+        rb"(?m)(?:^|[\s;&|])done(?![\w-])",
     ),
-    "esac": (re.compile(rb"^[ \t]*case\b", re.M), re.compile(rb"(?:^|[\s;&|])esac(?![\w-])", re.M)),
+    "esac": (rb"(?m)^[ \t]*case\b", rb"(?m)(?:^|[\s;&|])esac(?![\w-])"),
 }
 _DOCUMENT = re.compile(rb"(^[ \t]*)?(?<!<)<<-?[ \t]*(['\"\\]?)([^\s'\"\\;&|<>()$`]+)(['\"]?[ \t]*$)?", re.M)
 _parser: Parser | None = None
@@ -137,7 +137,7 @@ def _lost_from(root: Node, data: bytes, file: str) -> int | None:
         if node.is_missing and node.type in _OPENS_AND_CLOSES and node.start_byte >= end and node.parent is not None:
             statement = node.parent.parent or node.parent if node.type == "done" else node.parent
             opens, closes = _OPENS_AND_CLOSES[node.type]
-            if len(opens.findall(data)) > len(closes.findall(data)) and b"<<" not in data:
+            if len(re.findall(opens, data)) > len(re.findall(closes, data)) and b"<<" not in data:
                 word = data[statement.start_byte :].split(None, 1)[0].decode()
                 raise HcpError(
                     f"this `{word}` is never closed, and bash reads nothing from here on",

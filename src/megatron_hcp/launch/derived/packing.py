@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import MutableMapping
 
 from megatron_hcp.launch.derived.values import Facts, is_before, known, put, value_of
@@ -28,7 +29,7 @@ def _pads_rows(facts: Facts) -> bool:
 def _packs_by_flags(facts: Facts) -> bool:
     """Whether the program is Megatron-LM's own, which packs only if an option says so; so does a bare command line."""
     script = value_of(facts, "script")
-    return script is None or OWN_PROGRAMS.search(script) is not None
+    return script is None or re.search(OWN_PROGRAMS, script) is not None
 
 
 _PACKS_BY = {"verl": "use_remove_padding", "nemo-rl": "sequence_packing", "ms-swift": "padding_free"}

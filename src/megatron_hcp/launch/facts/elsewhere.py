@@ -9,7 +9,7 @@ from megatron_hcp.launch.fact import Elsewhere, Setting
 from megatron_hcp.launch.facts.slime import OF_MODEL, SEQ_LENGTH_OF_MODEL
 from megatron_hcp.launch.facts.table import index_of
 
-OWN_PROGRAMS = re.compile(r"(^|[/.])(pretrain\w*|finetune\w*|train_rl)(\.py)?$")
+OWN_PROGRAMS = r"(^|[/.])(pretrain\w*|finetune\w*|train_rl)(\.py)?$"
 """Megatron-LM's own programs, which take the model from their options."""
 _TRANSFORMER = (
     "num_layers",
@@ -67,7 +67,7 @@ def taken_from_elsewhere(
     given = {setting.key: setting.value for setting in settings}
     unknown: dict[str, str] = {}
     makes_model = not _SIZES & {*given, *unknown_keys}
-    if program is not None and OWN_PROGRAMS.search(program) is None and makes_model:
+    if program is not None and re.search(OWN_PROGRAMS, program) is None and makes_model:
         reason = Elsewhere(f"{program} makes the model")
         unknown = {name: reason for name in _TRANSFORMER if name not in given}
     if _is_on(given, "use_checkpoint_args") and "load" in given:

@@ -7,14 +7,14 @@ from itertools import pairwise
 
 from megatron_hcp.bash.value import Field, Items
 
-_OBJECT = re.compile(r"^apiVersion[ \t]*:", re.M)
+_OBJECT = r"(?m)^apiVersion[ \t]*:"
 _KINDS = "Pod|Job|CronJob|JobSet|PyTorchJob|MPIJob|TrainJob|RayJob|ConfigMap|List"
-_KIND = re.compile(rf"^kind[ \t]*:[ \t]*[\"']?({_KINDS})\b", re.M)
+_KIND = rf"(?m)^kind[ \t]*:[ \t]*[\"']?({_KINDS})\b"
 
 
 def is_kubernetes(text: str) -> bool:
     """Whether a YAML text holds Kubernetes objects of a kind that starts programs."""
-    return _OBJECT.search(text) is not None and _KIND.search(text) is not None
+    return re.search(_OBJECT, text) is not None and re.search(_KIND, text) is not None
 
 
 def applies_input(items: Items) -> bool:

@@ -10,19 +10,19 @@ from megatron_hcp.launch.dialects import WANTED
 from megatron_hcp.launch.hints import may_be_a_launch
 
 _HEAD = 60_000
-_CERTAIN = re.compile(r"\A\s*#!\s*\S*(?:/|env )(?:ba|z|da|k)?sh\b|^#SBATCH ", re.M)
+_CERTAIN = r"(?m)\A\s*#!\s*\S*(?:/|env )(?:ba|z|da|k)?sh\b|^#SBATCH "
 _SIGNS = (
-    (re.compile(r"^[ \t]*(?:export[ \t]+)?[A-Za-z_]\w*\+?=(?!=|\s)", re.M), 2),
-    (re.compile(r"^[ \t]*(?:exec[ \t]+)?(?:srun|torchrun|ft_launcher|sbatch|python3?|uv run|mpirun)\s", re.M), 4),
-    (re.compile(r"\\$", re.M), 1),
-    (re.compile(r"\$\{?[A-Za-z_@]|\$\(\("), 1),
-    (re.compile(r"^[ \t]*(?:fi|done|esac)[ \t]*$|;[ \t]*(?:then|do)[ \t]*$|^[ \t]*set -[a-z]+", re.M), 3),
-    (re.compile(r"\s--[a-z][\w-]+"), 1),
-    (re.compile(r"<<-?\s*[\x27\"\\]?[A-Z_]+"), 4),
-    (re.compile(r"^[ \t]*(?:import \w|from \S+ import |def \w+\(|class \w+)", re.M), -4),
-    (re.compile(r"^[ \t]*(?:- )?[\w.\"'-]+:(?:\s|$)", re.M), -2),
-    (re.compile(r"\A\s*[\[{<]"), -6),
-    (re.compile(r"\A(?:[ \t]*(?:#.*)?\n)*(?:---|[\w\"'.-]+:(?:\s|$))"), -30),
+    (r"(?m)^[ \t]*(?:export[ \t]+)?[A-Za-z_]\w*\+?=(?!=|\s)", 2),
+    (r"(?m)^[ \t]*(?:exec[ \t]+)?(?:srun|torchrun|ft_launcher|sbatch|python3?|uv run|mpirun)\s", 4),
+    (r"(?m)\\$", 1),
+    (r"\$\{?[A-Za-z_@]|\$\(\(", 1),
+    (r"(?m)^[ \t]*(?:fi|done|esac)[ \t]*$|;[ \t]*(?:then|do)[ \t]*$|^[ \t]*set -[a-z]+", 3),
+    (r"\s--[a-z][\w-]+", 1),
+    (r"<<-?\s*[\x27\"\\]?[A-Z_]+", 4),
+    (r"(?m)^[ \t]*(?:import \w|from \S+ import |def \w+\(|class \w+)", -4),
+    (r"(?m)^[ \t]*(?:- )?[\w.\"'-]+:(?:\s|$)", -2),
+    (r"\A\s*[\[{<]", -6),
+    (r"\A(?:[ \t]*(?:#.*)?\n)*(?:---|[\w\"'.-]+:(?:\s|$))", -30),
 )
 _MOST_PER_SIGN = 5
 
@@ -34,9 +34,9 @@ def looks_like_shell(text: str) -> bool:
     (True, False)
     """
     head = text[:_HEAD]
-    if _CERTAIN.search(head):
+    if re.search(_CERTAIN, head):
         return True
-    return sum(weight * min(_MOST_PER_SIGN, sum(1 for _ in sign.finditer(head))) for sign, weight in _SIGNS) > 3
+    return sum(weight * min(_MOST_PER_SIGN, sum(1 for _ in re.finditer(sign, head))) for sign, weight in _SIGNS) > 3
 
 
 def lost_end(script: Script, target: str) -> HcpError | None:

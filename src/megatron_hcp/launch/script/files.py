@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from posixpath import normpath
 
 from megatron_hcp.bash.parser.script import parse
@@ -99,6 +98,8 @@ class Files:
         """Reads a file into `read`; returns the reason if that fails."""
         if len(self.read) >= _MAX_FILES:
             return f"more than {_MAX_FILES} files are sourced"
+        from pathlib import Path  # imported late: most scripts read no other, and it takes a while
+
         folder = None if inside is None else Path(inside)
         try:
             data = read_regular(Path(place), "a script", limit=self._left, inside=folder)

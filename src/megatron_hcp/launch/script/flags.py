@@ -14,20 +14,20 @@ from megatron_hcp.launch.words.settings import Word
 
 _FLAG = re.compile(r"--[A-Za-z]")
 _SHORT_FLAG = re.compile(r"-[a-z]{1,3}")
-_KEY = re.compile(r"([+]{0,2}|~)([A-Za-z_][\w.@/:-]*)=")
-_BARE_FLAG = re.compile(r"(no|use|disable|untie|overlap|enable)_")
-_SEVERAL = re.compile(
+_KEY = r"([+]{0,2}|~)([A-Za-z_][\w.@/:-]*)="
+_BARE_FLAG = r"(no|use|disable|untie|overlap|enable)_"
+_SEVERAL = (
     r"(data_path|data_args|prompt_data|special_tokens)$|^(data|blend)|^(cuda_graph_(modules|scope)|recompute_modules|offload_modules"
     r"|high_priority_stream_groups|iterations_to_skip|moe_aux_loss_coeff|moe_router_load_balancing_type|mrope_section"
     r"|profile_ranks|rampup_batch_size|spec)$"
 )
 """Options with several values (`nargs`), besides those whose fact says so."""
-_ARGUMENTS = re.compile(r"(ARG|OPT|OPTION|FLAG|EXTRA|PARAM|OVERRIDE|CONFIG|CMD)", re.I)
-_ONE_VALUE = re.compile(r"(PATH|FILE|DIR|NAME)\W*$", re.I)
+_ARGUMENTS = r"(?i)(ARG|OPT|OPTION|FLAG|EXTRA|PARAM|OVERRIDE|CONFIG|CMD)"
+_ONE_VALUE = r"(?i)(PATH|FILE|DIR|NAME)\W*$"
 """How names of variables end that hold a single value: EVAL_CONFIG_PATH, OUTPUT_DIR."""
-_OF_MODEL = re.compile(r"MODEL_ARGS")
+_OF_MODEL = r"MODEL_ARGS"
 """In the name of the variable that holds the model's options in the scripts of slime and miles."""
-_SET_HERE = re.compile(rb"MODEL_ARGS\+?=\(?[\s\"']*$")
+_SET_HERE = rb"MODEL_ARGS\+?=\(?[\s\"']*$"
 
 
 class Gathered(NamedTuple):
@@ -99,7 +99,7 @@ class _Flags:
     def _known(self, word: Field, text: str) -> None:
         if _FLAG.match(text) or (self.short and _SHORT_FLAG.fullmatch(text)):
             self._start(text, word.span)
-        elif self.short and _KEY.match(text):
+        elif self.short and re.match(_KEY, text):
             self.finish()  # an override
         elif self.key is not None:
             self.values.append(text)
@@ -123,7 +123,7 @@ class _Flags:
             self._doubt(reason, word.span)
 
     def _unseen(self, item: Unseen) -> None:
-        known = self.key is not None and (self.key in self.index or _SEVERAL.search(self.key) is not None)
+        known = self.key is not None and (self.key in self.index or re.search(_SEVERAL, self.key) is not None)
         if (item.scalar or known) and self._wants_value() and not self._is_for_flags(item):
             self._doubt(item.reason, item.span)
         elif _is_of_model(item):
@@ -142,7 +142,9 @@ class _Flags:
     def _is_for_flags(self, item: Unseen) -> bool:
         """Whether a variable's name suggests that it holds flags: `$EXTRA_ARGS`."""
         written = _written(item)
-        return _ARGUMENTS.search(written) is not None and _ONE_VALUE.search(written) is None and len(written) < 80
+        return (
+            re.search(_ARGUMENTS, written) is not None and re.search(_ONE_VALUE, written) is None and len(written) < 80
+        )
 
     def _wants_value(self) -> bool:
         """Whether an unknown word here is probably the flag's value."""
@@ -150,9 +152,9 @@ class _Flags:
             return False
         entry = self.index.get(self.key)
         kind = FACTS[entry.fact].type if entry is not None else ""
-        if self.dialect != "ms-swift" and (kind == "bool" or (not kind and _BARE_FLAG.match(self.key))):
+        if self.dialect != "ms-swift" and (kind == "bool" or (not kind and re.match(_BARE_FLAG, self.key))):
             return False
-        return not self.values or kind in ("sizes", "floats", "comm") or _SEVERAL.search(self.key) is not None
+        return not self.values or kind in ("sizes", "floats", "comm") or re.search(_SEVERAL, self.key) is not None
 
     def _maybe(self, item: Maybe) -> None:
         gathered = []
@@ -189,7 +191,7 @@ def _written(item: Unseen) -> str:
 def _is_of_model(item: Unseen) -> bool:
     """Whether unknown words are the model's options: `${MODEL_ARGS[@]}`, or what `MODEL_ARGS=($(…))` takes in."""
     text, start, _ = item.span
-    return _OF_MODEL.search(_written(item)) is not None or _SET_HERE.search(text.data[:start][-40:]) is not None
+    return re.search(_OF_MODEL, _written(item)) is not None or re.search(_SET_HERE, text.data[:start][-40:]) is not None
 
 
 def _is_path(word: Field) -> bool:
@@ -236,19 +238,19 @@ def overrides_of(items: Iterable[Item]) -> Overrides:
             for option in options:
                 unknown.update(option.unknown)
                 for word in option.words:
-                    key = _KEY.match(word.text)
+                    key = re.match(_KEY, word.text)
                     if word.text in same:
                         unknown.pop(key[2] if key else "", None)
                         words.append(word)
                     elif key:
                         unknown[key[2]] = item.reason
         elif item.text is not None:
-            key = _KEY.match(item.text)
+            key = re.match(_KEY, item.text)
             if key:
                 unknown.pop(key[2], None)
             words.append(Word(item.text, location_of(item.span)))
         else:
-            key = _KEY.match(item.prefix)
+            key = re.match(_KEY, item.prefix)
             if key:
                 unknown[key[2]] = reason_of(item.parts)
             elif not item.prefix.startswith("-") and not (words and words[-1].text.startswith("-")):
@@ -267,6 +269,6 @@ def flag_names(items: Items) -> set[str]:
             prefix = item.prefix
             if prefix.startswith("--"):
                 names.add("--" + prefix[2:].partition("=")[0].replace("-", "_"))
-            elif "=" in prefix and (key := _KEY.match(prefix)):
+            elif "=" in prefix and (key := re.match(_KEY, prefix)):
                 names.add(key[2])
     return names

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import PurePosixPath
-from posixpath import normpath
+from posixpath import basename, normpath
 
 from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.paths import below, seen_from_folder
@@ -197,7 +196,7 @@ class Followed:
 
 def _command_of_job(walker: Walker, handed: Handed, given: Mapping[str, Var]) -> Value | None:
     """What NeMo-RL's `ray.sub` runs on the Ray cluster that it starts: the text of its variable COMMAND."""
-    if handed.path is None or PurePosixPath(text_of(handed.path[-1:]) or "").name != "ray.sub":
+    if handed.path is None or basename(normpath(text_of(handed.path[-1:]) or "")) != "ray.sub":
         return None
     command = {**walker.environment(), **given}.get("COMMAND")
     return None if command is None else command.value

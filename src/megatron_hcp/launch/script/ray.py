@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 from megatron_hcp.bash.value import Field, Hole, Items, Lit, Part, ScriptText, Span, Value, script_text
@@ -19,6 +18,8 @@ def with_runtime_env(context: StartContext, items: Items) -> StartContext:
     if text is None or len(text.data) > _MOST:
         return context
     written = text.data.decode("utf-8", "replace")
+    import json  # imported late: few scripts submit to Ray
+
     try:
         data = json.loads(written)
     except (ValueError, RecursionError):

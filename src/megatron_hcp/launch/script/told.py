@@ -49,7 +49,7 @@ def _takes_megatrons_options(script: str, flags: set[str]) -> bool:
     """Whether the options may be Megatron-LM's: a program with more of its own has a parser of its own."""
     return (
         not script
-        or bool(OWN_PROGRAMS.search(script))
+        or bool(re.search(OWN_PROGRAMS, script))
         or 2 * sum(is_known("mlm", flag) for flag in flags) >= len(flags)
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_INT = re.compile(r"[+-]?(0|[1-9][0-9]*(_[0-9]+)*)$")
-_FLOAT = re.compile(r"[+-]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|[0-9][0-9_]*(?=[eE]))([eE][+-]?[0-9]+)?$")
+_INT = r"[+-]?(0|[1-9][0-9]*(_[0-9]+)*)$"
+_FLOAT = r"[+-]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|[0-9][0-9_]*(?=[eE]))([eE][+-]?[0-9]+)?$"
 _SPECIAL = {"inf": float("inf"), "+inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _MAX_DEPTH = 20
@@ -42,9 +42,9 @@ def _word(text: str) -> Any:
     if low in _WORDS:
         return _WORDS[low]
     if len(text) <= _LONGEST_NUMBER:
-        if _INT.match(text):
+        if re.match(_INT, text):
             return int(text)
-        if _FLOAT.match(text):
+        if re.match(_FLOAT, text):
             return float(text)
     return _SPECIAL.get(low, text)
 

@@ -11,7 +11,7 @@ from megatron_hcp.launch.fact import Setting
 from megatron_hcp.launch.words.hydra import hydra_value
 
 _FLAG = re.compile(r"--[A-Za-z]")
-_OVERRIDE = re.compile(r"(?P<sign>\+{0,2}|~)(?P<key>[A-Za-z_][\w.@/:-]*)(?:=(?P<value>.*))?\Z", re.S)
+_OVERRIDE = r"(?s)(?P<sign>\+{0,2}|~)(?P<key>[A-Za-z_][\w.@/:-]*)(?:=(?P<value>.*))?\Z"
 
 
 class Word(NamedTuple):
@@ -49,7 +49,7 @@ def settings_of_overrides(words: Iterable[Word], before: Iterable[Setting] = ())
     settings = list(before)
     others: list[Word] = []
     for word in words:
-        match = _OVERRIDE.match(word.text)
+        match = re.match(_OVERRIDE, word.text)
         if match is None or (match["value"] is None and match["sign"] != "~"):
             others.append(word)
         elif match["sign"] == "~":

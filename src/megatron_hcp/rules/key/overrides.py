@@ -20,7 +20,7 @@ _BRIDGE_READ = (0, 7, 0)
 """The newest Megatron-Bridge whose keys were read."""
 _OPEN = ("env_vars", "dataset")
 """Bridge's sections whose keys depend on more than their classes."""
-_OF_CP = re.compile(r"\.override_\w+\.|(^|[._])(cp|context_parallel|sequence_parallel)(_|$)")
+_OF_CP = r"\.override_\w+\.|(^|[._])(cp|context_parallel|sequence_parallel)(_|$)"
 
 
 class _Rejected(NamedTuple):
@@ -60,7 +60,7 @@ def _by_verl(v: View) -> list[_Rejected]:
     added: list[str] = []
     for setting in _overrides(v):
         if setting.sign == "" and not config.has(setting.key, release) and not _is_inside(setting.key, added):
-            found.append(_Rejected(setting, "missing", release is not None or bool(_OF_CP.search(setting.key))))
+            found.append(_Rejected(setting, "missing", release is not None or bool(re.search(_OF_CP, setting.key))))
         elif setting.sign == "+" and config.has_value(setting.key, release):
             found.append(_Rejected(setting, "present"))
         if setting.sign:
