@@ -48,7 +48,9 @@ class Tool(NamedTuple):
         for name, value in given.items():
             if value is not None and not _has_type(value, takes[name]):
                 wanted = takes[name].get("enum") or takes[name]["type"]
-                raise HcpError(f"{name}: found {type(value).__name__} {value!r:.40}", wanted=f"{wanted}", do="change it")
+                raise HcpError(
+                    f"{name}: found {type(value).__name__} {value!r:.40}", wanted=f"{wanted}", do="change it"
+                )
 
     @property
     def input_schema(self) -> dict[str, Any]:
