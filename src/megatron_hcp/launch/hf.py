@@ -93,11 +93,8 @@ def read_model(path: str) -> dict[str, Fact]:
     prefix = next((key for key in LANGUAGE_SECTIONS if isinstance(value_at(data, key), dict)), "")
     config = _Config(data, places, prefix)
     if config.get(*_SIZES["heads"]) is None or config.get(*_SIZES["hidden_size"]) is None:
-        raise HcpError(
-            f"{name} has no num_attention_heads and hidden_size",
-            wanted="a Hugging Face config.json of a language model",
-            do="give the one next to the model's weights",
-        )
+        found = f"{name} has no num_attention_heads and hidden_size"
+        raise HcpError(found, wanted="a Hugging Face config.json of a language model", do=_DO)
     facts = {"model_name": config.fact(*config.find("model_type", "_name_or_path"))}
     for fact, fields in _SIZES.items():
         value, at = config.find(*fields)
@@ -253,9 +250,8 @@ def _check_experts(facts: Mapping[str, Fact], name: str) -> None:
     """
     experts, topk = facts.get("num_experts"), facts.get("moe_router_topk")
     if experts is not None and topk is not None and 1 < experts.value < topk.value:
-        raise HcpError(
-            f"{name}: {topk.key} is {topk.value}, of {experts.value} experts", wanted=f"at most {experts.value}", do=_DO
-        )
+        found = f"{name}: {topk.key} is {topk.value}, of {experts.value} experts"
+        raise HcpError(found, wanted=f"at most {experts.value}", do=_DO)
 
 
 def model_values(path: str) -> tuple[str, dict[str, Any]]:
@@ -293,11 +289,11 @@ def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:
             data = json.loads(text)
         except RecursionError:
             raise HcpError(f"{name} is nested too deeply", wanted=_WANTED, do=_DO) from None
-        except ValueError as error:
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else "a number is too long"
-            at = (name, error.lineno, error.colno) if isinstance(error, json.JSONDecodeError) else None
-            found = f"{'' if at else f'{name}: '}not JSON ({reason})"
-            raise HcpError(found, wanted=_WANTED, do=_DO, at=at) from None
+        except json.JSONDecodeError as error:
+            at = (name, error.lineno, error.colno)
+            raise HcpError(f"not JSON ({error.msg})", wanted=_WANTED, do=_DO, at=at) from None
+        except ValueError:
+            raise HcpError(f"{name}: not JSON (a number is too long)", wanted=_WANTED, do=_DO) from None
         if not isinstance(data, dict):
             found = "list" if isinstance(data, list) else "text" if isinstance(data, str) else "single value"
             raise HcpError(f"{name} is a JSON {found}", wanted=f"{_WANTED}, an object with fields", do=_DO) from None
