@@ -23,6 +23,11 @@ BUILD_CONFIG = (
     "TransformerConfig(num_layers=2, hidden_size=64, num_attention_heads=4, context_parallel_size=4,"
     "cp_comm_type='a2a+p2p', hierarchical_context_parallel_sizes=[2, 2])"
 )
+RENDER = (
+    "-m megatron_hcp render --start srun --nodes 2 --gpus-per-node 8 --time 1:00:00 --arch sm90 --account a "
+    "--partition p --program pretrain_gpt.py --checkpoint-dir /ckpt/run -- --context-parallel-size 4 "
+    "--micro-batch-size 1 --save /ckpt/run"
+)
 
 
 def seconds(arguments: list[str]) -> float:
@@ -47,37 +52,7 @@ def main() -> None:
         "hcp check examples/bridge_hcp.yaml": [*hcp, "examples/bridge_hcp.yaml"],
         "hcp check examples/mlm_hcp.sbatch": [*hcp, "examples/mlm_hcp.sbatch"],
         "hcp check -- (a command line)": [*hcp, "--", "--context-parallel-size", "4", "--cp-comm-type", "a2a+p2p"],
-        "hcp render (a command line)": [
-            python,
-            "-m",
-            "megatron_hcp",
-            "render",
-            "--start",
-            "srun",
-            "--nodes",
-            "2",
-            "--gpus-per-node",
-            "8",
-            "--time",
-            "1:00:00",
-            "--arch",
-            "sm90",
-            "--account",
-            "a",
-            "--partition",
-            "p",
-            "--program",
-            "pretrain_gpt.py",
-            "--checkpoint-dir",
-            "/ckpt/run",
-            "--",
-            "--context-parallel-size",
-            "4",
-            "--micro-batch-size",
-            "1",
-            "--save",
-            "/ckpt/run",
-        ],
+        "hcp render (a command line)": [python, *RENDER.split()],
     }
     times: dict[str, list[float]] = {name: [] for name in commands}
     for turn in range(runs + 1):

@@ -74,11 +74,11 @@ class Sources:
                 self.classes.setdefault(node.name, []).append(Class(bases, fields, str(path)))
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 if node.func.attr == "add_argument":
-                    self.flags |= {arg.value for arg in node.args if _is_flag(arg)}
+                    self.flags |= _flags(node.args)
             elif isinstance(node, ast.Dict):  # a field's {"argparse_meta": {"arg_names": ["--x"]}}
                 for key, value in zip(node.keys, node.values):
                     if isinstance(key, ast.Constant) and key.value == "arg_names" and isinstance(value, ast.List):
-                        self.flags |= {arg.value for arg in value.elts if _is_flag(arg)}
+                        self.flags |= _flags(value.elts)
 
     def fields(self, name: str, seen: frozenset[str] = frozenset()) -> dict[str, tuple[set[str], bool]]:
         """Field -> (class names in its type, whether its default is True), bases included."""
@@ -128,8 +128,10 @@ def _names(node: ast.expr | None) -> list[str]:
     return [name for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr) for name in _names(child)]
 
 
-def _is_flag(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("--")
+def _flags(words: list[ast.expr]) -> set[str]:
+    """Those that are written as options."""
+    texts = {word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str)}
+    return {text for text in texts if text.startswith("--")}
 
 
 def megatron_flags(sources: Sources) -> set[str]:

@@ -62,17 +62,8 @@ def main() -> None:
                 path = Path(folder) / f"rows.{kind}"
                 words = [kind, str(path), str(size), str(options.width)]
                 subprocess.run([sys.executable, "-c", WRITE, *words], check=True)
-                command = [
-                    sys.executable,
-                    "-m",
-                    "megatron_hcp",
-                    "pack",
-                    "check",
-                    str(path),
-                    "--",
-                    "--context-parallel-size",
-                    "1",
-                ]
+                asked = f"-m megatron_hcp pack check {path} -- --context-parallel-size 1"
+                command = [sys.executable, *asked.split()]
                 started = time.perf_counter()
                 process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
                 said = process.stdout.read() if process.stdout else ""

@@ -103,7 +103,7 @@ def test_facts_that_few_recipes_change_are_presumed_at_bridges_default() -> None
 
 
 def test_the_file_is_compared_with_the_checkout(root: Path, checkout: Path) -> None:
-    words = [sys.executable, root / "lab", "recipes/presumptions", "--bridge", checkout, "--check"]
+    words: list[str | Path] = [sys.executable, root / "lab", "recipes/presumptions", "--bridge", checkout, "--check"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("5 recipes; no Hugging Face model with a known bridge: 1\n")
