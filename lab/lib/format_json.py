@@ -1,4 +1,4 @@
-"""Lays out the JSON that is written by hand, at most 120 columns to a line: `python lab/format_json.py [FILE...]`."""
+"""Lays out the JSON that is written by hand, 120 columns to a line: `python lab/lib/format_json.py [FILE...]`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src")]
 
 from megatron_hcp.ground.json_layout import laid_out  # noqa: E402
