@@ -1,5 +1,4 @@
-"""What all releases of Transformer Engine do: as JSON, one line per case and run of releases that behave alike,
-and as a table for readers.
+"""What all releases of Transformer Engine do: as JSON, one line per case, and as a table for readers.
 
 {"schema": "hcp.te-cpu/1", "releases": [...], "cases": {"p2p, sbhd, cuDNN, causal": [{"since", "verdict", …}, …]}}
 
@@ -10,17 +9,18 @@ first release.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from packaging.version import Version
 
+from megatron_hcp.ground.json_layout import laid_out
 from megatron_hcp.proofs.te_cpu.case import FEATURES, every_case
 from megatron_hcp.proofs.te_cpu.execute import Result
 
 SCHEMA = "hcp.te-cpu/1"
+_CASE_WIDTH = 1000
 BEGIN, END = "<!-- begin: rendered by lab/te_cpu.py -->", "<!-- end -->"
 
 
@@ -70,13 +70,8 @@ def by_release(record: Mapping[str, Any]) -> dict[str, Entries]:
 
 
 def written(record: Mapping[str, Any]) -> str:
-    """The record as text: one line per entry."""
-    cases = [
-        f" {json.dumps(case)}: [\n" + ",\n".join(f"  {json.dumps(entry)}" for entry in entries) + "]"
-        for case, entries in record["cases"].items()
-    ]
-    schema, releases = json.dumps(record["schema"]), json.dumps(record["releases"])
-    return f'{{"schema": {schema},\n "releases": {releases},\n "cases": {{\n' + ",\n".join(cases) + "}}\n"
+    """The record as text: one line per case."""
+    return laid_out(record, _CASE_WIDTH) + "\n"
 
 
 def table_of(record: Mapping[str, Any]) -> str:

@@ -46,7 +46,7 @@ def test_plain_values_share_lines_and_others_have_their_own() -> None:
 @pytest.mark.parametrize("path", BY_HAND, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_file_is_laid_out(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert text == laid_out(json.loads(text)) + "\n", "run lab/format_json.py"
+    assert text == laid_out(json.loads(text)) + "\n", "run lab/lib/format_json.py"
 
 
 def test_a_container_goes_on_one_line_if_a_comma_fits_behind_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -62,6 +63,32 @@ def safe_line(line: Line, *, colours: bool = False, ascii: bool = False, command
     if colours and safe == plain:
         return "".join(_styled(part) for part in parts)
     return safe.replace("\u2026", "...") if ascii else safe
+
+
+class ProgressLine:
+    """A line on standard error that is rewritten in place, if that is a terminal; otherwise nothing.
+
+    Args:
+        first_s: seconds before the first text is shown.
+        pause_s: seconds that a text stays at least.
+    """
+
+    def __init__(self, first_s: float = 0.0, pause_s: float = 0.0) -> None:
+        self._is_shown = sys.stderr is not None and is_terminal(err=True)
+        self._pause_s, self._next_s = pause_s, time.monotonic() + first_s
+        self._text = ""
+
+    def show(self, text: str) -> None:
+        """Replaces the text, unless the one that is shown is too new."""
+        if self._is_shown and text != self._text and (now := time.monotonic()) >= self._next_s:
+            self._text, self._next_s = text, now + self._pause_s
+            sys.stderr.write(f"\r\x1b[K{text}\r")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Leaves the line empty."""
+        self._next_s = 0.0
+        self.show("")
 
 
 def _styled(part: Part) -> str:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from megatron_hcp.cli.options import assume_option, beside_options, dialect_option, format_option
-from megatron_hcp.cli.progress import ProgressLine
-from megatron_hcp.cli.screen import say
+from megatron_hcp.cli.screen import ProgressLine, say
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 

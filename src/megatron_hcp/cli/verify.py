@@ -13,8 +13,7 @@ import click
 
 from megatron_hcp.cli.completion import complete_steps
 from megatron_hcp.cli.options import format_option, launch_options
-from megatron_hcp.cli.progress import ProgressLine
-from megatron_hcp.cli.screen import safe_line, say
+from megatron_hcp.cli.screen import ProgressLine, safe_line, say
 from megatron_hcp.cli.verify_launch import ATTENTIONS, Ask, verify_launch
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.signals import ends_cleanly

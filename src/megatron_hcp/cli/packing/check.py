@@ -13,8 +13,7 @@ import click
 from megatron_hcp.cli.dcp.cost import launch_facts
 from megatron_hcp.cli.options import format_option, launch_options
 from megatron_hcp.cli.packing.needs import needs_of
-from megatron_hcp.cli.progress import ProgressLine
-from megatron_hcp.cli.screen import say
+from megatron_hcp.cli.screen import ProgressLine, say
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions
 

@@ -1,4 +1,4 @@
-"""Lays out the JSON that is written by hand, at most 120 columns to a line: `python lab format_json [FILE...]`."""
+"""Lays out the JSON that is written by hand, 120 columns to a line: `python lab/lib/format_json.py [FILE...]`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from program import ROOT
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "src")]
 
-from megatron_hcp.ground.json_layout import laid_out
+from megatron_hcp.ground.json_layout import laid_out  # noqa: E402
 
 
 def written_by_hand() -> Iterator[Path]:
