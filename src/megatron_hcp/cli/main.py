@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> Any:
 
     Without `argv`, the process belongs to the command, and its streams and signals are set up too.
     """
-    _collect_less()
+    atexit.register(gc.freeze)  # the last collection, at exit, is skipped too
     if argv is None:
         from megatron_hcp.cli.streams import guard_streams
 
@@ -156,9 +156,3 @@ def _wants_json(arguments: Sequence[str]) -> bool:
         if word == "--format" or word.startswith("--format="):
             wanted = (word.partition("=")[2] or following) == "json"
     return wanted
-
-
-def _collect_less() -> None:
-    """Skips most garbage collection, while modules load and at exit: the process runs for only 0.1 s."""
-    gc.set_threshold(100_000)
-    atexit.register(gc.freeze)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from megatron_hcp.judge.repair.offer import offer_all
 from megatron_hcp.judge.report import Finding, Presumed, Report, Undecided
 from megatron_hcp.judge.run import Run, presumed_facts, run
 from megatron_hcp.launch.build import build_launch
@@ -52,7 +51,9 @@ def check_launch(
     accepted = [finding for (_, finding), acceptance in zip(found, used) if acceptance is not None]
     kept = [pair for pair, acceptance in zip(found, used) if acceptance is None]
     findings = [finding for _, finding in kept]
-    if fixes:
+    if fixes and any(finding.problem.fixes for finding in findings):
+        from megatron_hcp.judge.repair.offer import offer_all
+
         # A fix is tried on the model that it is for; errors that were there before don't count against it.
         errors = {finding.rule.id for _, finding in found if finding.severity == "error"}
         findings = offer_all(kept, rules_for, errors)

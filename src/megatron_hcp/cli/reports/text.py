@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from megatron_hcp.backports.lacking import lacking
-from megatron_hcp.cli.reports.backports import first_lines
 from megatron_hcp.cli.reports.words import (
     finding_text,
     fix_text,
@@ -19,7 +17,8 @@ from megatron_hcp.cli.reports.words import (
 )
 from megatron_hcp.cli.screen import Line, Part
 from megatron_hcp.judge.report import Finding, Report, Undecided
-from megatron_hcp.launch.fact import MODEL_DECIDES
+from megatron_hcp.launch.fact import MODEL_DECIDES, Launch
+from megatron_hcp.rules.known.row import PACKAGES
 from megatron_hcp.rules.rule import Severity
 
 COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
@@ -50,9 +49,18 @@ def report_lines(
     lines += _presumed_lines(report)
     lines += _not_checked_lines(report)
     lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in _not_in_the_verdict(report, strict)]
-    lines += first_lines(lacking(report.launch).lacking)
+    lines += _backports_lines(report.launch)
     lines.append(_verdict_line(report, strict))
     return lines
+
+
+def _backports_lines(launch: Launch) -> list[Line]:
+    if not any(package in launch.facts for package in PACKAGES):
+        return []
+    from megatron_hcp.backports.lacking import lacking
+    from megatron_hcp.cli.reports.backports import first_lines
+
+    return first_lines(lacking(launch).lacking)
 
 
 def headline(report: Report, finding: Finding, text: str) -> Line:

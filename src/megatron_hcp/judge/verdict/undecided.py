@@ -99,6 +99,8 @@ def _open_facts(trials: _Trials, ruling: Ruling) -> tuple[str, ...]:
     doubt = doubted(launch, ruling)
     if doubt is not None:
         return (doubt,)
+    if ruling.is_error or not any(map(trials.hidden, trials.absent(ruling))):
+        return ()
     if ruling.rule.recipe_settled:
         return trials.run(ruling, _WORDS)
     found = trials.run(ruling, _ANYTHING)
@@ -136,6 +138,11 @@ class _Trials:
         values = legal_values(self.launch, name)
         return any(self._judge(rule, {name: Fact(value, "launch")}).problem is None for value in values)
 
+    def absent(self, ruling: Ruling) -> list[str]:
+        """The facts that the rule asked for and the launch doesn't have, first the one that ended it."""
+        first = [] if ruling.lacks is None else [ruling.lacks]
+        return first + [name for name in ruling.asked if name not in self.launch.facts]
+
     def hidden(self, name: str) -> Hidden | None:
         if name not in self._hidden:
             self._hidden[name] = hidden(self.launch, name)
@@ -147,10 +154,8 @@ class _Trials:
             return tuple(given) if self.most == _MOST_TRIALS else ()
         if ruling.is_error:
             return self._guilty(ruling.rule, given)
-        for name in ruling.asked if ruling.lacks is None else (ruling.lacks, *ruling.asked):
-            if name in given or name in self._start or (name in self.launch.facts and name != ruling.lacks):
-                continue
-            found = self.hidden(name)
+        for name in self.absent(ruling):
+            found = None if name in given or name in self._start else self.hidden(name)
             if found is None or found.hides not in self._kinds:
                 continue
             # Names that are requested later are tried under each value of this one.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from megatron_hcp.bash.value import Field, Items
+if TYPE_CHECKING:
+    from megatron_hcp.bash.value import Items
 
 _OBJECT = r"(?m)^apiVersion[ \t]*:"
 _KINDS = "Pod|Job|CronJob|JobSet|PyTorchJob|MPIJob|TrainJob|RayJob|ConfigMap|List"
@@ -19,6 +21,8 @@ def is_kubernetes(text: str) -> bool:
 
 def applies_input(items: Items) -> bool:
     """Whether a command is `kubectl apply -f -`, or another one that makes objects of what it reads."""
+    from megatron_hcp.bash.value import Field  # imported late: a YAML file has no commands
+
     words = [(item.text or "") if isinstance(item, Field) else "" for item in items]
     if not words or words[0].rpartition("/")[2] not in ("kubectl", "oc") or not _VERBS.intersection(words):
         return False

@@ -93,8 +93,8 @@ class Followed:
         return tuple(
             acceptance
             for text in texts
-            for number, line in enumerate(text.data.decode("utf-8", "replace").split("\n"), 1)
             if b"hcp:" in text.data
+            for number, line in enumerate(text.data.decode("utf-8", "replace").split("\n"), 1)
             for acceptance in acceptances_in(line, text.file, number)
         )
 
