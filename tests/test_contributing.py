@@ -28,9 +28,9 @@ def test_a_place_that_the_guide_names_exists(place: str) -> None:
     assert list(ROOT.glob(place.rstrip("."))), place
 
 
-def test_the_guide_has_six_steps_and_sets_up_as_the_readme_does() -> None:
-    steps = GUIDE.partition("## Add a rule in six steps")[2].partition("\n## ")[0]
-    assert re.findall(r"(?m)^(\d)\. \*\*", steps) == list("123456")
+def test_the_guide_has_five_steps_and_sets_up_as_the_readme_does() -> None:
+    steps = GUIDE.partition("## Add a rule in five steps")[2].partition("\n## ")[0]
+    assert re.findall(r"(?m)^(\d)\. \*\*", steps) == list("12345")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"<!-- ci: test -->\n```bash\n(.*?)\n[^\n]*pytest", readme)
     assert f"\n{command}\n" in GUIDE

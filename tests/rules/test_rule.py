@@ -14,9 +14,7 @@ from megatron_hcp.rules.view import View
 def test_title_and_why_are_the_docstrings_first_line_and_the_rest() -> None:
     @rule(
         "ODD001",
-        severity="error",
-        effect="crash",
-        stage="init",
+        "error crash init",
         source=(),
         applies=lambda v: True,
         good=Example("mlm", ""),

@@ -9,9 +9,7 @@ from megatron_hcp.rules.view import View
 
 @rule(
     "ACCEPT001",
-    severity="warning",
-    effect="note",
-    stage="never",
+    "warning note never",
     source=(OWN,),
     applies=lambda v: bool(v.launch.reading.acceptances),
     good=Example(

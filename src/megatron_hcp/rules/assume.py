@@ -9,9 +9,7 @@ from megatron_hcp.rules.view import View
 
 @rule(
     "ASSUME001",
-    severity="info",
-    effect="note",
-    stage="never",
+    "info note never",
     source=(OWN,),
     applies=lambda v: bool(v.launch.assumed),
     good=Example("mlm", "--context-parallel-size 2", "te=2.14"),

@@ -11,9 +11,7 @@ _MEMBER = "_target_: megatron.core.transformer.enums.AttnBackend, _call_: true, 
 
 @rule(
     "ATTN001",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says("validate_args", "--attention-backend local is only supported with --spec local", ">=0.12"),
     ),
@@ -40,9 +38,7 @@ def local_backend_has_the_local_spec(v: View) -> Problem | None:
 
 @rule(
     "ATTN002",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says("core_transformer_config_from_args", 'only support rope_type="rope"', ">=0.14,<0.18"),
         ARGUMENT_UTILS.says("core_transformer_config_from_args", 'only support rope_type="rope"', ">=0.18"),
@@ -80,9 +76,7 @@ def _is_a_word(v: View) -> bool:
 
 @rule(
     "ATTN003",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__", "Batch invariant mode only supports FlashAttention", ">=0.16"

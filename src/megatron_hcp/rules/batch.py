@@ -79,9 +79,7 @@ def _sizes_near(name: str, size: int, unit: int) -> tuple[Fix, ...]:
 
 @rule(
     "BATCH001",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=_COUNTED,
     applies=lambda v: _has_batches(v) and _has_one_size(v),
     good=Example("mlm", "--context-parallel-size 2 --micro-batch-size 1 --global-batch-size 32", "world_size=16"),
@@ -109,9 +107,7 @@ def global_batch_divides(v: View) -> Problem | None:
 
 @rule(
     "BATCH002",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says("validate_args", "eval_micro_batch_size", ">=0.18"),
         BRIDGE_CONFIG.says("ConfigContainer.validate", "eval_dp_product", ">=0.5", where="checkout"),
@@ -172,9 +168,7 @@ def _has_eval_sizes(v: View) -> bool:
 
 @rule(
     "BATCH003",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         MICROBATCHES.says(
             "RampupBatchsizeNumMicroBatchesCalculator.__init__",
@@ -242,9 +236,7 @@ def _has_virtual_stages(v: View) -> bool:
 
 @rule(
     "BATCH004",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         SCHEDULES.says("forward_backward_pipelining_with_interleaving", "should range in [PP=", ">=0.12"),
         SCHEDULES.says("forward_backward_pipelining_with_interleaving", "or larger than or equal to the pip", ">=0.12"),

@@ -22,9 +22,7 @@ def _keeps_checkpoints(v: View) -> bool:
 
 @rule(
     "FSDP001",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says("validate_args", "Megatron FSDP only supports fsdp_dtensor checkpoint format", ">=0.14,<0.18"),
         ARGUMENTS.says("validate_args", "Megatron-FSDP requires the `fsdp_dtensor` checkpointing format.", ">=0.18"),
@@ -66,9 +64,7 @@ def fsdp_writes_its_own_format(v: View) -> Problem | None:
 
 @rule(
     "FSDP002",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says("validate_args", "--ckpt-format fsdp_dtensor is only tested with Megatron FSDP.", ">=0.14"),
         BRIDGE_CONFIG.says(
@@ -100,9 +96,7 @@ def fsdp_format_has_fsdp(v: View) -> Problem | None:
 
 @rule(
     "FSDP003",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         BRIDGE_CONFIG.says("ConfigContainer.validate", "use_tp_pp_dp_mapping is not supported with", ">=0.2,<0.5"),
         BRIDGE_CONFIG.says(
@@ -141,9 +135,7 @@ def fsdp_keeps_the_order_of_ranks(v: View) -> Problem | None:
 
 @rule(
     "FSDP004",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         BRIDGE_CONFIG.says(
             "ConfigContainer._validate_and_apply_megatron_fsdp_v2_configs",
@@ -182,9 +174,7 @@ def fsdp_v2_has_no_model_parallelism(v: View) -> Problem | None:
 
 @rule(
     "FSDP005",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says("validate_args", "--use-torch-fsdp2 is not supported with pipeline parallelism", ">=0.12"),
         ARGUMENTS.says("validate_args", "--use-torch-fsdp2 is not supported with expert parallelism", ">=0.12"),
@@ -230,9 +220,7 @@ _FSDP2_OPTIONS = (
 
 @rule(
     "FSDP006",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says(
             "validate_args", "--use-torch-fsdp2 is not supported with MCore's distributed optimizer", ">=0.12"

@@ -23,9 +23,7 @@ def _is_trained_by_megatron(v: View) -> bool:
 
 @rule(
     "LEN001",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(ARGUMENTS.says("validate_args", "assert args.max_position_embeddings >= args.seq_length", ">=0.12"),),
     applies=lambda v: _is_trained_by_megatron(v) and v.max_position_embeddings is not None,
     good=Example("mlm", "--seq-length 8192 --max-position-embeddings 8192"),
@@ -53,9 +51,7 @@ def sequence_fits_the_positions(v: View) -> Problem | None:
 
 @rule(
     "LEN002",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(ARGUMENTS.says("validate_args", "'max_position_embeddings']", ">=0.12"),),
     applies=lambda v: _is_trained_by_megatron(v) and all(v.get(name) is not None for name in _SIZES),
     good=Example("mlm", f"{_WITHOUT_POSITIONS} --max-position-embeddings 4096"),
@@ -91,9 +87,7 @@ def _dataset(v: View) -> str:
 
 @rule(
     "LEN003",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(BRIDGE_CONFIG.says("ConfigContainer.validate", "self.model.seq_length == data_seq_length", ">=0.2"),),
     applies=lambda v: (
         v.dialect == "bridge" and v.get("dataset_seq_length") is not None and _dataset(v) in ("", *_CHECKED_SETS)
@@ -132,9 +126,7 @@ def model_and_dataset_agree_on_the_length(v: View) -> Problem | None:
 
 @rule(
     "LEN004",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         BRIDGE_CONFIG.says("ConfigContainer.validate", "the CP/SP collate padding multiple", ">=0.6", where="checkout"),
     ),

@@ -47,9 +47,7 @@ def _does_not_divide_ranks(v: View, size: int) -> Problem | None:
 
 @rule(
     "LOAD002",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(
         BRIDGE_CONFIG.says("DistributedInitConfig", "Requires use_decentralized_pg=True", ">=0.5", where="checkout"),
         BRIDGE_EVAL_CP.says("install_pg_collection", "module.cp_comm_type,", ">=0.5"),
@@ -115,9 +113,7 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
 
 @rule(
     "LOAD003",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         BRIDGE_CONFIG.says(
             "ConfigContainer.validate",
@@ -147,9 +143,7 @@ def decentralized_groups_exclude_gloo(v: View) -> Problem | None:
 
 @rule(
     "LOAD001",
-    severity="warning",
-    effect="silent",
-    stage="never",
+    "warning silent never",
     source=(
         BRIDGE_LOAD_SAVE.says(
             "load_megatron_model",

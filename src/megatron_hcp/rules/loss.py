@@ -39,9 +39,7 @@ def _averages_by_sequence(v: View) -> Problem | None:
 
 @rule(
     "LOSS006",
-    severity="error",
-    effect="silent",
-    stage="never",
+    "error silent never",
     source=(
         VERL_ENGINE.says("MegatronEngine.get_data_parallel_size", "we set dp=1", ">=0.8"),
         SCHEDULES.says("forward_step_calc_loss", "if not config.calculate_per_token_loss:", ">=0.14"),
@@ -87,9 +85,7 @@ def _averaging_is_cleared(v: View) -> bool:
 
 @rule(
     "LOSS001",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         BRIDGE_CONFIG.says(
             "ConfigContainer.validate", "When finetuning with CP>1, calculate_per_token_loss must be True", ">=0.2"
@@ -144,9 +140,7 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
 
 @rule(
     "LOSS002",
-    severity="error",
-    effect="silent",
-    stage="never",
+    "error silent never",
     source=(
         VERL_ENGINE.says(
             "MegatronEngineWithLMHead.postprocess_micro_batch_func",
@@ -179,9 +173,7 @@ def loss_function_reports_its_tokens(v: View) -> Problem | None:
 
 @rule(
     "LOSS005",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         DDP.says(
             "DistributedDataParallel.__init__",
@@ -217,9 +209,7 @@ def weight_shards_sum_in_the_collective(v: View) -> Problem | None:
 
 @rule(
     "LOSS007",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says(
             "validate_args",

@@ -23,9 +23,7 @@ _INIT = "TransformerConfig.__post_init__"
 
 @rule(
     "MEM001",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         TRANSFORMER_CONFIG.says(_INIT, "elif self.recompute_granularity != ", ">=0.12"),
         TRANSFORMER_CONFIG.says(_INIT, "recompute_num_layers must be between ", ">=0.12"),
@@ -76,9 +74,7 @@ def _recomputes_units(v: View) -> bool:
 
 @rule(
     "MEM002",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TRANSFORMER_BLOCK.says(
             "TransformerBlock._checkpointed_forward",
@@ -110,9 +106,7 @@ def units_of_recomputation_fill_a_stage(v: View) -> Problem | None:
 
 @rule(
     "MEM003",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         TE_CPU_OFFLOAD.says("get_cpu_offload_context", "mentioned what to offload (weights/activations)", ">=1.12"),
         TE_CPU_OFFLOAD.says("get_cpu_offload_context", "if not enabled:", ">=2.10"),

@@ -11,9 +11,7 @@ _GQA = "--group-query-attention --num-query-groups 4"
 
 @rule(
     "MLA001",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(ARGUMENTS.says("validate_args", "mutually exclusive with multi latent attention.", ">=0.16"),),
     applies=lambda v: v.dialect == "mlm" and bool(v.get("mla")),
     good=Example("mlm", "--multi-latent-attention"),

@@ -32,9 +32,7 @@ def _only_infers(v: View) -> bool:
 
 @rule(
     "MOE001",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says("validate_args", "num_experts must be non None to use expert model parallelism", ">=0.12"),
         TRANSFORMER_CONFIG.says(
@@ -64,9 +62,7 @@ def expert_parallelism_has_experts(v: View) -> Problem | None:
 
 @rule(
     "MOE002",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         ARGUMENTS.says(
             "validate_args", "Number of experts should be a multiple of expert model parallel_size.", ">=0.12"
@@ -99,9 +95,7 @@ def ranks_hold_whole_experts(v: View) -> Problem | None:
 
 @rule(
     "MOE003",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(MOE_LAYER.says("MoELayer.forward", "are enabled without also enabling sequence parallelism.", ">=0.12"),),
     applies=lambda v: (v.get("tp") or 1) > 1 and bool(v.get("num_experts")) and not _only_infers(v),
     good=Example("mlm", "--num-experts 8 --tensor-model-parallel-size 2 --sequence-parallel"),
@@ -126,9 +120,7 @@ def experts_under_tp_have_sequence_parallelism(v: View) -> Problem | None:
 
 @rule(
     "MOE004",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__", "is only supported with expert model parallelism", ">=0.14"
@@ -170,9 +162,7 @@ def expert_overlap_has_its_parallelism(v: View) -> Problem | None:
 
 @rule(
     "MOE005",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__", "moe_shared_expert_overlap only works with alltoall", ">=0.12"
@@ -211,9 +201,7 @@ def shared_experts_overlap_an_all_to_all(v: View) -> Problem | None:
 
 @rule(
     "MOE006",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__", "disable full recomputation when enabling overlap_moe", ">=0.14"

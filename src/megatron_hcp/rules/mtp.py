@@ -21,9 +21,7 @@ def _predicts_more(v: View) -> bool:
 
 @rule(
     "MTP001",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(ARGUMENTS.says("validate_args", "position embedding type.", ">=0.12"),),
     applies=_predicts_more,
     good=Example("mlm", f"{_MTP} --position-embedding-type rope"),
@@ -61,9 +59,7 @@ def _predicts_more_in_gpt_step(v: View) -> bool:
 
 @rule(
     "MTP002",
-    severity="warning",
-    effect="silent",
-    stage="never",
+    "warning silent never",
     source=(
         BRIDGE_GPT_STEP.says("_forward_step_common", absent='"loss_mask": loss_mask', versions=">=0.2"),
         MULTI_TOKEN_PREDICTION.says("process_mtp_loss", "loss_mask = torch.ones_like(mtp_labels)", ">=0.17"),

@@ -9,9 +9,7 @@ from megatron_hcp.rules.view import View
 
 @rule(
     "PAR001",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         MODEL_PARALLEL_CONFIG.says("ModelParallelConfig.__post_init__", "if self.sequence_parallel:", ">=0.12"),
         BRIDGE_TRANSFORMER_CONFIG.says(

@@ -21,9 +21,7 @@ _BUDGET = (
 
 @rule(
     "PERF001",
-    severity="info",
-    effect="slow",
-    stage="training",
+    "info slow training",
     source=(BRIDGE_MOE_DOC.says("", "seq_len / 4096", ">=0.5"),),
     applies=under_cp(lambda v: v.launch.dialect in ("mlm", "bridge") and v.known("seq_length")),
     good=Example("mlm", "--context-parallel-size 4 --seq-length 16384"),
@@ -51,9 +49,7 @@ def slices_are_long_enough(v: View) -> Problem | None:
 
 @rule(
     "PERF002",
-    severity="info",
-    effect="note",
-    stage="never",
+    "info note never",
     source=(
         VERL_MEGATRON_ACTOR.says(
             "MegatronPPOActor.update_policy",
@@ -94,9 +90,7 @@ def token_budget_falls_with_cp(v: View) -> Problem | None:
 
 @rule(
     "PERF003",
-    severity="info",
-    effect="slow",
-    stage="training",
+    "info slow training",
     source=(TE_CONTEXT_PARALLEL.says("AttnFuncWithCPAndKVAllGather.forward", "gather_along_first_dim", ">=2.4"),),
     applies=under_cp(lambda v: "all_gather" in str(v.get("cp_comm_type")) and has_window(v)),
     good=Example(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import Dialect
@@ -133,10 +133,8 @@ class Rule(NamedTuple):
 
 def rule(
     id: str,
+    outcome: str,
     *,
-    severity: Severity,
-    effect: Effect,
-    stage: Stage,
     source: tuple[Source, ...],
     applies: Callable[[View], bool],
     good: Example,
@@ -144,10 +142,21 @@ def rule(
     last: bool = False,
     recipe_settled: bool = False,
 ) -> Callable[[Callable[[View], Problem | None]], Rule]:
-    """Makes a rule of the decorated function; its docstring's first line is the title, the rest says why."""
+    """Makes a rule of the decorated function; its docstring's first line is the title, the rest says why.
+
+    `outcome` is its severity, effect and stage: `error crash config`.
+    """
     return lambda check: register(
-        Rule(id, severity, effect, stage, source, applies, check, good, bad, last, recipe_settled=recipe_settled)
+        Rule(id, *parsed(outcome), source, applies, check, good, bad, last, recipe_settled=recipe_settled)
     )
+
+
+def parsed(outcome: str) -> tuple[Severity, Effect, Stage]:
+    """The severity, effect and stage that an outcome names, such as `error crash config`."""
+    severity, effect, stage = outcome.split()
+    known = severity in get_args(Severity) and effect in get_args(Effect) and stage in get_args(Stage)
+    assert known, f"{outcome} is no severity, effect and stage"
+    return cast(Severity, severity), cast(Effect, effect), cast(Stage, stage)
 
 
 REGISTERED: dict[str, Rule] = {}

@@ -28,9 +28,7 @@ def _is_slime(v: View) -> bool:
 
 @rule(
     "SLIME001",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         SLIME_ARGUMENTS.says("slime_validate_args", "max_tokens_per_gpu must be set when", ">=0.2"),
         MILES_ARGUMENTS.says("miles_validate_args", "max_tokens_per_gpu must be set when", ">=0.1"),
@@ -60,9 +58,7 @@ def batches_by_tokens_have_a_budget(v: View) -> Problem | None:
 
 @rule(
     "SLIME002",
-    severity="info",
-    effect="note",
-    stage="training",
+    "info note training",
     source=(
         SLIME_SCHEDULE.says("build_dp_schedule", "args.max_tokens_per_gpu * cp_size", ">=0.3"),
         SLIME_ARGUMENTS.says("get_slime_extra_args_provider", "`max_response_len // cp_size`", ">=0.2"),
@@ -98,9 +94,7 @@ def budget_holds_the_longest_answer(v: View) -> Problem | None:
 
 @rule(
     "SLIME003",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         SLIME_ARGUMENTS.says("slime_validate_args", "num_steps_per_rollout {args.num_steps_per_rollout}", ">=0.2"),
         MILES_ARGUMENTS.says("miles_validate_args", "num_steps_per_rollout {args.num_steps_per_rollout}", ">=0.1"),
@@ -132,9 +126,7 @@ def batch_is_that_of_the_steps(v: View) -> Problem | None:
 
 @rule(
     "SLIME004",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         MILES_ARGUMENTS.says("miles_validate_args", "Dynamic batch size is not supported for bshd format", ">=0.1"),
         SLIME_ARGUMENTS.says("slime_validate_args", "Dynamic batch size is not supported for bshd format", "==0.2.4"),
@@ -177,9 +169,7 @@ def _checkpoint(v: View) -> str:
 
 @rule(
     "SLIME005",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         SLIME_MEGATRON_ARGUMENTS.says(
             "_validate_allgather_cp_supported", "DSA attention models (DeepSeek-V3.2 and GLM-5.1)", ">=0.3"

@@ -17,9 +17,7 @@ def _is_swift(v: View) -> bool:
 
 @rule(
     "SWIFT001",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         MS_SWIFT_ARGUMENTS.says("MegatronArguments._init_distributed", "is not divisible by micro batch size", ">=4.3"),
     ),
@@ -52,9 +50,7 @@ def global_batch_divides_into_micro_batches(v: View) -> Problem | None:
 
 @rule(
     "SWIFT002",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         MS_SWIFT_ARGUMENTS.says(
             "MegatronArguments._check_megatron_fsdp",

@@ -15,9 +15,7 @@ _DISTRIBUTED = (
 
 @rule(
     "TP001",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__",
@@ -55,9 +53,7 @@ def tp_divides_heads(v: View) -> Problem | None:
 
 @rule(
     "TP002",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(ARGUMENTS.says("validate_args", "can happen only when sequence parallelism is enabled", ">=0.12"),),
     applies=lambda v: v.dialect == "mlm" and bool(v.get("tp_comm_overlap")),
     good=Example("mlm", "--tp-comm-overlap --tensor-model-parallel-size 2 --sequence-parallel"),
@@ -85,9 +81,7 @@ def tp_overlap_has_sequence_parallelism(v: View) -> Problem | None:
 
 @rule(
     "TP003",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says("validate_args", "'recomputed activations only across tensor model '", ">=0.12"),
         ARGUMENTS.says("validate_args", "'distributed recompute activations is only '", ">=0.12"),
@@ -135,9 +129,7 @@ def _widths(v: View) -> dict[str, dict[str, int | None]]:
 
 @rule(
     "TP004",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(TENSOR_PARALLEL_LAYERS.says("ColumnParallelLinear.__init__", "divide(output_size, world_size)", ">=0.12"),),
     applies=lambda v: v.get("tp", 1) > 1 or v.get("etp", 1) > 1,
     good=Example("mlm", "--tensor-model-parallel-size 4 --ffn-hidden-size 1024"),

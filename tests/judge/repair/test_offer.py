@@ -52,9 +52,7 @@ def _broken(rule_id: str, severity: str, fact: str, right: object, *fixes: Fix) 
     of = Example("mlm", "--context-parallel-size 2")
     return rule(
         rule_id,
-        severity=severity,  # type: ignore[arg-type]
-        effect="crash",
-        stage="config",
+        f"{severity} crash config",
         source=(OWN,),
         applies=lambda v: True,
         good=of,

@@ -15,7 +15,7 @@ from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.launch.read import read_text
 from megatron_hcp.rules.registry import rules_for
-from megatron_hcp.rules.rule import Example, Problem, Severity, rule
+from megatron_hcp.rules.rule import Example, Problem, rule
 from megatron_hcp.rules.view import View
 from support.launches import CP, HCP, KV, LEVELS, TP
 
@@ -184,12 +184,10 @@ def test_every_reason_stands_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("severity", "is_open"), [("error", True), ("warning", False), ("info", False)])
-def test_only_errors_leave_a_launch_undecided(tmp_path: Path, severity: Severity, is_open: bool) -> None:
+def test_only_errors_leave_a_launch_undecided(tmp_path: Path, severity: str, is_open: bool) -> None:
     @rule(
         "X001",
-        severity=severity,
-        effect="crash",
-        stage="init",
+        f"{severity} crash init",
         source=(),
         applies=lambda v: True,
         good=Example("mlm", ""),

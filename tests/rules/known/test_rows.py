@@ -65,11 +65,10 @@ def broken(clause: Clause) -> str:
 
 def versions(row: Known) -> Iterator[Row]:
     """The rows on both sides of each end of a range."""
-    severity = f"{row.severity} {row.effect} {row.stage}"
     for since, mended in spans_of(row.versions):
-        for version, said in ((since, severity), (mended, "fine")):
+        for version, said in ((since, row.outcome), (mended, "fine")):
             if version is not None:
-                beyond = "fine" if version == since else severity
+                beyond = "fine" if version == since else row.outcome
                 for at, expected in ((version, said), (before(version), beyond)):
                     launch = at_version(row.launch, row.package, at)
                     yield row.id, launch.dialect, launch.text, launch.assume, expected
@@ -90,7 +89,7 @@ def unknown(row: Known) -> Row:
         row.launch.dialect,
         row.launch.text,
         " ".join(words),
-        "not concerned" if row.severity == "info" else f"needs {row.package}",
+        "not concerned" if row.outcome.startswith("info ") else f"needs {row.package}",
     )
 
 

@@ -46,9 +46,7 @@ _FP8_ATTENTION = (
 
 @rule(
     "CP009",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says(
             "attn_forward_func_with_cp", "Context parallelism does not support sliding window attention with", ">=2.8"
@@ -79,9 +77,7 @@ def windows_use_a2a_or_all_gather(v: View) -> Problem | None:
 
 @rule(
     "CP010",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says(
             "attn_forward_func_with_cp", 'softmax_type == "vanilla" or cp_comm_type == "a2a"', ">=2.8"
@@ -136,9 +132,7 @@ def sinks_use_a2a_and_cudnn(v: View) -> Problem | None:
 
 @rule(
     "CP011",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says(
             "attn_forward_func_with_cp", 'use_fused_attention and "padding" not in attn_mask_type', ">=2.3"
@@ -181,9 +175,7 @@ def bias_uses_the_ring_and_cudnn(v: View) -> Problem | None:
 
 @rule(
     "CP014",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_ATTENTION_UTILS.says(
             "get_attention_backend",
@@ -236,9 +228,7 @@ def fp8_attention_runs_on_cudnn(v: View) -> Problem | None:
 
 @rule(
     "CP015",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says(
             "attn_forward_func_with_cp", "assert not enable_mla or cp_comm_type in [", ">=2.5,<2.15"

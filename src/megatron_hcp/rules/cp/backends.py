@@ -47,9 +47,7 @@ def _impossible_mask(v: View) -> str | None:
 
 @rule(
     "CP016",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_ATTENTION_UTILS.says("get_attention_backend", "Disabling FlashAttention for max_logit", ">=2.9"),
         TE_ATTENTION_UTILS.says(
@@ -106,9 +104,7 @@ def backend_returns_max_logit(v: View) -> Problem | None:
 
 @rule(
     "CP006",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         CORE_DOT_PRODUCT_ATTENTION.says(
             "DotProductAttention.__init__",
@@ -152,9 +148,7 @@ def attention_comes_from_transformer_engine(v: View) -> Problem | None:
 
 @rule(
     "CP012",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_ATTENTION_UTILS.says(
             "get_attention_backend",
@@ -199,9 +193,7 @@ def backend_and_mask_support_cp(v: View) -> Problem | None:
 
 @rule(
     "CP013",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_ATTENTION_UTILS.says(
             "get_attention_backend",

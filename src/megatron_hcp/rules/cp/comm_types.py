@@ -26,9 +26,7 @@ from megatron_hcp.rules.view import View
 
 @rule(
     "CP004",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "Unsupported communication type", ">=2.3"),
         ARGUMENTS.says("_add_distributed_args", "p2p, a2a, allgather or a2a+p2p", ">=0.12"),
@@ -71,9 +69,7 @@ def comm_type_is_spelled_correctly(v: View) -> Problem | None:
 
 @rule(
     "CP005",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__", "len(self.cp_comm_type) == self.num_layers", ">=0.12"
@@ -102,9 +98,7 @@ def comm_type_list_matches_layers(v: View) -> Problem | None:
 
 @rule(
     "CP023",
-    severity="error",
-    effect="silent",
-    stage="never",
+    "error silent never",
     source=(EXTENSION_TE.says("TEDotProductAttention.__init__", 'if is_te_min_version("1.10.0"):', ">=0.12"),),
     applies=under_cp(lambda v: any(kind in ("a2a", "all_gather") for kind in comm_types(v))),
     good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather", "te=1.12"),
@@ -128,9 +122,7 @@ def comm_type_reaches_transformer_engine(v: View) -> Problem | None:
 
 @rule(
     "CP027",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         TRANSFORMER_LAYER.says("TransformerLayer.__init__", "config.cp_comm_type[self.layer_number]", ">=0.12,<0.17"),
         TRANSFORMER_LAYER.says("TransformerLayer.__init__", "self.layer_number - 1", ">=0.17", where="checkout"),

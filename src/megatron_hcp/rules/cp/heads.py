@@ -25,9 +25,7 @@ def _has_flat_a2a(v: View) -> bool:
 
 @rule(
     "CP007",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says(
             "AttnFuncWithCPAndQKVOA2A.forward", "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.3"
@@ -66,9 +64,7 @@ def cp_divides_heads_for_a2a(v: View) -> Problem | None:
 
 @rule(
     "CP008",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "must be a multiple or divisor of", ">=0.16"),
         TRANSFORMER_CONFIG.says(

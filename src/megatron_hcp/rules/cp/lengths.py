@@ -57,9 +57,7 @@ def _trains_dense_rows_in_fp8(v: View) -> bool:
 
 @rule(
     "CP024",
-    severity="warning",
-    effect="oom",
-    stage="training",
+    "warning oom training",
     source=(GPT_DATASET.says("_get_ltor_masks_and_position_ids", "torch.ones((seq_length, seq_length)", ">=0.12"),),
     applies=_makes_dense_masks,
     good=Example("mlm", "--context-parallel-size 4 --seq-length 8192"),
@@ -88,9 +86,7 @@ def long_sequences_have_no_dense_mask(v: View) -> Problem | None:
 
 @rule(
     "CP001",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says("validate_args", "args.seq_length % (args.context_parallel_size * 2) == 0", ">=0.12"),
         BRIDGE_CONFIG.says(
@@ -125,9 +121,7 @@ def sequence_divides_into_chunks(v: View) -> Problem | None:
 
 @rule(
     "CP002",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         MAPPINGS.says(
             "_split_along_first_dim",
@@ -168,9 +162,7 @@ def sequence_divides_over_tp(v: View) -> Problem | None:
 
 @rule(
     "CP003",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_UTILS.says("assert_dim_for_fp8_exec", "math.prod(tensor.shape[:-1]) % 8", ">=2.4"),
         TE_MXFP8_TENSOR.says("MXFP8Quantizer.is_quantizable", "% MXFP8_BLOCK_SCALING_SIZE != 0", ">=2.2"),

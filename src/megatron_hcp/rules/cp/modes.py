@@ -50,9 +50,7 @@ def _refused_reduction(v: View) -> Problem | None:
 
 @rule(
     "CP017",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         EXTENSION_TE.says(
             "TEDotProductAttention.__init__", 'os.getenv("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "1")', ">=0.12"
@@ -96,9 +94,7 @@ def deterministic_mode_has_its_environment(v: View) -> Problem | None:
 
 @rule(
     "CP018",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__",
@@ -131,9 +127,7 @@ def batch_invariant_mode_excludes_cp(v: View) -> Problem | None:
 
 @rule(
     "CP021",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         BRIDGE_CONFIG.says(
             "ConfigContainer._validate_and_apply_megatron_fsdp_v2_configs",
@@ -164,9 +158,7 @@ def fsdp_v2_excludes_cp(v: View) -> Problem | None:
 
 @rule(
     "CP026",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(MULTI_TOKEN_PREDICTION.says("roll_tensor", "cp_group", ">=0.14"),),
     applies=under_cp(lambda v: v.dialect == "mlm" and bool(v.get("mtp_layers"))),
     good=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1 --position-embedding-type rope", "mcore=0.14"),
@@ -191,9 +183,7 @@ def mtp_supports_cp(v: View) -> Problem | None:
 
 @rule(
     "CP020",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         PARALLEL_STATE.says(
             "initialize_model_parallel", "UCC-backend requires CUDA_DEVICE_MAX_CONNECTIONS > 1", ">=0.12"
@@ -233,9 +223,7 @@ def ucc_pipeline_has_enough_connections(v: View) -> Problem | None:
 
 @rule(
     "CP028",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__",

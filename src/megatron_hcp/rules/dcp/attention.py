@@ -29,9 +29,7 @@ def _ignores_type(v: View) -> Problem | None:
 
 @rule(
     "DCP009",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(
         EXTENSION_TE.says("TEDotProductAttention.forward", "super().set_context_parallel_group(", ">=0.16"),
         TE_CONTEXT_PARALLEL.says(
@@ -79,9 +77,7 @@ def comm_type_works_in_any_group(v: View) -> Problem | None:
 
 @rule(
     "DCP010",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(
         EXTENSION_TE.says("TEDotProductAttention.__init__", "if self.config.context_parallel_size > 1:", ">=0.16"),
         EXTENSION_TE.says("TEDotProductAttention.forward", "TEDotProductAttention.cp_stream", ">=0.16"),
@@ -114,9 +110,7 @@ def hybrid_cp_has_static_cp_above_1(v: View) -> Problem | None:
 
 @rule(
     "DCP011",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         MULTI_LATENT_ATTENTION.says(
             "MLASelfAttention.get_query_key_value_tensors",
@@ -152,9 +146,7 @@ def hybrid_cp_excludes_mla(v: View) -> Problem | None:
 
 @rule(
     "DCP012",
-    severity="error",
-    effect="silent",
-    stage="never",
+    "error silent never",
     source=(CORE_ATTENTION.says("Attention.forward", "cp_group=self.pg_collection.cp,", ">=0.16"),),
     applies=lambda v: v.dialect == "mlm" and is_hybrid(v) and not is_newer_than_read(v),
     good=Example("mlm", HYBRID, ON_MAIN),

@@ -26,9 +26,7 @@ from megatron_hcp.rules.view import View
 
 @rule(
     "DCP001",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(CORE_UTILS.says("get_batch_on_this_tp_rank", "batch['tokens'].shape[1]", ">=0.18"),),
     applies=lambda v: v.dialect == "mlm" and is_hybrid(v),
     good=Example("mlm", HYBRID, ON_MAIN),
@@ -58,9 +56,7 @@ def pretrain_script_feeds_hybrid_cp(v: View) -> Problem | None:
 
 @rule(
     "DCP016",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(
         HYBRID_CP_SCHEDULE.says("hybrid_context_parallel_forward_backward", "sample_id_groups = data[1]", ">=0.16"),
         TRAINING.says(
@@ -102,9 +98,7 @@ def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
 
 @rule(
     "DCP024",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         VERL_DYNAMIC_CP_SCHEDULER.says(
             "get_megatron_dynamic_cp_scheduler_cls",
@@ -143,9 +137,7 @@ def megatron_core_has_verls_scheduler(v: View) -> Problem | None:
 
 @rule(
     "DCP028",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(ARGUMENTS.says("parse_args", "args = parser.parse_args()", ">=0.12"),),
     applies=lambda v: bool(v.dialect == "mlm" and v.get("hybrid_context_parallel")),
     good=Example("mlm", HYBRID, ON_MAIN),

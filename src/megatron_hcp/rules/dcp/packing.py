@@ -18,9 +18,7 @@ def _packs_without_dynamic_cp(v: View) -> bool:
 
 @rule(
     "DCP029",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(ARGUMENTS.says("validate_args", "Packed sequence buffer size (", ">=0.19", branches=("dev",)),),
     applies=_packs_without_dynamic_cp,
     good=Example("mlm", f"{_PACKS} --seq-length 4096 --max-seqlen-per-dp-cp-rank 2048", _ON_DEV),
@@ -50,9 +48,7 @@ def buffer_of_the_scheduler_holds_a_sequence(v: View) -> Problem | None:
 
 @rule(
     "DCP030",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__",

@@ -56,9 +56,7 @@ def _not_a_power(v: View) -> Problem | None:
 
 @rule(
     "DCP007",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(
         PARALLEL_STATE.says(
             "initialize_model_parallel",
@@ -101,9 +99,7 @@ def dp_cp_ranks_are_a_power_of_two(v: View) -> Problem | None:
 
 @rule(
     "DCP019",
-    severity="error",
-    effect="silent",
-    stage="never",
+    "error silent never",
     source=(DATA_SCHEDULE.says("HybridCPDataLoaderWrapper._gid_to_src_rank", "// self.tp_group.size()", ">=0.16"),),
     applies=lambda v: is_hybrid(v) and not is_newer_than_read(v),
     good=Example("mlm", HYBRID, ON_MAIN),
@@ -133,9 +129,7 @@ def tp_is_the_fastest_axis(v: View) -> Problem | None:
 
 @rule(
     "DCP021",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(VERL_ENGINE.says("_validate_dcp_world_size", "dpcp_size < 2 or dpcp_size % 2 != 0", ">=0.9"),),
     applies=lambda v: is_verl(v) and not is_newer_than_read(v),
     good=Example("verl", f"{VERL} trainer.nnodes=2 trainer.n_gpus_per_node=8", VERL_0_9),

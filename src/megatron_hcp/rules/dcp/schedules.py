@@ -13,9 +13,7 @@ _EXPERTS = "--num-experts 8 --expert-model-parallel-size 4 --moe-token-dispatche
 
 @rule(
     "DCP002",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says(
             "validate_args",
@@ -52,9 +50,7 @@ def hybrid_cp_excludes_pipelines(v: View) -> Problem | None:
 
 @rule(
     "DCP003",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says(
             "validate_args", "Hybrid context parallelism not supported with CUDA Graph", ">=0.16", branches=("main",)
@@ -104,9 +100,7 @@ def hybrid_cp_excludes_cuda_graphs(v: View) -> Problem | None:
 
 @rule(
     "DCP013",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(
         TRAINING.says(
             "train",
@@ -141,9 +135,7 @@ def hybrid_cp_excludes_evaluation(v: View) -> Problem | None:
 
 @rule(
     "DCP014",
-    severity="error",
-    effect="silent",
-    stage="never",
+    "error silent never",
     source=(
         SCHEDULES.says(
             "forward_backward_no_pipelining",

@@ -67,9 +67,7 @@ def _unknown_to_verl(v: View) -> Problem | None:
 
 @rule(
     "DCP020",
-    severity="error",
-    effect="silent",
-    stage="never",
+    "error silent never",
     source=(
         PARALLEL_STATE.says(
             "initialize_model_parallel",

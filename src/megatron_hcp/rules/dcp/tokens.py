@@ -44,9 +44,7 @@ def _budget_fixes(v: View) -> list[Fix]:
 
 @rule(
     "DCP005",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(
         HYBRID_CP_SCHEDULE.says("BalancedCPScheduler.gpus_needed", "seq_len / self.max_seq_len_per_rank", ">=0.16"),
         VERL_ENGINE_CONFIG.says(
@@ -83,9 +81,7 @@ def tokens_per_rank_are_set(v: View) -> Problem | None:
 
 @rule(
     "DCP006",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(
         HYBRID_CP_SCHEDULE.says(
             "BalancedCPScheduler.next_hdp_group", "There should be at least one group existing", ">=0.16"
@@ -125,9 +121,7 @@ def longest_sequence_fits_a_group(v: View) -> Problem | None:
 
 @rule(
     "DCP008",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(
         SFT_DATASET.says(
             "SFTDataset.__getitem__",
@@ -170,9 +164,7 @@ def padding_fits_the_widest_group(v: View) -> Problem | None:
 
 @rule(
     "DCP022",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(
         VERL_DYNAMIC_CP_SCHEDULER.says("DynamicCPScheduler.schedule", "required_ranks > self.total_ranks", ">=0.9"),
         VERL_MEGATRON_UTILS.says("dynamic_cp_split_batch", "try to increase max_seqlen_per_dp_cp_rank", ">=0.8,<0.9"),

@@ -13,9 +13,7 @@ from megatron_hcp.rules.view import View
 
 @rule(
     "DCP004",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says("validate_args", "must be used with --calculate-per-token-loss", ">=0.16"),
         ARGUMENTS.says("validate_args", "only supported with single dataloader type", ">=0.16"),
@@ -53,9 +51,7 @@ def training_loop_fits_dynamic_cp(v: View) -> Problem | None:
 
 @rule(
     "DCP015",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(DATA_SCHEDULE.says("HybridCPDataLoaderWrapper.unpack_batch", 'sample["cu_seqlens"]', ">=0.16"),),
     applies=lambda v: v.dialect == "mlm" and (is_hybrid(v) or is_dev(v)),
     good=Example("mlm", HYBRID, ON_MAIN),
@@ -84,9 +80,7 @@ def each_micro_batch_is_one_packed_row(v: View) -> Problem | None:
 
 @rule(
     "DCP017",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         LM_DATA_SCHEDULE.says("wrap_data_iterator", "config.sequence_packing_scheduler", ">=0.20"),
         ARGUMENTS.says(

@@ -44,9 +44,7 @@ def _some_model_says(v: View) -> bool:
 
 @rule(
     "DCP018",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         VERL_ENGINE.says("_check_dcp_unsupported_features", "Dynamic CP does not support FP8 training", ">=0.9"),
         VERL_ENGINE.says(
@@ -94,9 +92,7 @@ def verl_settings_suit_dynamic_cp(v: View) -> Problem | None:
 
 @rule(
     "DCP026",
-    severity="info",
-    effect="note",
-    stage="never",
+    "info note never",
     source=(
         VERL_ENGINE.says(
             "MegatronEngineWithLMHead.forward_step", "dp_size=mpu.get_data_parallel_world_size()", ">=0.8,<0.9"
@@ -139,9 +135,7 @@ def static_cp_size_is_1_under_verl(v: View) -> Problem | None:
 
 @rule(
     "DCP027",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(VERL_ENGINE.says("MegatronEngine._init_device_mesh", "initialized without dynamic DPxCP groups", ">=0.9"),),
     applies=_some_model_says,
     good=Example("verl", f"{VERL} {_REF}=True", VERL_0_9),

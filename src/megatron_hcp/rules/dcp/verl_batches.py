@@ -21,9 +21,7 @@ def _splits_evenly(num_sequences: int, ranks: int) -> bool:
 
 @rule(
     "DCP023",
-    severity="info",
-    effect="note",
-    stage="never",
+    "info note never",
     source=(
         VERL_ENGINE.says(
             "MegatronEngine.forward_backward_batch",
@@ -62,9 +60,7 @@ def no_ignored_micro_batch_sizes(v: View) -> Problem | None:
 
 @rule(
     "DCP025",
-    severity="error",
-    effect="hang",
-    stage="training",
+    "error hang training",
     source=(
         VERL_MEGATRON_UTILS.says(
             "dynamic_cp_split_batch",

@@ -42,9 +42,7 @@ def _left(v: View) -> list[_Leftover]:
 
 @rule(
     "ENV008",
-    severity="warning",
-    effect="slow",
-    stage="training",
+    "warning slow training",
     source=(
         NVRX_LAUNCHER.says("LocalElasticAgent._start_workers", '"TORCH_NCCL_ASYNC_ERROR_HANDLING", str(1)', ">=0.4"),
         SLIME_DEBUG.says("", "Enable `CUDA_LAUNCH_BLOCKING=1`", ">=0.2"),

@@ -33,9 +33,7 @@ def _limits_connections(v: View) -> bool:
 
 @rule(
     "ENV001",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says("validate_args", "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\"", ">=0.12"),
         ARGUMENTS.says("validate_args", "FSDP requires CUDA_DEVICE_MAX_CONNECTIONS > 1 or unset.", ">=0.18"),
@@ -87,9 +85,7 @@ def connections_fit_the_parallelism(v: View) -> Problem | None:
 
 @rule(
     "ENV002",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         LANGUAGE_MODULE.says(
             "LanguageModule._set_attention_backend",
@@ -134,9 +130,7 @@ def attention_flags_fit_the_backend(v: View) -> Problem | None:
 
 @rule(
     "ENV003",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         EXTENSION_TE.says("TEDotProductAttention.__init__", 'os.getenv("NVTE_APPLY_QK_LAYER_SCALING", "0")', ">=0.13"),
     ),
@@ -179,9 +173,7 @@ _LARGEST_FLASH_ATTN = (
 
 @rule(
     "ENV007",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_BACKENDS.says("", "fa_utils.version_required <= fa_utils.version <= fa_utils.max_version", ">=2.4,<2.19"),
         TE_ATTENTION_UTILS.says("FlashAttentionUtils", 'max_version = PkgVersion("2.8.3")', ">=2.10,<2.19"),
@@ -233,9 +225,7 @@ def _exports_no_connections(v: View) -> bool:
 
 @rule(
     "ENV004",
-    severity="warning",
-    effect="crash",
-    stage="config",
+    "warning crash config",
     source=(ARGUMENTS.says("validate_args", "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\"", ">=0.12"),),
     applies=_exports_no_connections,
     good=Example(

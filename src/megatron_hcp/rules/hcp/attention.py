@@ -29,9 +29,7 @@ def _window_fixes(v: View) -> list[Fix]:
 
 @rule(
     "HCP016",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says(
             "attn_forward_func_with_cp", "bias type is not supported with hierarchical CP implementation yet!", ">=2.8"
@@ -61,9 +59,7 @@ def hierarchical_layers_have_no_bias(v: View) -> Problem | None:
 
 @rule(
     "HCP017",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says(
             "attn_forward_func_with_cp", 'softmax_type == "vanilla" or cp_comm_type == "a2a"', ">=2.8"
@@ -93,9 +89,7 @@ def hierarchical_layers_have_no_sinks(v: View) -> Problem | None:
 
 @rule(
     "HCP018",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says(
             "attn_forward_func_with_cp", "assert not sliding_window_attn or cp_comm_type in [", ">=2.3"

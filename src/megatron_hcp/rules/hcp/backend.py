@@ -31,9 +31,7 @@ _FP8_ATTENTION = "mixed_precision.fp8=hybrid mixed_precision.fp8_dot_product_att
 
 @rule(
     "HCP013",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         EXTENSION_TE.says("TEDotProductAttention.__init__", 'must be >= 1.12.0 to support"', ">=0.12"),
         EXTENSION_TE.says("TEDotProductAttention.__init__", 'if is_te_min_version("1.10.0"):', ">=0.12"),
@@ -68,9 +66,7 @@ def transformer_engine_supports_levels(v: View) -> Problem | None:
 
 @rule(
     "HCP014",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says(
             "attn_forward_func_with_cp",
@@ -106,9 +102,7 @@ def transformer_engine_supports_packed_levels(v: View) -> Problem | None:
 
 @rule(
     "HCP015",
-    severity="warning",
-    effect="silent",
-    stage="never",
+    "warning silent never",
     source=(
         TE_CP_TEST.says("test_cp_with_flash_attention", "pad_between_seqs is not yet supported with A2A+P2P", ">=2.16"),
     ),
@@ -140,9 +134,7 @@ def padded_packing_avoids_fa3(v: View) -> Problem | None:
 
 @rule(
     "HCP024",
-    severity="info",
-    effect="note",
-    stage="never",
+    "info note never",
     source=(
         TE_BACKENDS.says("FusedAttention.forward", 'cp_group[0] if cp_comm_type == "a2a+p2p" else cp_group', ">=2.8"),
     ),

@@ -25,9 +25,7 @@ def _counts(queries: int, keys: int) -> str:
 
 @rule(
     "HCP007",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(TE_CONTEXT_PARALLEL.says("flash_attn_a2a_communicate", "// cp_size,", ">=2.3"),),
     applies=runs_hcp,
     good=Example(
@@ -63,9 +61,7 @@ def inner_size_divides_heads(v: View) -> Problem | None:
 
 @rule(
     "HCP008",
-    severity="warning",
-    effect="slow",
-    stage="never",
+    "warning slow never",
     source=(
         TE_ATTENTION_UTILS.says(
             "get_attention_backend",
@@ -130,9 +126,7 @@ def head_counts_are_even(v: View) -> Problem | None:
 
 @rule(
     "HCP019",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says(
             "AttnFuncWithCPAndQKVOA2A.forward", "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.3"

@@ -11,9 +11,7 @@ from megatron_hcp.rules.view import View
 
 @rule(
     "HCP010",
-    severity="error",
-    effect="silent",
-    stage="never",
+    "error silent never",
     source=(
         BRIDGE_PROVIDER.says(
             "ModelProviderMixin.initialize_model_parallel",
@@ -58,9 +56,7 @@ def launcher_passes_sizes_on(v: View) -> Problem | None:
 
 @rule(
     "HCP011",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(BRIDGE_INITIALIZE.says("_create_pg_collection", "if hcp_sizes is not None:", ">=0.4"),),
     applies=lambda v: v.dialect == "bridge" and bool(v.get("use_decentralized_pg")) and (has_sizes(v) or uses_hcp(v)),
     good=Example("bridge", f"{BRIDGE} dist.use_decentralized_pg=false"),
@@ -91,9 +87,7 @@ def decentralized_groups_exclude_levels(v: View) -> Problem | None:
 
 @rule(
     "HCP020",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(PARALLEL_STATE.says("create_hierarchical_groups", "if not HAVE_EINOPS:", ">=0.13"),),
     applies=lambda v: v.dialect in ("mlm", "bridge") and has_sizes(v),
     good=Example("mlm", MLM, "einops=true mcore=0.16.1"),
@@ -118,9 +112,7 @@ def einops_is_installed(v: View) -> Problem | None:
 
 @rule(
     "HCP022",
-    severity="warning",
-    effect="slow",
-    stage="never",
+    "warning slow never",
     source=(
         PARALLEL_STATE.says(
             "initialize_model_parallel", 'pg_options=get_nccl_options("hcp", nccl_comm_cfgs),', ">=0.13"

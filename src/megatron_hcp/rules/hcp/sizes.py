@@ -45,9 +45,7 @@ def _has_an_empty_list(v: View) -> bool:
 
 @rule(
     "HCP001",
-    severity="error",
-    effect="silent",
-    stage="never",
+    "error silent never",
     source=(
         EXTENSION_TE.says("TEDotProductAttention.__init__", "get_hierarchical_context_parallel_groups", ">=0.12"),
         TE_DOT_PRODUCT_ATTENTION.says("DotProductAttention.forward", "cp_size = 1", ">=2.3"),
@@ -96,9 +94,7 @@ def sizes_are_given(v: View) -> Problem | None:
 
 @rule(
     "HCP002",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         PARALLEL_STATE.says(
             "initialize_model_parallel",
@@ -137,9 +133,7 @@ def sizes_product(v: View) -> Problem | None:
 
 @rule(
     "HCP003",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says(
             "attn_forward_func_with_cp", "isinstance(cp_group, list) and len(cp_group) == 2", ">=2.8"
@@ -177,9 +171,7 @@ def there_are_two_levels(v: View) -> Problem | None:
 
 @rule(
     "HCP004",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(PARALLEL_STATE.says("create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),),
     applies=_passes_sizes_on,
     good=Example("bridge", BRIDGE),
@@ -209,9 +201,7 @@ def sizes_are_positive(v: View) -> Problem | None:
 
 @rule(
     "HCP005",
-    severity="info",
-    effect="note",
-    stage="never",
+    "info note never",
     source=(
         TE_CONTEXT_PARALLEL.says(
             "attn_forward_func_with_cp", "if get_distributed_world_size(cp_group[0]) == 1:", ">=2.3"
@@ -243,9 +233,7 @@ def each_level_has_several_ranks(v: View) -> Problem | None:
 
 @rule(
     "HCP006",
-    severity="warning",
-    effect="silent",
-    stage="never",
+    "warning silent never",
     source=(EXTENSION_TE.says("TEDotProductAttention.__init__", 'elif cp_comm_type == "a2a+p2p":', ">=0.12"),),
     applies=under_cp(has_sizes),
     good=Example("mlm", MLM),

@@ -51,9 +51,7 @@ def _options_of_others(v: View) -> list[Setting]:
 
 @rule(
     "KEY002",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(ARGUMENTS.says("parse_args", "args = parser.parse_args()", ">=0.12"),),
     applies=lambda v: v.launch.dialect == "mlm" and _program_is_read(v) and _revision(v) is not None,
     good=Example("mlm", "--seq-length 4096 --window-size 128,0 --cp-comm-type a2a", "mcore=0.15.0"),
@@ -98,9 +96,7 @@ def _can_be_told(v: View) -> bool:
 
 @rule(
     "KEY003",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(ARGUMENTS.says("parse_args", "allow_abbrev=False", ">=0.12"),),
     applies=lambda v: v.launch.dialect == "mlm" and _can_be_told(v) and not is_newer_than_read(v),
     good=Example("mlm", "--seq-length 4096", "mcore=0.16.1"),

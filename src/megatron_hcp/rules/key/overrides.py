@@ -130,9 +130,7 @@ _TYPE = "actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_ty
 
 @rule(
     "KEY004",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         VERL_MAIN_PPO.says("<module>", '@hydra.main(config_path="config", config_name="ppo_trainer"', ">=0.7.1"),
         BRIDGE_OMEGACONF.says("parse_hydra_overrides", "OmegaConf.set_struct(cfg, True)", ">=0.3"),

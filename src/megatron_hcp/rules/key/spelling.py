@@ -32,9 +32,7 @@ _STOPS = {"mlm": "Megatron-LM", "ms-swift": "ms-swift"}
 
 @rule(
     "KEY001",
-    severity="warning",
-    effect="silent",
-    stage="never",
+    "warning silent never",
     source=(
         MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "hierarchical_context_parallel_sizes", ">=0.12"),
         VERL_MAIN_PPO.says("<module>", '@hydra.main(config_path="config", config_name="ppo_trainer"', ">=0.7.1"),

@@ -54,9 +54,7 @@ def _found(v: View) -> list[tuple[Setting, _Unread]]:
 
 @rule(
     "KEY005",
-    severity="warning",
-    effect="silent",
-    stage="never",
+    "warning silent never",
     source=(
         VERL_ENGINE_WORKERS.says(
             "TrainingWorker.__init__", "initialize_global_process_group_ray(timeout_second=None)", ">=0.8"

@@ -20,9 +20,7 @@ _BLACKWELL_MLA = Known(
     symptom="this cuDNN can't train multi-latent attention on Blackwell, and no other backend can: the first forward "
     "pass fails, no dot product attention backend is available",
     issue="NVIDIA/TransformerEngine#2285",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    outcome="error crash first-forward",
     source=(TE_ATTENTION_UTILS.says("get_attention_backend", "as it does not support MLA.", ">=2.5,<2.17"),),
     launch=Example("mlm", f"--context-parallel-size 2 {_MLA}", "arch=sm100 cudnn=9.10.1"),
     instead="cuDNN 9.11",
@@ -40,9 +38,7 @@ ROWS: tuple[Known, ...] = (
         symptom="cuDNN's softmax statistics of packed rows are copied before they are written: the output of "
         "attention is silently wrong now and then",
         issue="NVIDIA/TransformerEngine#1624",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(
             TE_ATTENTION_BEFORE_2_3.says(
                 "AttnFuncWithCPAndKVP2P.forward",
@@ -68,9 +64,7 @@ ROWS: tuple[Known, ...] = (
         why="cuDNN 9.23.0 and 9.23.1 return infinities and NaN. Transformer Engine avoids them from 2.17 on.",
         symptom="MXFP8 attention returns infinities and NaN with this cuDNN",
         issue="NVIDIA/TransformerEngine#3173",
-        severity="error",
-        effect="silent",
-        stage="training",
+        outcome="error silent training",
         source=(TE_ATTENTION_UTILS.says("get_attention_backend", absent="(9, 23, 1)", versions=">=2.15,<2.17"),),
         launch=Example(
             "bridge",
@@ -90,9 +84,7 @@ ROWS: tuple[Known, ...] = (
         symptom="Transformer Engine disables FlashAttention 2 for such wide heads on this GPU: no dot product "
         "attention backend is available",
         issue="NVIDIA/TransformerEngine#2836",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(TE_ATTENTION_UTILS.says("get_attention_backend", "(>192 requires sm80/90/100+)", ">=2.4"),),
         launch=Example(
             "mlm", "--context-parallel-size 2 --attention-backend flash --kv-channels 256", "arch=sm103 te=2.4"
@@ -114,9 +106,7 @@ ROWS: tuple[Known, ...] = (
         symptom="a FlashAttention 3 built since autumn 2025 fails in the first forward pass: unknown keyword "
         "argument window_size",
         issue="NVIDIA/TransformerEngine#2704, #2527",
-        severity="warning",
-        effect="crash",
-        stage="first-forward",
+        outcome="warning crash first-forward",
         source=(
             TE_CONTEXT_PARALLEL.says(
                 "cp_p2p_fwd_flash_attn", "if use_flash_attn_3 or (fa_utils.v2_3_plus", ">=2.8,<2.14"
@@ -137,9 +127,7 @@ ROWS: tuple[Known, ...] = (
         symptom="a FlashAttention 4 that includes its change #2490 returns only zeros for causal attention here, "
         "silently; under context parallelism NaN",
         issue="NVIDIA/TransformerEngine#3528",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(TE_BACKENDS.says("FlashAttention.forward", '"window_size": window_size', ">=2.18"),),
         launch=Example("mlm", "--attention-backend flash --flash-attention-version 4", "arch=sm100 te=2.19"),
         good=Example("mlm", "--attention-backend fused", "arch=sm100 te=2.19"),

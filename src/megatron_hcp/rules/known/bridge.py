@@ -39,9 +39,7 @@ def _good(provider: str) -> Example:
 
 
 _REFUSED: dict[str, Any] = {
-    "severity": "error",
-    "effect": "crash",
-    "stage": "init",
+    "outcome": "error crash init",
     "instead": "context_parallel_size 1",
     "fixes": (_WITHOUT_CP,),
 }
@@ -78,9 +76,7 @@ ROWS: tuple[Known, ...] = (
         "dimension that it lacks (IndexError), and Parquet rows lose pad_seq_to_mult: runs failed before the "
         "first step",
         issue="NVIDIA-NeMo/Megatron-Bridge#4228, #4489, #4519",
-        severity="warning",
-        effect="crash",
-        stage="first-forward",
+        outcome="warning crash first-forward",
         source=(
             BRIDGE_GPT_STEP.says(
                 "_partition_packed_batch_for_cp", absent="_trim_padded_cu_seqlens_for_cp", versions=">=0.3,<0.5.1"
@@ -99,9 +95,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the boundaries of the packed sequences are split like tokens: cu_seqlens matches no row, and the "
         "first forward pass fails or attends to the wrong tokens",
         issue="NVIDIA-NeMo/Megatron-Bridge#1292, #1964",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(
             BRIDGE_GPT_STEP.says(
                 "get_batch", absent="_partition_packed_batch_for_cp", versions=">=0.2,<0.3", where="checkout"
@@ -121,9 +115,7 @@ ROWS: tuple[Known, ...] = (
         "constructor asserts calculate_per_token_loss.",
         symptom="the model asserts calculate_per_token_loss under context parallelism: building the model fails",
         issue="NVIDIA-NeMo/Megatron-Bridge#3746",
-        severity="error",
-        effect="crash",
-        stage="init",
+        outcome="error crash init",
         source=(
             BRIDGE_QWEN3_VL.says(
                 "Qwen3VLModel.__init__",
@@ -223,9 +215,7 @@ ROWS: tuple[Known, ...] = (
         symptom="a CP group of evaluation gets the rows of several data-parallel ranks of training, and each rank "
         "slices its own: the validation loss is silently wrong",
         issue="NVIDIA-NeMo/Megatron-Bridge#4785",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(
             BRIDGE_LOADERS.says(
                 "build_train_valid_test_data_loaders", absent="eval_dp_group", versions=">=0.5,<0.6", branches=()
@@ -251,9 +241,7 @@ ROWS: tuple[Known, ...] = (
         symptom="gathering the images' embeddings fails with a TypeError; where PyTorch accepts the call, the vision "
         "tower gets only part of its gradient",
         issue="NVIDIA-NeMo/Megatron-Bridge#4784",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(
             BRIDGE_QWEN3_VL.says(
                 "Qwen3VLModel.forward", absent="ensure_requires_grad_for_cp_collective", versions=">=0.4,<0.6"

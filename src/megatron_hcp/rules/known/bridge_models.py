@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from megatron_hcp.rules.known.row import Known, register_rows
 from megatron_hcp.rules.rule import Example, Fix
 from megatron_hcp.rules.upstream import (
@@ -17,7 +15,6 @@ from megatron_hcp.rules.upstream import (
 )
 
 _MODELS = "model._target_=megatron.bridge.models."
-_SILENT: dict[str, Any] = {"severity": "error", "effect": "silent", "stage": "never"}
 _ONE_STAGE = Fix({"pp": 1}, "no pipeline")
 _WITHOUT_CP = Fix({"cp": 1}, "no context parallelism")
 _IN_BATCH = "dataset.pack_sequences_in_batch=true train.micro_batch_size=2"
@@ -36,9 +33,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the middle pipeline stages compute positions from tokens that they don't get: the first forward pass "
         "fails",
         issue="NVIDIA-NeMo/Megatron-Bridge#1631",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(
             BRIDGE_VLM_STEP.says(
                 "get_batch",
@@ -67,9 +62,7 @@ ROWS: tuple[Known, ...] = (
         symptom="pipeline stages expect seq_length tokens, and each packed batch has another length: the first step "
         "hangs or fails",
         issue="NVIDIA-NeMo/Megatron-Bridge#2825",
-        severity="error",
-        effect="hang",
-        stage="first-forward",
+        outcome="error hang first-forward",
         source=(BRIDGE_CONFIG.says("ConfigContainer", absent="_pack_sequences_in_batch", versions=">=0.3,<0.4"),),
         launch=Example("bridge", f"{_PIPELINE} {_IN_BATCH}", "bridge=0.3.1"),
         instead="model.variable_seq_lengths, or no pipeline",
@@ -86,9 +79,7 @@ ROWS: tuple[Known, ...] = (
         symptom="pipeline stages of this model expect seq_length tokens, and each packed batch has another length: the "
         "first step hangs or fails",
         issue="NVIDIA-NeMo/Megatron-Bridge#5451",
-        severity="error",
-        effect="hang",
-        stage="first-forward",
+        outcome="error hang first-forward",
         source=(
             BRIDGE_TRANSFORMER_CONFIG.says(
                 "HeterogeneousTransformerConfig", absent="variable_seq_lengths", versions=">=0.4,<0.7"
@@ -121,7 +112,7 @@ ROWS: tuple[Known, ...] = (
         ),
         instead="context_parallel_size 1, or no packing",
         fixes=(_WITHOUT_CP,),
-        **_SILENT,
+        outcome="error silent never",
     ),
     Known(
         "KNOWN072",
@@ -136,7 +127,7 @@ ROWS: tuple[Known, ...] = (
         source=(BRIDGE_GEMMA2.says("Gemma2DotProductAttention.__init__", "self.layer_number % 2 == 0", ">=0.2,<0.6"),),
         launch=Example("bridge", f"{_MODELS}gemma.gemma2_provider.Gemma2ModelProvider model.seq_length=8192"),
         instead="seq_length up to 4096",
-        **_SILENT,
+        outcome="error silent never",
     ),
     Known(
         "KNOWN073",
@@ -153,7 +144,7 @@ ROWS: tuple[Known, ...] = (
             ),
         ),
         launch=Example("bridge", f"{_MODELS}mimo_v2_flash.mimo_v2_flash_provider.MiMoV2FlashModelProvider"),
-        **_SILENT,
+        outcome="error silent never",
     ),
     Known(
         "KNOWN074",
@@ -179,7 +170,7 @@ ROWS: tuple[Known, ...] = (
         ),
         instead="context_parallel_size 1",
         fixes=(_WITHOUT_CP,),
-        **_SILENT,
+        outcome="error silent never",
     ),
 )
 

@@ -20,9 +20,7 @@ _BY_TOKENS = Known(
     symptom="the auxiliary loss is multiplied by the tokens of one rank instead of the whole sequence: experts are "
     "balanced cp x tp times less than moe_aux_loss_coeff says",
     issue="NVIDIA/Megatron-LM#5047",
-    severity="warning",
-    effect="silent",
-    stage="never",
+    outcome="warning silent never",
     source=(
         ROUTER.says(
             "TopKRouter.attach_and_log_load_balancing_loss",
@@ -47,9 +45,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the gradient of the auxiliary loss is divided by the CP size: experts are balanced cp times less than "
         "moe_aux_loss_coeff says",
         issue="NVIDIA/Megatron-LM#2237",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(
             SCHEDULES.says(
                 "forward_step_calc_loss",
@@ -82,9 +78,7 @@ ROWS: tuple[Known, ...] = (
         symptom="gradients of different parts of an expert are averaged with each other: the experts silently train "
         "on garbage",
         issue="NVIDIA/Megatron-LM#1628",
-        severity="error",
-        effect="silent",
-        stage="never",
+        outcome="error silent never",
         source=(
             EXTENSION_TE.says(
                 "TELinear.__init__", 'setattr(param, "allreduce", not self.expert_parallel)', ">=0.13,<0.19"

@@ -40,9 +40,7 @@ ROWS: tuple[Known, ...] = (
         symptom="without sequence parallelism the gradient of MLA's rotary keys lacks the other ranks' heads: copies "
         "of the same weights drift apart, and so do the gradients of all layers below",
         issue="multi_latent_attention.py, k_pos_emb",
-        severity="error",
-        effect="silent",
-        stage="never",
+        outcome="error silent never",
         source=(
             MULTI_LATENT_ATTENTION.says(
                 "MLASelfAttention.get_query_key_value_tensors",
@@ -67,9 +65,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the gradient of MLA's rotary keys covers the heads of one rank only: these weights and everything "
         "below the layer train on incomplete gradients",
         issue="multi_latent_attention.py, k_pos_emb",
-        severity="error",
-        effect="silent",
-        stage="never",
+        outcome="error silent never",
         source=(
             MULTI_LATENT_ATTENTION.says(
                 "MLASelfAttention.get_query_key_value_tensors",
@@ -94,9 +90,7 @@ ROWS: tuple[Known, ...] = (
         symptom="MLA's down projections are counted on each tensor-parallel rank: the gradient norm is too large, and "
         "clipping scales gradients down more than it should",
         issue="ROCm/TransformerEngine#715",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(
             EXTENSION_TE.says("TELinear.__init__", absent='"tensor_model_parallel", False', versions=">=0.14,<0.17"),
         ),
@@ -116,9 +110,7 @@ ROWS: tuple[Known, ...] = (
         symptom="each tensor-parallel rank trains its own copy of the experts on its part of the sequence: the copies "
         "silently drift apart, and a checkpoint keeps one of them",
         issue="NVIDIA/Megatron-LM#5916",
-        severity="error",
-        effect="silent",
-        stage="never",
+        outcome="error silent never",
         source=(
             TENSOR_PARALLEL_LAYERS.says(
                 "ColumnParallelLinear.__init__", "not (self.is_expert and self.expert_parallel)", ">=0.12,<0.19"
@@ -140,9 +132,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the gradient norm leaves out the experts of all tensor-parallel ranks but the first: it is too small, "
         "and clipping acts less than it should",
         issue="NVIDIA/Megatron-LM#5916",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(
             TENSOR_PARALLEL_LAYERS.says(
                 "param_is_not_tensor_parallel_duplicate", absent="expert_tp_group", versions=">=0.12,<0.19"
@@ -165,9 +155,7 @@ ROWS: tuple[Known, ...] = (
         symptom="without sequence parallelism each tensor-parallel rank trains its own copy of the output norm on its "
         "own heads: the copies silently drift apart, and a checkpoint keeps one of them",
         issue="NVIDIA/Megatron-LM#7452",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(
             FINALIZE_MODEL_GRADS.says(
                 "_allreduce_non_tensor_model_parallel_grads",
@@ -190,9 +178,7 @@ ROWS: tuple[Known, ...] = (
         "copies: only the first rank's enter the norm. They are one number per head, so the norm changes little.",
         symptom="learnt sinks of all tensor-parallel ranks but the first are left out of the gradient norm",
         issue="NVIDIA/Megatron-LM#7452, #7530",
-        severity="info",
-        effect="note",
-        stage="never",
+        outcome="info note never",
         source=(
             CORE_DOT_PRODUCT_ATTENTION.says(
                 "DotProductAttention.__init__", absent="set_tensor_model_parallel_attributes", versions=">=0.15"
@@ -214,9 +200,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the experts' gradients are gtp/egtp times what they should be: so is their share of the gradient "
         "norm, and clipping then scales the other gradients wrongly",
         issue="NVIDIA/Megatron-LM#7165",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(
             DDP.says(
                 "DistributedDataParallel.__init__",

@@ -28,9 +28,7 @@ MIDDLE_STAGES = Known(
     symptom="the middle pipeline stages get no cu_seqlens: their attention silently crosses the boundaries "
     "between packed sequences",
     issue="NVIDIA-NeMo/Megatron-Bridge#2952",
-    severity="error",
-    effect="silent",
-    stage="never",
+    outcome="error silent never",
     source=(PRETRAIN_GPT.says("get_batch", absent="is_packed_sequence", versions=">=0.16,<0.17"),),
     launch=Example(
         "mlm",
@@ -56,9 +54,7 @@ ROWS: tuple[Known, ...] = (
         symptom="Mamba layers have no context parallelism in this megatron-core: each rank scans its slice as if it "
         "were a whole sequence, and the model silently trains on garbage",
         issue="NVIDIA/Megatron-LM#1437",
-        severity="error",
-        effect="silent",
-        stage="never",
+        outcome="error silent never",
         source=(MAMBA_MIXER.says("MambaMixer.__init__", absent="MambaContextParallel", versions=">=0.12,<0.13"),),
         launch=Example(
             "mlm",
@@ -77,9 +73,7 @@ ROWS: tuple[Known, ...] = (
         "GatedDeltaNet has no such argument: TypeError.",
         symptom="building a gated delta net fails: TypeError, unexpected keyword argument cp_comm_type",
         issue="NVIDIA/Megatron-LM#4374",
-        severity="error",
-        effect="crash",
-        stage="init",
+        outcome="error crash init",
         source=(GATED_DELTA_NET.says("GatedDeltaNet.__init__", absent="cp_comm_type", versions=">=0.18,<0.19"),),
         launch=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net"),
         instead="cp_comm_type null (Megatron-LM's command line has no such value)",
@@ -97,9 +91,7 @@ ROWS: tuple[Known, ...] = (
         symptom="multi-token prediction exchanges slice edges over the default process group: rings of different CP "
         "groups wait for each other, and large jobs may hang",
         issue="NVIDIA/Megatron-LM#6746",
-        severity="warning",
-        effect="hang",
-        stage="training",
+        outcome="warning hang training",
         source=(
             MULTI_TOKEN_PREDICTION.says(
                 "roll_tensor", "torch.distributed.isend(tensor=", ">=0.14,<0.20", branches=("main",)
@@ -122,9 +114,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the target tokens of multi-token prediction are silently shifted across the boundaries of packed "
         "sequences",
         issue="NVIDIA/Megatron-LM#4494",
-        severity="error",
-        effect="silent",
-        stage="never",
+        outcome="error silent never",
         source=(
             MULTI_TOKEN_PREDICTION.says(
                 "_roll_tensor_packed_seq",
@@ -156,9 +146,7 @@ ROWS: tuple[Known, ...] = (
         symptom="MoE under hybrid CP: auxiliary losses are silently summed over ranks that hold other sequences, and "
         "expert-parallel ranks may run different numbers of micro-batches",
         issue="NVIDIA/Megatron-LM#7146",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(ROUTER.says("TopKRouter", absent="packed_seq_params.cp_group", versions=">=0.16", branches=("main",)),),
         launch=Example("mlm", hybrid(num_experts=8), "world_size=8 te=2.18"),
         good=Example("mlm", hybrid(), "world_size=8 te=2.18 mcore=0.17"),
@@ -176,9 +164,7 @@ ROWS: tuple[Known, ...] = (
         symptom="Mamba layers communicate with ranks that run another micro-batch: sizes don't match, and ranks hang "
         "or mix sequences",
         issue="NVIDIA/Megatron-LM#7143",
-        severity="error",
-        effect="hang",
-        stage="first-forward",
+        outcome="error hang first-forward",
         source=(MAMBA_MIXER.says("MambaMixer", absent="packed_seq_params.cp_group", versions=">=0.16"),),
         launch=Example(
             "mlm",
@@ -200,9 +186,7 @@ ROWS: tuple[Known, ...] = (
         symptom="multi-token prediction rolls over the static group instead of the micro-batch's: it waits for "
         "neighbours that run another micro-batch, and losses mix sequences",
         issue="NVIDIA/Megatron-LM#7145",
-        severity="error",
-        effect="hang",
-        stage="first-forward",
+        outcome="error hang first-forward",
         source=(
             MULTI_TOKEN_PREDICTION.says(
                 "MultiTokenPredictionLayer", absent="resolve_cp_group", versions=">=0.16", branches=("main",)
@@ -224,9 +208,7 @@ ROWS: tuple[Known, ...] = (
         "import raises an AttributeError. Without the package, or with one before 0.4, the import succeeds.",
         symptom="import megatron.core fails before anything starts: this nvidia-resiliency-ext is older than 0.6",
         issue="NVIDIA/Megatron-LM#5605",
-        severity="error",
-        effect="crash",
-        stage="config",
+        outcome="error crash config",
         source=(NVRX_STRATEGY.says("is_nvrx_min_version", "str(nvrx.__version__)", ">=0.17"),),
         launch=Example("mlm", "--num-layers 2", "nvrx=0.4.1"),
         good=Example("mlm", "--num-layers 2", "nvrx=0.6.0 mcore=0.17"),

@@ -28,9 +28,7 @@ _UNEVEN = Known(
     symptom="the stages of a hybrid model ignore the requested numbers of layers: layers are misnumbered, left out if "
     "the stages don't divide the layers, and checkpoints get wrong names",
     issue="NVIDIA/Megatron-LM#3399",
-    severity="error",
-    effect="silent",
-    stage="never",
+    outcome="error silent never",
     source=(
         MAMBA_BLOCK.says(
             "MambaStack._select_layers_for_pipeline_parallel",
@@ -55,9 +53,7 @@ ROWS: tuple[Known, ...] = (
         symptom="recomputing the layers of multi-token prediction fails on packed rows: save_for_backward can only "
         "save variables",
         issue="NVIDIA/Megatron-LM#4593",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(
             MULTI_TOKEN_PREDICTION.says(
                 "MultiTokenPredictionLayer._checkpointed_forward", "*args, *kwargs.values()", ">=0.14,<0.18"
@@ -94,9 +90,7 @@ ROWS: tuple[Known, ...] = (
         why="Their state would run on from one sequence into the next; 0.18 splits the row into its sequences.",
         symptom="gated delta nets reject packed rows: GDN does not support packed sequence for now",
         issue="NVIDIA/Megatron-LM#2645",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(
             GATED_DELTA_NET.says(
                 "GatedDeltaNet.forward", "GDN does not support packed sequence for now.", ">=0.16,<0.18"
@@ -116,9 +110,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the gate has more heads than the attention's output, because ranks share KV heads: the first forward "
         "pass fails",
         issue="NVIDIA/Megatron-LM#3575",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(
             CORE_ATTENTION.says(
                 "SelfAttention.get_query_key_value_tensors", absent="gate = gate[:, :, idx", versions=">=0.16,<0.17"
@@ -142,9 +134,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the gradient of the indexer's loss grows with the number of micro-batches: its weight isn't "
         "dsa_indexer_loss_coeff",
         issue="NVIDIA/Megatron-LM#4070",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(SCHEDULES.says("forward_step_calc_loss", absent="DSAIndexerLossAutoScaler", versions=">=0.16,<0.19"),),
         launch=Example(
             "mlm", "--experimental-attention-variant dsa --multi-latent-attention --dsa-indexer-loss-coeff 0.01"
@@ -161,9 +151,7 @@ ROWS: tuple[Known, ...] = (
         symptom="multimodal rotary positions are split along the batch: the view fails, or every rank gets wrong "
         "positions",
         issue="MultimodalRotaryEmbedding.forward, get_pos_emb_on_this_cp_rank",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(
             ROTARY_POS_EMBEDDING.says(
                 "MultimodalRotaryEmbedding.forward", "get_pos_emb_on_this_cp_rank(emb, 1)", ">=0.12,<0.13"
@@ -183,9 +171,7 @@ ROWS: tuple[Known, ...] = (
         symptom="logging the maximum attention logit without qk_clip keeps the activations of every step: the job runs "
         "out of memory after a few steps",
         issue="NVIDIA/Megatron-LM#5067, #4699",
-        severity="error",
-        effect="oom",
-        stage="training",
+        outcome="error oom training",
         source=(
             EXTENSION_TE.says(
                 "TEDotProductAttention.forward", absent="batch_max_attention_logits.detach()", versions=">=0.16,<0.19"
@@ -206,9 +192,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the tensor-parallel ranks don't receive max_seqlen and fall one broadcast behind the first: the "
         "first batch hangs, or is garbage",
         issue="NVIDIA/Megatron-LM#3268",
-        severity="error",
-        effect="hang",
-        stage="never",
+        outcome="error hang never",
         source=(
             TRAINING_UTILS.says(
                 "get_batch_on_this_tp_rank", "_broadcast_cu_seqlens(batch['cu_seqlens'])", ">=0.16,<0.17"

@@ -38,9 +38,7 @@ ROWS: tuple[Known, ...] = (
         "4.5 also runs with 0.16.",
         symptom=f"packed rows fail in the first forward pass: TypeError, {_NEWER_CORE}",
         issue="modelscope/ms-swift#9960",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(MS_SWIFT_UTILS.says("get_packed_seq_params", "total_tokens=position_ids.numel(),", ">=4.5,<=4.5.2"),),
         launch=_swift(f"{_MODEL} --context_parallel_size 2", "mcore=0.16.1"),
         good=_swift(f"{_MODEL} --context_parallel_size 2", "mcore=0.17.1 ms_swift=4.5.2"),
@@ -55,9 +53,7 @@ ROWS: tuple[Known, ...] = (
         why="They and the mcore-bridge that they install require it; code for older releases was removed.",
         symptom="this ms-swift requires megatron-core 0.15 or newer and no longer has code for older ones",
         issue="modelscope/mcore-bridge#59",
-        severity="warning",
-        effect="crash",
-        stage="init",
+        outcome="warning crash init",
         source=(MS_SWIFT_REQUIREMENTS.says("", "megatron-core>=0.15", ">=4.2,<4.4.2"),),
         launch=_swift(_MODEL, "mcore=0.14.0"),
         good=_swift(_MODEL, "mcore=0.16.1 ms_swift=4.4.1"),
@@ -73,9 +69,7 @@ ROWS: tuple[Known, ...] = (
         why="Its requirements say so: 4.4.2 raised them from 0.15.",
         symptom="this ms-swift requires megatron-core 0.16 or newer",
         issue="ms-swift's requirements/megatron.txt",
-        severity="warning",
-        effect="crash",
-        stage="init",
+        outcome="warning crash init",
         source=(MS_SWIFT_REQUIREMENTS.says("", "megatron-core>=0.16", ">=4.4.2"),),
         launch=_swift(_MODEL, "mcore=0.15.3"),
         good=_swift(_MODEL, "mcore=0.17.1 ms_swift=4.5.2"),
@@ -90,9 +84,7 @@ ROWS: tuple[Known, ...] = (
         why="It imports _update_min_and_max_lr_in_param_groups, which megatron-core 0.16 removed.",
         symptom="start-up fails: ImportError, cannot import name '_update_min_and_max_lr_in_param_groups'",
         issue="modelscope/ms-swift#8278",
-        severity="error",
-        effect="crash",
-        stage="init",
+        outcome="error crash init",
         source=(
             MS_SWIFT_BASE_TRAINER.says(
                 "BaseMegatronTrainer._get_param_groups",
@@ -112,9 +104,7 @@ ROWS: tuple[Known, ...] = (
         why="megatron-core 0.15 passes vp_stage to it.",
         symptom="start-up fails: vp_stage must be a kwarg in train_valid_test_dataset_provider",
         issue="modelscope/ms-swift#7158",
-        severity="error",
-        effect="crash",
-        stage="init",
+        outcome="error crash init",
         source=(MS_SWIFT_PROVIDER.says("get_swift_datasets_provider", absent="vp_stage", versions=">=3.9,<3.11.3"),),
         launch=_swift(
             f"{_MODEL} --pipeline_model_parallel_size 2 --virtual_pipeline_model_parallel_size 2",
@@ -133,9 +123,7 @@ ROWS: tuple[Known, ...] = (
         why="The embeddings are split at packed_seq_params.cu_seqlens_q, and unpacked rows have no packed_seq_params.",
         symptom="splitting the embeddings of unpacked rows fails: packed_seq_params is None",
         issue="modelscope/ms-swift#7233",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(
             MS_SWIFT_MM_MODEL.says(
                 "MultimodalGPTModel._patch_word_embeddings",
@@ -157,9 +145,7 @@ ROWS: tuple[Known, ...] = (
         "all TP ranks, and scatter doesn't divide them.",
         symptom="the gradients that pass linear attention are silently multiplied by the TP size: high grad_norm",
         issue="modelscope/ms-swift#7941",
-        severity="error",
-        effect="silent",
-        stage="never",
+        outcome="error silent never",
         source=(
             MS_SWIFT_QWEN3_NEXT.says(
                 "Qwen3NextGatedDeltaNet.forward", "res = scatter_to_sequence_parallel_region(res)", ">=3.9,<3.12.4"
@@ -179,9 +165,7 @@ ROWS: tuple[Known, ...] = (
         symptom="rows are padded to 16 tokens per rank, but MXFP8 needs 32: about every second length fails in "
         "Transformer Engine",
         issue="modelscope/ms-swift#9722",
-        severity="warning",
-        effect="crash",
-        stage="training",
+        outcome="warning crash training",
         source=(MS_SWIFT_UTILS.says("get_padding_to", absent="mxfp8", versions=">=3.11,<4.4.1"),),
         launch=_swift(f"{_MODEL} --fp8_format e4m3 --fp8_recipe mxfp8"),
     ),
@@ -195,9 +179,7 @@ ROWS: tuple[Known, ...] = (
         "deepstack_visual_embeds.",
         symptom="the first layer that isn't recomputed fails: TypeError, missing 2 required positional arguments",
         issue="modelscope/ms-swift#8414",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(
             MS_SWIFT_QWEN3_VL.says(
                 "Qwen3VLTransformerBlock._checkpointed_forward",
@@ -223,9 +205,7 @@ ROWS: tuple[Known, ...] = (
         symptom="multi-token-prediction layers silently use wrong rotary positions wherever a sequence of a packed row "
         "is longer than the first",
         issue="modelscope/ms-swift#8316",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(MS_SWIFT_INIT.says("_patch_mtp", "rotary_pos_emb = rotary_pos_emb[position_ids[0]]", ">=3.11,<4.0.2"),),
         launch=_swift(f"{_MODEL} --mtp_num_layers 1", "mla=false"),
     ),
@@ -238,9 +218,7 @@ ROWS: tuple[Known, ...] = (
         why="The lengths of the parts are those of the row, although sequence parallelism left each rank 1/TP of them.",
         symptom="later pipeline stages cut the policy's and the reference's hidden states at wrong places",
         issue="modelscope/ms-swift#7882",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(
             MS_SWIFT_KTO.says("MegatronKTOTrainer.forward_step", absent="sequence_parallel", versions=">=3.9,<3.12.3"),
         ),
@@ -258,9 +236,7 @@ ROWS: tuple[Known, ...] = (
         why="Under context parallelism the collator rounds the recorded length up to 2 x CP before it is compared.",
         symptom="recorded routes don't match the padded length: AssertionError at the first sequence that CP pads",
         issue="modelscope/ms-swift#9804",
-        severity="error",
-        effect="crash",
-        stage="training",
+        outcome="error crash training",
         source=(
             MS_SWIFT_GRPO_DATA.says("build_routed_experts_batch", absent="expected_lens", versions=">=4.4,<4.4.3"),
         ),
@@ -278,9 +254,7 @@ ROWS: tuple[Known, ...] = (
         symptom="all ranks compile an extension that training doesn't need while they import megatron-core, and may "
         "wait for its lock forever",
         issue="modelscope/ms-swift#7043",
-        severity="warning",
-        effect="hang",
-        stage="init",
+        outcome="warning hang init",
         source=(
             MS_SWIFT_INIT.says("_patch_megatron", absent="_patch_unified_memory()", versions=">=3.9,<3.11.2"),
             UNIFIED_MEMORY.says("", 'name="managed_alloc_runtime"', ">=0.15,<0.16"),

@@ -28,9 +28,7 @@ ROWS: tuple[Known, ...] = (
         "doesn't set it.",
         symptom="the state of Mamba layers silently crosses the boundaries of packed sequences",
         issue="NVIDIA-NeMo/RL#2529",
-        severity="error",
-        effect="silent",
-        stage="never",
+        outcome="error silent never",
         source=(
             NEMO_RL_DATA.says(
                 "_pack_sequences_for_megatron", absent="total_tokens=packed", versions=">=0.6,<0.7", branches=()
@@ -50,9 +48,7 @@ ROWS: tuple[Known, ...] = (
         symptom="packed rows are padded to 16 tokens per rank, but MXFP8 needs 32: about every second row fails in "
         "Transformer Engine",
         issue="NVIDIA-NeMo/RL#1884",
-        severity="warning",
-        effect="crash",
-        stage="training",
+        outcome="warning crash training",
         source=(
             NEMO_RL_COMMON.says(
                 "_get_pack_sequence_parameters_for_megatron", "divisor = 128 if use_blockwise_fp8 else 16", ">=0.5,<0.6"
@@ -71,9 +67,7 @@ ROWS: tuple[Known, ...] = (
         symptom="a rank's part of a packed row isn't a multiple of the 16 tokens that FP8 needs: the forward pass "
         "fails in Transformer Engine",
         issue="NVIDIA-NeMo/RL#1569",
-        severity="warning",
-        effect="crash",
-        stage="training",
+        outcome="warning crash training",
         source=(
             NEMO_RL_WORKER_04.says("MegatronPolicyWorker.train", "pad_factor = math.lcm(16, pad_factor)", ">=0.4,<0.5"),
         ),
@@ -90,9 +84,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the fused loss finds no output weight, because the model shares it with its embedding: AttributeError "
         "in the first forward pass",
         issue="NVIDIA-NeMo/RL#2363",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(
             NEMO_RL_FUSED.says(
                 "_gpt_forward_with_linear_ce_fusion",
@@ -115,9 +107,7 @@ ROWS: tuple[Known, ...] = (
         symptom="NeMo-RL has no virtual pipeline: through 0.7 the setting is dropped, later only the first chunk of "
         "each rank's model is trained",
         issue="NVIDIA-NeMo/RL#1126, #2494",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(NEMO_RL_SETUP.says("setup_model_and_optimizer", "model = model[0]", ">=0.6"),),
         launch=_policy(
             f"{_POLICY}{_MEGATRON}pipeline_model_parallel_size=2 {_MEGATRON}virtual_pipeline_model_parallel_size=2"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from megatron_hcp.rules.known.row import Known, register_rows
 from megatron_hcp.rules.rule import Example
 from megatron_hcp.rules.upstream import (
@@ -15,7 +13,6 @@ from megatron_hcp.rules.upstream import (
     VERL_MODEL_INITIALIZER,
 )
 
-_SILENT: dict[str, Any] = {"severity": "error", "effect": "silent", "stage": "never"}
 _MODELS = "model._target_=megatron.bridge.models."
 _LLAMA = Example("bridge", f"{_MODELS}llama.llama_provider.Llama2ModelProvider7B", "rope_scaling=linear bridge=0.5.1")
 _QWEN3 = Example("bridge", f"{_MODELS}qwen.qwen_provider.Qwen3ModelProvider8B", "rope_scaling=yarn bridge=0.2.2")
@@ -41,7 +38,7 @@ ROWS: tuple[Known, ...] = (
         ),
         launch=_LLAMA,
         instead="model.seq_len_interpolation_factor set to the config's factor",
-        **_SILENT,
+        outcome="error silent never",
     ),
     Known(
         "KNOWN061",
@@ -56,7 +53,7 @@ ROWS: tuple[Known, ...] = (
             BRIDGE_QWEN3.says("Qwen3Bridge.provider_bridge", absent="yarn", versions=">=0.2,<0.3.1", where="checkout"),
         ),
         launch=_QWEN3,
-        **_SILENT,
+        outcome="error silent never",
     ),
     Known(
         "KNOWN062",
@@ -77,7 +74,7 @@ ROWS: tuple[Known, ...] = (
         launch=_QWEN3._replace(assume="rope_scaling=dynamic bridge=0.6.2"),
         good=_QWEN3._replace(assume="rope_scaling=null bridge=0.6.2"),
         instead="YaRN, or the model's own context length",
-        **_SILENT,
+        outcome="error silent never",
     ),
     Known(
         "KNOWN063",
@@ -96,7 +93,7 @@ ROWS: tuple[Known, ...] = (
             "bridge", f"{_MODELS}qwen_vl.qwen3_vl_provider.Qwen3VLModelProvider", "rope_scaling=null bridge=0.6.2"
         ),
         instead="the model's own context length",
-        **_SILENT,
+        outcome="error silent never",
     ),
     Known(
         "KNOWN064",
@@ -115,7 +112,7 @@ ROWS: tuple[Known, ...] = (
             ),
         ),
         launch=Example("bridge", f"{_MODELS}gemma.gemma4_provider.Gemma4ModelProvider", "bridge=0.5.1"),
-        **_SILENT,
+        outcome="error silent never",
     ),
     Known(
         "KNOWN065",
@@ -139,7 +136,7 @@ ROWS: tuple[Known, ...] = (
         launch=Example("verl", f"{_VERL}Qwen/Qwen2.5-7B-Instruct {_OVERRIDE}", "verl=0.8"),
         good=Example("verl", f"{_VERL}Qwen/Qwen2.5-7B-Instruct", "verl=0.9"),
         instead="rope_scaling in the config.json of the model's folder, with vanilla_mbridge False",
-        **_SILENT,
+        outcome="error silent never",
     ),
     Known(
         "KNOWN066",
@@ -161,7 +158,7 @@ ROWS: tuple[Known, ...] = (
         ),
         launch=Example("verl", f"{_VERL}meta-llama/Llama-3.1-8B-Instruct", "verl=0.8"),
         instead="Megatron-Bridge (use_mbridge True, vanilla_mbridge False)",
-        **_SILENT,
+        outcome="error silent never",
     ),
     Known(
         "KNOWN067",
@@ -177,7 +174,7 @@ ROWS: tuple[Known, ...] = (
         source=(VERL_ENGINE.says("MegatronEngine._build_tf_config", "AutoBridge.from_config(", ">=0.7"),),
         launch=Example("verl", f"{_VERL}Qwen/Qwen3-8B", "verl=0.8 rope_scaling=yarn"),
         instead="Megatron-Bridge (use_mbridge True, vanilla_mbridge False)",
-        **_SILENT,
+        outcome="error silent never",
     ),
 )
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from megatron_hcp.launch.fact import DIALECTS, Dialect, shown_value
 from megatron_hcp.launch.facts.table import FACTS, keys_of
 from megatron_hcp.rules.known.condition import Clause, clauses_of
-from megatron_hcp.rules.rule import Effect, Example, Fix, Problem, Rule, Severity, Source, Stage, register
+from megatron_hcp.rules.rule import Example, Fix, Problem, Rule, Source, parsed, register
 from megatron_hcp.rules.view import Unknown, View
 
 Package = Literal["mcore", "bridge", "te", "verl", "nemo_rl", "ms_swift", "slime", "miles"]
@@ -52,7 +52,8 @@ class Known(NamedTuple):
 
     `versions`: `>=0.16,<0.17`, several ranges with ` | ` between; the end of a range is the release with the fix.
     `title` states what holds without the bug; `why` describes the bug; `symptom` says what it does to this launch.
-    `instead` is an alternative to upgrading to the release with the fix. `issue` is where upstream discusses it.
+    `issue` is where upstream discusses it. `outcome` is its severity, effect and stage: `error crash config`.
+    `instead` is an alternative to upgrading to the release with the fix.
     `launch` is an example with the bug, at the first affected release unless it assumes another. `good` is one without
     it, needed if no release has a fix; otherwise the same launch at the fixed release.
     """
@@ -65,9 +66,7 @@ class Known(NamedTuple):
     why: str
     symptom: str
     issue: str
-    severity: Severity
-    effect: Effect
-    stage: Stage
+    outcome: str
     source: tuple[Source, ...]
     launch: Example
     instead: str = ""
@@ -100,9 +99,10 @@ def register_rows(rows: tuple[Known, ...], table: str) -> None:
 
 def _rule(row: Known, table: str) -> Rule:
     clauses, spans = clauses_of(row.when), spans_of(row.versions)
+    severity, effect, stage = parsed(row.outcome)
 
     def applies(v: View) -> bool:
-        asks = row.severity != "info" or v.known(row.package)  # a note isn't worth asking for a fact
+        asks = severity != "info" or v.known(row.package)  # a note isn't worth asking for a fact
         return asks and is_run(v, row.package) and all(clause.holds(v) for clause in clauses)
 
     def check(v: View) -> Problem | None:
@@ -112,9 +112,9 @@ def _rule(row: Known, table: str) -> Rule:
     check.__doc__ = f"{row.title}.\n\n{row.why} {_range_in_words(row, spans)}"
     return Rule(
         row.id,
-        row.severity,
-        row.effect,
-        row.stage,
+        severity,
+        effect,
+        stage,
         row.source,
         applies,
         check,

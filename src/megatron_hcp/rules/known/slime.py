@@ -40,9 +40,7 @@ _NORMALIZING = Known(
     symptom="each CP rank silently normalizes its part of the answers with its own mean and variance, so the parts "
     "of one sequence get different advantages; a rank without answer tokens makes the others wait",
     issue="THUDM/slime#2235",
-    severity="warning",
-    effect="silent",
-    stage="never",
+    outcome="warning silent never",
     source=(
         SLIME_LOSS.says("compute_advantages_and_returns", "dp_group = mpu.get_data_parallel_group()", ">=0.2,<=0.3.1"),
     ),
@@ -61,9 +59,7 @@ _LOGGING_MTP = Known(
     symptom="the losses of more than one multi-token-prediction layer are read as one number: training fails "
     "after the first step with a RuntimeError about converting a tensor to a scalar",
     issue="THUDM/slime#2132",
-    severity="error",
-    effect="crash",
-    stage="training",
+    outcome="error crash training",
     source=(SLIME_MODEL.says("train", '(tracker["values"] * mtp_loss_scale).item()', ">=0.2,<=0.3.1"),),
     launch=_slime(f"{_JOB}--enable-mtp-training {_ROPE}--mtp-num-layers 2"),
     good=_slime(f"{_JOB}--enable-mtp-training {_ROPE}--mtp-num-layers 1", "slime=0.3.1"),
@@ -84,9 +80,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the last pipeline stage waits for the other stages in an all_reduce of the default group: the job "
         "hangs at the first advantages",
         issue="THUDM/slime#393",
-        severity="error",
-        effect="hang",
-        stage="training",
+        outcome="error hang training",
         source=(SLIME_WHITEN.says("distributed_masked_whiten", "dist.all_reduce(stats_tensor)", "<0.2"),),
         launch=_slime(f"{_JOB}--pipeline-model-parallel-size 2 --normalize-advantages", "slime=0.1"),
         fixes=(Fix({"pp": 1}, "no pipeline"),),
@@ -102,9 +96,7 @@ ROWS: tuple[Known, ...] = (
         symptom="a rank whose piece of the row holds no answer token skips collective operations of the backward "
         "pass: training hangs at the first such micro-batch",
         issue="THUDM/slime#2123",
-        severity="warning",
-        effect="hang",
-        stage="training",
+        outcome="warning hang training",
         source=(SLIME_LOSS.says("_allgather_cp_redistribute", "requires_grad=True", ">=0.2.3,<0.3.1"),),
         launch=_slime(f"{_CP}--allgather-cp"),
         fixes=(_WITHOUT_CP,),
@@ -120,9 +112,7 @@ ROWS: tuple[Known, ...] = (
         symptom="recorded routes are cut into zigzag slices, but tokens into contiguous pieces: tokens are silently "
         "sent to the experts of other tokens; besides, the backward pass may hang (#2123)",
         issue="THUDM/slime#2175",
-        severity="error",
-        effect="silent",
-        stage="never",
+        outcome="error silent never",
         source=(
             SLIME_ACTOR.says(
                 "MegatronTrainRayActor.fill_routing_replay", "slice_with_cp(r, pad_func)", ">=0.2.3,<0.3.1"
@@ -142,9 +132,7 @@ ROWS: tuple[Known, ...] = (
         "of dist.nn.all_gather then adds up identical gradients.",
         symptom="the gradients that pass linear attention are silently multiplied by the CP size",
         issue="THUDM/slime#1748",
-        severity="error",
-        effect="silent",
-        stage="never",
+        outcome="error silent never",
         source=(SLIME_HF_ATTENTION.says("HuggingfaceAttention.forward", "dist.nn.all_gather(", ">=0.2,<0.2.4"),),
         launch=_slime(f"{_CP}{_SPEC}qwen3_5 get_qwen3_5_spec", "slime=0.2.3"),
         fixes=(_WITHOUT_CP,),
@@ -159,9 +147,7 @@ ROWS: tuple[Known, ...] = (
         "gradients of all TP ranks.",
         symptom="the gradients that pass linear attention are silently multiplied by the TP size",
         issue="THUDM/slime#1748",
-        severity="error",
-        effect="silent",
-        stage="never",
+        outcome="error silent never",
         source=(
             SLIME_HF_ATTENTION.says(
                 "HuggingfaceAttention.forward", absent="tensor_parallel_output_grad=False", versions=">=0.2,<0.2.4"
@@ -180,9 +166,7 @@ ROWS: tuple[Known, ...] = (
         why="chunk_gated_delta_rule is called without cu_seqlens.",
         symptom="the state of linear attention silently crosses the boundaries of packed sequences",
         issue="THUDM/slime#1686",
-        severity="error",
-        effect="silent",
-        stage="never",
+        outcome="error silent never",
         source=(SLIME_QWEN3_NEXT.says("Qwen3NextGatedDeltaNet.forward", "use_qk_l2norm_in_kernel", ">=0.2,<0.2.3"),),
         launch=_slime(f"{_JOB}{_SPEC}qwen3_next get_qwen3_next_spec"),
     ),
@@ -196,9 +180,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the model is built for CP 1 although its data are split: attention silently ends at the slices of a "
         "rank, or fails at cu_seqlens longer than its rows",
         issue="THUDM/slime#1715",
-        severity="error",
-        effect="silent",
-        stage="never",
+        outcome="error silent never",
         source=(
             SLIME_PROVIDER.says(
                 "get_model_provider_func", absent="provider.context_parallel_size", versions=">=0.2.2,<0.2.4"
@@ -218,9 +200,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the recompute options don't reach the model: all activations are kept, and memory runs out at long "
         "sequences",
         issue="THUDM/slime#2251; the same in miles: radixark/miles#1483",
-        severity="warning",
-        effect="oom",
-        stage="training",
+        outcome="warning oom training",
         source=(
             SLIME_PROVIDER.says(
                 "get_model_provider_func", absent="provider.recompute_granularity", versions=">=0.2.2,<0.3.0"
@@ -239,9 +219,7 @@ ROWS: tuple[Known, ...] = (
         "sample; 0.2.0.post1 leaves out the CP size instead.",
         symptom="the loss per token, and thus the gradient, silently gets a wrong factor that depends on the layout",
         issue="THUDM/slime#987, #990",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(SLIME_LOSS.says("loss_function", "* num_microbatches", "<0.2.1"),),
         launch=_slime(f"{_CP}--calculate-per-token-loss", "slime=0.2"),
         fixes=(_WITHOUT_CP,),

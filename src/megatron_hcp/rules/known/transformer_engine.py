@@ -32,9 +32,7 @@ ROWS: tuple[Known, ...] = (
         why=_OVERLOOKS_FA2,
         symptom=_WRONG_ROWS,
         issue="docstring of AttnFuncWithCPAndKVAllGather",
-        severity="error",
-        effect="silent",
-        stage="never",
+        outcome="error silent never",
         source=(_FA2_VARLEN,),
         launch=Example("mlm", _GATHERED + "--attention-backend flash", "flash_attn=2.8.3 arch=sm90"),
         good=Example("mlm", _GATHERED + "--attention-backend fused", "te=2.18 flash_attn=2.8.3 arch=sm90"),
@@ -50,9 +48,7 @@ ROWS: tuple[Known, ...] = (
         why=_OVERLOOKS_FA2 + " On Ampere, FlashAttention 2 is the only choice for packed data.",
         symptom=_WRONG_ROWS,
         issue="docstring of AttnFuncWithCPAndKVAllGather",
-        severity="error",
-        effect="silent",
-        stage="never",
+        outcome="error silent never",
         source=(_FA2_VARLEN,),
         launch=Example("mlm", _GATHERED, "arch=sm80"),
         good=Example("mlm", _GATHERED, "te=2.18 arch=sm90"),
@@ -71,9 +67,7 @@ ROWS: tuple[Known, ...] = (
         symptom="a row in which only the last (tail) sequence is padded is treated as unpadded: keys are silently "
         "dropped and output rows are zero",
         issue="NVIDIA/TransformerEngine#3331",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(
             TE_DOT_PRODUCT_ATTENTION.says(
                 "DotProductAttention.forward",
@@ -101,9 +95,7 @@ ROWS: tuple[Known, ...] = (
         symptom="a FlashAttention 3 newer than the one this Transformer Engine pins has one more argument: the first "
         "forward pass fails, _flash_attn_forward() is missing v_descale",
         issue="NVIDIA/TransformerEngine#1987",
-        severity="warning",
-        effect="crash",
-        stage="first-forward",
+        outcome="warning crash first-forward",
         source=(TE_CONTEXT_PARALLEL.says("get_fa_args", "* 8,  # page_table", ">=2.4,<2.8"),),
         launch=Example("mlm", "--context-parallel-size 2 --attention-backend flash", "flash_attn=3.0 arch=sm90"),
         good=Example("mlm", "--context-parallel-size 2 --attention-backend flash", "flash_attn=3.0 arch=sm90 te=2.14"),
@@ -121,9 +113,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the ring sends and receives in separate NCCL calls, which failed for some users: batch them if NCCL "
         "reports an error",
         issue="NVIDIA/Megatron-LM#1151",
-        severity="info",
-        effect="note",
-        stage="never",
+        outcome="info note never",
         source=(TE_CONTEXT_PARALLEL.says("AttnFuncWithCPAndKVP2P.forward", "NVTE_BATCH_MHA_P2P_COMM", ">=2.4"),),
         launch=Example("mlm", "--context-parallel-size 4"),
         instead="NVTE_BATCH_MHA_P2P_COMM=1 if NCCL reports an error in the ring",
@@ -143,9 +133,7 @@ ROWS: tuple[Known, ...] = (
         symptom="a dataset that pads rows and passes padded boundaries, unlike --sft's own, triggers bugs in the "
         "ring: tail padding isn't detected (keys are dropped), and short padded sequences produce NaN gradients",
         issue="NVIDIA/TransformerEngine#3331, #2186",
-        severity="info",
-        effect="note",
-        stage="never",
+        outcome="info note never",
         source=(
             TE_DOT_PRODUCT_ATTENTION.says(
                 "DotProductAttention.forward",
@@ -173,9 +161,7 @@ ROWS: tuple[Known, ...] = (
         symptom="the gradient of the learnable sinks is summed over CP ranks that each hold all of it: it is cp times "
         "too large, and so is its share of the gradient norm",
         issue="flash_attn_a2a_communicate_softmax_offset, d_softmax_offset",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(
             TE_CONTEXT_PARALLEL.says(
                 "flash_attn_a2a_communicate_softmax_offset",

@@ -33,9 +33,7 @@ ROWS: tuple[Known, ...] = (
         symptom="when the engine trains (not the legacy workers), CP in the mcore backend silently makes the label "
         "roll wrong at slice edges and the loss scale 1/CP",
         issue="verl-project/verl#4250",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(
             VERL_ENGINE.says(
                 "MegatronEngineWithLMHead.postprocess_micro_batch_func",
@@ -57,9 +55,7 @@ ROWS: tuple[Known, ...] = (
         "aren't split.",
         symptom="verl's Qwen2.5-VL doesn't support context parallelism: the first forward pass fails with an assertion",
         issue="verl-project/verl#2100, #3998",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(
             VERL_MODEL_FORWARD.says(
                 "gptmodel_forward_qwen2_5_vl",
@@ -84,9 +80,7 @@ ROWS: tuple[Known, ...] = (
         symptom="verl's own Qwen2.5-VL doesn't support context parallelism (mbridge's does): building the model fails "
         "with an assertion",
         issue="verl-project/verl#3998",
-        severity="error",
-        effect="crash",
-        stage="init",
+        outcome="error crash init",
         source=(
             VERL_QWEN25_VL.says(
                 "Qwen2_5VLModel.__init__", "please use mbridge for qwen2_5_vl with context parallelism", ">=0.6.1,<0.8"
@@ -108,9 +102,7 @@ ROWS: tuple[Known, ...] = (
         symptom="Qwen3-VL doesn't support context parallelism here: vision tokens are scattered into the row before "
         "the split, so each rank gets the wrong ones",
         issue="verl-project/verl#3943, #3998",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(VERL_REGISTRY.says("", "QWEN3_MOE_VL", ">=0.6"),),
         launch=Example("verl", _CP + _PATH + "Qwen/Qwen3-VL-30B-A3B-Instruct", "verl=0.5"),
         good=Example("verl", _CP + _PATH + "Qwen/Qwen3-VL-30B-A3B-Instruct", "verl=0.9"),
@@ -128,9 +120,7 @@ ROWS: tuple[Known, ...] = (
         symptom="Megatron-Bridge turns on per-token loss for this model under CP, and this verl's loss function "
         "returns no token count: grad_norm explodes",
         issue="verl-project/verl#6609, #6836",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(
             VERL_ENGINE.says(
                 "MegatronEngineWithLMHead.postprocess_micro_batch_func",
@@ -154,9 +144,7 @@ ROWS: tuple[Known, ...] = (
         symptom="Mamba layers aren't told where a packed sequence ends: their state runs on from one sequence of the "
         "row into the next",
         issue="NVIDIA-NeMo/RL#2529, the same fault",
-        severity="warning",
-        effect="silent",
-        stage="never",
+        outcome="warning silent never",
         source=(
             VERL_MCORE_UTIL.says("preprocess_packed_seqs", absent="total_tokens", versions=">=0.7"),
             MAMBA_MIXER.says("MambaMixer", "seq_idx = packed_seq_params.seq_idx", ">=0.17"),

@@ -27,9 +27,7 @@ ROWS: tuple[Known, ...] = (
         symptom="Megatron-Bridge builds the model's MTP layers although mtp.enable is off: they take memory; before "
         "megatron-core 0.17 the first forward pass fails",
         issue="verl-project/verl#6626",
-        severity="warning",
-        effect="crash",
-        stage="first-forward",
+        outcome="warning crash first-forward",
         source=(
             VERL_MEGATRON_UTILS.says(
                 "check_mtp_config",
@@ -51,9 +49,7 @@ ROWS: tuple[Known, ...] = (
         symptom="a sequence shorter than the alignment (2 x CP x TP tokens) ends the step with a RuntimeError: its "
         "recorded routes aren't padded",
         issue="verl-project/verl#7261",
-        severity="warning",
-        effect="crash",
-        stage="training",
+        outcome="warning crash training",
         source=(VERL_MCORE_UTIL.says("preprocess_thd_engine", "if d.numel() < align_size:", ">=0.8,<0.9"),),
         launch=Example("verl", f"{_START}Qwen/Qwen3-30B-A3B {_CP} {_REPLAY}", "verl=0.8"),
         instead="router_replay.mode disabled",
@@ -68,9 +64,7 @@ ROWS: tuple[Known, ...] = (
         why="enable_routing_replay is passed to the constructor of MLATransformerConfig, which only knows its fields.",
         symptom="MLATransformerConfig rejects enable_routing_replay: building the model fails with a TypeError",
         issue="verl-project/verl#5884",
-        severity="error",
-        effect="crash",
-        stage="init",
+        outcome="error crash init",
         source=(
             VERL_ENGINE.says(
                 "MegatronEngine._build_tf_config",
@@ -91,9 +85,7 @@ ROWS: tuple[Known, ...] = (
         symptom="verl's own models need ModelType.encoder_and_decoder, which this megatron-core lacks: building the "
         "model fails with an AttributeError",
         issue="verl-project/verl#6927",
-        severity="error",
-        effect="crash",
-        stage="init",
+        outcome="error crash init",
         source=(VERL_MEGATRON_UTILS.says("get_model", "== ModelType.encoder_and_decoder:", ">=0.7,<0.9"),),
         launch=Example("verl", f"{_OWN_MODEL}False", "verl=0.7 mcore=0.17"),
         good=Example("verl", f"{_OWN_MODEL}True", "verl=0.7 mcore=0.17"),
@@ -109,9 +101,7 @@ ROWS: tuple[Known, ...] = (
         why="The engine, which trains everything from 0.8 on, asserts use_mbridge: verl's own models are gone.",
         symptom="verl no longer builds models without a bridge: start-up fails, use_mbridge must be True",
         issue="verl/models/mcore/readme.md",
-        severity="error",
-        effect="crash",
-        stage="init",
+        outcome="error crash init",
         source=(VERL_ENGINE.says("MegatronEngine.__init__", "use_mbridge must be True", ">=0.8"),),
         launch=Example("verl", f"{_OWN_MODEL}False"),
         good=Example("verl", f"{_OWN_MODEL}True", "verl=0.8"),
@@ -129,9 +119,7 @@ ROWS: tuple[Known, ...] = (
         symptom="use_fused_kernels finds no output weight, because the model shares it with its embedding: "
         "AttributeError in the first forward pass",
         issue="verl-project/verl#4174",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
+        outcome="error crash first-forward",
         source=(VERL_FUSED.says("_fused_GPTModel_forward", "output_layer.weight,", ">=0.5,<0.7", where="checkout"),),
         launch=Example(
             "verl",
@@ -151,9 +139,7 @@ ROWS: tuple[Known, ...] = (
         symptom="when the engine trains (not the legacy workers), the first step hangs: only CP rank 0 reduces "
         "the loss of the MTP layers",
         issue="verl-project/verl#5895",
-        severity="warning",
-        effect="hang",
-        stage="training",
+        outcome="warning hang training",
         source=(
             VERL_ENGINE.says(
                 "MegatronEngine.forward_backward_batch",

@@ -49,9 +49,7 @@ def _mamba_heads(v: View) -> int:
 
 @rule(
     "MODEL001",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         MAMBA_CONTEXT_PARALLEL.says(
             "MambaContextParallel.__init__",
@@ -109,9 +107,7 @@ def mamba_heads_and_groups_divide(v: View) -> Problem | None:
 
 @rule(
     "MODEL002",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__", "RoPE fusion is not supported for DSAttention", ">=0.16"
@@ -172,9 +168,7 @@ def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
 
 @rule(
     "MODEL003",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__",
@@ -234,9 +228,7 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
 
 @rule(
     "MODEL007",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         BRIDGE_PACKED_SEQ_UTILS.says(
             "get_packed_seq_params", "cp_partition_mode available in dev MCore only.", ">=0.7"

@@ -10,9 +10,7 @@ from megatron_hcp.rules.view import View
 
 @rule(
     "MODEL004",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(PRETRAIN_VLM.says("model_provider", "PP+CP is not yet supported by this script", ">=0.12"),),
     applies=under_cp(lambda v: str(v.get("script") or "").endswith("pretrain_vlm.py")),
     good=Example("mlm", "--context-parallel-size 2", "script=pretrain_vlm.py"),
@@ -37,9 +35,7 @@ def vision_script_uses_cp_or_pp(v: View) -> Problem | None:
 
 @rule(
     "MODEL006",
-    severity="info",
-    effect="note",
-    stage="never",
+    "info note never",
     source=(TRANSFORMER_LAYER.says("TransformerLayer.__init__", "config.cp_comm_type[", ">=0.12"),),
     applies=under_cp(lambda v: bool(v.get("mtp_layers")) and isinstance(v.get("cp_comm_type"), tuple)),
     good=Example(

@@ -15,9 +15,7 @@ _DTENSOR = (
 
 @rule(
     "NRL004",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(NEMO_RL_POLICY.says("Policy.__init__", "Configure either Megatron", ">=0.4"),),
     applies=lambda v: v.dialect == "nemo-rl" and bool(v.megatron_enabled),
     good=Example("nemo-rl", "policy.megatron_cfg.enabled=true policy.dtensor_cfg.enabled=false"),
@@ -42,9 +40,7 @@ def one_backend_trains_the_policy(v: View) -> Problem | None:
 
 @rule(
     "NRL008",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         NEMO_RL_AUTOMODEL.says(
             "validate_and_prepare_config", "Context parallel is not supported for sequence packing", ">=0.6"

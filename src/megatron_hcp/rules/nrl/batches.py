@@ -48,9 +48,7 @@ def _asserts_a_multiple(v: View) -> bool:
 
 @rule(
     "NRL001",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         NEMO_RL_DATA.says(
             "_get_pack_sequence_parameters_for_megatron",
@@ -87,9 +85,7 @@ def packed_sequences_divide_over_cp_and_tp(v: View) -> Problem | None:
 
 @rule(
     "NRL002",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         NEMO_RL_SETUP.says(
             "_apply_parallelism_config", "Sequence Packing must be enabled to use Context Parallelism", ">=0.6"
@@ -120,9 +116,7 @@ def context_parallelism_has_packing(v: View) -> Problem | None:
 
 @rule(
     "NRL003",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         NEMO_RL_SETUP.says(
             "_apply_parallelism_config", "Context Parallelism is not supported with linear CE fusion loss", ">=0.6"
@@ -151,9 +145,7 @@ def context_parallelism_has_a_plain_loss(v: View) -> Problem | None:
 
 @rule(
     "NRL005",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(NEMO_RL_POLICY.says("Policy.__init__", "Dynamic Batching is exclusive of Sequence Packing", ">=0.3"),),
     applies=lambda v: v.dialect == "nemo-rl" and bool(v.dynamic_batching),
     good=_changed("dynamic_batching.enabled=true", "sequence_packing.enabled=false", "context_parallel_size=1"),
@@ -181,9 +173,7 @@ def batches_are_packed_or_dynamic(v: View) -> Problem | None:
 
 @rule(
     "NRL006",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         NEMO_RL_POLICY.says(
             "Policy.__init__", "Dynamic batching is only supported for single pipeline parallel stage", ">=0.3"
@@ -219,9 +209,7 @@ def dynamic_batches_have_one_stage(v: View) -> Problem | None:
 
 @rule(
     "NRL007",
-    severity="warning",
-    effect="crash",
-    stage="training",
+    "warning crash training",
     source=(NEMO_RL_PACKING.says("SequencePacker._validate_sequence_lengths", "exceeds bin capacity", ">=0.4"),),
     applies=_is_packed,
     good=Example("nemo-rl", _SOUND),
@@ -250,9 +238,7 @@ def packed_rows_hold_the_longest_sequence(v: View) -> Problem | None:
 
 @rule(
     "NRL009",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(NEMO_RL_DICT.says("BatchedDataDict.shard_by_batch_size", "batch_size % shards == 0", ">=0.3"),),
     applies=is_megatron,
     good=Example("nemo-rl", _SOUND),

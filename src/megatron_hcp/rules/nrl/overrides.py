@@ -14,9 +14,7 @@ _RING = f"{_MEGATRON} {_SECTION}cp_comm_type=a2a"
 
 @rule(
     "NRL010",
-    severity="error",
-    effect="silent",
-    stage="never",
+    "error silent never",
     source=(
         NEMO_RL_SETUP.says(
             "_apply_parallelism_config",

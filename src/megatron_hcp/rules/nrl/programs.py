@@ -23,9 +23,7 @@ def _prefers_directly(v: View) -> bool:
 
 @rule(
     "NRL011",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         NEMO_RL_DPO.says("setup", "Sequence packing is currently not supported with DPO.", ">=0.3"),
         NEMO_RL_DPO.says("setup", "Dynamic batching is currently not supported with DPO.", ">=0.3"),

@@ -35,9 +35,7 @@ def _graphs_iterations(v: View) -> bool:
 
 @rule(
     "PACK014",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(
         TRANSFORMER_LAYER.says("TransformerLayer._cuda_graph_replay", "CUDA graph accepts only Tensor", ">=0.12,<0.15"),
         TRANSFORMER_LAYER.says("TransformerLayer._te_cuda_graph_replay", "CUDA graph accepts only Tensor", ">=0.15"),
@@ -70,9 +68,7 @@ def packed_attention_is_in_no_graph(v: View) -> Problem | None:
 
 @rule(
     "PACK021",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         BRIDGE_CONFIG.says(
             "ConfigContainer.validate", "Offline packing with CUDA graphs requires dataset pad_to_max_length", ">=0.6"

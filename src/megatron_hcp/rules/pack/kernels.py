@@ -33,9 +33,7 @@ def _pads_rows_for_flash(v: View) -> bool:
 
 @rule(
     "PACK004",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         BRIDGE_PACKED_SEQ_UTILS.says(
             "get_thd_cp_partition_indices",
@@ -74,9 +72,7 @@ def megatron_core_cuts_packed_rows(v: View) -> Problem | None:
 
 @rule(
     "PACK005",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_ATTENTION_UTILS.says("get_attention_backend", "padding between sequences, i.e. [a, a, PAD", ">=2.3"),
         TE_ATTENTION_UTILS.says(
@@ -122,9 +118,7 @@ def backend_skips_padding(v: View) -> Problem | None:
 
 @rule(
     "PACK007",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says("AttnFuncWithCPAndQKVOA2A.forward", 'assert qkv_format != "thd"', ">=2.3,<2.10"),
         TE_CONTEXT_PARALLEL.says(
@@ -168,9 +162,7 @@ def comm_type_supports_packed_data(v: View) -> Problem | None:
 
 @rule(
     "PACK008",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         EXTENSION_TE.says(
             "fused_apply_rotary_pos_emb_thd", "Only TE >= 1.12 supports RoPE fusion for THD format with CP.", ">=0.14"
@@ -216,9 +208,7 @@ def fused_rotary_embedding_exists(v: View) -> Problem | None:
 
 @rule(
     "PACK010",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(
         VERL_MCORE_UTIL.says("preprocess_bshd", "Context parallel size without seq_pack is not supported", ">=0.7"),
         VERL_ENGINE.says(

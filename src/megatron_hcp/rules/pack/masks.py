@@ -11,9 +11,7 @@ _CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
 
 @rule(
     "PACK006",
-    severity="error",
-    effect="silent",
-    stage="never",
+    "error silent never",
     source=(
         PRETRAIN_GPT.says(
             "get_batch", "use_per_sequence_balancing=args.dataloader_inter_document", ">=0.19", branches=("main",)
@@ -44,9 +42,7 @@ def document_masks_exclude_cp(v: View) -> Problem | None:
 
 @rule(
     "PACK012",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         TE_CONTEXT_PARALLEL.says(
             "attn_forward_func_with_cp",
@@ -100,9 +96,7 @@ def contiguous_chunks_suit_the_attention(v: View) -> Problem | None:
 
 @rule(
     "PACK013",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(SFT_DATASET.says("SFTDataset.__getitem__", "assert not self.config.create_attention_mask", ">=0.16"),),
     applies=lambda v: v.dialect == "mlm" and bool(v.get("sft")),
     good=Example("mlm", "--sft --no-create-attention-mask-in-dataloader"),

@@ -22,9 +22,7 @@ def _packs_offline(v: View) -> bool:
 
 @rule(
     "PACK001",
-    severity="error",
-    effect="crash",
-    stage="first-forward",
+    "error crash first-forward",
     source=(TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "cu_seqlens_padded can", ">=2.3"),),
     applies=lambda v: _packs_offline(v) and cp_may_be_on(v),
     good=Example(
@@ -63,9 +61,7 @@ def packed_row_divides_into_chunks(v: View) -> Problem | None:
 
 @rule(
     "PACK002",
-    severity="error",
-    effect="silent",
-    stage="never",
+    "error silent never",
     source=(
         BRIDGE_PACKING_CONFIG.says("PackedSequenceSpecs", "pad_seq_to_mult: int | None = 1", ">=0.6"),
         BRIDGE_PACKED_SEQUENCE.says("PackedSequenceSpecs", "pad_seq_to_mult", ">=0.3,<0.6"),
@@ -106,9 +102,7 @@ def offline_packing_pads_each_sequence(v: View) -> Problem | None:
 
 @rule(
     "PACK003",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         BRIDGE_CONFIG.says(
             "ConfigContainer.validate", "Micro batch size should be 1 when training with packed sequence", ">=0.2"
@@ -158,9 +152,7 @@ def _has_specs(v: View) -> bool:
 
 @rule(
     "PACK020",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         BRIDGE_CONFIG.says(
             "ConfigContainer.validate", "enable_offline_packing must be True when offline_packing_specs is set", ">=0.6"

@@ -29,9 +29,7 @@ def _logs_experts_of_stages(v: View) -> bool:
 
 @rule(
     "PIPE009",
-    severity="error",
-    effect="hang",
-    stage="training",
+    "error hang training",
     source=(
         MOE_UTILS.says("track_moe_metrics", 'tracker[key]["values"] = torch.zeros(num_layers', ">=0.13,<0.17"),
         NEMO_RL_COMMON.says("get_moe_metrics", "reduce_aux_losses_tracker_across_ranks()", ">=0.5"),

@@ -52,9 +52,7 @@ _CLASHES = (
 
 @rule(
     "PIPE001",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         ARGUMENTS.says(
             "validate_args", "Number of layers should be divisible by the pipeline-model-parallel size", ">=0.12"
@@ -89,9 +87,7 @@ def layers_divide_into_stages(v: View) -> Problem | None:
 
 @rule(
     "PIPE002",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "must be larger than 0", ">=0.12"),
         TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "number of layers at middle stage: ", ">=0.12"),
@@ -159,9 +155,7 @@ def _builds_what_is_given(v: View, layers: int, stages: int) -> bool:
 
 @rule(
     "PIPE005",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says("validate_args", "'--pipeline-model-parallel-layout. '", ">=0.13"),
         ARGUMENTS.says("validate_args", "should not be used with '", ">=0.17"),
@@ -217,9 +211,7 @@ def _pattern_clashes(v: View) -> tuple[tuple[str, str], ...]:
 
 @rule(
     "PIPE008",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         ARGUMENTS.says("validate_args", "hybrid_pipeline_segments % args.transformer_pipeline", ">=0.17"),
         HYBRID_ALLOCATION.says("select_pipeline_segment", "len(segments) % pp_size != 0", ">=0.18"),

@@ -35,9 +35,7 @@ def _has_chunks(v: View) -> bool:
 
 @rule(
     "PIPE003",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         ARGUMENTS.says(
             "validate_args", "number of layers per pipeline stage must be divisible number of layers", ">=0.12"
@@ -98,9 +96,7 @@ def _without_chunks(v: View) -> Fix:
 
 @rule(
     "PIPE004",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         ARGUMENTS.says("validate_args", "'pipeline-model-parallel size should be greater than 2", ">=0.12"),
         PARALLEL_STATE.says(
@@ -140,9 +136,7 @@ def virtual_stages_have_a_pipeline(v: View) -> Problem | None:
 
 @rule(
     "PIPE006",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         ARGUMENTS.says("validate_args", "num_stages % args.pipeline_model_parallel_size == 0", ">=0.13"),
         PIPELINE_LAYOUT.says(
@@ -174,9 +168,7 @@ def layout_divides_into_stages(v: View) -> Problem | None:
 
 @rule(
     "PIPE007",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         PIPELINE_LAYOUT.says("PipelineParallelLayerLayout.validate_layer_layout", "must match num_layers", ">=0.13"),
         PIPELINE_LAYOUT.says(

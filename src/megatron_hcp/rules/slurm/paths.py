@@ -47,9 +47,7 @@ def _container_mounts(v: View) -> list[str]:
 
 @rule(
     "SLURM005",
-    severity="error",
-    effect="silent",
-    stage="never",
+    "error silent never",
     source=(DIST_CHECKPOINTING.says("save", "checkpoint_dir", ">=0.12"),),
     applies=lambda v: _has_paths(v, *_PATHS, *_CACHES),
     good=Example("mlm", "--save /shared/ckpt", "nodes=2"),
@@ -87,9 +85,7 @@ def paths_are_shared_by_all_nodes(v: View) -> Problem | None:
 
 @rule(
     "SLURM011",
-    severity="warning",
-    effect="crash",
-    stage="config",
+    "warning crash config",
     source=(VERL_RAY_ON_SLURM.says("<module>", "#SBATCH --output", ">=0.8"),),
     applies=lambda v: "/" in str(v.get("sbatch.output") or v.get("sbatch.error") or "").lstrip("./"),
     good=Example(
@@ -140,9 +136,7 @@ def output_folder_exists(v: View) -> Problem | None:
 
 @rule(
     "SLURM012",
-    severity="error",
-    effect="silent",
-    stage="never",
+    "error silent never",
     source=(BRIDGE_SBATCH.says("<module>", "--container-mounts", ">=0.3"),),
     applies=lambda v: bool(v.get("srun.container_image") or v.get("sbatch.container_image")) and _has_paths(v, *_PATHS),
     good=Example(

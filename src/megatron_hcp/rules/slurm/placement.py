@@ -31,9 +31,7 @@ def _close_groups(v: View) -> tuple[str, Iterable[Sequence[int]]]:
 
 @rule(
     "SLURM001",
-    severity="warning",
-    effect="slow",
-    stage="never",
+    "warning slow never",
     source=(PARALLEL_STATE.says("initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),),
     applies=lambda v: v.dialect != "verl" and v.get("nodes", 1) > 1 and (v.tp > 1 or uses_cp(v)),
     good=Example(
@@ -74,9 +72,7 @@ def ranks_fill_nodes_in_order(v: View) -> Problem | None:
 
 @rule(
     "SLURM003",
-    severity="warning",
-    effect="slow",
-    stage="never",
+    "warning slow never",
     source=(PARALLEL_STATE.says("create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),),
     applies=runs_hcp,
     good=Example("mlm", f"--context-parallel-size 16 {LEVELS} 8 2", "nodes=32 gpus_per_node=4 nvlink_domain=8"),

@@ -64,9 +64,7 @@ def _host(endpoint: str) -> str:
 
 @rule(
     "SLURM013",
-    severity="error",
-    effect="hang",
-    stage="init",
+    "error hang init",
     source=(BRIDGE_SBATCH.says("<module>", "--master_addr=", ">=0.3"),),
     applies=_meets,
     good=_script("--rdzv-backend c10d --rdzv-endpoint node1:29500"),
@@ -110,9 +108,7 @@ def nodes_meet_at_one_address(v: View) -> Problem | None:
 
 @rule(
     "SLURM014",
-    severity="error",
-    effect="hang",
-    stage="init",
+    "error hang init",
     source=(BRIDGE_SBATCH.says("<module>", "--node_rank=", ">=0.3"),),
     applies=lambda v: _meets(v) and v.get("start") == "torchrun" and _option(v, "rdzv_backend") in (None, "static"),
     good=_script("--master-addr node1 --node-rank 1"),

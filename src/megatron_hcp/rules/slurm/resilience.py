@@ -36,9 +36,7 @@ def _requeues_itself(v: View) -> bool:
 
 @rule(
     "SLURM007",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         BRIDGE_FAULT_TOLERANCE.says("<module>", "ft_launcher", ">=0.2"),
         NVRX_RANK_MONITOR.says(
@@ -68,9 +66,7 @@ def fault_tolerance_uses_ft_launcher(v: View) -> Problem | None:
 
 @rule(
     "SLURM008",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(BRIDGE_INPROCESS_RESTART.says("<module>", "TORCH_CPP_LOG_LEVEL", ">=0.2"),),
     applies=lambda v: bool(v.get("inprocess_restart")),
     good=Example(
@@ -130,9 +126,7 @@ def in_process_restart_has_its_settings(v: View) -> Problem | None:
 
 @rule(
     "SLURM009",
-    severity="warning",
-    effect="crash",
-    stage="training",
+    "warning crash training",
     source=(BRIDGE_FAULT_TOLERANCE.says("<module>", "ft-rank_section_timeouts", ">=0.3"),),
     applies=lambda v: v.get("start") == "ft_launcher" and bool(_section_timeouts(v)),
     good=Example(
@@ -173,9 +167,7 @@ def ft_timeouts_are_long_enough(v: View) -> Problem | None:
 
 @rule(
     "SLURM010",
-    severity="warning",
-    effect="hang",
-    stage="never",
+    "warning hang never",
     source=(BRIDGE_RUN_PLUGINS.says("<module>", "num_job_retries", ">=0.2"),),
     applies=lambda v: v.launch.reading.form == "shell" and (bool(v.get("sbatch.requeue")) or _requeues_itself(v)),
     good=Example("mlm", "#SBATCH --requeue\n((${SLURM_RESTART_COUNT:-0} < 4)) || exit\n" + _SRUN + "\n", _ONE_RANK),

@@ -52,9 +52,7 @@ def _asked(v: View) -> _Asked | None:
 
 @rule(
     "SLURM006",
-    severity="warning",
-    effect="silent",
-    stage="never",
+    "warning silent never",
     source=(
         BRIDGE_STATE.says("GlobalState", "exit_signal_handler", ">=0.6"),
         GLOBAL_VARS.says("_set_signal_handler", "DistributedSignalHandler(exit_signal)", ">=0.16"),

@@ -10,9 +10,7 @@ from megatron_hcp.rules.view import View
 
 @rule(
     "SLURM002",
-    severity="error",
-    effect="hang",
-    stage="init",
+    "error hang init",
     source=(ARGUMENTS.says("parse_args", """args.world_size = int(os.getenv("WORLD_SIZE", '1'))""", ">=0.12"),),
     applies=lambda v: v.get("start") == "srun",
     good=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=8"),
@@ -52,9 +50,7 @@ def srun_starts_all_ranks(v: View) -> Problem | None:
 
 @rule(
     "SLURM004",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(BRIDGE_SBATCH.says("<module>", "--nproc_per_node=$SLURM_GPUS_PER_NODE", ">=0.3"),),
     applies=lambda v: v.get("start") in ELASTIC_STARTS and bool(v.get("srun")),
     good=Example(

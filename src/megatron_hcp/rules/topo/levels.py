@@ -18,9 +18,7 @@ def _fits_one_domain(v: View) -> bool:
 
 @rule(
     "TOPO001",
-    severity="warning",
-    effect="slow",
-    stage="never",
+    "warning slow never",
     source=(
         PARALLEL_STATE.says(
             "create_hierarchical_groups", "u=int(np.prod(hierarchical_group_sizes[:level])),", ">=0.13"
@@ -61,9 +59,7 @@ def inner_level_stays_in_the_nvlink_domain(v: View) -> Problem | None:
 
 @rule(
     "TOPO002",
-    severity="warning",
-    effect="slow",
-    stage="never",
+    "warning slow never",
     source=(
         PARALLEL_STATE.says("create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),
         TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "cp_group = [a2a_cp_group, p2p_cp_group]", ">=2.8"),

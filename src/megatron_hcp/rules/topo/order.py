@@ -48,9 +48,7 @@ def _has_inner_pipeline(v: View) -> bool:
 
 @rule(
     "TOPO005",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         PARALLEL_STATE.says("initialize_model_parallel", "expert_data_parallel_size == data_parallel_size", ">=0.12"),
     ),
@@ -96,9 +94,7 @@ def dense_and_expert_pipelines_agree(v: View) -> Problem | None:
 
 @rule(
     "TOPO007",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         PARALLEL_STATE.says("RankGenerator.__init__", "but you haven't", ">=0.12"),
         PARALLEL_STATE.says("_inject_gtp_remat_axis", 'toks.insert(pos, "gtp_remat")', ">=0.19", branches=("main",)),

@@ -37,9 +37,7 @@ def _say_ranks(count: int) -> str:
 
 @rule(
     "TOPO003",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(PARALLEL_STATE.says("initialize_model_parallel", "world_size % ", ">=0.12"),),
     applies=lambda v: dense_ranks(v) > 1,
     good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=16"),
@@ -71,9 +69,7 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
 
 @rule(
     "TOPO004",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(PARALLEL_STATE.says("initialize_model_parallel", "expert_tensor_model_pipeline_parallel_size", ">=0.12"),),
     applies=lambda v: bool(v.ep > 1 or v.etp != v.tp or v.get("egtp", 1) > 1),
     good=Example(
@@ -119,9 +115,7 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
 
 @rule(
     "TOPO006",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         PARALLEL_STATE.says(
             "initialize_model_parallel",

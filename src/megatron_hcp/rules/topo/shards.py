@@ -16,9 +16,7 @@ def _has_shards(v: View) -> bool:
 
 @rule(
     "TOPO008",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         MODEL_PARALLEL_CONFIG.says(
             "resolve_tensor_parallel_weight_shards",
@@ -58,9 +56,7 @@ def weight_shards_are_a_multiple_of_tensor_parallelism(v: View) -> Problem | Non
 
 @rule(
     "TOPO009",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         PARALLEL_STATE.says(
             "initialize_model_parallel",

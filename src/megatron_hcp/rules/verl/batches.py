@@ -65,9 +65,7 @@ def _needs_one(v: View, section: str, per_gpu: str, over_all: str, keys: tuple[s
 
 @rule(
     "VERL001",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         VERL_ACTOR_CONFIG.says("ActorConfig.__post_init__", "[actor] Please set at least one of", ">=0.7"),
         VERL_CRITIC_CONFIG.says("CriticConfig.__post_init__", "self._check_mutually_exclusive", ">=0.7"),
@@ -93,9 +91,7 @@ def trained_models_have_a_micro_batch_size(v: View) -> Problem | None:
 
 @rule(
     "VERL002",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(VERL_CONFIG.says("validate_config", "log_prob_micro_batch_size", ">=0.7"),),
     applies=lambda v: _validates(v, ACTOR, REF),
     good=Example("verl", _SOUND),
@@ -121,9 +117,7 @@ def log_probabilities_have_a_micro_batch_size(v: View) -> Problem | None:
 
 @rule(
     "VERL003",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(VERL_CONFIG.says("validate_config", "must be divisible by minimal possible batch size", ">=0.7"),),
     applies=lambda v: _validates(v, ACTOR) and v.get("micro_batch_size", 0) is not None,
     good=Example("verl", f"{_SOUND} trainer.nnodes=2 {ACTOR}.megatron.context_parallel_size=4"),
@@ -161,9 +155,7 @@ def sequences_of_a_step_divide_into_micro_batches(v: View) -> Problem | None:
 
 @rule(
     "VERL004",
-    severity="error",
-    effect="crash",
-    stage="config",
+    "error crash config",
     source=(
         VERL_ACTOR_CONFIG.says("ActorConfig.validate", "train_batch_size < self.ppo_mini_batch_size", ">=0.7"),
         VERL_CRITIC_CONFIG.says("CriticConfig.validate", "train_batch_size < self.ppo_mini_batch_size", ">=0.7"),
@@ -197,9 +189,7 @@ def _counts_tokens(v: View) -> bool:
 
 @rule(
     "VERL005",
-    severity="error",
-    effect="crash",
-    stage="training",
+    "error crash training",
     source=(
         VERL_BALANCING.says("rearrange_micro_batches", "max_token_len must be greater than the sequence", ">=0.7"),
         VERL_ENGINE_UTILS.says("prepare_micro_batches", "max_token_len = max_token_len_per_gpu * sp_size", ">=0.7"),
@@ -235,9 +225,7 @@ def longest_rollout_fits_a_micro_batch(v: View) -> Problem | None:
 
 @rule(
     "VERL007",
-    severity="error",
-    effect="crash",
-    stage="init",
+    "error crash init",
     source=(
         VERL_ENGINE_WORKERS.says(
             "ActorRolloutRefWorker.init_model",

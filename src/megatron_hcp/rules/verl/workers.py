@@ -26,9 +26,7 @@ def _reference_model(v: View) -> Reading | None:
 
 @rule(
     "VERL006",
-    severity="error",
-    effect="silent",
-    stage="never",
+    "error silent never",
     source=(
         VERL_ENGINE.says("MegatronEngine._init_device_mesh", "if mpu.is_initialized():", ">=0.8"),
         VERL_ENGINE_WORKERS.says("ActorRolloutRefWorker.init_model", "# 1. build reference model", ">=0.8"),
