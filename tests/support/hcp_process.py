@@ -1,4 +1,4 @@
-"""`hcp` as a process of its own, forked from one that has imported it (hcp_parent.py): it starts in a tenth of the time.
+"""`hcp` as a process of its own, forked from one that has imported it (hcp_parent.py): a start takes a tenth as long.
 
 Arguments, folder, environment, standard streams and exit are its own. What Python reads as it starts (PYTHON*, the
 locale) no fork can change: a test that sets such a variable gets a process that is started as a user starts it.
@@ -47,6 +47,6 @@ def run_hcp(
 
 @cache
 def _parent(variables: frozenset[tuple[str, str]]) -> subprocess.Popen[str]:
-    """The process that forks, for these values of Python's own variables; it ends with this one, which holds its input."""
+    """The process that forks, for these values of Python's own variables; it ends when its input closes: with this one."""
     script = Path(__file__).with_name("hcp_parent.py")
     return subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
