@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from support.processes import HANG_S
+from support.rows import rows
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -21,9 +21,7 @@ def _yaml(name: str) -> Any:
     return yaml.safe_load((ROOT / ".github" / name).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    "place", sorted(set(re.findall(r"(?<![\w/.-])(?:src|tests|lab|skills|docs|examples)/[\w./*-]+", GUIDE)))
-)
+@rows("place", sorted(set(re.findall(r"(?<![\w/.-])(?:src|tests|lab|skills|docs|examples)/[\w./*-]+", GUIDE))))
 def test_a_place_that_the_guide_names_exists(place: str) -> None:
     assert list(ROOT.glob(place.rstrip("."))), place
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.rows import rows
 from support.shown_commands import SHORTER, lines_of, run_lines, spans_of, strange_options
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,7 +42,7 @@ def test_every_command_line_of_the_readme_runs(tmp_path: Path) -> None:
     assert (tmp_path / "job.sbatch").exists() and list((tmp_path / ".agents" / "skills").glob("*/SKILL.md"))
 
 
-@pytest.mark.parametrize("span", spans_of(README))
+@rows("span", spans_of(README))
 def test_a_command_in_the_text_is_one_with_these_options(span: str) -> None:
     assert strange_options(span) == []
 

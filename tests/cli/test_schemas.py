@@ -18,6 +18,7 @@ from megatron_hcp.launch.options import parse_assumptions
 from megatron_hcp.launch.read import read_target, read_text
 from megatron_hcp.resources import pack_dir
 from megatron_hcp.rules.registry import RULES
+from support.rows import rows
 
 jsonschema = pytest.importorskip("jsonschema")
 referencing = pytest.importorskip("referencing")
@@ -151,7 +152,7 @@ def test_the_findings_of_every_rule_are_what_the_schema_says() -> None:
         validator(data).validate(data)
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@rows("name", SCHEMAS)
 def test_a_schema_is_one_and_has_the_name_of_its_output(name: str) -> None:
     schema = SCHEMAS[name]
     jsonschema.Draft202012Validator.check_schema(schema)

@@ -47,6 +47,6 @@ def run_hcp(
 
 @cache
 def _parent(variables: frozenset[tuple[str, str]]) -> subprocess.Popen[str]:
-    """The process that forks, for these values of Python's own variables; it ends when its input closes: with this one."""
+    """The process that forks, for these values of Python's own variables. It ends with this one."""
     script = Path(__file__).with_name("hcp_parent.py")
     return subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
