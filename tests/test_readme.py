@@ -36,6 +36,7 @@ def test_a_console_block_shows_the_real_output(hcp, tmp_path: Path, command: str
 LINES = lines_of(README)
 
 
+@pytest.mark.slow
 def test_every_command_line_of_the_readme_runs(tmp_path: Path) -> None:
     assert len(LINES) >= 10 and set(SHORTER) <= set(LINES)
     run_lines(tmp_path, LINES)

@@ -17,6 +17,7 @@ def matrix(root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return support_matrix
 
 
+@pytest.mark.slow
 def test_the_page_is_fresh(matrix: Any) -> None:
     written = matrix.PAGE.read_text(encoding="utf-8")
     assert written == matrix.page(), "python lab/packing/support_matrix.py --write"

@@ -30,6 +30,7 @@ def test_the_first_cause_is_the_reported_one(tmp_path, case):
 PREFIXES = ("3: ", "[rank3]: ", "3: [default3]:[rank3]: ", "(Worker pid=7, ip=fd00::2) ", "gpu-12: ", "[1,3]<stderr>:")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_the_cause_is_the_same_under_every_launcher(tmp_path, prefix):
     """What a line means does not depend on who passes it on."""

@@ -171,6 +171,7 @@ HOSTILE_STARTS = (
 )
 
 
+@pytest.mark.slow
 def test_no_line_costs_more_than_its_length(tmp_path):
     """A pattern that tries every part of a line with every other would take hours for these."""
     tokens = " Error slurmstepd: error ignal NVRM: Xid hierarchical_context_parallel_sizes : error "
