@@ -44,7 +44,7 @@ def test_the_guide_has_six_steps_and_sets_up_as_the_readme_does() -> None:
 def test_an_unknown_part_of_ci_is_refused_before_anything_starts() -> None:
     done = subprocess.run([ROOT / ".ci" / "run", "lint", "x"], capture_output=True, text=True, timeout=HANG_S)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "ci: found the part x; wanted packages, upstream, tests, lint or pythons\n"
+    assert done.stderr == "ci: found the part x; wanted packages, upstream, lint, tests or pythons\n"
     done = subprocess.run([ROOT / ".ci" / "other_pythons", "9.9"], capture_output=True, text=True, timeout=HANG_S)
     assert (done.returncode, done.stderr) == (2, "ci: found no Python 9.9; wanted one, as it is named\n")
 
