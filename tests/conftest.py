@@ -5,13 +5,12 @@ from __future__ import annotations
 import compileall
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from support.processes import HANG_S
+from support.hcp_process import run_hcp
 from support.ranks import ranks
 from support.slurm import slurm
 
@@ -33,24 +32,6 @@ sys.path.insert(0, str(ROOT / "src"))
 # They start hcp hundreds of times, and a start takes less than half as long from compiled modules, which an installed
 # hcp has, and this checkout lacks where PYTHONDONTWRITEBYTECODE is set.
 compileall.compile_dir(ROOT / "src", quiet=2)
-
-
-def run_hcp(
-    *args: str | os.PathLike[str],
-    cwd: Path | None = None,
-    stdin: str | None = None,
-    env: dict[str, str] | None = None,
-) -> subprocess.CompletedProcess[str]:
-    """`hcp ARGS` as a process of its own, its output captured."""
-    return subprocess.run(
-        [sys.executable, "-m", "megatron_hcp", *map(str, args)],
-        cwd=cwd,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        env={**os.environ, **(env or {})},
-    )
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from support.processes import HANG_S
+from support.rows import rows
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -21,9 +21,7 @@ def _yaml(name: str) -> Any:
     return yaml.safe_load((ROOT / ".github" / name).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    "place", sorted(set(re.findall(r"(?<![\w/.-])(?:src|tests|lab|skills|docs|examples)/[\w./*-]+", GUIDE)))
-)
+@rows("place", sorted(set(re.findall(r"(?<![\w/.-])(?:src|tests|lab|skills|docs|examples)/[\w./*-]+", GUIDE))))
 def test_a_place_that_the_guide_names_exists(place: str) -> None:
     assert list(ROOT.glob(place.rstrip("."))), place
 
@@ -39,7 +37,7 @@ def test_the_guide_has_five_steps_and_sets_up_as_the_readme_does() -> None:
 def test_an_unknown_part_of_ci_is_refused_before_anything_starts() -> None:
     done = subprocess.run([ROOT / ".ci" / "run", "lint", "x"], capture_output=True, text=True, timeout=HANG_S)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "ci: found the part x; wanted packages, upstream, tests, lint or pythons\n"
+    assert done.stderr == "ci: found the part x; wanted packages, upstream, lint, tests or pythons\n"
     done = subprocess.run([ROOT / ".ci" / "other_pythons", "9.9"], capture_output=True, text=True, timeout=HANG_S)
     assert (done.returncode, done.stderr) == (2, "ci: found no Python 9.9; wanted one, as it is named\n")
 

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from support.rows import rows
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "megatron_hcp"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -120,7 +122,7 @@ def circles_in(graph: dict[str, set[str]]) -> list[str]:
             left[circle[1]].discard(circle[0])
 
 
-each_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+each_module = rows("path", MODULES)
 
 
 @each_module

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from support.rows import rows
+
 TESTS = Path(__file__).resolve().parent
 CLOCKS = frozenset(
     "perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time thread_time_ns "
@@ -74,7 +76,7 @@ def _is_number(node: ast.expr) -> bool:
     return any(isinstance(part, ast.Constant) and isinstance(part.value, int | float) for part in parts)
 
 
-@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: path.relative_to(TESTS).as_posix())
+@rows("path", sorted(TESTS.rglob("*.py")))
 def test_no_test_has_a_limit_of_time(path: Path) -> None:
     name = path.relative_to(TESTS).as_posix()
     found = {f"{name}: {limit}" for limit in limits_in(path.read_text(encoding="utf-8"))}

@@ -139,6 +139,7 @@ def test_patterns_are_tried_with_re_alone() -> None:
         ), path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pattern", "how"),
     [

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.rows import rows
 from support.shown_commands import lines_of, run_lines, spans_of, strange_options
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -15,13 +16,14 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 LINES = lines_of(README)
 
 
+@pytest.mark.slow
 def test_every_command_line_of_the_readme_runs(tmp_path: Path) -> None:
     assert len(LINES) >= 8
     run_lines(tmp_path, LINES)
     assert (tmp_path / "job.sbatch").exists() and list((tmp_path / ".agents" / "skills").glob("*/SKILL.md"))
 
 
-@pytest.mark.parametrize("span", spans_of(README))
+@rows("span", spans_of(README))
 def test_a_command_in_the_text_is_one_with_these_options(span: str) -> None:
     assert strange_options(span) == []
 

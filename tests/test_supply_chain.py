@@ -169,6 +169,7 @@ def _wheel(folder: Path, stamp: int) -> Path:
     return wheel
 
 
+@pytest.mark.slow
 def test_a_wheel_that_is_built_twice_has_the_same_bytes(tmp_path):
     wheels = [_wheel(tmp_path, stamp) for stamp in (1_000_000_001, 1_700_000_000)]
     assert wheels[0].stat().st_size < 1_600_000
@@ -226,6 +227,7 @@ def test_a_distribution_called_hcp_and_ours_live_in_one_environment(tmp_path: Pa
     assert run("-m", "megatron_hcp", "explain", "HCP001").startswith("# HCP001")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     ["skills new mine", "skills install --dir here", "skills validate", "verify --list", "completion bash"],
@@ -243,6 +245,7 @@ def test_the_pack_works_as_pip_installs_it(installed: Path, tmp_path: Path, word
     assert not list(tmp_path.rglob("*.pyc"))
 
 
+@pytest.mark.slow
 def test_an_agent_finds_the_tools_of_the_pack_as_pip_installs_it(installed: Path, tmp_path: Path):
     pytest.importorskip("anyio", reason="anyio is not installed: pip install -c constraints.txt -e '.[test]'")
     pytest.importorskip("mcp", reason="mcp is not installed: pip install -c constraints.txt -e '.[test]'")

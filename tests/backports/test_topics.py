@@ -11,6 +11,7 @@ from megatron_hcp.backports.table import fixes_of, upstreams
 from megatron_hcp.backports.topics import TOPICS, is_on
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.rules.view import View
+from support.rows import rows
 
 PLAIN = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 128 --micro-batch-size 1"
 ALWAYS = {"gradients", "attention", "policy"}
@@ -74,7 +75,7 @@ def view(words: str) -> View:
     return View(load_launch("", LoadOptions(dialect="mlm", words=tuple(f"{PLAIN} {words}".split()))))
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+@rows("topic", TOPICS)
 def test_a_launch_that_asks_for_a_topic_turns_it_on(topic: str) -> None:
     if topic in ELSEWHERE:
         assert topic not in TURNED_ON

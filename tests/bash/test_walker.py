@@ -8,6 +8,7 @@ from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.statements import STATEMENTS
 from megatron_hcp.bash.value import Field, Items, Lit, ScriptText, Span, Value, text_of
 from megatron_hcp.bash.walker import MAX_STEPS, Prefix, Status, Walker
+from support.rows import rows
 from support.shell import followed
 
 
@@ -74,7 +75,7 @@ SETTING = [
 ]
 
 
-@pytest.mark.parametrize("statement", SETTING)
+@rows("statement", SETTING)
 def test_what_a_loop_may_set_is_unknown_in_it_from_its_start(statement: str) -> None:
     first, *_ = commands(f"A=1\nwhile unknown; do\n  run $A\n  {statement}\ndone")
     assert first == ["unknown"]

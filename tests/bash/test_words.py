@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megatron_hcp.bash.value import Field, Item, Maybe, Unseen, reason_of
+from support.rows import rows
 from support.selection import examples
 from support.shell import BASH, followed, run_in_bash
 
@@ -134,13 +135,13 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize(("script", "words"), PLAIN)
+@rows("script, words", PLAIN)
 def test_words_are_those_of_the_table(script: str, words: list[str]) -> None:
     assert read_words(script) == words
 
 
 @pytest.mark.skipif(BASH is None, reason="bash is not installed")
-@pytest.mark.parametrize(("script", "words"), PLAIN)
+@rows("script, words", PLAIN)
 def test_bash_makes_the_same_words(script: str, words: list[str]) -> None:
     assert bash_words(script) == words
 
@@ -176,13 +177,13 @@ FLOW = [
 ]
 
 
-@pytest.mark.parametrize(("script", "words"), FLOW)
+@rows("script, words", FLOW)
 def test_decidable_branches_and_loops_are_followed(script: str, words: list[str]) -> None:
     assert read_words(script) == words
 
 
 @pytest.mark.skipif(BASH is None, reason="bash is not installed")
-@pytest.mark.parametrize(("script", "words"), FLOW)
+@rows("script, words", FLOW)
 def test_bash_follows_the_same_branches(script: str, words: list[str]) -> None:
     assert bash_words(script) == words
 

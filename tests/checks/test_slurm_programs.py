@@ -133,6 +133,7 @@ def test_a_rule_that_is_silent_is_found(program, part, rule):
     assert len(found) == 1 and found[0].endswith(rule)
 
 
+@pytest.mark.slow
 def test_a_signature_that_is_missing_is_found(program):
     found = program("dead_jobs", "first-cause", patch=NO_SIGNATURE.format(rule="HCP007"))
     assert found == ["a head split that does not divide"]

@@ -44,6 +44,7 @@ def fits(data: dict[str, Any]) -> dict[str, Any]:
     return short
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["good", "bad"])
 def test_every_rules_example_fits_with_its_findings_and_their_fixes(side: str) -> None:
     for rule in RULES:
@@ -64,6 +65,7 @@ def test_the_example_launches_fit(root: Path) -> None:
             fits(report_json(check_launch(launch, RULES)))
 
 
+@pytest.mark.slow
 def test_of_many_findings_the_most_severe_stay() -> None:
     every = [finding for rule in RULES[:60] for finding in data_of(rule.bad)["findings"]]
     assert {finding["severity"] for finding in every} == {"error", "warning", "info"}

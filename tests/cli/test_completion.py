@@ -93,11 +93,13 @@ def test_bash_completes_what_is_typed(place: Path) -> None:
     assert dict(zip(LINES, completed_by("bash", list(LINES), place))) == LINES
 
 
+@pytest.mark.slow
 @pytest.mark.shells
 def test_zsh_completes_what_is_typed(place: Path) -> None:
     assert dict(zip(SAME_CASE, completed_by("zsh", list(SAME_CASE), place))) == SAME_CASE
 
 
+@pytest.mark.slow
 @pytest.mark.shells
 def test_fish_completes_what_is_typed(place: Path) -> None:
     asks = "\n".join(f"echo '@{line}'; complete -C '{line}'" for line in LINES)

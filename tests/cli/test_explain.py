@@ -20,6 +20,7 @@ def written_at(root: Path, file: str, line: int) -> str:
     return body[: end.end()] if end else body
 
 
+@pytest.mark.slow
 def test_every_rule_names_the_line_of_its_own_decorator_or_row(hcp, root: Path) -> None:
     data = json.loads(hcp("explain", "--format", "json").stdout)
     places = {rule["rule"]: rule["defined_in"] for rule in data["rules"]}
@@ -47,6 +48,7 @@ def test_a_page_says_what_depends_on_the_launch(hcp) -> None:
     assert "Effect, stage can differ by launch; each finding states its own." in hcp("explain", "HCP011").stdout
 
 
+@pytest.mark.slow
 def test_pages_that_are_kept_name_no_line(hcp, tmp_path: Path) -> None:
     assert hcp("explain", "--all", "-o", "pages", cwd=tmp_path).returncode == 0
     assert {path.stem for path in (tmp_path / "pages").iterdir()} == {"README", *(rule.id for rule in RULES)}

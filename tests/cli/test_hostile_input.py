@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.hcp_process import run_hcp
+
 LAUNCH = "torchrun --nproc-per-node 4 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 8"
 DIGITS = "9" * 5000
 LONG_NAME = "9" * 300
@@ -17,11 +19,11 @@ PLAN = ("dcp", "plan", "--world-size", "8", "--max-seqlen", "64", "--lengths", "
 
 
 def hcp(*arguments: str, stdin: str | Path = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "megatron_hcp", *arguments]
     if isinstance(stdin, Path):
+        command = [sys.executable, "-m", "megatron_hcp", *arguments]
         with stdin.open("rb") as file:
             return subprocess.run(command, stdin=file, capture_output=True, text=True, cwd=cwd)
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, cwd=cwd)
+    return run_hcp(*arguments, stdin=stdin, cwd=cwd)
 
 
 @pytest.mark.parametrize(

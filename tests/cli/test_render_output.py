@@ -37,7 +37,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path):
             "-",
             sys.executable,
             "-m",
-            "hcp",
+            "megatron_hcp",
             *WORDS,
             "job.sbatch",
             "--",

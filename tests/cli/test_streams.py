@@ -29,16 +29,16 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     ("command", "code"),
     [
         ("hcp check bad.sh --select CP001 {}", 1),
-        ("hcp check good.sh --select CP001 {}", 0),
-        ("hcp check nope.sh {}", 2),
-        ("hcp check nope.sh --format json {}", 2),
-        ("hcp check --nope {}", 2),
-        ("hcp check bad.sh --select CP001 --format json {}", 1),
-        ("hcp check bad.sh --select CP001 --diff {}", 1),
-        ("hcp show good.sh {}", 0),
+        pytest.param("hcp check good.sh --select CP001 {}", 0, marks=pytest.mark.slow),
+        pytest.param("hcp check nope.sh {}", 2, marks=pytest.mark.slow),
+        pytest.param("hcp check nope.sh --format json {}", 2, marks=pytest.mark.slow),
+        pytest.param("hcp check --nope {}", 2, marks=pytest.mark.slow),
+        pytest.param("hcp check bad.sh --select CP001 --format json {}", 1, marks=pytest.mark.slow),
+        pytest.param("hcp check bad.sh --select CP001 --diff {}", 1, marks=pytest.mark.slow),
+        pytest.param("hcp show good.sh {}", 0, marks=pytest.mark.slow),
         pytest.param("hcp explain --all {}", 0, marks=pytest.mark.slow),
         ("hcp --help {}", 0),
-        ("hcp skills list {}", 0),
+        pytest.param("hcp skills list {}", 0, marks=pytest.mark.slow),
     ],
 )
 def test_the_exit_code_survives_the_streams(tmp_path: Path, command: str, code: int) -> None:
@@ -55,6 +55,7 @@ def test_a_pipe_that_brings_nothing_is_said_to_be_waited_for(tmp_path: Path) -> 
     assert shell("cat good.sh | hcp check - --select CP001", tmp_path).stderr == ""
 
 
+@pytest.mark.slow
 @FULL
 def test_a_full_disk_is_said_once(tmp_path: Path) -> None:
     for command in ("hcp explain --all", "hcp check bad.sh --select CP001 --diff"):

@@ -111,7 +111,10 @@ def test_groups_below_the_least_size_are_not_used() -> None:
 
 
 @pytest.mark.parametrize("tp", [1, 4])
-@pytest.mark.parametrize("world_size, multiple", [(2, 2), (8, 4), (8, 3), (12, 4), (32, 8)])
+@pytest.mark.parametrize(
+    "world_size, multiple",
+    [(8, 4), (8, 3), *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in ((2, 2), (12, 4), (32, 8)))],
+)
 def test_virtual_stages_get_a_multiple_of_micro_batches_and_every_promise_holds(
     world_size: int, multiple: int, tp: int
 ) -> None:

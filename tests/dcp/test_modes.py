@@ -24,6 +24,7 @@ def rollouts(chance: random.Random, count: int, most: int) -> list[int]:
     return [min(most, int(chance.uniform(100, 1000) + chance.lognormvariate(8.3, 1))) for _ in range(count)]
 
 
+@pytest.mark.slow
 def test_every_mode_keeps_the_limits_and_places_each_sequence_once(faults: Faults) -> None:
     chance = random.Random(14)
     for case in range(examples(quick=120, full=1500)):
@@ -135,6 +136,7 @@ def test_a_pipeline_is_spared_one_slow_micro_batch() -> None:
     assert step(piped, 16) < step(plain, 16)
 
 
+@pytest.mark.slow
 def test_a_plan_for_a_pipeline_is_no_slower_in_it_than_one_for_none() -> None:
     """Some long instructions among many chats; each micro-batch more than the tokens need weighs up to 1 %."""
     cost = Cost.from_model(GQA)

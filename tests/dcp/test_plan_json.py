@@ -17,6 +17,7 @@ from megatron_hcp.dcp import DEFAULT_COST, Cost, Memory, Setup
 from megatron_hcp.dcp.plan_json import load_plan, plan_json, plan_of_json
 from megatron_hcp.dcp.policies import plan_with, problems
 from megatron_hcp.ground.errors import HcpError
+from support.rows import rows
 
 WINDOWED = {"num_layers": 4, "hidden_size": 512, "heads": 8, "sliding_window": 128, "sliding_window_pattern": 2}
 COSTS = (DEFAULT_COST, Cost(1.0, 0.5, 0.0), Cost.from_model(model_sizes(WINDOWED), "b200", gpus_per_node=4))
@@ -66,8 +67,8 @@ def swap(plan: Any) -> None:
     first["ranks"], second["ranks"] = second["ranks"], first["ranks"]
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
+@rows(
+    "change, says",
     [
         (lambda plan: plan["micro_batches"][0]["groups"][0]["samples"].pop(), "samples: found an empty list"),
         (lambda plan: plan["micro_batches"].pop(), "is in no group; wanted each of the 4 sequences once"),

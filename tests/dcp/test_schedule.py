@@ -10,6 +10,7 @@ import pytest
 
 from megatron_hcp.dcp import Cost, Plan, plan_micro_batches, usable_sizes
 from megatron_hcp.ground.errors import HcpError
+from support.rows import rows
 from support.selection import examples
 
 Faults = Callable[..., list[str]]
@@ -169,8 +170,8 @@ def test_no_sequences_are_an_error() -> None:
         plan_micro_batches([], 8, 1024)
 
 
-@pytest.mark.parametrize("bad", [0, -8, True, None, 2.5, "8", 1 << 80])
-@pytest.mark.parametrize("name", ["world_size", "max_seqlen", "tp"])
+@rows("bad", [0, -8, True, None, 2.5, "8", 1 << 80])
+@rows("name", ["world_size", "max_seqlen", "tp"])
 def test_a_count_that_is_none_is_named(name: str, bad: object) -> None:
     values = {"world_size": 8, "max_seqlen": 1024, "tp": 1, name: bad}
     with pytest.raises(HcpError, match=f"^{name}: found"):

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from support.rows import rows
 from support.shown_commands import SHORTER, lines_of, run_lines, spans_of, strange_options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +54,7 @@ def dead_links(path: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+@rows("path", TEXTS)
 def test_no_link_of_a_text_is_dead(path: Path) -> None:
     assert dead_links(path) == []
 

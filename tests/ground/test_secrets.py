@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from megatron_hcp.ground.secrets import is_secret_name, without_secrets
+from support.rows import rows
 
 SECRETS = [
     "HF_TOKEN",
@@ -60,8 +61,8 @@ def test_names_of_training_are_none(name: str) -> None:
     assert not is_secret_name(name)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
+@rows(
+    "text, shown",
     [
         ("export HF_TOKEN=hunter2", "export HF_TOKEN=***"),
         ("export HF_TOKEN='hunter 2' A=1", "export HF_TOKEN='***' A=1"),

@@ -41,6 +41,7 @@ def bench(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(program, capture_output=True, text=True, env={**os.environ, **environment})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_fixed_inputs_show_no_fault(seed: str) -> None:
     done = bench("--inputs", str(examples(quick=150, full=2500)), "--seed", seed, "--jobs", "1")
@@ -151,6 +152,7 @@ def test_memory_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert kinds(faulty.holds, tmp_path) == {"memory"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "kind"), [(faulty.dies, "died"), (faulty.changes_its_mind, "another answer")])
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_dead_process_and_a_changed_answer_are_told(
@@ -198,6 +200,7 @@ def test_shares_are_those_of_the_table() -> None:
     assert fuzz.shares(10, ["card"]) == [("card", number) for number in range(10)]
 
 
+@pytest.mark.slow
 def test_every_case_runs_twice() -> None:
     works = fuzz.shares(30, ["groups", "lengths"])
     done = list(run_all(Plan(1, ()), works, 2))

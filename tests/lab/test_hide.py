@@ -103,6 +103,7 @@ def test_the_values_of_a_setting_are_its_own_and_others_of_its_kind(
     assert all(item in values for item in some)
 
 
+@pytest.mark.slow
 def test_a_value_with_which_the_launch_fails_is_found(bench: Bench, tmp_path: Path) -> None:
     play = bench.hide.Play(bench.hide.Checker(tmp_path))
     launch = bench.of(SCRIPT, "run.sh")

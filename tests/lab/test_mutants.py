@@ -85,6 +85,7 @@ def test_each_mutant_of_a_rule_turns_a_test_red_and_the_checkout_stays_as_it_is(
     assert {path: path.stat().st_mtime_ns for path in ROOT.joinpath("src").rglob("*.py")} == before
 
 
+@pytest.mark.slow
 def test_mutants_are_listed_with_their_place_and_an_unknown_rule_is_refused() -> None:
     listed = run("--list", "--rule", "HCP002").stdout
     assert "HCP002: product == v.cp -> product != v.cp" in listed and "HCP002: applies: never" in listed
@@ -99,6 +100,7 @@ def test_every_equivalent_mutant_has_a_reason() -> None:
     assert len(keys) == len(set(keys))
 
 
+@pytest.mark.slow
 def test_no_equivalent_mutant_is_listed_whose_code_is_gone() -> None:
     """An entry that names nothing today would excuse a real mutant that is written the same way tomorrow."""
     listed = {line.split(": ", 1)[1] for line in run("--list").stdout.splitlines()}

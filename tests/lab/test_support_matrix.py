@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import support_matrix as matrix
 
 
+@pytest.mark.slow
 def test_the_page_is_fresh() -> None:
     written = matrix.PAGE.read_text(encoding="utf-8")
     assert written == matrix.page(), "python lab packing/support_matrix --write"

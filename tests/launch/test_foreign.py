@@ -10,6 +10,7 @@ from megatron_hcp.launch.fact import DIALECTS
 from megatron_hcp.launch.facts.known_keys import is_known
 from megatron_hcp.launch.foreign_keys import KEYS
 from megatron_hcp.launch.read import read_target, read_text
+from support.rows import rows
 
 YAML = {
     "a FlagScale": "system: {tensor_model_parallel_size: 2}\nmodel: {num_layers: 4}\ndata: {split: x}\n",
@@ -47,8 +48,8 @@ YAML = {
 }
 
 
-@pytest.mark.parametrize("forced", [None, *DIALECTS])
-@pytest.mark.parametrize("name", YAML)
+@rows("forced", [None, *DIALECTS])
+@rows("name", YAML)
 def test_a_file_is_refused_by_the_name_of_its_framework(name: str, forced) -> None:
     with pytest.raises(HcpError, match=f"x.yaml looks like {name}") as error:
         read_text(YAML[name], "x.yaml", dialect=forced)
@@ -91,17 +92,17 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize("forced", [None, *DIALECTS])
-@pytest.mark.parametrize("name", SCRIPTS)
+@rows("forced", [None, *DIALECTS])
+@rows("name", SCRIPTS)
 def test_a_script_is_refused_by_the_name_of_its_framework(name: str, forced) -> None:
     with pytest.raises(HcpError) as error:
         read_text("#!/bin/bash\n" + SCRIPTS[name], "x.sh", dialect=forced)
     assert f"x.sh looks like {name}".replace("\\", "") in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("forced", [None, *DIALECTS])
-@pytest.mark.parametrize(
-    ("words", "name"),
+@rows("forced", [None, *DIALECTS])
+@rows(
+    "words, name",
     [
         (["--context-parallel-size", "2", "--context-parallel-algo=ulysses_cp_algo"], "a MindSpeed launch"),
         (["--deepspeed_config", "x", "--num-layers", "2"], "a Megatron-DeepSpeed launch"),

@@ -104,6 +104,7 @@ def test_a_client_of_the_sdk_finds_tools_asks_them_and_reads_resources(tmp_path:
     with_server(tmp_path, talk)
 
 
+@pytest.mark.slow
 def test_answers_that_would_be_long_are_cut_with_a_note(tmp_path: Path, root: Path) -> None:
     """Each is longer than 8 kB by itself; what matters most is kept, and the rest can be had."""
     overrides = (root / "examples" / "bridge_overrides.txt").read_text()
@@ -138,6 +139,7 @@ def test_answers_that_would_be_long_are_cut_with_a_note(tmp_path: Path, root: Pa
     with_server(tmp_path, talk)
 
 
+@pytest.mark.slow
 def test_rules_and_skills_are_resources_in_parts_that_fit(tmp_path: Path, root: Path) -> None:
     async def talk(session: Any) -> None:
         names: list[str] = []

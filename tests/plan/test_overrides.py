@@ -22,6 +22,7 @@ from megatron_hcp.plan.model import plan_model
 from megatron_hcp.plan.overrides import FRAMEWORKS, WITHOUT_LEVELS, overrides
 from megatron_hcp.plan.running import as_run_by
 from megatron_hcp.rules.registry import RULES
+from support.rows import rows
 
 if TYPE_CHECKING:
     from megatron_hcp.launch.fact import Dialect
@@ -112,7 +113,7 @@ def job_for(layout: Layout, length: int, more: dict[str, Any]) -> PlanJob:
     return PlanJob(world, 8, others.pop("gpu", gpu_named("b200")), 8, length, 2 * world, **others)
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{config['model_type']} {text}" for config, text, *_ in CASES])
+@rows("case", CASES)
 def test_pasted_overrides_pass_the_check(case: tuple[dict[str, Any], str, int, dict[str, Any]], tmp_path: Path) -> None:
     config, text, length, more = case
     path = tmp_path / "config.json"
@@ -138,8 +139,8 @@ def test_pasted_overrides_pass_the_check(case: tuple[dict[str, Any], str, int, d
             assert errors == [], (dialect, words)
 
 
-@pytest.mark.parametrize("dialect", FRAMEWORKS)
-@pytest.mark.parametrize("case", CASES, ids=[f"{config['model_type']} {text}" for config, text, *_ in CASES])
+@rows("dialect", FRAMEWORKS)
+@rows("case", CASES)
 def test_a_launch_of_the_overrides_alone_has_their_layout_memory_and_time(
     case: tuple[dict[str, Any], str, int, dict[str, Any]], dialect: str, tmp_path: Path
 ) -> None:

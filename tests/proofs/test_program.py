@@ -69,6 +69,7 @@ def sample(tmp_path):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CHECKS, ids=lambda path: path.stem)
 def test_help_and_a_missing_torch_need_no_torch(path):
     helped = run("-c", WITHOUT_TORCH, path, "--help")

@@ -91,10 +91,10 @@ def test_an_undecided_launch_trains_with_a_warning(answered):
     ("code", "reason"),
     [
         (1, "hcp check found errors in the launch"),
-        (2, "hcp check could not read the launch"),
-        (3, "hcp could not run: exit code 3"),
-        (126, "hcp could not run: exit code 126"),
-        (127, "hcp could not run: exit code 127"),
+        pytest.param(2, "hcp check could not read the launch", marks=pytest.mark.slow),
+        pytest.param(3, "hcp could not run: exit code 3", marks=pytest.mark.slow),
+        pytest.param(126, "hcp could not run: exit code 126", marks=pytest.mark.slow),
+        pytest.param(127, "hcp could not run: exit code 127", marks=pytest.mark.slow),
         ("kill", "hcp could not run: exit code 139"),
     ],
 )

@@ -15,6 +15,7 @@ from megatron_hcp.render.job import plan_job
 from megatron_hcp.render.script import render_job
 from megatron_hcp.render.site import KEYS, load_site
 from support.processes import HANG_S
+from support.rows import rows
 from support.selection import examples
 
 HOSTILE = [
@@ -174,12 +175,8 @@ def test_shared_folders_reach_the_program_that_looks_for_them(tmp_path, value):
     assert done.stdout.decode().split("\0")[-3:-1] == ["--mount", value], done.stderr
 
 
-@pytest.mark.parametrize("value", HOSTILE)
-@pytest.mark.parametrize(
-    "key",
-    [key for key in KEYS if key.type in ("word", "name", "size", "count", "time", "choice", "timeouts")],
-    ids=lambda key: key.name,
-)
+@rows("value", HOSTILE)
+@rows("key", [key for key in KEYS if key.type in ("word", "name", "size", "count", "time", "choice", "timeouts")])
 def test_a_directive_is_plain_or_refused(key, value):
     try:
         script = _script(**{key.name: value})

@@ -6,13 +6,14 @@ import pytest
 
 from megatron_hcp.render.exits import RankExit, Suspicion, first_exit, logs_of, node_at_fault, stall_of, suspicion
 from megatron_hcp.render.outcome import AttemptEnd, decide, main, was_preempted
+from support.rows import rows
 
 TRAINING: dict[str, Any] = {"phase": 3, "max_requeues": 2}
 GOES_ON, ENDS = "requeue", "none"
 
 
-@pytest.mark.parametrize(
-    ("ended", "status", "then", "code"),
+@rows(
+    "ended, status, then, code",
     [
         # it trained to its end
         ({"code": 0}, "completed", ENDS, 0),

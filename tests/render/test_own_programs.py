@@ -55,6 +55,7 @@ def _paths():
     return [source, f"{os.pathsep}{source}", f"{source}{os.pathsep}.", f".{os.pathsep}{source}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", _paths(), ids=["plain", "empty first", "dot last", "dot first"])
 @pytest.mark.parametrize(
     "words",

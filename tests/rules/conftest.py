@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,25 +16,23 @@ from support.patches import patched  # noqa: E402, F401 - a fixture
 from support.rules import FAMILIES, family_of, launch  # noqa: E402
 
 HERE = Path(__file__).parent
-TABLES = {"verdict_row": "VERDICTS", "text_row": "TEXTS", "fix_row": "FIXES"}
+TABLES = {"verdict_rows": "VERDICTS", "text_rows": "TEXTS", "fix_rows": "FIXES"}
 """The table of a test module that each parameter walks through."""
 
 
-def ids_of(table: Iterable[tuple[object, ...]]) -> list[str]:
-    """`HCP002-1`, `HCP002-2`, …: the rule of a row, counted within the table."""
-    seen: Counter[object] = Counter()
-    names = []
-    for rule_id, *_ in table:
-        seen[rule_id] += 1
-        names.append(f"{rule_id}-{seen[rule_id]}")
-    return names
+def by_rule(table: Iterable[tuple[Any, ...]]) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of each rule; the rule stands first in a row."""
+    rows: dict[str, list[tuple[Any, ...]]] = {}
+    for row in table:
+        rows.setdefault(row[0], []).append(row)
+    return rows
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for parameter, name in TABLES.items():
         if parameter in metafunc.fixturenames:
-            table = getattr(metafunc.module, name)
-            metafunc.parametrize(parameter, table, ids=ids_of(table))
+            rows = by_rule(getattr(metafunc.module, name))
+            metafunc.parametrize(parameter, list(rows.values()), ids=list(rows))
     if "rule" in metafunc.fixturenames:
         folder = Path(metafunc.module.__file__ or "").parent.name
         rules = [rule for rule in RULES if folder not in FAMILIES or family_of(rule.id) == folder]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from megatron_hcp.rules.registry import BY_ID
 from megatron_hcp.skills.card import find_skill, load_card
+from support.rows import rows
 
 CATALOGUE = {
     line.split()[0]: line.split(maxsplit=2)[1:]
@@ -24,7 +23,7 @@ def test_the_list_has_every_id_of_the_catalogue() -> None:
     assert set(CATALOGUE) == {f"{prefix}{number:03d}" for prefix, last in pairs for number in range(1, int(last) + 1)}
 
 
-@pytest.mark.parametrize(("name", "entry"), CATALOGUE.items(), ids=CATALOGUE)
+@rows("name, entry", CATALOGUE.items())
 def test_an_id_of_the_catalogue_is_where_the_list_says(name: str, entry: list[str], root: Path) -> None:
     kind, what = entry
     if kind == "rule":

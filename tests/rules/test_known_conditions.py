@@ -9,13 +9,14 @@ from megatron_hcp.rules.known.condition import clauses_of
 from megatron_hcp.rules.known.row import KNOWN, Known, Span, spans_of
 from megatron_hcp.rules.registry import BY_ID, RULES
 from megatron_hcp.rules.view import View
+from support.rows import rows
 from support.rules import launch
 
 ROWS: tuple[Known, ...] = tuple(KNOWN[rule.id] for rule in RULES if rule.table)
 
 
-@pytest.mark.parametrize(
-    ("condition", "assumed", "holds"),
+@rows(
+    "condition, assumed, holds",
     [
         ("cp > 1", "cp=2", True),
         ("cp > 1", "cp=1", False),
@@ -76,7 +77,7 @@ def test_a_fault_that_came_back_has_several_ranges() -> None:
     assert spans_of("<0.4 | >=0.5,<0.5.1") == (Span(None, "0.4"), Span("0.5", "0.5.1"))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+@rows("row", ROWS)
 def test_a_row_names_facts_that_exist_and_says_what_to_do(row: Known) -> None:
     names = {clause.name for clause in clauses_of(row.when)}
     assert {name for name in names if not name.startswith("env.")} <= FACTS.keys()

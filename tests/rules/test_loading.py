@@ -30,6 +30,7 @@ def left_out_wrongly(launch: Launch) -> list[str]:
     return [rule.id for rule in RULES if rule.id not in loaded and concerns(rule, view)]
 
 
+@pytest.mark.slow
 def test_a_check_with_the_families_of_a_launch_says_what_a_check_with_all_rules_says(
     rule: Rule, launch_of: LaunchOf
 ) -> None:

@@ -186,6 +186,7 @@ def test_the_reference_validator_accepts_every_skill(folder: Path) -> None:
     assert skills_ref.validate(folder) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
 def test_every_command_in_a_skill_runs(folder: Path, hcp, tmp_path: Path) -> None:
     """The `hcp` lines of SKILL.md that need no file and prove nothing at length: they run, and end with 0 or 1."""

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
+import pytest
+
 from megatron_hcp.skills.card import find_skill
 from support.processes import HANG_S
 
@@ -23,6 +25,7 @@ COMMANDS = [
 """In the order of the texts, so that a plan is written before it is shown."""
 
 
+@pytest.mark.slow
 def test_the_commands_about_plans_run(hcp: Callable[..., CompletedProcess[str]], tmp_path: Path, root: Path) -> None:
     lengths = [json.dumps({"num_tokens": tokens}) for tokens in range(100, 20000, 100)]
     (tmp_path / "data.jsonl").write_text("\n".join(lengths))

@@ -57,6 +57,7 @@ def changed(card: Any) -> Iterator[Any]:
             yield copied
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "card"), [("hcp.card.1", FIRST), ("hcp.card.2", CARD)])
 def test_the_code_accepts_what_the_schema_accepts(name: str, card: Any) -> None:
     shape = published_shape(name)

@@ -31,6 +31,7 @@ def commands_of(skill: str) -> list[list[str]]:
     return sorted(named, key=lambda words: "-o" not in words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skill", ["slurm-multi-node-launch", "training-resiliency"])
 def test_the_commands_with_files_run(skill: str, hcp, tmp_path: Path) -> None:
     launch = (find_skill("slurm-multi-node-launch") / "SKILL.md").read_text(encoding="utf-8")

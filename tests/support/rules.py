@@ -1,7 +1,7 @@
 """Truth tables over rules, and what must hold for the examples of each: what every folder of tests/rules/ shares.
 
 A module below tests/rules/<family>/ imports the tests that it needs and names its tables as they say; conftest.py
-parametrizes them, so that the id of the rule stands in every test id.
+parametrizes them by rule, so that its id stands in every test id, and the rows of a rule are one test.
 
 * `VERDICTS`: (rule, dialect, launch, assumed, verdict), for `test_verdict`. A verdict is "error", "error crash" or
   "error crash init" (as exact as the row means it), "needs FACT", "fine" (the rule applies and finds nothing), "not
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from functools import cache
+from functools import cache, lru_cache
 
 from megatron_hcp.cli.explain import varies
 from megatron_hcp.judge.engine import check_launch
@@ -34,6 +34,8 @@ from megatron_hcp.launch.words.overrides import reading_of_words
 from megatron_hcp.launch.words.settings import Word
 from megatron_hcp.rules.registry import BY_ID, INDEX, RULES
 from megatron_hcp.rules.rule import Example, Rule
+from support.rows import each
+from support.selection import examples
 
 Row = tuple[str, Dialect, str, str, str]
 FixRow = tuple[str, Dialect, str, str, tuple[str, ...]]
@@ -108,8 +110,19 @@ def found_by_all(of: Launch) -> str:
     return " ".join(item.rule.id for item in check_launch(of, RULES, fixes=False).findings)
 
 
-def test_verdict(verdict_row: Row) -> None:
-    rule_id, dialect, text, assumed, expected = verdict_row
+def test_verdict(verdict_rows: list[Row]) -> None:
+    each(_check_verdict, verdict_rows)
+
+
+def test_text(text_rows: list[Row]) -> None:
+    each(_check_text, text_rows)
+
+
+def test_fixes(fix_rows: list[FixRow]) -> None:
+    each(_check_fixes, fix_rows)
+
+
+def _check_verdict(rule_id: str, dialect: Dialect, text: str, assumed: str, expected: str) -> None:
     of = launch(dialect, text, assumed)
     if expected.startswith("all:"):
         assert found_by_all(of) == expected[4:].strip()
@@ -119,8 +132,7 @@ def test_verdict(verdict_row: Row) -> None:
     assert "," not in said, f"several models, several verdicts: {said}"
 
 
-def test_text(text_row: Row) -> None:
-    rule_id, dialect, words, assumed, expected = text_row
+def _check_text(rule_id: str, dialect: Dialect, words: str, assumed: str, expected: str) -> None:
     found = finding(rule_id, launch(dialect, words, assumed))
     problem = found.problem
     field, _, text = expected.partition(": ")
@@ -132,8 +144,7 @@ def test_text(text_row: Row) -> None:
     assert expected in " | ".join(said)
 
 
-def test_fixes(fix_row: FixRow) -> None:
-    rule_id, dialect, text, assumed, expected = fix_row
+def _check_fixes(rule_id: str, dialect: Dialect, text: str, assumed: str, expected: tuple[str, ...]) -> None:
     offered = finding(rule_id, launch(dialect, text, assumed), fixes=True).fixes
     assert tuple(" ".join(item.overrides) for item in offered) == expected
     if dialect == "mlm":
@@ -155,54 +166,61 @@ def command_line_words(overrides: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(words)
 
 
+@lru_cache(maxsize=2)
+def _report(of: Example) -> Report:
+    """What all rules say of an example, with the fixes that they offer."""
+    return check_launch(example(of), RULES)
+
+
 class Examples:
-    """What must hold for each registered rule, by executing its two examples."""
+    """What must hold for each registered rule, by executing its two examples: each method without an underscore."""
 
-    def report(self, of: Example, *, fixes: bool = False) -> Report:
-        return check_launch(example(of), RULES, fixes=fixes)
+    def test_examples(self, rule: Rule) -> None:
+        names = [name for name in dir(self) if not name.startswith(("_", "test_"))]
+        each(lambda name: getattr(self, name)(rule), [(name,) for name in names])
 
-    def test_the_good_example_has_no_finding_at_all(self, rule: Rule) -> None:
-        assert found_by_all(example(rule.good)) == ""
+    def the_good_example_has_no_finding_at_all(self, rule: Rule) -> None:
+        assert _report(rule.good).findings == ()
 
-    def test_the_good_example_is_decided(self, rule: Rule) -> None:
-        undecided = {item.rule.id: item.needs for item in self.report(rule.good).not_checked}
+    def the_good_example_is_decided(self, rule: Rule) -> None:
+        undecided = {item.rule.id: item.needs for item in _report(rule.good).not_checked}
         assert rule.id not in undecided, f"the good example lacks {undecided[rule.id]}"
 
-    def test_the_bad_example_has_this_finding_alone(self, rule: Rule) -> None:
-        assert found_by_all(example(rule.bad)) == rule.id
+    def the_bad_example_has_this_finding_alone(self, rule: Rule) -> None:
+        assert [item.rule.id for item in _report(rule.bad).findings] == [rule.id]
 
-    def test_a_fix_is_offered_wherever_the_rule_has_one(self, rule: Rule) -> None:
-        found = self.report(rule.bad, fixes=True).findings[0]
+    def a_fix_is_offered_wherever_the_rule_has_one(self, rule: Rule) -> None:
+        found = _report(rule.bad).findings[0]
         if found.problem.fixes:
             tried = [(dict(fix.edits), fix.renames) for fix in found.problem.fixes]
             assert found.fixes, f"none of these fixes was found good: {tried}"
 
-    def test_every_offered_fix_clears_the_rule_and_adds_no_error(self, rule: Rule) -> None:
+    def every_offered_fix_clears_the_rule_and_adds_no_error(self, rule: Rule) -> None:
         bad = example(rule.bad)
-        for fix in check_launch(bad, RULES).findings[0].fixes:
+        for fix in _report(rule.bad).findings[0].fixes:
             fixed = apply_fix(bad, fix)
             assert fixed is not None
             after = check_launch(fixed, RULES, fixes=False)
             assert rule.id not in {item.rule.id for item in after.findings}
             assert after.num_findings("error") == 0
 
-    def test_the_finding_says_what_happens_what_was_found_and_what_is_wanted(self, rule: Rule) -> None:
-        problem = self.report(rule.bad).findings[0].problem
+    def the_finding_says_what_happens_what_was_found_and_what_is_wanted(self, rule: Rule) -> None:
+        problem = _report(rule.bad).findings[0].problem
         for text in (problem.message, problem.found, problem.wanted, *(fix.effect for fix in problem.fixes)):
             assert text.strip() == text and text and not text.endswith("."), text
         assert problem.facts or problem.location
 
-    def test_the_texts_are_there_and_short(self, rule: Rule) -> None:
+    def the_texts_are_there_and_short(self, rule: Rule) -> None:
         assert 10 < len(rule.title) <= 90 and not rule.title.endswith(".")
         assert 30 < len(rule.why) <= 600 and rule.why.endswith((".", '"'))
         assert rule.source
 
-    def test_severity_effect_and_stage_are_those_that_are_published(self, rule: Rule) -> None:
+    def severity_effect_and_stage_are_those_that_are_published(self, rule: Rule) -> None:
         module = (rule.table or rule.check.__module__).removeprefix("megatron_hcp.rules.")
         line = f"{rule.id} {module} {rule.severity} {rule.effect} {rule.stage}"
         assert line in INDEX.read_text(encoding="utf-8").splitlines()
 
-    def test_the_severity_fits_the_effect(self, rule: Rule) -> None:
+    def the_severity_fits_the_effect(self, rule: Rule) -> None:
         allowed = {
             "error": {"crash", "hang", "silent", "oom"},
             "warning": {"slow", "silent", "crash", "hang", "oom", "note"},
@@ -210,7 +228,7 @@ class Examples:
         }
         assert rule.effect in allowed[rule.severity]
 
-    def test_a_source_is_a_qualified_name_and_a_text_of_one_line_and_never_a_line_number(self, rule: Rule) -> None:
+    def a_source_is_a_qualified_name_and_a_text_of_one_line_and_never_a_line_number(self, rule: Rule) -> None:
         for source in rule.source:
             assert source.contains or source.absent
             assert "\n" not in source.contains + source.absent
@@ -220,12 +238,17 @@ class Examples:
 class ExamplesOnFacts(Examples):
     """For rules that read facts; some read the comments, the assumptions or the keys themselves."""
 
-    def test_a_rule_that_lacks_a_fact_is_not_checked_and_never_passed(self, rule: Rule) -> None:
-        """Of the bad example's facts at least one is needed, and a finding never rests on the one that it blames."""
+    def a_rule_that_lacks_a_fact_is_not_checked_and_never_passed(self, rule: Rule) -> None:
+        """Of the bad example's facts at least one is needed, and a finding never rests on the one that it blames.
+
+        The quick set ends with the first that is needed.
+        """
         bad = example(rule.bad)
-        blamed = finding(rule.id, bad).problem.facts[0]
-        needed = set()
-        for name in bad.facts:
+        named = finding(rule.id, bad).problem.facts
+        blamed, needed = named[0], set[str]()
+        for name in sorted(bad.facts, key=lambda name: (name != blamed, name not in named)):
+            if needed and name != blamed and not examples(quick=0, full=1):
+                break
             others = {other: fact for other, fact in bad.facts.items() if other != name}
             report = check_launch(bad._replace(facts=others), (rule,), fixes=False)
             needed |= {name for item in report.not_checked if name in item.needs}

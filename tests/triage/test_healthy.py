@@ -12,6 +12,7 @@ import pytest
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
 from megatron_hcp.triage.screen_text import diagnosis_text
+from support.rows import rows
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "healthy.jsonl").read_text("utf-8").splitlines()]
 STEP = " [2026-08-22 10:00:00] iteration 8/ 9 | elapsed time per iteration (ms): 5.0 | lm loss: 2.3 |\n"
@@ -24,7 +25,7 @@ def _read(tmp_path, text):
     return triage([tmp_path / "job.log"], CpPlan())
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+@rows("case", CASES)
 def test_a_healthy_log_has_no_failure(tmp_path, case):
     diagnosis = _read(tmp_path, "\n".join(case["log"]) + "\n")
     assert diagnosis.failure is None, diagnosis.failure.cause

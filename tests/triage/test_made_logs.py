@@ -12,6 +12,7 @@ from megatron_hcp.triage.read import triage
 from megatron_hcp.triage.report import diagnosis_document
 from megatron_hcp.triage.screen_text import diagnosis_text
 from support.made_logs import made_log
+from support.selection import examples
 
 PLAN = CpPlan(cp=4, hcp_sizes=(2, 2), cp_groups=RankMesh({"tp": 2, "cp": 4}).groups("cp"), arch="sm90")
 COMMANDS = ("sacct", "hcp", "squeue", "sbatch")
@@ -38,7 +39,7 @@ def _diagnose(tmp_path, seed):
 
 @pytest.mark.parametrize("first", range(0, 1600, 400))
 def test_a_made_log_is_read_without_a_fault(tmp_path, first):
-    for seed in range(first, first + 400):
+    for seed in range(first, first + examples(quick=25, full=400)):
         try:
             _diagnose(tmp_path, seed)
         except Exception as error:
@@ -54,6 +55,7 @@ def test_thousands_of_made_logs_are_read_without_a_fault(tmp_path):
             raise AssertionError(f"seed {seed}: {error!r}") from error
 
 
+@pytest.mark.slow
 def test_the_made_logs_reach_what_they_are_made_for(tmp_path):
     """A generator that makes only noise would prove nothing."""
     said = "".join(_diagnose(tmp_path, seed) for seed in range(400))

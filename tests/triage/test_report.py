@@ -11,6 +11,7 @@ from megatron_hcp.triage.report import diagnosis_document, diagnosis_json
 from megatron_hcp.triage.screen_text import diagnosis_text
 from megatron_hcp.triage.signatures.table import SIGNATURES
 from support.logs import context_of, said
+from support.rows import rows
 
 CANCELLED = "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***\n"
 
@@ -141,7 +142,7 @@ def test_an_exceptions_name_that_is_not_said_leaves_no_empty_parentheses(tmp_pat
     assert unnamed.cause == "an uncaught C++ exception ended a process"
 
 
-@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.id)
+@rows("row", SIGNATURES)
 def test_every_step_of_the_table_can_be_filled(row, tmp_path):
     steps, _ = _next(tmp_path, _start() + context_of(row) + said(row, row.example) + "\n", "train.sh")
     assert not any("{" in step or "}" in step for step in steps)

@@ -12,11 +12,12 @@ import pytest
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
 from megatron_hcp.triage.screen_text import diagnosis_text
+from support.rows import rows
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "reported.jsonl").read_text("utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["source"])
+@rows("case", CASES)
 def test_the_first_cause_is_the_reported_one(tmp_path, case):
     (tmp_path / "job.log").write_text("\n".join(case["log"]) + "\n", "utf-8")
     diagnosis = triage([tmp_path / "job.log"], CpPlan())
@@ -29,6 +30,7 @@ def test_the_first_cause_is_the_reported_one(tmp_path, case):
 PREFIXES = ("3: ", "[rank3]: ", "3: [default3]:[rank3]: ", "(Worker pid=7, ip=fd00::2) ", "gpu-12: ", "[1,3]<stderr>:")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_the_cause_is_the_same_under_every_launcher(tmp_path, prefix):
     """What a line means does not depend on who passes it on."""

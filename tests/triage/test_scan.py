@@ -12,10 +12,11 @@ from megatron_hcp.triage.line import last_time, read_line
 from megatron_hcp.triage.log_name import read_name
 from megatron_hcp.triage.scan import scan
 from support.processes import HANG_S
+from support.rows import rows
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
+@rows(
+    "line, expected",
     [
         (b" 7: text", ("text", 7, None, None, None)),
         (b"12: [default3]:[rank11]: text", ("text", 12, 3, 11, None)),
@@ -170,6 +171,7 @@ HOSTILE_STARTS = (
 )
 
 
+@pytest.mark.slow
 def test_no_line_costs_more_than_its_length(tmp_path):
     """A pattern that tries every part of a line with every other would take hours for these."""
     tokens = " Error slurmstepd: error ignal NVRM: Xid hierarchical_context_parallel_sizes : error "

@@ -8,6 +8,7 @@ from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
 from megatron_hcp.triage.signatures.table import SIGNATURES
 from support.logs import context_of, said
+from support.rows import rows
 
 
 def _seen(tmp_path, line, context=""):
@@ -17,12 +18,12 @@ def _seen(tmp_path, line, context=""):
     return failure.signature.id if failure else None
 
 
-@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.id)
+@rows("row", SIGNATURES)
 def test_the_example_is_recognised_as_this_row(row, tmp_path):
     assert _seen(tmp_path, said(row, row.example), context_of(row)) == row.id
 
 
-@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.id)
+@rows("row", SIGNATURES)
 def test_the_near_miss_is_not_this_row(row, tmp_path):
     assert _seen(tmp_path, said(row, row.near), context_of(row)) != row.id
 
@@ -37,7 +38,7 @@ def test_ids_are_unique_and_rules_are_ids_of_the_catalogue():
     assert all(re.fullmatch(r"|[A-Z]+\d{3}", row.rule) for row in SIGNATURES)
 
 
-@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.id)
+@rows("row", SIGNATURES)
 def test_every_name_in_a_cause_is_a_group_of_the_pattern(row):
     assert set(re.findall(r"{(\w+)}", row.cause)) <= set(re.compile(row.pattern).groupindex)
     assert set(re.findall(r"{(\w+)}", " ".join(row.next))) <= {"job", "node", "launch", "rule", "memory"}

@@ -37,6 +37,7 @@ def test_the_lift_is_what_the_skill_is_worth(hcp, tmp_path: Path, root: Path) ->
     assert done.returncode == 1 and "with the skill: 0 of 1 tasks" in done.stdout and "lift" not in done.stdout
 
 
+@pytest.mark.slow
 def test_an_agent_is_asked_with_the_skill_and_without(hcp, tmp_path: Path, root: Path) -> None:
     agent = tmp_path / "agent.py"
     agent.write_text(

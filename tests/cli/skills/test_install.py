@@ -137,6 +137,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGKILL"])
 @pytest.mark.parametrize("before", ["nothing", "another version"])
 def test_an_interrupted_install_leaves_the_old_state_and_the_next_run_is_as_the_first(

@@ -7,12 +7,13 @@ import pytest
 from megatron_hcp.launch.facts.presumed import presumptions
 from megatron_hcp.launch.facts.spec import UNKNOWN
 from megatron_hcp.launch.facts.table import FACTS, default_of
+from support.rows import rows
 
 SPELLED = {"cp_comm_type": "p2p", "attention_backend": "auto"}
 """Where Bridge's default is None: the word that Transformer Engine takes it for."""
 
 
-@pytest.mark.parametrize("name", sorted(presumptions()))
+@rows("name", sorted(presumptions()))
 def test_what_is_presumed_is_bridges_own_default_of_a_key_that_it_has(name: str) -> None:
     default = default_of(FACTS[name], "bridge")
     assert FACTS[name].bridge and default is not UNKNOWN

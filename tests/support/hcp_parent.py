@@ -1,0 +1,83 @@
+"""Imports hcp once, then runs it in a fork for each line of standard input: words, folder, environment, input.
+
+A script, so that it imports nothing but hcp. It answers each line with the exit code and both outputs.
+"""
+
+from __future__ import annotations
+
+import sys
+
+sys.path.pop(0)  # the folder of this file
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import tempfile
+from typing import Any
+
+import megatron_hcp
+from megatron_hcp.cli.main import main
+
+_OF_TRAINING = ("megatron_hcp.runtime", "megatron_hcp.proofs", "megatron_hcp.integrations", "megatron_hcp.__main__")
+"""What imports torch, or exits; no command imports it as it starts."""
+
+
+def _import_all(packages: Any = megatron_hcp) -> None:
+    for module in pkgutil.iter_modules(packages.__path__, f"{packages.__name__}."):
+        if module.name not in _OF_TRAINING:
+            with contextlib.suppress(ImportError):  # of an extra that is not installed
+                imported = importlib.import_module(module.name)
+                if module.ispkg:
+                    _import_all(imported)
+
+
+def _become_hcp(request: dict[str, Any], out: int, err: int) -> None:
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    if request["stdin"] is not None:
+        reads, writes = os.pipe()
+        os.write(writes, request["stdin"].encode())
+        os.dup2(reads, 0)
+        os.close(reads)
+        os.close(writes)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    sys.argv = ["hcp", *request["words"]]
+    try:
+        main()
+    except SystemExit as done:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(int(done.code or 0))  # Python would also take down each module, which takes longer than most commands
+
+
+def _answer() -> None:
+    requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+    _import_all()
+    gc.freeze()
+    for line in requests:
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            pid = os.fork()
+            if pid == 0:
+                _become_hcp(json.loads(line), out.fileno(), err.fileno())
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            texts = []
+            for file in (out, err):
+                file.seek(0)
+                texts.append(file.read().decode("latin-1"))
+        answers.write(json.dumps([code, *texts]) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    _answer()
