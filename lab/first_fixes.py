@@ -30,11 +30,11 @@ from megatron_hcp.judge.repair.offer import why_none  # noqa: E402
 from megatron_hcp.judge.report import Finding  # noqa: E402
 from megatron_hcp.launch.build import build_launch  # noqa: E402
 from megatron_hcp.launch.fact import Launch  # noqa: E402
+from megatron_hcp.launch.forms.words.settings import Word  # noqa: E402
 from megatron_hcp.launch.load import LoadOptions, load_launch  # noqa: E402
 from megatron_hcp.launch.options import parse_assumptions  # noqa: E402
-from megatron_hcp.launch.read import read_text  # noqa: E402
-from megatron_hcp.launch.words.overrides import reading_of_words  # noqa: E402
-from megatron_hcp.launch.words.settings import Word  # noqa: E402
+from megatron_hcp.launch.readers.overrides import reading_of_words  # noqa: E402
+from megatron_hcp.launch.readers.target import read_text  # noqa: E402
 from megatron_hcp.rules.registry import RULES  # noqa: E402
 from megatron_hcp.rules.rule import Example  # noqa: E402
 

@@ -22,7 +22,7 @@ from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.judge.engine import check_launch  # noqa: E402
 from megatron_hcp.launch.build import build_launch  # noqa: E402
 from megatron_hcp.launch.fact import Dialect  # noqa: E402
-from megatron_hcp.launch.read import read_target  # noqa: E402
+from megatron_hcp.launch.readers.target import read_target  # noqa: E402
 from megatron_hcp.rules.registry import RULES  # noqa: E402
 
 DIALECTS: dict[str, frozenset[str]] = {

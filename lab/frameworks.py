@@ -36,7 +36,7 @@ from megatron_hcp.judge.engine import check_launch  # noqa: E402
 from megatron_hcp.launch.build import build_launch  # noqa: E402
 from megatron_hcp.launch.fact import Beside, Reading  # noqa: E402
 from megatron_hcp.launch.options import parse_assumptions  # noqa: E402
-from megatron_hcp.launch.read import read_text  # noqa: E402
+from megatron_hcp.launch.readers.target import read_text  # noqa: E402
 from megatron_hcp.rules.registry import RULES  # noqa: E402
 
 RESULTS = ROOT / "lab" / "results" / "frameworks.json"

@@ -34,9 +34,9 @@ from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.judge.engine import check_launch  # noqa: E402
 from megatron_hcp.judge.report import Report  # noqa: E402
 from megatron_hcp.launch.build import build_launch  # noqa: E402
+from megatron_hcp.launch.dialects.table import FACTS  # noqa: E402
 from megatron_hcp.launch.fact import Reading  # noqa: E402
 from megatron_hcp.launch.facts.presumed import presumptions  # noqa: E402
-from megatron_hcp.launch.facts.table import FACTS  # noqa: E402
 from megatron_hcp.launch.load import LoadOptions, load_launch  # noqa: E402
 from megatron_hcp.launch.options import parse_assumptions  # noqa: E402
 from megatron_hcp.rules.registry import rule_of, rules_for  # noqa: E402

@@ -34,9 +34,9 @@ from bridge_sources import Sources  # noqa: E402
 
 from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.launch.coerce import coerce  # noqa: E402
+from megatron_hcp.launch.dialects.table import FACTS, default_of  # noqa: E402
 from megatron_hcp.launch.fact import Setting  # noqa: E402
 from megatron_hcp.launch.facts.spec import UNKNOWN, FactSpec  # noqa: E402
-from megatron_hcp.launch.facts.table import FACTS, default_of  # noqa: E402
 
 FILE = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "presumed.txt"
 FEW = 0.15

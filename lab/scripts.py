@@ -33,10 +33,10 @@ from options import at_least_one  # noqa: E402
 from megatron_hcp.bash.value import Field, text_of  # noqa: E402
 from megatron_hcp.ground.errors import HcpError  # noqa: E402
 from megatron_hcp.launch.fact import Beside  # noqa: E402
-from megatron_hcp.launch.script.flags import flags_of, overrides_of  # noqa: E402
-from megatron_hcp.launch.script.follow import follow  # noqa: E402
-from megatron_hcp.launch.script.started import Launched  # noqa: E402
-from megatron_hcp.launch.words.settings import Word, settings_of_flags  # noqa: E402
+from megatron_hcp.launch.forms.script.flags import flags_of, overrides_of  # noqa: E402
+from megatron_hcp.launch.forms.script.follow import follow  # noqa: E402
+from megatron_hcp.launch.forms.script.started import Launched  # noqa: E402
+from megatron_hcp.launch.forms.words.settings import Word, settings_of_flags  # noqa: E402
 
 _ENDINGS = frozenset((".sh", ".bash", ".sbatch", ".slurm", ".sub"))
 _TRAINS = re.compile(r"(^|[/.])(pretrain|train|finetune|sft|main_|run_|posttrain|grpo)")

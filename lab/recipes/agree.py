@@ -19,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src")]
 
-from megatron_hcp.launch.facts.table import index_of  # noqa: E402
+from megatron_hcp.launch.dialects.table import index_of  # noqa: E402
 from megatron_hcp.launch.recipes.table import look_up, names_of  # noqa: E402
 
 _KEYS = [*index_of("bridge"), "mixed_precision"]

@@ -15,8 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src")]
 
+from megatron_hcp.launch.dialects.table import index_of  # noqa: E402
 from megatron_hcp.launch.facts.known_models import fields_of  # noqa: E402
-from megatron_hcp.launch.facts.table import index_of  # noqa: E402
 from megatron_hcp.launch.hf import read_model  # noqa: E402
 
 FILE = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "known_models.txt"

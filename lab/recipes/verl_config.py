@@ -1,4 +1,4 @@
-"""Writes src/megatron_hcp/launch/facts/verl_config.txt: the keys of verl's composed Megatron configuration, by release.
+"""Writes launch/dialects/verl/config.txt: the keys of verl's composed Megatron configuration, by release.
 
     python lab/recipes/verl_config.py FOLDER…
 
@@ -18,9 +18,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
-from megatron_hcp.launch.facts.verl_config import NAME  # noqa: E402
+from megatron_hcp.launch.dialects.verl.config import NAME  # noqa: E402
 
-TARGET = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "verl_config.txt"
+TARGET = ROOT / "src" / "megatron_hcp" / "launch" / "dialects" / "verl" / "config.txt"
 
 
 def composed(folder: Path, name: str) -> dict[str, bool]:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from megatron_hcp.ground.place import Location
 from megatron_hcp.judge.report import Finding, NotChecked, Presumed
+from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import MODEL_DECIDES, Launch
-from megatron_hcp.launch.facts.table import FACTS, keys_of
 from megatron_hcp.rules.rule import Problem, Rule
 from megatron_hcp.rules.view import Unknown, View
 

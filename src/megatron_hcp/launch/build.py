@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from megatron_hcp.launch.coerce import coerce
-from megatron_hcp.launch.derived.derive import derive
+from megatron_hcp.launch.complete import derive
+from megatron_hcp.launch.dialects.table import FACTS, MODEL_NAMES, default_of, index_of, key_dialect
 from megatron_hcp.launch.edit import edit_facts, edit_settings
 from megatron_hcp.launch.fact import COMMAND_LINES, MODEL_DECIDES, Elsewhere, Fact, Launch, Reading, Setting
 from megatron_hcp.launch.facts.spec import UNKNOWN
-from megatron_hcp.launch.facts.table import FACTS, MODEL_NAMES, default_of, index_of, key_dialect
 
 
 def build_launch(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.fact import Fact, Reading, Setting
-from megatron_hcp.launch.facts.table import index_of
 
 _PLACED = frozenset(("placement", "start", "nodes", "gpus_per_node", "ntasks_per_node"))
 _PREFIXES = ("env.", "sbatch.", "srun.")
@@ -44,7 +44,7 @@ def edit_settings(reading: Reading, edits: Iterable[Setting], removed: Iterable[
     edited = reading._replace(settings=kept + edits, facts=facts, unknown=unknown)
     if reading.dialect == "nemo-rl":
         # Other settings may refer to what is changed, and a switch may disable a whole section.
-        from megatron_hcp.launch.yaml.nemo_rl import nemo_rl_reading
+        from megatron_hcp.launch.dialects.nemo_rl.reading import nemo_rl_reading
 
         before = (s for s in reading.written or reading.settings if s.key not in same and s.key not in changed)
         new = nemo_rl_reading(reading.target, reading.form, (*before, *edits), unseen=reading.unseen)

@@ -6,9 +6,9 @@ import re
 from typing import Literal, NamedTuple
 
 from megatron_hcp.ground.place import Location
-from megatron_hcp.launch.derived.derive import INPUTS
+from megatron_hcp.launch.complete import INPUTS
+from megatron_hcp.launch.dialects.table import FACTS, index_of, key_dialect, keys_of
 from megatron_hcp.launch.fact import MODEL_DECIDES, Elsewhere, Launch
-from megatron_hcp.launch.facts.table import FACTS, index_of, key_dialect, keys_of
 
 Hides = Literal["word", "recipe", "model"]
 """What hides a fact: a word or file that can't be read, an unknown recipe, or something that the launch refers to (the

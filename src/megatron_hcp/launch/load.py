@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.dialects.table import key_dialect
 from megatron_hcp.launch.edit import Edit
 from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, Reading
-from megatron_hcp.launch.facts.table import key_dialect
-from megatron_hcp.launch.read import read_target, read_targets, read_text
+from megatron_hcp.launch.readers.target import read_target, read_targets, read_text
 from megatron_hcp.launch.source import standard_input
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of
 from megatron_hcp.launch.edit import Edit, edit_facts, edit_settings, is_plain
 from megatron_hcp.launch.fact import COMMAND_LINES, Fact, Reading, Setting
 from megatron_hcp.launch.facts.spec import UNKNOWN
-from megatron_hcp.launch.facts.table import FACTS, default_of, index_of
+from megatron_hcp.launch.forms.words.hydra import hydra_value
+from megatron_hcp.launch.forms.words.settings import flat_settings
 from megatron_hcp.launch.options import stated_fact
-from megatron_hcp.launch.words.hydra import hydra_value
-from megatron_hcp.launch.words.read import read_again
-from megatron_hcp.launch.words.settings import flat_settings
+from megatron_hcp.launch.readers.words import read_again
 
 
 def apply_sets(reading: Reading, texts: Sequence[str]) -> Edit:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of
 from megatron_hcp.launch.facts.known_keys import is_known
 from megatron_hcp.launch.facts.spec import UNKNOWN
-from megatron_hcp.launch.facts.table import FACTS, default_of, index_of
 
 SET_ALONE = {"calculate_per_token_loss"}
 """What NeMo-RL sets whatever its configuration says: `_validate_training_config`, nemo_rl/models/megatron/setup.py."""

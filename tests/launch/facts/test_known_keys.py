@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from megatron_hcp.launch.dialects.slime import SLIME_FACTS
+from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.fact import Dialect
 from megatron_hcp.launch.facts.known_keys import is_known, near_miss, one_edit_apart
-from megatron_hcp.launch.facts.slime import SLIME_FACTS
-from megatron_hcp.launch.facts.table import index_of
 
 A = "actor_rollout_ref.actor.megatron"
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.facts.known_models import fields_of
-from megatron_hcp.launch.facts.table import index_of
 from megatron_hcp.launch.hf import read_model
-from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.readers.target import read_text
 from megatron_hcp.launch.recipes.table import of_model
 
 NEMO_RL = """\

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.fact import Fact, Reading
-from megatron_hcp.launch.facts.table import index_of
 
 _FILE = os.path.join(os.path.dirname(__file__), "known_models.txt")
 _OVERRIDES = (".hf_config_overrides", ".override_config", ".hf_config_path")

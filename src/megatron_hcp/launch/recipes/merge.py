@@ -7,12 +7,12 @@ from math import lcm
 from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.dialects.bridge.named import Named, recipe_of
+from megatron_hcp.launch.dialects.bridge.reading import bridge_reading
+from megatron_hcp.launch.dialects.table import key_dialect
 from megatron_hcp.launch.edit import edit_settings
 from megatron_hcp.launch.fact import Fact, FromRecipe, Reading, Setting
-from megatron_hcp.launch.facts.table import key_dialect
-from megatron_hcp.launch.recipes.named import Named, recipe_of
 from megatron_hcp.launch.recipes.table import Recipe, is_recipe, look_up
-from megatron_hcp.launch.yaml.bridge import bridge_reading
 
 _ALONE = "<recipe>"
 

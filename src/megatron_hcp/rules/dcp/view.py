@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.fact import Setting
-from megatron_hcp.launch.facts.table import index_of
 from megatron_hcp.rules.rule import Fix
 from megatron_hcp.rules.view import Unknown, View
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.fact import COMMAND_LINES, Setting, as_written
-from megatron_hcp.launch.facts.table import index_of
 from megatron_hcp.rules.rule import Example, Fix, Problem, Rename, rule
 from megatron_hcp.rules.upstream import BRIDGE_OMEGACONF, MODEL_PARALLEL_CONFIG, VERL_MAIN_PPO
 from megatron_hcp.rules.view import View

@@ -1,0 +1,53 @@
+"""Whether a text whose name doesn't tell is a shell script, and whether one ends where it should."""
+
+from __future__ import annotations
+
+import re
+
+from megatron_hcp.bash.syntax import Script
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.dialects.hints import may_be_a_launch
+from megatron_hcp.launch.dialects.which import WANTED
+
+_HEAD = 60_000
+_CERTAIN = re.compile(r"\A\s*#!\s*\S*(?:/|env )(?:ba|z|da|k)?sh\b|^#SBATCH ", re.M)
+_SIGNS = (
+    (re.compile(r"^[ \t]*(?:export[ \t]+)?[A-Za-z_]\w*\+?=(?!=|\s)", re.M), 2),
+    (re.compile(r"^[ \t]*(?:exec[ \t]+)?(?:srun|torchrun|ft_launcher|sbatch|python3?|uv run|mpirun)\s", re.M), 4),
+    (re.compile(r"\\$", re.M), 1),
+    (re.compile(r"\$\{?[A-Za-z_@]|\$\(\("), 1),
+    (re.compile(r"^[ \t]*(?:fi|done|esac)[ \t]*$|;[ \t]*(?:then|do)[ \t]*$|^[ \t]*set -[a-z]+", re.M), 3),
+    (re.compile(r"\s--[a-z][\w-]+"), 1),
+    (re.compile(r"<<-?\s*[\x27\"\\]?[A-Z_]+"), 4),
+    (re.compile(r"^[ \t]*(?:import \w|from \S+ import |def \w+\(|class \w+)", re.M), -4),
+    (re.compile(r"^[ \t]*(?:- )?[\w.\"'-]+:(?:\s|$)", re.M), -2),
+    (re.compile(r"\A\s*[\[{<]"), -6),
+    (re.compile(r"\A(?:[ \t]*(?:#.*)?\n)*(?:---|[\w\"'.-]+:(?:\s|$))"), -30),
+)
+_MOST_PER_SIGN = 5
+
+
+def looks_like_shell(text: str) -> bool:
+    """Whether a text is a shell script rather than YAML, JSON, Python or a list of overrides.
+
+    >>> looks_like_shell("torchrun pretrain_gpt.py --num-layers 2"), looks_like_shell("model:\\n  seq_length: 8")
+    (True, False)
+    """
+    head = text[:_HEAD]
+    if _CERTAIN.search(head):
+        return True
+    return sum(weight * min(_MOST_PER_SIGN, sum(1 for _ in sign.finditer(head))) for sign, weight in _SIGNS) > 3
+
+
+def lost_end(script: Script, target: str) -> HcpError | None:
+    """The error for a script without a training command, if what follows a statement without an end may be a launch."""
+    if script.lost_from is None:
+        return None
+    data = script.text.data
+    if not may_be_a_launch(data[script.lost_from :].decode("utf-8", "replace")):
+        return None
+    line = data.count(b"\n", 0, script.lost_from) + 1
+    return HcpError(
+        f"{target}:{line}: what starts here has no end, and no training command precedes it; {WANTED}; see what "
+        "`bash -n` says about the script"
+    )

@@ -1,0 +1,195 @@
+"""Launches inside shell scripts and sbatch files. The script is parsed and followed, never run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from megatron_hcp.ground.errors import HcpError, UnrecognisedError
+from megatron_hcp.launch.dialects.bridge.named import recipe_of_options
+from megatron_hcp.launch.dialects.bridge.options import bridge_facts, bridge_unknown, bridge_words
+from megatron_hcp.launch.dialects.foreign import of_tools, sets_ascend
+from megatron_hcp.launch.dialects.mlm.elsewhere import model_taken_from_elsewhere, taken_from_elsewhere
+from megatron_hcp.launch.dialects.verl.rllm import in_verls_words
+from megatron_hcp.launch.dialects.which import WANTED, not_supported
+from megatron_hcp.launch.fact import ALONE, COMMAND_LINES, Beside, Dialect, Fact, Reading
+from megatron_hcp.launch.forms.script.apart import refuse_apart
+from megatron_hcp.launch.forms.script.arguments import argv_of, why_hidden
+from megatron_hcp.launch.forms.script.facts import facts_of, is_parallel
+from megatron_hcp.launch.forms.script.flags import Overrides, flag_names, flags_of, location_of, overrides_of
+from megatron_hcp.launch.forms.script.follow import MAX_LAUNCHES, Followed, follow
+from megatron_hcp.launch.forms.script.started import Launched
+from megatron_hcp.launch.forms.words.settings import Word
+from megatron_hcp.launch.readers.commands import dialect_of, foreign_name, may_be
+from megatron_hcp.launch.readers.detect import lost_end
+from megatron_hcp.launch.readers.frameworks import framework_of, framework_reading
+from megatron_hcp.launch.readers.overrides import in_script, reading_of_words
+from megatron_hcp.launch.readers.several import MAX_JUDGED, Training, judged, several
+
+_VARIANTS: dict[Dialect, Dialect] = {"bridge": "bridge-provider"}
+
+
+def read_shell(
+    text: str, target: str, forced_dialect: Dialect | None = None, beside: Beside = ALONE, ordinal: int = -1
+) -> Reading:
+    """One launch of a script: the training command with that number, as in `read_launches`.
+
+    Without a number it is the last training command that says how the model is split, else the last one.
+
+    Raises:
+        HcpError: no training command, another framework's, or a text that is too long or binary.
+    """
+    script = follow(text, target, beside)
+    found = trainings(script, text, target, forced_dialect)
+    if ordinal >= 0:
+        found = judged(found)
+        return reading_of(script, found[min(ordinal, len(found) - 1)], text, target)._replace(ordinal=ordinal)
+    split = [training for training in found if training.splits]
+    chosen = (split or found)[-1]
+    notes = []
+    if len(found) > 1:
+        line = location_of(chosen.launched.started.span).line
+        which = "the last that says how the model is split" if split else "the last one"
+        notes.append(f"{len(found)} training commands; this is {which}, in line {line}")
+    return reading_of(script, chosen, text, target, notes)
+
+
+def read_launches(
+    text: str, target: str, forced_dialect: Dialect | None = None, beside: Beside = ALONE
+) -> tuple[Reading, ...]:
+    """Every launch of a script, in start order; those that are read identically count as one.
+
+    Raises:
+        HcpError: as `read_shell`, or more launches than are checked.
+    """
+    script = follow(text, target, beside)
+    found = judged(trainings(script, text, target, forced_dialect))
+    if len(script.launches) >= MAX_LAUNCHES or len(found) > MAX_JUDGED:
+        raise HcpError(
+            f"{target} starts {len(script.launches)} programs or more; wanted a script with at most {MAX_JUDGED} "
+            f"launches; put those to be checked into separate scripts"
+        )
+    if len(found) == 1:
+        return (reading_of(script, found[0], text, target),)
+    return several(
+        [reading_of(script, one, text, target)._replace(ordinal=number) for number, one in enumerate(found)],
+        [location_of(one.launched.started.span) for one in found],
+    )
+
+
+def trainings(script: Followed, text: str, target: str, forced: Dialect | None) -> list[Training]:
+    """The training commands of a followed script, each with its dialect."""
+    found: list[Training] = []
+    untold: list[Training] = []
+    name: str | None = None
+    other: tuple[Dialect, int] | None = None
+    for launched in script.launches:
+        if _is_hcp(launched):
+            continue
+        names = flag_names(launched.started.arguments)
+        dialect = framework_of(launched, names)
+        foreign = None if dialect else foreign_name(launched, names)
+        if foreign is not None:
+            name = name or foreign
+            continue
+        dialect = dialect or dialect_of(launched, names)
+        if dialect == "mlm" and sets_ascend(text):
+            name = name or "a MindSpeed launch (it sets variables for Ascend devices)"
+            continue
+        if dialect is not None and forced in (None, dialect, _VARIANTS.get(dialect)):
+            found.append(Training(launched, forced or dialect, is_parallel(names)))
+        elif forced is not None and may_be(forced, dialect, launched, names):
+            untold.append(Training(launched, forced, False))
+        elif dialect is not None:
+            other = other or (dialect, location_of(launched.started.span).line)
+    name = name or (of_tools(text) if not found else None)
+    if not found and name is None:
+        found = untold
+    if not found:
+        if name is not None:
+            raise not_supported(target, name)
+        if other is not None:
+            raise HcpError(
+                f"{target} holds a launch of the dialect {other[0]}, in line {other[1]}; wanted one of {forced}, as "
+                f"--dialect says; omit --dialect"
+            )
+        if script.walker.is_cut_short:
+            raise HcpError(
+                f"{target}: {next(note for note in script.walker.notes if 'too long' in note)}, and no training "
+                f"command precedes it; {WANTED}; give a shorter script, or its command line after --"
+            )
+        others = f" ({len(script.launches)} other Python command(s))" if script.launches else ""
+        if script.unread:
+            raise HcpError(f"{target} has no training command{others}, and {script.unread[0]}")
+        if (lost := lost_end(script.script, target)) is not None:
+            raise lost
+        wanted = WANTED if forced is None else f"wanted a launch of the dialect {forced}"
+        raise UnrecognisedError(
+            f"{target} has no training command{others}; {wanted} (torchrun, srun python, python -m …); "
+            "give the script that starts the training"
+        )
+    refuse_apart(script.apart, [training.launched for training in found])
+    return found
+
+
+def _is_hcp(launched: Launched) -> bool:
+    """`python -m megatron_hcp check … -- LAUNCH` in a job that checks itself: it starts no training."""
+    script = launched.started.script or ""
+    package, _, module = script.partition(".")
+    is_ours = package in ("hcp", "megatron_hcp")  # scripts that were rendered before 0.1.0 name the package "hcp"
+    return launched.started.is_module and is_ours and not module.startswith("integrations")
+
+
+def reading_of(script: Followed, training: Training, text: str, target: str, notes: Sequence[str] = ()) -> Reading:
+    launched, dialect, _ = training
+    facts = facts_of(launched, dialect)
+    items = launched.started.arguments
+    unknown = dict(facts.unknown)
+    if dialect in ("ms-swift", "nemo-rl"):
+        reading, unknown, unseen = framework_reading(dialect, target, items, facts, script.files)
+    elif dialect in COMMAND_LINES:
+        gathered = flags_of(items)
+        program = launched.started.script if dialect == "mlm" else None
+        elsewhere, unseen = taken_from_elsewhere(gathered.settings, program, gathered.unknown)
+        if dialect == "slime" and gathered.model is not None:
+            elsewhere |= model_taken_from_elsewhere(gathered.settings, gathered.model)
+        else:
+            unseen = gathered.model or unseen
+        settings, unseen = gathered.settings, gathered.unseen or unseen
+        unknown |= {**elsewhere, **gathered.unknown}
+        reading = Reading(dialect, target, "shell", settings)
+    else:
+        overrides = overrides_of(items)
+        if dialect == "verl":
+            overrides = Overrides(*in_verls_words(overrides.words, overrides.unknown), overrides.unseen)
+        unseen = overrides.unseen
+        words = [word for word in overrides.words if not word.text.startswith("-")]
+        if dialect != "verl":
+            flags = flags_of(items, short=True)
+            words = bridge_words(flags.settings, words)
+            unknown |= bridge_unknown(flags.unknown)
+            facts.known |= bridge_facts(flags.settings)
+            recipe = recipe_of_options(flags.settings)
+            if recipe is not None:
+                facts.known["recipe"] = Fact(recipe, "launch")
+        else:
+            # The keys present determine the backend and the trainer, even if a value can't be read.
+            words = [*overrides.words, *(Word(f"{key}=???") for key in overrides.unknown)]
+            if unseen is not None:
+                words.append(Word(f"--hidden-words={unseen}"))
+        unknown |= overrides.unknown
+        reading = reading_of_words(dialect, words, target)
+    said = [*notes, *([f"whether this command runs {launched.doubt}"] if launched.doubt else []), *script.notes()]
+    if script.walker.used_arguments:
+        said.append("the script's own arguments ($1, $@) aren't known; it is read as if started without any")
+    if "\r\n" in text:
+        said.append("the file has Windows line endings (CRLF): bash doesn't run it the way it looks")
+    reading = reading._replace(
+        form="shell",
+        acceptances=script.acceptances(),
+        text=text,
+        beside=script.files.beside,
+        notes=(*reading.notes, *said),
+        argv=argv_of(items),
+        hidden_argument=why_hidden(items),
+    )
+    return in_script(reading, facts.known, unknown, unseen)

@@ -1,0 +1,25 @@
+"""What is said of a YAML text that cannot be read: a template, or a file that has more than a launch."""
+
+from __future__ import annotations
+
+import re
+
+from megatron_hcp.ground.errors import HcpError, NotPlainError, UnrecognisedError
+from megatron_hcp.launch.dialects.hints import may_be_a_launch
+
+_TEMPLATE = re.compile(
+    r"\{\{-?[ \t]*(?:[.$(]|if|else|end|range|with|include|template|define|toYaml|tpl|/\*)[^\n]{0,60}"
+)
+
+
+def refused(error: HcpError, text: str, file: str) -> HcpError:
+    """The error for a text that is no plain YAML: an `UnrecognisedError` where nothing in it tells of a launch."""
+    template = _TEMPLATE.search(text)
+    if template is not None:
+        line = text.count("\n", 0, template.start()) + 1
+        error = NotPlainError(
+            f"{file}:{line}: a template ({template.group().strip()[:40]} …); wanted the YAML that it is rendered to; "
+            "run helm template, and check what it prints"
+        )
+    is_other = isinstance(error, NotPlainError) and not may_be_a_launch(text)
+    return UnrecognisedError(str(error)) if is_other else error
