@@ -32,6 +32,7 @@ from options import at_least_one  # noqa: E402
 
 from megatron_hcp.bash.value import Field, text_of  # noqa: E402
 from megatron_hcp.ground.errors import HcpError  # noqa: E402
+from megatron_hcp.launch.dialects.table import types_of  # noqa: E402
 from megatron_hcp.launch.fact import Beside  # noqa: E402
 from megatron_hcp.launch.forms.script.flags import flags_of, overrides_of  # noqa: E402
 from megatron_hcp.launch.forms.script.follow import follow  # noqa: E402
@@ -168,7 +169,7 @@ def compared(launched: Launched, command: Command) -> tuple[Counter[str], list[s
         if not overrides.unknown and not overrides.unseen and len(overrides.words) != len(truth):
             count["different"] += abs(len(overrides.words) - len(truth))
     else:
-        gathered, real = flags_of(launched.started.arguments), said(truth)
+        gathered, real = flags_of(launched.started.arguments, types_of("mlm")), said(truth)
         ours = {setting.key: list(setting.value) for setting in gathered.settings}
         unseen = gathered.unseen or gathered.model
         for key in {*ours, *real} - gathered.unknown.keys():

@@ -7,10 +7,12 @@ from typing import Any
 
 from megatron_hcp.launch.coerce import coerce
 from megatron_hcp.launch.complete import derive
-from megatron_hcp.launch.dialects.table import FACTS, MODEL_NAMES, default_of, index_of, key_dialect
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
+from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of
 from megatron_hcp.launch.edit import edit_facts, edit_settings
-from megatron_hcp.launch.fact import COMMAND_LINES, MODEL_DECIDES, Elsewhere, Fact, Launch, Reading, Setting
+from megatron_hcp.launch.fact import Elsewhere, Fact, Launch, Reading, Setting
 from megatron_hcp.launch.facts.spec import UNKNOWN
+from megatron_hcp.launch.facts.topics import MODEL_NAMES
 
 
 def build_launch(
@@ -60,11 +62,11 @@ def _beside_a_spec(model: Mapping[str, Fact]) -> dict[str, Fact]:
 
 def _of_model(name: Fact, reading: Reading) -> dict[str, Fact]:
     """The facts of a model that the launch names: a public one, or one of Bridge's recipes if its recipe is unknown."""
-    if reading.dialect in MODEL_DECIDES:
+    if FRAMEWORKS[reading.dialect].model_decides:
         from megatron_hcp.launch.facts.known_models import facts_of
 
         return facts_of(name, reading)
-    if key_dialect(reading.dialect) == "bridge" and not reading.complete:
+    if FRAMEWORKS[reading.dialect].has_recipes and not reading.complete:
         from megatron_hcp.launch.recipes.models import facts_of_recipes
 
         return facts_of_recipes(name)
@@ -119,7 +121,7 @@ def _yields(key: str, value: object) -> bool:
 
 def _unwrap(dialect: str, setting: Setting) -> Setting:
     """argparse's `nargs="+"` with one value: Megatron-LM keeps the value itself, not a one-element list."""
-    if dialect in COMMAND_LINES and isinstance(setting.value, list) and len(setting.value) == 1:
+    if FRAMEWORKS[dialect].is_command_line and isinstance(setting.value, list) and len(setting.value) == 1:
         return setting._replace(value=setting.value[0])
     return setting
 
@@ -134,8 +136,8 @@ def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str
             value: Any = default_of(FACTS[name], reading.dialect)
             if value is not UNKNOWN:
                 facts[name] = Fact(value, "default")
-    by_model = reading.dialect in MODEL_DECIDES
-    if by_model if reading.complete else key_dialect(reading.dialect) == "bridge":
+    by_model = FRAMEWORKS[reading.dialect].model_decides
+    if by_model if reading.complete else FRAMEWORKS[reading.dialect].has_recipes:
         # A recipe sets what an override list omits; in verl the model sets what verl has no default for.
         from megatron_hcp.launch.facts.presumed import presumptions
 

@@ -18,10 +18,6 @@ Origin = Literal[
 ]
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
-COMMAND_LINES: tuple[Dialect, ...] = ("mlm", "slime", "ms-swift")
-"""The dialects whose launches are command options; the others use dotted keys. slime includes miles."""
-MODEL_DECIDES: tuple[Dialect, ...] = ("verl", "nemo-rl", "ms-swift")
-"""The dialects in which the model's own config sets what the framework has no default for."""
 ELASTIC_STARTS = ("torchrun", "ft_launcher")
 """Values of the fact `start` for programs that run once per node and start its ranks."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -184,10 +180,3 @@ def shown_value(value: Any) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(map(shown_value, value)) + "]"
     return str(value)
-
-
-def as_written(launch: Launch, key: str) -> str:
-    """A key as the launch's dialect writes it."""
-    if launch.dialect not in COMMAND_LINES:
-        return key
-    return f"--{key if launch.dialect == 'ms-swift' else key.replace('_', '-')}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from megatron_hcp.launch.build import build_launch
-from megatron_hcp.launch.dialects.table import key_dialect
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.edit import Edit
 from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, Reading
 from megatron_hcp.launch.readers.target import read_target, read_targets, read_text
@@ -84,7 +84,7 @@ def _loaded(reading: Reading, options: LoadOptions) -> Launch:
 
 def _with_recipe(reading: Reading, name: str | None, assumed: Mapping[str, Fact]) -> Reading:
     """The reading with the settings of the recipe named in it or by `--recipe` (`name`)."""
-    if name is None and (key_dialect(reading.dialect) != "bridge" or reading.complete):
+    if name is None and (not FRAMEWORKS[reading.dialect].has_recipes or reading.complete):
         return reading
     from megatron_hcp.launch.recipes.merge import with_recipe
 

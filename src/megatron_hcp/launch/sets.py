@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of
 from megatron_hcp.launch.edit import Edit, edit_facts, edit_settings, is_plain
-from megatron_hcp.launch.fact import COMMAND_LINES, Fact, Reading, Setting
+from megatron_hcp.launch.fact import Fact, Reading, Setting
 from megatron_hcp.launch.facts.spec import UNKNOWN
 from megatron_hcp.launch.forms.words.hydra import hydra_value
 from megatron_hcp.launch.forms.words.settings import flat_settings
@@ -31,7 +32,7 @@ def apply_sets(reading: Reading, texts: Sequence[str]) -> Edit:
         key, value = _key_and_value(text)
         if is_plain(key) and key not in index:
             facts[key] = _plain_fact(key, value, text)
-        elif reading.dialect not in COMMAND_LINES:
+        elif not FRAMEWORKS[reading.dialect].is_command_line:
             settings += flat_settings(key, hydra_value(value), None)
         elif value == "null":
             name = key.replace("-", "_")

@@ -7,8 +7,8 @@ import pytest
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.dialects import foreign
 from megatron_hcp.launch.dialects.foreign_keys import KEYS
+from megatron_hcp.launch.dialects.known_keys import is_known
 from megatron_hcp.launch.fact import DIALECTS
-from megatron_hcp.launch.facts.known_keys import is_known
 from megatron_hcp.launch.readers.target import read_target, read_text
 
 YAML = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
 from megatron_hcp.launch.dialects.which import can_be, dialect_of_keys, has_known_key
-from megatron_hcp.launch.fact import COMMAND_LINES, DIALECTS, Dialect
+from megatron_hcp.launch.fact import DIALECTS, Dialect
 from megatron_hcp.launch.readers.target import read_target, read_text
 
 

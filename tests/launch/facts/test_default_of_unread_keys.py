@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from megatron_hcp.launch.dialects.known_keys import is_known
 from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of
-from megatron_hcp.launch.facts.known_keys import is_known
 from megatron_hcp.launch.facts.spec import UNKNOWN
 
 SET_ALONE = {"calculate_per_token_loss"}

@@ -1,16 +1,23 @@
-"""Fact names: what slime and miles add to Megatron-LM's options, and what they set themselves."""
+"""slime and miles: what they add to Megatron-LM's options, and what they set themselves."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from megatron_hcp.launch.dialects.framework import Framework, with_dashes
+from megatron_hcp.launch.dialects.mlm.framework import MLM
+from megatron_hcp.launch.fact import Elsewhere, Setting
+from megatron_hcp.launch.facts.known_keys import section
 from megatron_hcp.launch.facts.spec import FactSpec
+from megatron_hcp.launch.facts.topics import TOPICS, by_key
 
 
 def _option(name: str, type: Any, doc: str, key: str = "") -> FactSpec:
     return FactSpec(name, type, f"slime, miles: {doc}", mlm=(key or name,))
 
 
-SLIME_FACTS: tuple[FactSpec, ...] = (
+_FACTS: tuple[FactSpec, ...] = (
     FactSpec("slime", "version", "slime version"),
     FactSpec("miles", "version", "miles version"),
     _option("actor_num_nodes", "int", "nodes that train"),
@@ -29,7 +36,7 @@ SLIME_FACTS: tuple[FactSpec, ...] = (
     _option("hf_mode", "str", "what builds the model: raw (Megatron's options) or bridge", "megatron_to_hf_mode"),
     _option("train_backend", "str", "what trains: megatron, or fsdp (miles)"),
 )
-DEFAULTS: Mapping[str, Any] = {
+_DEFAULTS: Mapping[str, Any] = {
     "actor_num_nodes": 1,
     "actor_num_gpus_per_node": 8,
     "rollout_batch_size": None,
@@ -49,7 +56,7 @@ DEFAULTS: Mapping[str, Any] = {
     "distributed_optimizer": True,
 }
 """slime's own defaults, and those that its `_set_default_megatron_args` substitutes for Megatron-LM's."""
-OF_MODEL = frozenset(
+_OF_MODEL = frozenset(
     "num_layers hidden_size ffn_hidden_size num_attention_heads group_query_attention num_query_groups kv_channels "
     "swiglu position_embedding_type use_rotary_position_embeddings rotary_interleaved no_rope_fusion rope_type "
     "max_position_embeddings seq_length vocab_size untie_embeddings_and_output_weights mtp_num_layers "
@@ -62,5 +69,37 @@ OF_MODEL = frozenset(
 
 Left out is `spec`, of which rules ask only whether it is the local one: where such a file sets it, it names a plugin's.
 """
-SEQ_LENGTH_OF_MODEL = (4096, 32768)
+_SEQ_LENGTH_OF_MODEL = (4096, 32768)
 """The default, and the only value that a file in scripts/models sets (glm4-32B)."""
+
+
+def _known(key: str) -> tuple[frozenset[str], str]:
+    """Megatron-LM's options, and those that slime and miles add; some prefixes are SGLang's or its router's."""
+    if key.startswith(("sglang_", "router_")):
+        return frozenset((key,)), key
+    return MLM.known(key)[0] | section("slime"), key
+
+
+def model_taken_from_elsewhere(settings: Iterable[Setting], reason: str) -> dict[str, str]:
+    """The destinations that the model's options may set -> why they are unknown; none that is written."""
+    index = by_key((*TOPICS, *_FACTS), MLM.keys_of, negates=True)
+    stated = {index[setting.key].fact for setting in settings if setting.key in index}
+    why = Elsewhere(f"the model's options aren't read: {reason}")
+    found: dict[str, str] = {key: why for key in sorted(_OF_MODEL) if key in index and index[key].fact not in stated}
+    if "seq_length" in found:
+        values = " or ".join(map(str, _SEQ_LENGTH_OF_MODEL))
+        found["seq_length"] = Elsewhere(f"is {values}: depends on the model's options, which aren't read: {reason}")
+    return found
+
+
+SLIME = Framework(
+    name="slime",
+    base="mlm",
+    keys_of=MLM.keys_of,
+    known=_known,
+    rows=_FACTS,
+    defaults=_DEFAULTS,
+    is_command_line=True,
+    negates=True,
+    written=with_dashes,
+)

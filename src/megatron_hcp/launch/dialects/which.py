@@ -7,8 +7,9 @@ from typing import Any
 
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.launch.dialects import foreign
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.table import index_of, key_dialect
-from megatron_hcp.launch.fact import COMMAND_LINES, Dialect, Setting
+from megatron_hcp.launch.fact import Dialect, Setting
 
 WANTED = "wanted a Megatron-Bridge, Megatron-LM or verl launch"
 _SLIME = frozenset("actor_num_nodes actor_num_gpus_per_node rollout_batch_size rollout_num_gpus num_rollout".split())
@@ -147,7 +148,7 @@ def can_be(dialect: Dialect, keys: Collection[str], *, in_file: bool = False) ->
     They can if they identify it, or if one is a misspelling of its keys; for words, also if all are in its sections. A
     file's section, such as `model`, isn't enough.
     """
-    if dialect in COMMAND_LINES or not keys:
+    if FRAMEWORKS[dialect].is_command_line or not keys:
         return False
     if dialect == "nemo-rl" or _is_nemo_rl(keys):
         return dialect == "nemo-rl" and _is_nemo_rl(keys)
@@ -159,7 +160,7 @@ def can_be(dialect: Dialect, keys: Collection[str], *, in_file: bool = False) ->
         return False
     if not in_file:
         return True
-    from megatron_hcp.launch.facts.known_keys import near_miss  # imported late: it reads a large file
+    from megatron_hcp.launch.dialects.known_keys import near_miss  # imported late: it reads a large file
 
     return any(near_miss(dialect, key) for key in keys)
 
@@ -268,7 +269,7 @@ def _knows(dialect: Dialect, key: str) -> bool:
     roles = ("", "model.transformer") if key_dialect(dialect) == "bridge" else _ROLES if dialect == "verl" else ("",)
     if any(key in index_of(dialect, role) for role in roles):
         return True
-    from megatron_hcp.launch.facts.known_keys import is_known  # imported late: it reads a large file
+    from megatron_hcp.launch.dialects.known_keys import is_known  # imported late: it reads a large file
 
     return not key.rpartition(".")[2].startswith("_") and is_known(dialect, key)
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.fact import Fact, Reading
+from megatron_hcp.launch.facts.topics import TOPICS
 
 _FILE = os.path.join(os.path.dirname(__file__), "known_models.txt")
 _OVERRIDES = (".hf_config_overrides", ".override_config", ".hf_config_path")
@@ -37,9 +37,9 @@ def facts_of(name: Fact | None, reading: Reading) -> dict[str, Fact]:
     fields = fields_of(name.value) if name is not None and "/" in str(name.value) else {}
     if name is None or not fields or _changes_sizes(reading):
         return {}
-    index = index_of("bridge")
+    of_field = {key: spec.name for spec in TOPICS for key in spec.bridge}
     return {
-        index[f"model.{field}"].fact: Fact(value, "model-name", name.location, name.key)
+        of_field[f"model.{field}"]: Fact(value, "model-name", name.location, name.key)
         for field, value in fields.items()
         if field not in _BY_FRAMEWORK
     }

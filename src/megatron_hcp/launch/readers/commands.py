@@ -7,11 +7,12 @@ import re
 from megatron_hcp.bash.value import Unseen
 from megatron_hcp.launch.dialects.bridge.options import BRIDGE_FLAGS
 from megatron_hcp.launch.dialects.foreign import of_keys, of_options, of_program
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
+from megatron_hcp.launch.dialects.known_keys import is_known
 from megatron_hcp.launch.dialects.mlm.elsewhere import OWN_PROGRAMS
 from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.dialects.which import can_be, dialect_of_keys
-from megatron_hcp.launch.fact import COMMAND_LINES, Dialect
-from megatron_hcp.launch.facts.known_keys import is_known
+from megatron_hcp.launch.fact import Dialect
 from megatron_hcp.launch.forms.script.facts import is_parallel
 from megatron_hcp.launch.forms.script.started import Launched
 from megatron_hcp.launch.readers.frameworks import trained_by_fsdp
@@ -79,7 +80,7 @@ def may_be(forced: Dialect, told: Dialect | None, launched: Launched, names: set
     trains = not program or _MLM.search(program) is not None
     if not names:
         return trains and any(isinstance(item, Unseen) for item in launched.started.arguments)
-    if forced in COMMAND_LINES:
+    if FRAMEWORKS[forced].is_command_line:
         return (forced == "mlm" and len(flags & set(index_of("mlm"))) > 2) or _MEGATRON.search(program) is not None
     if forced != "verl" and trains and is_parallel(names):
         return True

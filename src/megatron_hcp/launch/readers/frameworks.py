@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from megatron_hcp.bash.value import Field, Items
+from megatron_hcp.launch.dialects.table import types_of
 from megatron_hcp.launch.dialects.which import dialect_of_keys, dialect_of_options
 from megatron_hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact, Reading
 from megatron_hcp.launch.forms.script.facts import Facts
@@ -63,9 +64,9 @@ def framework_reading(
 
 
 def _swift(target: str, items: Items, facts: Facts) -> tuple[Reading, dict[str, str], str | None]:
-    from megatron_hcp.launch.dialects.ms_swift.reading import ranks_of, with_extra
+    from megatron_hcp.launch.dialects.ms_swift import ranks_of, with_extra
 
-    gathered = flags_of(items, dialect="ms-swift")
+    gathered = flags_of(items, types_of("ms-swift"), bare=False)
     unseen = gathered.unseen or gathered.model
     first = items[0] if items else None
     if isinstance(first, Field) and first.prefix.endswith((".yaml", ".yml", ".json")):

@@ -8,9 +8,10 @@ from typing import NamedTuple
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.comments import acceptances_of
 from megatron_hcp.launch.dialects.foreign import of_options, option_name
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.mlm.elsewhere import taken_from_elsewhere
 from megatron_hcp.launch.dialects.which import dialect_of_keys, dialect_of_options, not_supported
-from megatron_hcp.launch.fact import COMMAND_LINES, Acceptance, Dialect, Fact, Reading, Setting
+from megatron_hcp.launch.fact import Acceptance, Dialect, Fact, Reading, Setting
 from megatron_hcp.launch.forms.words.settings import Word, settings_of_flags, settings_of_overrides
 
 
@@ -50,7 +51,7 @@ def read_overrides(listed: WordList, text: str, target: str, dialect: Dialect) -
         HcpError: a word is neither.
     """
     acceptances = acceptances_of(text, target)
-    if dialect in COMMAND_LINES:
+    if FRAMEWORKS[dialect].is_command_line:
         return _reading_of_flags(dialect, listed.words, target)._replace(text=text, acceptances=acceptances)
     if listed.others:
         stray = listed.others[0]
@@ -61,7 +62,7 @@ def read_overrides(listed: WordList, text: str, target: str, dialect: Dialect) -
 
 def reading_of_words(dialect: Dialect, words: Sequence[Word], target: str) -> Reading:
     """A reading of a bare command line (Megatron-LM) or override list (Bridge, verl)."""
-    if dialect in COMMAND_LINES:
+    if FRAMEWORKS[dialect].is_command_line:
         return _reading_of_flags(dialect, words, target)
     return reading_of_overrides(dialect, word_list(words), target)
 

@@ -8,10 +8,13 @@ from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.launch.dialects.bridge.named import recipe_of_options
 from megatron_hcp.launch.dialects.bridge.options import bridge_facts, bridge_unknown, bridge_words
 from megatron_hcp.launch.dialects.foreign import of_tools, sets_ascend
-from megatron_hcp.launch.dialects.mlm.elsewhere import model_taken_from_elsewhere, taken_from_elsewhere
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
+from megatron_hcp.launch.dialects.mlm.elsewhere import taken_from_elsewhere
+from megatron_hcp.launch.dialects.slime import model_taken_from_elsewhere
+from megatron_hcp.launch.dialects.table import types_of
 from megatron_hcp.launch.dialects.verl.rllm import in_verls_words
 from megatron_hcp.launch.dialects.which import WANTED, not_supported
-from megatron_hcp.launch.fact import ALONE, COMMAND_LINES, Beside, Dialect, Fact, Reading
+from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Reading
 from megatron_hcp.launch.forms.script.apart import refuse_apart
 from megatron_hcp.launch.forms.script.arguments import argv_of, why_hidden
 from megatron_hcp.launch.forms.script.facts import facts_of, is_parallel
@@ -146,8 +149,8 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
     unknown = dict(facts.unknown)
     if dialect in ("ms-swift", "nemo-rl"):
         reading, unknown, unseen = framework_reading(dialect, target, items, facts, script.files)
-    elif dialect in COMMAND_LINES:
-        gathered = flags_of(items)
+    elif FRAMEWORKS[dialect].is_command_line:
+        gathered = flags_of(items, types_of(dialect))
         program = launched.started.script if dialect == "mlm" else None
         elsewhere, unseen = taken_from_elsewhere(gathered.settings, program, gathered.unknown)
         if dialect == "slime" and gathered.model is not None:
@@ -164,7 +167,7 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         unseen = overrides.unseen
         words = [word for word in overrides.words if not word.text.startswith("-")]
         if dialect != "verl":
-            flags = flags_of(items, short=True)
+            flags = flags_of(items, types_of("mlm"), short=True)
             words = bridge_words(flags.settings, words)
             unknown |= bridge_unknown(flags.unknown)
             facts.known |= bridge_facts(flags.settings)

@@ -220,7 +220,7 @@ def _read_yaml(text: str, target: str, dialect: Dialect | None, beside: Beside) 
     if doc.duplicates:
         raise doc.duplicates[0]
     if is_ms_swift(doc.data) and dialect in (None, "ms-swift"):
-        from megatron_hcp.launch.dialects.ms_swift.reading import read_ms_swift_yaml
+        from megatron_hcp.launch.dialects.ms_swift import read_ms_swift_yaml
 
         return read_ms_swift_yaml(doc)
     leaves = [setting.key for setting in doc.settings]

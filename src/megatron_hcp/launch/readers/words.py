@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.mlm.elsewhere import taken_from_elsewhere
 from megatron_hcp.launch.dialects.which import WANTED, can_be, refuse_foreign, unknown_dialect
-from megatron_hcp.launch.fact import COMMAND_LINES, Dialect, Reading, Setting
+from megatron_hcp.launch.fact import Dialect, Reading, Setting
 from megatron_hcp.launch.forms.words.settings import Word, settings_of_flags, settings_of_overrides
 from megatron_hcp.launch.readers.overrides import (
     dialect_of_words,
@@ -28,7 +29,7 @@ def extended(reading: Reading, texts: Sequence[str]) -> Reading:
         HcpError: a word is neither.
     """
     words = [Word(text) for text in texts]
-    if reading.dialect in COMMAND_LINES:
+    if FRAMEWORKS[reading.dialect].is_command_line:
         _require_flag(words)
         refuse_foreign_options(words, _WORDS)
         settings = [*reading.settings, *settings_of_flags(words)]
@@ -89,7 +90,7 @@ def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:
     if dialect is None:
         shown = " ".join(texts)[:60]
         raise HcpError(f"found {shown!r} after --; {WANTED} in words (--name value, or key=value); correct them")
-    if dialect in COMMAND_LINES:
+    if FRAMEWORKS[dialect].is_command_line:
         _require_flag(words)
         return reading_of_words(dialect, words, _COMMAND_LINE)
     stray = [word for word in listed.others if not word.text.startswith("-")]

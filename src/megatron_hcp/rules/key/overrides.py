@@ -79,7 +79,7 @@ def _is_own_recipe(v: View) -> bool:
 
 
 def _by_bridge(v: View) -> list[_Rejected]:
-    from megatron_hcp.launch.facts.known_keys import is_known
+    from megatron_hcp.launch.dialects.known_keys import is_known
 
     release = _release(v, "bridge")
     if release is not None and release > _BRIDGE_READ:
@@ -98,7 +98,7 @@ def _by_bridge(v: View) -> list[_Rejected]:
 
 def _overrides(v: View) -> list[Setting]:
     """The launch's overrides of values, in order; a misspelled one is KEY001's."""
-    from megatron_hcp.launch.facts.known_keys import near_miss
+    from megatron_hcp.launch.dialects.known_keys import near_miss
 
     return [
         setting
@@ -173,7 +173,7 @@ def overrides_are_of_keys_that_the_configuration_has(v: View) -> Problem | None:
 
 def _meant(setting: Setting) -> Rename | None:
     """The key that was meant: the same one, added, or a field of the transformer in the section that takes them."""
-    from megatron_hcp.launch.facts.known_keys import is_known
+    from megatron_hcp.launch.dialects.known_keys import is_known
 
     head, dot, field = setting.key.rpartition(".megatron.")
     if setting.sign or ".override_" in setting.key:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megatron_hcp.bash.value import ScriptText
+from megatron_hcp.launch.dialects.table import types_of
 from megatron_hcp.launch.forms.script.flags import Gathered, flags_of
 from megatron_hcp.launch.forms.script.follow import Followed
 from megatron_hcp.launch.forms.words.settings import Word, settings_of_flags
@@ -19,7 +20,7 @@ IF, CASE = "depends on the `if` in line", "depends on the `case` in line"
 
 
 def read(script: str) -> Gathered:
-    return flags_of(Followed(ScriptText(script.encode(), "x.sh")).launches[-1].started.arguments)
+    return flags_of(Followed(ScriptText(script.encode(), "x.sh")).launches[-1].started.arguments, types_of("mlm"))
 
 
 def known(script: str) -> dict[str, list[str]]:

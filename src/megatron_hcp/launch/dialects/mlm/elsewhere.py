@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from megatron_hcp.launch.dialects.slime import OF_MODEL, SEQ_LENGTH_OF_MODEL
-from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.fact import Elsewhere, Setting
 
 OWN_PROGRAMS = re.compile(r"(^|[/.])(pretrain\w*|finetune\w*|train_rl)(\.py)?$")
@@ -76,18 +74,6 @@ def taken_from_elsewhere(
         unknown |= {name: reason for name in names if name not in given}
     unseen = "--yaml-cfg takes all arguments from a file" if "yaml_cfg" in given else None
     return unknown, unseen
-
-
-def model_taken_from_elsewhere(settings: Iterable[Setting], reason: str) -> dict[str, str]:
-    """slime, miles: the destinations that the model's options may set -> why they are unknown; none that is written."""
-    index = index_of("mlm")
-    stated = {index[setting.key].fact for setting in settings if setting.key in index}
-    why = Elsewhere(f"the model's options aren't read: {reason}")
-    found: dict[str, str] = {key: why for key in sorted(OF_MODEL) if key in index and index[key].fact not in stated}
-    if "seq_length" in found:
-        values = " or ".join(map(str, SEQ_LENGTH_OF_MODEL))
-        found["seq_length"] = Elsewhere(f"is {values}: depends on the model's options, which aren't read: {reason}")
-    return found
 
 
 def _is_on(given: dict[str, object], key: str) -> bool:

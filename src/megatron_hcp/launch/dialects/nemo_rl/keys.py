@@ -1,8 +1,11 @@
-"""Fact names: NeMo-RL's configuration of the policy that Megatron trains, and what NeMo-RL sets itself."""
+"""NeMo-RL's keys of the policy that Megatron trains, and what NeMo-RL sets itself."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from megatron_hcp.launch.facts.known_keys import section
 from megatron_hcp.launch.facts.spec import UNKNOWN, FactSpec
 
 _POLICY, _MEGATRON = "policy", "policy.megatron_cfg"
@@ -12,7 +15,7 @@ def _fact(name: str, type: Any, doc: str) -> FactSpec:
     return FactSpec(name, type, f"NeMo-RL: {doc}")
 
 
-NEMO_RL_FACTS: tuple[FactSpec, ...] = (
+ROWS: tuple[FactSpec, ...] = (
     FactSpec("nemo_rl", "version", "NeMo-RL version"),
     _fact("megatron_enabled", "bool", "Megatron trains the policy"),
     _fact("dtensor_enabled", "bool", "DTensor (FSDP2) trains the policy"),
@@ -27,14 +30,6 @@ NEMO_RL_FACTS: tuple[FactSpec, ...] = (
     _fact("logprob_mb_tokens", "size", "tokens per packed row for log-probabilities"),
     _fact("logprob_batch_size", "size", "sequences per forward pass for log-probabilities"),
     _fact("activation_checkpointing", "bool", "activations are recomputed, as recompute_granularity says"),
-    FactSpec(
-        "fused_linear_logprobs",
-        "bool",
-        "the loss is fused with the output layer",
-        verl=("@model.use_fused_kernels",),
-        default=UNKNOWN,
-        defaults={"verl": False},
-    ),
     _fact("cluster_nodes", "size", "nodes of the whole cluster"),
     _fact("cluster_gpus_per_node", "size", "GPUs per such node"),
     _fact("colocated", "bool", "generation shares the training GPUs"),
@@ -107,10 +102,18 @@ DEFAULTS: Mapping[str, Any] = {
 """NeMo-RL's defaults for absent keys; those that are UNKNOWN are required."""
 
 
-def keys_of(spec: FactSpec) -> tuple[str, ...]:
+def keys_of(spec: FactSpec, role: str = "") -> tuple[str, ...]:
     """The keys of a fact in a NeMo-RL configuration, the preferred one first."""
     if spec.name in _KEYS or spec.name in _SET_ALONE:
         return _KEYS.get(spec.name, ())
     fields = [key.partition(".")[2] for key in spec.bridge if key.startswith("model.") and "_target_" not in key]
     own = tuple(f"{_MEGATRON}.{field}" for field in fields if field in _FIRST_CLASS)
     return own or tuple(f"{_MEGATRON}.model_overrides.{field}" for field in fields)
+
+
+def known(key: str) -> tuple[frozenset[str], str]:
+    """(the known names, the part of the key that is one of them); other sections are for users' own data."""
+    _, found, field = key.partition(".model_overrides.")
+    if found:
+        return section("transformer"), field
+    return (section("nemo-rl") if key.startswith(("policy.", "cluster.")) else frozenset((key,))), key

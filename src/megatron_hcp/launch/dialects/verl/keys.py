@@ -1,6 +1,13 @@
-"""Fact names: batch settings that verl checks at start-up."""
+"""verl's keys: the settings that only it has, and where each role of a launch has its own."""
 
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from megatron_hcp.launch.facts.known_keys import section
 from megatron_hcp.launch.facts.spec import FactSpec, Type
+from megatron_hcp.launch.facts.topics import TOPICS, Key, by_key
 
 _ROLLOUT, _REF = "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
 
@@ -14,7 +21,7 @@ def _following(name: str, type: Type, key: str) -> FactSpec:
     return FactSpec(name, type, doc, verl=(key,), defaults={"verl": None})
 
 
-VERL_FACTS: tuple[FactSpec, ...] = (
+ROWS: tuple[FactSpec, ...] = (
     FactSpec(
         "train_batch_size", "int", "verl: prompts per step", verl=("data.train_batch_size",), defaults={"verl": 1024}
     ),
@@ -78,3 +85,48 @@ VERL_FACTS: tuple[FactSpec, ...] = (
         defaults={"verl": False},
     ),
 )
+_MODEL_OF_ROLE = {"critic": "critic.model", "engine": "model"}
+_OPEN_SECTIONS = {
+    "override_transformer_config": "transformer",
+    "override_mcore_model_config": "transformer",
+    "override_ddp_config": "ddp",
+    "override_optimizer_config": "optimizer",
+}
+"""What is below these is a field of the named class."""
+
+
+def keys_of(spec: FactSpec, role: str) -> tuple[str, ...]:
+    """The keys of a fact for the model in that role."""
+    return tuple(filter(None, (_key(key, role) for key in spec.verl)))
+
+
+def _key(key: str, role: str) -> str | None:
+    if key.startswith("@model."):
+        return _MODEL_OF_ROLE.get(role, "actor_rollout_ref.model") + key[6:]
+    if role != "engine":
+        return key.replace("@", role)
+    # The fine-tuning trainer: the engine's section is at the top level, and torchrun sets the ranks, not `trainer.`.
+    if key.startswith(("@.", "trainer.")):
+        return key.replace("@.megatron", "engine") if key.startswith("@.megatron.") else None
+    return key
+
+
+@cache
+def index(role: str) -> dict[str, Key]:
+    """The facts by the keys of a role."""
+    return by_key((*TOPICS, *ROWS), keys_of, role)
+
+
+def default(name: str) -> Any:
+    """verl's default of a fact that one of its keys sets."""
+    spec = next(spec for spec in (*TOPICS, *ROWS) if spec.name == name)
+    return spec.defaults.get("verl", spec.default)
+
+
+def known(key: str) -> tuple[frozenset[str], str]:
+    """(the known names, the part of the key that is one of them): in verl's override sections, a field of a class."""
+    for name, of_class in _OPEN_SECTIONS.items():
+        head, found, field = key.partition(f".{name}.")
+        if found and head:
+            return section(of_class), field
+    return section("verl"), key

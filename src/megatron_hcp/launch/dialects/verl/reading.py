@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of
+from megatron_hcp.launch.dialects.verl.keys import default, index
 from megatron_hcp.launch.dialects.which import has_references
 from megatron_hcp.launch.fact import Acceptance, Elsewhere, Fact, Form, Reading, Setting
 from megatron_hcp.launch.facts.spec import UNKNOWN
@@ -142,8 +142,8 @@ def _out_of_sight(by_key: dict[str, Setting]) -> str | None:
 def _default(key: str) -> Any:
     """verl's default of a key that is in the table of names."""
     role = next((role for role in (ACTOR, REF, CRITIC, ENGINE) if key.startswith(role + ".")), ACTOR)
-    entry = index_of("verl", role).get(key)
-    return UNKNOWN if entry is None else default_of(FACTS[entry.fact], "verl")
+    entry = index(role).get(key)
+    return UNKNOWN if entry is None else default(entry.fact)
 
 
 def _defaults_list(doc: YamlDoc) -> list[Setting]:
@@ -222,8 +222,8 @@ def _unknown_by_role(role: str, by_key: dict[str, Setting]) -> dict[str, str]:
     """Defaults in the table that apply only to verl's PPO trainer."""
     if role != ENGINE:
         return {}
-    index = index_of("verl", role)
-    written = {index[key].fact for key in by_key if key in index}
+    by_name = index(role)
+    written = {by_name[key].fact for key in by_key if key in by_name}
     reason = Elsewhere("verl's fine-tuning trainer has no such key, or another default")
     names = (
         "nodes",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from megatron_hcp.bash.value import Field, Item, Items, Lit, Maybe, Span, Unseen, reason_of
 from megatron_hcp.ground.place import Location
-from megatron_hcp.launch.dialects.table import FACTS, index_of
-from megatron_hcp.launch.fact import Dialect, Setting
+from megatron_hcp.launch.fact import Setting
 from megatron_hcp.launch.forms.words.settings import Word
 
 _FLAG = re.compile(r"--[A-Za-z]")
@@ -46,9 +45,12 @@ def location_of(span: Span) -> Location:
     return span[0].location(span[1], span[2])
 
 
-def flags_of(items: Iterable[Item], *, short: bool = False, dialect: Dialect = "mlm") -> Gathered:
-    """Megatron-LM's flags. As in argparse, the last occurrence of a name counts. `short`: also `-tp 4`."""
-    gatherer = _Flags(short, dialect)
+def flags_of(items: Iterable[Item], types: Mapping[str, str], *, short: bool = False, bare: bool = True) -> Gathered:
+    """A command line's flags. As in argparse, the last occurrence of a name counts.
+
+    `types` has the type of each known option's fact. `short`: also `-tp 4`. `bare`: a switch takes no value.
+    """
+    gatherer = _Flags(types, short, bare)
     for item in items:
         gatherer.take(item)
     gatherer.finish()
@@ -56,10 +58,8 @@ def flags_of(items: Iterable[Item], *, short: bool = False, dialect: Dialect = "
 
 
 class _Flags:
-    def __init__(self, short: bool, dialect: Dialect) -> None:
-        self.short = short
-        self.dialect: Dialect = dialect
-        self.index = index_of(dialect)
+    def __init__(self, types: Mapping[str, str], short: bool, bare: bool) -> None:
+        self.types, self.short, self.bare = types, short, bare
         self.settings: list[Setting] = []
         self.unknown: dict[str, str] = {}
         self.unseen: str | None = None
@@ -123,7 +123,7 @@ class _Flags:
             self._doubt(reason, word.span)
 
     def _unseen(self, item: Unseen) -> None:
-        known = self.key is not None and (self.key in self.index or _SEVERAL.search(self.key) is not None)
+        known = self.key is not None and (self.key in self.types or _SEVERAL.search(self.key) is not None)
         if (item.scalar or known) and self._wants_value() and not self._is_for_flags(item):
             self._doubt(item.reason, item.span)
         elif _is_of_model(item):
@@ -148,9 +148,8 @@ class _Flags:
         """Whether an unknown word here is probably the flag's value."""
         if self.key is None:
             return False
-        entry = self.index.get(self.key)
-        kind = FACTS[entry.fact].type if entry is not None else ""
-        if self.dialect != "ms-swift" and (kind == "bool" or (not kind and _BARE_FLAG.match(self.key))):
+        kind = self.types.get(self.key, "")
+        if self.bare and (kind == "bool" or (not kind and _BARE_FLAG.match(self.key))):
             return False
         return not self.values or kind in ("sizes", "floats", "comm") or _SEVERAL.search(self.key) is not None
 
@@ -166,7 +165,7 @@ class _Flags:
                 for word in option[:first]
             ):
                 self.unseen = item.reason
-            gathered.append(flags_of(option[first:], short=self.short, dialect=self.dialect))
+            gathered.append(flags_of(option[first:], self.types, short=self.short, bare=self.bare))
         self.finish()
         self.unseen = self.unseen or next((one.unseen for one in gathered if one.unseen), None)
         self.model = self.model or next((one.model for one in gathered if one.model), None)

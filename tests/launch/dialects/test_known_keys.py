@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.launch.dialects.slime import SLIME_FACTS
+from megatron_hcp.launch.dialects.known_keys import is_known, near_miss, one_edit_apart
+from megatron_hcp.launch.dialects.slime import SLIME
 from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.fact import Dialect
-from megatron_hcp.launch.facts.known_keys import is_known, near_miss, one_edit_apart
 
 A = "actor_rollout_ref.actor.megatron"
 
@@ -83,7 +83,7 @@ def test_a_known_key_and_a_key_of_ones_own_are_no_near_miss(dialect: Dialect, ke
 )
 def test_every_key_of_the_fact_table_is_upstreams(dialect: Dialect, role: str) -> None:
     # --world-size is of Bridge's converter; the others are of slime and miles, whose keys are Megatron-LM's and these.
-    ours = {"world_size", *(key for spec in SLIME_FACTS for key in spec.mlm)}
+    ours = {"world_size", *(key for spec in SLIME.rows for key in spec.mlm)}
     ours |= {"virtual_pipeline_model_parallel_size"} if dialect in ("mlm", "slime") else set()  # validate_args makes it
     unknown = {key for key in index_of(dialect, role) if not is_known(dialect, key)} - ours
     unknown -= {"dataset.dataset_kwargs.pad_to_max_length"}  # the keys of that dictionary are a dataset's

@@ -1,0 +1,187 @@
+"""ms-swift: the arguments of `megatron sft|pt|rlhf`, on a command line or in a YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from megatron_hcp.ground.numbers import whole_number
+from megatron_hcp.launch.dialects.framework import Framework
+from megatron_hcp.launch.fact import Fact, Reading, Setting
+from megatron_hcp.launch.facts.known_keys import section
+from megatron_hcp.launch.facts.spec import FactSpec
+from megatron_hcp.launch.facts.topics import TOPICS, by_key
+
+if TYPE_CHECKING:
+    from megatron_hcp.launch.forms.yaml.settings import YamlDoc
+
+
+def _fact(name: str, type: Any, doc: str) -> FactSpec:
+    return FactSpec(name, type, f"ms-swift: {doc}")
+
+
+_ROWS: tuple[FactSpec, ...] = (
+    FactSpec("ms_swift", "version", "ms-swift version"),
+    _fact("padding_free", "bool", "the samples of a micro-batch form one packed row"),
+    _fact("swift_packing", "bool", "sequences are packed beforehand, which also gives rows without padding"),
+    _fact("rlhf_type", "str", "the method of `megatron rlhf`; null = another command"),
+    _fact("bridge_backend", "str", "what builds the model: mcore-bridge, megatron-bridge"),
+    _fact("task_type", "str", "causal_lm (also null), seq_cls, embedding, generative_reranker"),
+)
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "padding_free": ("padding_free",),
+    "swift_packing": ("packing",),
+    "rlhf_type": ("rlhf_type",),
+    "bridge_backend": ("bridge_backend",),
+    "router_replay": ("router_replay_mode",),
+    "task_type": ("task_type",),
+    "model_name": ("model",),
+    "seq_length": ("packing_length", "max_length"),
+    "vpp": ("virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank"),
+    "pipeline_layout": ("pipeline_model_parallel_layout",),
+    "first_stage_layers": ("decoder_first_pipeline_num_layers",),
+    "last_stage_layers": ("decoder_last_pipeline_num_layers",),
+    "embedding_counts": ("account_for_embedding_in_pipeline_split",),
+    "loss_counts": ("account_for_loss_in_pipeline_split",),
+    "fsdp": ("use_megatron_fsdp",),
+    "rope_fusion": ("apply_rope_fusion",),
+    "overlap_p2p_comm": ("overlap_p2p_comm",),
+    "gradient_accumulation_fusion": ("gradient_accumulation_fusion",),
+    "checkpoint_save": ("output_dir",),
+}
+"""Arguments whose name differs from Megatron-LM's option, or whose sense does (`apply_rope_fusion` switches on)."""
+_SAME = frozenset(
+    "tp pp cp ep etp sequence_parallel cp_comm_type cp_partition_mode sequence_packing_scheduler tp_comm_overlap "
+    "micro_batch_size global_batch_size attention_backend calculate_per_token_loss recompute_granularity "
+    "recompute_method recompute_num_layers fp8 fp8_recipe distributed_optimizer moe_token_dispatcher_type "
+    "moe_shared_expert_overlap moe_grouped_gemm mtp_layers eval_iters qk_layer_scaling transformer_impl "
+    "deterministic recompute_modules".split()
+)
+"""Facts whose argument is named like Megatron-LM's option."""
+_DEFAULTS: Mapping[str, Any] = {
+    "padding_free": True,
+    "swift_packing": False,
+    "rlhf_type": None,
+    "bridge_backend": "mcore-bridge",
+    "router_replay": "disabled",
+    "task_type": None,
+    "tp": 1,
+    "pp": 1,
+    "cp": 1,
+    "ep": 1,
+    "etp": 1,
+    "vpp": None,
+    "pipeline_layout": None,
+    "first_stage_layers": None,
+    "last_stage_layers": None,
+    "embedding_counts": False,
+    "loss_counts": False,
+    "sequence_parallel": False,
+    "tp_comm_overlap": False,
+    "overlap_p2p_comm": True,
+    "fsdp": False,
+    "distributed_optimizer": True,
+    "cp_comm_type": None,
+    "cp_partition_mode": "zigzag",
+    "sequence_packing_scheduler": None,
+    "micro_batch_size": 1,
+    "global_batch_size": 16,
+    "attention_backend": "flash",
+    "recompute_granularity": "selective",
+    "rope_fusion": False,
+    "gradient_accumulation_fusion": True,
+    "moe_token_dispatcher_type": "alltoall",
+    "moe_shared_expert_overlap": False,
+    "moe_grouped_gemm": True,
+    "fp8": None,
+    "fp8_recipe": "delayed",
+    "mtp_layers": None,
+    "eval_iters": -1,
+}
+"""ms-swift's own defaults (4.5), which differ from Megatron-LM's."""
+_EXTRA = "megatron_extra_kwargs"
+"""A JSON mapping of further fields of the model's config."""
+_MAX_JSON = 20_000
+
+
+def _keys_of(spec: FactSpec, role: str) -> tuple[str, ...]:
+    """The arguments of a fact, underscores for dashes, the preferred one first."""
+    return _KEYS.get(spec.name) or (spec.mlm if spec.name in _SAME else ())
+
+
+def read_ms_swift_yaml(doc: YamlDoc) -> Reading:
+    """A reading of the YAML that `megatron sft FILE` takes: arguments by name, and variables under `ENV`."""
+    arguments = [setting for setting in doc.settings if "." not in setting.key]
+    facts = {
+        f"env.{setting.key.removeprefix('ENV.')}": Fact(str(setting.value), "launch", setting.location, setting.key)
+        for setting in doc.settings
+        if setting.key.startswith("ENV.") and isinstance(setting.value, str | int)
+    }
+    reading = Reading(
+        "ms-swift", doc.file, "yaml", with_extra(arguments), facts, acceptances=doc.acceptances, text=doc.text
+    )
+    return reading._replace(facts={**facts, **ranks_of(facts, {})[0]})
+
+
+def ranks_of(facts: Mapping[str, Fact], unknown: Mapping[str, str]) -> tuple[dict[str, Fact], dict[str, str]]:
+    """(facts on how the ranks are started, why others are unknown), from the variables that ms-swift reads.
+
+    Source: swift/cli/main.py `get_torchrun_args`: torchrun if NPROC_PER_NODE or NNODES is set, else one process.
+    """
+    names = {"gpus_per_node": "env.NPROC_PER_NODE", "nodes": "env.NNODES"}
+    hidden = {name: unknown[variable] for name, variable in names.items() if variable in unknown}
+    found: dict[str, Fact] = {}
+    if hidden or any(variable in facts for variable in names.values()):
+        found["start"] = Fact("torchrun", "derived")
+        for name, variable in names.items():
+            fact = facts.get(variable)
+            number = 1 if fact is None else whole_number(str(fact.value), 9)
+            if name not in hidden and number:
+                found[name] = Fact(1, "default") if fact is None else fact._replace(value=number)
+    return found, hidden
+
+
+def with_extra(settings: Iterable[Setting]) -> tuple[Setting, ...]:
+    """The arguments, with what `megatron_extra_kwargs` adds to the model's config."""
+    given = list(settings)
+    index = by_key((*TOPICS, *_ROWS), _keys_of)
+    for setting in list(given):
+        extra = _mapping(setting.value) if setting.key == _EXTRA else {}
+        names = {name for name in extra if name in index}
+        given = [other for other in given if other.key not in names]
+        given += [Setting(name, extra[name], setting.location) for name in extra if name in names]
+    return tuple(given)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """The mapping in a JSON text or a one-element list; empty if there is none."""
+    text = value[0] if isinstance(value, list) and len(value) == 1 else value
+    if not isinstance(text, str) or len(text) > _MAX_JSON:
+        return {}
+    import json
+
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _known(key: str) -> tuple[frozenset[str], str]:
+    return section("ms-swift"), key
+
+
+def _written(key: str) -> str:
+    return f"--{key}"
+
+
+MS_SWIFT = Framework(
+    name="ms-swift",
+    keys_of=_keys_of,
+    known=_known,
+    rows=_ROWS,
+    defaults=_DEFAULTS,
+    is_command_line=True,
+    written=_written,
+    model_decides=True,
+)
