@@ -33,8 +33,8 @@ from megatron_hcp.launch.fact import Launch  # noqa: E402
 from megatron_hcp.launch.forms.words.settings import Word  # noqa: E402
 from megatron_hcp.launch.load import LoadOptions, load_launch  # noqa: E402
 from megatron_hcp.launch.options import parse_assumptions  # noqa: E402
-from megatron_hcp.launch.readers.overrides import reading_of_words  # noqa: E402
 from megatron_hcp.launch.readers.target import read_text  # noqa: E402
+from megatron_hcp.launch.readers.words import reading_of_words  # noqa: E402
 from megatron_hcp.rules.registry import RULES  # noqa: E402
 from megatron_hcp.rules.rule import Example  # noqa: E402
 

@@ -31,8 +31,8 @@ from megatron_hcp.launch.dialects.table import FACTS, index_of
 from megatron_hcp.launch.fact import Dialect, Fact, Launch, Setting
 from megatron_hcp.launch.facts.spec import FactSpec
 from megatron_hcp.launch.forms.words.settings import Word
-from megatron_hcp.launch.readers.overrides import reading_of_words
 from megatron_hcp.launch.readers.target import read_text
+from megatron_hcp.launch.readers.words import reading_of_words
 from megatron_hcp.rules.registry import BY_ID, RULES
 from megatron_hcp.rules.rule import Example, Rule
 

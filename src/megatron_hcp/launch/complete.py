@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from math import prod
 
-from megatron_hcp.launch.dialects.mlm.hybrid_pattern import derive_from_pattern
-from megatron_hcp.launch.dialects.nemo_rl.derived import derive_policy_ranks, derive_recomputation
-from megatron_hcp.launch.dialects.packing import derive_packing
-from megatron_hcp.launch.dialects.table import key_dialect
-from megatron_hcp.launch.dialects.values import Facts, is_before, known, put, value_of
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
+from megatron_hcp.launch.dialects.values import Facts, known, put, value_of
 from megatron_hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact
 
-_ON = Fact(True, "launch")
 INPUTS: Mapping[str, tuple[str, ...]] = {
     "gtp": ("weight_shards", "tp"),
     "egtp": ("expert_weight_shards", "etp"),
@@ -44,21 +40,14 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
 
 
 def derive(dialect: Dialect, facts: Facts, unknown: MutableMapping[str, str]) -> None:
-    """Adds the derived facts to `facts`, in place."""
+    """Adds the derived facts to `facts`, in place: the framework's own, then those of all frameworks."""
     _branch(facts)
-    keys = key_dialect(dialect)
-    if keys == "mlm":
-        derive_from_pattern(facts, unknown)
-    _model(keys, facts)
-    if dialect == "nemo-rl":
-        derive_recomputation(facts)
-        if "nodes" not in unknown:
-            derive_policy_ranks(facts)
-    _sizes(dialect, facts)
-    if keys == "mlm" and "vpp" not in unknown:
-        _virtual_stages(facts)
+    FRAMEWORKS[dialect].derive(facts, unknown)
+    _model(facts)
+    _sizes(facts)
     _cluster(facts, unknown)
-    derive_packing(dialect, facts, unknown)
+    if known(facts, "packing"):
+        put(facts, "thd", value_of(facts, "packing") != "none", "packing")
 
 
 def _branch(facts: Facts) -> None:
@@ -68,9 +57,7 @@ def _branch(facts: Facts) -> None:
         put(facts, "mcore_branch", "dev" if "+" in version else "main", "mcore")
 
 
-def _model(dialect: str, facts: Facts) -> None:
-    if dialect == "mlm":
-        _replaced(facts)
+def _model(facts: Facts) -> None:
     if (
         "mla" in facts
         and facts["mla"].origin == "presumed"
@@ -81,11 +68,7 @@ def _model(dialect: str, facts: Facts) -> None:
         hidden, heads = value_of(facts, "hidden_size"), value_of(facts, "heads")
         if hidden and heads:
             put(facts, "head_dim", hidden // heads, "hidden_size")
-    if dialect == "mlm" and known(facts, "ffn_hidden_size", "gated_linear_unit", "hidden_size"):
-        _mlp_width(facts)
-    if dialect == "mlm" and value_of(facts, "group_query_attention") is False and known(facts, "heads"):
-        put(facts, "kv_heads", value_of(facts, "heads"), "heads")
-    elif known(facts, "num_query_groups"):
+    if known(facts, "num_query_groups"):
         groups = value_of(facts, "num_query_groups")
         if groups is not None:
             is_default = facts["num_query_groups"].origin == "default"
@@ -94,39 +77,11 @@ def _model(dialect: str, facts: Facts) -> None:
             put(facts, "kv_heads", value_of(facts, "heads"), "heads")
 
 
-def _replaced(facts: Facts) -> None:
-    """What Megatron-LM's command line replaces, whatever was set.
-
-    Source: validate_args, megatron/training/arguments.py: it switches the fusion off for every embedding but rope, and
-    --recompute-activations stands for selective.
-    """
-    position, short = facts.get("position_embedding_type"), facts.get("recompute_activations")
-    is_fused = value_of(facts, "rope_fusion") and not value_of(facts, "use_rotary_position_embeddings")
-    if is_fused and position is not None and position.value != "rope":
-        facts["rope_fusion"] = Fact(False, "derived", position.location, position.key)
-    if short is not None and short.value:
-        facts["recompute_granularity"] = Fact("selective", "derived", short.location, short.key)
-
-
-def _mlp_width(facts: Facts) -> None:
-    """Megatron-LM's default: with --swiglu, three matrices have as many weights as two of width 4 * hidden."""
-    hidden, gate = value_of(facts, "hidden_size"), facts["gated_linear_unit"]
-    if hidden:
-        is_swiglu = gate.value and gate.key != "quick_geglu"
-        put(facts, "ffn_hidden_size", hidden * 8 // 3 // 64 * 64 if is_swiglu else 4 * hidden, "hidden_size")
-
-
-def _sizes(dialect: Dialect, facts: Facts) -> None:
-    _expert_tensor_parallel(dialect, facts)
+def _sizes(facts: Facts) -> None:
     for name, written, size in (("gtp", "weight_shards", "tp"), ("egtp", "expert_weight_shards", "etp")):
         if known(facts, written) and (value_of(facts, written) is None or known(facts, size)):
             shards, of = value_of(facts, written), value_of(facts, size)
             put(facts, name, max(1, shards // of) if shards and of else 1, written)
-    if dialect == "slime" and known(facts, "actor_num_nodes", "actor_num_gpus_per_node"):
-        # Ray places the ranks: neither the job's nodes nor its launcher determine how many train.
-        nodes, per_node = value_of(facts, "actor_num_nodes"), value_of(facts, "actor_num_gpus_per_node")
-        if nodes and per_node:
-            facts["world_size"] = facts["actor_num_nodes"]._replace(value=nodes * per_node, origin="derived")
     if not known(facts, "world_size") and known(facts, "nodes", "gpus_per_node"):
         nodes, per_node = value_of(facts, "nodes"), value_of(facts, "gpus_per_node")
         if nodes and per_node:
@@ -134,13 +89,6 @@ def _sizes(dialect: Dialect, facts: Facts) -> None:
     if known(facts, "use_tp_pp_dp_mapping"):
         order = "tp-cp-ep-pp-dp" if value_of(facts, "use_tp_pp_dp_mapping") else "tp-cp-ep-dp-pp"
         put(facts, "rank_order", order, "use_tp_pp_dp_mapping")
-    if dialect == "verl" and value_of(facts, "tp") == 1 and facts.get("sequence_parallel", _ON).origin == "default":
-        facts["sequence_parallel"] = Fact(False, "default")  # verl's default is True, and it switches it off at tp=1
-    if dialect == "verl" and is_before(facts, "verl", 0, 6) and facts.get("attention_backend", _ON).origin == "default":
-        facts["attention_backend"] = Fact("auto", "default")  # of megatron-core; verl has its own default since 0.6
-    if dialect == "slime" and known(facts, "seq_length", "max_position_embeddings"):
-        # Its set_default_megatron_args; _put leaves a stated one.
-        put(facts, "max_position_embeddings", value_of(facts, "seq_length"), "seq_length")
     if not known(facts, "seq_length") and known(facts, "dataset_seq_length"):
         # Bridge's run_recipe copies the dataset's length to the model, and validation requires them to be equal.
         put(facts, "seq_length", value_of(facts, "dataset_seq_length"), "dataset_seq_length")
@@ -150,41 +98,6 @@ def _sizes(dialect: Dialect, facts: Facts) -> None:
         world = value_of(facts, "world_size")
         if world and world % shard == 0:
             put(facts, "dp", world // shard, "world_size")
-
-
-def _expert_tensor_parallel(dialect: Dialect, facts: Facts) -> None:
-    """Fills in an expert-tensor-parallel size of null: tp, but 1 in Bridge from 0.6 on with expert parallelism."""
-    if not known(facts, "etp", "tp") or value_of(facts, "etp") is not None:
-        return
-    if key_dialect(dialect) != "bridge" or value_of(facts, "tp") == 1 or value_of(facts, "ep") == 1:
-        put(facts, "etp", value_of(facts, "tp"), "tp")
-    elif known(facts, "ep") and (before := is_before(facts, "bridge", 0, 6)) is not None:
-        put(facts, "etp", value_of(facts, "tp") if before else 1, "tp" if before else "ep")
-
-
-def _virtual_stages(facts: Facts) -> None:
-    """The virtual pipeline size of Megatron-LM's command line, if what determines it can be read: 1 means none."""
-    size: int | None
-    ways = ("virtual_stages_per_rank", "layers_per_virtual_stage", "pipeline_layout", "hybrid_pattern")
-    written = [name for name in ways if name not in facts or value_of(facts, name)]
-    if not written:
-        put(facts, "vpp", None)
-        return
-    name, pp = written[0], value_of(facts, "pp")
-    value = value_of(facts, name)
-    if name == "virtual_stages_per_rank":
-        size = value
-    elif name == "layers_per_virtual_stage" and known(facts, "num_layers", "embedding_counts", "loss_counts"):
-        counted = sum(bool(value_of(facts, name)) for name in ("embedding_counts", "loss_counts"))
-        layers = (value_of(facts, "num_layers") or 0) + counted
-        size = layers // pp // value if value and pp and layers % (pp * value) == 0 else None
-    elif name == "hybrid_pattern" and value and pp:
-        segments = str(value).partition("/")[0].count("|") + 1
-        size = segments // pp if segments % pp == 0 else 1
-    else:
-        return
-    if size is not None:
-        put(facts, "vpp", size if size > 1 else None, name)
 
 
 def _cluster(facts: Facts, unknown: Mapping[str, str]) -> None:

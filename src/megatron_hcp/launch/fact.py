@@ -5,7 +5,7 @@ Named tuples: a frozen dataclass takes seven times as long to define, and every 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -180,3 +180,9 @@ def shown_value(value: Any) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(map(shown_value, value)) + "]"
     return str(value)
+
+
+def has_references(settings: Iterable[Setting]) -> bool:
+    """Whether a value needs `interpolate.resolve`: `${…}`, or `???` for a value yet to be given."""
+    texts = (str(value) if isinstance(value, list) else value for _, value, *_ in settings)
+    return any(isinstance(text, str) and ("${" in text or text == "???") for text in texts)

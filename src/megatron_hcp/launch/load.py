@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
-from megatron_hcp.launch.edit import Edit
+from megatron_hcp.launch.edit import Edit, apply_sets
 from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, Reading
 from megatron_hcp.launch.readers.target import read_target, read_targets, read_text
 from megatron_hcp.launch.source import standard_input
@@ -71,8 +71,6 @@ def _loaded(reading: Reading, options: LoadOptions) -> Launch:
     reading = _with_recipe(reading, options.recipe, assumed)
     edit = Edit(reading)
     if options.sets:
-        from megatron_hcp.launch.sets import apply_sets
-
         edit = apply_sets(reading, options.sets)
     model: dict[str, Fact] = {}
     if options.model_file:

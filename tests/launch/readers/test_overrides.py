@@ -7,10 +7,10 @@ import pytest
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Reading
+from megatron_hcp.launch.forms.words.settings import word_list
 from megatron_hcp.launch.forms.words.split import split_words
-from megatron_hcp.launch.readers.overrides import read_overrides, word_list
 from megatron_hcp.launch.readers.target import read_text
-from megatron_hcp.launch.readers.words import extended, read_words
+from megatron_hcp.launch.readers.words import extended, read_overrides, read_words
 
 
 def read(text: str) -> Reading:

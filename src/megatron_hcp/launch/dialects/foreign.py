@@ -6,8 +6,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from megatron_hcp.ground.errors import UnrecognisedError
 from megatron_hcp.launch.dialects.foreign_keys import KEYS
 
+WANTED = "wanted a Megatron-Bridge, Megatron-LM or verl launch"
 _LAST_NAMES = ((("_component_",), "a torchtune configuration"),)
 """Key names that identify a framework at any depth."""
 _TARGETS = (
@@ -195,6 +197,13 @@ def of_tools(text: str) -> str | None:
 def sets_ascend(text: str) -> bool:
     """Whether a shell script sets variables for Ascend devices: Megatron-LM runs there only under MindSpeed."""
     return _ASCEND.search(text) is not None
+
+
+def not_supported(target: str, name: str) -> UnrecognisedError:
+    return UnrecognisedError(
+        f"{target} looks like {name}, which is not supported; {WANTED}; give the command line or configuration of one "
+        f"of these three"
+    )
 
 
 def _at(data: Mapping[str, Any], path: str) -> Any:

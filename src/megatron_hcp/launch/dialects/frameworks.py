@@ -14,8 +14,9 @@ from megatron_hcp.launch.dialects.verl.framework import VERL
 from megatron_hcp.launch.fact import Dialect, Launch
 
 FRAMEWORKS: Mapping[str, Framework] = {
-    framework.name: framework for framework in (MLM, BRIDGE, BRIDGE_PROVIDER, VERL, NEMO_RL, MS_SWIFT, SLIME)
+    framework.name: framework for framework in (VERL, BRIDGE, BRIDGE_PROVIDER, NEMO_RL, MS_SWIFT, SLIME, MLM)
 }
+"""In the order in which they are asked: Megatron-LM's options may be another one's, Bridge's keys may be verl's."""
 COMMAND_LINES: tuple[Dialect, ...] = tuple(one.name for one in FRAMEWORKS.values() if one.is_command_line)
 """The dialects whose launches are command options."""
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from megatron_hcp.ground.numbers import whole_number
-from megatron_hcp.launch.dialects.framework import Framework
-from megatron_hcp.launch.fact import Fact, Reading, Setting
+from megatron_hcp.launch.dialects.framework import CommandReading, Framework, StartCommand
+from megatron_hcp.launch.dialects.mlm.framework import MLM
+from megatron_hcp.launch.dialects.values import Facts, expert_tensor_parallel, packs_by, value_of
+from megatron_hcp.launch.fact import ELASTIC_STARTS, Beside, Dialect, Fact, Reading, Setting
 from megatron_hcp.launch.facts.known_keys import section
 from megatron_hcp.launch.facts.spec import FactSpec
 from megatron_hcp.launch.facts.topics import TOPICS, by_key
 
 if TYPE_CHECKING:
+    from megatron_hcp.launch.forms.script.facts import Facts as CommandFacts
+    from megatron_hcp.launch.forms.script.files import Files
     from megatron_hcp.launch.forms.yaml.settings import YamlDoc
+
+_PROGRAM = r"^megatron (sft|pt|rlhf)$|(^|[/.])swift[/.]cli[/.]_megatron[/.](sft|pt|rlhf)(\.py)?$"
+_CONFIG = "--config"
+_RLHF = ("megatron rlhf", ".rlhf", "/rlhf.py")
+"""How the commands end whose method is DPO unless `rlhf_type` says another one (MegatronRLHFArguments)."""
 
 
 def _fact(name: str, type: Any, doc: str) -> FactSpec:
@@ -103,6 +113,10 @@ _EXTRA = "megatron_extra_kwargs"
 """A JSON mapping of further fields of the model's config."""
 _MAX_JSON = 20_000
 
+_OWN = frozenset("tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size".split())
+_OWN |= frozenset("expert_model_parallel_size global_batch_size mcore_model bridge_backend".split())
+"""Arguments that ms-swift has only for `megatron`, not for `swift`."""
+
 
 def _keys_of(spec: FactSpec, role: str) -> tuple[str, ...]:
     """The arguments of a fact, underscores for dashes, the preferred one first."""
@@ -118,7 +132,13 @@ def read_ms_swift_yaml(doc: YamlDoc) -> Reading:
         if setting.key.startswith("ENV.") and isinstance(setting.value, str | int)
     }
     reading = Reading(
-        "ms-swift", doc.file, "yaml", with_extra(arguments), facts, acceptances=doc.acceptances, text=doc.text
+        dialect="ms-swift",
+        target=doc.file,
+        form="yaml",
+        settings=with_extra(arguments),
+        facts=facts,
+        acceptances=doc.acceptances,
+        text=doc.text,
     )
     return reading._replace(facts={**facts, **ranks_of(facts, {})[0]})
 
@@ -167,6 +187,17 @@ def _mapping(value: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _sees(data: Mapping[str, Any]) -> bool:
+    """Whether a YAML holds the arguments of the `megatron` command."""
+    return {"model", "dataset"} <= data.keys() and not isinstance(data["model"], dict) and bool(_OWN & data.keys())
+
+
+def _derive(facts: Facts, unknown: MutableMapping[str, str]) -> None:
+    expert_tensor_parallel(facts)
+    # Packed sequences have rows without padding, whatever `padding_free` says.
+    packs_by(facts, "swift_packing" if value_of(facts, "swift_packing") else "padding_free")
+
+
 def _known(key: str) -> tuple[frozenset[str], str]:
     return section("ms-swift"), key
 
@@ -175,13 +206,54 @@ def _written(key: str) -> str:
     return f"--{key}"
 
 
+def _starts(command: StartCommand) -> bool:
+    """By the training subcommands of `megatron`; its `export` trains nothing."""
+    return re.search(_PROGRAM, command.script) is not None
+
+
+def _read_command(
+    dialect: Dialect, command: StartCommand, target: str, facts: CommandFacts, files: Files, types: Mapping[str, str]
+) -> CommandReading:
+    from megatron_hcp.bash.value import Field
+    from megatron_hcp.launch.forms.script.flags import flags_of
+
+    gathered = flags_of(command.items, types, bare=False)
+    unseen = gathered.unseen or gathered.model
+    first = command.items[0] if command.items else None
+    if isinstance(first, Field) and first.prefix.endswith((".yaml", ".yml", ".json")):
+        unseen = unseen or f"{first.prefix[:60]} holds further arguments and is not read"
+    elif any(isinstance(item, Field) and item.prefix.partition("=")[0] == _CONFIG for item in command.items):
+        named = command.values(_CONFIG)[-1:] or [""]
+        unseen = unseen or f"{named[0][:60] or _CONFIG} holds further arguments and is not read"
+    elif unseen is None and command.script.endswith(_RLHF) and "rlhf_type" not in gathered.unknown:
+        stated = any(setting.key == "rlhf_type" for setting in gathered.settings)
+        facts.known |= {} if stated else {"rlhf_type": Fact("dpo", "default")}
+    start = facts.known.get("start")
+    if start is None or start.value not in ELASTIC_STARTS:
+        found, hidden = ranks_of(facts.known, facts.unknown)
+        facts.known |= found
+        facts.unknown |= hidden
+    reading = Reading(dialect=dialect, target=target, form="shell", settings=with_extra(gathered.settings))
+    return CommandReading(reading, {**facts.unknown, **gathered.unknown}, unseen)
+
+
+def _read_yaml(doc: YamlDoc, beside: Beside, dialect: Dialect) -> Reading:
+    return read_ms_swift_yaml(doc)
+
+
 MS_SWIFT = Framework(
     name="ms-swift",
     keys_of=_keys_of,
+    derive=_derive,
+    read_words=MLM.read_words,
+    read_command=_read_command,
+    read_yaml=_read_yaml,
     known=_known,
     rows=_ROWS,
     defaults=_DEFAULTS,
     is_command_line=True,
     written=_written,
     model_decides=True,
+    sees=_sees,
+    starts=_starts,
 )

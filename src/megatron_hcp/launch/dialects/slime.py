@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
 
-from megatron_hcp.launch.dialects.framework import Framework, with_dashes
+from megatron_hcp.launch.dialects.framework import CommandReading, Framework, StartCommand, with_dashes
 from megatron_hcp.launch.dialects.mlm.framework import MLM
-from megatron_hcp.launch.fact import Elsewhere, Setting
+from megatron_hcp.launch.dialects.values import Facts, known, put, value_of
+from megatron_hcp.launch.fact import Dialect, Elsewhere, Reading, Setting
 from megatron_hcp.launch.facts.known_keys import section
 from megatron_hcp.launch.facts.spec import FactSpec
 from megatron_hcp.launch.facts.topics import TOPICS, by_key
+
+if TYPE_CHECKING:
+    from megatron_hcp.launch.forms.script.facts import Facts as CommandFacts
+    from megatron_hcp.launch.forms.script.files import Files
+
+_PROGRAM = r"(^|/)train(_async|_multi_turn)?\.py$|^(slime|miles)(\.|$)"
 
 
 def _option(name: str, type: Any, doc: str, key: str = "") -> FactSpec:
@@ -72,6 +80,25 @@ Left out is `spec`, of which rules ask only whether it is the local one: where s
 _SEQ_LENGTH_OF_MODEL = (4096, 32768)
 """The default, and the only value that a file in scripts/models sets (glm4-32B)."""
 
+_OWN = frozenset("actor_num_nodes actor_num_gpus_per_node rollout_batch_size rollout_num_gpus num_rollout".split())
+"""Options that tell slime from Megatron-LM."""
+
+
+def _derive(facts: Facts, unknown: MutableMapping[str, str]) -> None:
+    from megatron_hcp.launch.dialects.mlm.derived import derive_from_options
+
+    derive_from_options(facts, unknown)
+    if known(facts, "actor_num_nodes", "actor_num_gpus_per_node"):
+        # Ray places the ranks: neither the job's nodes nor its launcher determine how many train.
+        nodes, per_node = value_of(facts, "actor_num_nodes"), value_of(facts, "actor_num_gpus_per_node")
+        if nodes and per_node:
+            facts["world_size"] = facts["actor_num_nodes"]._replace(value=nodes * per_node, origin="derived")
+    if known(facts, "seq_length", "max_position_embeddings"):
+        # Its set_default_megatron_args; `put` keeps a value that the launch states.
+        put(facts, "max_position_embeddings", value_of(facts, "seq_length"), "seq_length")
+    # slime has no other layout; miles has an option for it.
+    put(facts, "packing", "none" if value_of(facts, "qkv_format") == "bshd" else "online", "qkv_format")
+
 
 def _known(key: str) -> tuple[frozenset[str], str]:
     """Megatron-LM's options, and those that slime and miles add; some prefixes are SGLang's or its router's."""
@@ -80,7 +107,7 @@ def _known(key: str) -> tuple[frozenset[str], str]:
     return MLM.known(key)[0] | section("slime"), key
 
 
-def model_taken_from_elsewhere(settings: Iterable[Setting], reason: str) -> dict[str, str]:
+def _model_taken_from_elsewhere(settings: Iterable[Setting], reason: str) -> dict[str, str]:
     """The destinations that the model's options may set -> why they are unknown; none that is written."""
     index = by_key((*TOPICS, *_FACTS), MLM.keys_of, negates=True)
     stated = {index[setting.key].fact for setting in settings if setting.key in index}
@@ -92,14 +119,52 @@ def model_taken_from_elsewhere(settings: Iterable[Setting], reason: str) -> dict
     return found
 
 
+def _starts(command: StartCommand) -> bool:
+    return _is_program(command) and not _by_fsdp(command)
+
+
+def _is_program(command: StartCommand) -> bool:
+    return re.search(_PROGRAM, command.script) is not None and not _OWN.isdisjoint(command.flags)
+
+
+def _by_fsdp(command: StartCommand) -> bool:
+    return "fsdp" in command.values("--train-backend")
+
+
+def _refuses(command: StartCommand) -> str | None:
+    """torch FSDP has none of Megatron's parallel sizes."""
+    return "a slime or miles launch trained with FSDP" if _by_fsdp(command) else None
+
+
+def _read_command(
+    dialect: Dialect, command: StartCommand, target: str, facts: CommandFacts, files: Files, types: Mapping[str, str]
+) -> CommandReading:
+    """The reading of the options, of which those of the model may be in a file that isn't read."""
+    from megatron_hcp.launch.dialects.mlm.elsewhere import taken_from_elsewhere
+    from megatron_hcp.launch.forms.script.flags import flags_of
+
+    gathered = flags_of(command.items, types)
+    elsewhere, unseen = taken_from_elsewhere(gathered.settings, None, gathered.unknown)
+    if gathered.model is not None:
+        elsewhere |= _model_taken_from_elsewhere(gathered.settings, gathered.model)
+    reading = Reading(dialect=dialect, target=target, form="shell", settings=gathered.settings)
+    return CommandReading(reading, {**facts.unknown, **elsewhere, **gathered.unknown}, gathered.unseen or unseen)
+
+
 SLIME = Framework(
     name="slime",
     base="mlm",
     keys_of=MLM.keys_of,
+    derive=_derive,
+    read_words=MLM.read_words,
+    read_command=_read_command,
     known=_known,
     rows=_FACTS,
     defaults=_DEFAULTS,
     is_command_line=True,
     negates=True,
+    options=_OWN,
+    starts=_starts,
+    refuses=_refuses,
     written=with_dashes,
 )

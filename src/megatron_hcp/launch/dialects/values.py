@@ -32,3 +32,15 @@ def is_before(facts: Facts, name: str, major: int, minor: int) -> bool | None:
     if len(words) != 2 or not all(word.isdecimal() for word in words):
         return None
     return (int(words[0]), int(words[1])) < (major, minor)
+
+
+def expert_tensor_parallel(facts: Facts) -> None:
+    """Fills in an expert-tensor-parallel size of null: tp."""
+    if known(facts, "etp", "tp") and value_of(facts, "etp") is None:
+        put(facts, "etp", value_of(facts, "tp"), "tp")
+
+
+def packs_by(facts: Facts, switch: str) -> None:
+    """Adds how sequences are packed, in a framework with one switch for it."""
+    if known(facts, switch):
+        put(facts, "packing", "online" if value_of(facts, switch) else "none", switch)

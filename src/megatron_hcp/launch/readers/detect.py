@@ -6,8 +6,8 @@ import re
 
 from megatron_hcp.bash.syntax import Script
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.dialects.hints import may_be_a_launch
-from megatron_hcp.launch.dialects.which import WANTED
+from megatron_hcp.launch.dialects.foreign import WANTED
+from megatron_hcp.launch.dialects.which import may_be_a_launch
 
 _HEAD = 60_000
 _CERTAIN = re.compile(r"\A\s*#!\s*\S*(?:/|env )(?:ba|z|da|k)?sh\b|^#SBATCH ", re.M)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from megatron_hcp.bash.value import ScriptText
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
-from megatron_hcp.launch.dialects.which import WANTED
+from megatron_hcp.launch.dialects.foreign import WANTED
 from megatron_hcp.launch.fact import Beside, Dialect, Reading
 from megatron_hcp.launch.forms.kubernetes.start import starts
 from megatron_hcp.launch.forms.kubernetes.texts import Texts

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
-from megatron_hcp.launch.dialects.bridge.named import recipe_of_options
-from megatron_hcp.launch.dialects.bridge.options import bridge_facts, bridge_unknown, bridge_words
-from megatron_hcp.launch.dialects.foreign import of_tools, sets_ascend
+from megatron_hcp.launch.dialects.foreign import WANTED, not_supported, of_tools, sets_ascend
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
-from megatron_hcp.launch.dialects.mlm.elsewhere import taken_from_elsewhere
-from megatron_hcp.launch.dialects.slime import model_taken_from_elsewhere
 from megatron_hcp.launch.dialects.table import types_of
-from megatron_hcp.launch.dialects.verl.rllm import in_verls_words
-from megatron_hcp.launch.dialects.which import WANTED, not_supported
 from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Reading
 from megatron_hcp.launch.forms.script.apart import refuse_apart
 from megatron_hcp.launch.forms.script.arguments import argv_of, why_hidden
 from megatron_hcp.launch.forms.script.facts import facts_of, is_parallel
-from megatron_hcp.launch.forms.script.flags import Overrides, flag_names, flags_of, location_of, overrides_of
+from megatron_hcp.launch.forms.script.flags import location_of
 from megatron_hcp.launch.forms.script.follow import MAX_LAUNCHES, Followed, follow
 from megatron_hcp.launch.forms.script.started import Launched
-from megatron_hcp.launch.forms.words.settings import Word
-from megatron_hcp.launch.readers.commands import dialect_of, foreign_name, may_be
+from megatron_hcp.launch.readers.commands import command_of, dialect_of, foreign_name, may_be, started_by
 from megatron_hcp.launch.readers.detect import lost_end
-from megatron_hcp.launch.readers.frameworks import framework_of, framework_reading
-from megatron_hcp.launch.readers.overrides import in_script, reading_of_words
 from megatron_hcp.launch.readers.several import MAX_JUDGED, Training, judged, several
 
 _VARIANTS: dict[Dialect, Dialect] = {"bridge": "bridge-provider"}
@@ -88,19 +79,19 @@ def trainings(script: Followed, text: str, target: str, forced: Dialect | None) 
     for launched in script.launches:
         if _is_hcp(launched):
             continue
-        names = flag_names(launched.started.arguments)
-        dialect = framework_of(launched, names)
-        foreign = None if dialect else foreign_name(launched, names)
+        command = command_of(launched)
+        dialect = started_by(command)
+        foreign = None if dialect else foreign_name(command)
         if foreign is not None:
             name = name or foreign
             continue
-        dialect = dialect or dialect_of(launched, names)
+        dialect = dialect or dialect_of(command)
         if dialect == "mlm" and sets_ascend(text):
             name = name or "a MindSpeed launch (it sets variables for Ascend devices)"
             continue
         if dialect is not None and forced in (None, dialect, _VARIANTS.get(dialect)):
-            found.append(Training(launched, forced or dialect, is_parallel(names)))
-        elif forced is not None and may_be(forced, dialect, launched, names):
+            found.append(Training(launched, forced or dialect, is_parallel(set(command.names))))
+        elif forced is not None and may_be(forced, dialect, command):
             untold.append(Training(launched, forced, False))
         elif dialect is not None:
             other = other or (dialect, location_of(launched.started.span).line)
@@ -144,43 +135,12 @@ def _is_hcp(launched: Launched) -> bool:
 
 def reading_of(script: Followed, training: Training, text: str, target: str, notes: Sequence[str] = ()) -> Reading:
     launched, dialect, _ = training
-    facts = facts_of(launched, dialect)
+    framework = FRAMEWORKS[dialect]
     items = launched.started.arguments
-    unknown = dict(facts.unknown)
-    if dialect in ("ms-swift", "nemo-rl"):
-        reading, unknown, unseen = framework_reading(dialect, target, items, facts, script.files)
-    elif FRAMEWORKS[dialect].is_command_line:
-        gathered = flags_of(items, types_of(dialect))
-        program = launched.started.script if dialect == "mlm" else None
-        elsewhere, unseen = taken_from_elsewhere(gathered.settings, program, gathered.unknown)
-        if dialect == "slime" and gathered.model is not None:
-            elsewhere |= model_taken_from_elsewhere(gathered.settings, gathered.model)
-        else:
-            unseen = gathered.model or unseen
-        settings, unseen = gathered.settings, gathered.unseen or unseen
-        unknown |= {**elsewhere, **gathered.unknown}
-        reading = Reading(dialect, target, "shell", settings)
-    else:
-        overrides = overrides_of(items)
-        if dialect == "verl":
-            overrides = Overrides(*in_verls_words(overrides.words, overrides.unknown), overrides.unseen)
-        unseen = overrides.unseen
-        words = [word for word in overrides.words if not word.text.startswith("-")]
-        if dialect != "verl":
-            flags = flags_of(items, types_of("mlm"), short=True)
-            words = bridge_words(flags.settings, words)
-            unknown |= bridge_unknown(flags.unknown)
-            facts.known |= bridge_facts(flags.settings)
-            recipe = recipe_of_options(flags.settings)
-            if recipe is not None:
-                facts.known["recipe"] = Fact(recipe, "launch")
-        else:
-            # The keys present determine the backend and the trainer, even if a value can't be read.
-            words = [*overrides.words, *(Word(f"{key}=???") for key in overrides.unknown)]
-            if unseen is not None:
-                words.append(Word(f"--hidden-words={unseen}"))
-        unknown |= overrides.unknown
-        reading = reading_of_words(dialect, words, target)
+    command = command_of(launched)
+    facts = facts_of(launched, by_ray=framework.by_ray(command.script))
+    types = types_of(dialect if framework.is_command_line else "mlm")
+    reading, unknown, unseen = framework.read_command(dialect, command, target, facts, script.files, types)
     said = [*notes, *([f"whether this command runs {launched.doubt}"] if launched.doubt else []), *script.notes()]
     if script.walker.used_arguments:
         said.append("the script's own arguments ($1, $@) aren't known; it is read as if started without any")
@@ -195,4 +155,22 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         argv=argv_of(items),
         hidden_argument=why_hidden(items),
     )
-    return in_script(reading, facts.known, unknown, unseen)
+    return _in_script(reading, facts.known, unknown, unseen)
+
+
+def _in_script(reading: Reading, facts: Mapping[str, Fact], unknown: Mapping[str, str], unseen: str | None) -> Reading:
+    """The reading with what the surrounding script adds: facts, keys left open, words that can't be read.
+
+    Further models share all of it.
+    """
+    left_open = FRAMEWORKS[reading.dialect].left_open
+    others = []
+    for other in reading.others:
+        left = {**other.unknown, **unknown, **left_open(reading, other, unknown)}
+        others.append(other._replace(facts={**other.facts, **facts}, unknown=left, unseen=unseen or other.unseen))
+    return reading._replace(
+        facts={**reading.facts, **facts},
+        unknown={**reading.unknown, **unknown},
+        unseen=unseen or reading.unseen,
+        others=tuple(others),
+    )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from megatron_hcp.ground.place import Location
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.fact import Dialect, Reading
 from megatron_hcp.launch.forms.script.started import Launched
 
@@ -18,7 +19,6 @@ _FIRST = ("parallel", "cp_comm", "seq_length")
 
 _CONVERTS = re.compile(r"convert|hf2|2hf|2mcore|mcore2|(^|/)(preprocess|merge|split)_")
 """Programs other than training that take sizes too: those of the checkpoint that they write."""
-_TRAINS = re.compile(r"(^|/)(pretrain|finetune|train)\w*\.py$")
 
 
 class Training(NamedTuple):
@@ -40,8 +40,7 @@ def _program(training: Training) -> str:
 
 
 def _trains(training: Training) -> bool:
-    program = _program(training)
-    return training.dialect != "mlm" or not program or _TRAINS.search(program) is not None
+    return FRAMEWORKS[training.dialect].is_training(_program(training))
 
 
 def several(readings: Sequence[Reading], places: Sequence[Location]) -> tuple[Reading, ...]:

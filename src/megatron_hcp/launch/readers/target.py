@@ -8,15 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
+from megatron_hcp.launch.dialects.foreign import WANTED, not_supported
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.which import (
-    WANTED,
     can_be,
     dialect_of_keys,
     has_known_key,
-    is_bridge_target,
-    is_ms_swift,
-    names_recipe,
-    not_supported,
     refuse_foreign,
     refuse_foreign_mapping,
     unknown_dialect,
@@ -151,13 +148,9 @@ def _form_at_sight(text: str, target: str) -> Literal["yaml", "shell"] | None:
 
 def _read_words_alone(text: str, target: str, dialect: Dialect | None) -> Reading | None:
     """The launch in a text of only overrides, or of flags from its first word on; else None."""
+    from megatron_hcp.launch.forms.words.settings import word_list
     from megatron_hcp.launch.forms.words.split import split_words
-    from megatron_hcp.launch.readers.overrides import (
-        dialect_of_words,
-        read_overrides,
-        refuse_foreign_options,
-        word_list,
-    )
+    from megatron_hcp.launch.readers.words import dialect_of_words, read_overrides, refuse_foreign_options
 
     try:
         listed = word_list(split_words(text, target))
@@ -212,38 +205,22 @@ def _read_yaml(text: str, target: str, dialect: Dialect | None, beside: Beside) 
         from megatron_hcp.launch.readers.unreadable import refused
 
         raise refused(error, text, target) from None
-    if dialect in (None, "mlm") and ("MODEL_ARGS" in doc.data or "ENV_VARS" in doc.data):
-        # Some of upstream's own files of this form repeat flags, and their loader takes the last.
-        from megatron_hcp.launch.dialects.mlm.args_yaml import read_args_yaml
-
-        return read_args_yaml(doc)
-    if doc.duplicates:
+    frameworks = [one for one in FRAMEWORKS.values() if dialect in (None, one.name)]
+    seen = next((one for one in frameworks if one.sees(doc.data)), None)
+    if doc.duplicates and not (seen is not None and seen.repeats):
         raise doc.duplicates[0]
-    if is_ms_swift(doc.data) and dialect in (None, "ms-swift"):
-        from megatron_hcp.launch.dialects.ms_swift import read_ms_swift_yaml
-
-        return read_ms_swift_yaml(doc)
     leaves = [setting.key for setting in doc.settings]
-    if dialect in (None, "nemo-rl") and "defaults" in doc.data and dialect_of_keys(leaves) is None:
-        from megatron_hcp.launch.dialects.nemo_rl.reading import inherits_a_policy, read_nemo_rl_yaml
-
-        if inherits_a_policy(doc, beside):
-            return read_nemo_rl_yaml(doc, beside)
-    keys = {*leaves, *doc.mappings}
-    if not is_bridge_target(doc.data):
-        refuse_foreign_mapping(doc.data, keys, target)
-    forced, dialect = dialect, dialect or ("bridge" if is_bridge_target(doc.data) else dialect_of_keys(leaves))
+    told = dialect_of_keys(leaves)
+    if seen is None and told is None:
+        seen = next((one for one in frameworks if one.inherits(doc, beside)), None)
+    if seen is not None and seen.read_yaml is not None:
+        return seen.read_yaml(doc, beside, seen.name)
+    target_of = next((one for one in FRAMEWORKS.values() if one.is_target(doc.data)), None)
+    if target_of is None:
+        refuse_foreign_mapping(doc.data, {*leaves, *doc.mappings}, target)
+    forced, dialect = dialect, dialect or (target_of.name if target_of is not None else told)
     known = can_be(dialect, leaves, in_file=True) if forced and dialect else dialect and has_known_key(dialect, leaves)
-    if dialect is None or not (known or names_recipe(doc.data)):
+    read_yaml = FRAMEWORKS[dialect].read_yaml if dialect is not None else None
+    if dialect is None or read_yaml is None or not (known or FRAMEWORKS["bridge"].names_recipe(doc.data)):
         raise unknown_dialect(target, doc.data, forced)
-    if dialect == "nemo-rl":
-        from megatron_hcp.launch.dialects.nemo_rl.reading import read_nemo_rl_yaml
-
-        return read_nemo_rl_yaml(doc, beside)
-    if dialect == "verl":
-        from megatron_hcp.launch.dialects.verl.reading import read_verl_yaml
-
-        return read_verl_yaml(doc)
-    from megatron_hcp.launch.dialects.bridge.reading import read_bridge_yaml
-
-    return read_bridge_yaml(doc, dialect)
+    return read_yaml(doc, beside, dialect)

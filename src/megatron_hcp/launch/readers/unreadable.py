@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from megatron_hcp.ground.errors import HcpError, NotPlainError, UnrecognisedError
-from megatron_hcp.launch.dialects.hints import may_be_a_launch
+from megatron_hcp.launch.dialects.which import may_be_a_launch
 
 _TEMPLATE = re.compile(
     r"\{\{-?[ \t]*(?:[.$(]|if|else|end|range|with|include|template|define|toYaml|tpl|/\*)[^\n]{0,60}"

@@ -1,25 +1,68 @@
-"""Words after `--`: a launch by themselves, or additions to one that was read."""
+"""Launches in words: those of a file, those after `--`, and words in addition to a launch that was read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.comments import acceptances_of
+from megatron_hcp.launch.dialects.foreign import WANTED, not_supported, of_options, option_name
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.mlm.elsewhere import taken_from_elsewhere
-from megatron_hcp.launch.dialects.which import WANTED, can_be, refuse_foreign, unknown_dialect
-from megatron_hcp.launch.fact import Dialect, Reading, Setting
-from megatron_hcp.launch.forms.words.settings import Word, settings_of_flags, settings_of_overrides
-from megatron_hcp.launch.readers.overrides import (
-    dialect_of_words,
-    reading_of_overrides,
-    reading_of_words,
-    refuse_foreign_options,
+from megatron_hcp.launch.dialects.which import (
+    can_be,
+    dialect_of_keys,
+    dialect_of_options,
+    refuse_foreign,
+    unknown_dialect,
+)
+from megatron_hcp.launch.edit import read_again
+from megatron_hcp.launch.fact import Dialect, Reading
+from megatron_hcp.launch.forms.words.settings import (
+    Word,
+    WordList,
+    settings_of_flags,
+    settings_of_overrides,
     word_list,
 )
 
 _COMMAND_LINE = "<command line>"
 _WORDS = "the list of words after --"
+
+
+def dialect_of_words(listed: WordList) -> Dialect | None:
+    """The dialect of bare words: overrides are Bridge's or verl's, flags only are Megatron-LM's."""
+    dialect = dialect_of_keys([setting.key for setting in listed.settings])
+    if dialect is not None:
+        return dialect
+    names = {option_name(word.text) for word in listed.others if word.text.startswith("--")}
+    return dialect_of_options(names) if names else None
+
+
+def refuse_foreign_options(words: Sequence[Word], target: str) -> None:
+    """Raises an `HcpError` that names the framework if an option (`--name`) belongs to an unsupported one."""
+    name = of_options(option_name(word.text) for word in words if word.text.startswith("--"))
+    if name is not None:
+        raise not_supported(target, name)
+
+
+def read_overrides(listed: WordList, text: str, target: str, dialect: Dialect) -> Reading:
+    """A reading of a file that contains only overrides (Bridge, verl) or flags (Megatron-LM).
+
+    Raises:
+        HcpError: a word is neither.
+    """
+    framework = FRAMEWORKS[dialect]
+    if listed.others and not framework.is_command_line:
+        stray = listed.others[0]
+        where = f"{target}:{stray.location.line}:{stray.location.column}" if stray.location else target
+        raise HcpError(f"{where}: {stray.text[:60]!r} is not an override; wanted key=value; correct the word")
+    return framework.read_words(dialect, listed, target, text=text, acceptances=acceptances_of(text, target))
+
+
+def reading_of_words(dialect: Dialect, words: Sequence[Word], target: str) -> Reading:
+    """A reading of a bare command line or override list; words of a script's own are skipped."""
+    return FRAMEWORKS[dialect].read_words(dialect, word_list(words), target, text=None, acceptances=())
 
 
 def extended(reading: Reading, texts: Sequence[str]) -> Reading:
@@ -43,36 +86,6 @@ def extended(reading: Reading, texts: Sequence[str]) -> Reading:
     if others:
         raise HcpError(f"{others[0].text!r} after -- is not an override; wanted key=value; correct the word")
     return read_again(reading, settings)
-
-
-def read_again(reading: Reading, settings: Sequence[Setting]) -> Reading:
-    """The Bridge, verl or NeMo-RL reading with all its settings replaced, and what follows from them recomputed."""
-    if reading.dialect == "verl":
-        from megatron_hcp.launch.dialects.verl.reading import verl_reading
-
-        new = verl_reading(reading.target, reading.form, settings, role=reading.role)
-    elif reading.dialect == "nemo-rl":
-        from megatron_hcp.launch.dialects.nemo_rl.reading import nemo_rl_reading
-
-        new = nemo_rl_reading(reading.target, reading.form, settings, unseen=reading.unseen)
-    else:
-        from megatron_hcp.launch.dialects.bridge.reading import bridge_reading
-
-        new = bridge_reading(reading.dialect, reading.target, reading.form, settings, complete=reading.complete)
-    ours = {name: fact for name, fact in reading.facts.items() if name not in new.facts or name == "start"}
-    # What was unknown stays unknown (its setting is gone), unless a new setting of the same key gives it.
-    given = {setting.key for setting in new.settings}
-    unknown = {key: why for key, why in reading.unknown.items() if key not in given}
-    return reading._replace(
-        settings=new.settings,
-        facts={**new.facts, **ours},
-        unknown={**unknown, **new.unknown},
-        complete=new.complete,
-        role=new.role,
-        others=new.others,
-        written=new.written,
-        notes=tuple(dict.fromkeys((*reading.notes, *new.notes))),
-    )
 
 
 def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:
@@ -99,7 +112,7 @@ def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:
         raise HcpError(f"{shown!r} after -- is not an override; wanted key=value; correct the word")
     if forced is not None and not can_be(forced, keys):
         raise unknown_dialect(_WORDS, keys, forced)
-    return reading_of_overrides(dialect, listed, _COMMAND_LINE)
+    return reading_of_words(dialect, words, _COMMAND_LINE)
 
 
 def _require_flag(words: Sequence[Word]) -> None:

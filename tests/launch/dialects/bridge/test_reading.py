@@ -12,8 +12,8 @@ from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.dialects.bridge.reading import _ENUMS
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.forms.words.settings import Word
-from megatron_hcp.launch.readers.overrides import reading_of_words
 from megatron_hcp.launch.readers.target import read_target, read_text
+from megatron_hcp.launch.readers.words import reading_of_words
 
 
 def launch(text: str) -> Launch:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from megatron_hcp.launch.dialects.which import RECIPE_PACKAGES
+from megatron_hcp.launch.dialects.bridge.keys import RECIPE_PACKAGES
 from megatron_hcp.launch.fact import Reading, Setting
 
 _YAML_KEYS = ("recipe._target_", "recipe.name", "_target_")

@@ -7,8 +7,7 @@ from typing import Any
 
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.secrets import is_secret_name, without_secrets
-from megatron_hcp.launch.dialects.which import has_references
-from megatron_hcp.launch.fact import Acceptance, Dialect, Fact, Form, Reading, Setting
+from megatron_hcp.launch.fact import Acceptance, Dialect, Fact, Form, Reading, Setting, has_references
 from megatron_hcp.launch.forms.yaml.settings import YamlDoc
 
 _ENUMS = {"AttnBackend": {1: "flash", 2: "fused", 3: "unfused", 4: "local", 5: "auto"}}
@@ -108,13 +107,13 @@ def bridge_reading(
         resolved += _precision(precision.value, precision.location)
     nested = any(key.startswith(_NESTED + ".") for key in by_key)
     return Reading(
-        dialect,
-        target,
-        form,
-        tuple(resolved),
-        facts,
-        unknown,
-        complete,
+        dialect=dialect,
+        target=target,
+        form=form,
+        settings=tuple(resolved),
+        facts=facts,
+        unknown=unknown,
+        complete=complete,
         acceptances=acceptances,
         text=text,
         role=_NESTED if nested else "",

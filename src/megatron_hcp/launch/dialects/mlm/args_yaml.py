@@ -7,8 +7,8 @@ from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.secrets import is_secret_name, without_secrets
+from megatron_hcp.launch.dialects.foreign import not_supported
 from megatron_hcp.launch.dialects.mlm.elsewhere import taken_from_elsewhere
-from megatron_hcp.launch.dialects.which import not_supported
 from megatron_hcp.launch.fact import ELASTIC_STARTS, Fact, Reading, Setting
 from megatron_hcp.launch.forms.yaml.settings import YamlDoc
 
@@ -51,12 +51,12 @@ def read_args_yaml(doc: YamlDoc) -> Reading:
     elsewhere, unseen = taken_from_elsewhere(settings)
     unseen = unseen or hidden
     return Reading(
-        "mlm",
-        doc.file,
-        "args-yaml",
-        tuple(setting for setting in settings if setting.key not in unknown),
-        facts,
-        {**elsewhere, **unknown},
+        dialect="mlm",
+        target=doc.file,
+        form="args-yaml",
+        settings=tuple(setting for setting in settings if setting.key not in unknown),
+        facts=facts,
+        unknown={**elsewhere, **unknown},
         unseen=unseen,
         acceptances=doc.acceptances,
         text=doc.text,

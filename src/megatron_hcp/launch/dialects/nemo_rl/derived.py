@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from megatron_hcp.launch.dialects.values import Facts, known, put, value_of
+from collections.abc import MutableMapping
+
+from megatron_hcp.launch.dialects.values import Facts, expert_tensor_parallel, known, packs_by, put, value_of
 from megatron_hcp.launch.fact import Fact
 
 
-def derive_policy_ranks(facts: Facts) -> None:
-    """NeMo-RL: the nodes and GPUs that remain for the policy if generation has its own.
+def derive(facts: Facts, unknown: MutableMapping[str, str]) -> None:
+    """Adds the derived facts, in place."""
+    _recomputation(facts)
+    if "nodes" not in unknown:
+        _policy_ranks(facts)
+    expert_tensor_parallel(facts)
+    packs_by(facts, "sequence_packing")
+
+
+def _policy_ranks(facts: Facts) -> None:
+    """The nodes and GPUs that remain for the policy if generation has its own.
 
     Source: nemo_rl/algorithms/grpo.py `setup`. On one node generation takes some GPUs, on several whole nodes.
     """
@@ -25,8 +36,8 @@ def derive_policy_ranks(facts: Facts) -> None:
         put(facts, "gpus_per_node", per_node, "cluster_gpus_per_node")
 
 
-def derive_recomputation(facts: Facts) -> None:
-    """NeMo-RL: nothing is recomputed without its switch; with it, whole layers one by one, or selected modules.
+def _recomputation(facts: Facts) -> None:
+    """Nothing is recomputed without its switch; with it, whole layers one by one, or selected modules.
 
     Source: nemo_rl/models/megatron/setup.py `_apply_performance_config`.
     """

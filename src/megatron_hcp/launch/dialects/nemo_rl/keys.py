@@ -101,6 +101,18 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """NeMo-RL's defaults for absent keys; those that are UNKNOWN are required."""
 
+SECTIONS = (
+    "policy.megatron_cfg.",
+    "policy.dtensor_cfg.",
+    "policy.model_name",
+    "policy.train_global_batch_size",
+    "policy.max_total_sequence_length",
+    "policy.make_sequence_length_divisible_by",
+    "policy.sequence_packing.",
+    "policy.dynamic_batching.",
+)
+"""Sections that only NeMo-RL has."""
+
 
 def keys_of(spec: FactSpec, role: str = "") -> tuple[str, ...]:
     """The keys of a fact in a NeMo-RL configuration, the preferred one first."""

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import place_below, read_text
-from megatron_hcp.launch.dialects.which import has_references
-from megatron_hcp.launch.fact import Acceptance, Beside, Elsewhere, Fact, Form, Reading, Setting
+from megatron_hcp.launch.fact import Acceptance, Beside, Elsewhere, Fact, Form, Reading, Setting, has_references
 from megatron_hcp.launch.forms.yaml.settings import MAX_CHARACTERS, YamlDoc, load_yaml
 
 _MOST_FILES = 20
@@ -95,16 +94,15 @@ def nemo_rl_reading(
     if fp8 is None or fp8.value is not True:
         resolved = _without(resolved, "policy.megatron_cfg.fp8_cfg.")
     return Reading(
-        "nemo-rl",
-        target,
-        form,
-        tuple(resolved),
-        facts,
-        unknown,
-        True,
-        unseen,
-        acceptances,
-        text,
+        dialect="nemo-rl",
+        target=target,
+        form=form,
+        settings=tuple(resolved),
+        facts=facts,
+        unknown=unknown,
+        unseen=unseen,
+        acceptances=acceptances,
+        text=text,
         notes=notes,
         written=given if has_references(given) else (),
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 from typing import Any
 
+from megatron_hcp.launch.dialects.framework import SINGLE_WORDS, is_declared
 from megatron_hcp.launch.facts.known_keys import section
 from megatron_hcp.launch.facts.spec import FactSpec, Type
 from megatron_hcp.launch.facts.topics import TOPICS, Key, by_key
@@ -94,6 +96,40 @@ _OPEN_SECTIONS = {
 }
 """What is below these is a field of the named class."""
 
+_SECTIONS = frozenset(
+    "actor_rollout_ref custom_reward_function model_engine global_profiler ray_init ray_kwargs async_training "
+    "transfer_queue".split()
+)
+_SHARED_SECTIONS = frozenset(
+    "algorithm critic data distillation engine model optim reward reward_model rollout trainer".split()
+)
+_OWN_KEYS = (
+    "engine@",
+    "trainer.nnodes",
+    "trainer.n_gpus_per_node",
+    "data.train_files",
+    "data.max_token_len_per_gpu",
+    "data.max_prompt_length",
+    "data.max_response_length",
+    "algorithm.adv_estimator",
+    "algorithm.use_kl",
+    "engine.context_parallel_size",
+    "engine.tensor_model_parallel_size",
+    "critic.megatron.",
+)
+_TOGETHER = (
+    "engine",
+    "model.path",
+    "optim.lr",
+    "trainer.project_name",
+    "data.max_length",
+    "data.train_batch_size",
+    "data.train_max_samples",
+)
+"""Keys of verl's fine-tuning trainer; a single one doesn't identify it."""
+SECTIONS = _SECTIONS | _SHARED_SECTIONS
+_ROLES = ("actor_rollout_ref.actor", "engine", "critic")
+
 
 def keys_of(spec: FactSpec, role: str) -> tuple[str, ...]:
     """The keys of a fact for the model in that role."""
@@ -130,3 +166,20 @@ def known(key: str) -> tuple[frozenset[str], str]:
         if found and head:
             return section(of_class), field
     return section("verl"), key
+
+
+def knows(key: str) -> bool:
+    """Whether some version of verl declares the key."""
+    return any(key in index(role) for role in _ROLES) or is_declared(known, key)
+
+
+def owns(keys: Collection[str]) -> bool:
+    """Whether keys are verl's."""
+    roots = {key.partition(".")[0] for key in keys if "." in key or key in SINGLE_WORDS}
+    if roots & _SECTIONS:
+        return True
+    together = {name for name in _TOGETHER for key in keys if key.startswith(name)}
+    if len(together) < 2 and not any(key.startswith(_OWN_KEYS) for key in keys):
+        return False
+    known = sum(knows(key) for key in keys)  # other frameworks have data.max_prompt_length as well
+    return 2 * known >= len(keys)

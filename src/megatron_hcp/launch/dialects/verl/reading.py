@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from megatron_hcp.launch.dialects.verl.config_names import out_of_sight
 from megatron_hcp.launch.dialects.verl.keys import default, index
-from megatron_hcp.launch.dialects.which import has_references
-from megatron_hcp.launch.fact import Acceptance, Elsewhere, Fact, Form, Reading, Setting
+from megatron_hcp.launch.fact import Acceptance, Elsewhere, Fact, Form, Reading, Setting, has_references
 from megatron_hcp.launch.facts.spec import UNKNOWN
 from megatron_hcp.launch.forms.yaml.settings import YamlDoc
 
@@ -81,7 +81,7 @@ def verl_reading(
     by_key = {setting.key: setting for setting in resolved}
     role = role or _role(by_key.keys() | unknown.keys())
     strategy = _strategy(by_key, role, unknown)
-    unseen = _out_of_sight(by_key)
+    unseen = out_of_sight(by_key)
     if unseen is not None and strategy.origin == "default":
         strategy = Fact("megatron", "derived")  # nothing says so, but something that can't be read may
     facts: dict[str, Fact] = {"strategy": strategy}
@@ -94,49 +94,32 @@ def verl_reading(
         resolved = [setting for setting in resolved if not setting.key.startswith(section)]
         note = f"{strategy.value} trains the model, not megatron: there is no megatron context parallelism to check"
         return Reading(
-            "verl",
-            target,
-            form,
-            tuple(resolved),
-            facts,
-            unknown,
-            False,
+            dialect="verl",
+            target=target,
+            form=form,
+            settings=tuple(resolved),
+            facts=facts,
+            unknown=unknown,
+            complete=False,
             acceptances=acceptances,
             text=text,
             role=role,
             notes=(note,),
         )
     unknown = unknown | _unknown_by_model(role, by_key) | _unknown_by_role(role, by_key)
-    main = Reading("verl", target, form, tuple(resolved), facts, unknown, True, unseen, acceptances, text, role)
+    main = Reading(
+        dialect="verl",
+        target=target,
+        form=form,
+        settings=tuple(resolved),
+        facts=facts,
+        unknown=unknown,
+        unseen=unseen,
+        acceptances=acceptances,
+        text=text,
+        role=role,
+    )
     return main._replace(others=tuple(_others(main, by_key)))
-
-
-_OWN_CONFIGS = ("ppo", "sft", "dapo", "prime", "spin", "sppo", "async", "policy")
-"""verl's own configurations are named for what they train, and `trainer`; their defaults are known."""
-
-
-def _is_own_config(name: str) -> bool:
-    return "trainer" in name and "/" not in name and any(word in name for word in _OWN_CONFIGS)
-
-
-HIDDEN_WORDS = "--hidden-words"
-"""A setting that represents command-line words that couldn't be read; its value says why."""
-
-
-def _out_of_sight(by_key: dict[str, Setting]) -> str | None:
-    """Why settings may exist that aren't read: a custom configuration or group."""
-    for key, setting in by_key.items():
-        if key == HIDDEN_WORDS:
-            return str(setting.value)
-        named = by_key.get("--config-name")
-        own = named is not None and _is_own_config(str(named.value))
-        if key == "--config-dir" or (key == "--config-path" and not own):
-            return f"{key} names a folder whose configurations are not read"
-        if key == "--config-name" and not _is_own_config(str(setting.value)):
-            return f"the configuration {str(setting.value)[:60]} is not read"
-        if key == "experiment":
-            return f"the experiment {str(setting.value)[:60]} is not read"
-    return None
 
 
 def _default(key: str) -> Any:
@@ -262,7 +245,10 @@ def _other(
                 left[own] = main.unknown[actors]
             elif own not in keys or role == REF:
                 settings += tuple(setting._replace(key=own) for setting in settings if setting.key == actors)
-        yield Reading("verl", main.target, main.form, settings, {**main.facts, "strategy": strategy}, left, role=role)
+        facts = {**main.facts, "strategy": strategy}
+        yield Reading(
+            dialect="verl", target=main.target, form=main.form, settings=settings, facts=facts, unknown=left, role=role
+        )
 
 
 def _inherited(by_key: dict[str, Setting]) -> list[Setting]:
@@ -293,3 +279,11 @@ def _needs_critic(by_key: dict[str, Setting]) -> bool:
 def _true(by_key: dict[str, Setting], key: str) -> bool:
     setting = by_key.get(key)
     return setting is not None and str(setting.value).lower() == "true"
+
+
+def left_open(main: Reading, other: Reading, unknown: Mapping[str, str]) -> dict[str, str]:
+    """Why keys of a further model are unknown: ref leaves open what it inherits from an actor that leaves it open."""
+    if other.role != REF:
+        return {}
+    own = {setting.key for setting in main.settings}
+    return {key: unknown[actors] for actors, key in inherited_keys(unknown) if key not in own}

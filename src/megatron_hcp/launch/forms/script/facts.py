@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from megatron_hcp.bash.value import Span, Value, default_of, reason_of, text_of
 from megatron_hcp.ground.numbers import whole_number
 from megatron_hcp.ground.secrets import is_secret_name, without_secrets
-from megatron_hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact
+from megatron_hcp.launch.fact import ELASTIC_STARTS, Fact
 from megatron_hcp.launch.forms.script.flags import location_of
 from megatron_hcp.launch.forms.script.options import Option, gpu_count
 from megatron_hcp.launch.forms.script.started import Launched, StartContext
@@ -31,8 +31,8 @@ class Facts:
             self.unknown[name] = without_secrets(reason)
 
 
-def facts_of(launched: Launched, dialect: Dialect) -> Facts:
-    """The facts of one started program."""
+def facts_of(launched: Launched, by_ray: bool) -> Facts:
+    """The facts of one started program. `by_ray`: it has Ray start its ranks."""
     facts = Facts()
     context = launched.started.context
     if launched.started.script is not None:
@@ -41,7 +41,7 @@ def facts_of(launched: Launched, dialect: Dialect) -> Facts:
         facts.put("srun", True)
     _options(facts, context)
     _environment(facts, launched)
-    start = "ray" if dialect == "verl" and context.start in ("python", "srun") and _is_ray(launched) else context.start
+    start = "ray" if by_ray and context.start in ("python", "srun") else context.start
     if start is None:
         facts.lack("start", context.doubt or "not known")
     else:
@@ -73,10 +73,6 @@ def _other_ranks(facts: Facts, context: StartContext, start: str | None) -> None
         number = whole_number(str(counted.value), 9) if str(counted.value).isdecimal() else None
         if number:
             facts.known["world_size"] = counted._replace(value=number)
-
-
-def _is_ray(launched: Launched) -> bool:
-    return "sft" not in (launched.started.script or "")
 
 
 def _options(facts: Facts, context: StartContext) -> None:

@@ -21,6 +21,19 @@ class Word(NamedTuple):
     location: Location | None = None
 
 
+class WordList(NamedTuple):
+    """Words, and their meaning as overrides: `settings`, and the `others`, which aren't overrides."""
+
+    words: Sequence[Word]
+    settings: list[Setting]
+    others: list[Word]
+
+
+def word_list(words: Sequence[Word]) -> WordList:
+    """The parsed words, computed once: their dialect, and what they set."""
+    return WordList(words, *settings_of_overrides(words))
+
+
 def settings_of_flags(words: Sequence[Word]) -> list[Setting]:
     """Megatron-LM flags as settings; words that belong to no flag are dropped.
 
