@@ -13,6 +13,7 @@ from megatron_hcp.launch.edit import edit_facts, edit_settings
 from megatron_hcp.launch.fact import Elsewhere, Fact, Launch, Reading, Setting
 from megatron_hcp.launch.facts.spec import UNKNOWN
 from megatron_hcp.launch.facts.topics import MODEL_NAMES
+from megatron_hcp.launch.named_model import facts_of_name
 
 
 def build_launch(
@@ -33,7 +34,7 @@ def build_launch(
     by_recipe = {name: fact for name, fact in stated.items() if fact.origin == "recipe"}
     facts |= by_recipe
     if not model and (model_name := stated.get("model_name")) is not None:
-        facts |= {name: fact for name, fact in _of_model(model_name, reading).items() if name not in unknown}
+        facts |= {name: fact for name, fact in facts_of_name(model_name, reading).items() if name not in unknown}
     facts |= _beside_a_spec(model) if "spec" in stated else model
     for name in model:
         if isinstance(unknown.get(name), Elsewhere):
@@ -58,19 +59,6 @@ def _beside_a_spec(model: Mapping[str, Fact]) -> dict[str, Fact]:
     return {
         name: fact for name, fact in model.items() if (name, fact.value) != ("attention_variant", "gated_delta_net")
     }
-
-
-def _of_model(name: Fact, reading: Reading) -> dict[str, Fact]:
-    """The facts of a model that the launch names: a public one, or one of Bridge's recipes if its recipe is unknown."""
-    if FRAMEWORKS[reading.dialect].model_decides:
-        from megatron_hcp.launch.facts.known_models import facts_of
-
-        return facts_of(name, reading)
-    if FRAMEWORKS[reading.dialect].has_recipes and not reading.complete:
-        from megatron_hcp.launch.recipes.models import facts_of_recipes
-
-        return facts_of_recipes(name)
-    return {}
 
 
 def with_settings(launch: Launch, edits: Iterable[Setting], removed: frozenset[str] = frozenset()) -> Launch:

@@ -10,8 +10,6 @@ from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of
 from megatron_hcp.launch.fact import Fact, Reading, Setting
 from megatron_hcp.launch.facts.spec import UNKNOWN
-from megatron_hcp.launch.forms.words.hydra import hydra_value
-from megatron_hcp.launch.forms.words.settings import flat_settings
 
 _PLACED = frozenset(("placement", "start", "nodes", "gpus_per_node", "ntasks_per_node"))
 _PREFIXES = ("env.", "sbatch.", "srun.")
@@ -107,6 +105,9 @@ def apply_sets(reading: Reading, texts: Sequence[str]) -> Edit:
     Raises:
         HcpError: a text isn't KEY=VALUE, or gives an impossible placement.
     """
+    from megatron_hcp.launch.forms.words.hydra import hydra_value
+    from megatron_hcp.launch.forms.words.settings import flat_settings
+
     index = index_of(reading.dialect, reading.role)
     facts: dict[str, Fact] = {}
     settings: list[Setting] = []

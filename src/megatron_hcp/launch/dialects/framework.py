@@ -176,6 +176,8 @@ class Framework(NamedTuple):
     """Whether a YAML has a block that names one of its recipes."""
     inherits: Callable[[YamlDoc, Beside], bool] = never
     """Whether a YAML that has none of its keys inherits some, from a file that may be read."""
+    named: tuple[str, ...] = ()
+    """Words of its scripts and configurations, which tell that a text may be a launch."""
     starts: Callable[[StartCommand], bool] = never
     """Whether a command starts its training, by a program that no other framework has."""
     may_start: Callable[[StartCommand], bool | None] = nothing

@@ -256,4 +256,5 @@ MS_SWIFT = Framework(
     model_decides=True,
     sees=_sees,
     starts=_starts,
+    named=("swift",),
 )

@@ -167,4 +167,5 @@ SLIME = Framework(
     starts=_starts,
     refuses=_refuses,
     written=with_dashes,
+    named=("slime", "miles"),
 )

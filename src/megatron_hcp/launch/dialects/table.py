@@ -47,5 +47,5 @@ def default_of(spec: FactSpec, dialect: str) -> Any:
 
 
 def key_dialect(dialect: str) -> str:
-    """The dialect whose keys a launch uses: a bare model provider uses Bridge's, slime Megatron-LM's."""
+    """The dialect whose keys a launch uses, and whose start-up reads them: its own, or another framework's."""
     return FRAMEWORKS[dialect].base or dialect

@@ -15,10 +15,8 @@ from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import Dialect
 
-_PROGRAMS = re.compile(
-    r"torchrun|megatron|nemo|verl|swift|slime|miles|pretrain|deepspeed|python|_target_|\brecipe|\bsrun\b|\bray\b"
-)
-"""Programs and keys that tell of training."""
+_PROGRAMS = r"torchrun|deepspeed|python|_target_|\brecipe|\bsrun\b|\bray\b"
+"""Programs and keys that tell of training, besides the frameworks' names."""
 
 
 def dialect_of_keys(keys: Collection[str]) -> Dialect | None:
@@ -118,7 +116,8 @@ def unknown_dialect(target: str, keys: Iterable[str], forced: Dialect | None = N
 
 def may_be_a_launch(text: str) -> bool:
     """Whether a text has a word that launches have: a program that trains, or a key that only their settings have."""
-    if _PROGRAMS.search(text.lower()):
+    named = "|".join(name for one in FRAMEWORKS.values() for name in one.named)
+    if re.search(f"{_PROGRAMS}|{named}", text.lower()):
         return True
     names = _names()
     return any(word.replace("-", "_") in names for word in re.findall(r"[A-Za-z]\w*(?:-\w+)*", text))

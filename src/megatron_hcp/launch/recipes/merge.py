@@ -19,7 +19,7 @@ _ALONE = "<recipe>"
 
 def alone(name: str) -> Reading:
     """The launch that consists only of a recipe."""
-    return Reading("bridge", f"{_ALONE} {name}", "overrides", complete=False)
+    return Reading(dialect="bridge", target=f"{_ALONE} {name}", form="overrides", complete=False)
 
 
 def with_recipe(reading: Reading, name: str | None, version: str | None) -> Reading:

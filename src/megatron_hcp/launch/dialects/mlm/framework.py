@@ -80,4 +80,5 @@ MLM = Framework(
     may_start=_may_start,
     settles=_settles,
     is_training=_is_training,
+    named=("megatron", "pretrain"),
 )

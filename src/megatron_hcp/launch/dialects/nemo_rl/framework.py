@@ -80,4 +80,5 @@ NEMO_RL = Framework(
     sections=keys.SECTIONS,
     inherits=_inherits,
     refers=True,
+    named=("nemo",),
 )

@@ -88,4 +88,5 @@ VERL = Framework(
     by_ray=_by_ray,
     several_models=True,
     left_open=_left_open,
+    named=("verl",),
 )

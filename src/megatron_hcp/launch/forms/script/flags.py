@@ -25,7 +25,7 @@ _ARGUMENTS = re.compile(r"(ARG|OPT|OPTION|FLAG|EXTRA|PARAM|OVERRIDE|CONFIG|CMD)"
 _ONE_VALUE = re.compile(r"(PATH|FILE|DIR|NAME)\W*$", re.I)
 """How names of variables end that hold a single value: EVAL_CONFIG_PATH, OUTPUT_DIR."""
 _OF_MODEL = re.compile(r"MODEL_ARGS")
-"""In the name of the variable that holds the model's options in the scripts of slime and miles."""
+"""In the name of the variable that holds the model's options in scripts of frameworks on top of Megatron-LM."""
 _SET_HERE = re.compile(rb"MODEL_ARGS\+?=\(?[\s\"']*$")
 
 

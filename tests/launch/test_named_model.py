@@ -30,7 +30,7 @@ QWEN = {
 
 
 def lines() -> list[list[str]]:
-    text = (Path(__file__).parents[3] / "src/megatron_hcp/launch/facts/known_models.txt").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "src/megatron_hcp/launch/facts/known_models.txt").read_text(encoding="utf-8")
     return [line.split() for line in text.splitlines() if not line.startswith("#")]
 
 
