@@ -112,7 +112,6 @@ _DEFAULTS: Mapping[str, Any] = {
 _EXTRA = "megatron_extra_kwargs"
 """A JSON mapping of further fields of the model's config."""
 _MAX_JSON = 20_000
-
 _OWN = frozenset("tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size".split())
 _OWN |= frozenset("expert_model_parallel_size global_batch_size mcore_model bridge_backend".split())
 """Arguments that ms-swift has only for `megatron`, not for `swift`."""
@@ -123,27 +122,7 @@ def _keys_of(spec: FactSpec, role: str) -> tuple[str, ...]:
     return _KEYS.get(spec.name) or (spec.mlm if spec.name in _SAME else ())
 
 
-def read_ms_swift_yaml(doc: YamlDoc) -> Reading:
-    """A reading of the YAML that `megatron sft FILE` takes: arguments by name, and variables under `ENV`."""
-    arguments = [setting for setting in doc.settings if "." not in setting.key]
-    facts = {
-        f"env.{setting.key.removeprefix('ENV.')}": Fact(str(setting.value), "launch", setting.location, setting.key)
-        for setting in doc.settings
-        if setting.key.startswith("ENV.") and isinstance(setting.value, str | int)
-    }
-    reading = Reading(
-        dialect="ms-swift",
-        target=doc.file,
-        form="yaml",
-        settings=with_extra(arguments),
-        facts=facts,
-        acceptances=doc.acceptances,
-        text=doc.text,
-    )
-    return reading._replace(facts={**facts, **ranks_of(facts, {})[0]})
-
-
-def ranks_of(facts: Mapping[str, Fact], unknown: Mapping[str, str]) -> tuple[dict[str, Fact], dict[str, str]]:
+def _ranks_of(facts: Mapping[str, Fact], unknown: Mapping[str, str]) -> tuple[dict[str, Fact], dict[str, str]]:
     """(facts on how the ranks are started, why others are unknown), from the variables that ms-swift reads.
 
     Source: swift/cli/main.py `get_torchrun_args`: torchrun if NPROC_PER_NODE or NNODES is set, else one process.
@@ -161,7 +140,7 @@ def ranks_of(facts: Mapping[str, Fact], unknown: Mapping[str, str]) -> tuple[dic
     return found, hidden
 
 
-def with_extra(settings: Iterable[Setting]) -> tuple[Setting, ...]:
+def _with_extra(settings: Iterable[Setting]) -> tuple[Setting, ...]:
     """The arguments, with what `megatron_extra_kwargs` adds to the model's config."""
     given = list(settings)
     index = by_key((*TOPICS, *_ROWS), _keys_of)
@@ -230,15 +209,31 @@ def _read_command(
         facts.known |= {} if stated else {"rlhf_type": Fact("dpo", "default")}
     start = facts.known.get("start")
     if start is None or start.value not in ELASTIC_STARTS:
-        found, hidden = ranks_of(facts.known, facts.unknown)
+        found, hidden = _ranks_of(facts.known, facts.unknown)
         facts.known |= found
         facts.unknown |= hidden
-    reading = Reading(dialect=dialect, target=target, form="shell", settings=with_extra(gathered.settings))
+    reading = Reading(dialect=dialect, target=target, form="shell", settings=_with_extra(gathered.settings))
     return CommandReading(reading, {**facts.unknown, **gathered.unknown}, unseen)
 
 
 def _read_yaml(doc: YamlDoc, beside: Beside, dialect: Dialect) -> Reading:
-    return read_ms_swift_yaml(doc)
+    """A reading of the YAML that `megatron sft FILE` takes: arguments by name, and variables under `ENV`."""
+    arguments = [setting for setting in doc.settings if "." not in setting.key]
+    facts = {
+        f"env.{setting.key.removeprefix('ENV.')}": Fact(str(setting.value), "launch", setting.location, setting.key)
+        for setting in doc.settings
+        if setting.key.startswith("ENV.") and isinstance(setting.value, str | int)
+    }
+    reading = Reading(
+        dialect=dialect,
+        target=doc.file,
+        form="yaml",
+        settings=_with_extra(arguments),
+        facts=facts,
+        acceptances=doc.acceptances,
+        text=doc.text,
+    )
+    return reading._replace(facts={**facts, **_ranks_of(facts, {})[0]})
 
 
 MS_SWIFT = Framework(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, MutableMapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from megatron_hcp.launch.dialects.framework import CommandReading, Framework, StartCommand, with_dashes
@@ -104,7 +105,12 @@ def _known(key: str) -> tuple[frozenset[str], str]:
     """Megatron-LM's options, and those that slime and miles add; some prefixes are SGLang's or its router's."""
     if key.startswith(("sglang_", "router_")):
         return frozenset((key,)), key
-    return MLM.known(key)[0] | section("slime"), key
+    return _options(), key
+
+
+@cache
+def _options() -> frozenset[str]:
+    return MLM.known("")[0] | section("slime")
 
 
 def _model_taken_from_elsewhere(settings: Iterable[Setting], reason: str) -> dict[str, str]:
@@ -120,11 +126,8 @@ def _model_taken_from_elsewhere(settings: Iterable[Setting], reason: str) -> dic
 
 
 def _starts(command: StartCommand) -> bool:
-    return _is_program(command) and not _by_fsdp(command)
-
-
-def _is_program(command: StartCommand) -> bool:
-    return re.search(_PROGRAM, command.script) is not None and not _OWN.isdisjoint(command.flags)
+    is_program = re.search(_PROGRAM, command.script) is not None and not _OWN.isdisjoint(command.flags)
+    return is_program and not _by_fsdp(command)
 
 
 def _by_fsdp(command: StartCommand) -> bool:
