@@ -37,6 +37,7 @@ _FACTS: tuple[FactSpec, ...] = (
     _option("rollout_max_response_len", "size", "tokens of the longest answer"),
     _option("batches_by_tokens", "bool", "micro-batches by tokens", "use_dynamic_batch_size"),
     _option("max_tokens_per_gpu", "size", "tokens per micro-batch and rank"),
+    _option("log_probs_max_tokens_per_gpu", "size", "the same where only log-probabilities are computed"),
     _option("allgather_cp", "bool", "K and V are gathered; each rank has one piece of the packed row"),
     _option("qkv_format", "str", "row layout (only miles has a choice): thd, bshd"),
     _option("normalize_advantages", "bool", "advantages are whitened over the batch"),
