@@ -25,11 +25,11 @@ from megatron_hcp.judge.repair.offer import why_none
 from megatron_hcp.judge.report import Finding
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.forms.words.settings import Word
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.launch.options import parse_assumptions
-from megatron_hcp.launch.read import read_text
-from megatron_hcp.launch.words.overrides import reading_of_words
-from megatron_hcp.launch.words.settings import Word
+from megatron_hcp.launch.readers.target import read_text
+from megatron_hcp.launch.readers.words import reading_of_words
 from megatron_hcp.rules.registry import RULES
 from megatron_hcp.rules.rule import Example
 

@@ -20,7 +20,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Dialect
-from megatron_hcp.launch.read import read_target
+from megatron_hcp.launch.readers.target import read_target
 from megatron_hcp.rules.registry import RULES
 
 DIALECTS: dict[str, frozenset[str]] = {

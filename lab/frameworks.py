@@ -35,7 +35,7 @@ from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Beside, Reading
 from megatron_hcp.launch.options import parse_assumptions
-from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.readers.target import read_text
 from megatron_hcp.rules.registry import RULES
 
 RESULTS = ROOT / "lab" / "results" / "frameworks.json"

@@ -31,9 +31,9 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.report import Report
 from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.fact import Reading
 from megatron_hcp.launch.facts.presumed import presumptions
-from megatron_hcp.launch.facts.table import FACTS
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.launch.options import parse_assumptions
 from megatron_hcp.rules.registry import rule_of, rules_for

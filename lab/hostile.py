@@ -23,7 +23,7 @@ READ = """
 import sys, time
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.build import build_launch
-from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.readers.target import read_text
 
 def read(text):
     try:

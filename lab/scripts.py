@@ -28,11 +28,12 @@ from program import at_least_one, parser_of
 
 from megatron_hcp.bash.value import Field, text_of
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.dialects.table import types_of
 from megatron_hcp.launch.fact import Beside
-from megatron_hcp.launch.script.flags import flags_of, overrides_of
-from megatron_hcp.launch.script.follow import follow
-from megatron_hcp.launch.script.started import Launched
-from megatron_hcp.launch.words.settings import Word, settings_of_flags
+from megatron_hcp.launch.forms.script.flags import flags_of, overrides_of
+from megatron_hcp.launch.forms.script.follow import follow
+from megatron_hcp.launch.forms.script.started import Launched
+from megatron_hcp.launch.forms.words.settings import Word, settings_of_flags
 
 _ENDINGS = frozenset((".sh", ".bash", ".sbatch", ".slurm", ".sub"))
 _TRAINS = re.compile(r"(^|[/.])(pretrain|train|finetune|sft|main_|run_|posttrain|grpo)")
@@ -164,7 +165,7 @@ def compared(launched: Launched, command: Command) -> tuple[Counter[str], list[s
         if not overrides.unknown and not overrides.unseen and len(overrides.words) != len(truth):
             count["different"] += abs(len(overrides.words) - len(truth))
     else:
-        gathered, real = flags_of(launched.started.arguments), said(truth)
+        gathered, real = flags_of(launched.started.arguments, types_of("mlm")), said(truth)
         ours = {setting.key: list(setting.value) for setting in gathered.settings}
         unseen = gathered.unseen or gathered.model
         for key in {*ours, *real} - gathered.unknown.keys():

@@ -34,6 +34,11 @@ CHAINS = (
 """A room (a folder of src/megatron_hcp) imports itself and what is left of it in a chain; rooms side by side do not."""
 RULES_CHAIN = "view <- rule <- upstream <- cp <- dcp hcp pipe <- loss topo verl <- * <- registry"
 """The same of the rooms of rules/, its folders and files; `*` stands for the families that no other one imports."""
+INSIDE = {
+    "launch": "fact hf_cache layer_pattern source this_machine <- comments facts <- coerce forms <- dialects hf <- "
+    "complete options <- edit <- readers recipes <- named_model <- build hidden <- load",
+}
+"""The same for the folders and modules inside a room."""
 FOR_ALL = {"megatron_hcp", "megatron_hcp.resources"}
 """The modules at the root that every room may import."""
 WITH_TORCH = {"runtime", "proofs", "integrations"}
@@ -47,6 +52,8 @@ TESTED_FROM_ABOVE = {
     "bash/parser": "bash/test_parser.py, by what it parses",
     "cli/reports": "cli/, by what commands print",
     "judge": "rules/test_rules_on_any_launch.py, by what it makes of every rule",
+    "launch/forms": "launch/forms/, by its folders",
+    "launch/forms/kubernetes": "launch/readers/test_kubernetes.py, by the launches in manifests",
     "support": "cli/test_support.py, by what the command prints: tests/support holds what tests share",
     "triage/signatures": "triage/test_signatures.py, by the rows of the table",
     "triage/signatures/cp": "triage/test_signatures.py, by the rows of the table",
@@ -54,10 +61,10 @@ TESTED_FROM_ABOVE = {
 """Rooms without a folder of tests, and where in tests/ theirs are."""
 
 
-def rooms() -> dict[str, set[str]]:
+def rooms(chains: tuple[str, ...] = CHAINS) -> dict[str, set[str]]:
     """Each room, and the rooms that it may import."""
     allowed: dict[str, set[str]] = defaultdict(set)
-    for chain in CHAINS:
+    for chain in chains:
         left: set[str] = set()
         for level in chain.split(" <- "):
             for room in level.split():
@@ -78,6 +85,11 @@ def room_of(module: str) -> str:
     """The room that a module of hcp lies in; empty for those at the root."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).is_dir() else ""
+
+
+def part_of(module: str) -> str:
+    """The folder or module of its room that a module is, or lies in."""
+    return ".".join(module.split(".")[2:3])
 
 
 @cache
@@ -105,7 +117,11 @@ def wrong_imports(module: str, names: frozenset[str]) -> set[str]:
     """Those of the imported modules that a module of hcp may not import."""
     allowed = rooms().get(room_of(module), set())
     ours = {name for name in names if name.partition(".")[0] == "megatron_hcp"} - FOR_ALL
-    return {name for name in ours if room_of(name) not in allowed}
+    wrong = {name for name in ours if room_of(name) not in allowed}
+    if room_of(module) not in INSIDE or not part_of(module):
+        return wrong
+    left = rooms((INSIDE[room_of(module)],)).get(part_of(module), set())
+    return wrong | {name for name in ours if room_of(name) == room_of(module) and part_of(name) not in left}
 
 
 def circles_in(graph: dict[str, set[str]]) -> list[str]:
@@ -143,6 +159,7 @@ def test_imports_point_to_the_left_only(path: Path) -> None:
         ("megatron_hcp.runtime.groups", "megatron_hcp.proofs.world"),
         ("megatron_hcp.skills.card", "megatron_hcp.cli.verify"),
         ("megatron_hcp.cli.verify", "megatron_hcp.proofs.world"),
+        ("megatron_hcp.launch.forms.words.split", "megatron_hcp.launch.dialects.table"),
     ],
 )
 def test_an_upward_arrow_is_seen(module: str, name: str) -> None:

@@ -19,7 +19,7 @@ LINEAR = 5.5
 """More steps for a text four times as long: 4, and what short texts add to that."""
 WAYS = {"match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn"}
 FROM_TABLES = {
-    ("launch/foreign.py", "pattern"): "[pattern for _, pattern in _PROGRAMS]",
+    ("launch/dialects/foreign.py", "pattern"): "[pattern for _, pattern in _PROGRAMS]",
     ("launch/options.py", "shape[0]"): "[shape for shape, _ in _SHAPES.values()]",
     ("skills/json_schema.py", "_strict(schema['pattern'])"): (
         "[_strict(json.loads(text)) for path in pack_dir('schemas').glob('hcp.card.*.json')"

@@ -21,8 +21,8 @@ from follow.modules import Modules
 from follow.values import UNKNOWN, Argument, Function, Member, Node, NotFollowed, Raised, Unknown
 from follow.world import World
 
+from megatron_hcp.launch.dialects.table import FACTS, index_of
 from megatron_hcp.launch.fact import Reading, Setting
-from megatron_hcp.launch.facts.table import FACTS, index_of
 
 _LIBRARY, _BENCHMARKS = "megatron.bridge.recipes", "megatron.bridge.perf_recipes"
 _SPECS = ("dataset.packed_sequence_specs", "dataset.offline_packing_specs")
@@ -62,7 +62,7 @@ class Recipe(NamedTuple):
     def reading(self) -> Reading:
         settings = tuple(Setting(key, value) for key, value in self.values.known.items())
         unknown = dict.fromkeys(self.values.unknown, "the recipe's value cannot be read")
-        from megatron_hcp.launch.yaml.bridge import bridge_reading
+        from megatron_hcp.launch.dialects.bridge.reading import bridge_reading
 
         reading = bridge_reading("bridge", self.target, "overrides", settings, complete=False)
         return reading._replace(unknown=unknown)

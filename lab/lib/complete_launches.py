@@ -12,9 +12,9 @@ from hidden_launches import CLUSTER, PATHS, Complete, Script, Yaml, as_yaml
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.dialects.table import FACTS, index_of
 from megatron_hcp.launch.fact import Reading
-from megatron_hcp.launch.facts.table import FACTS, index_of
-from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.readers.target import read_text
 from megatron_hcp.rules.registry import RULES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,8 +17,8 @@ from megatron_hcp.cost.gpus import gpu_named
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Fact, Launch
-from megatron_hcp.launch.words.overrides import reading_of_words
-from megatron_hcp.launch.words.settings import Word
+from megatron_hcp.launch.forms.words.settings import Word
+from megatron_hcp.launch.readers.words import reading_of_words
 from megatron_hcp.plan.layout import CP_TYPES, PRECISIONS, Layout, PlanJob, pipeline_string
 from megatron_hcp.plan.legal import RECIPES, forbidden
 from megatron_hcp.plan.model import PlanModel, plan_model

@@ -18,7 +18,7 @@ from typing import Any
 from program import ROOT, parser_of
 
 from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out
-from megatron_hcp.launch.facts.table import index_of
+from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.recipes.table import look_up, names_of
 
 _KEYS = [*index_of("bridge"), "mixed_precision"]

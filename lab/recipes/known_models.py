@@ -13,8 +13,8 @@ from pathlib import Path
 
 from program import ROOT, parser_of
 
+from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.facts.known_models import fields_of
-from megatron_hcp.launch.facts.table import index_of
 from megatron_hcp.launch.hf import read_model
 
 FILE = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "known_models.txt"

@@ -30,9 +30,9 @@ from program import ROOT, parser_of
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.coerce import coerce
+from megatron_hcp.launch.dialects.table import FACTS, default_of
 from megatron_hcp.launch.fact import Setting
 from megatron_hcp.launch.facts.spec import UNKNOWN, FactSpec
-from megatron_hcp.launch.facts.table import FACTS, default_of
 
 FILE = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "presumed.txt"
 FEW = 0.15

@@ -1,4 +1,4 @@
-"""Writes src/megatron_hcp/launch/facts/verl_config.txt: the keys of verl's composed Megatron configuration, by release.
+"""Writes launch/dialects/verl/config.txt: the keys of verl's composed Megatron configuration, by release.
 
     python lab recipes/verl_config FOLDER…
 
@@ -15,9 +15,9 @@ from typing import Any
 
 from program import ROOT, parser_of
 
-from megatron_hcp.launch.facts.verl_config import NAME
+from megatron_hcp.launch.dialects.verl.config import NAME
 
-TARGET = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "verl_config.txt"
+TARGET = ROOT / "src" / "megatron_hcp" / "launch" / "dialects" / "verl" / "config.txt"
 
 
 def composed(folder: Path, name: str) -> dict[str, bool]:

@@ -15,7 +15,7 @@ from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.load import LoadOptions, load_launches
 from megatron_hcp.launch.options import parse_assumptions
-from megatron_hcp.launch.read import read_target, read_text
+from megatron_hcp.launch.readers.target import read_target, read_text
 from megatron_hcp.rules.registry import RULES
 from megatron_hcp.rules.rule import Example
 

@@ -23,7 +23,7 @@ def test_a_check_loads_no_module_that_it_does_not_use(tmp_path: Path) -> None:
     """A check is over in 0.1 s: each of these takes a hundredth of it, or more."""
     (tmp_path / "launch.yaml").write_text("model: {context_parallel_size: 4}\n")
     loaded = loaded_by(CHECK, tmp_path)
-    assert {"megatron_hcp.judge.engine", "megatron_hcp.launch.yaml.bridge"} <= loaded
+    assert {"megatron_hcp.judge.engine", "megatron_hcp.launch.dialects.bridge.reading"} <= loaded
     unused = {
         "json",
         "pathlib",

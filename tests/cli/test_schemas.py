@@ -15,7 +15,7 @@ from megatron_hcp.cli.reports.json import dump, report_json
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.options import parse_assumptions
-from megatron_hcp.launch.read import read_target, read_text
+from megatron_hcp.launch.readers.target import read_target, read_text
 from megatron_hcp.resources import pack_dir
 from megatron_hcp.rules.registry import RULES
 from support.rows import rows

@@ -11,7 +11,7 @@ import pytest
 
 from megatron_hcp.cli.main import cli
 from megatron_hcp.dcp.published import PUBLISHED
-from megatron_hcp.launch.dialects import WANTED as A_LAUNCH
+from megatron_hcp.launch.dialects.foreign import WANTED as A_LAUNCH
 
 FILES = {
     "launch.yaml": "model:\n  context_parallel_size: four\n",

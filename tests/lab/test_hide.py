@@ -11,8 +11,8 @@ import hide
 import legal_values
 import pytest
 
-from megatron_hcp.launch.facts.table import FACTS
-from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.dialects.table import FACTS
+from megatron_hcp.launch.readers.target import read_text
 
 SCRIPT = """#!/bin/bash
 #SBATCH --nodes=1

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.hf import read_model
-from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.readers.target import read_text
 from support.selection import examples
 
 BASE = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.facts.table import FACTS
+from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.options import parse_assumptions, read_facts_file
 from megatron_hcp.launch.this_machine import machine_facts
 

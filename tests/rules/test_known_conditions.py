@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from megatron_hcp.launch.facts.table import FACTS
+from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.rules.known.condition import clauses_of
 from megatron_hcp.rules.known.row import KNOWN, Known, Span, spans_of
 from megatron_hcp.rules.registry import BY_ID, RULES

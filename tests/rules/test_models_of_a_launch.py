@@ -6,7 +6,7 @@ import pytest
 
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.build import build_launch
-from megatron_hcp.launch.read import read_target, read_text
+from megatron_hcp.launch.readers.target import read_target, read_text
 from megatron_hcp.rules.registry import BY_ID
 from megatron_hcp.rules.rule import Fix, Problem, Rule
 from megatron_hcp.rules.view import View

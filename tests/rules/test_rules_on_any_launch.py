@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.fact import DIALECTS, Fact, Reading
 from megatron_hcp.launch.facts.spec import FactSpec
-from megatron_hcp.launch.facts.table import FACTS
 from megatron_hcp.rules.registry import RULES
 from support.selection import examples
 

@@ -26,12 +26,12 @@ from megatron_hcp.judge.repair.fixes import apply_fix
 from megatron_hcp.judge.report import Finding, Report
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.coerce import coerce
+from megatron_hcp.launch.dialects.table import FACTS, index_of
 from megatron_hcp.launch.fact import Dialect, Fact, Launch, Setting
 from megatron_hcp.launch.facts.spec import FactSpec
-from megatron_hcp.launch.facts.table import FACTS, index_of
-from megatron_hcp.launch.read import read_text
-from megatron_hcp.launch.words.overrides import reading_of_words
-from megatron_hcp.launch.words.settings import Word
+from megatron_hcp.launch.forms.words.settings import Word
+from megatron_hcp.launch.readers.target import read_text
+from megatron_hcp.launch.readers.words import reading_of_words
 from megatron_hcp.rules.registry import BY_ID, INDEX, RULES
 from megatron_hcp.rules.rule import Example, Rule
 from support.rows import each

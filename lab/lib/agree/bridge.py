@@ -18,9 +18,9 @@ from agree.process import Upstream, commit_of
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Fact, Launch
-from megatron_hcp.launch.read import read_text
-from megatron_hcp.launch.words.overrides import reading_of_words
-from megatron_hcp.launch.words.settings import Word
+from megatron_hcp.launch.forms.words.settings import Word
+from megatron_hcp.launch.readers.target import read_text
+from megatron_hcp.launch.readers.words import reading_of_words
 from megatron_hcp.rules.registry import rules_for
 
 _SIZES = (1, 1, 1, 2, 2, 4, 3)

@@ -21,10 +21,10 @@ from agree.process import Upstream
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.coerce import coerce
+from megatron_hcp.launch.dialects.table import FACTS, index_of
 from megatron_hcp.launch.fact import Beside, Launch, Setting
 from megatron_hcp.launch.facts.spec import FactSpec
-from megatron_hcp.launch.facts.table import FACTS, index_of
-from megatron_hcp.launch.script.read import read_launches
+from megatron_hcp.launch.readers.script import read_launches
 
 _SWIFT = re.compile(r"(?:^|[/.])swift[/.]cli[/.]_megatron[/.](sft|pt|rlhf)(?:\.py)?$")
 _SLIME = re.compile(r"(?:^|/)train(?:_async|_multi_turn)?\.py$")

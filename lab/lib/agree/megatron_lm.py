@@ -19,7 +19,7 @@ from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.report import Report
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.options import parse_assumptions
-from megatron_hcp.launch.read import read_target
+from megatron_hcp.launch.readers.target import read_target
 from megatron_hcp.rules.registry import rules_for
 
 

@@ -14,8 +14,8 @@ from agree.process import Upstream, commit_of
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Fact, Launch
-from megatron_hcp.launch.words.overrides import reading_of_words
-from megatron_hcp.launch.words.settings import Word
+from megatron_hcp.launch.forms.words.settings import Word
+from megatron_hcp.launch.readers.words import reading_of_words
 from megatron_hcp.rules.registry import rules_for
 
 _ACTOR, _REF, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "actor_rollout_ref.rollout"

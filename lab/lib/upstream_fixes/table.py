@@ -24,9 +24,9 @@ from upstream_fixes.words import (
 
 from megatron_hcp.backports.lacking import OPTIONS
 from megatron_hcp.backports.topics import TOPICS
+from megatron_hcp.launch.dialects.known_keys import names_of
+from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import Dialect
-from megatron_hcp.launch.facts.known_keys import names_of
-from megatron_hcp.launch.facts.table import FACTS, keys_of
 from megatron_hcp.rules.known.condition import clauses_of
 from megatron_hcp.rules.known.row import Package
 

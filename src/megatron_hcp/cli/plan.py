@@ -90,7 +90,7 @@ def _sorted_words(
     words: Sequence[str], fixed: tuple[str, ...], options: LoadOptions
 ) -> tuple[str | None, tuple[str, ...], LoadOptions]:
     """(target, --fix, options): `--fix tp=2 cp=4 --assume te=2.14 mcore=0.16.1` leaves words of both behind."""
-    from megatron_hcp.launch.facts.table import FACTS
+    from megatron_hcp.launch.dialects.table import FACTS
     from megatron_hcp.plan.space import FIXABLE
 
     names, assumes, more = [], list(options.assumes), list(fixed)

@@ -30,7 +30,7 @@ def without_assumptions(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Targets, and facts that follow another fact's --assume: `--assume te=2.14 mcore=0.16.1`."""
     if not any("=" in word for word in words):
         return list(words), []
-    from megatron_hcp.launch.facts.table import FACTS
+    from megatron_hcp.launch.dialects.table import FACTS
     from megatron_hcp.launch.options import is_job_option
 
     def is_fact(name: str) -> bool:

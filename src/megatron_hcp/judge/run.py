@@ -8,8 +8,9 @@ from typing import NamedTuple
 from megatron_hcp.ground.place import Location
 from megatron_hcp.judge.report import Finding, NotChecked, Presumed
 from megatron_hcp.judge.ruling import Ruling, judge
-from megatron_hcp.launch.fact import MODEL_DECIDES, Launch
-from megatron_hcp.launch.facts.table import FACTS, keys_of
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
+from megatron_hcp.launch.dialects.table import FACTS, keys_of
+from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Problem, Rule
 from megatron_hcp.rules.view import View
 
@@ -60,7 +61,7 @@ def _finding(launch: Launch, rule: Rule, problem: Problem, presumed: dict[str, P
         from megatron_hcp.judge.verdict.presume import rests_on, softened
 
         resting = rests_on(launch, rule, presumed)
-        problem = softened(problem, rule, resting, "model" if launch.dialect in MODEL_DECIDES else "recipe")
+        problem = softened(problem, rule, resting, "model" if FRAMEWORKS[launch.dialect].model_decides else "recipe")
     keys = []
     for name in problem.facts:
         fact = launch.facts.get(name)

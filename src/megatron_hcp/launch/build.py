@@ -6,11 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from megatron_hcp.launch.coerce import coerce
-from megatron_hcp.launch.derived.derive import derive
+from megatron_hcp.launch.complete import derive
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
+from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of
 from megatron_hcp.launch.edit import edit_facts, edit_settings
-from megatron_hcp.launch.fact import COMMAND_LINES, MODEL_DECIDES, Elsewhere, Fact, Launch, Reading, Setting
+from megatron_hcp.launch.fact import Elsewhere, Fact, Launch, Reading, Setting
 from megatron_hcp.launch.facts.spec import UNKNOWN
-from megatron_hcp.launch.facts.table import FACTS, MODEL_NAMES, default_of, index_of, key_dialect
+from megatron_hcp.launch.facts.topics import MODEL_NAMES
+from megatron_hcp.launch.named_model import facts_of_name
 
 
 def build_launch(
@@ -31,7 +34,7 @@ def build_launch(
     by_recipe = {name: fact for name, fact in stated.items() if fact.origin == "recipe"}
     facts |= by_recipe
     if not model and (model_name := stated.get("model_name")) is not None:
-        facts |= {name: fact for name, fact in _of_model(model_name, reading).items() if name not in unknown}
+        facts |= {name: fact for name, fact in facts_of_name(model_name, reading).items() if name not in unknown}
     facts |= _beside_a_spec(model) if "spec" in stated else model
     for name in model:
         if isinstance(unknown.get(name), Elsewhere):
@@ -56,19 +59,6 @@ def _beside_a_spec(model: Mapping[str, Fact]) -> dict[str, Fact]:
     return {
         name: fact for name, fact in model.items() if (name, fact.value) != ("attention_variant", "gated_delta_net")
     }
-
-
-def _of_model(name: Fact, reading: Reading) -> dict[str, Fact]:
-    """The facts of a model that the launch names: a public one, or one of Bridge's recipes if its recipe is unknown."""
-    if reading.dialect in MODEL_DECIDES:
-        from megatron_hcp.launch.facts.known_models import facts_of
-
-        return facts_of(name, reading)
-    if key_dialect(reading.dialect) == "bridge" and not reading.complete:
-        from megatron_hcp.launch.recipes.models import facts_of_recipes
-
-        return facts_of_recipes(name)
-    return {}
 
 
 def with_settings(launch: Launch, edits: Iterable[Setting], removed: frozenset[str] = frozenset()) -> Launch:
@@ -119,7 +109,7 @@ def _yields(key: str, value: object) -> bool:
 
 def _unwrap(dialect: str, setting: Setting) -> Setting:
     """argparse's `nargs="+"` with one value: Megatron-LM keeps the value itself, not a one-element list."""
-    if dialect in COMMAND_LINES and isinstance(setting.value, list) and len(setting.value) == 1:
+    if FRAMEWORKS[dialect].is_command_line and isinstance(setting.value, list) and len(setting.value) == 1:
         return setting._replace(value=setting.value[0])
     return setting
 
@@ -134,8 +124,8 @@ def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str
             value: Any = default_of(FACTS[name], reading.dialect)
             if value is not UNKNOWN:
                 facts[name] = Fact(value, "default")
-    by_model = reading.dialect in MODEL_DECIDES
-    if by_model if reading.complete else key_dialect(reading.dialect) == "bridge":
+    by_model = FRAMEWORKS[reading.dialect].model_decides
+    if by_model if reading.complete else FRAMEWORKS[reading.dialect].has_recipes:
         # A recipe sets what an override list omits; in verl the model sets what verl has no default for.
         from megatron_hcp.launch.facts.presumed import presumptions
 

@@ -1,12 +1,15 @@
-"""A reading with some of its keys or facts changed."""
+"""A reading with some of its keys or facts changed: by a fix, by further words, or by `--set`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
+from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of
 from megatron_hcp.launch.fact import Fact, Reading, Setting
-from megatron_hcp.launch.facts.table import index_of
+from megatron_hcp.launch.facts.spec import UNKNOWN
 
 _PLACED = frozenset(("placement", "start", "nodes", "gpus_per_node", "ntasks_per_node"))
 _PREFIXES = ("env.", "sbatch.", "srun.")
@@ -42,12 +45,10 @@ def edit_settings(reading: Reading, edits: Iterable[Setting], removed: Iterable[
     facts = {name: fact for name, fact in reading.facts.items() if name not in touched}
     unknown = {name: why for name, why in reading.unknown.items() if name not in touched and name not in same}
     edited = reading._replace(settings=kept + edits, facts=facts, unknown=unknown)
-    if reading.dialect == "nemo-rl":
-        # Other settings may refer to what is changed, and a switch may disable a whole section.
-        from megatron_hcp.launch.yaml.nemo_rl import nemo_rl_reading
-
+    framework = FRAMEWORKS[reading.dialect]
+    if framework.refers and framework.read_again is not None:
         before = (s for s in reading.written or reading.settings if s.key not in same and s.key not in changed)
-        new = nemo_rl_reading(reading.target, reading.form, (*before, *edits), unseen=reading.unseen)
+        new = framework.read_again(reading, (*before, *edits))
         edited = edited._replace(settings=new.settings, written=new.written, facts={**facts, **new.facts})
     return Edit(edited, touched)
 
@@ -73,3 +74,78 @@ def _following(facts: Mapping[str, Fact], changed: frozenset[str]) -> dict[str, 
     if ranks is not None and ranks.origin == "derived" and nodes is not None:
         followed["world_size"] = ranks._replace(value=nodes.value * tasks.value)
     return followed
+
+
+def read_again(reading: Reading, settings: Sequence[Setting]) -> Reading:
+    """A reading of dotted keys with all its settings replaced, and what follows from them recomputed."""
+    again = FRAMEWORKS[reading.dialect].read_again
+    assert again is not None
+    new = again(reading, settings)
+    ours = {name: fact for name, fact in reading.facts.items() if name not in new.facts or name == "start"}
+    # What was unknown stays unknown (its setting is gone), unless a new setting of the same key gives it.
+    given = {setting.key for setting in new.settings}
+    unknown = {key: why for key, why in reading.unknown.items() if key not in given}
+    return reading._replace(
+        settings=new.settings,
+        facts={**new.facts, **ours},
+        unknown={**unknown, **new.unknown},
+        complete=new.complete,
+        role=new.role,
+        others=new.others,
+        written=new.written,
+        notes=tuple(dict.fromkeys((*reading.notes, *new.notes))),
+    )
+
+
+def apply_sets(reading: Reading, texts: Sequence[str]) -> Edit:
+    """The reading with `--set KEY=VALUE` applied in order: keys of its dialect, `env.NAME`, or the placement of ranks.
+
+    Flags may be written as on the command line, with dashes. VALUE null removes a flag.
+
+    Raises:
+        HcpError: a text isn't KEY=VALUE, or gives an impossible placement.
+    """
+    from megatron_hcp.launch.forms.words.hydra import hydra_value
+    from megatron_hcp.launch.forms.words.settings import flat_settings
+
+    index = index_of(reading.dialect, reading.role)
+    facts: dict[str, Fact] = {}
+    settings: list[Setting] = []
+    removed: list[str] = []
+    for text in texts:
+        key, value = _key_and_value(text)
+        if is_plain(key) and key not in index:
+            facts[key] = _plain_fact(key, value, text)
+        elif not FRAMEWORKS[reading.dialect].is_command_line:
+            settings += flat_settings(key, hydra_value(value), None)
+        elif value == "null":
+            name = key.replace("-", "_")
+            removed.append(name)
+            if reading.unseen is not None and name in index:
+                # Words that can't be read could still set it: this states that they don't.
+                fact = index[name].fact
+                default = default_of(FACTS[fact], reading.dialect)
+                facts[fact] = Fact(None if default is UNKNOWN else default, "launch")
+        else:
+            settings.append(Setting(key.replace("-", "_"), value.split()))
+    edit = edit_settings(reading, settings, removed)
+    if FRAMEWORKS[reading.dialect].several_models and settings:
+        edit = edit._replace(reading=read_again(reading, [*reading.settings, *settings]))
+    more = edit_facts(edit.reading, facts)
+    return more._replace(touched=edit.touched | more.touched)
+
+
+def _plain_fact(name: str, value: str, text: str) -> Fact:
+    if name.startswith(("sbatch.", "srun.")):
+        return Fact(None if value == "null" else value, "launch")
+    from megatron_hcp.launch.options import stated_fact
+
+    return stated_fact(name, value, "launch", text)
+
+
+def _key_and_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    key = key.strip().lstrip("+").removeprefix("--")
+    if not equals or not key or any(character.isspace() for character in key):
+        raise HcpError(f"found --set {text[:60]!r}", wanted="KEY=VALUE", do="write the key as the launch does")
+    return key, value.strip()

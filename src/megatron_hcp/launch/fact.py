@@ -5,7 +5,7 @@ Named tuples: a frozen dataclass takes seven times as long to define, and every 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -18,10 +18,6 @@ Origin = Literal[
 ]
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
-COMMAND_LINES: tuple[Dialect, ...] = ("mlm", "slime", "ms-swift")
-"""The dialects whose launches are command options; the others use dotted keys. slime includes miles."""
-MODEL_DECIDES: tuple[Dialect, ...] = ("verl", "nemo-rl", "ms-swift")
-"""The dialects in which the model's own config sets what the framework has no default for."""
 ELASTIC_STARTS = ("torchrun", "ft_launcher")
 """Values of the fact `start` for programs that run once per node and start its ranks."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -186,8 +182,7 @@ def shown_value(value: Any) -> str:
     return str(value)
 
 
-def as_written(launch: Launch, key: str) -> str:
-    """A key as the launch's dialect writes it."""
-    if launch.dialect not in COMMAND_LINES:
-        return key
-    return f"--{key if launch.dialect == 'ms-swift' else key.replace('_', '-')}"
+def has_references(settings: Iterable[Setting]) -> bool:
+    """Whether a value needs `interpolate.resolve`: `${…}`, or `???` for a value yet to be given."""
+    texts = (str(value) if isinstance(value, list) else value for _, value, *_ in settings)
+    return any(isinstance(text, str) and ("${" in text or text == "???") for text in texts)

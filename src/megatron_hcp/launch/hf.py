@@ -277,7 +277,7 @@ def _config_text(path: str) -> tuple[str, str]:
 
 def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:
     """The config, and its fields' locations: JSON is nearly YAML, whose reader knows them; none if it can't read it."""
-    from megatron_hcp.launch.yaml.settings import load_yaml
+    from megatron_hcp.launch.forms.yaml.settings import load_yaml
 
     try:
         doc = load_yaml(text, name)

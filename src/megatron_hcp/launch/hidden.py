@@ -6,9 +6,10 @@ import re
 from typing import Literal, NamedTuple
 
 from megatron_hcp.ground.place import Location
-from megatron_hcp.launch.derived.derive import INPUTS
-from megatron_hcp.launch.fact import MODEL_DECIDES, Elsewhere, Launch
-from megatron_hcp.launch.facts.table import FACTS, index_of, key_dialect, keys_of
+from megatron_hcp.launch.complete import INPUTS
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
+from megatron_hcp.launch.dialects.table import FACTS, index_of, keys_of
+from megatron_hcp.launch.fact import Elsewhere, Launch
 
 Hides = Literal["word", "recipe", "model"]
 """What hides a fact: a word or file that can't be read, an unknown recipe, or something that the launch refers to (the
@@ -55,12 +56,17 @@ def hidden(launch: Launch, name: str) -> Hidden | None:
 def hides_any(launch: Launch) -> bool:
     """Whether `hidden` can return anything for this launch: False if the launch states everything."""
     reading = launch.reading
-    return bool(launch.unknown) or reading.unseen is not None or _is_partial(launch) or launch.dialect in MODEL_DECIDES
+    return (
+        bool(launch.unknown)
+        or reading.unseen is not None
+        or _is_partial(launch)
+        or FRAMEWORKS[launch.dialect].model_decides
+    )
 
 
 def _is_partial(launch: Launch) -> bool:
     """Whether an unknown recipe sets what the launch omits."""
-    return not launch.reading.complete and key_dialect(launch.dialect) == "bridge"
+    return not launch.reading.complete and FRAMEWORKS[launch.dialect].has_recipes
 
 
 def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
@@ -90,7 +96,7 @@ def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
         return _unread(launch, name, reading.unseen, "word")
     if _is_partial(launch) and (keys or name in _BY_KEYS_TOGETHER):
         return Hidden("recipe", "the recipe is unknown, and it sets what this launch omits", None, "")
-    if launch.dialect in MODEL_DECIDES and keys and not launch.model:
+    if FRAMEWORKS[launch.dialect].model_decides and keys and not launch.model:
         return Hidden("model", "the model's config.json isn't given", None, "give it with --model config.json")
     return None
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from megatron_hcp.launch.build import build_launch
-from megatron_hcp.launch.edit import Edit
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
+from megatron_hcp.launch.edit import Edit, apply_sets
 from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, Reading
-from megatron_hcp.launch.facts.table import key_dialect
-from megatron_hcp.launch.read import read_target, read_targets, read_text
+from megatron_hcp.launch.readers.target import read_target, read_targets, read_text
 from megatron_hcp.launch.source import standard_input
 
 
@@ -71,8 +71,6 @@ def _loaded(reading: Reading, options: LoadOptions) -> Launch:
     reading = _with_recipe(reading, options.recipe, assumed)
     edit = Edit(reading)
     if options.sets:
-        from megatron_hcp.launch.sets import apply_sets
-
         edit = apply_sets(reading, options.sets)
     model: dict[str, Fact] = {}
     if options.model_file:
@@ -84,7 +82,7 @@ def _loaded(reading: Reading, options: LoadOptions) -> Launch:
 
 def _with_recipe(reading: Reading, name: str | None, assumed: Mapping[str, Fact]) -> Reading:
     """The reading with the settings of the recipe named in it or by `--recipe` (`name`)."""
-    if name is None and (key_dialect(reading.dialect) != "bridge" or reading.complete):
+    if name is None and (not FRAMEWORKS[reading.dialect].has_recipes or reading.complete):
         return reading
     from megatron_hcp.launch.recipes.merge import with_recipe
 

@@ -9,8 +9,8 @@ from typing import Any
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.secrets import is_secret_name
 from megatron_hcp.launch.coerce import coerce
+from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.fact import Fact, Origin, Setting
-from megatron_hcp.launch.facts.table import FACTS
 
 _LONGEST = 100
 _SHAPES = {

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from megatron_hcp.core.fits import has_huge_mask
-from megatron_hcp.launch.facts.table import FACTS, keys_of
+from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.plan.layout import Layout, PlanJob, pipeline_string
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.running import running

@@ -7,7 +7,7 @@ from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.report import Finding, Undecided
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Fact, Launch
-from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.readers.target import read_text
 from megatron_hcp.rules.registry import RULES
 
 

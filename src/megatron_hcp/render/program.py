@@ -46,7 +46,7 @@ def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
     if reading.target == "<command line>":
         return tuple((word,) for word in cli_words)
     if reading.form == "overrides" and reading.text is not None:
-        from megatron_hcp.launch.words.split import split_words
+        from megatron_hcp.launch.forms.words.split import split_words
 
         return (*((word.text,) for word in split_words(reading.text, reading.target)), *((word,) for word in cli_words))
     return tuple((f"{setting.key}={_yaml(setting.value)}",) for setting in reading.settings)

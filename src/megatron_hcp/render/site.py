@@ -178,7 +178,7 @@ _OF_PARTS = ("texts", "paths", "options", "map", "env", "array")
 
 def _read(path: str) -> dict[str, Any]:
     from megatron_hcp.ground.files import read_text
-    from megatron_hcp.launch.yaml.settings import load_plain
+    from megatron_hcp.launch.forms.yaml.settings import load_plain
 
     text = read_text(path, "a site file", pipes=True)
     data = load_plain(text, visible(path), "a site file", may_be_empty=True)

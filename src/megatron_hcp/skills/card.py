@@ -16,7 +16,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import named_below, read_text
 from megatron_hcp.ground.schema import faults, refuse, wrong
 from megatron_hcp.ground.visible import visible
-from megatron_hcp.launch.yaml.settings import load_plain
+from megatron_hcp.launch.forms.yaml.settings import load_plain
 from megatron_hcp.resources import pack_dir
 from megatron_hcp.rules.rule import Branch, Source
 from megatron_hcp.skills.json_schema import published_shape

@@ -12,7 +12,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.schema import SCALAR, TEXT, Fields, Leaf, MapOf, checked
 from megatron_hcp.ground.schema import faults as shape_faults
 from megatron_hcp.ground.visible import visible
-from megatron_hcp.launch.yaml.settings import load_plain
+from megatron_hcp.launch.forms.yaml.settings import load_plain
 from megatron_hcp.rules.registry import BY_ID
 from megatron_hcp.skills.card import Card, Step, is_ours, load_card, read_skill_file
 from megatron_hcp.skills.folders import has_card

@@ -9,7 +9,7 @@ import pytest
 from megatron_hcp.judge.repair.fixes import apply_edits, written
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Dialect, Launch
-from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.readers.target import read_text
 from megatron_hcp.rules.rule import Fix
 from support.rules import launch
 

@@ -13,7 +13,7 @@ from megatron_hcp.judge.run import run
 from megatron_hcp.judge.verdict.undecided import undecided_by
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
-from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.readers.target import read_text
 from megatron_hcp.rules.registry import rules_for
 from megatron_hcp.rules.rule import Example, Problem, rule
 from megatron_hcp.rules.view import View

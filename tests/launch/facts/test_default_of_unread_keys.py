@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from megatron_hcp.launch.facts.known_keys import is_known
+from megatron_hcp.launch.dialects.known_keys import is_known
+from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of
 from megatron_hcp.launch.facts.spec import UNKNOWN
-from megatron_hcp.launch.facts.table import FACTS, default_of, index_of
 from support.rows import rows
 
 SET_ALONE = {"calculate_per_token_loss"}

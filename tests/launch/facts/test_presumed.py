@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from megatron_hcp.launch.dialects.table import FACTS, default_of
 from megatron_hcp.launch.facts.presumed import presumptions
 from megatron_hcp.launch.facts.spec import UNKNOWN
-from megatron_hcp.launch.facts.table import FACTS, default_of
 from support.rows import rows
 
 SPELLED = {"cp_comm_type": "p2p", "attention_backend": "auto"}

@@ -7,7 +7,7 @@ import pytest
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.hidden import hidden
-from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.readers.target import read_text
 
 HEADS = "python pretrain_gpt.py --num-layers 2 --tensor-model-parallel-size 2 --num-attention-heads 8"
 

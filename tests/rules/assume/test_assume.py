@@ -6,7 +6,7 @@ from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.report import Report
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Fact
-from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.readers.target import read_text
 from megatron_hcp.rules.registry import RULES
 from support.launches import CP, TP
 from support.rules import Row, test_text, test_verdict

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.launch.facts.verl_config import megatron_config
+from megatron_hcp.launch.dialects.verl.config import megatron_config
 from megatron_hcp.rules.registry import BY_ID
 from support.needs import UPSTREAM
 from support.patches import Patched

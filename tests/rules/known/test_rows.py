@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from megatron_hcp.launch.facts.table import FACTS
+from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.rules.known import megatron
 from megatron_hcp.rules.known.condition import Clause, clauses_of
 from megatron_hcp.rules.known.row import KNOWN, Known, at_version, spans_of

@@ -17,7 +17,8 @@ from megatron_hcp.cli.reports.words import (
 )
 from megatron_hcp.cli.screen import Line, Part
 from megatron_hcp.judge.report import Finding, Report, Undecided
-from megatron_hcp.launch.fact import MODEL_DECIDES, Launch
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
+from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.known.row import PACKAGES
 from megatron_hcp.rules.rule import Severity
 
@@ -88,7 +89,7 @@ def _presumed_lines(report: Report) -> list[Line]:
     if not doubtful:
         return []
     many = numbered(len(doubtful), "setting")
-    if report.launch.dialect not in MODEL_DECIDES:
+    if not FRAMEWORKS[report.launch.dialect].model_decides:
         what = f"{many} that the recipe decides; name it with --recipe NAME"
     elif not report.launch.model:
         what = f"{many} that the model decides; add --model config.json"

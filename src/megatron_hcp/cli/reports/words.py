@@ -7,7 +7,8 @@ from typing import Any
 
 from megatron_hcp.ground.secrets import HIDDEN, is_secret_name
 from megatron_hcp.judge.report import Finding, OfferedFix, Presumed, Report
-from megatron_hcp.launch.fact import COMMAND_LINES, Fact, Launch, shown_value
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
+from megatron_hcp.launch.fact import Fact, Launch, shown_value
 from megatron_hcp.launch.hidden import key_to_set
 
 _MANY = 5
@@ -50,7 +51,7 @@ def fact_value(name: str, fact: Fact) -> Any:
 
 def fix_text(launch: Launch, fix: OfferedFix) -> str:
     """What to type: flags for a Megatron-LM command line, overrides elsewhere."""
-    if launch.dialect in COMMAND_LINES:
+    if FRAMEWORKS[launch.dialect].is_command_line:
         import shlex
 
         words = [*([shlex.join(fix.cli)] if fix.cli else []), *fix.lines]

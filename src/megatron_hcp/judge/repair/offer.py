@@ -9,8 +9,8 @@ from megatron_hcp.judge.repair.fixes import apply_fix, written
 from megatron_hcp.judge.report import Finding, NotChecked
 from megatron_hcp.judge.run import run
 from megatron_hcp.judge.verdict.legal import legal_values
+from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import Fact, Launch
-from megatron_hcp.launch.facts.table import FACTS, keys_of
 from megatron_hcp.rules.rule import Fix, Rule
 from megatron_hcp.rules.view import Unknown, View
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from megatron_hcp.judge.repair.spots import Change, span_of
-from megatron_hcp.launch.fact import Launch, as_written
+from megatron_hcp.launch.dialects.frameworks import as_written
+from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Rename
 
 

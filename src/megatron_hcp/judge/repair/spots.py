@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.ground.place import Location
 from megatron_hcp.judge.repair.fixes import writable_key, written_edit
-from megatron_hcp.launch.fact import COMMAND_LINES, Launch, Setting
-from megatron_hcp.launch.facts.table import index_of
+from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
+from megatron_hcp.launch.dialects.table import index_of
+from megatron_hcp.launch.fact import Launch, Setting
 
 
 class Change(NamedTuple):

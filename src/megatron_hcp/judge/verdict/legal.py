@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.launch.facts.table import FACTS
 from megatron_hcp.rules.cp.view import COMM_TYPES, HIERARCHICAL
 
 _CHOICES: dict[str, tuple[Any, ...]] = {

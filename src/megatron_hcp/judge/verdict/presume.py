@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from megatron_hcp.judge.report import Presumed
 from megatron_hcp.judge.ruling import Ruling, judge
 from megatron_hcp.judge.verdict.legal import legal_values
+from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import Fact, Launch, shown_value
 from megatron_hcp.launch.facts.presumed import presumptions
-from megatron_hcp.launch.facts.table import FACTS, keys_of
 from megatron_hcp.rules.rule import Problem, Rule
 from megatron_hcp.rules.view import View
 

@@ -41,4 +41,12 @@ LOSS_FACTS: tuple[FactSpec, ...] = (
         verl=("distillation.distillation_loss.loss_mode",),
         defaults={"verl": "k3"},
     ),
+    FactSpec(
+        "fused_linear_logprobs",
+        "bool",
+        "the loss is fused with the output layer",
+        verl=("@model.use_fused_kernels",),
+        default=UNKNOWN,
+        defaults={"verl": False},
+    ),
 )

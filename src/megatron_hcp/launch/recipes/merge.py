@@ -7,19 +7,19 @@ from math import lcm
 from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.dialects.bridge.named import Named, recipe_of
+from megatron_hcp.launch.dialects.bridge.reading import bridge_reading
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.edit import edit_settings
 from megatron_hcp.launch.fact import Fact, FromRecipe, Reading, Setting
-from megatron_hcp.launch.facts.table import key_dialect
-from megatron_hcp.launch.recipes.named import Named, recipe_of
 from megatron_hcp.launch.recipes.table import Recipe, is_recipe, look_up
-from megatron_hcp.launch.yaml.bridge import bridge_reading
 
 _ALONE = "<recipe>"
 
 
 def alone(name: str) -> Reading:
     """The launch that consists only of a recipe."""
-    return Reading("bridge", f"{_ALONE} {name}", "overrides", complete=False)
+    return Reading(dialect="bridge", target=f"{_ALONE} {name}", form="overrides", complete=False)
 
 
 def with_recipe(reading: Reading, name: str | None, version: str | None) -> Reading:
@@ -52,7 +52,7 @@ def with_recipe(reading: Reading, name: str | None, version: str | None) -> Read
 
 
 def _is_bridge(reading: Reading) -> bool:
-    return key_dialect(reading.dialect) == "bridge"
+    return FRAMEWORKS[reading.dialect].has_recipes
 
 
 def _given(recipe: Recipe, arguments: Mapping[str, Any]) -> Recipe:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from megatron_hcp.launch.dialects.bridge.named import NAMES_MODEL
+from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of, keys_of
 from megatron_hcp.launch.fact import Fact
 from megatron_hcp.launch.facts.spec import UNKNOWN
-from megatron_hcp.launch.facts.table import FACTS, default_of, index_of, keys_of
 from megatron_hcp.launch.hf import SIZES
-from megatron_hcp.launch.recipes.named import NAMES_MODEL
 from megatron_hcp.launch.recipes.table import of_model
 
 _OTHER = ("attention_variant", "position_embedding_type", "softmax_type", "window_attn_skip_freq", "window_size")

@@ -192,7 +192,7 @@ def _agreed(found: Sequence[Recipe], having: Sequence[str]) -> Recipe:
 
 def _all_told(found: Sequence[Recipe], values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The settings, by key, whose fact is the same in all releases: under any of its keys, or by its default."""
-    from megatron_hcp.launch.facts.table import FACTS, default_of, index_of, keys_of
+    from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of, keys_of
 
     index = index_of("bridge")
     agreed = {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.fact import Setting
-from megatron_hcp.launch.facts.table import index_of
 from megatron_hcp.rules.rule import Fix
 from megatron_hcp.rules.view import Unknown, View
 
@@ -38,7 +38,7 @@ def option_of_a_branch(v: View) -> Setting | None:
     """
     if v.dialect != "mlm":
         return None
-    from megatron_hcp.launch.facts.known_keys import is_known, near_miss
+    from megatron_hcp.launch.dialects.known_keys import is_known, near_miss
     from megatron_hcp.launch.facts.known_options import revisions_with
 
     def is_of_a_branch(key: str) -> bool:

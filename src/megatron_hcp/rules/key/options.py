@@ -80,7 +80,7 @@ def options_are_those_of_the_release(v: View) -> Problem | None:
 
 def _options_of_nobody(v: View) -> list[Setting]:
     """The options that no revision has and that aren't misspellings; those of a branch with hybrid CP are DCP028's."""
-    from megatron_hcp.launch.facts.known_keys import near_miss
+    from megatron_hcp.launch.dialects.known_keys import near_miss
     from megatron_hcp.launch.facts.known_options import all_options
 
     if _is_for_a_branch(v):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
+from megatron_hcp.launch.dialects.verl.config import Release
 from megatron_hcp.launch.fact import Setting
-from megatron_hcp.launch.facts.verl_config import Release
 from megatron_hcp.rules.rule import Example, Fix, Problem, Rename, rule
 from megatron_hcp.rules.upstream import BRIDGE_OMEGACONF, VERL_MAIN_PPO
 from megatron_hcp.rules.view import View
@@ -33,7 +33,7 @@ class _Rejected(NamedTuple):
 
 def _is_own_config(v: View) -> bool:
     """Whether the launch surely runs verl's own program with its own Megatron configuration."""
-    from megatron_hcp.launch.facts.verl_config import NAME
+    from megatron_hcp.launch.dialects.verl.config import NAME
 
     reading = v.launch.reading
     by_key = {setting.key: setting.value for setting in reading.settings}
@@ -51,7 +51,7 @@ def _release(v: View, name: str) -> Release | None:
 
 
 def _by_verl(v: View) -> list[_Rejected]:
-    from megatron_hcp.launch.facts.verl_config import megatron_config
+    from megatron_hcp.launch.dialects.verl.config import megatron_config
 
     config, release = megatron_config(), _release(v, "verl")
     if release is not None and not config.first <= release <= config.last:
@@ -70,7 +70,7 @@ def _by_verl(v: View) -> list[_Rejected]:
 
 def _is_own_recipe(v: View) -> bool:
     """Whether Bridge's own program runs one of Bridge's recipes: others have model and dataset classes of their own."""
-    from megatron_hcp.launch.recipes.named import recipe_of
+    from megatron_hcp.launch.dialects.bridge.named import recipe_of
     from megatron_hcp.launch.recipes.table import is_recipe
 
     named = recipe_of(v.launch.reading)
@@ -79,7 +79,7 @@ def _is_own_recipe(v: View) -> bool:
 
 
 def _by_bridge(v: View) -> list[_Rejected]:
-    from megatron_hcp.launch.facts.known_keys import is_known
+    from megatron_hcp.launch.dialects.known_keys import is_known
 
     release = _release(v, "bridge")
     if release is not None and release > _BRIDGE_READ:
@@ -98,7 +98,7 @@ def _by_bridge(v: View) -> list[_Rejected]:
 
 def _overrides(v: View) -> list[Setting]:
     """The launch's overrides of values, in order; a misspelled one is KEY001's."""
-    from megatron_hcp.launch.facts.known_keys import near_miss
+    from megatron_hcp.launch.dialects.known_keys import near_miss
 
     return [
         setting
@@ -171,7 +171,7 @@ def overrides_are_of_keys_that_the_configuration_has(v: View) -> Problem | None:
 
 def _meant(setting: Setting) -> Rename | None:
     """The key that was meant: the same one, added, or a field of the transformer in the section that takes them."""
-    from megatron_hcp.launch.facts.known_keys import is_known
+    from megatron_hcp.launch.dialects.known_keys import is_known
 
     head, dot, field = setting.key.rpartition(".megatron.")
     if setting.sign or ".override_" in setting.key:

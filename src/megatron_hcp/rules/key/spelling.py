@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from megatron_hcp.launch.fact import COMMAND_LINES, Setting, as_written
-from megatron_hcp.launch.facts.table import index_of
+from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES, as_written
+from megatron_hcp.launch.dialects.table import index_of
+from megatron_hcp.launch.fact import Setting
 from megatron_hcp.rules.rule import Example, Fix, Problem, Rename, rule
 from megatron_hcp.rules.upstream import BRIDGE_OMEGACONF, MODEL_PARALLEL_CONFIG, VERL_MAIN_PPO
 from megatron_hcp.rules.view import View
@@ -11,7 +12,7 @@ from megatron_hcp.rules.view import View
 
 def _near_misses(v: View) -> list[tuple[Setting, str]]:
     """(setting, the key that was meant), first those that other rules read."""
-    from megatron_hcp.launch.facts.known_keys import near_miss  # imported late: it reads a large file
+    from megatron_hcp.launch.dialects.known_keys import near_miss  # imported late: it reads a large file
 
     index = index_of(v.dialect, v.launch.reading.role)
     found = [

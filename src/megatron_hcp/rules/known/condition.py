@@ -21,7 +21,7 @@ import operator
 import re
 from typing import Any, NamedTuple
 
-from megatron_hcp.launch.facts.table import FACTS
+from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.rules.cp.view import comm_types
 from megatron_hcp.rules.view import View
 

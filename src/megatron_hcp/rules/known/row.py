@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, NamedTuple
 
+from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import DIALECTS, Dialect, shown_value
-from megatron_hcp.launch.facts.table import FACTS, keys_of
 from megatron_hcp.rules.known.condition import Clause, clauses_of
 from megatron_hcp.rules.rule import Example, Fix, Problem, Rule, Source, parsed, register
 from megatron_hcp.rules.view import Unknown, View

@@ -11,7 +11,7 @@ from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import DIALECTS
 from megatron_hcp.launch.options import parse_assumptions
-from megatron_hcp.launch.read import read_text
+from megatron_hcp.launch.readers.target import read_text
 from megatron_hcp.rules.registry import selected
 from megatron_hcp.skills.evals.task import Grade, Task
 from megatron_hcp.skills.markdown import blocks_in, without_blocks

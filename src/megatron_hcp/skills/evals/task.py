@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.schema import ANY, TEXT, TEXTS, Fields, ListOf, MapOf, checked, one_of
 from megatron_hcp.ground.visible import visible
-from megatron_hcp.launch.yaml.settings import load_plain
+from megatron_hcp.launch.forms.yaml.settings import load_plain
 from megatron_hcp.skills.card import read_skill_file
 
 KINDS = ("config", "command", "names", "none")

@@ -1,1 +1,0 @@
-"""Facts that follow from other facts of a launch."""

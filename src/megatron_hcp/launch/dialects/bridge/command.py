@@ -1,0 +1,44 @@
+"""Commands of scripts that start Megatron-Bridge: its launchers, and programs with its overrides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from megatron_hcp.launch.dialects.bridge.named import recipe_of_options
+from megatron_hcp.launch.dialects.bridge.options import bridge_facts, bridge_unknown, bridge_words
+from megatron_hcp.launch.dialects.bridge.reading import bridge_reading
+from megatron_hcp.launch.dialects.framework import CommandReading, StartCommand
+from megatron_hcp.launch.fact import Dialect, Fact
+from megatron_hcp.launch.forms.script.facts import Facts
+from megatron_hcp.launch.forms.script.files import Files
+from megatron_hcp.launch.forms.script.flags import flags_of, overrides_of
+from megatron_hcp.launch.forms.words.settings import settings_of_overrides
+
+_PROGRAM = re.compile(
+    r"(^|/)(run_recipe|run_script|setup_experiment|bootstrap|launch_with_nemo_run|04_launch_slurm_with_nemo_run)\.py$"
+    r"|[Mm]egatron[._-]?[Bb]ridge(?!.*(^|/)(convert|prepare|import|export)_\w+\.py$)"
+)
+
+
+def may_start(command: StartCommand) -> bool | None:
+    """Whether a command starts a training, by its overrides or its program."""
+    program = command.script.rpartition("Megatron-LM/")[2]
+    return True if command.by_keys == "bridge" or _PROGRAM.search(program) else None
+
+
+def read_command(
+    dialect: Dialect, command: StartCommand, target: str, facts: Facts, files: Files, types: Mapping[str, str]
+) -> CommandReading:
+    """The reading of the overrides, and of what the launcher's options set."""
+    overrides = overrides_of(command.items)
+    words = [word for word in overrides.words if not word.text.startswith("-")]
+    flags = flags_of(command.items, types, short=True)
+    facts.known |= bridge_facts(flags.settings)
+    recipe = recipe_of_options(flags.settings)
+    if recipe is not None:
+        facts.known["recipe"] = Fact(recipe, "launch")
+    settings, _ = settings_of_overrides(bridge_words(flags.settings, words))
+    reading = bridge_reading(dialect, target, "overrides", settings, complete=False)
+    unknown = {**facts.unknown, **bridge_unknown(flags.unknown), **overrides.unknown}
+    return CommandReading(reading, unknown, overrides.unseen)

@@ -1,0 +1,80 @@
+"""Megatron-Bridge: a ConfigContainer, or overrides of a recipe.
+
+Most modules are imported late: a check loads those of its own framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from megatron_hcp.launch.dialects.bridge import keys
+from megatron_hcp.launch.dialects.framework import CommandReading, Framework, StartCommand, always
+from megatron_hcp.launch.dialects.values import Facts
+from megatron_hcp.launch.fact import Acceptance, Beside, Dialect, Reading, Setting
+
+if TYPE_CHECKING:
+    from megatron_hcp.launch.forms.words.settings import WordList
+    from megatron_hcp.launch.forms.yaml.settings import YamlDoc
+
+
+def _derive(facts: Facts, unknown: MutableMapping[str, str]) -> None:
+    from megatron_hcp.launch.dialects.bridge.derived import derive
+
+    derive(facts, unknown)
+
+
+def _read_words(
+    dialect: Dialect, listed: WordList, target: str, *, text: str | None, acceptances: tuple[Acceptance, ...]
+) -> Reading:
+    from megatron_hcp.launch.dialects.bridge.reading import bridge_reading
+
+    return bridge_reading(
+        dialect, target, "overrides", listed.settings, complete=False, text=text, acceptances=acceptances
+    )
+
+
+def _read_again(reading: Reading, settings: Iterable[Setting]) -> Reading:
+    from megatron_hcp.launch.dialects.bridge.reading import bridge_reading
+
+    return bridge_reading(reading.dialect, reading.target, reading.form, settings, complete=reading.complete)
+
+
+def _read_yaml(doc: YamlDoc, beside: Beside, dialect: Dialect) -> Reading:
+    from megatron_hcp.launch.dialects.bridge.reading import read_bridge_yaml
+
+    return read_bridge_yaml(doc, dialect)
+
+
+def _read_command(*given: Any) -> CommandReading:
+    from megatron_hcp.launch.dialects.bridge.command import read_command
+
+    return read_command(*given)
+
+
+def _may_start(command: StartCommand) -> bool | None:
+    from megatron_hcp.launch.dialects.bridge.command import may_start
+
+    return may_start(command)
+
+
+BRIDGE = Framework(
+    name="bridge",
+    keys_of=keys.keys_of,
+    known=keys.known,
+    derive=_derive,
+    read_words=_read_words,
+    read_again=_read_again,
+    read_yaml=_read_yaml,
+    read_command=_read_command,
+    may_start=_may_start,
+    has_recipes=True,
+    owns=keys.owns,
+    knows=keys.knows,
+    may_have=keys.SECTIONS,
+    is_target=keys.is_bridge_target,
+    names_recipe=keys.names_recipe,
+    settles=always,
+)
+BRIDGE_PROVIDER = BRIDGE._replace(name="bridge-provider", base="bridge")
+"""A model provider alone, as custom training programs take it."""

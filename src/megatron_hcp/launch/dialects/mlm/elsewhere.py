@@ -1,0 +1,80 @@
+"""Megatron-LM arguments that don't come from the command line but from the program, a checkpoint or a YAML file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from megatron_hcp.launch.fact import Elsewhere, Setting
+
+OWN_PROGRAMS = r"(^|[/.])(pretrain\w*|finetune\w*|train_rl)(\.py)?$"
+"""Megatron-LM's own programs, which take the model from their options."""
+_TRANSFORMER = (
+    "num_layers",
+    "hidden_size",
+    "seq_length",
+    "num_attention_heads",
+    "num_query_groups",
+    "group_query_attention",
+    "kv_channels",
+    "max_position_embeddings",
+    "position_embedding_type",
+    "use_rotary_position_embeddings",
+    "rotary_interleaved",
+    "apply_query_key_layer_scaling",
+    "mtp_num_layers",
+    "ffn_hidden_size",
+    "swiglu",
+    "padded_vocab_size",
+    "num_experts",
+    "moe_layer_freq",
+    "moe_ffn_hidden_size",
+    "moe_router_topk",
+    "moe_shared_expert_intermediate_size",
+)
+_MODEL = (
+    *_TRANSFORMER,
+    "spec",
+    "mamba_head_dim",
+    "mamba_num_groups",
+    "mamba_num_heads",
+    "hybrid_layer_pattern",
+    "hybrid_override_pattern",
+)
+_SIZES = {"num_layers", "hidden_size", "num_attention_heads", "hybrid_layer_pattern", "hybrid_override_pattern"}
+_PARALLEL = (
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "virtual_pipeline_model_parallel_size",
+    "num_layers_per_virtual_pipeline_stage",
+    "expert_model_parallel_size",
+)
+
+
+def taken_from_elsewhere(
+    settings: Iterable[Setting], program: str | None = None, unknown_keys: Iterable[str] = ()
+) -> tuple[dict[str, str], str | None]:
+    """(destinations not at their default although the flag is absent -> why, why anything may be set elsewhere).
+
+    `program` is the script that gets the settings, and `unknown_keys` those whose values aren't known: another program
+    than Megatron-LM's own, that gets nothing of the model, makes the model itself, presumably a transformer.
+
+    Source: megatron/training/checkpointing.py `load_args_from_checkpoint`, megatron/training/arguments.py `parse_args`.
+    A written flag counts as written: the checkpoint is assumed to agree.
+    """
+    given = {setting.key: setting.value for setting in settings}
+    unknown: dict[str, str] = {}
+    makes_model = not _SIZES & {*given, *unknown_keys}
+    if program is not None and re.search(OWN_PROGRAMS, program) is None and makes_model:
+        reason = Elsewhere(f"{program} makes the model")
+        unknown = {name: reason for name in _TRANSFORMER if name not in given}
+    if _is_on(given, "use_checkpoint_args") and "load" in given:
+        names = _MODEL + (_PARALLEL if _is_on(given, "use_mp_args_from_checkpoint_args") else ())
+        reason = Elsewhere("--use-checkpoint-args takes it from the checkpoint")
+        unknown |= {name: reason for name in names if name not in given}
+    unseen = "--yaml-cfg takes all arguments from a file" if "yaml_cfg" in given else None
+    return unknown, unseen
+
+
+def _is_on(given: dict[str, object], key: str) -> bool:
+    return key in given and given[key] != ["false"]

@@ -1,0 +1,38 @@
+"""Commands of scripts that start NeMo-RL's trainers: a configuration with overrides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from megatron_hcp.launch.dialects.framework import CommandReading, StartCommand
+from megatron_hcp.launch.dialects.nemo_rl.keys import SECTIONS
+from megatron_hcp.launch.dialects.nemo_rl.reading import configuration, nemo_rl_reading
+from megatron_hcp.launch.fact import Dialect
+from megatron_hcp.launch.forms.script.facts import Facts
+from megatron_hcp.launch.forms.script.files import Files
+from megatron_hcp.launch.forms.script.flags import overrides_of
+from megatron_hcp.launch.forms.words.settings import settings_of_overrides
+
+_PROGRAM = re.compile(r"(^|/)run_\w{0,40}(grpo|sft|dpo|ppo|rm|distillation|gdpo|vlm)\w{0,40}\.py$")
+_CONFIG = "--config"
+
+
+def starts(command: StartCommand) -> bool:
+    """By the overrides, or by the program where it gets a configuration and no other option."""
+    if any(key.startswith(SECTIONS) for key in command.keys):
+        return True
+    return _PROGRAM.search(command.script) is not None and command.flags == {"config"}
+
+
+def read_command(
+    dialect: Dialect, command: StartCommand, target: str, facts: Facts, files: Files, types: Mapping[str, str]
+) -> CommandReading:
+    """The reading of the configuration that the command names, with its overrides."""
+    overrides = overrides_of(command.items)
+    named = command.values(_CONFIG)
+    base = configuration(named[-1] if named else None, files.beside)
+    files.count_as_used(base.files)
+    settings, _ = settings_of_overrides([w for w in overrides.words if not w.text.startswith("-")], base.settings)
+    reading = nemo_rl_reading(target, "shell", settings, unseen=base.missing)
+    return CommandReading(reading, {**facts.unknown, **overrides.unknown}, overrides.unseen)

@@ -1,0 +1,84 @@
+"""NeMo-RL: its read_nemo_rl_yaml with what that inherits, its overrides, and what it computes from them.
+
+Most modules are imported late: a check loads those of its own framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from megatron_hcp.launch.dialects.framework import CommandReading, Framework, StartCommand
+from megatron_hcp.launch.dialects.nemo_rl import keys
+from megatron_hcp.launch.dialects.values import Facts
+from megatron_hcp.launch.fact import Acceptance, Beside, Dialect, Reading, Setting
+
+if TYPE_CHECKING:
+    from megatron_hcp.launch.forms.words.settings import WordList
+    from megatron_hcp.launch.forms.yaml.settings import YamlDoc
+
+
+def _derive(facts: Facts, unknown: MutableMapping[str, str]) -> None:
+    from megatron_hcp.launch.dialects.nemo_rl.derived import derive
+
+    derive(facts, unknown)
+
+
+def _read_words(
+    dialect: Dialect, listed: WordList, target: str, *, text: str | None, acceptances: tuple[Acceptance, ...]
+) -> Reading:
+    from megatron_hcp.launch.dialects.nemo_rl.reading import nemo_rl_reading
+
+    return nemo_rl_reading(target, "overrides", listed.settings, text=text, acceptances=acceptances)
+
+
+def _read_again(reading: Reading, settings: Iterable[Setting]) -> Reading:
+    from megatron_hcp.launch.dialects.nemo_rl.reading import nemo_rl_reading
+
+    return nemo_rl_reading(reading.target, reading.form, settings, unseen=reading.unseen)
+
+
+def _read_yaml(doc: YamlDoc, beside: Beside, dialect: Dialect) -> Reading:
+    from megatron_hcp.launch.dialects.nemo_rl.reading import read_nemo_rl_yaml
+
+    return read_nemo_rl_yaml(doc, beside)
+
+
+def _read_command(*given: Any) -> CommandReading:
+    from megatron_hcp.launch.dialects.nemo_rl.command import read_command
+
+    return read_command(*given)
+
+
+def _starts(command: StartCommand) -> bool:
+    from megatron_hcp.launch.dialects.nemo_rl.command import starts
+
+    return starts(command)
+
+
+def _inherits(doc: YamlDoc, beside: Beside) -> bool:
+    if "defaults" not in doc.data:
+        return False
+    from megatron_hcp.launch.dialects.nemo_rl.reading import inherits_a_policy
+
+    return inherits_a_policy(doc, beside)
+
+
+NEMO_RL = Framework(
+    name="nemo-rl",
+    keys_of=keys.keys_of,
+    known=keys.known,
+    derive=_derive,
+    read_words=_read_words,
+    read_again=_read_again,
+    read_yaml=_read_yaml,
+    read_command=_read_command,
+    starts=_starts,
+    rows=keys.ROWS,
+    defaults=keys.DEFAULTS,
+    model_decides=True,
+    sections=keys.SECTIONS,
+    inherits=_inherits,
+    refers=True,
+    named=("nemo",),
+)

@@ -1,0 +1,273 @@
+"""NeMo-RL: its YAML with the files that `defaults` names, and its overrides."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from posixpath import normpath
+from typing import Any, NamedTuple
+
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import place_below, read_text
+from megatron_hcp.launch.fact import Acceptance, Beside, Elsewhere, Fact, Form, Reading, Setting, has_references
+from megatron_hcp.launch.forms.yaml.settings import MAX_CHARACTERS, YamlDoc, load_yaml
+
+_MOST_FILES = 20
+_DO = "name its folder with --source DIR"
+_NO_MEGATRON = {
+    "cp": 1,
+    "tp": 1,
+    "pp": 1,
+    "ep": 1,
+    "etp": 1,
+    "hcp_sizes": None,
+    "hybrid_context_parallel": False,
+    "dynamic_context_parallel": False,
+    "activation_checkpointing": False,
+}
+_PARTIAL = "the configuration that these overrides change isn't given"
+
+
+_SHARED = Elsewhere("environments, reward models or teachers take GPUs of the cluster; hcp doesn't compute how many")
+
+
+class Inherited(NamedTuple):
+    """A configuration with what it inherits; `missing` says why a file of `defaults` couldn't be read."""
+
+    settings: tuple[Setting, ...]
+    files: tuple[str, ...] = ()
+    missing: str | None = None
+
+
+def read_nemo_rl_yaml(doc: YamlDoc, beside: Beside) -> Reading:
+    """A reading of a NeMo-RL YAML; an absent key has NeMo-RL's default.
+
+    A file that `defaults` names is read if it is a regular file in the YAML's own folder or below, or in a folder of
+    `--source`; never through a link.
+    """
+    whole = inherited(doc, beside)
+    reading = nemo_rl_reading(
+        doc.file, "yaml", whole.settings, unseen=whole.missing, text=doc.text, acceptances=doc.acceptances
+    )
+    read = (f"read with {', '.join(whole.files)}, which its defaults name",) if whole.files else ()
+    return reading._replace(beside=beside, notes=(*read, *reading.notes))
+
+
+def inherits_a_policy(doc: YamlDoc, beside: Beside) -> bool:
+    """Whether a YAML without its own policy inherits one, from a file that may be read."""
+    named = _names(doc.data.get("defaults"))
+    if not named or not all(name.endswith((".yaml", ".yml")) for name in named):
+        return False
+    return any(setting.key.startswith("policy.") for setting in inherited(doc, beside).settings)
+
+
+def nemo_rl_reading(
+    target: str,
+    form: Form,
+    settings: Iterable[Setting],
+    *,
+    unseen: str | None = _PARTIAL,
+    text: str | None = None,
+    acceptances: tuple[Acceptance, ...] = (),
+) -> Reading:
+    """The policy's reading. `unseen` says why settings may be missing here: those of a file that is not read."""
+    given = tuple(settings)
+    resolved, unknown = resolved_settings(given)
+    values = {setting.key: setting for setting in resolved}
+    # Its virtual cluster sorts Ray's placement bundles by node before assigning them to ranks.
+    facts = {"start": Fact("ray", "derived"), "placement": Fact("block", "derived")}
+    strategy = _strategy(values)
+    notes: tuple[str, ...] = ()
+    if strategy is None and unseen is not None:
+        unknown["strategy"] = unseen
+    else:
+        facts["strategy"] = strategy = strategy or Fact("dtensor", "derived")
+    if strategy is not None and strategy.value != "megatron":
+        place = strategy
+        facts |= {name: place._replace(value=value, origin="derived") for name, value in _NO_MEGATRON.items()}
+        notes = ("DTensor trains the policy, not Megatron: there is no Megatron context parallelism to check",)
+        resolved = _without(resolved, "policy.megatron_cfg.")
+    if any(_takes_nodes(setting) for setting in resolved):
+        unknown |= dict.fromkeys(("nodes", "gpus_per_node", "world_size"), _SHARED)
+    fp8 = values.get("policy.megatron_cfg.fp8_cfg.enabled")
+    if fp8 is None or fp8.value is not True:
+        resolved = _without(resolved, "policy.megatron_cfg.fp8_cfg.")
+    return Reading(
+        dialect="nemo-rl",
+        target=target,
+        form=form,
+        settings=tuple(resolved),
+        facts=facts,
+        unknown=unknown,
+        unseen=unseen,
+        acceptances=acceptances,
+        text=text,
+        notes=notes,
+        written=given if has_references(given) else (),
+    )
+
+
+def resolved_settings(settings: Iterable[Setting]) -> tuple[list[Setting], dict[str, str]]:
+    """The settings with their references evaluated, and the keys that couldn't be, each with the reason."""
+    from megatron_hcp.launch.forms.yaml.interpolate import resolve
+
+    return resolve(_last_ones(settings), functions=_FUNCTIONS)
+
+
+_FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "max": max,
+}
+"""The resolvers that NeMo-RL registers for its configurations."""
+
+
+def _without(settings: Iterable[Setting], section: str) -> list[Setting]:
+    """The settings without those of a disabled section, which have no effect."""
+    return [s for s in settings if not s.key.startswith(section) or s.key == f"{section}enabled"]
+
+
+def _takes_nodes(setting: Setting) -> bool:
+    """Whether a setting gives part of the cluster to something other than policy and generation."""
+    parts = setting.key.split(".")
+    counts = parts[-1] in ("num_nodes", "num_gpu_nodes") and parts[0] not in ("cluster", "policy")
+    return counts and isinstance(setting.value, int) and setting.value > 0
+
+
+def _last_ones(settings: Iterable[Setting]) -> list[Setting]:
+    """The last setting of each key."""
+    kept: dict[str, Setting] = {}
+    for setting in settings:
+        if setting.key in kept:
+            del kept[setting.key]
+        kept[setting.key] = setting
+    return list(kept.values())
+
+
+def _strategy(values: Mapping[str, Setting]) -> Fact | None:
+    """What trains the policy; None if neither backend is switched on."""
+    on = {name: values.get(f"policy.{name}_cfg.enabled") for name in ("megatron", "dtensor")}
+    for name, setting in on.items():
+        if setting is not None and setting.value is True:
+            return Fact(name, "launch", setting.location, setting.key)
+    return None
+
+
+def inherited(doc: YamlDoc, beside: Beside) -> Inherited:
+    """The settings of a document after those of the files that its `defaults` names, as NeMo-RL's loader merges them.
+
+    Source: nemo_rl/utils/config.py `load_config_with_inheritance`.
+    """
+    return _Inheritance(beside).of(doc, beside.folder, beside.folder, ())
+
+
+def configuration(name: str | None, beside: Beside) -> Inherited:
+    """The configuration that a command names with `--config`, if it may be read."""
+    if not name:
+        return Inherited((), (), "the configuration that the command starts with isn't known")
+    return _Inheritance(beside).named(name, beside.folder)
+
+
+class _Inheritance:
+    """Reads the files that configurations inherit from, within limits."""
+
+    def __init__(self, beside: Beside) -> None:
+        self.sources = beside.sources
+        self.files: list[str] = []
+        self.missing: str | None = None
+        self.left = MAX_CHARACTERS
+
+    def of(self, doc: YamlDoc, folder: str | None, root: str | None, above: tuple[str, ...]) -> Inherited:
+        """`folder` is the document's own; nothing outside `root` is read for it."""
+        named = [setting for setting in doc.settings if setting.key == "defaults"]
+        base: list[Setting] = []
+        for name in _names(named[0].value) if named else ():
+            found = self._find(name, folder, root)
+            if found is None:
+                continue
+            place, inside = found
+            if normpath(place) in above or len(self.files) >= _MOST_FILES:
+                self._miss(name, "it inherits from itself" if normpath(place) in above else "there are too many files")
+                continue
+            parent = self._read(name, place, inside)
+            if parent is not None:
+                whole = self.of(parent, os.path.dirname(place), inside, (*above, normpath(place)))
+                base = merged(base, whole.settings, parent)
+        own = [setting for setting in doc.settings if setting.key != "defaults"]
+        return Inherited(tuple(merged(base, own, doc)), tuple(self.files), self.missing)
+
+    def named(self, name: str, folder: str | None) -> Inherited:
+        """The configuration of that name, with what it inherits."""
+        found = self._find(name, folder, folder)
+        doc = None if found is None else self._read(name, *found)
+        if found is None or doc is None:
+            reason = str(self.missing).replace("which its defaults name, is", "the configuration, is")
+            return Inherited((), (), reason)
+        return self.of(doc, os.path.dirname(found[0]), found[1], (normpath(found[0]),))
+
+    def _find(self, name: str, folder: str | None, root: str | None) -> tuple[str, str] | None:
+        """(the file, the folder below which no part of its path may be a link)."""
+        parts = name.split("/")
+        if folder is not None and root is not None and not name.startswith("/") and ".." not in parts:
+            place = os.path.join(folder, normpath(name))
+            if os.path.lexists(place):
+                return place, root
+        rest = [part for part in parts if part not in ("", ".", "..")]
+        for source in self.sources:
+            if os.path.isfile(source) and rest and os.path.basename(source) == rest[-1]:
+                return source, os.path.dirname(source)
+            there = None if folder is None or not os.path.isdir(source) else place_below(source, folder, name)
+            if there is not None and os.path.lexists(there):
+                return there, source
+            for start in range(len(rest)) if os.path.isdir(source) else ():
+                place = os.path.join(source, *rest[start:])
+                if os.path.lexists(place):
+                    return place, source
+        outside = name.startswith("/") or ".." in parts
+        self._miss(name, "it is outside the file's folder" if outside else "there is no such file next to this one")
+        return None
+
+    def _read(self, name: str, place: str, inside: str) -> YamlDoc | None:
+        try:
+            text = read_text(Path(place), "a NeMo-RL configuration", limit=self.left, inside=Path(inside or "."))
+            self.left -= len(text)
+            self.files.append(normpath(place))
+            return load_yaml(text, place)
+        except HcpError as error:
+            self._miss(name, error.fault)
+            return None
+
+    def _miss(self, name: str, reason: str) -> None:
+        self.missing = self.missing or f"{name[:80]}, which its defaults name, is not read: {reason}; {_DO}"
+
+
+def _names(value: object) -> list[str]:
+    return [value] if isinstance(value, str) else [str(item) for item in value] if isinstance(value, list) else []
+
+
+def merged(base: Iterable[Setting], over: Iterable[Setting], doc: YamlDoc) -> list[Setting]:
+    """`base` with the settings of `doc` over it, as OmegaConf merges them: mappings by key, all else as a whole.
+
+    A section with `_override_: true` inherits nothing.
+    """
+    over = list(over)
+    whole = {key.removesuffix("._override_") for key in _set_true(over) if key.count(".") == 1}
+    over = [setting for setting in over if setting.key.removesuffix("._override_") not in whole or not _marks(setting)]
+    replaced = {setting.key for setting in over} | (doc.mappings.keys() - {""})
+    sections = tuple(f"{key}." for key in {setting.key for setting in over} | whole)
+    kept = [
+        setting
+        for setting in base
+        if setting.key not in replaced and not (sections and setting.key.startswith(sections))
+    ]
+    return [*kept, *over]
+
+
+def _marks(setting: Setting) -> bool:
+    return setting.key.endswith("._override_")
+
+
+def _set_true(settings: Iterable[Setting]) -> list[str]:
+    return [setting.key for setting in settings if _marks(setting) and setting.value is True]

@@ -1,0 +1,1 @@
+"""verl, and rLLM on it."""

@@ -1,0 +1,39 @@
+"""Commands of scripts that start verl's trainers, or rLLM's on verl."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from megatron_hcp.launch.dialects.framework import CommandReading, StartCommand
+from megatron_hcp.launch.dialects.verl.config_names import HIDDEN_WORDS, config_names
+from megatron_hcp.launch.dialects.verl.reading import verl_reading
+from megatron_hcp.launch.dialects.verl.rllm import in_verls_words
+from megatron_hcp.launch.fact import Dialect
+from megatron_hcp.launch.forms.script.facts import Facts
+from megatron_hcp.launch.forms.script.files import Files
+from megatron_hcp.launch.forms.script.flags import overrides_of
+from megatron_hcp.launch.forms.words.settings import Word, settings_of_overrides
+
+_PROGRAM = re.compile(r"(^|[./])verl[./]|main_(ppo|dapo|generation)|(^|\.)(fully_async|one_step_off)")
+
+
+def may_start(command: StartCommand) -> bool | None:
+    """Whether a command starts a trainer; False for another program of verl's."""
+    if _PROGRAM.search(command.script) or command.by_keys == "verl":
+        return bool(command.keys) or "main_" in command.script or "sft_trainer" in command.script
+    return None
+
+
+def read_command(
+    dialect: Dialect, command: StartCommand, target: str, facts: Facts, files: Files, types: Mapping[str, str]
+) -> CommandReading:
+    """The reading of the overrides; the keys present determine the backend and the trainer, even without values."""
+    overrides = overrides_of(command.items)
+    words, unknown = in_verls_words(overrides.words, overrides.unknown)
+    words += [Word(f"{key}=???") for key in unknown]
+    if overrides.unseen is not None:
+        words.append(Word(f"{HIDDEN_WORDS}={overrides.unseen}"))
+    settings, others = settings_of_overrides(words)
+    reading = verl_reading(target, "overrides", [*settings, *config_names(others)])
+    return CommandReading(reading, {**facts.unknown, **unknown}, overrides.unseen)

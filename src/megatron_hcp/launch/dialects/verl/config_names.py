@@ -1,0 +1,54 @@
+"""Hydra's options, which determine what configuration is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from megatron_hcp.launch.fact import Setting
+from megatron_hcp.launch.forms.words.settings import Word
+
+HIDDEN_WORDS = "--hidden-words"
+"""A setting that represents command-line words that couldn't be read; its value says why."""
+_FLAGS = {
+    HIDDEN_WORDS: HIDDEN_WORDS,
+    "--config-name": "--config-name",
+    "-cn": "--config-name",
+    "--config-path": "--config-path",
+    "-cp": "--config-path",
+    "--config-dir": "--config-dir",
+    "-cd": "--config-dir",
+}
+_OWN_CONFIGS = ("ppo", "sft", "dapo", "prime", "spin", "sppo", "async", "policy")
+"""verl's own configurations are named for what they train, and `trainer`; their defaults are known."""
+
+
+def config_names(words: Sequence[Word]) -> list[Setting]:
+    """`--config-name=NAME`, `--config-path`, `--config-dir` as settings."""
+    out = []
+    for index, word in enumerate(words):
+        flag, equals, value = word.text.partition("=")
+        name = _FLAGS.get(flag)
+        if name:
+            after = words[index + 1].text if index + 1 < len(words) else ""
+            out.append(Setting(name, (value if equals else after).strip("'\""), word.location))
+    return out
+
+
+def _is_own_config(name: str) -> bool:
+    return "trainer" in name and "/" not in name and any(word in name for word in _OWN_CONFIGS)
+
+
+def out_of_sight(by_key: Mapping[str, Setting]) -> str | None:
+    """Why settings may exist that aren't read: a custom configuration or group."""
+    for key, setting in by_key.items():
+        if key == HIDDEN_WORDS:
+            return str(setting.value)
+        named = by_key.get("--config-name")
+        own = named is not None and _is_own_config(str(named.value))
+        if key == "--config-dir" or (key == "--config-path" and not own):
+            return f"{key} names a folder whose configurations are not read"
+        if key == "--config-name" and not _is_own_config(str(setting.value)):
+            return f"the configuration {str(setting.value)[:60]} is not read"
+        if key == "experiment":
+            return f"the experiment {str(setting.value)[:60]} is not read"
+    return None

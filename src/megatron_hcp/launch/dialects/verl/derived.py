@@ -1,0 +1,20 @@
+"""What verl computes from its settings, and the defaults that depend on others."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+
+from megatron_hcp.launch.dialects.values import Facts, expert_tensor_parallel, is_before, packs_by, value_of
+from megatron_hcp.launch.fact import Fact
+
+_ON = Fact(True, "launch")
+
+
+def derive(facts: Facts, unknown: MutableMapping[str, str]) -> None:
+    """Adds the derived facts, in place."""
+    expert_tensor_parallel(facts)
+    if value_of(facts, "tp") == 1 and facts.get("sequence_parallel", _ON).origin == "default":
+        facts["sequence_parallel"] = Fact(False, "default")  # its default is True, and it switches it off at tp=1
+    if is_before(facts, "verl", 0, 6) and facts.get("attention_backend", _ON).origin == "default":
+        facts["attention_backend"] = Fact("auto", "default")  # of megatron-core; verl has its own default since 0.6
+    packs_by(facts, "use_remove_padding")

@@ -1,0 +1,1 @@
+"""How launches are written: words, YAML, scripts, Kubernetes manifests. No form knows a framework."""

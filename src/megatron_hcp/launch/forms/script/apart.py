@@ -1,0 +1,76 @@
+"""Options that stand apart from their command, since a line of it ends without a backslash."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+
+from megatron_hcp.bash.value import Field, Items, Span
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.forms.script.flags import location_of
+from megatron_hcp.launch.forms.script.started import Launched
+
+_ARGUMENT = re.compile(r"--[A-Za-z]|[+~]*[A-Za-z_]\w*(\.\w+)+=")
+"""An option, or an override of a key with a dot: no command begins like this."""
+_BLANK_AFTER = re.compile(rb"\\[ \t\r]+$")
+
+
+class Apart(NamedTuple):
+    """A command whose first word is an argument, directly below the command that it was meant for."""
+
+    word: str
+    span: Span
+    before: Span
+    launches: tuple[Launched, ...]
+    """What the two commands start, if anything."""
+
+
+def argument_of(items: Items) -> str | None:
+    """The argument with which a command begins instead of a program; None where it begins with anything else."""
+    first = items[0] if items else None
+    return first.prefix if isinstance(first, Field) and _ARGUMENT.match(first.prefix) else None
+
+
+def is_below(span: Span, before: Span) -> bool:
+    """Whether only the end of a line, blank lines and comments lie between a command and the one before."""
+    between = span[0].data[before[2] : span[1]].split(b"\n") if span[0] is before[0] else []
+    return len(between) > 1 and all(_says_nothing(line) for line in between[1:])
+
+
+def _says_nothing(line: bytes) -> bool:
+    return not line.strip() or line.lstrip().startswith(b"#")
+
+
+def refuse_apart(apart: Collection[Apart], training: Collection[Launched]) -> None:
+    """Refuses a script whose training command lacks arguments that stand apart from it.
+
+    Raises:
+        HcpError: bash wouldn't run the command with them.
+    """
+    for found in apart:
+        if any(launched in training for launched in found.launches):
+            line, why, do = _cause(found)
+            place = location_of(found.span)
+            raise HcpError(
+                f"bash runs {found.word[:60]} as a command of its own, because {why}",
+                wanted=f"it among the arguments of the command that ends in line {line}",
+                do=do,
+                at=(place.file, place.line),
+            )
+
+
+def _cause(found: Apart) -> tuple[int, str, str]:
+    """The line in which the command ends, why it ends there, and what to do."""
+    text, _, end = found.before
+    line = text.location(max(end - 1, 0), end).line
+    between = text.data[end : found.span[1]].split(b"\n")
+    start = text.data.rfind(b"\n", 0, end) + 1
+    last = text.data[start:end] + between[0]
+    if len(between) > 2 and between[1].lstrip().startswith(b"#"):
+        return line, f"the comment in line {line + 1} ends the command", "move the comment above the command"
+    if _BLANK_AFTER.search(last):
+        return line, f"a blank follows the backslash that ends line {line}", "delete the blank"
+    if len(between) > 2:
+        return line, f"line {line + 1} is empty", f"delete the empty line, and end line {line} in a backslash"
+    return line, f"no backslash ends line {line}", f"end line {line} in a backslash"

@@ -1,0 +1,25 @@
+"""What a PBS job's header says about its nodes and GPUs: `#PBS -l select=8:ngpus=8`."""
+
+from __future__ import annotations
+
+import re
+
+from megatron_hcp.bash.value import Lit, ScriptText
+from megatron_hcp.launch.forms.script.options import Option
+
+_LINE = re.compile(rb"^#PBS[ \t]+-l[ \t]*(?:select|nodes)=(\d{1,6})((?::\w+(?:=\w+)?)*)(?=[\s,]|$)", re.M)
+_GPUS = rb":n?gpus=(\d{1,4})(?!\w)"
+
+
+def pbs_header(text: ScriptText) -> list[Option]:
+    """`nodes` and `gpus_per_node`, if all chunks of the job are equal."""
+    found: list[Option] = []
+    for match in _LINE.finditer(text.data):
+        gpus = re.search(_GPUS, match[2])
+        for name, start, end in (
+            ("nodes", *match.span(1)),
+            *([("gpus_per_node", match.start(2) + gpus.start(1), match.start(2) + gpus.end(1))] if gpus else []),
+        ):
+            span = (text, start, end)
+            found.append(Option(name, (Lit(text.data[start:end].decode(), span),), span, "#PBS -l"))
+    return found

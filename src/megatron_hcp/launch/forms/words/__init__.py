@@ -1,0 +1,1 @@
+"""Launches in words: command lines and overrides."""

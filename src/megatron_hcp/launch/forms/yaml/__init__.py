@@ -1,0 +1,1 @@
+"""Launches in YAML."""

@@ -1,1 +1,0 @@
-"""Launches in words: command lines, Bridge and Hydra overrides."""

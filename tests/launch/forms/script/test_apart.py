@@ -1,0 +1,64 @@
+"""Options below a command whose last line ends without a backslash: bash runs the command without them."""
+
+from __future__ import annotations
+
+import pytest
+
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.readers.script import read_launches
+from support.shell import BASH, run_in_bash
+
+START = "torchrun --nproc_per_node 8 pretrain_gpt.py"
+VERL = "python3 -m verl.trainer.main_ppo"
+APART = [
+    # script, the line of the options, why they stand apart, what to do
+    (f"{START}\n  --num-layers 2 \\\n  --bf16", 2, "no backslash ends line 1", "end line 1 in a backslash"),
+    (f"{START} --bf16\n  --num-layers 2", 2, "no backslash ends line 1", "end line 1 in a backslash"),
+    (f"{START} $ARGS\n  --tensor-model-parallel-size 2", 2, "no backslash ends line 1", "end line 1 in a backslash"),
+    (f"{START} \\\n  --bf16 2>&1 | tee log\n  --num-layers 2", 3, "no backslash ends line 2", "end line 2"),
+    (f"{START} > log\n  --num-layers 2", 2, "no backslash ends line 1", "end line 1 in a backslash"),
+    (f"{START} \\ \n  --num-layers 2", 2, "a blank follows the backslash that ends line 1", "delete the blank"),
+    (f"{START} \\\n  --bf16 \\\n\n  --num-layers 2", 4, "line 3 is empty", "delete the empty line"),
+    (f"{START} \\\n  # --fp16 \\\n  --num-layers 2", 3, "the comment in line 2 ends the command", "move the comment"),
+    (f"{VERL}\n  algorithm.adv_estimator=grpo \\\n  trainer.nnodes=1", 2, "no backslash ends line 1", "end line 1"),
+    (f"{VERL} trainer.nnodes=1\n  +a.b=2", 2, "no backslash ends line 1", "end line 1 in a backslash"),
+    ("megatron sft\n  --model Qwen/Qwen3-8B", 2, "no backslash ends line 1", "end line 1 in a backslash"),
+    ("ray job submit -- python3 train.py\n  --num-layers 2 \\\n  --actor-num-nodes 1", 2, "no backslash", "end line 1"),
+    ("bash other.sh\n  --tensor-model-parallel-size 2", 2, "no backslash ends line 1", "end line 1 in a backslash"),
+    ("bash -c 'torchrun train.py\n  --num-layers 2'", 2, "no backslash ends line 1", "end line 1 in a backslash"),
+]
+TOGETHER = [
+    f"{START} \\\n  --num-layers 2",
+    f"{START} --num-layers 2\n\necho --bf16",
+    f"# --bf16\n{START} --num-layers 2",
+    f"{START} --num-layers 2\n# --bf16",
+    "--num-layers 2\n--tensor-model-parallel-size 4",
+    f"A='\n  --bf16'\n{START} --num-layers 2 $A",
+    f"{START} --num-layers 2\nif true; then\n  :\nfi\n",
+    f"{VERL} trainer.nnodes=1\nA=1.5",
+    f"{START} --num-layers 2\ncat <<X\n--bf16\nX",
+    f"{START} $(echo\n) \\\n  --num-layers 2",
+]
+
+
+@pytest.mark.parametrize(("script", "line", "why", "do"), APART)
+def test_options_that_stand_apart_make_the_script_unusable(script: str, line: int, why: str, do: str) -> None:
+    with pytest.raises(HcpError) as refused:
+        read_launches(script, "x.sh")
+    said = str(refused.value)
+    assert said.startswith(f"x.sh:{line}: bash runs ") and f"because {why}" in said and f"; {do}" in said
+
+
+@pytest.mark.parametrize("script", TOGETHER)
+def test_options_with_their_command_do_not(script: str) -> None:
+    assert read_launches(script, "x.sh")
+
+
+@pytest.mark.skipif(BASH is None, reason="needs bash")
+@pytest.mark.parametrize("script", [script for script, *_ in APART if "bash" not in script])
+def test_bash_itself_starts_the_command_without_them(script: str) -> None:
+    names = ("torchrun", "python3", "megatron", "ray")
+    recorders = "".join(f"{name}() {{ printf '%s\\0' \"$@\"; }}; " for name in names)
+    words = run_in_bash(script.replace("2>&1 | tee log", "").replace("> log", ""), recorders)
+    last = script.rstrip().splitlines()[-1].split()[0]
+    assert words and last not in words
