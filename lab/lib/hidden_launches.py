@@ -14,9 +14,9 @@ from legal_values import ABSENT
 from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.dialects.table import FACTS, index_of
+from megatron_hcp.launch.edit import read_again
 from megatron_hcp.launch.fact import Reading, Setting
 from megatron_hcp.launch.forms.yaml.settings import load_yaml
-from megatron_hcp.launch.readers.words import read_again
 
 CLUSTER = frozenset("nodes gpus_per_node ntasks_per_node nvlink_domain placement start world_size".split())
 """Facts about the cluster: an unknown one makes no launch undecided."""

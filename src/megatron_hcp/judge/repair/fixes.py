@@ -10,9 +10,8 @@ from megatron_hcp.judge.report import OfferedFix
 from megatron_hcp.launch.build import build_launch, with_facts, with_settings
 from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES, as_written
 from megatron_hcp.launch.dialects.table import FACTS, index_of, key_dialect, keys_of
-from megatron_hcp.launch.edit import is_plain
+from megatron_hcp.launch.edit import is_plain, read_again
 from megatron_hcp.launch.fact import ELASTIC_STARTS, Fact, Launch, Setting
-from megatron_hcp.launch.readers.words import read_again
 from megatron_hcp.rules.rule import Fix, Rename
 
 
