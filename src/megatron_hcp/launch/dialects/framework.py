@@ -111,20 +111,6 @@ class ReadWords(Protocol):
     ) -> Reading: ...
 
 
-class ReadCommand(Protocol):
-    """Reads a command of a script. `types`: the type of each option's fact; `facts` may be added to."""
-
-    def __call__(
-        self,
-        dialect: Dialect,
-        command: StartCommand,
-        target: str,
-        facts: CommandFacts,
-        files: Files,
-        types: Mapping[str, str],
-    ) -> CommandReading: ...
-
-
 class Framework(NamedTuple):
     """A framework whose launches are read: what its keys are, and what it does with them."""
 
@@ -135,7 +121,9 @@ class Framework(NamedTuple):
     known: Callable[[str], tuple[frozenset[str], str]]
     """(the keys that its sources declare, the part of the given key that is one of them)"""
     read_words: ReadWords
-    read_command: ReadCommand
+    read_command: Callable[[StartCommand, str, CommandFacts, Files, Mapping[str, str]], CommandReading]
+    """Reads (a command, its file's name, its facts, the script's files, the type of each option's fact); may add to
+    the facts."""
     read_yaml: Callable[[YamlDoc, Beside, Dialect], Reading] | None = None
     read_again: Callable[[Reading, Iterable[Setting]], Reading] | None = None
     """Reads other settings in place of a reading's own; None for a command line, where none depends on another."""

@@ -191,7 +191,7 @@ def _starts(command: StartCommand) -> bool:
 
 
 def _read_command(
-    dialect: Dialect, command: StartCommand, target: str, facts: CommandFacts, files: Files, types: Mapping[str, str]
+    command: StartCommand, target: str, facts: CommandFacts, files: Files, types: Mapping[str, str]
 ) -> CommandReading:
     from megatron_hcp.bash.value import Field
     from megatron_hcp.launch.forms.script.flags import flags_of
@@ -212,7 +212,7 @@ def _read_command(
         found, hidden = _ranks_of(facts.known, facts.unknown)
         facts.known |= found
         facts.unknown |= hidden
-    reading = Reading(dialect=dialect, target=target, form="shell", settings=_with_extra(gathered.settings))
+    reading = Reading(dialect="ms-swift", target=target, form="shell", settings=_with_extra(gathered.settings))
     return CommandReading(reading, {**facts.unknown, **gathered.unknown}, unseen)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from megatron_hcp.launch.dialects.framework import CommandReading, Framework, StartCommand, with_dashes
 from megatron_hcp.launch.dialects.mlm.framework import MLM
 from megatron_hcp.launch.dialects.values import Facts, known, put, value_of
-from megatron_hcp.launch.fact import Dialect, Elsewhere, Reading, Setting
+from megatron_hcp.launch.fact import Elsewhere, Reading, Setting
 from megatron_hcp.launch.facts.known_keys import section
 from megatron_hcp.launch.facts.spec import FactSpec
 from megatron_hcp.launch.facts.topics import TOPICS, by_key
@@ -141,7 +141,7 @@ def _refuses(command: StartCommand) -> str | None:
 
 
 def _read_command(
-    dialect: Dialect, command: StartCommand, target: str, facts: CommandFacts, files: Files, types: Mapping[str, str]
+    command: StartCommand, target: str, facts: CommandFacts, files: Files, types: Mapping[str, str]
 ) -> CommandReading:
     """The reading of the options, of which those of the model may be in a file that isn't read."""
     from megatron_hcp.launch.dialects.mlm.elsewhere import taken_from_elsewhere
@@ -151,7 +151,7 @@ def _read_command(
     elsewhere, unseen = taken_from_elsewhere(gathered.settings, None, gathered.unknown)
     if gathered.model is not None:
         elsewhere |= _model_taken_from_elsewhere(gathered.settings, gathered.model)
-    reading = Reading(dialect=dialect, target=target, form="shell", settings=gathered.settings)
+    reading = Reading(dialect="slime", target=target, form="shell", settings=gathered.settings)
     return CommandReading(reading, {**facts.unknown, **elsewhere, **gathered.unknown}, gathered.unseen or unseen)
 
 

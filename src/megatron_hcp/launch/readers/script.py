@@ -145,13 +145,14 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
     command = command_of(launched)
     facts = facts_of(launched, by_ray=framework.by_ray(command.script))
     types = types_of(dialect if framework.is_command_line else "mlm")
-    reading, unknown, unseen = framework.read_command(dialect, command, target, facts, script.files, types)
+    reading, unknown, unseen = framework.read_command(command, target, facts, script.files, types)
     said = [*notes, *([f"whether this command runs {launched.doubt}"] if launched.doubt else []), *script.notes()]
     if script.walker.used_arguments:
         said.append("the script's own arguments ($1, $@) aren't known; it is read as if started without any")
     if "\r\n" in text:
         said.append("the file has Windows line endings (CRLF): bash doesn't run it the way it looks")
     reading = reading._replace(
+        dialect=dialect,
         form="shell",
         acceptances=script.acceptances(),
         text=text,

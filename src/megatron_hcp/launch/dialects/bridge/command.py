@@ -9,7 +9,7 @@ from megatron_hcp.launch.dialects.bridge.named import recipe_of_options
 from megatron_hcp.launch.dialects.bridge.options import bridge_facts, bridge_unknown, bridge_words
 from megatron_hcp.launch.dialects.bridge.reading import bridge_reading
 from megatron_hcp.launch.dialects.framework import CommandReading, StartCommand
-from megatron_hcp.launch.fact import Dialect, Fact
+from megatron_hcp.launch.fact import Fact
 from megatron_hcp.launch.forms.script.facts import Facts
 from megatron_hcp.launch.forms.script.files import Files
 from megatron_hcp.launch.forms.script.flags import flags_of, overrides_of
@@ -28,7 +28,7 @@ def may_start(command: StartCommand) -> bool | None:
 
 
 def read_command(
-    dialect: Dialect, command: StartCommand, target: str, facts: Facts, files: Files, types: Mapping[str, str]
+    command: StartCommand, target: str, facts: Facts, files: Files, types: Mapping[str, str]
 ) -> CommandReading:
     """The reading of the overrides, and of what the launcher's options set."""
     overrides = overrides_of(command.items)
@@ -39,6 +39,6 @@ def read_command(
     if recipe is not None:
         facts.known["recipe"] = Fact(recipe, "launch")
     settings, _ = settings_of_overrides(bridge_words(flags.settings, words))
-    reading = bridge_reading(dialect, target, "overrides", settings, complete=False)
+    reading = bridge_reading("bridge", target, "overrides", settings, complete=False)
     unknown = {**facts.unknown, **bridge_unknown(flags.unknown), **overrides.unknown}
     return CommandReading(reading, unknown, overrides.unseen)

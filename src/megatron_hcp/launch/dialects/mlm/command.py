@@ -10,7 +10,7 @@ from megatron_hcp.launch.dialects.bridge.options import BRIDGE_FLAGS
 from megatron_hcp.launch.dialects.framework import CommandReading, StartCommand
 from megatron_hcp.launch.dialects.mlm.elsewhere import OWN_PROGRAMS, taken_from_elsewhere
 from megatron_hcp.launch.dialects.mlm.keys import known
-from megatron_hcp.launch.fact import Dialect, Reading
+from megatron_hcp.launch.fact import Reading
 from megatron_hcp.launch.forms.script.facts import Facts, is_parallel
 from megatron_hcp.launch.forms.script.files import Files
 from megatron_hcp.launch.forms.script.flags import flags_of
@@ -47,11 +47,11 @@ def _count(flags: set[str]) -> int:
 
 
 def read_command(
-    dialect: Dialect, command: StartCommand, target: str, facts: Facts, files: Files, types: Mapping[str, str]
+    command: StartCommand, target: str, facts: Facts, files: Files, types: Mapping[str, str]
 ) -> CommandReading:
     """The reading of the options; what they leave to the program or a checkpoint is unknown."""
     gathered = flags_of(command.items, types)
     elsewhere, unseen = taken_from_elsewhere(gathered.settings, command.script or None, gathered.unknown)
-    reading = Reading(dialect=dialect, target=target, form="shell", settings=gathered.settings)
+    reading = Reading(dialect="mlm", target=target, form="shell", settings=gathered.settings)
     unknown = {**facts.unknown, **elsewhere, **gathered.unknown}
     return CommandReading(reading, unknown, gathered.unseen or gathered.model or unseen)

@@ -14,6 +14,8 @@ from megatron_hcp.launch.dialects.values import Facts
 from megatron_hcp.launch.fact import Beside, Dialect, Reading
 
 if TYPE_CHECKING:
+    from megatron_hcp.launch.forms.script.facts import Facts as CommandFacts
+    from megatron_hcp.launch.forms.script.files import Files
     from megatron_hcp.launch.forms.yaml.settings import YamlDoc
 
 
@@ -34,10 +36,12 @@ def read_words(*given: Any, **more: Any) -> Reading:
     return read_options(*given, **more)
 
 
-def _read_command(*given: Any) -> CommandReading:
+def _read_command(
+    command: StartCommand, target: str, facts: CommandFacts, files: Files, types: Mapping[str, str]
+) -> CommandReading:
     from megatron_hcp.launch.dialects.mlm.command import read_command
 
-    return read_command(*given)
+    return read_command(command, target, facts, files, types)
 
 
 def _read_yaml(doc: YamlDoc, beside: Beside, dialect: Dialect) -> Reading:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from megatron_hcp.launch.dialects.framework import CommandReading, StartCommand
 from megatron_hcp.launch.dialects.nemo_rl.keys import SECTIONS
 from megatron_hcp.launch.dialects.nemo_rl.reading import configuration, nemo_rl_reading
-from megatron_hcp.launch.fact import Dialect
 from megatron_hcp.launch.forms.script.facts import Facts
 from megatron_hcp.launch.forms.script.files import Files
 from megatron_hcp.launch.forms.script.flags import overrides_of
@@ -26,7 +25,7 @@ def starts(command: StartCommand) -> bool:
 
 
 def read_command(
-    dialect: Dialect, command: StartCommand, target: str, facts: Facts, files: Files, types: Mapping[str, str]
+    command: StartCommand, target: str, facts: Facts, files: Files, types: Mapping[str, str]
 ) -> CommandReading:
     """The reading of the configuration that the command names, with its overrides."""
     overrides = overrides_of(command.items)

@@ -5,8 +5,8 @@ Most modules are imported late: a check loads those of its own framework.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import TYPE_CHECKING
 
 from megatron_hcp.launch.dialects.framework import CommandReading, Framework, StartCommand
 from megatron_hcp.launch.dialects.nemo_rl import keys
@@ -14,6 +14,8 @@ from megatron_hcp.launch.dialects.values import Facts
 from megatron_hcp.launch.fact import Acceptance, Beside, Dialect, Reading, Setting
 
 if TYPE_CHECKING:
+    from megatron_hcp.launch.forms.script.facts import Facts as CommandFacts
+    from megatron_hcp.launch.forms.script.files import Files
     from megatron_hcp.launch.forms.words.settings import WordList
     from megatron_hcp.launch.forms.yaml.settings import YamlDoc
 
@@ -44,10 +46,12 @@ def _read_yaml(doc: YamlDoc, beside: Beside, dialect: Dialect) -> Reading:
     return read_nemo_rl_yaml(doc, beside)
 
 
-def _read_command(*given: Any) -> CommandReading:
+def _read_command(
+    command: StartCommand, target: str, facts: CommandFacts, files: Files, types: Mapping[str, str]
+) -> CommandReading:
     from megatron_hcp.launch.dialects.nemo_rl.command import read_command
 
-    return read_command(*given)
+    return read_command(command, target, facts, files, types)
 
 
 def _starts(command: StartCommand) -> bool:

@@ -9,7 +9,6 @@ from megatron_hcp.launch.dialects.framework import CommandReading, StartCommand
 from megatron_hcp.launch.dialects.verl.config_names import HIDDEN_WORDS, config_names
 from megatron_hcp.launch.dialects.verl.reading import verl_reading
 from megatron_hcp.launch.dialects.verl.rllm import in_verls_words
-from megatron_hcp.launch.fact import Dialect
 from megatron_hcp.launch.forms.script.facts import Facts
 from megatron_hcp.launch.forms.script.files import Files
 from megatron_hcp.launch.forms.script.flags import overrides_of
@@ -26,7 +25,7 @@ def may_start(command: StartCommand) -> bool | None:
 
 
 def read_command(
-    dialect: Dialect, command: StartCommand, target: str, facts: Facts, files: Files, types: Mapping[str, str]
+    command: StartCommand, target: str, facts: Facts, files: Files, types: Mapping[str, str]
 ) -> CommandReading:
     """The reading of the overrides; the keys present determine the backend and the trainer, even without values."""
     overrides = overrides_of(command.items)
