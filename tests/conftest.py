@@ -29,9 +29,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
 sys.path.insert(0, str(ROOT / "src"))
 
-# They start hcp hundreds of times, and a start takes less than half as long from compiled modules, which an installed
-# hcp has, and this checkout lacks where PYTHONDONTWRITEBYTECODE is set.
+# Where PYTHONDONTWRITEBYTECODE is set, a start of hcp takes twice as long as an installed one, and pytest compiles 400
+# modules of tests anew on every process of every run.
 compileall.compile_dir(ROOT / "src", quiet=2)
+sys.dont_write_bytecode = False
 
 
 @pytest.fixture
