@@ -1,8 +1,12 @@
 """`hcp check` as a whole process against what it replaces: `python lab check`.
 
-Commands take turns, so that a change in the machine's speed affects all alike; it prints medians and ratios. The
-reference is importing megatron.core and building its config, the least that a launch does before it can complain
-(without megatron-core installed, that row is omitted with a note).
+Commands take turns, so that a change in the machine's speed affects all alike; it prints medians and ratios, and exits
+with 1 if a bar is missed: one check takes at most 1.6 times the CPU time of importing click and yaml, and each further
+launch of the same call a twentieth of that time. Both are ratios, so they hold on a busy machine too; on an idle one, a
+call with 300 launches then takes about 1 s.
+
+The reference for wall-clock time is importing megatron.core and building its config, the least that a launch does
+before it can complain (without megatron-core installed, that row is omitted with a note).
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from program import ROOT, at_least_one, parser_of
 
@@ -30,16 +35,31 @@ RENDER = (
 )
 
 
-def seconds(arguments: list[str]) -> float:
-    """Wall-clock seconds of one run that ends with a verdict; any other exit status is a bug in the benchmark."""
+ONE_CHECK = 1.6
+FURTHER_LAUNCH = 0.05
+"""The bars, as multiples of importing click and yaml."""
+LAUNCHES = 300
+
+
+class Taken(NamedTuple):
+    """Seconds of one run."""
+
+    wall: float
+    cpu: float
+
+
+def seconds(arguments: list[str]) -> Taken:
+    """The time of one run that ends with a verdict; any other exit status is a bug in the benchmark."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     # An installed hcp is byte-compiled by pip; a checkout must be allowed to be, or each run would compile it anew.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    started = time.perf_counter()
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    before, started = os.times(), time.perf_counter()
     done = subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True)
-    taken = time.perf_counter() - started
+    wall, after = time.perf_counter() - started, os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
     if done.returncode not in (0, 1, 4):
         sys.exit(f"{arguments} ended with {done.returncode}:\n{done.stderr}")
-    return taken
+    return Taken(wall, cpu)
 
 
 def main() -> None:
@@ -54,20 +74,25 @@ def main() -> None:
         "hcp check -- (a command line)": [*hcp, "--", "--context-parallel-size", "4", "--cp-comm-type", "a2a+p2p"],
         "hcp render (a command line)": [python, *RENDER.split()],
     }
-    times: dict[str, list[float]] = {name: [] for name in commands}
+    times: dict[str, list[Taken]] = {name: [] for name in commands}
     for turn in range(runs + 1):
         for name, arguments in commands.items():
             taken = seconds(arguments)
             if turn:  # the first round warms the caches
                 times[name].append(taken)
-    median = {name: statistics.median(values) for name, values in times.items()}
-    base = median["python -c 'import click, yaml'"]
+    median = {name: statistics.median(taken.wall for taken in runs) for name, runs in times.items()}
+    least = {name: min(taken.cpu for taken in runs) for name, runs in times.items()}
+    base, *_ = commands
     reference = None
     if importlib.util.find_spec("megatron"):
-        reference = statistics.median(seconds([python, "-c", BUILD_CONFIG]) for _ in range(3))
+        reference = statistics.median(seconds([python, "-c", BUILD_CONFIG]).wall for _ in range(3))
+    missed = 0
     for name, value in median.items():
         share = f"  {reference / value:6.1f}x faster than megatron-core's config" if reference else ""
-        print(f"{value * 1000:8.0f} ms  {value / base:5.2f} x import click, yaml{share}  {name}")
+        ratio = least[name] / least[base]
+        bar = _bar(ratio, ONE_CHECK) if name.startswith("hcp check examples") else ""
+        missed += "missed" in bar
+        print(f"{value * 1000:8.0f} ms  {ratio:5.2f} x import click, yaml{bar}{share}  {name}")
     if reference:
         print(f"{reference * 1000:8.0f} ms  importing megatron.core and building its config")
     else:
@@ -75,11 +100,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         text = (ROOT / "examples" / "mlm_hcp.sbatch").read_text(encoding="utf-8")
         files = []
-        for number in range(300):
+        for number in range(LAUNCHES):
             file = Path(folder) / f"launch{number}.sbatch"
             file.write_text(text, encoding="utf-8")
             files.append(str(file))
-        print(f"{min(seconds([*hcp, *files]) for _ in range(3)):8.2f} s   300 sbatch launches in one call")
+        taken = min((seconds([*hcp, *files]) for _ in range(3)), key=lambda taken: taken.cpu)
+    ratio = (taken.cpu - least["hcp check examples/mlm_hcp.sbatch"]) / (LAUNCHES - 1) / least[base]
+    bar = _bar(ratio, FURTHER_LAUNCH)
+    missed += "missed" in bar
+    print(f"{taken.wall:8.2f} s   {LAUNCHES} sbatch launches in one call; each further one {ratio:.3f} x import{bar}")
+    sys.exit(1 if missed else 0)
+
+
+def _bar(ratio: float, most: float) -> str:
+    return f" ({'ok' if ratio <= most else 'missed'}: at most {most})"
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The rules, by the prefix of their ids, and the engine that runs them over a `Launch`."""
+"""The rules, by the prefix of their ids: one decorated function, or one row, each."""
