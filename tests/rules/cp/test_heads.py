@@ -52,6 +52,13 @@ FIXES: list[FixRow] = [
     ("CP007", "mlm", "", "cp=8 cp_comm_type=a2a heads=32 kv_heads=4 tp=4", ("cp_comm_type=p2p",)),
     (
         "CP007",
+        "bridge",
+        "",
+        "cp=16 cp_comm_type=a2a heads=8 kv_heads=8 tp=1",  # a domain of 8 GPUs, all for the inner level
+        ("model.cp_comm_type=p2p", "model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[8,2]"),
+    ),
+    (
+        "CP007",
         "mlm",
         "",
         "cp=8 cp_comm_type=a2a,p2p num_layers=2 heads=32 kv_heads=8 tp=4",
