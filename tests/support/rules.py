@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 import shlex
 from functools import cache, lru_cache
+from pathlib import Path
 
 from megatron_hcp.cli.explain import varies
 from megatron_hcp.judge.engine import check_launch
@@ -218,7 +219,7 @@ class Examples:
     def severity_effect_and_stage_are_those_that_are_published(self, rule: Rule) -> None:
         module = (rule.table or rule.check.__module__).removeprefix("megatron_hcp.rules.")
         line = f"{rule.id} {module} {rule.severity} {rule.effect} {rule.stage}"
-        assert line in INDEX.read_text(encoding="utf-8").splitlines()
+        assert line in Path(INDEX).read_text(encoding="utf-8").splitlines()
 
     def the_severity_fits_the_effect(self, rule: Rule) -> None:
         allowed = {

@@ -5,11 +5,11 @@ Rules that can't concern it are not imported: that keeps a check fast.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch
@@ -28,9 +28,10 @@ RULES: tuple[Rule, ...]
 """All rules, by id. They and `BY_ID` are loaded on first access: see `__getattr__`."""
 BY_ID: dict[str, Rule]
 
-INDEX = Path(__file__).with_name("index.txt")
+INDEX = os.path.join(os.path.dirname(__file__), "index.txt")
 """One line a rule: its id, its module in this package, its severity, effect and stage. A published id stays forever."""
-MODULES = {line.split()[0]: line.split()[1] for line in INDEX.read_text(encoding="utf-8").splitlines()}
+with open(INDEX, encoding="utf-8") as _file:
+    MODULES = {line.split()[0]: line.split()[1] for line in _file}
 """The module of each rule, by id: `{"ACCEPT001": "accept"}`. Reading it imports no rule."""
 _Concerns = Callable[[View], bool]
 
