@@ -122,7 +122,7 @@ def _first_red(session: pytest.Session, items: list[pytest.Item]) -> str:
 def run(mutants: list[Mutant], rules: dict[str, Any], report: Callable[[Mutant, str], None]) -> None:
     """Collects the tests of the mutants' families in this process, and tries every mutant on them."""
     families = sorted({family_of(owner) for mutant in mutants for owner in mutant.part.owners})
-    folders = [str(ROOT / "tests" / "rules" / family) for family in families]
+    folders = [str(ROOT / "tests" / "rules" / name) for name in (*families, "test_examples.py")]
     quiet = ["-p", "no:terminal", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib --strict-markers"]
     server = Server(mutants, rules, report)
     status = pytest.main([*quiet, "--rootdir", str(ROOT), "-m", MARKERS, *folders], plugins=[server])
@@ -177,7 +177,13 @@ def seconds_until_red(mutant: Mutant) -> tuple[float, bool]:
         assert mutant.mutation is not None
         broken = copied.joinpath("src", *mutant.part.module.split(".")).with_suffix(".py")
         broken.write_text(ast.unparse(mutant.mutation.apply(tree_of(mutant.part.module))), encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", "-x", "-m", MARKERS, f"tests/rules/{mutant.part.family}"]
+        tests = [
+            "tests/rules/test_examples.py",
+            f"tests/rules/{mutant.part.family}",
+            "-k",
+            " or ".join(mutant.part.owners),
+        ]
+        command = [sys.executable, "-m", "pytest", "-x", "-m", MARKERS, *tests]
         environment = {**os.environ, "PYTHONPATH": str(copied / "src")}
         started = time.perf_counter()
         done = subprocess.run(command, cwd=copied, env=environment, capture_output=True, text=True)
