@@ -12,6 +12,7 @@ from fuzzer.seeds import ROOT, Seeds
 from fuzzer.shell import FLAGS, KEYS, launch_words, script
 from fuzzer.text import SIZES, damaged, encoded, monster, value
 from fuzzer.yaml_texts import MODEL_KEYS, document, dotted, json_text, json_value, manifest, model_args
+
 from megatron_hcp.launch.fact import Dialect
 
 FORMATS = ("text", "text", "json", "json", "sarif", "github")
