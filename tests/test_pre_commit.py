@@ -73,6 +73,7 @@ def test_a_file_that_is_no_launch_costs_the_hook_one_note(tmp_path: Path) -> Non
     assert [line.split()[3] for line in notes] == [".pre-commit-config.yaml", "build.sh", "list.yml", "service.yaml"]
 
 
+@pytest.mark.slow
 def test_contributors_hooks_correct_a_file_and_run_the_commands_of_ci(tmp_path: Path) -> None:
     files = {"a.py": "import os\nx = {  'a':1 }\n", "pyproject.toml": (ROOT / "pyproject.toml").read_text()}
     folder = repository(tmp_path / "clone", files, OWN.read_text(encoding="utf-8"))

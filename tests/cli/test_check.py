@@ -263,6 +263,7 @@ NO_LAUNCH = {
 }
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_launch_can_be_skipped_with_one_note(hcp, tmp_path: Path) -> None:
     for name, (text, _) in NO_LAUNCH.items():
         written(tmp_path, text, name)

@@ -158,6 +158,7 @@ def test_the_findings_of_every_rule_are_what_the_schema_says() -> None:
         validator(data).validate(data)
 
 
+@pytest.mark.slow
 @rows("name", SCHEMAS)
 def test_a_schema_is_one_and_has_the_name_of_its_output(name: str) -> None:
     schema = SCHEMAS[name]

@@ -25,6 +25,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", command.replace("hcp", HCP, 1)], cwd=folder, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "code"),
     [
@@ -48,6 +49,7 @@ def test_the_exit_code_survives_the_streams(tmp_path: Path, command: str, code: 
         assert "Traceback" not in done.stderr and "Exception" not in done.stderr, (streams, done.stderr)
 
 
+@pytest.mark.slow
 def test_a_pipe_that_brings_nothing_is_said_to_be_waited_for(tmp_path: Path) -> None:
     waits = "hcp: waits for standard input: what writes to it has written nothing yet\n"
     done = shell(f"(sleep {FIRST_WRITER_S + 1}; cat good.sh) | hcp check - --select CP001", tmp_path)
@@ -113,6 +115,7 @@ def waits_in(pid: int) -> str:
     return "pipe" if before[:1] == after[:1] == ["S"] and before[11:13] == after[11:13] else ""
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"])
 def test_a_signal_ends_a_check_quietly(tmp_path: Path, name: str) -> None:
     process = reading_stdin(tmp_path)

@@ -74,6 +74,7 @@ def test_a_line_that_the_real_logger_writes_is_read(upstream: Path) -> None:
     assert read_log([written]) == read_log([line(values)]) != None  # noqa: E711
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "first",
     [

@@ -110,6 +110,7 @@ def test_groups_below_the_least_size_are_not_used() -> None:
     assert min(sum(other == rank for other in batch) for batch in ids for rank in batch) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tp", [1, 4])
 @pytest.mark.parametrize(
     "world_size, multiple",

@@ -124,6 +124,7 @@ def test_a_picture_of_the_examples_is_what_its_command_draws(hcp, tmp_path: Path
     assert drawn.read_text(encoding="utf-8") == kept.read_text(encoding="utf-8")
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", commands())
 def test_a_picture_is_what_its_command_draws(name: str) -> None:
     pytest.importorskip("rich")

@@ -59,6 +59,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Page]:
     return {path.relative_to(folder).as_posix(): Page(path.read_text()) for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_every_rule_skill_and_command_is_on_it(pages: dict[str, Page]) -> None:
     assert [rule.id for rule in RULES if rule.id not in pages["rules.html"].ids] == []
     assert [folder.name for folder in skill_dirs() if f"skills/{folder.name}.html" not in pages] == []
@@ -76,6 +77,7 @@ def test_guides_and_results_are_on_it(pages: dict[str, Page]) -> None:
     assert {run["commit"][:10] for run in runs} <= set(pages["results.html"].texts)
 
 
+@pytest.mark.slow
 def test_every_link_leads_somewhere(pages: dict[str, Page]) -> None:
     for name, page in pages.items():
         assert len(page.ids) == len(set(page.ids)), name

@@ -68,6 +68,7 @@ def test_fixes_of_context_parallel_files_are_listed_with_pull_request_and_rules(
     assert len(lines) == 3
 
 
+@pytest.mark.slow
 def test_what_is_recorded_as_seen_is_not_listed_again(script: Path, upstream: Path) -> None:
     assert run(script, "--seen", f"megatron-lm={upstream}").returncode == 0
     recorded = yaml.safe_load(script.with_name("upstream_seen.yaml").read_text())

@@ -113,6 +113,7 @@ def job_for(layout: Layout, length: int, more: dict[str, Any]) -> PlanJob:
     return PlanJob(world, 8, others.pop("gpu", gpu_named("b200")), 8, length, 2 * world, **others)
 
 
+@pytest.mark.slow
 @rows("case", CASES)
 def test_pasted_overrides_pass_the_check(case: tuple[dict[str, Any], str, int, dict[str, Any]], tmp_path: Path) -> None:
     config, text, length, more = case

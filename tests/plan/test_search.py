@@ -58,6 +58,7 @@ def fastest(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, covered:
     )
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("values", [DENSE, EXPERTS, LATENT], ids=["dense", "experts", "latent"])
 def test_the_search_finds_the_fastest_layout_that_fits(values: dict[str, int], job: str) -> None:
@@ -158,6 +159,7 @@ def random_case(chance: random.Random) -> tuple[PlanModel, PlanJob, Fixed]:
     return plan_model(values), job, fixed
 
 
+@pytest.mark.slow
 def test_random_jobs_have_a_layout_or_a_reason() -> None:
     chance = random.Random(17)
     answered = 0

@@ -67,6 +67,7 @@ def test_the_example_of_the_readme_needs_no_option(hcp, root):
     assert labels == {"taken from mlm_hcp.sbatch", "changed"}, "nothing is left out"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("directive", "of"),
     [
@@ -103,6 +104,7 @@ def test_modules_environment_folder_and_container_are_those_of_the_launch(render
     assert "--no-container-mount-home" not in script, "the launch mounts the home folder"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("label", "words"),
     [
@@ -119,6 +121,7 @@ def test_nothing_is_changed_or_left_out_in_silence(rendered, label, words):
     assert any(words in line for line in said), said
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -153,6 +156,7 @@ def test_an_option_wins_over_the_site_file_and_that_over_the_launch(rendered):
     assert "hcp render: changed: account: --account overrides train.sbatch:2\n" in done.stderr
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("head", "directive"),
     [

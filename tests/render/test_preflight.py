@@ -83,6 +83,7 @@ def test_every_node_writes_where_checkpoints_will_be_and_the_first_one_sees_it(t
     assert not list((tmp_path / "ckpt" / "run").iterdir()) and not list((tmp_path / "logs").iterdir())
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_another_one_on_each_node_is_not_shared(tmp_path):
     here, there = tmp_path / "a", tmp_path / "b"
     here.mkdir()

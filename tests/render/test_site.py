@@ -127,6 +127,7 @@ OVERLAP = (
 )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("words", "line"),
     [

@@ -26,6 +26,7 @@ def names_of(*run: str) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_programs_and_modules_that_are_started_count_like_imports() -> None:
     names = names_of("python", "checks/rendered_job.py")
     assert {
@@ -64,6 +65,7 @@ print(digest_of(Step("s", tuple(sys.argv[1:]), "cpu", 1)))
 """
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("run", "file", "counts"),
     [

@@ -40,6 +40,7 @@ def test_results_come_in_the_order_of_the_steps_whatever_ends_first(tmp_path: Pa
     ]
 
 
+@pytest.mark.slow
 def test_as_many_steps_run_as_were_asked_for_and_what_runs_is_told(tmp_path: Path) -> None:
     most: list[int] = []
 
@@ -52,6 +53,7 @@ def test_as_many_steps_run_as_were_asked_for_and_what_runs_is_told(tmp_path: Pat
     assert max(most) == 2
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("at_once", "gpus"), [(1, 0), (3, 1)])
 def test_steps_run_one_by_one_where_that_is_asked_for_and_where_they_use_gpus(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at_once: int, gpus: int

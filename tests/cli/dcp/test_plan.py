@@ -114,6 +114,7 @@ def test_a_policy_without_a_plan_is_said_and_the_others_go_on(hcp: Hcp) -> None:
     assert (alone.returncode, alone.stdout) == (2, "")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "text, arguments",
     [
@@ -137,6 +138,7 @@ def test_lengths_come_from_a_file_or_standard_input_in_every_form(
     assert hcp(*PLAN, "--lengths", "-", *arguments, "--format", "json", stdin=text).stdout == wanted
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "arguments, stdin, says",
     [

@@ -91,6 +91,7 @@ print(task["expected_skill"] or "none" if {right} else {answer!r})
 """
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("right", "answer", "share"),
     [(True, "", 1.0), (False, SKILL, 0.75), (False, f"{SKILL} or none", 0.0), (False, "I do not know", 0.0)],

@@ -189,6 +189,7 @@ def test_a_folder_that_cannot_be_used_is_one_line(hcp, tmp_path: Path) -> None:
         assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_two_that_install_at_once_leave_one_whole_copy(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "megatron_hcp", "skills", "install", "--to", "here"]
     both = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(3)]

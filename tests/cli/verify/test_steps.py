@@ -18,6 +18,7 @@ def path_with(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join((SRC, str(folder)))}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", ["--list", "--dry-run"])
 @pytest.mark.parametrize("package", ["spy.x", "spy"])
 @pytest.mark.parametrize("trust", [(), ("--trust",)])

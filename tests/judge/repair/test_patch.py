@@ -81,6 +81,7 @@ srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1
 """
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("form", ["crlf", "mark", "both"])
 @pytest.mark.parametrize(
     ("text", "name", "rule_id"),
@@ -207,6 +208,7 @@ def as_file(of: Example) -> tuple[str, str]:
     return "launch.txt", of.text.replace(" ", "\n") + "\n"
 
 
+@pytest.mark.sample(12)
 def test_the_patch_of_every_bad_example_clears_it_or_says_why_not(patched: Patched, rule: Rule) -> None:
     name, text = as_file(rule.bad)
     after, patch = patched(text, name, assume=rule.bad.assume, dialect=rule.bad.dialect)

@@ -16,6 +16,7 @@ from megatron_hcp.skills.scaffold import new_skill
 SKILLS = skill_dirs()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("folder", SKILLS, ids=lambda folder: folder.name)
 def test_the_example_answers_prove_the_graders(folder: Path) -> None:
     assert faults_of_examples(folder, load_tasks(folder)) == []
