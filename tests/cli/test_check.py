@@ -218,6 +218,7 @@ def test_a_flag_that_has_to_go_is_said_in_words(hcp, tmp_path: Path) -> None:
     assert "    fix: leave out --hierarchical-context-parallel-sizes  # " in done.stdout, done.stdout
 
 
+@pytest.mark.slow
 def test_a_key_that_hydra_only_adds_keeps_its_plus(hcp, tmp_path: Path) -> None:
     key = "actor_rollout_ref.actor.megatron.override_transformer_config"
     sizes = f" '+{key}.hierarchical_context_parallel_sizes=[2,2]'"

@@ -45,6 +45,7 @@ def test_input_without_end_is_refused_with_the_limit(arguments: Sequence[str], t
     assert ",000,000 bytes" in done.stderr
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("arguments", "stdin"),
     [

@@ -36,6 +36,7 @@ def is_harmless(text: str, github: bool = False) -> bool:
     )
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize("name", ["launch.sh", NAME], ids=["value", "name"])
 def test_a_value_and_a_name_stay_text(hcp, tmp_path: Path, fmt: str, name: str) -> None:
@@ -76,6 +77,7 @@ def test_a_patch_whose_lines_would_act_is_left_out(hcp, tmp_path: Path) -> None:
     assert is_harmless(done.stdout)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_no_format_prints_a_secret(hcp, tmp_path: Path, fmt: str) -> None:
     (tmp_path / "launch.sh").write_text(SECRETS)

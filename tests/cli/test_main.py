@@ -43,6 +43,7 @@ def test_a_group_without_a_command_prints_its_help(hcp, tmp_path: Path, command:
     assert lines[0].startswith("Usage: ") and "Commands:" in lines
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

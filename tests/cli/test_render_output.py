@@ -113,6 +113,7 @@ def test_what_the_check_says_of_a_value_is_shown_and_not_sent(hcp, tmp_path):
     assert not any(line.startswith("::") for line in done.stderr.splitlines())
 
 
+@pytest.mark.slow
 def test_a_launch_that_is_undecided_is_rendered_with_a_warning(hcp, tmp_path):
     words = [
         *WORDS,

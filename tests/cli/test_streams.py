@@ -66,12 +66,14 @@ def test_a_full_disk_is_said_once(tmp_path: Path) -> None:
         assert done.stderr == f"hcp: {why}\n"
 
 
+@pytest.mark.slow
 def test_a_closed_stdin_matters_only_where_it_is_read(tmp_path: Path) -> None:
     assert shell("hcp check good.sh --select CP001 <&-", tmp_path).returncode == 0
     done = shell("hcp check - <&-", tmp_path)
     assert done.returncode == 2 and done.stderr.startswith("hcp: standard input is closed; wanted a launch")
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_gone_changes_no_exit_code(tmp_path: Path) -> None:
     done = shell("hcp check bad.sh --select CP001 --show --format json | true; exit ${PIPESTATUS[0]}", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

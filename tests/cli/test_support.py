@@ -77,6 +77,7 @@ def test_each_family_has_the_types_that_its_attention_allows(
     assert sizes_of(table_of(tmp_path, family, *STATED), comm_type, "sbhd")[0] == expected
 
 
+@pytest.mark.slow
 def test_a_fact_that_a_rule_needs_and_nobody_states_is_named(tmp_path: Path) -> None:
     packed = [
         cell
@@ -173,6 +174,7 @@ def test_no_line_has_more_than_80_columns_and_every_size_has_one(family: str, tm
     assert said[1].startswith("on Transformer Engine ") and said[1].endswith(" (assumed, because not stated)")
 
 
+@pytest.mark.slow
 def test_many_sizes_stand_in_several_tables(hcp: Hcp, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(FAMILIES["Llama (3.1 8B)"]), encoding="utf-8")
     said = hcp("support", "config.json", "--tp", "1,2,4,8,16,32", cwd=tmp_path).stdout.splitlines()

@@ -50,6 +50,7 @@ def test_every_mode_keeps_the_limits_and_places_each_sequence_once(faults: Fault
         assert faults(plan, target, tp, cost) == [], (case, plan)
 
 
+@pytest.mark.slow
 def test_any_sizes_need_less_than_powers_of_two() -> None:
     """Rounding costs what no schedule gets back: 5 * M / 4 tokens need two ranks, 9 * M / 4 need three, not four."""
     plan = plan_micro_batches([9216] * 8, 24, 4096, groups="any")
@@ -120,6 +121,7 @@ def test_the_estimated_time_is_that_of_the_slowest_groups() -> None:
     assert group_time(wide, plan.lengths, plan.setup).compute_s == pytest.approx(work / 2)
 
 
+@pytest.mark.slow
 def test_a_pipeline_is_spared_one_slow_micro_batch() -> None:
     """Its bubble is as many times the slowest micro-batch as there are stages less one."""
     lengths = rollouts(random.Random(3), 256, 30000)
@@ -218,6 +220,7 @@ for seed in range(8):
 """
 
 
+@pytest.mark.slow
 def test_the_unit_of_the_cost_does_not_matter() -> None:
     """In operations of a 70B model the rounding of sums is thousands: a search that took a negative rest for a level
     never ended, and its memory grew until the limit here.

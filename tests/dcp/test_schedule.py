@@ -120,6 +120,7 @@ def test_one_sequence_runs_on_all_ranks() -> None:
         assert [(list(group.ranks), group.samples) for group in batch.groups] == [(list(range(world_size)), (0,))]
 
 
+@pytest.mark.slow
 def test_padding_counts_against_max_seqlen(faults: Faults) -> None:
     """1,000 sequences of 17 tokens pad to 24 with TP 8 on one rank, so that two fit there, and to 32 on two ranks."""
     padded = plan_micro_batches([17] * 1000, 4, 64, tp=8)

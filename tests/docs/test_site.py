@@ -122,6 +122,7 @@ description: "A skill. {HOSTILE.replace(chr(34), "")}"
 """
 
 
+@pytest.mark.slow
 def test_hostile_text_stays_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(BUILDER.parent))
     from build_site import Site
@@ -150,6 +151,7 @@ def test_hostile_text_stays_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         assert [link for link in page.links if re.match(r"\s*(javascript|data):", link)] == []
 
 
+@pytest.mark.slow
 def test_without_a_folder_it_says_what_it_wants() -> None:
     done = subprocess.run([sys.executable, BUILDER], capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 2 and "build_site.py DIR" in done.stdout

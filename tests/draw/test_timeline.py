@@ -61,6 +61,7 @@ def test_a_pipeline_ends_with_its_bubble() -> None:
     assert "pipeline bubble" in render_timelines([line])
 
 
+@pytest.mark.slow
 @given(lengths, worlds)
 def test_every_rank_has_one_bar_in_every_micro_batch(values: list[int], world_size: int) -> None:
     (line,) = timelines(values, world_size)

@@ -71,6 +71,7 @@ def test_launches_are_found_counted_and_checked(tmp_path: Path, root: Path) -> N
     assert "error run.sh: CP001: seq_length 64 at context_parallel_size 3; wanted a multiple of 6" in done.stdout
 
 
+@pytest.mark.slow
 def test_recipes_are_read_through_imports_conditions_and_class_defaults(tmp_path: Path, root: Path) -> None:
     package = tmp_path / "src" / "megatron" / "bridge"
     (package / "recipes").mkdir(parents=True)

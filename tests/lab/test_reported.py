@@ -57,6 +57,7 @@ def test_a_fault_is_caught_by_its_rule_by_its_report_or_by_its_words(root: Path,
     assert status == 0
 
 
+@pytest.mark.slow
 def test_too_few_caught_is_a_failure(root: Path, tmp_path: Path) -> None:
     assert outcomes(root, tmp_path, case("a"), wanted="0.5")[0] == 1
 
@@ -69,12 +70,14 @@ def test_a_warning_on_a_mended_launch_is_a_false_alarm_and_a_failure(root: Path,
     assert status == 1
 
 
+@pytest.mark.slow
 def test_what_no_static_check_can_know_counts_for_nothing(root: Path, tmp_path: Path) -> None:
     _, said, last = outcomes(root, tmp_path, case("data", reach=False, must="nothing"))
     assert said["data"].startswith("not run")
     assert last.startswith("0 of 0")
 
 
+@pytest.mark.slow
 def test_a_launch_of_another_framework_is_read_or_refused(root: Path, tmp_path: Path) -> None:
     files = {"cfg.yaml": "base_model: m\nsequence_len: 8192\nsample_packing: true\n"}
     _, said, _ = outcomes(

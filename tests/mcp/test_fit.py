@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +58,7 @@ def test_the_parts_of_a_text_are_the_text() -> None:
     assert all(len(json.dumps(part)) <= 500 for part in parts if part.count("\n") > 2)
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.integers() | st.text(max_size=900),

@@ -229,6 +229,7 @@ def test_layers_beside_attention_forbid_what_the_rules_forbid(
     assert set(rules) <= errors
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("config", [MAMBA, DELTA_NET, DSA], ids=["mamba", "delta net", "dsa"])
 def test_a_search_finds_only_what_these_layers_allow(config: dict[str, Any]) -> None:
     model = plan_model(config)

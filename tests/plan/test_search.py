@@ -122,6 +122,7 @@ def test_experts_without_expert_parallelism_are_first_only_where_nothing_else_is
     assert forced and forced[0].time and "EP 1" in forced[0].time.marks[0]
 
 
+@pytest.mark.slow
 def test_where_nothing_fits_the_reason_and_the_nearest_change_are_given() -> None:
     model = plan_model({**DENSE, "num_hidden_layers": 126, "hidden_size": 16384, "num_attention_heads": 128})
     job = PlanJob(8, 8, gpu_named("h100"), 8, 8192, 64)

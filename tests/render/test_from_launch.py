@@ -146,6 +146,7 @@ def test_mounts_are_separated_by_commas_as_for_pyxis(rendered):
     assert "\nmounts=/lustre:/lustre,/data:/d,/opt:/opt,$PWD:$PWD\n" in done.stdout.replace("'", ""), done.stderr
 
 
+@pytest.mark.slow
 def test_an_option_wins_over_the_site_file_and_that_over_the_launch(rendered):
     site = ("site.yaml", "account: site\npartition: site\nenv: {HF_HOME: /site/hf, NCCL_IB_HCA: site}\n")
     done = rendered("--site", "site.yaml", "--account", "mine", "--env", "HF_HOME=/mine", files=[site])
@@ -215,6 +216,7 @@ def test_a_launch_that_names_no_starter_asks_for_one(hcp):
     assert "start (" in refused(hcp, "--nodes", "2", "--", "--seq-length", "8")
 
 
+@pytest.mark.slow
 def test_a_script_with_everything_is_one_that_bash_and_hcp_check_can_read(rendered, hcp, tmp_path):
     assert rendered("-o", "job.sbatch").returncode == 0
     assert subprocess.run(["bash", "-n", "job.sbatch"], cwd=tmp_path, capture_output=True).stderr == b""

@@ -93,6 +93,7 @@ def test_bash_can_parse_it_and_shellcheck_has_nothing_to_say(name, rendered, tmp
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", KINDS)
 def test_no_line_is_longer_than_a_screen_and_none_ends_in_blanks(name, rendered):
     for line in rendered(name).stdout.splitlines():

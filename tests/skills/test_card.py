@@ -181,6 +181,7 @@ def test_every_launch_that_a_card_recommends_checks_clean(folder: Path, hcp, tmp
         assert done.returncode == 0 and " 0 errors, 0 warnings" in done.stdout, done.stdout
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
 def test_the_reference_validator_accepts_every_skill(folder: Path) -> None:
     skills_ref = pytest.importorskip("skills_ref", reason="skills-ref is in the test extra, for Python 3.11 and newer")

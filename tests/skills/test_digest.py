@@ -41,6 +41,7 @@ def test_programs_and_modules_that_are_started_count_like_imports() -> None:
     } <= names
 
 
+@pytest.mark.slow
 def test_what_a_step_does_not_run_does_not_count() -> None:
     names = names_of("python", "checks/hcp_groups.py")
     assert "checks/hcp_groups.py" in names

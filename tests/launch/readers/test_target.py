@@ -274,6 +274,7 @@ def test_any_tree_of_known_keys_is_read_or_refused(data: dict[str, object], dial
         assert "\n" not in str(error)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["bridge_hcp.yaml", "verl_dcp.yaml", "bridge_overrides.txt"])
 def test_reading_an_example_imports_nothing_heavy(root: Path, name: str) -> None:
     program = (

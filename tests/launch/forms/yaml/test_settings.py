@@ -97,6 +97,7 @@ MERGES = "a: &a {" + ", ".join(f"k{i}: 1" for i in range(40_000)) + "}\nb: {<<: 
 """Few values, few aliases; merged one by one it took three quarters of a minute."""
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
