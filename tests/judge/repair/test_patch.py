@@ -211,7 +211,7 @@ def as_file(of: Example) -> tuple[str, str]:
     return "launch.txt", of.text.replace(" ", "\n") + "\n"
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(30)
 def test_the_patch_of_every_bad_example_clears_it_or_says_why_not(patched: Patched, rule: Rule) -> None:
     name, text = as_file(rule.bad)
     after, patch = patched(text, name, assume=rule.bad.assume, dialect=rule.bad.dialect)
