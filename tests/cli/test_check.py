@@ -218,7 +218,6 @@ def test_a_flag_that_has_to_go_is_said_in_words(hcp, tmp_path: Path) -> None:
     assert "    fix: leave out --hierarchical-context-parallel-sizes  # " in done.stdout, done.stdout
 
 
-@pytest.mark.slow
 def test_a_key_that_hydra_only_adds_keeps_its_plus(hcp, tmp_path: Path) -> None:
     key = "actor_rollout_ref.actor.megatron.override_transformer_config"
     sizes = f" '+{key}.hierarchical_context_parallel_sizes=[2,2]'"
@@ -264,7 +263,6 @@ NO_LAUNCH = {
 }
 
 
-@pytest.mark.slow
 def test_a_file_that_is_no_launch_can_be_skipped_with_one_note(hcp, tmp_path: Path) -> None:
     for name, (text, _) in NO_LAUNCH.items():
         written(tmp_path, text, name)
