@@ -24,6 +24,8 @@ from support.tree import (
     wrong_imports,
 )
 
+pytestmark = pytest.mark.xdist_group("tree")  # what is parsed once serves all of them
+
 each_module = rows("path", MODULES)
 
 

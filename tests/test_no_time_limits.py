@@ -15,6 +15,8 @@ import pytest
 
 from support.rows import rows
 
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).resolve().parent
 CLOCKS = frozenset(
     "perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time thread_time_ns "

@@ -53,6 +53,7 @@ NO_LAUNCH = {
 }
 
 
+@pytest.mark.slow
 def test_what_users_and_contributors_name_is_valid() -> None:
     for command, file in (("validate-manifest", HOOKS), ("validate-config", OWN)):
         done = pre_commit(ROOT, command, str(file))
@@ -66,6 +67,7 @@ def test_the_hook_fails_on_a_broken_launch_and_shows_its_findings(tmp_path: Path
     assert "train.sh:38:5: error HCP001" in done.stdout and "exit code: 1" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_launch_costs_the_hook_one_note(tmp_path: Path) -> None:
     done = pre_commit(repository(tmp_path / "user", NO_LAUNCH, users_config()), "run", "-a")
     notes = sorted(line for line in done.stdout.splitlines() if line.startswith("hcp: "))
@@ -73,6 +75,7 @@ def test_a_file_that_is_no_launch_costs_the_hook_one_note(tmp_path: Path) -> Non
     assert [line.split()[3] for line in notes] == [".pre-commit-config.yaml", "build.sh", "list.yml", "service.yaml"]
 
 
+@pytest.mark.slow
 def test_contributors_hooks_correct_a_file_and_run_the_commands_of_ci(tmp_path: Path) -> None:
     files = {"a.py": "import os\nx = {  'a':1 }\n", "pyproject.toml": (ROOT / "pyproject.toml").read_text()}
     folder = repository(tmp_path / "clone", files, OWN.read_text(encoding="utf-8"))

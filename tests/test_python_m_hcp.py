@@ -35,6 +35,7 @@ def _run(folder, *words, path=None):
     return done
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "words",
     [

@@ -9,6 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from support.tree import (
     ALL_MODULES,
     CHAINS,
@@ -24,6 +26,8 @@ from support.tree import (
     name_of,
     tree_of,
 )
+
+pytestmark = pytest.mark.xdist_group("tree")
 
 
 def test_modules_and_folders_stay_within_their_budget() -> None:

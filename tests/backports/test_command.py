@@ -6,11 +6,14 @@ import json
 from collections.abc import Callable
 from subprocess import CompletedProcess
 
+import pytest
+
 Hcp = Callable[..., "CompletedProcess[str]"]
 LAUNCH = ("--", *"--num-layers 4 --seq-length 4096 --context-parallel-size 2 --sft --mtp-num-layers 1".split())
 RELEASES = ("--assume", "mcore=0.17.1")
 
 
+@pytest.mark.slow
 def test_each_fix_has_its_reference_the_release_with_it_and_what_it_is_about(hcp: Hcp) -> None:
     run = hcp("backports", *RELEASES, *LAUNCH)
     assert run.returncode == 0, run.stderr
@@ -20,6 +23,7 @@ def test_each_fix_has_its_reference_the_release_with_it_and_what_it_is_about(hcp
     assert "not stated: the release of Transformer Engine; add --assume te=VERSION" in run.stdout
 
 
+@pytest.mark.slow
 def test_the_json_holds_what_the_text_says(hcp: Hcp) -> None:
     text = hcp("backports", *RELEASES, "--all", *LAUNCH).stdout
     (result,) = json.loads(hcp("backports", *RELEASES, "--format", "json", *LAUNCH).stdout)["results"]

@@ -114,7 +114,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=examples(quick=60, full=300))
+@settings(max_examples=examples(quick=12, full=300))
 @given(st.lists(PIECES, max_size=40).map(" ".join) | st.lists(PIECES, max_size=40).map("".join))
 def test_whatever_the_text_each_node_lies_within_the_one_above(text: str) -> None:
     try:

@@ -48,14 +48,15 @@ def check(pairs: list[tuple[str, str]], is_regex: bool) -> None:
 
 
 @pytest.mark.skipif(BASH is None, reason="bash is not installed")
-@settings(max_examples=examples(quick=20, full=200))
+@settings(max_examples=examples(quick=8, full=200))
 @given(st.lists(st.tuples(GLOBS, SUBJECTS), min_size=20, max_size=40))
 def test_globs_match_what_bash_matches(pairs: list[tuple[str, str]]) -> None:
     check(pairs, is_regex=False)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BASH is None, reason="bash is not installed")
-@settings(max_examples=examples(quick=20, full=200))
+@settings(max_examples=examples(quick=8, full=200))
 @given(st.lists(st.tuples(REGEXES, SUBJECTS), min_size=20, max_size=40))
 def test_regular_expressions_match_what_bash_matches(pairs: list[tuple[str, str]]) -> None:
     check(pairs, is_regex=True)

@@ -223,7 +223,7 @@ def statements(draw: st.DrawFn) -> str:
 
 
 @pytest.mark.skipif(BASH is None, reason="bash is not installed")
-@settings(max_examples=examples(quick=30, full=150))
+@settings(max_examples=examples(quick=8, full=150))
 @given(st.lists(statements(), max_size=8))
 def test_random_scripts_give_the_words_that_bash_gives(lines: list[str]) -> None:
     script = "\n".join(["A= B= CC= L=()", *lines, 'python train.py $A "$B" x$CC "${L[@]}" ${L[@]} "${A}${B}" end'])

@@ -139,6 +139,7 @@ def test_a_signature_that_is_missing_is_found(program):
     assert found == ["a head split that does not divide"]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", PARTS)
 def test_a_program_says_what_it_can_do_and_refuses_what_it_cannot(checks_dir, name):
     done = subprocess.run([sys.executable, checks_dir / f"{name}.py", "--help"], capture_output=True, text=True)

@@ -76,6 +76,7 @@ def test_of_many_findings_the_most_severe_stay() -> None:
     ][: len(short["findings"])]
 
 
+@pytest.mark.slow
 def test_a_text_without_end_fits_and_a_patch_stays_whole() -> None:
     data = data_of(RULES[0].bad)
     long = {**data["findings"][0], "message": "x" * 50_000, "keys": ["y" * 900] * 90}
@@ -85,6 +86,7 @@ def test_a_text_without_end_fits_and_a_patch_stays_whole() -> None:
     assert brief({**data, "patch": patch})["patch"] == patch
 
 
+@pytest.mark.slow
 def test_full_prints_all_of_it(hcp, root: Path) -> None:
     words = ("check", "examples/bridge_overrides.txt", "--format", "json")
     short = json.loads(hcp(*words, cwd=root).stdout)

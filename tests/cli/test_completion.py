@@ -89,6 +89,7 @@ def completed_by(shell: str, lines: list[str], place: Path) -> list[str]:
         os.waitpid(pid, 0)
 
 
+@pytest.mark.slow
 def test_bash_completes_what_is_typed(place: Path) -> None:
     assert dict(zip(LINES, completed_by("bash", list(LINES), place))) == LINES
 
@@ -120,6 +121,7 @@ def test_every_rule_is_offered_by_its_id(hcp) -> None:
     assert [item.value for item in offered] == [rule.id for rule in RULES]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("line", ["hcp ", "hcp explain HCP", "hcp verify hier", "hcp check --", "hcp verify hier:"])
 def test_no_rule_is_imported_while_a_word_is_completed(hcp, line: str) -> None:
     asked = {"_HCP_COMPLETE": "bash_complete", "HCP_LINE": line, "HCP_BREAKS": ":=", "PYTHONVERBOSE": "1"}

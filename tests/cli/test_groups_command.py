@@ -204,6 +204,7 @@ def test_the_picture_is_written_and_said_on_stderr(hcp: Hcp, tmp_path: Path) -> 
     assert ElementTree.parse(tmp_path / "out.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("args", "said"),
     [

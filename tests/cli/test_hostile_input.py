@@ -26,6 +26,7 @@ def hcp(*arguments: str, stdin: str | Path = "", cwd: Path | None = None) -> sub
     return run_hcp(*arguments, stdin=stdin, cwd=cwd)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -44,6 +45,7 @@ def test_input_without_end_is_refused_with_the_limit(arguments: Sequence[str], t
     assert ",000,000 bytes" in done.stderr
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("arguments", "stdin"),
     [
@@ -105,6 +107,7 @@ VERL = (
 )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("output", ["text", "json", "github", "sarif", "show", "show json"])
 @pytest.mark.parametrize(("name", "text"), [("a.sh", SHELL), ("a.yaml", BRIDGE), ("verl.sh", VERL)])
 def test_no_output_shows_a_credential(name: str, text: str, output: str, tmp_path: Path) -> None:

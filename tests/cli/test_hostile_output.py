@@ -36,6 +36,7 @@ def is_harmless(text: str, github: bool = False) -> bool:
     )
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize("name", ["launch.sh", NAME], ids=["value", "name"])
 def test_a_value_and_a_name_stay_text(hcp, tmp_path: Path, fmt: str, name: str) -> None:
@@ -76,6 +77,7 @@ def test_a_patch_whose_lines_would_act_is_left_out(hcp, tmp_path: Path) -> None:
     assert is_harmless(done.stdout)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_no_format_prints_a_secret(hcp, tmp_path: Path, fmt: str) -> None:
     (tmp_path / "launch.sh").write_text(SECRETS)
@@ -89,6 +91,7 @@ def test_no_format_prints_a_secret(hcp, tmp_path: Path, fmt: str) -> None:
             assert done.stdout or done.returncode == 2, "a credential is no fact, and is refused as one"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "encoding", ["ascii", *(pytest.param(name, marks=pytest.mark.slow) for name in ("latin-1", "cp1252", "utf-8"))]
 )
@@ -116,6 +119,7 @@ def test_an_encoding_that_lacks_a_letter_breaks_no_command(hcp, tmp_path: Path, 
         done.stdout.decode(encoding)
 
 
+@pytest.mark.slow
 def test_a_name_that_is_not_utf_8_works_in_every_format(tmp_path: Path) -> None:
     name = os.fsdecode(b"a\xff.sh")
     (tmp_path / name).write_text(LAUNCH)

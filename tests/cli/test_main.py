@@ -43,6 +43,7 @@ def test_a_group_without_a_command_prints_its_help(hcp, tmp_path: Path, command:
     assert lines[0].startswith("Usage: ") and "Commands:" in lines
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -100,6 +101,7 @@ def test_a_refused_word_cannot_write_to_the_terminal(hcp) -> None:
     assert done.returncode == 2 and "\x1b" not in done.stderr and "wanted a whole number of at least 1" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     done = subprocess.run(
         f"{sys.executable} -m megatron_hcp explain --all | head -n 1",

@@ -19,6 +19,7 @@ def _one_line(done, *said):
     assert all(text in done.stderr for text in said), done.stderr
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", ["nowhere/job.sbatch", "folder", "/dev/full", "/proc/job.sbatch", "x" * 300])
 def test_a_file_that_cannot_be_written_is_one_line(hcp, tmp_path, target):
     (tmp_path / "folder").mkdir()
@@ -59,6 +60,7 @@ def test_folders_that_cannot_be_written_do_not_matter(hcp, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["job.sbatch"]
 
 
+@pytest.mark.slow
 def test_a_signal_in_the_middle_leaves_the_old_file_or_the_new_one(tmp_path):
     (tmp_path / "job.sbatch").write_text("the old one\n")
     command = [sys.executable, "-m", "megatron_hcp", *WORDS, "job.sbatch", "--", *HCP_WORDS]
@@ -87,6 +89,7 @@ def test_a_step_that_no_skill_can_have_is_refused(hcp, step):
     _one_line(hcp(*words), "wanted a skill, or a step as SKILL:STEP")
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("odd", ["\x1b[2J", "\r", "\x9b", "\u202e'\\", "\x7f1"])
 @pytest.mark.parametrize("option", ["--env", "--modules", "--python", "--shared"])
 def test_a_script_shows_what_it_holds_and_sends_nothing_to_a_terminal(hcp, option, odd):
@@ -110,6 +113,7 @@ def test_what_the_check_says_of_a_value_is_shown_and_not_sent(hcp, tmp_path):
     assert not any(line.startswith("::") for line in done.stderr.splitlines())
 
 
+@pytest.mark.slow
 def test_a_launch_that_is_undecided_is_rendered_with_a_warning(hcp, tmp_path):
     words = [
         *WORDS,

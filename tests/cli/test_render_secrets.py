@@ -10,6 +10,7 @@ SITE = "gpus_per_node: 8\narch: sm90\ntime: 4:00:00\n"
 WORDS = ("--context-parallel-size", "2", "--seq-length", "1024", "--exit-signal-handler")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "secret",
     [("--wandb-api-key", "hunter2"), ("--data-path", "https://user:hunter2@host/data")],

@@ -132,7 +132,10 @@ def with_one_more_key(data: Any) -> list[Any]:
     return copies
 
 
-@pytest.mark.parametrize("words", OUTPUTS.values(), ids=OUTPUTS)
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(words, id=name, marks=[pytest.mark.slow] * (words[0] == "show")) for name, words in OUTPUTS.items()],
+)
 def test_an_output_is_what_its_schema_says_and_nothing_else(hcp, root: Path, words: tuple[str, ...]) -> None:
     cut = words.index("--") if "--" in words else len(words)
     data = json.loads(hcp(*words[:cut], "--format", "json", *words[cut:], cwd=root).stdout)
@@ -158,6 +161,7 @@ def test_the_findings_of_every_rule_are_what_the_schema_says() -> None:
         validator(data).validate(data)
 
 
+@pytest.mark.slow
 @rows("name", SCHEMAS)
 def test_a_schema_is_one_and_has_the_name_of_its_output(name: str) -> None:
     schema = SCHEMAS[name]

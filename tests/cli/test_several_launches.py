@@ -51,6 +51,7 @@ def test_sarif_and_github_say_which_launch_a_finding_is_about(hcp, tmp_path: Pat
     assert "%0Alaunch 1 of 2: context_parallel_size=3%0A" in line
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("second", "code"),
     [

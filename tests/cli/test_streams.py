@@ -25,6 +25,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", command.replace("hcp", HCP, 1)], cwd=folder, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "code"),
     [
@@ -48,6 +49,7 @@ def test_the_exit_code_survives_the_streams(tmp_path: Path, command: str, code: 
         assert "Traceback" not in done.stderr and "Exception" not in done.stderr, (streams, done.stderr)
 
 
+@pytest.mark.slow
 def test_a_pipe_that_brings_nothing_is_said_to_be_waited_for(tmp_path: Path) -> None:
     waits = "hcp: waits for standard input: what writes to it has written nothing yet\n"
     done = shell(f"(sleep {FIRST_WRITER_S + 1}; cat good.sh) | hcp check - --select CP001", tmp_path)
@@ -64,12 +66,14 @@ def test_a_full_disk_is_said_once(tmp_path: Path) -> None:
         assert done.stderr == f"hcp: {why}\n"
 
 
+@pytest.mark.slow
 def test_a_closed_stdin_matters_only_where_it_is_read(tmp_path: Path) -> None:
     assert shell("hcp check good.sh --select CP001 <&-", tmp_path).returncode == 0
     done = shell("hcp check - <&-", tmp_path)
     assert done.returncode == 2 and done.stderr.startswith("hcp: standard input is closed; wanted a launch")
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_gone_changes_no_exit_code(tmp_path: Path) -> None:
     done = shell("hcp check bad.sh --select CP001 --show --format json | true; exit ${PIPESTATUS[0]}", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -113,6 +117,7 @@ def waits_in(pid: int) -> str:
     return "pipe" if before[:1] == after[:1] == ["S"] and before[11:13] == after[11:13] else ""
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"])
 def test_a_signal_ends_a_check_quietly(tmp_path: Path, name: str) -> None:
     process = reading_stdin(tmp_path)

@@ -51,6 +51,7 @@ def test_a2a_is_bounded_by_the_kv_heads_of_a_rank_and_the_ring_by_nothing(tmp_pa
     assert (table.presumed, table.by_release) == ((), ())
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("family", "comm_type", "expected"),
     [
@@ -76,6 +77,7 @@ def test_each_family_has_the_types_that_its_attention_allows(
     assert sizes_of(table_of(tmp_path, family, *STATED), comm_type, "sbhd")[0] == expected
 
 
+@pytest.mark.slow
 def test_a_fact_that_a_rule_needs_and_nobody_states_is_named(tmp_path: Path) -> None:
     packed = [
         cell
@@ -106,6 +108,7 @@ def test_runs_of_equal_answers_are_one_span() -> None:
     assert [tuple(span) for span in spans] == [("1", "1", ("X001",)), ("2", "2", ()), ("3", None, ("X001",))]
 
 
+@pytest.mark.slow
 def test_support_says_what_check_says_of_random_launches() -> None:
     judges = Judges()
     found = [judges.disagreement(drawn) for drawn in draws(random.Random(7), 150)]
@@ -136,6 +139,7 @@ def test_support_says_what_check_says_of_a_launch_with_several_models(tmp_path: 
         assert set(subject.ask(way, versions).blocked) == errors
 
 
+@pytest.mark.slow
 def test_a_launch_is_asked_about_in_its_own_dialect(hcp: Hcp, root: Path) -> None:
     data = json.loads(hcp("support", "examples/verl_dcp.yaml", "--tp", "1", "--format", "json", cwd=root).stdout)
     hierarchical = [cell for cell in data["cells"] if cell["cp_comm_type"] == "a2a+p2p"]
@@ -159,6 +163,7 @@ def test_text_and_page_name_the_model_and_the_rules(hcp: Hcp, tmp_path: Path) ->
     assert "<td class=no>CP007</td>" in page and "Context parallelism for config.json" in page
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_line_has_more_than_80_columns_and_every_size_has_one(family: str, tmp_path: Path) -> None:
     from megatron_hcp.cli.reports.support import lines
@@ -169,6 +174,7 @@ def test_no_line_has_more_than_80_columns_and_every_size_has_one(family: str, tm
     assert said[1].startswith("on Transformer Engine ") and said[1].endswith(" (assumed, because not stated)")
 
 
+@pytest.mark.slow
 def test_many_sizes_stand_in_several_tables(hcp: Hcp, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(FAMILIES["Llama (3.1 8B)"]), encoding="utf-8")
     said = hcp("support", "config.json", "--tp", "1,2,4,8,16,32", cwd=tmp_path).stdout.splitlines()

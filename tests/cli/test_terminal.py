@@ -59,6 +59,7 @@ launch.sh: FAILED: 1 error, 0 warnings, 0 infos; 1 rule applied, 0 not checked
 """  # noqa: E501
 
 
+@pytest.mark.slow
 def test_a_user_is_told_that_what_is_typed_is_read(tmp_path: Path) -> None:
     launch = b"--context-parallel-size 8 --seq-length 1000 --num-layers 2\n"
     code, shown = on_a_terminal(tmp_path, "check", "-", "--select", "CP001", typed=launch + b"\x04")
@@ -74,6 +75,7 @@ def test_a_finding_is_a_headline_the_source_line_with_a_mark_and_fixes(tmp_path:
     assert "\x1b[31m\x1b[1merror CP001\x1b[0m" in shown
 
 
+@pytest.mark.slow
 def test_colours_can_be_refused_and_a_dumb_terminal_gets_lines(tmp_path: Path) -> None:
     (tmp_path / "launch.sh").write_text(LAUNCH)
     assert on_a_terminal(tmp_path, "check", "launch.sh", "--select", "CP001", NO_COLOR="1") == (1, SEEN)
@@ -81,6 +83,7 @@ def test_colours_can_be_refused_and_a_dumb_terminal_gets_lines(tmp_path: Path) -
     assert shown.splitlines()[1].startswith("    fix: --seq-length 1008  # ")
 
 
+@pytest.mark.slow
 def test_a_line_with_a_secret_or_in_another_file_is_not_quoted(tmp_path: Path) -> None:
     (tmp_path / "launch.sh").write_text(LAUNCH.replace("--save 日本語", "--wandb-key hunter2"))
     code, shown = on_a_terminal(tmp_path, "check", "launch.sh", "--select", "CP001")

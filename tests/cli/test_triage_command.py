@@ -85,6 +85,7 @@ def test_what_is_no_log_is_refused_in_one_line(hcp, tmp_path):
     assert done.returncode == 2 and "no text file" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_groups_of_the_job_are_compared_with_those_of_the_launch(hcp, tmp_path):
     launch = [
         "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2",
@@ -120,6 +121,7 @@ OOM = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.
 OPTIONS = "--context-parallel-size 2 --num-layers 2 --seq-length 4096 --micro-batch-size {} --recompute-granularity {}"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("micro_batch", "recompute", "advice"),
     [

@@ -239,6 +239,7 @@ def test_operations_are_found_wherever_a_walk_begins(tmp_path: Path) -> None:
         assert Operations(data[2 : cut + 4]).at.tolist() == [at for at in expected if at + 2 < cut]
 
 
+@pytest.mark.slow
 def test_rows_of_any_size_are_read_across_the_parts_of_a_file(tmp_path: Path) -> None:
     rows = [row(*[8000] * (1 + 60 * (number % 3 == 0))) for number in range(9)]
     found = report(as_npy(rows, tmp_path), NEEDS._replace(row=None))

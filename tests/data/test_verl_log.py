@@ -39,6 +39,7 @@ def line(values: dict[str, float], step: int = 7) -> str:
     return " - ".join([f"step:{step}", *(f"{name}:{value!r}" for name, value in values.items())])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("spread", [0.3, 0.9, 1.6])
 def test_the_estimate_has_the_statistics_of_the_step(tmp_path: Path, spread: float) -> None:
     prompts, responses = drawn(1, spread=spread)
@@ -74,6 +75,7 @@ def test_a_line_that_the_real_logger_writes_is_read(upstream: Path) -> None:
     assert read_log([written]) == read_log([line(values)]) != None  # noqa: E711
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "first",
     [
@@ -119,6 +121,7 @@ def test_a_line_with_numbers_that_cannot_be_is_left_out(tmp_path: Path, change: 
         read_lengths(str(tmp_path / "run.log"))
 
 
+@pytest.mark.slow
 def test_all_at_the_cap_stays_there() -> None:
     found = read_log([line(metrics([100] * 64, [CAP] * 64))])
     assert found is not None

@@ -28,6 +28,7 @@ def some_lengths(seed: int, count: int = 40, longest: int = 16000) -> list[tuple
     return [(i, min(longest, int(chance.lognormvariate(7.5, 1)) + 16)) for i in range(count)]
 
 
+@pytest.mark.slow
 def test_verl_gets_groups_that_pass_its_own_checks() -> None:
     """What `DynamicCPScheduler.schedule` of verl asks of the lists: none empty, members contiguous and aligned."""
     for world_size, cp_size in [(2, 1), (8, 2), (12, 4), (24, 1)]:
@@ -91,6 +92,7 @@ def test_limits_that_no_plan_keeps_are_errors(limits: dict, words: str) -> None:
         DynamicCPScheduler(4096, 1, 8, **limits).get_groups_and_subsamples(some_lengths(1))
 
 
+@pytest.mark.slow
 def test_a_limit_that_the_plan_keeps_changes_nothing() -> None:
     pairs = some_lengths(1)
     free = DynamicCPScheduler(4096, 1, 8).get_groups_and_subsamples(pairs)
@@ -110,6 +112,7 @@ def test_groups_below_the_least_size_are_not_used() -> None:
     assert min(sum(other == rank for other in batch) for batch in ids for rank in batch) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tp", [1, 4])
 @pytest.mark.parametrize(
     "world_size, multiple",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from megatron_hcp.dcp import Setup
 from megatron_hcp.dcp.cover import is_halvable, settle
 from megatron_hcp.dcp.fill import fill_tightly
@@ -63,6 +65,7 @@ def test_a_group_whose_padding_would_not_fit_is_not_made_wider() -> None:
     assert sorted(i for batch in batches for group in batch for i in group.items) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_any_groups_are_settled_into_ones_with_reason() -> None:
     """4,000 random sets of groups that fit, most of them with idle ranks or far too wide."""
     chance = random.Random(9)

@@ -86,6 +86,7 @@ def random_sizes(chance: random.Random, world_size: int) -> list[int]:
     return [b - a for a, b in zip([0, *cuts], [*cuts, world_size])]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("gather", GATHERS)
 def test_the_step_is_that_of_one_process_for_any_groups_and_micro_batches(reduction: str, gather: str) -> None:
@@ -119,6 +120,7 @@ def test_the_logged_loss_is_that_of_one_process(gather: str) -> None:
         assert mean == summed == wanted
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("gather", GATHERS)
 def test_the_per_token_tuple_divides_out_to_the_same_step(gather: str) -> None:
     """verl: mu N_g / T * R on each rank, DDP sums, then a division by all real tokens."""

@@ -67,6 +67,7 @@ def swap(plan: Any) -> None:
     first["ranks"], second["ranks"] = second["ranks"], first["ranks"]
 
 
+@pytest.mark.slow
 @rows(
     "change, says",
     [

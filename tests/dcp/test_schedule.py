@@ -43,7 +43,7 @@ def fitting(world_size: int, most: int, align: int) -> int:
 def test_any_plan_keeps_every_promise(faults: Faults) -> None:
     """Any W up to 40, now and then up to 512; every target; TP; costs; few and many sequences."""
     chance = random.Random(20)
-    for case in range(examples(quick=150, full=2000)):
+    for case in range(examples(quick=30, full=2000)):
         world_size = chance.randint(1, 512) if case % 40 == 0 else chance.randint(1, 40)
         target = chance.choice(["main", "dev", "pow2"]) if world_size % 2 == 0 else "pow2"
         tp = chance.choice([1, 1, 2, 8])
@@ -62,7 +62,7 @@ def test_any_plan_keeps_every_promise(faults: Faults) -> None:
 @pytest.mark.parametrize("target, world_sizes", [("main", range(2, 513, 2)), ("pow2", range(1, 513))])
 def test_every_number_of_ranks_up_to_512_has_a_plan(target: str, world_sizes: range, faults: Faults) -> None:
     chance = random.Random(target)
-    for world_size in chance.sample(world_sizes, examples(quick=30, full=len(world_sizes))):
+    for world_size in chance.sample(world_sizes, examples(quick=8, full=len(world_sizes))):
         longest = fitting(world_size, 4096, 1)
         count = chance.choice([1, 4, 10, world_size // 10 + 1])
         lengths = [longest, *random_lengths(chance, count, min(longest, 60000))]
@@ -70,6 +70,7 @@ def test_every_number_of_ranks_up_to_512_has_a_plan(target: str, world_sizes: ra
         assert faults(plan, target) == [], (world_size, lengths)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("world_size", [6, 12, 24, 48, 80, 96])
 def test_numbers_of_ranks_that_upstream_schedulers_fail_on(world_size: int, faults: Faults) -> None:
     chance = random.Random(world_size)
@@ -119,6 +120,7 @@ def test_one_sequence_runs_on_all_ranks() -> None:
         assert [(list(group.ranks), group.samples) for group in batch.groups] == [(list(range(world_size)), (0,))]
 
 
+@pytest.mark.slow
 def test_padding_counts_against_max_seqlen(faults: Faults) -> None:
     """1,000 sequences of 17 tokens pad to 24 with TP 8 on one rank, so that two fit there, and to 32 on two ranks."""
     padded = plan_micro_batches([17] * 1000, 4, 64, tp=8)
@@ -132,7 +134,7 @@ def test_padding_counts_against_max_seqlen(faults: Faults) -> None:
 @pytest.mark.parametrize("target", ["main", "pow2"])
 def test_a_sequence_that_does_not_fit_is_named_with_what_would_do(target: str) -> None:
     chance = random.Random(target)
-    for _ in range(examples(quick=60, full=300)):
+    for _ in range(examples(quick=12, full=300)):
         world_size, tp = chance.choice([1, 2, 6, 8, 12, 64]), chance.choice([1, 2, 8])
         most = chance.randint(1, 3000)
         longest = chance.randint(1, 4) * fitting(world_size, most, tp) + chance.randint(1, 500)
@@ -184,6 +186,7 @@ def test_a_max_seqlen_below_the_padding_is_an_error_with_the_least_that_works() 
     assert plan_micro_batches([8] * 64, 8, 16, tp=8).metrics.num_micro_batches == 4
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("world_size", [8, 32, 64])
 def test_even_load_costs_little_where_sequences_are_many(world_size: int) -> None:
     """The targets of the benchmark, with room for chance, on cells that plan in a moment."""
@@ -227,6 +230,7 @@ def test_a_broken_plan_is_seen_by_the_check(faults: Faults) -> None:
     assert any("would do" in text for text in faults(wider))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "world_size, count, capped, limit",
     [(256, 992, 0.9, 1.3 * 1.07), (512, 1984, 1.0, 1.3 * 1.04), (8, 7, 1.0, 8 / 7), (64, 250, 0.5, 1.3 * 1.04)],

@@ -89,6 +89,7 @@ def test_the_guides_have_console_blocks() -> None:
     assert {path.name for path, _ in BLOCKS.values()} >= {"plan.md", "groups.md", "dcp.md"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("command", BLOCKS)
 def test_a_console_block_shows_the_real_output(hcp, tmp_path: Path, command: str) -> None:
     """HCP_UPDATE=1 writes the blocks anew; the run that does so still fails."""
@@ -114,6 +115,7 @@ EXAMPLES = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "command"), EXAMPLES.items(), ids=EXAMPLES)
 def test_a_picture_of_the_examples_is_what_its_command_draws(hcp, tmp_path: Path, name: str, command: str) -> None:
     drawn, kept = tmp_path / name, ROOT / "examples" / name
@@ -124,6 +126,7 @@ def test_a_picture_of_the_examples_is_what_its_command_draws(hcp, tmp_path: Path
     assert drawn.read_text(encoding="utf-8") == kept.read_text(encoding="utf-8")
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", commands())
 def test_a_picture_is_what_its_command_draws(name: str) -> None:
     pytest.importorskip("rich")

@@ -59,6 +59,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Page]:
     return {path.relative_to(folder).as_posix(): Page(path.read_text()) for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_every_rule_skill_and_command_is_on_it(pages: dict[str, Page]) -> None:
     assert [rule.id for rule in RULES if rule.id not in pages["rules.html"].ids] == []
     assert [folder.name for folder in skill_dirs() if f"skills/{folder.name}.html" not in pages] == []
@@ -76,6 +77,7 @@ def test_guides_and_results_are_on_it(pages: dict[str, Page]) -> None:
     assert {run["commit"][:10] for run in runs} <= set(pages["results.html"].texts)
 
 
+@pytest.mark.slow
 def test_every_link_leads_somewhere(pages: dict[str, Page]) -> None:
     for name, page in pages.items():
         assert len(page.ids) == len(set(page.ids)), name
@@ -120,6 +122,7 @@ description: "A skill. {HOSTILE.replace(chr(34), "")}"
 """
 
 
+@pytest.mark.slow
 def test_hostile_text_stays_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(BUILDER.parent))
     from build_site import Site
@@ -148,6 +151,7 @@ def test_hostile_text_stays_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         assert [link for link in page.links if re.match(r"\s*(javascript|data):", link)] == []
 
 
+@pytest.mark.slow
 def test_without_a_folder_it_says_what_it_wants() -> None:
     done = subprocess.run([sys.executable, BUILDER], capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 2 and "build_site.py DIR" in done.stdout

@@ -87,6 +87,7 @@ def test_the_cells_name_the_groups_that_megatron_core_numbers(case: Case) -> Non
         }
 
 
+@pytest.mark.slow
 @given(cases())
 def test_red_is_drawn_exactly_where_an_inner_group_leaves_its_domain(case: Case) -> None:
     grids, sizes, place = case

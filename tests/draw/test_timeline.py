@@ -61,6 +61,7 @@ def test_a_pipeline_ends_with_its_bubble() -> None:
     assert "pipeline bubble" in render_timelines([line])
 
 
+@pytest.mark.slow
 @given(lengths, worlds)
 def test_every_rank_has_one_bar_in_every_micro_batch(values: list[int], world_size: int) -> None:
     (line,) = timelines(values, world_size)
@@ -72,6 +73,7 @@ def test_every_rank_has_one_bar_in_every_micro_batch(values: list[int], world_si
         assert all(bar.start < cut < bar.worked <= bar.end for bar in slot.bars for cut in bar.cuts)
 
 
+@pytest.mark.slow
 @given(lengths, st.sampled_from([2, 8, 16]))
 def test_the_drawn_bars_are_the_groups_to_scale(values: list[int], world_size: int) -> None:
     (line,) = timelines(values, world_size)
@@ -116,6 +118,7 @@ def test_communication_that_is_not_hidden_is_drawn_after_the_work() -> None:
     assert float(start) + float(width) == pytest.approx(PLOT_W, abs=0.02)
 
 
+@pytest.mark.slow
 @given(lengths, st.sampled_from([2, 8, 16]))
 def test_a_label_stays_in_its_bar_and_off_the_line_of_the_ideal(values: list[int], world_size: int) -> None:
     (line,) = timelines(values, world_size)

@@ -77,6 +77,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.partition("|")[0].strip())
 def test_the_json_of_an_error_has_the_fields_of_its_line(hcp, tmp_path: Path, case: str) -> None:
     words, place, found, wanted, do = (part.strip() for part in case.split("|"))

@@ -50,6 +50,7 @@ def written_texts(node: ast.expr) -> str:
     return "".join(str(part.value) for part in ast.walk(node) if isinstance(part, ast.Constant))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("folder", ["src", "checks", "lab"])
 def test_what_was_found_is_stated_apart_from_what_was_wanted(root: Path, folder: str) -> None:
     """Else the JSON of an error has no `expected`."""

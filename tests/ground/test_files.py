@@ -95,6 +95,7 @@ def test_a_path_does_not_leave_the_folder_that_it_must_lie_in(tmp_path: Path, pa
     assert read_text(skill / "real" / "x.md", "a card", inside=skill) == "mine"
 
 
+@pytest.mark.slow
 def test_a_pipe_is_read_to_its_end_where_it_is_allowed_and_one_without_a_writer_is_empty(tmp_path: Path) -> None:
     for script in ("sleep 0.2; printf a; sleep 0.2; printf b", "printf a; touch started; sleep 0.2; printf b"):
         with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, cwd=tmp_path) as writer:

@@ -19,6 +19,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES, st.integers(1, 60))
 def test_the_layout_changes_white_space_alone(value: object, width: int) -> None:
     compact = (",", ":")

@@ -68,6 +68,7 @@ def test_faults_are_one_line_that_names_the_file_and_stays_short() -> None:
     assert said.endswith("; and 43 more; correct the file") and len(said) < 1000
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text() | st.integers(),

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from bridge_recipes import recipe_launches
 
 RECIPES = """
@@ -55,6 +56,7 @@ def corpus(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, root / "lab", "corpus", "--corpus", folder], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_launches_are_found_counted_and_checked(tmp_path: Path, root: Path) -> None:
     (tmp_path / "good").mkdir()
     good = "MODEL_ARGS:\n  --context-parallel-size: 2\n  --seq-length: 64\n"
@@ -69,6 +71,7 @@ def test_launches_are_found_counted_and_checked(tmp_path: Path, root: Path) -> N
     assert "error run.sh: CP001: seq_length 64 at context_parallel_size 3; wanted a multiple of 6" in done.stdout
 
 
+@pytest.mark.slow
 def test_recipes_are_read_through_imports_conditions_and_class_defaults(tmp_path: Path, root: Path) -> None:
     package = tmp_path / "src" / "megatron" / "bridge"
     (package / "recipes").mkdir(parents=True)

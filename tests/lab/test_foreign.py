@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 MEGATRON = "torchrun pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 --swiglu --sft --lr 1\n"
 
 
@@ -13,6 +15,7 @@ def foreign(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, root / "lab", "foreign", "--corpus", folder], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_files_are_counted_by_what_came_of_them_and_a_wrong_dialect_fails(tmp_path: Path, root: Path) -> None:
     primus, slime = tmp_path / "AMD-AGI+Primus", tmp_path / "THUDM+slime"
     primus.mkdir()

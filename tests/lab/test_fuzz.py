@@ -44,7 +44,7 @@ def bench(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_fixed_inputs_show_no_fault(seed: str) -> None:
-    done = bench("--inputs", str(examples(quick=150, full=2500)), "--seed", seed, "--jobs", "1")
+    done = bench("--inputs", str(examples(quick=30, full=2500)), "--seed", seed, "--jobs", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(reader in done.stdout for reader in READERS)
 
@@ -57,6 +57,7 @@ def test_the_interpreter_compiles_nothing_during_a_case(tmp_path: Path, monkeypa
     assert not sys.dont_write_bytecode
 
 
+@pytest.mark.slow
 def test_an_input_is_the_same_wherever_it_is_made() -> None:
     one, other = (bench("--inputs", "100", "--show", PYTHONHASHSEED=seed) for seed in ("1", "2"))
     assert one.stdout == other.stdout

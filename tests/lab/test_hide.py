@@ -129,6 +129,7 @@ def test_no_launch_is_ok_while_a_value_of_what_it_hides_fails(bench: Bench, root
     assert sum(done.answers.values()) > 100
 
 
+@pytest.mark.slow
 def test_a_script_with_a_refused_value_is_no_launch_to_hide_settings_of(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "sound.sh").write_text(SCRIPT)
     (tmp_path / "unquoted.sh").write_text(SCRIPT.replace("--seq-length 64", "--seq-length 64 128"))

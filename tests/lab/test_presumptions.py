@@ -111,6 +111,7 @@ def test_the_file_is_compared_with_the_checkout(root: Path, checkout: Path) -> N
     assert done.stdout.endswith("presumed.txt does not say this: renew it with --write\n")
 
 
+@pytest.mark.slow
 def test_a_checkout_without_the_megatron_lm_that_it_pins_is_refused(root: Path, checkout: Path) -> None:
     (checkout / "3rdparty").rename(checkout / "elsewhere")
     words: list[str | Path] = [sys.executable, root / "lab", "recipes/presumptions", "--bridge", checkout]

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 MTP = ["--launcher", "mlm", "--assume", "mcore=0.19", "--assume", "world_size=4", "--", "--context-parallel-size", "2"]
 
 
@@ -37,6 +39,7 @@ def outcomes(root: Path, folder: Path, *cases: dict[str, Any], wanted: str = "0"
     return done.returncode, {item["id"]: line for item, line in zip(cases, lines)}, last
 
 
+@pytest.mark.slow
 def test_a_fault_is_caught_by_its_rule_by_its_report_or_by_its_words(root: Path, tmp_path: Path) -> None:
     status, said, last = outcomes(
         root,
@@ -54,10 +57,12 @@ def test_a_fault_is_caught_by_its_rule_by_its_report_or_by_its_words(root: Path,
     assert status == 0
 
 
+@pytest.mark.slow
 def test_too_few_caught_is_a_failure(root: Path, tmp_path: Path) -> None:
     assert outcomes(root, tmp_path, case("a"), wanted="0.5")[0] == 1
 
 
+@pytest.mark.slow
 def test_a_warning_on_a_mended_launch_is_a_false_alarm_and_a_failure(root: Path, tmp_path: Path) -> None:
     quiet = case("quiet", must="silent", argv=["--launcher", "mlm", "--", "--context-parallel-size", "2"])
     status, said, _ = outcomes(root, tmp_path, case("loud", must="silent"), quiet)
@@ -65,12 +70,14 @@ def test_a_warning_on_a_mended_launch_is_a_false_alarm_and_a_failure(root: Path,
     assert status == 1
 
 
+@pytest.mark.slow
 def test_what_no_static_check_can_know_counts_for_nothing(root: Path, tmp_path: Path) -> None:
     _, said, last = outcomes(root, tmp_path, case("data", reach=False, must="nothing"))
     assert said["data"].startswith("not run")
     assert last.startswith("0 of 0")
 
 
+@pytest.mark.slow
 def test_a_launch_of_another_framework_is_read_or_refused(root: Path, tmp_path: Path) -> None:
     files = {"cfg.yaml": "base_model: m\nsequence_len: 8192\nsample_packing: true\n"}
     _, said, _ = outcomes(

@@ -15,6 +15,7 @@ def test_the_page_is_fresh() -> None:
     assert all(f"## {family}\n" in written for family in matrix.FAMILIES)
 
 
+@pytest.mark.slow
 def test_rules_let_pass_exactly_what_ran_right_in_each_release_that_was_executed() -> None:
     executed, compared, wrong = matrix.Executed(), 0, []
     for family, config in matrix.FAMILIES.items():

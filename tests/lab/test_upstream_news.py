@@ -60,6 +60,7 @@ def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, str(script.parent), script.stem, *arguments], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_fixes_of_context_parallel_files_are_listed_with_pull_request_and_rules(script: Path, upstream: Path) -> None:
     lines = run(script, f"megatron-lm={upstream}").stdout.splitlines()
     assert lines[0] == "megatron-lm main: 2 commits to read since v1.0"
@@ -68,6 +69,7 @@ def test_fixes_of_context_parallel_files_are_listed_with_pull_request_and_rules(
     assert len(lines) == 3
 
 
+@pytest.mark.slow
 def test_what_is_recorded_as_seen_is_not_listed_again(script: Path, upstream: Path) -> None:
     assert run(script, "--seen", f"megatron-lm={upstream}").returncode == 0
     recorded = yaml.safe_load(script.with_name("upstream_seen.yaml").read_text())
@@ -76,12 +78,14 @@ def test_what_is_recorded_as_seen_is_not_listed_again(script: Path, upstream: Pa
     assert run(script, f"megatron-lm={upstream}").stdout == f"megatron-lm main: 0 commits to read since {head[:12]}\n"
 
 
+@pytest.mark.slow
 def test_a_recorded_commit_that_is_not_there_is_said(script: Path, upstream: Path) -> None:
     script.with_name("upstream_seen.yaml").write_text(yaml.safe_dump({"megatron-lm": {"main": "0" * 40}}))
     said = run(script, f"megatron-lm={upstream}").stdout
     assert f"{'0' * 40} is not in {upstream}: nothing to compare with" in said
 
 
+@pytest.mark.slow
 def test_an_unknown_repository_is_refused_in_one_line(script: Path, upstream: Path) -> None:
     done = run(script, f"megatron={upstream}")
     assert done.returncode == 1

@@ -233,7 +233,7 @@ values = st.recursive(
 
 
 @given(st.dictionaries(names, values, max_size=8))
-@settings(max_examples=examples(quick=25, full=150), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(quick=8, full=150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_json_object_is_read_or_refused(tmp_path: Path, data: dict[str, Any]) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**data, "num_attention_heads": data.get("num_attention_heads") or 4}))

@@ -46,6 +46,7 @@ def _put_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: PathFinder.find_spec(name, [str(folder)]))
 
 
+@pytest.mark.slow
 def test_a_program_that_hangs_is_ended_with_what_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sleeping child holds the pipe of the output: to wait for the end of that would be to wait for the child."""
     stub = tmp_path / "nvidia-smi"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,6 +58,7 @@ def test_the_parts_of_a_text_are_the_text() -> None:
     assert all(len(json.dumps(part)) <= 500 for part in parts if part.count("\n") > 2)
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.integers() | st.text(max_size=900),
@@ -68,3 +72,9 @@ def test_whatever_the_answer_is_nothing_is_cut_without_a_note(value) -> None:
     assert answer == before or notes
 
     assert before == {"value": value}
+
+
+def test_without_the_extra_one_line_names_it(hcp, tmp_path: Path) -> None:
+    (tmp_path / "anyio.py").write_text("raise ModuleNotFoundError(name='mcp')")
+    done = hcp("mcp", env={"PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ["PYTHONPATH"]))})
+    assert done.returncode == 2 and "extra [mcp]" in done.stderr and len(done.stderr.splitlines()) == 1

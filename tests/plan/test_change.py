@@ -255,6 +255,7 @@ def test_where_one_change_is_not_enough_two_are_named() -> None:
     assert judge(model, change.layout, replace(job, seq_length=4098), RATES).fits
 
 
+@pytest.mark.slow
 def test_a_sequence_too_long_for_any_number_of_gpus_is_shortened() -> None:
     """Latent attention has no CP before TE 2.5: TP 4 is all that cuts a sequence in pieces."""
     latent = {

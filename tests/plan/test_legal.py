@@ -24,6 +24,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 def test_search_and_rules_agree_on_random_layouts() -> None:
     done = subprocess.run(
         [sys.executable, LAB, "plan/legal", "--layouts", "400", "--seed", "7"], capture_output=True, text=True

@@ -113,6 +113,7 @@ def job_for(layout: Layout, length: int, more: dict[str, Any]) -> PlanJob:
     return PlanJob(world, 8, others.pop("gpu", gpu_named("b200")), 8, length, 2 * world, **others)
 
 
+@pytest.mark.slow
 @rows("case", CASES)
 def test_pasted_overrides_pass_the_check(case: tuple[dict[str, Any], str, int, dict[str, Any]], tmp_path: Path) -> None:
     config, text, length, more = case
@@ -228,6 +229,7 @@ def test_layers_beside_attention_forbid_what_the_rules_forbid(
     assert set(rules) <= errors
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("config", [MAMBA, DELTA_NET, DSA], ids=["mamba", "delta net", "dsa"])
 def test_a_search_finds_only_what_these_layers_allow(config: dict[str, Any]) -> None:
     model = plan_model(config)

@@ -58,6 +58,7 @@ def fastest(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, covered:
     )
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("values", [DENSE, EXPERTS, LATENT], ids=["dense", "experts", "latent"])
 def test_the_search_finds_the_fastest_layout_that_fits(values: dict[str, int], job: str) -> None:
@@ -121,6 +122,7 @@ def test_experts_without_expert_parallelism_are_first_only_where_nothing_else_is
     assert forced and forced[0].time and "EP 1" in forced[0].time.marks[0]
 
 
+@pytest.mark.slow
 def test_where_nothing_fits_the_reason_and_the_nearest_change_are_given() -> None:
     model = plan_model({**DENSE, "num_hidden_layers": 126, "hidden_size": 16384, "num_attention_heads": 128})
     job = PlanJob(8, 8, gpu_named("h100"), 8, 8192, 64)
@@ -158,6 +160,7 @@ def random_case(chance: random.Random) -> tuple[PlanModel, PlanJob, Fixed]:
     return plan_model(values), job, fixed
 
 
+@pytest.mark.slow
 def test_random_jobs_have_a_layout_or_a_reason() -> None:
     chance = random.Random(17)
     answered = 0

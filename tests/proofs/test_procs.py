@@ -55,6 +55,7 @@ def test_a_worker_that_is_killed_is_named_with_its_signal():
         run_workers(work, 3, HANG_S)
 
 
+@pytest.mark.slow
 def test_the_cause_goes_before_the_lost_connections_that_follow_from_it(monkeypatch):
     monkeypatch.setattr("megatron_hcp.proofs.procs._GRACE_S", HANG_S)
 
@@ -89,6 +90,7 @@ def test_workers_that_hang_are_ended_when_time_is_up(tmp_path):
     assert len(pids) == 3 and have_ended(pids)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_no_worker_outlives_its_parent(number):

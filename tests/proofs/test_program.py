@@ -172,6 +172,7 @@ def test_under_torchrun_no_worker_outlives_a_killed_torchrun(sample):
     assert have_ended(pids)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("sizes", [["2"], ["2,x"], ["0,4"], ["2,2", "2,4"]])
 def test_sizes_that_are_none_are_refused_by_the_arguments(sizes):
     done = run(CHECKS[0], "--sizes", *sizes)

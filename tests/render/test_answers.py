@@ -81,12 +81,14 @@ def test_a_launch_that_is_fine_trains(answered):
     assert answered(0) == (GOES, [])
 
 
+@pytest.mark.slow
 def test_an_undecided_launch_trains_with_a_warning(answered):
     warning = "hcp check left the launch undecided; see the lines above"
     assert answered(4) == (GOES, [warning])
     assert answered(4, 4) == (GOES, [warning, warning])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -106,6 +108,7 @@ def test_any_other_answer_stops_the_job_with_its_reason(answered, code, reason):
     assert said.startswith(reason.replace("errors in the launch", "errors with the versions on the nodes"))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("code", [0, 1, 2, 4])
 def test_an_exit_code_without_a_word_is_not_that_of_hcp(answered, code):
     """Python ends with 1 where there is no hcp, srun with 2 where there is no program: the last line before says it."""

@@ -67,6 +67,7 @@ def test_the_example_of_the_readme_needs_no_option(hcp, root):
     assert labels == {"taken from mlm_hcp.sbatch", "changed"}, "nothing is left out"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("directive", "of"),
     [
@@ -103,6 +104,7 @@ def test_modules_environment_folder_and_container_are_those_of_the_launch(render
     assert "--no-container-mount-home" not in script, "the launch mounts the home folder"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("label", "words"),
     [
@@ -119,6 +121,7 @@ def test_nothing_is_changed_or_left_out_in_silence(rendered, label, words):
     assert any(words in line for line in said), said
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -143,6 +146,7 @@ def test_mounts_are_separated_by_commas_as_for_pyxis(rendered):
     assert "\nmounts=/lustre:/lustre,/data:/d,/opt:/opt,$PWD:$PWD\n" in done.stdout.replace("'", ""), done.stderr
 
 
+@pytest.mark.slow
 def test_an_option_wins_over_the_site_file_and_that_over_the_launch(rendered):
     site = ("site.yaml", "account: site\npartition: site\nenv: {HF_HOME: /site/hf, NCCL_IB_HCA: site}\n")
     done = rendered("--site", "site.yaml", "--account", "mine", "--env", "HF_HOME=/mine", files=[site])
@@ -153,6 +157,7 @@ def test_an_option_wins_over_the_site_file_and_that_over_the_launch(rendered):
     assert "hcp render: changed: account: --account overrides train.sbatch:2\n" in done.stderr
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("head", "directive"),
     [
@@ -211,6 +216,7 @@ def test_a_launch_that_names_no_starter_asks_for_one(hcp):
     assert "start (" in refused(hcp, "--nodes", "2", "--", "--seq-length", "8")
 
 
+@pytest.mark.slow
 def test_a_script_with_everything_is_one_that_bash_and_hcp_check_can_read(rendered, hcp, tmp_path):
     assert rendered("-o", "job.sbatch").returncode == 0
     assert subprocess.run(["bash", "-n", "job.sbatch"], cwd=tmp_path, capture_output=True).stderr == b""

@@ -117,6 +117,7 @@ def test_variables_arrive_unchanged(tmp_path, values):
     assert {name: found["environment"][name] for name in names} == dict(zip(names, values))
 
 
+@pytest.mark.slow
 @quiet
 @given(st.lists(VALUES, min_size=1, max_size=5))
 @example(HOSTILE[:11])
@@ -128,6 +129,7 @@ def test_words_of_the_launch_arrive_unchanged(tmp_path, values):
     assert found["words"] == ["--seq-length", "8", *words]
 
 
+@pytest.mark.slow
 @quiet
 @given(VALUES)
 def test_words_of_an_array_and_of_the_program_arrive_unchanged(tmp_path, value):
@@ -137,6 +139,7 @@ def test_words_of_an_array_and_of_the_program_arrive_unchanged(tmp_path, value):
     assert found["words"] == ["x.py", value, "--seq-length", "8", value, "b"]
 
 
+@pytest.mark.slow
 @quiet
 @given(VALUES)
 def test_paths_arrive_unchanged(tmp_path, value):
@@ -163,6 +166,7 @@ def test_paths_arrive_unchanged(tmp_path, value):
         assert f"--container-mounts={mount},{tmp_path}:{tmp_path}" in found["words"]
 
 
+@pytest.mark.slow
 @quiet
 @given(VALUES)
 def test_shared_folders_reach_the_program_that_looks_for_them(tmp_path, value):
@@ -175,6 +179,7 @@ def test_shared_folders_reach_the_program_that_looks_for_them(tmp_path, value):
     assert done.stdout.decode().split("\0")[-3:-1] == ["--mount", value], done.stderr
 
 
+@pytest.mark.slow
 @rows("value", HOSTILE)
 @rows("key", [key for key in KEYS if key.type in ("word", "name", "size", "count", "time", "choice", "timeouts")])
 def test_a_directive_is_plain_or_refused(key, value):

@@ -65,6 +65,7 @@ def rendered(hcp):
     return of
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", KINDS)
 def test_the_script_is_the_golden_one(name, rendered):
     done = rendered(name)
@@ -81,6 +82,7 @@ def test_every_golden_belongs_to_a_kind():
     assert {path.stem for path in GOLDEN.glob("*.sbatch")} == set(KINDS)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", KINDS)
 def test_bash_can_parse_it_and_shellcheck_has_nothing_to_say(name, rendered, tmp_path):
     script = tmp_path / "job.sbatch"
@@ -91,6 +93,7 @@ def test_bash_can_parse_it_and_shellcheck_has_nothing_to_say(name, rendered, tmp
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", KINDS)
 def test_no_line_is_longer_than_a_screen_and_none_ends_in_blanks(name, rendered):
     for line in rendered(name).stdout.splitlines():
@@ -98,6 +101,7 @@ def test_no_line_is_longer_than_a_screen_and_none_ends_in_blanks(name, rendered)
     assert "\n\n\n" not in rendered(name).stdout
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "verify"])
 def test_hcp_check_reads_the_whole_job_out_of_the_script_and_finds_nothing(name, hcp):
     domain = "nvlink_domain=72" if "apptainer" in name else "nvlink_domain=8"

@@ -68,6 +68,7 @@ launch=(
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
@@ -120,6 +121,7 @@ def test_a_word_that_differs_from_task_to_task_is_refused(hcp, tmp_path):
     assert "not known (--seed 1...: SLURM_PROCID is set by Slurm when the job runs)" in said
 
 
+@pytest.mark.slow
 def test_what_a_recipe_decides_is_no_word_of_the_launch(hcp, tmp_path):
     """Settings that only the recipe's own code knows do not keep the command from being written down."""
     words = "--recipe llama32_1b_pretrain_config model.context_parallel_size=2"

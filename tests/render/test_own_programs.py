@@ -71,12 +71,14 @@ def test_nothing_is_imported_from_the_folder_of_the_job(run, tmp_path, words, pa
     assert not (tmp_path / "IMPORTED").exists(), (tmp_path / "IMPORTED").read_text()
 
 
+@pytest.mark.slow
 def test_a_check_of_the_pack_is_run_with_its_own_words_alone(run, tmp_path):
     said = run('"${own[@]}" -m megatron_hcp.render.preflight run comm_levels --help', PYTHONPATH=_paths()[1])
     assert said.startswith("usage: comm_levels.py")
     assert not (tmp_path / "IMPORTED").exists(), (tmp_path / "IMPORTED").read_text()
 
 
+@pytest.mark.slow
 def test_words_reach_a_program_as_they_are(run, tmp_path):
     elsewhere = tmp_path / "elsewhere" / "shown"
     elsewhere.mkdir(parents=True)

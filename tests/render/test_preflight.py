@@ -74,6 +74,7 @@ def _on_node(folder, node, *words, lines=""):
     )
 
 
+@pytest.mark.slow
 def test_every_node_writes_where_checkpoints_will_be_and_the_first_one_sees_it(tmp_path):
     words = ["node", "--write", "logs", "--write", "ckpt/run"]
     lines = [_on_node(tmp_path, node, *words).stdout for node in "ab"]
@@ -83,6 +84,7 @@ def test_every_node_writes_where_checkpoints_will_be_and_the_first_one_sees_it(t
     assert not list((tmp_path / "ckpt" / "run").iterdir()) and not list((tmp_path / "logs").iterdir())
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_another_one_on_each_node_is_not_shared(tmp_path):
     here, there = tmp_path / "a", tmp_path / "b"
     here.mkdir()
@@ -132,6 +134,7 @@ def _preflight(*words, stdin=""):
     )
 
 
+@pytest.mark.slow
 def test_what_a_node_prints_is_what_the_comparison_reads(tmp_path):
     node = _preflight("node", "--mount", tmp_path)
     assert node.returncode == 0, node.stderr

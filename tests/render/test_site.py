@@ -13,6 +13,7 @@ def test_everything_that_is_missing_is_listed_at_once(hcp):
         assert f"{name} (" in said
 
 
+@pytest.mark.slow
 def test_what_is_assumed_is_an_option_or_a_fact_of_the_site(hcp):
     start = ["--start", "srun", "--nodes", "1", "--gpus-per-node", "8", "--time", "30", "--program", "x.py"]
     words = ["--", "--context-parallel-size", "2"]
@@ -34,6 +35,7 @@ def test_an_unknown_site_key_is_an_error_with_a_suggestion(hcp, tmp_path):
     assert "gpu_per_node" in said and "did you mean gpus_per_node?" in said
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -86,6 +88,7 @@ def test_an_option_wins_over_the_site_file_and_env_is_merged(hcp, tmp_path):
     )
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -127,6 +130,7 @@ OVERLAP = (
 )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -167,6 +171,7 @@ def test_connections_follow_from_what_runs(hcp, words, line):
     assert found == ([line] if line else [])
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -201,6 +206,7 @@ def test_an_odd_site_file_is_one_clear_line(hcp, tmp_path, text, said, command):
     assert said in done.stderr and done.stderr[:-1].isprintable() and len(done.stderr) < 600
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["alias bomb", "alias chain", "merges"])
 def test_a_site_file_that_grows_is_refused(hcp, tmp_path, name):
     keys = ["modules", "program", "mounts", "shared", "array", "facts", "env", "account", "partition"]

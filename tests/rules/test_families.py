@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from megatron_hcp.rules.registry import RULES
 from support.rules import FAMILIES, family_of
 
@@ -25,6 +27,7 @@ def collected(*options: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if "::" in line]
 
 
+@pytest.mark.slow
 def test_every_test_names_a_rule_of_its_folder() -> None:
     for test in collected("--all"):
         file, _, name = test.partition("::")
@@ -32,6 +35,7 @@ def test_every_test_names_a_rule_of_its_folder() -> None:
         assert any(rule.id in name.upper() for rule in RULES if family_of(rule.id) == family), test
 
 
+@pytest.mark.slow
 def test_every_rule_has_rows_besides_its_examples() -> None:
     named = [test.rpartition("::")[2].upper() for test in collected()]
     assert not [rule.id for rule in RULES if not any(rule.id in name for name in named)]
@@ -41,6 +45,7 @@ def test_no_folder_is_there_for_a_family_that_has_no_rule() -> None:
     assert {path.parent.name for path in HERE.glob("*/test_*.py")} == set(FAMILIES)
 
 
+@pytest.mark.slow
 def test_a_test_without_a_rule_in_its_id_stops_the_run(tmp_path: Path) -> None:
     """Negative control: the folders of the families, with one nameless test among them."""
     folder = tmp_path / "tests" / "rules" / "tp"

@@ -71,11 +71,13 @@ def found(of: Report) -> set[str]:
     return {finding.rule.id for finding in of.findings if finding.severity == "error" or finding.presumed}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("rule_id", "faulty", "mended", "assumed"), FAULTY, ids=IDS)
 def test_a_fault_is_found_without_the_recipe(rule_id: str, faulty: str, mended: str, assumed: str) -> None:
     assert rule_id in found(report(faulty, assumed=assumed))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("rule_id", "faulty", "mended", "assumed"), FAULTY, ids=IDS)
 def test_the_mended_list_has_no_such_finding(rule_id: str, faulty: str, mended: str, assumed: str) -> None:
     of = report(mended, assumed=assumed)

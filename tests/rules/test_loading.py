@@ -63,6 +63,7 @@ def test_a_launch_that_shows_its_need_in_few_facts_gets_its_rules(dialect: str, 
     assert left_out_wrongly(launch_of(dialect, text)) == []
 
 
+@pytest.mark.slow
 def test_no_single_fact_concerns_a_rule_of_a_family_that_is_left_out(launch_of: LaunchOf) -> None:
     """Every value that a fact has in some example, in the launch of each dialect and form that loads the fewest."""
     launches = [

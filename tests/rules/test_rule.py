@@ -31,6 +31,7 @@ def test_title_and_why_are_the_docstrings_first_line_and_the_rest() -> None:
     assert (sizes_are_even.title, sizes_are_even.why) == ("Sizes are even", "An odd one stops the launch.")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("argv", [["check", "--", "--context-parallel-size", "2"], ["explain", "HCP001"]])
 def test_a_python_that_strips_docstrings_is_refused_in_one_line(argv: list[str]) -> None:
     done = subprocess.run([sys.executable, "-OO", "-m", "megatron_hcp", *argv], capture_output=True, text=True)
@@ -41,6 +42,7 @@ def test_a_python_that_strips_docstrings_is_refused_in_one_line(argv: list[str])
     )
 
 
+@pytest.mark.slow
 def test_a_python_that_strips_assertions_alone_explains_as_ever() -> None:
     done = subprocess.run(
         [sys.executable, "-O", "-m", "megatron_hcp", "explain", "HCP001"], capture_output=True, text=True

@@ -99,7 +99,7 @@ def _fact_of(row: FactSpec) -> st.SearchStrategy[Fact]:
 _facts = st.fixed_dictionaries({}, optional={name: _fact_of(row) for name, row in FACTS.items()})
 
 
-@settings(max_examples=examples(quick=60, full=400), derandomize=True)
+@settings(max_examples=examples(quick=12, full=400), derandomize=True)
 @given(dialect=st.sampled_from(DIALECTS), facts=_facts, complete=st.booleans())
 def test_no_launch_makes_a_rule_raise(dialect: Any, facts: dict[str, Fact], complete: bool) -> None:
     launch = build_launch(
@@ -109,7 +109,7 @@ def test_no_launch_makes_a_rule_raise(dialect: Any, facts: dict[str, Fact], comp
     assert report.applied + len(report.not_checked) <= len(RULES)
 
 
-@settings(max_examples=examples(quick=20, full=60), derandomize=True)
+@settings(max_examples=examples(quick=8, full=60), derandomize=True)
 @given(dialect=st.sampled_from(DIALECTS), facts=_facts)
 def test_no_launch_makes_a_fix_raise(dialect: Any, facts: dict[str, Fact]) -> None:
     launch = build_launch(Reading(dialect, "-", "yaml", role="actor_rollout_ref.actor"), assumed=facts)

@@ -18,6 +18,8 @@ from megatron_hcp.rules.registry import RULES
 from support.rule_code import node_at, parts_of
 from support.rules import FAMILIES, Row, launch
 
+pytestmark = pytest.mark.slow
+
 VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 VERSIONED = ("te", "mcore", "bridge", "verl", "flash_attn", "cudnn")
 Release = tuple[int, int, int]

@@ -137,13 +137,14 @@ READERS: dict[str, Callable[[Path, str], None]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", READERS)
 def test_any_data_is_read_or_refused_in_one_short_line(kind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     skill = skill_in(tmp_path_factory.mktemp("any"), STEP)
     READERS[kind](skill, yaml.safe_dump(SEEDS[kind]))  # as it is, it is read
 
     @given(texts(SEEDS[kind]))
-    @settings(max_examples=examples(quick=60, full=1000))
+    @settings(max_examples=examples(quick=12, full=1000))
     def each(text: str) -> None:
         try:
             READERS[kind](skill, text)

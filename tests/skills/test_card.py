@@ -168,6 +168,7 @@ def test_every_test_that_a_claim_names_exists(folder: Path, root: Path) -> None:
                 assert f"def {function}(" in (root / file).read_text(encoding="utf-8"), (claim.id, name)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
 def test_every_launch_that_a_card_recommends_checks_clean(folder: Path, hcp, tmp_path: Path) -> None:
     for launch in load_card(folder).recommended:
@@ -180,6 +181,7 @@ def test_every_launch_that_a_card_recommends_checks_clean(folder: Path, hcp, tmp
         assert done.returncode == 0 and " 0 errors, 0 warnings" in done.stdout, done.stdout
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
 def test_the_reference_validator_accepts_every_skill(folder: Path) -> None:
     skills_ref = pytest.importorskip("skills_ref", reason="skills-ref is in the test extra, for Python 3.11 and newer")

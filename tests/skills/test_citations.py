@@ -40,6 +40,7 @@ def fence(first: int, last: int, path: str, *lines: str) -> str:
     return "\n".join((f"```{first}:{last}:{path}", *lines, "```"))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("text", "status", "anchor"),
     [

@@ -45,6 +45,7 @@ def rows(text: str, pattern: str) -> set[tuple[str, ...]]:
     return set(re.findall(pattern, text, re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_the_table_of_speed_ups_is_the_benchmarks() -> None:
     """(GPUs, measured, estimated, error) for each kind of GPU."""
     done = subprocess.run(

@@ -26,6 +26,7 @@ def names_of(*run: str) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_programs_and_modules_that_are_started_count_like_imports() -> None:
     names = names_of("python", "checks/rendered_job.py")
     assert {
@@ -40,6 +41,7 @@ def test_programs_and_modules_that_are_started_count_like_imports() -> None:
     } <= names
 
 
+@pytest.mark.slow
 def test_what_a_step_does_not_run_does_not_count() -> None:
     names = names_of("python", "checks/hcp_groups.py")
     assert "checks/hcp_groups.py" in names
@@ -64,6 +66,7 @@ print(digest_of(Step("s", tuple(sys.argv[1:]), "cpu", 1)))
 """
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("run", "file", "counts"),
     [

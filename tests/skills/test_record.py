@@ -107,6 +107,7 @@ def recorder(skill: Path, names: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", code, skill, *names], stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_two_that_record_at_once_lose_nothing(tmp_path: Path) -> None:
     names = [f"s{number}" for number in range(80)]
     skill = checkout(tmp_path, *names)

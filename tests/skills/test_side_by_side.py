@@ -23,6 +23,7 @@ def python(name: str, code: str, *words: object, **options: object) -> tuple[Car
     return CARD, Step(**{"id": name, "run": run, "level": "cpu", "timeout_s": HANG_S, **options})  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_results_come_in_the_order_of_the_steps_whatever_ends_first(tmp_path: Path) -> None:
     """The first waits for the second, so that it would hang if they did not run at the same time."""
     seen: list[str] = []
@@ -40,6 +41,7 @@ def test_results_come_in_the_order_of_the_steps_whatever_ends_first(tmp_path: Pa
     ]
 
 
+@pytest.mark.slow
 def test_as_many_steps_run_as_were_asked_for_and_what_runs_is_told(tmp_path: Path) -> None:
     most: list[int] = []
 
@@ -52,6 +54,7 @@ def test_as_many_steps_run_as_were_asked_for_and_what_runs_is_told(tmp_path: Pat
     assert max(most) == 2
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("at_once", "gpus"), [(1, 0), (3, 1)])
 def test_steps_run_one_by_one_where_that_is_asked_for_and_where_they_use_gpus(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at_once: int, gpus: int
@@ -63,6 +66,7 @@ def test_steps_run_one_by_one_where_that_is_asked_for_and_where_they_use_gpus(
     assert [result.status for result in run_steps(steps, at_once)] == ["passed"] * 3
 
 
+@pytest.mark.slow
 def test_the_step_with_the_longest_limit_is_not_left_for_the_end(tmp_path: Path) -> None:
     """Of four steps that note when they start, two at a time, the last one has the longest limit."""
     code = "import sys; open(sys.argv[1], 'a').write(sys.argv[2])"
@@ -89,6 +93,7 @@ def test_a_step_whose_watcher_is_killed_has_failed_and_the_others_go_on() -> Non
     ]
 
 
+@pytest.mark.slow
 def test_when_the_first_result_is_refused_all_steps_are_ended(tmp_path: Path) -> None:
     """As an interrupt does: what the caller raises ends what still runs."""
 

@@ -24,6 +24,7 @@ def test_a_sound_skill_has_no_faults(tmp_path: Path) -> None:
     assert faults(skill_in(tmp_path, step())) == ""
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("front", "said"),
     [

@@ -18,6 +18,7 @@ def python(code: str, **options: object) -> Step:
     return Step(**{"id": "s", "run": ("python", "-c", code), "level": "cpu", "timeout_s": HANG_S, **options})  # type: ignore[arg-type]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("code", "status", "reason"),
     [
@@ -50,6 +51,7 @@ def test_a_step_that_wants_a_failure_passes_on_that_very_exit_status() -> None:
     assert run_step(CARD, python("pass", expect=Expect(1))).reason == "exit 0, wanted exit 1: no output"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("printed", "reason"),
     [
@@ -71,6 +73,7 @@ def test_output_that_json_cannot_hold_fails_the_step(printed: str) -> None:
     assert run_step(CARD, step).reason.startswith("wanted JSON on stdout, found: ")
 
 
+@pytest.mark.slow
 def test_what_a_step_prints_cannot_act_on_the_terminal_or_start_a_line() -> None:
     code = r"print('\x1b]52;c;aGk=\a\u202e\r\x85::error::x')"
     assert run_step(CARD, python(code)).last_line == "::error::x"

@@ -199,8 +199,10 @@ class Examples:
             assert found.fixes, f"none of these fixes was found good: {tried}"
 
     def every_offered_fix_clears_the_rule_and_adds_no_error(self, rule: Rule) -> None:
+        """The quick set takes the first fix."""
         bad = example(rule.bad)
-        for fix in _report(rule.bad).findings[0].fixes:
+        fixes = _report(rule.bad).findings[0].fixes
+        for fix in fixes[: examples(quick=1, full=len(fixes))]:
             fixed = apply_fix(bad, fix)
             assert fixed is not None
             after = check_launch(fixed, RULES, fixes=False)

@@ -7,6 +7,7 @@ examples in every run of a tree; `--hypothesis-seed N` draws others. conftest.py
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,14 @@ LEFT_OUT = ("slurm", "torch", "slow", "upstream")
 NUM_CLUSTERS = 2
 """Tests on a Slurm mostly wait: they are dealt out to this many clusters, each in a process of its own."""
 MAX_WORKERS = 8
+_WHOLE_FILE = re.compile(rb"^pytestmark = .*\bpytest\.mark\.(%s)\b" % "|".join(LEFT_OUT).encode(), re.MULTILINE)
 
 # A loaded machine is no failure: no deadline per example, and none for drawing them.
 _UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-_PROFILES = {"quick": settings(_UNTIMED, max_examples=25), "full": _UNTIMED}
+_PROFILES = {"quick": settings(_UNTIMED, max_examples=10), "full": _UNTIMED}
 
 _num_left_out = pytest.StashKey[dict[str, int]]()
+_files_left_out = pytest.StashKey[set[Path]]()
 
 
 def examples(*, quick: int, full: int) -> int:
@@ -57,9 +60,23 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(cores, MAX_WORKERS) + waiting
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The quick set does not import a file whose every test it leaves out: torch and megatron-core take seconds."""
+    if collection_path.suffix != ".py" or config.getoption("--all") or config.getoption("markexpr"):
+        return None
+    folder = config.invocation_params.dir
+    if any((folder / arg.partition("::")[0]).resolve() == collection_path for arg in config.args):
+        return None
+    if not _WHOLE_FILE.search(collection_path.read_bytes()):
+        return None
+    config.stash.setdefault(_files_left_out, set()).add(collection_path)
+    return True
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _deal_out(items)
+    _sample(items)
     if config.getoption("--all"):
         items.sort(key=lambda item: _marker_of(item)[0])
     elif not config.getoption("markexpr"):
@@ -76,6 +93,18 @@ def _marker_of(item: pytest.Item) -> tuple[int, str]:
         if item.get_closest_marker(name):
             return place, name
     return len(LEFT_OUT), ""
+
+
+def _sample(items: list[pytest.Item]) -> None:
+    """Of a test with the marker `sample(n)`, all cases but each n-th are slow."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        sample = item.get_closest_marker("sample")
+        if sample:
+            test = item.nodeid.partition("[")[0]
+            if seen[test] % sample.args[0]:
+                item.add_marker("slow")
+            seen[test] += 1
 
 
 def _deal_out(items: list[pytest.Item]) -> None:
@@ -102,18 +131,23 @@ def pytest_testnodedown(node: Any) -> None:
     """Takes the numbers over from a worker; all workers collect the same."""
     if hasattr(node, "workeroutput"):
         node.config.stash[_num_left_out] = node.workeroutput["left_out"]
+        node.config.stash[_files_left_out] = set(map(Path, node.workeroutput["files_left_out"]))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left_out"] = session.config.stash.get(_num_left_out, {})
+        files = session.config.stash.get(_files_left_out, set())
+        session.config.workeroutput["files_left_out"] = sorted(map(str, files))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     left_out = config.stash.get(_num_left_out, {})
+    files = len(config.stash.get(_files_left_out, ()))
     if left_out:
+        unread = f" and {files} files" if files else ""
         each = ", ".join(f"{name} {left_out[name]}" for name in LEFT_OUT if name in left_out)
         terminalreporter.write_line(
-            f"left out: {sum(left_out.values())} ({each}); "
+            f"left out: {sum(left_out.values())} ({each}){unread}; "
             "--all runs everything, -m MARKER or the name of a test just that"
         )

@@ -25,6 +25,7 @@ def _read(tmp_path, text):
     return triage([tmp_path / "job.log"], CpPlan())
 
 
+@pytest.mark.slow
 @rows("case", CASES)
 def test_a_healthy_log_has_no_failure(tmp_path, case):
     diagnosis = _read(tmp_path, "\n".join(case["log"]) + "\n")

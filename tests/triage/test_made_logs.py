@@ -37,9 +37,10 @@ def _diagnose(tmp_path, seed):
     return said
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("first", range(0, 1600, 400))
 def test_a_made_log_is_read_without_a_fault(tmp_path, first):
-    for seed in range(first, first + examples(quick=25, full=400)):
+    for seed in range(first, first + examples(quick=8, full=400)):
         try:
             _diagnose(tmp_path, seed)
         except Exception as error:

@@ -142,6 +142,7 @@ def test_an_exceptions_name_that_is_not_said_leaves_no_empty_parentheses(tmp_pat
     assert unnamed.cause == "an uncaught C++ exception ended a process"
 
 
+@pytest.mark.slow
 @rows("row", SIGNATURES)
 def test_every_step_of_the_table_can_be_filled(row, tmp_path):
     steps, _ = _next(tmp_path, _start() + context_of(row) + said(row, row.example) + "\n", "train.sh")

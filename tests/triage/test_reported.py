@@ -17,6 +17,7 @@ from support.rows import rows
 CASES = [json.loads(line) for line in (Path(__file__).parent / "reported.jsonl").read_text("utf-8").splitlines()]
 
 
+@pytest.mark.slow
 @rows("case", CASES)
 def test_the_first_cause_is_the_reported_one(tmp_path, case):
     (tmp_path / "job.log").write_text("\n".join(case["log"]) + "\n", "utf-8")

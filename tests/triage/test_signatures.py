@@ -23,6 +23,7 @@ def test_the_example_is_recognised_as_this_row(row, tmp_path):
     assert _seen(tmp_path, said(row, row.example), context_of(row)) == row.id
 
 
+@pytest.mark.slow
 @rows("row", SIGNATURES)
 def test_the_near_miss_is_not_this_row(row, tmp_path):
     assert _seen(tmp_path, said(row, row.near), context_of(row)) != row.id

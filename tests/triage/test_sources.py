@@ -46,6 +46,7 @@ def test_a_pipe_that_nobody_writes_to_is_empty_and_not_waited_for(tmp_path):
         assert (start, file.read(10)) == (b"", b"")
 
 
+@pytest.mark.slow
 def test_a_pipe_is_read_to_its_end_however_late_its_writer(tmp_path):
     command = "(sleep 0.2; printf 'ValueError: '; sleep 0.2; printf 'late\\n') | "
     for rest in ("hcp triage -", "hcp triage /dev/stdin", "hcp triage <(cat)"):

@@ -114,6 +114,7 @@ def test_a_policy_without_a_plan_is_said_and_the_others_go_on(hcp: Hcp) -> None:
     assert (alone.returncode, alone.stdout) == (2, "")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "text, arguments",
     [
@@ -137,6 +138,7 @@ def test_lengths_come_from_a_file_or_standard_input_in_every_form(
     assert hcp(*PLAN, "--lengths", "-", *arguments, "--format", "json", stdin=text).stdout == wanted
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "arguments, stdin, says",
     [
@@ -189,6 +191,7 @@ def test_bad_input_is_one_line_and_exit_2(hcp: Hcp, arguments: tuple[str, ...], 
     assert says in done.stderr
 
 
+@pytest.mark.slow
 def test_pictures_are_written_where_they_are_wanted(hcp: Hcp, tmp_path: Path) -> None:
     for _ in range(2):  # over what hcp made itself, again
         done = hcp(
@@ -201,6 +204,7 @@ def test_pictures_are_written_where_they_are_wanted(hcp: Hcp, tmp_path: Path) ->
     assert page.startswith("<!doctype html>") and page.count("<svg") == 1 and "<script" not in page
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("option", ["--svg", "--html", "-o"])
 def test_a_file_that_hcp_did_not_make_stays_as_it_is(hcp: Hcp, tmp_path: Path, option: str) -> None:
     (tmp_path / "config.json").write_text('{"mine": 1}')

@@ -155,6 +155,7 @@ def test_a_profile_decides_the_cost(hcp: Hcp, tmp_path: Path) -> None:
     assert "times: measured on two of mine" in done.stdout and "policy balanced: 1.00 s estimated" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_lengths_of_a_log_are_called_an_estimate(hcp: Hcp, tmp_path: Path) -> None:
     parts = [
         f"{part}_length/{name}:{value}"

@@ -121,6 +121,7 @@ def test_lengths_that_are_joined_have_no_multiple(hcp: Hcp, tmp_path: Path) -> N
     assert "  ok\n" in said and "multiple of 5" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [(8, 24), (8, 20, 4), (1_200_000, 8)])
 def test_no_line_has_more_than_80_columns(hcp: Hcp, tmp_path: Path, lengths: tuple[int, ...]) -> None:
     rows(tmp_path / "rows.jsonl", *lengths)

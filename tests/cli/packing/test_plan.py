@@ -76,6 +76,7 @@ def test_a_length_of_jsonl_has_an_upper_bound(hcp: Hcp, tmp_path: Path, line: st
     assert "wanted the length of a sequence, a whole number from 1 to 1,000,000,000,000" in done.stderr
 
 
+@pytest.mark.slow
 def test_no_line_of_the_table_has_more_than_80_columns(hcp: Hcp, tmp_path: Path) -> None:
     (tmp_path / "lengths").write_text("131072 9000 800 70\n" * 40_000, encoding="utf-8")
     said = hcp("pack", "plan", "--lengths", "lengths", *CP4, cwd=tmp_path).stdout.splitlines()

@@ -93,6 +93,7 @@ def test_a_micro_batch_that_nobody_asked_for_is_said_to_be_free(hcp: Hcp, root: 
     assert [any("--fix mbs=1" in note for note in data["assumed"]) for data in (free, fixed)] == [True, False]
 
 
+@pytest.mark.slow
 def test_why_not_says_what_recomputation_was_judged(hcp: Hcp, root: Path) -> None:
     asked = [word for text in ("cp=16", "cp=16 recompute=full", "tp=3") for word in ("--why-not", text)]
     text = " ".join(hcp(*GIVEN, *asked, cwd=root).stdout.split())
@@ -125,6 +126,7 @@ def test_a_models_name_cannot_break_a_picture(hcp: Hcp, root: Path, tmp_path: Pa
         assert "\\x1b[31m&lt;b&gt;\\nline\\u202e" in drawn and "\x1b" not in drawn and "\u202e" not in drawn
 
 
+@pytest.mark.slow
 def test_a_layout_that_cannot_run_comes_with_the_way_to_the_best(hcp: Hcp, root: Path) -> None:
     for layout, mends in (("ep=4", False), ("tp=2 cp=4 recompute=none", True)):
         text = " ".join(hcp(*GIVEN, "--layout", layout, cwd=root).stdout.split())
@@ -144,6 +146,7 @@ def test_a_width_that_the_model_does_not_say_is_named(hcp: Hcp, root: Path, tmp_
     assert not any("usual" in note for note in planned(hcp, root, *GIVEN, "--layout", "tp=2 cp=8")["assumed"])
 
 
+@pytest.mark.slow
 def test_the_page_says_why_nothing_fits_and_its_overrides_can_be_pasted(hcp: Hcp, root: Path, tmp_path: Path) -> None:
     page, picture = tmp_path / "plan.html", tmp_path / "plan.svg"
     out = ("--html", str(page), "--svg", str(picture))

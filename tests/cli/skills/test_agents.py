@@ -87,6 +87,7 @@ def test_uninstall_takes_away_what_hcp_installed_and_nothing_else(hcp, tmp_path:
     assert hcp("skills", "uninstall", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("force", [(), ("--force",)])
 def test_uninstall_removes_nothing_through_a_link_and_nothing_without_a_record(hcp, tmp_path, force) -> None:
     victim = tmp_path / "victim"

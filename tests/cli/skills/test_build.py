@@ -90,6 +90,7 @@ def test_check_says_what_is_stale_and_writes_nothing(hcp, tmp_path: Path) -> Non
     assert hcp("skills", "build", "--check", skill).returncode == 1
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("text", "said"),
     [

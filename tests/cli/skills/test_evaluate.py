@@ -21,6 +21,7 @@ def rows(root: Path, arm: str, name: str) -> list[dict[str, str]]:
     ]
 
 
+@pytest.mark.slow
 def test_the_lift_is_what_the_skill_is_worth(hcp, tmp_path: Path, root: Path) -> None:
     answers = tmp_path / "answers.jsonl"
     given = rows(root, "with", "right") + rows(root, "without", "wrong")
@@ -91,6 +92,7 @@ print(task["expected_skill"] or "none" if {right} else {answer!r})
 """
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("right", "answer", "share"),
     [(True, "", 1.0), (False, SKILL, 0.75), (False, f"{SKILL} or none", 0.0), (False, "I do not know", 0.0)],
@@ -118,6 +120,7 @@ def test_somebody_has_to_choose(hcp) -> None:
     assert done.returncode == 2 and "found --triggers alone" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "word",
     [

@@ -57,6 +57,7 @@ def test_nothing_is_written_through_a_link(hcp, tmp_path: Path, link: str, force
     assert tree(victim) == {"SKILL.md": "mine"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("inside", ["SKILL.md", "references", "config"])
 def test_a_link_inside_the_old_copy_is_replaced_and_not_followed(hcp, tmp_path: Path, inside: str, root: Path) -> None:
     hcp("skills", "install", NAME, cwd=tmp_path)
@@ -72,6 +73,7 @@ def test_a_link_inside_the_old_copy_is_replaced_and_not_followed(hcp, tmp_path: 
     assert after == before
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["changed", "added", "deleted"])
 def test_what_a_person_changed_is_kept(hcp, tmp_path: Path, kind: str, root: Path) -> None:
     hcp("skills", "install", NAME, cwd=tmp_path)
@@ -189,6 +191,7 @@ def test_a_folder_that_cannot_be_used_is_one_line(hcp, tmp_path: Path) -> None:
         assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_two_that_install_at_once_leave_one_whole_copy(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "megatron_hcp", "skills", "install", "--to", "here"]
     both = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(3)]

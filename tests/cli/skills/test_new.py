@@ -11,6 +11,7 @@ from megatron_hcp.skills.card import load_card
 from megatron_hcp.skills.evals.task import KINDS, load_tasks
 
 
+@pytest.mark.slow
 def test_a_new_skill_is_whole_but_for_what_is_to_be_filled_in(hcp, tmp_path: Path) -> None:
     done = hcp("skills", "new", "my-skill-2", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -32,6 +33,7 @@ def test_a_new_skill_is_whole_but_for_what_is_to_be_filled_in(hcp, tmp_path: Pat
     assert load_card(skill).title == "My skill 2"
 
 
+@pytest.mark.slow
 def test_its_proof_fails_until_it_is_written(hcp, tmp_path: Path) -> None:
     hcp("skills", "new", "mine", "--dir", "skills", cwd=tmp_path)
     done = hcp("verify", "--trust", "skills/mine", cwd=tmp_path)
@@ -55,6 +57,7 @@ def test_what_is_there_stays_as_it_is(hcp, tmp_path: Path, there: str) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "name",
     [

@@ -23,6 +23,7 @@ def with_script(folder: Path, text: str) -> Path:
     return skill
 
 
+@pytest.mark.slow
 def test_a_skill_runs_its_own_scripts_wherever_hcp_is_started(hcp, tmp_path: Path) -> None:
     skill = with_script(tmp_path, "import sys; print(open(sys.argv[1]).read())")
     (tmp_path / "elsewhere").mkdir()
@@ -42,6 +43,7 @@ def test_without_trust_nothing_runs_and_what_would_run_is_said(hcp, tmp_path: Pa
     assert hcp("verify", skill, "--trust").returncode == 0 and (tmp_path / "ran").exists()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("word", "said"),
     [
@@ -73,6 +75,7 @@ def test_a_skill_without_a_card_is_told_what_it_lacks(hcp, tmp_path: Path) -> No
         assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_an_installed_package_outside_of_the_stack_is_noted(hcp, tmp_path: Path) -> None:
     stack = {"megatron-core": ">=0.13,<0.20", "transformer-engine": ">=2.8", "slurm": ">=22.05"}
     card = load_card(skill_in(tmp_path, stack=stack))

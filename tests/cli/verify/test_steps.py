@@ -18,6 +18,7 @@ def path_with(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join((SRC, str(folder)))}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", ["--list", "--dry-run"])
 @pytest.mark.parametrize("package", ["spy.x", "spy"])
 @pytest.mark.parametrize("trust", [(), ("--trust",)])
@@ -53,6 +54,7 @@ def test_nothing_is_looked_up_for_a_card_that_is_not_trusted(hcp, tmp_path: Path
     assert not (tmp_path / "was-run").exists()
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("package", ["", ".x", "nope.x", "x.", "a b", "-x", "x;y", "../x", "x" * 101, "x\n", "\u202e"])
 def test_a_package_is_named_by_one_plain_word(hcp, tmp_path: Path, package: str) -> None:
     done = hcp("verify", "--list", skill_in(tmp_path, step(needs={"packages": [package]})))

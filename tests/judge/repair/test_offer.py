@@ -191,6 +191,7 @@ def test_sinks_under_flash_get_a2a_and_cudnn_at_once() -> None:
     assert offered(found(flags.format("fused"), "te=2.14")["CP010"]) == ["cp_comm_type=a2a"]
 
 
+@pytest.mark.sample(12)
 def test_the_first_fixes_of_every_bad_example_leave_no_error_that_is_not_explained(rule: Rule) -> None:
     of = example(rule.bad)
     done: set[str] = set()

@@ -52,6 +52,7 @@ def test_a_flag_that_goes_takes_its_line_of_model_args_along(patched: Patched) -
     assert "hierarchical" not in text and "--cp-comm-type: a2a\n" in text
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("written", "wanted"), [("[4, 2]", "[2, 2]"), ("[4,2]", "[2,2]"), ("[ 4, 2 ]", "[2, 2]")])
 def test_a_list_in_yaml_keeps_its_style(patched: Patched, written: str, wanted: str) -> None:
     text, _ = patched(BRIDGE.format(written), "run.yaml", rules=SIZES)
@@ -81,6 +82,7 @@ srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1
 """
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("form", ["crlf", "mark", "both"])
 @pytest.mark.parametrize(
     ("text", "name", "rule_id"),
@@ -110,6 +112,7 @@ def test_windows_line_ends_and_a_byte_order_mark_stay(
 ODD = "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g\rh"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("text", "name", "rule_id"),
     [
@@ -169,6 +172,7 @@ def test_the_findings_of_severity_info_are_left_alone(patched: Patched) -> None:
     assert after == text.replace("4097", "4104") and patch.left_out == ()
 
 
+@pytest.mark.slow
 def test_a_patch_makes_no_error_of_a_rule_that_was_not_selected(patched: Patched) -> None:
     """Sizes would clear HCP001, and make HCP010: verl does not pass them on."""
     key = "actor_rollout_ref.actor.megatron.override_transformer_config"
@@ -207,6 +211,7 @@ def as_file(of: Example) -> tuple[str, str]:
     return "launch.txt", of.text.replace(" ", "\n") + "\n"
 
 
+@pytest.mark.sample(30)
 def test_the_patch_of_every_bad_example_clears_it_or_says_why_not(patched: Patched, rule: Rule) -> None:
     name, text = as_file(rule.bad)
     after, patch = patched(text, name, assume=rule.bad.assume, dialect=rule.bad.dialect)

@@ -15,6 +15,7 @@ srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1
 """
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("text", "rule_id", "lines"),
     [

@@ -54,6 +54,7 @@ def test_a_hidden_setting_that_can_be_wrong_leaves_the_launch_undecided(
     assert needs in [name for item in report.undecided for name in item.needs]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "before",
     [

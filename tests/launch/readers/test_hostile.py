@@ -26,6 +26,7 @@ def test_binary_and_oversized_texts_are_one_clear_line(text: str) -> None:
         read(text)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_hostile_scripts_are_read_or_refused_in_one_line(name: str) -> None:
     try:
@@ -100,7 +101,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=examples(quick=60, full=300))
+@settings(max_examples=examples(quick=12, full=300))
 @given(st.one_of(st.text(max_size=80), st.lists(PIECES, max_size=40).map("".join)))
 def test_any_text_is_a_reading_or_one_clear_line(text: str) -> None:
     try:

@@ -211,6 +211,7 @@ def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -
     assert value(read_target("-", stdin=lambda: words), "cp") == 4
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW_TEXTS else ()) for name in TEXTS]
 )
@@ -223,7 +224,7 @@ def test_hostile_text_is_read_or_refused_in_one_line(name: str) -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from(["x.yaml", "x.txt", "x", "x.json"]))
-@settings(max_examples=examples(quick=60, full=400), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(quick=12, full=400), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_arbitrary_bytes_are_read_or_refused(tmp_path: Path, data: bytes, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(data)
@@ -263,7 +264,7 @@ tree = st.recursive(
 @given(
     st.dictionaries(keys, tree, min_size=1, max_size=5), st.sampled_from([None, "bridge", "bridge-provider", "verl"])
 )
-@settings(max_examples=examples(quick=60, full=400))
+@settings(max_examples=examples(quick=12, full=400))
 def test_any_tree_of_known_keys_is_read_or_refused(data: dict[str, object], dialect: Dialect | None) -> None:
     try:
         reading = read_text(json.dumps(data), "x.yaml", dialect=dialect)
@@ -273,6 +274,7 @@ def test_any_tree_of_known_keys_is_read_or_refused(data: dict[str, object], dial
         assert "\n" not in str(error)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["bridge_hcp.yaml", "verl_dcp.yaml", "bridge_overrides.txt"])
 def test_reading_an_example_imports_nothing_heavy(root: Path, name: str) -> None:
     program = (

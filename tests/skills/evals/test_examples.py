@@ -16,6 +16,7 @@ from megatron_hcp.skills.scaffold import new_skill
 SKILLS = skill_dirs()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("folder", SKILLS, ids=lambda folder: folder.name)
 def test_the_example_answers_prove_the_graders(folder: Path) -> None:
     assert faults_of_examples(folder, load_tasks(folder)) == []
@@ -37,6 +38,7 @@ def test_an_answer_belongs_to_a_task() -> None:
         assert set(load_answers(folder)) == {task.id for task in load_tasks(folder)}
 
 
+@pytest.mark.slow
 def test_answers_that_do_not_prove_their_grader_are_named(tmp_path: Path) -> None:
     folder = new_skill("a-skill", tmp_path)
     tasks = load_tasks(folder)

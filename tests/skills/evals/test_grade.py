@@ -15,6 +15,7 @@ def faults(grade: Grade, answer: str, used: str | None = None) -> list[str]:
     return faults_of_answer(Task("t", "?", None, grade), answer, used)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "answer",
     [
@@ -30,6 +31,7 @@ def test_a_launch_is_found_however_it_is_written(answer: str) -> None:
     assert faults(CP, answer) == []
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("answer", "said"),
     [

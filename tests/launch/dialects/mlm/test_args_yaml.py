@@ -110,7 +110,7 @@ def test_an_empty_mapping_is_a_launch_without_flags() -> None:
     assert read("ENV_VARS:\n  A: 1\nMODEL_ARGS:\n").settings == ()
 
 
-@settings(max_examples=examples(quick=50, full=200))
+@settings(max_examples=examples(quick=10, full=200))
 @given(st.text(max_size=60).map(lambda text: "MODEL_ARGS:\n  --x: " + text))
 def test_any_value_is_read_or_one_clear_line(text: str) -> None:
     try:

@@ -224,8 +224,9 @@ def bash_flags(script: str, value: str) -> dict[str, list[str]] | None:
     return {s.key: s.value for s in settings_of_flags([Word(word) for word in words[1:]])} if words else None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BASH is None, reason="bash is not installed")
-@settings(max_examples=examples(quick=20, full=60))
+@settings(max_examples=examples(quick=8, full=60))
 @given(st.lists(blocks(), min_size=1, max_size=5))
 def test_whatever_is_called_known_is_so_in_every_environment(lines: list[str]) -> None:
     """Soundness: E is not known here, so no value that depends on it may be called known, nor a flag absent."""

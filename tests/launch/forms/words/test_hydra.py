@@ -61,7 +61,7 @@ def test_values_follow_hydras_grammar_and_other_text_stays_text(text: str, value
 
 
 @given(st.text("[]{}'\",:\\ ab1-", max_size=40) | st.text(max_size=40))
-@settings(max_examples=examples(quick=100, full=500))
+@settings(max_examples=examples(quick=20, full=500))
 def test_no_text_breaks_the_value_reader(text: str) -> None:
     hydra_value(text)
     hydra_value("[" * 10_000 + text)
