@@ -24,7 +24,7 @@ _PLACE = re.compile(r"^src/\w+/\S+\.py:\d+ ", re.MULTILINE)
 Said = dict[str, tuple[object, str, str]]
 """By name of the call: exit code, standard output, standard error."""
 PACKAGE = "megatron_hcp" if find_spec("megatron_hcp") else "hcp"
-"""The import package of hcp, which was `hcp` before 0.1.0."""
+"""The import package of hcp, which was `hcp` in 0.1.0."""
 
 
 def calls(folders: list[Path], rules: dict[str, list[dict[str, str]]]) -> Iterator[tuple[str, list[str], str]]:

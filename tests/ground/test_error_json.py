@@ -21,6 +21,7 @@ FILES = {
     "odd.json": '{"num_layers": "\\q"}\n',
     "config.json": '{"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2, "vocab_size": 128}',
     "plan.json": '{"schema": "hcp.dcp-plan/1"}',
+    "answers.json": '\n{"task": "t", "arm": "with"}\n',
 }
 POLICIES = "balanced, dev, main, mcore, fcp, static:C, pr5869"
 WHOLE = "the length of a sequence, a whole number from 1 to 1,000,000,000,000"
@@ -65,6 +66,8 @@ CASES = [
     f"verify --launch missing.sh | | missing.sh does not exist | a launch file | {PATH}",
     f"anchors --sources missing | | --sources missing | a folder of unpacked wheels | {PATH}",
     f"skills eval no-such | | no skill no-such | {NO_SKILL} |",
+    "skills eval slurm-multi-node-launch --answers answers.json | answers.json:2 | answer: found nothing | "
+    "text, or an empty one | correct the file",
     f"skills install no-such --dir x | | no skill no-such | {NO_SKILL} |",
     "skills list x | | Got unexpected extra argument (x) | |",
     f"skills show no-such | | no skill no-such | {NO_SKILL} |",

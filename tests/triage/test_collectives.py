@@ -193,6 +193,20 @@ def test_ranks_are_read_out_of_a_list_too(tmp_path):
     assert waited is not None and waited.missing == (1,)
 
 
+def test_a_dump_that_is_cut_off_is_called_so() -> None:
+    whole = pickle.dumps({"entries": [{"name": "nccl:all_reduce", "size": [[1, 2]]}] * 3}, 2)
+    for length in range(2, len(whole) - 1, 7):
+        if whole[length - 1 : length] != b".":
+            with pytest.raises(NotPlain, match="a pickle that is cut off"):
+                read_plain_pickle(whole[:length])
+
+
+@pytest.mark.parametrize(("data", "said"), [(b"\x80\x02}Ns.", "a broken pickle"), (b"\x80\x02(.", "a broken pickle")])
+def test_a_dump_that_is_whole_and_wrong_is_not_called_cut_off(data: bytes, said: str) -> None:
+    with pytest.raises(NotPlain, match=said):
+        read_plain_pickle(data)
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [

@@ -117,21 +117,23 @@ def _fields(value: Mapping[str, Any], shape: Fields, path: str) -> Iterator[HcpE
             yield from faults(item, part, _below(path, name))
 
 
-def checked(value: Any, shape: Shape, file: str) -> None:
-    """Returns if the data has the shape.
+def checked(value: Any, shape: Shape, file: str, line: int | None = None) -> None:
+    """Returns if the data, of a file or of one line of it, has the shape.
 
     Raises:
         HcpError: it doesn't; the first eight errors in one line.
     """
-    refuse(list(faults(value, shape)), file)
+    refuse(list(faults(value, shape)), file, line)
 
 
-def refuse(found: list[HcpError], file: str) -> None:
+def refuse(found: list[HcpError], file: str, line: int | None = None) -> None:
     """Raises the errors, if there are any, as one line: what the first wanted, and then the others."""
     if found:
         first, *others = found[:_MOST_FAULTS]
         more = f"; and {len(found) - _MOST_FAULTS} more" if len(found) > _MOST_FAULTS else ""
         wanted = "; ".join([first.wanted, *map(str, others)]) + more
+        if line is not None:
+            raise HcpError(first.found, wanted=wanted, do="correct the file", at=(visible(file), line))
         raise HcpError(f"{visible(file)}: {first.found}", wanted=wanted, do="correct the file")
 
 

@@ -49,7 +49,8 @@ def read_plain_pickle(data: bytes) -> Any:
     except NotPlain:
         raise
     except Exception as error:  # pickle names no full list of what a broken pickle raises
-        raise NotPlain(f"a broken pickle: {type(error).__name__}") from None
+        is_whole = data.endswith(pickle.STOP)
+        raise NotPlain(f"a broken pickle: {type(error).__name__}" if is_whole else "a pickle that is cut off") from None
 
 
 def _check(data: bytes) -> None:

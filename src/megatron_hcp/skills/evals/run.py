@@ -56,7 +56,7 @@ def read_answers(path: str) -> list[AgentAnswer]:
             data = json.loads(line)
         except (ValueError, RecursionError):
             raise HcpError(f"{path}:{number} is not JSON", wanted="an object with task, arm and answer") from None
-        checked(data, _ANSWER, f"{path}:{number}")
+        checked(data, _ANSWER, path, number)
         answers.append(AgentAnswer(data["task"], data["arm"], data["answer"], data.get("used")))
     return answers
 
