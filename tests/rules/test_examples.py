@@ -1,4 +1,4 @@
-"""The examples of each rule, executed: `pytest tests/rules/test_examples.py -k TP005` for those of one rule."""
+"""The examples of each rule, executed: `pytest tests/rules/test_examples.py -k TP004` for those of one rule."""
 
 from support.rules import Examples as TestExamples
 
