@@ -38,6 +38,13 @@ TEXTS: list[Row] = [
         "cp=8 cp_comm_type=a2a heads=32 kv_heads=8 tp=4",
         "| a ring: heads are not split | all-to-all over 2 ranks inside, a ring of 4 outside",
     ),
+    (
+        "CP007",
+        "mlm",
+        "torchrun pretrain_gpt.py --num-layers 2 --tensor-parallel-num-weight-shards $UNKNOWN\n",
+        "cp=8 cp_comm_type=a2a heads=4 kv_heads=4 tp=1 nvlink_domain=4",  # taken for one shard, where it is unknown
+        "| a ring: heads are not split | all-to-all over 4 ranks inside, a ring of 2 outside",
+    ),
 ]
 
 FIXES: list[FixRow] = [
