@@ -125,7 +125,7 @@ def run(mutants: list[Mutant], rules: dict[str, Any], report: Callable[[Mutant, 
     folders = [str(ROOT / "tests" / "rules" / name) for name in (*families, "test_examples.py")]
     quiet = ["-p", "no:terminal", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib --strict-markers"]
     server = Server(mutants, rules, report)
-    status = pytest.main([*quiet, "--rootdir", str(ROOT), "-m", MARKERS, *folders], plugins=[server])
+    status = pytest.main([*quiet, "--rootdir", str(ROOT), "--all", "-m", MARKERS, *folders], plugins=[server])
     if status != pytest.ExitCode.OK:
         sys.exit(f"the tests ended with {status!r}; run them alone: pytest {' '.join(folders)}")
 
@@ -183,7 +183,7 @@ def seconds_until_red(mutant: Mutant) -> tuple[float, bool]:
             "-k",
             " or ".join(mutant.part.owners),
         ]
-        command = [sys.executable, "-m", "pytest", "-x", "-m", MARKERS, *tests]
+        command = [sys.executable, "-m", "pytest", "-x", "--all", "-m", MARKERS, *tests]
         environment = {**os.environ, "PYTHONPATH": str(copied / "src")}
         started = time.perf_counter()
         done = subprocess.run(command, cwd=copied, env=environment, capture_output=True, text=True)

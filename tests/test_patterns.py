@@ -19,6 +19,9 @@ LINEAR = 5.5
 """More steps for a text four times as long: 4, and what short texts add to that."""
 WAYS = {"match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn"}
 FROM_TABLES = {
+    ("launch/readers/detect.py", "sign"): "[sign for sign, _ in _SIGNS]",
+    ("bash/parser/script.py", "opens"): "[opens for opens, _ in _OPENS_AND_CLOSES.values()]",
+    ("bash/parser/script.py", "closes"): "[closes for _, closes in _OPENS_AND_CLOSES.values()]",
     ("launch/dialects/foreign.py", "pattern"): "[pattern for _, pattern in _PROGRAMS]",
     ("launch/options.py", "shape[0]"): "[shape for shape, _ in _SHAPES.values()]",
     ("skills/json_schema.py", "_strict(schema['pattern'])"): (
