@@ -26,7 +26,7 @@ FROM_TABLES = {
     ("launch/options.py", "shape[0]"): "[shape for shape, _ in _SHAPES.values()]",
     ("skills/json_schema.py", "_strict(schema['pattern'])"): (
         "[_strict(json.loads(text)) for path in pack_dir('schemas').glob('hcp.card.*.json')"
-        """ for text in re.findall(r'"pattern": (".+?(?<!\\)")', path.read_text('utf-8'))]"""
+        """ for text in re.findall(r'"pattern": ("[^"]+")', path.read_text('utf-8'))]"""
     ),
     (
         "triage/signatures/tracebacks.py",
