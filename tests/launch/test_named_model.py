@@ -24,7 +24,7 @@ QWEN = {
     "num_layers": 48, "hidden_size": 2048, "heads": 32, "num_query_groups": 4, "head_dim": 128, "num_experts": 128,
     "ffn_hidden_size": 6144, "moe_ffn_hidden_size": 768, "moe_router_topk": 8, "gated_linear_unit": True,
     "vocab_size": 151936, "window_size": None, "window_attn_skip_freq": None, "softmax_type": "vanilla",
-    "moe_shared_expert_intermediate_size": None,
+    "moe_shared_expert_intermediate_size": None, "attention_variant": None, "hybrid_pattern": None,
 }  # fmt: skip
 """As the model's config.json has them, by the names of our facts."""
 

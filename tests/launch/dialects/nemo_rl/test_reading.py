@@ -137,6 +137,33 @@ def test_a_base_above_the_file_is_read_where_a_named_folder_holds_it(folder: Pat
     assert "outside" in str(reading.unseen)
 
 
+@pytest.mark.parametrize("mark", [".git", "pyproject.toml"])
+def test_a_base_above_the_file_is_read_within_its_repository(
+    folder: Path, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the working folder is; what lies beside the repository isn't read."""
+    recipes = folder / "repository" / "recipes" / "llm"
+    recipes.mkdir(parents=True)
+    (folder / "repository" / mark).touch()
+    (folder / "repository" / "base.yaml").write_text(BASE)
+    (recipes / "child.yaml").write_text(CHILD.replace("base.yaml", "../../base.yaml"))
+    (recipes / "outside.yaml").write_text(CHILD.replace("base.yaml", "../../../base.yaml"))
+    for place, name in ((folder, str(recipes / "child.yaml")), (recipes, "child.yaml"), (recipes, "./child.yaml")):
+        monkeypatch.chdir(place)
+        launch = load_launch(name, LoadOptions())
+        assert (launch.reading.unseen, launch.facts["tp"].value) == (None, 2)
+    assert "outside the file's repository" in str(load_launch("outside.yaml", LoadOptions()).reading.unseen)
+
+
+def test_a_link_out_of_the_repository_is_not_followed(folder: Path) -> None:
+    recipes = folder / "repository" / "recipes"
+    recipes.mkdir(parents=True)
+    (folder / "repository" / ".git").mkdir()
+    (folder / "repository" / "shared").symlink_to(folder)
+    (recipes / "child.yaml").write_text(CHILD.replace("base.yaml", "../shared/base.yaml"))
+    assert "leads elsewhere" in str(read_target(str(recipes / "child.yaml")).unseen)
+
+
 def test_standard_input_has_no_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     assert "is not read" in str(read_text(CHILD, "<stdin>").unseen)

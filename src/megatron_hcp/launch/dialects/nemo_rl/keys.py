@@ -89,6 +89,7 @@ DEFAULTS: Mapping[str, Any] = {
     "moe_token_dispatcher_type": UNKNOWN,
     "cuda_graph_impl": "none",
     "cp_comm_type": None,
+    "cp_partition_mode": "zigzag",
     "recompute_granularity": "full",
     "vpp": None,
     "sequence_packing": False,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import place_below, read_text
+from megatron_hcp.ground.repository import enclosing_repository, is_below
 from megatron_hcp.launch.fact import Acceptance, Beside, Elsewhere, Fact, Form, Reading, Setting, has_references
 from megatron_hcp.launch.forms.yaml.settings import MAX_CHARACTERS, YamlDoc, load_yaml
 
@@ -43,8 +44,8 @@ class Inherited(NamedTuple):
 def read_nemo_rl_yaml(doc: YamlDoc, beside: Beside) -> Reading:
     """A reading of a NeMo-RL YAML; an absent key has NeMo-RL's default.
 
-    A file that `defaults` names is read if it is a regular file in the YAML's own folder or below, or in a folder of
-    `--source`; never through a link.
+    A file that `defaults` names is read if it is a regular file in the YAML's own folder or below, in the repository
+    that holds it, or in a folder of `--source`; never through a link.
     """
     whole = inherited(doc, beside)
     reading = nemo_rl_reading(
@@ -210,10 +211,11 @@ class _Inheritance:
     def _find(self, name: str, folder: str | None, root: str | None) -> tuple[str, str] | None:
         """(the file, the folder below which no part of its path may be a link)."""
         parts = name.split("/")
-        if folder is not None and root is not None and not name.startswith("/") and ".." not in parts:
-            place = os.path.join(folder, normpath(name))
-            if os.path.lexists(place):
-                return place, root
+        if folder is not None and root is not None and not name.startswith("/"):
+            place = normpath(os.path.join(folder, name))
+            below = root if ".." not in parts else enclosing_repository(folder)
+            if below is not None and is_below(place, below) and os.path.lexists(place):
+                return place, below
         rest = [part for part in parts if part not in ("", ".", "..")]
         for source in self.sources:
             if os.path.isfile(source) and rest and os.path.basename(source) == rest[-1]:
@@ -226,12 +228,13 @@ class _Inheritance:
                 if os.path.lexists(place):
                     return place, source
         outside = name.startswith("/") or ".." in parts
-        self._miss(name, "it is outside the file's folder" if outside else "there is no such file next to this one")
+        self._miss(name, "it is outside the file's repository" if outside else "there is no such file next to this one")
         return None
 
     def _read(self, name: str, place: str, inside: str) -> YamlDoc | None:
         try:
-            text = read_text(Path(place), "a NeMo-RL configuration", limit=self.left, inside=Path(inside or "."))
+            file, folder = Path(os.path.abspath(place)), Path(os.path.abspath(inside))
+            text = read_text(file, "a NeMo-RL configuration", limit=self.left, inside=folder)
             self.left -= len(text)
             self.files.append(normpath(place))
             return load_yaml(text, place)

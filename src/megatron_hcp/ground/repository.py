@@ -1,0 +1,30 @@
+"""The repository that a file lies in."""
+
+from __future__ import annotations
+
+import os
+
+_MARKS = (".git", "pyproject.toml")
+
+
+def enclosing_repository(folder: str) -> str | None:
+    """The nearest folder at or above `folder` with a `.git` or a `pyproject.toml`, absolute; None: there is none.
+
+    The root of the file system never counts: everything lies below it. Links on the way are not resolved.
+    """
+    here = os.path.abspath(folder)
+    while (above := os.path.dirname(here)) != here:
+        if any(os.path.lexists(os.path.join(here, mark)) for mark in _MARKS):
+            return here
+        here = above
+    return None
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether a path leads into a folder, by its words alone: `..` is resolved, links are not.
+
+    >>> is_below("a/../../etc/passwd", "a"), is_below("a/b/../c", "a"), is_below("/repo2/x", "/repo")
+    (False, True, False)
+    """
+    inside = os.path.abspath(folder)
+    return os.path.commonpath((os.path.abspath(path), inside)) == inside
