@@ -159,6 +159,7 @@ VERL_MODEL_INITIALIZER = UpstreamFile("verl", "verl/models/mcore/model_initializ
 VERL_QWEN25_VL = UpstreamFile("verl", "verl/models/mcore/qwen2_5_vl/model.py")
 VERL_RAY_ON_SLURM = UpstreamFile("verl", "examples/tutorial/slurm/ray_on_slurm.slurm", "checkout")
 VERL_REGISTRY = UpstreamFile("verl", "verl/models/mcore/registry.py")
+VERL_TENSORDICT_UTILS = UpstreamFile("verl", "verl/utils/tensordict_utils.py")
 
 OWN = MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "context_parallel_size", ">=0.12")
 """What rules about the check itself cite: they don't depend on upstream."""

@@ -179,13 +179,27 @@ TEXTS: list[Row] = [
 
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
-    ("PIPE003", "mlm", f"--num-layers 8 {_PP} 2 {_PER_RANK} 3", "", ("num_virtual_stages_per_pipeline_rank=null",)),
+    (
+        "PIPE003",
+        "mlm",
+        f"--num-layers 8 {_PP} 2 {_PER_RANK} 3",
+        "",
+        tuple(f"num_virtual_stages_per_pipeline_rank={size}" for size in (2, 4, "null")),
+    ),
+    # NVIDIA/Megatron-LM#468: 24 layers over 4 stages are 6 in each.
+    (
+        "PIPE003",
+        "mlm",
+        f"--num-layers 24 {_PP} 4 --num-layers-per-virtual-pipeline-stage 4",
+        "",
+        ("num_layers_per_virtual_pipeline_stage=3",),
+    ),
     (
         "PIPE003",
         "bridge",
         "model.virtual_pipeline_model_parallel_size=3",
         "pp=2 num_layers=8",
-        ("model.virtual_pipeline_model_parallel_size=null",),
+        tuple(f"model.virtual_pipeline_model_parallel_size={size}" for size in (2, 4, "null")),
     ),
     ("PIPE004", "mlm", f"--num-layers 8 {_PER_RANK} 2", "", ("num_virtual_stages_per_pipeline_rank=null",)),
     ("PIPE004", "mlm", f"--num-layers 8 {_PER_STAGE} 2", "", ("num_layers_per_virtual_pipeline_stage=null",)),

@@ -187,6 +187,14 @@ FIXES: list[FixRow] = [
     # A dense model (MOE001): only one rank is right.
     ("TOPO004", "mlm", "", "ep=3 world_size=8", ("expert_model_parallel_size=1",)),
     ("TOPO004", "mlm", "", "etp=8 world_size=6", ("expert_tensor_parallel_size=1",)),
+    # Experts of their own width come before more nodes and fewer experts on a rank.
+    (
+        "TOPO004",
+        "mlm",
+        "--tensor-model-parallel-size 2 --expert-model-parallel-size 8 --num-experts 8 --sequence-parallel",
+        "nodes=1 gpus_per_node=8",
+        ("expert_tensor_parallel_size=1", "nodes=2", "expert_model_parallel_size=4"),
+    ),
     (
         "TOPO005",
         "mlm",

@@ -90,6 +90,16 @@ VERDICTS: list[Row] = [
     ("VERL003", "verl", f"{CP_4}{A}megatron.tensor_model_parallel_size=5", "", "all: TOPO003"),
     ("VERL003", "verl", f"{CP_4}{A}use_dynamic_bsz=True", "", "not concerned"),
     ("VERL003", "verl", f"{MEGATRON}trainer.nnodes=3", "", "not concerned"),  # VERL001
+    ("VERL008", "verl", f"{SOUND}data.train_batch_size=384 {A}ppo_mini_batch_size=256", "", "all: VERL008"),
+    ("VERL008", "verl", f"{SOUND}data.train_batch_size=384 {A}ppo_mini_batch_size=256", "", "error crash training"),
+    ("VERL008", "verl", f"{SOUND}data.train_batch_size=384 {A}ppo_mini_batch_size=128", "", "all:"),
+    ("VERL008", "verl", f"{BY_TOKENS}data.train_batch_size=384 {A}ppo_mini_batch_size=256", "", "error"),
+    ("VERL008", "verl", f"{SOUND}data.train_batch_size=16 {A}ppo_mini_batch_size=4", "", "all: VERL008"),  # DP 8
+    ("VERL008", "verl", f"{SOUND}data.train_batch_size=16 {A}ppo_mini_batch_size=4 {R}n=2", "", "all:"),
+    ("VERL008", "verl", f"{SOUND}data.train_batch_size=12 {A}ppo_mini_batch_size=8", "", "all: VERL003"),  # DP 8
+    ("VERL008", "verl", f"{SOUND}data.train_batch_size=128", "", "fine"),  # VERL004
+    ("VERL008", "verl", f"{ASYNC} {SOUND}data.train_batch_size=384\n", "", "not concerned"),
+    ("VERL008", "verl", MEGATRON.replace("megatron", "dp"), "", "not concerned"),
     ("VERL004", "verl", f"{SOUND}data.train_batch_size=128", "", "all: VERL004"),
     ("VERL004", "verl", f"{SOUND}data.train_batch_size=128 {A}ppo_mini_batch_size=128", "", "all:"),
     ("VERL004", "verl", f"{BY_TOKENS}data.train_batch_size=128", "", "not concerned"),
@@ -221,6 +231,25 @@ TEXTS: list[Row] = [
 NO_ROLLOUT = f"{MEGATRON}{A}ppo_micro_batch_size_per_gpu=2 "
 
 FIXES: list[FixRow] = [
+    # 60 x 4 sequences are no whole micro-batches on DP 16; 64 prompts would be no whole mini-batches.
+    (
+        "VERL003",
+        "verl",
+        f"{CP_4.replace('nnodes=3', 'nnodes=8')}{R}n=4 data.train_batch_size=60 {A}ppo_mini_batch_size=60",
+        "",
+        (
+            f"data.train_batch_size=64 {A}ppo_mini_batch_size=64",
+            f"{A}ppo_micro_batch_size_per_gpu=1",
+            f"{A}use_dynamic_bsz=true",
+        ),
+    ),
+    (
+        "VERL008",
+        "verl",
+        f"{SOUND}data.train_batch_size=384 {A}ppo_mini_batch_size=256",
+        "",
+        (f"{A}ppo_mini_batch_size=128", "data.train_batch_size=512"),
+    ),
     ("VERL005", "verl", f"{ENOUGH}{R_BUDGET}8191", "", (f"{R_BUDGET}8192",)),
     ("VERL007", "verl", f"{BY_TOKENS}{R_BY_TOKENS}False", "verl=0.9.1", (f"{R_BY_TOKENS}true",)),
     # rule, dialect, launch, assumed, what each fix writes
@@ -253,7 +282,7 @@ FIXES: list[FixRow] = [
         CP_4,
         "",
         (
-            "data.train_batch_size=1032",
+            f"data.train_batch_size=1056 {A}ppo_mini_batch_size=264",
             f"{A}use_dynamic_bsz=true",
         ),
     ),

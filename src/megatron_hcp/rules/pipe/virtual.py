@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from megatron_hcp.rules.cp.view import nearest_divisors
 from megatron_hcp.rules.pipe.view import (
     describes_each_stage,
     given_stages,
@@ -60,7 +61,7 @@ def virtual_stages_are_whole(v: View) -> Problem | None:
         given = list(given_stages(v).values())
         wrong = next((size for size in given if size % (v.vpp or 1)), None)
         if wrong is not None:
-            return _odd_chunks(v, f"{wrong} layers in a stage of their own", v.vpp)
+            return _odd_chunks(v, f"{wrong} layers in a stage of their own", wrong)
         layers, stages = v.num_layers - sum(given), v.pp - len(given)
     if stages <= 0 or layers % stages:
         return None  # PIPE001 and PIPE002
@@ -72,19 +73,26 @@ def virtual_stages_are_whole(v: View) -> Problem | None:
             found=f"{layers // stages} layers in a stage ({said_layers(v)}, over {v.pp}), {chunk} in a virtual one",
             wanted=f"a divisor of {layers // stages}",
             facts=("layers_per_virtual_stage", "num_layers", "pp"),
+            fixes=tuple(
+                Fix({"layers_per_virtual_stage": size}, f"{size} in a virtual stage")
+                for size in nearest_divisors(layers // stages, chunk)
+                if size < layers // stages
+            ),
         )
     if layers // stages % v.vpp == 0:
         return None
-    return _odd_chunks(v, f"{layers // stages} layers in a stage", v.vpp)
+    return _odd_chunks(v, f"{layers // stages} layers in a stage", layers // stages)
 
 
-def _odd_chunks(v: View, layers: str, chunks: int) -> Problem:
+def _odd_chunks(v: View, layers: str, layers_of_a_stage: int) -> Problem:
+    key = "virtual_stages_per_rank" if v.dialect == "mlm" else "vpp"
+    near = [size for size in nearest_divisors(layers_of_a_stage, v.vpp) if size > 1]
     return Problem(
         message="start-up fails: a stage's layers don't divide evenly over its virtual stages",
-        found=f"{layers}, {chunks} virtual stages",
+        found=f"{layers}, {v.vpp} virtual stages",
         wanted="a virtual pipeline size that divides them",
         facts=("vpp", "num_layers", "pp"),
-        fixes=(_without_chunks(v),),
+        fixes=(*(Fix({key: size}, f"{size} virtual stages on each rank") for size in near), _without_chunks(v)),
     )
 
 

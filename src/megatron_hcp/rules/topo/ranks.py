@@ -95,13 +95,16 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
     if v.world_size % expert == 0:
         return None
     both = lcm(dense_ranks(v), expert)
-    fixes = _node_fixes(v, both)
+    fixes = []
+    if v.etp > 1 and v.world_size % (expert // v.etp) == 0:
+        fixes.append(Fix({"etp": 1}, "each expert whole on its rank"))
+    fixes += _node_fixes(v, both)
     others = expert // v.ep
     if v.world_size % others == 0:
         experts = v.get("num_experts") or 0
         sizes = nearest_divisors(v.world_size // others, v.ep, lambda size: experts % size == 0)
         fixes += [Fix({"ep": size}, over("expert", size)) for size in sizes]
-    if v.etp != v.tp:
+    if v.etp != v.tp > 1:
         fixes.append(Fix({"etp": v.tp}, "experts split like the dense layers"))
     shards = _say_shards(v.get("egtp", 1))
     return Problem(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from megatron_hcp.rules.dcp.view import max_sequence
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import (
@@ -14,31 +12,22 @@ from megatron_hcp.rules.upstream import (
     VERL_ENGINE_UTILS,
     VERL_ENGINE_WORKERS,
 )
-from megatron_hcp.rules.verl.view import ACTOR, CRITIC, REF, token_budgets
+from megatron_hcp.rules.verl.view import (
+    ACTOR,
+    BY_TOKENS,
+    CRITIC,
+    REF,
+    SOUND,
+    counts_sequences,
+    token_budgets,
+    validates,
+)
 from megatron_hcp.rules.view import View
 
-_UNVALIDATED = re.compile(r"fully_async|(^|[./])main_gkd(\.|$)")
-_BY_TOKENS = Fix({"use_dynamic_bsz": True}, "micro-batches by tokens: ppo_max_token_len_per_gpu")
-
-_SOUND = (
-    f"{ACTOR}.strategy=megatron {ACTOR}.ppo_micro_batch_size_per_gpu=2 "
-    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2 critic.enable=False"
-)
 _ROLLOUT = (
     f"{ACTOR}.strategy=megatron {ACTOR}.use_dynamic_bsz=True {ACTOR}.ppo_max_token_len_per_gpu=16384 "
     "data.max_prompt_length=1024 data.max_response_length=31744"
 )
-
-
-def _counts_sequences(v: View, *roles: str) -> bool:
-    """Whether a model in one of the roles, trained by Megatron, forms micro-batches by number of sequences."""
-    is_one = v.dialect == "verl" and v.get("strategy") == "megatron" and v.launch.reading.role in roles
-    return is_one and v.get("use_dynamic_bsz") is not True
-
-
-def _validates(v: View, *roles: str) -> bool:
-    """The same, if the program calls `validate_config`: verl's fully asynchronous trainer and its recipe gkd don't."""
-    return _counts_sequences(v, *roles) and _UNVALIDATED.search(str(v.get("script") or "")) is None
 
 
 def _needs_one(v: View, section: str, per_gpu: str, over_all: str, keys: tuple[str, str]) -> Problem | None:
@@ -57,7 +46,7 @@ def _needs_one(v: View, section: str, per_gpu: str, over_all: str, keys: tuple[s
         found=f"{section}: {found}",
         wanted=f"{keys[0]}, or use_dynamic_bsz=True" + (" of the actor" if section == REF else ""),
         facts=(per_gpu, over_all, "use_dynamic_bsz"),
-        fixes=(fix,) if section == REF else (fix, _BY_TOKENS),  # ref has no such key
+        fixes=(fix,) if section == REF else (fix, BY_TOKENS),  # ref has no such key
         # verl's own YAMLs leave the sizes to the command line.
         severity="warning" if v.launch.reading.form == "yaml" and v[per_gpu] is None and v[over_all] is None else None,
     )
@@ -71,9 +60,9 @@ def _needs_one(v: View, section: str, per_gpu: str, over_all: str, keys: tuple[s
         VERL_CRITIC_CONFIG.says("CriticConfig.__post_init__", "self._check_mutually_exclusive", ">=0.7"),
         VERL_CONFIG.says("validate_config", "config.actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu", ">=0.7"),
     ),
-    applies=lambda v: _counts_sequences(v, ACTOR, CRITIC),
-    good=Example("verl", _SOUND),
-    bad=Example("verl", _SOUND.replace(f"{ACTOR}.ppo_micro_batch_size_per_gpu=2 ", "")),
+    applies=lambda v: counts_sequences(v, ACTOR, CRITIC),
+    good=Example("verl", SOUND),
+    bad=Example("verl", SOUND.replace(f"{ACTOR}.ppo_micro_batch_size_per_gpu=2 ", "")),
 )
 def trained_models_have_a_micro_batch_size(v: View) -> Problem | None:
     """Every model that verl trains has a micro-batch size or forms micro-batches by tokens.
@@ -93,10 +82,10 @@ def trained_models_have_a_micro_batch_size(v: View) -> Problem | None:
     "VERL002",
     "error crash config",
     source=(VERL_CONFIG.says("validate_config", "log_prob_micro_batch_size", ">=0.7"),),
-    applies=lambda v: _validates(v, ACTOR, REF),
-    good=Example("verl", _SOUND),
+    applies=lambda v: validates(v, ACTOR, REF),
+    good=Example("verl", SOUND),
     bad=Example(
-        "verl", _SOUND.replace("actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2", "data.shuffle=True")
+        "verl", SOUND.replace("actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2", "data.shuffle=True")
     ),
 )
 def log_probabilities_have_a_micro_batch_size(v: View) -> Problem | None:
@@ -113,72 +102,6 @@ def log_probabilities_have_a_micro_batch_size(v: View) -> Problem | None:
     section = REF if is_ref else "actor_rollout_ref.rollout"
     keys = ("log_prob_micro_batch_size_per_gpu", "log_prob_micro_batch_size")
     return _needs_one(v, section, per_gpu, over_all, keys)
-
-
-@rule(
-    "VERL003",
-    "error crash config",
-    source=(VERL_CONFIG.says("validate_config", "must be divisible by minimal possible batch size", ">=0.7"),),
-    applies=lambda v: _validates(v, ACTOR) and v.get("micro_batch_size", 0) is not None,
-    good=Example("verl", f"{_SOUND} trainer.nnodes=2 {ACTOR}.megatron.context_parallel_size=4"),
-    bad=Example("verl", f"{_SOUND} trainer.nnodes=3 {ACTOR}.megatron.context_parallel_size=4"),
-)
-def sequences_of_a_step_divide_into_micro_batches(v: View) -> Problem | None:
-    """The number of sequences per step is divisible by data-parallel size x micro-batch size.
-
-    A step has train_batch_size x rollout.n sequences. Context parallelism changes the data-parallel size: DP is what
-    remains of the GPUs after tp, pp and cp.
-    """
-    if v.use_dynamic_bsz or v.train_batch_size is None or v.rollouts is None:
-        return None
-    model = v.tp * v.pp * v.cp
-    if v.world_size % model:
-        return None  # TOPO003
-    unit, sequences = v.world_size // model * v.micro_batch_size, v.train_batch_size * v.rollouts
-    if sequences % unit == 0:
-        return None
-    prompts = -(-sequences // unit) * unit
-    fixes = []
-    if prompts % v.rollouts == 0:
-        size = prompts // v.rollouts
-        fixes.append(Fix({"train_batch_size": size}, f"{size} prompts per step"))
-    if v.micro_batch_size > 1:
-        fixes.append(Fix({"micro_batch_size": 1}, "one sequence per forward pass"))
-    return Problem(
-        message="the sequences of a step cannot be split over the ranks in micro-batches: start-up fails",
-        found=f"{sequences} sequences for DP {v.world_size // model} x micro-batch {v.micro_batch_size}",
-        wanted=f"a multiple of {unit}",
-        facts=("train_batch_size", "micro_batch_size", "cp", "world_size"),
-        fixes=(*fixes, _BY_TOKENS),
-    )
-
-
-@rule(
-    "VERL004",
-    "error crash config",
-    source=(
-        VERL_ACTOR_CONFIG.says("ActorConfig.validate", "train_batch_size < self.ppo_mini_batch_size", ">=0.7"),
-        VERL_CRITIC_CONFIG.says("CriticConfig.validate", "train_batch_size < self.ppo_mini_batch_size", ">=0.7"),
-    ),
-    applies=lambda v: _validates(v, ACTOR, CRITIC),
-    good=Example("verl", f"{_SOUND} data.train_batch_size=256"),
-    bad=Example("verl", f"{_SOUND} data.train_batch_size=128"),
-)
-def mini_batches_are_part_of_a_step(v: View) -> Problem | None:
-    """A mini-batch has no more prompts than a step.
-
-    ppo_mini_batch_size defaults to 256; actor and critic reject a train_batch_size below it.
-    """
-    step, mini = v.train_batch_size, v.global_batch_size
-    if v.use_dynamic_bsz or step is None or mini is None or step >= mini:
-        return None
-    return Problem(
-        message="a mini-batch is larger than the step that it is taken from: start-up fails",
-        found=f"data.train_batch_size {step} with ppo_mini_batch_size {mini}",
-        wanted=f"ppo_mini_batch_size of at most {step}",
-        facts=("global_batch_size", "train_batch_size"),
-        fixes=(Fix({"global_batch_size": step}, "one mini-batch per step"),),
-    )
 
 
 def _counts_tokens(v: View) -> bool:
@@ -238,8 +161,8 @@ def longest_rollout_fits_a_micro_batch(v: View) -> Problem | None:
         and v.launch.reading.role == ACTOR
         and v.get("rollout_log_prob_use_dynamic_bsz", 0) is not None
     ),
-    good=Example("verl", f"{_SOUND} actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=False", "verl=0.9.1"),
-    bad=Example("verl", f"{_SOUND} actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=True", "verl=0.9.1"),
+    good=Example("verl", f"{SOUND} actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=False", "verl=0.9.1"),
+    bad=Example("verl", f"{SOUND} actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=True", "verl=0.9.1"),
 )
 def rollout_forms_micro_batches_as_the_actor(v: View) -> Problem | None:
     """The old log-probabilities are computed in micro-batches of the actor's kind.

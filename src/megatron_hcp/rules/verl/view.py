@@ -1,12 +1,21 @@
-"""What verl's rules share: the token budgets of a role's passes."""
+"""What verl's rules share: whom they concern, and the token budgets of a role's passes."""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
+from megatron_hcp.rules.rule import Fix
 from megatron_hcp.rules.view import View
 
 ACTOR, REF, CRITIC = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "critic"
+SOUND = (
+    f"{ACTOR}.strategy=megatron {ACTOR}.ppo_micro_batch_size_per_gpu=2 "
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2 critic.enable=False"
+)
+"""A launch that verl accepts, for examples."""
+BY_TOKENS = Fix({"use_dynamic_bsz": True}, "micro-batches by tokens: ppo_max_token_len_per_gpu")
+_UNVALIDATED = re.compile(r"fully_async|(^|[./])main_gkd(\.|$)")
 
 _DEFAULT_OF_CRITIC = 32768
 """The default ppo_max_token_len_per_gpu of a critic; an actor's is half of it."""
@@ -53,3 +62,19 @@ def token_budgets(v: View) -> list[TokenBudget]:
 
 def _stated(fact: str, section: str, tokens: int | None) -> list[TokenBudget]:
     return [] if tokens is None else [TokenBudget(fact, f"{section}.{fact.removeprefix('rollout_')}", tokens, True)]
+
+
+def counts_sequences(v: View, *roles: str) -> bool:
+    """Whether a model in one of the roles, trained by Megatron, forms micro-batches by number of sequences."""
+    is_one = v.dialect == "verl" and v.get("strategy") == "megatron" and v.launch.reading.role in roles
+    return is_one and v.get("use_dynamic_bsz") is not True
+
+
+def validates(v: View, *roles: str) -> bool:
+    """The same, if the program calls `validate_config`: verl's fully asynchronous trainer and its recipe gkd don't."""
+    return counts_sequences(v, *roles) and not is_unvalidated(v)
+
+
+def is_unvalidated(v: View) -> bool:
+    """Whether the program is one that does not call `validate_config`."""
+    return _UNVALIDATED.search(str(v.get("script") or "")) is not None
