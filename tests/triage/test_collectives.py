@@ -263,3 +263,17 @@ def test_dumps_that_torch_itself_wrote_are_read(tmp_path):
     waited, unread = read_dumps(sorted(tmp_path.glob("nccl_trace_rank_*")))
     assert waited is not None and not unread, done.stderr[-2000:]
     assert (waited.op, waited.sequence, waited.group, waited.missing) == ("all_reduce", 2, "default_pg", (1,))
+
+
+@pytest.mark.parametrize("field", ["ranks", "name", "desc"])
+def test_a_dump_that_uses_one_list_a_million_times_is_not_read(tmp_path, field):
+    """In the pickle the list stands once; its reader would go through it for each group."""
+    shared = list(range(30_000))
+    config = {str(number): {field: shared} for number in range(1_000)}
+    dump = tmp_path / "nccl_trace_rank_0"
+    dump.write_bytes(pickle.dumps({"entries": [], "pg_config": config}, protocol=4))
+    assert dump.stat().st_size < 200_000
+    ((path, why),) = read_dumps([dump])[1]
+    assert path == dump and "too often" in why
+    dump.write_bytes(pickle.dumps({"entries": [], "pg_config": dict(list(config.items())[:100])}, protocol=4))
+    assert read_dumps([dump])[1] == []

@@ -29,6 +29,28 @@ def test_the_near_miss_is_not_this_row(row, tmp_path):
     assert _seen(tmp_path, said(row, row.near), context_of(row)) != row.id
 
 
+_NAMES = ("train-4711-r1-n1.log", "train-4711-r2-node3.log", "attempt_1/0/stderr.log", "slurm-4711.out", "rank_3.log")
+"""As rendered jobs, torchrun and others name the log of a later attempt, or of one rank."""
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_an_example_means_the_same_in_the_only_log_of_any_attempt(name, tmp_path):
+    """A log that begins with a step and ends with the example, by its name the second or third attempt's."""
+    plain, log = tmp_path / "x.log", tmp_path / name
+    log.parent.mkdir(parents=True, exist_ok=True)
+    wrong = []
+    for row in SIGNATURES:
+        text = " iteration 5/ 10 | elapsed time per iteration (ms): 81 |\n" + context_of(row) + said(row, row.example)
+        found = []
+        for path in (plain, log):
+            path.write_text(text)
+            diagnosis = triage([path], CpPlan())
+            found.append((diagnosis.state, diagnosis.failure and diagnosis.failure.signature.id))
+        if found[0] != found[1]:
+            wrong.append((row.id, *found))
+    assert not wrong
+
+
 @pytest.mark.parametrize("row", [row for row in SIGNATURES if row.context], ids=lambda row: row.id)
 def test_a_text_that_other_faults_share_needs_its_context(row, tmp_path):
     assert _seen(tmp_path, row.example) != row.id

@@ -22,6 +22,9 @@ _LARGEST = 64 << 20
 _MOST_RANKS = 20_000
 _MOST_FRAMES = 1_000
 _LONGEST = 2_000_000
+_MOST_WORK = 100_000_000
+"""Characters that are read of one dump, each as often as it is used, and eight for each value of a list: a few bytes
+can use a list a million times. The groups of 16,000 ranks, spelled out a hundred times, are a tenth of it."""
 _FILE = re.compile(r"(?:^|[_-])(?:rank[_-]?)?(\d{1,6})(?:\.(?:json|pkl|pickle|pt))?$")
 _PICKLE = b"\x80"
 
@@ -80,6 +83,9 @@ def read_dumps(paths: Iterable[Path]) -> tuple[Waited | None, list[tuple[Path, s
         if rank is None or len(ranks) >= _MOST_RANKS:
             unread.append((path, "a dump of no rank, or of one too many"))
             continue
+        if _work(dump) > _MOST_WORK:
+            unread.append((path, "no dump of a flight recorder: it uses its values too often"))
+            continue
         ranks.add(rank)
         _add(groups, rank, dump)
     return _origin(groups, ranks), unread
@@ -97,6 +103,17 @@ def _read(path: Path) -> Mapping[str, Any]:
     if not isinstance(dump, dict) or not isinstance(dump.get("entries"), list):
         raise NotPlain("it has no list of entries")
     return dump
+
+
+def _work(dump: Mapping[str, Any]) -> int:
+    """What reading a dump takes, in characters; at least one more than the limit where that is passed."""
+    config, work = dump.get("pg_config"), 0
+    for value in (*dump["entries"], *(config.values() if isinstance(config, dict) else ())):
+        found = [value.get(key) for key in ("ranks", "name", "desc", "frames")] if isinstance(value, dict) else []
+        work += 8 + sum(len(one) * (1 if isinstance(one, str) else 8) for one in found if isinstance(one, (list, str)))
+        if work > _MOST_WORK:
+            break
+    return work
 
 
 def _add(groups: dict[str, _StuckGroup], rank: int, dump: Mapping[str, Any]) -> None:

@@ -165,7 +165,7 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
         begins = any(entry.begins for entry in own)
         attempts.append(Attempt(number, failure, sum(entry.steps for entry in own), begins))
     # A launcher that would start its ranks again, and finds that another gave up, tells the end of the attempt before.
-    while numbers[-1] > job.attempt and (last := attempts[-1].failure) and last.signature.role == "echo":
+    while len(numbers) > 1 and numbers[-1] > job.attempt and _is_echo(attempts[-1].failure):
         del attempts[-1], numbers[-1]
     current = [entry for entry in files if entry.attempt in (None, numbers[-1])]
     steps = sum(entry.steps for entry in files)
@@ -221,6 +221,10 @@ def _state(
     if failure:
         return "stopped" if failure.is_from_outside else "failed"
     return "unclear" if not is_clear else "running" if is_training else "no-failure"
+
+
+def _is_echo(failure: Failure | None) -> bool:
+    return failure is not None and failure.signature.role == "echo"
 
 
 def _is_lasting(failure: Failure | None) -> bool:
