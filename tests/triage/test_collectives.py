@@ -12,6 +12,7 @@ from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.plain_pickle import NotPlain, read_plain_pickle
 from megatron_hcp.triage.read import triage
 from megatron_hcp.triage.report import diagnosis_json
+from megatron_hcp.triage.screen_text import diagnosis_text
 from megatron_hcp.triage.sources import find_logs
 from support.logs import write_logs
 from support.processes import HANG_S
@@ -122,6 +123,19 @@ def test_the_wave_of_waiting_is_followed_to_the_rank_where_it_began(tmp_path, as
     assert diagnosis.waited is not None and diagnosis.failure is not None
     assert (diagnosis.waited.group, diagnosis.waited.missing, diagnosis.waited.arrived) == ("CP_1", (3,), (2,))
     assert diagnosis.failure.rank == 3 and "train.py:9" in diagnosis.waited.at
+
+
+def test_dumps_alone_say_where_the_job_waits(tmp_path):
+    """Without a log it is not known whether the job failed."""
+    for rank, dump in enumerate(WAVE):
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump, 2))
+    found = find_logs([str(tmp_path)])
+    diagnosis = triage(found.paths, CpPlan(), dumps=found.dumps)
+    assert (diagnosis.state, diagnosis.ok) == ("unclear", False)
+    text = diagnosis_text(diagnosis, None)
+    assert (
+        "all_reduce (number 3) of CP_1 did not end: rank 2 waited in it; rank 3 never reached it; rank 3 last" in text
+    )
 
 
 def test_a_collective_that_all_queued_is_not_what_they_wait_in(tmp_path):

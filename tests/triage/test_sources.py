@@ -10,7 +10,9 @@ import pytest
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
+from megatron_hcp.triage.report import left_out
 from megatron_hcp.triage.sources import STDIN, find_logs, opened, without_lead
+from support.logs import write_logs
 from support.processes import HANG_S
 
 
@@ -174,3 +176,12 @@ def test_what_every_line_says_or_what_names_its_writer_stays(line):
 def test_of_two_lines_only_an_indent_is_taken_off():
     file, start = without_lead(io.BytesIO(b""), b"  one text\n  one more\n")
     assert start + (file.read(1000) or b"") == b"one text\none more\n"
+
+
+def test_a_log_that_is_rotated_away_is_left_out_and_named(tmp_path):
+    logs = write_logs(tmp_path, a_log="iteration 1/ 10 | elapsed time per iteration (ms): 81 |\n", b_log="x\n")
+    found = find_logs([str(tmp_path)])
+    (tmp_path / "b.log").rename(tmp_path / "b.log.1")
+    diagnosis = triage(found.paths, CpPlan())
+    assert (diagnosis.files, diagnosis.unread) == ((logs[0],), ((logs[1], "No such file or directory"),))
+    assert any("b.log: No such file" in line for line in left_out(diagnosis, None))

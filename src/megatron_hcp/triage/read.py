@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -11,7 +12,7 @@ from typing import Literal
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.triage.advice import Advice, Attempt, advise
-from megatron_hcp.triage.collectives import Waited
+from megatron_hcp.triage.collectives import Waited, collective_text
 from megatron_hcp.triage.events import LASTING, FileEvents
 from megatron_hcp.triage.failure import Failure, first_failure, with_ends
 from megatron_hcp.triage.flight_recorder import read_dumps
@@ -53,7 +54,7 @@ class Diagnosis:
     """The collective that the job stopped in."""
     dumps: tuple[Path, ...] = ()
     unread: tuple[tuple[Path, str], ...] = ()
-    """Dumps that could not be read, each with why."""
+    """Dumps that could not be read, and logs that were gone when they were to be read, each with why."""
     unnamed: tuple[Path, int, str] | None = None
     """The first line that says error and that no signature knows, where no cause is known: its file, number, text."""
     plan: CpPlan = field(default_factory=CpPlan)
@@ -96,12 +97,13 @@ def triage(
         dumps: files of torch's flight recorder, one of each rank.
 
     Raises:
-        HcpError: none of the files begins like a log, or standard input is closed.
-        OSError: a file cannot be read.
+        HcpError: none of the files begins like a log, and there is no dump; or standard input is closed.
+        OSError: a file is there and cannot be read.
     """
     rows = compiled(SIGNATURES)
     reader = LineReader(rows)
     binary, size, has_text, is_of_training = [], 0, False, False
+    gone: list[tuple[Path, str]] = []
     read_paths: list[Path] = []
 
     def read(count: int) -> None:
@@ -110,7 +112,12 @@ def triage(
         advanced(count)
 
     for path in paths:
-        with opened(path) as (file, start):
+        with ExitStack() as opening:
+            try:
+                file, start = opening.enter_context(opened(path))
+            except FileNotFoundError as error:  # logs are rotated while a folder is read
+                gone.append((path, str(error.strerror)))
+                continue
             if start and not is_log(start):
                 binary.append(path)
                 continue
@@ -128,7 +135,7 @@ def triage(
             if start:
                 reader.close(end, len(read_paths))
             read_paths.append(path)
-    if not has_text:
+    if not has_text and not dumps:
         names = ", ".join(visible(str(path)) for path in paths[:8])
         raise HcpError(
             f"found no text in {names}",
@@ -143,7 +150,7 @@ def triage(
         binary=tuple(binary),
         bytes=size,
         dumps=tuple(dumps),
-        unread=tuple(unread),
+        unread=(*gone, *unread),
         plan=plan,
         is_of_training=is_of_training,
     )
@@ -262,26 +269,11 @@ def _unknown_line(files: Sequence[FileEvents], failure: Failure | None) -> tuple
 
 def _with_collective(failure: Failure, waited: Waited, job: LoggedJob) -> Failure:
     """The failure in the words of the collective that timed out, at the rank that never reached it."""
-    after = f" after {waited.seconds} s" if waited.seconds else ""
-    group = f" of {waited.group}" if waited.group else ""
-    number = "" if waited.sequence is None else f" (number {waited.sequence})"
-    cause = f"the collective {waited.op}{number}{group} timed out{after}"
-    cause += f": {ranks_text(waited.arrived)} waited in it" if waited.arrived else ""
+    cause = collective_text(waited, f"timed out after {waited.seconds} s" if waited.seconds else "timed out")
     if not waited.missing:
-        return replace(failure, cause=cause + "; these logs don't show which rank was missing", waited=waited)
+        return replace(failure, cause=f"{cause}; these logs don't show which rank was missing", waited=waited)
     rank = waited.missing[0]
     node = job.node_of_rank.get(rank)
     if node is None and job.gpus_per_node and rank // job.gpus_per_node < len(job.nodes):
         node = job.nodes[rank // job.gpus_per_node]
-    cause += f"; {ranks_text(waited.missing)} never reached it"
     return replace(failure, cause=cause, waited=waited, rank=rank, node=node, local_rank=None, exit_code=None, pid=None)
-
-
-def ranks_text(ranks: Sequence[int]) -> str:
-    """Ranks for a reader: the first few, and how many there are.
-
-    >>> ranks_text((3,)), ranks_text((4, 12)), ranks_text(range(40))
-    ('rank 3', 'ranks 4 and 12', 'ranks 0, 1, 2, 3, 4, 5, 6, 7 and 32 more')
-    """
-    *shown, last = [str(rank) for rank in ranks[:8]] + ([f"{len(ranks) - 8} more"] if len(ranks) > 8 else [])
-    return f"rank{'' if len(ranks) == 1 else 's'} " + (f"{', '.join(shown)} and {last}" if shown else last)

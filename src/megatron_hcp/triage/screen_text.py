@@ -6,6 +6,7 @@ from pathlib import Path
 
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.triage.advice import Attempt, came_back
+from megatron_hcp.triage.collectives import collective_text
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.read import Diagnosis
 from megatron_hcp.triage.report import cp_next, left_out, next_steps, rule_of, time_text
@@ -57,6 +58,11 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
         if diagnosis.unclear:
             lines = ["unclear: " + _UNCLEAR[diagnosis.unclear][0].format(files=files, steps=steps)]
             lines += [f"why: {_place(diagnosis.unnamed)}"] if diagnosis.unnamed else []
+            if diagnosis.waited and diagnosis.dumps:
+                stuck = collective_text(diagnosis.waited, "did not end")
+                lines.append(
+                    f"  according to the flight-recorder dumps, {visible(stuck)}; {visible(diagnosis.waited.at)}"
+                )
             lines.append(f"  next: {_UNCLEAR[diagnosis.unclear][1]}")
         lines += _attempts(diagnosis)
     else:
