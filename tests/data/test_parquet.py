@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from megatron_hcp.data.lengths import read_lengths
+from megatron_hcp.data.packed_parquet import packed_rows
+from megatron_hcp.data.parquet import opened, rows_at_a_time
 from megatron_hcp.ground.errors import HcpError
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -72,3 +74,34 @@ def test_any_broken_file_is_one_clear_line(tmp_path: Path) -> None:
             assert all(value >= 1 for value in values)
         except HcpError as error:
             assert "\n" not in str(error)
+
+
+def test_a_few_bytes_that_repeat_a_number_are_refused_by_the_footer(tmp_path: Path) -> None:
+    """Run-length encoding stores three rows of 20 million equal numbers in 2 KB."""
+    path = write(tmp_path, input_ids=[[1] * 20_000_000] * 3)
+    assert Path(path).stat().st_size < 10_000
+    with pytest.raises(HcpError, match="row group 0 has 60,000,000 numbers in 3 rows in column input_ids, more than"):
+        read_lengths(path)
+    with open(path, "rb") as file, pytest.raises(HcpError, match="more than 48,000,000"):
+        next(packed_rows(file, "x", lambda position: None))
+
+
+def test_packed_columns_are_refused_by_their_type_before_they_are_read(tmp_path: Path) -> None:
+    """Reading would take the decompressed size: 200 MB here, of 4 KB."""
+    text = ["x" * 200_000_000]
+    parquet.write_table(
+        pyarrow.table({name: text for name in ("input_ids", "loss_mask", "seq_start_id")}),
+        tmp_path / "text.parquet",
+        compression="zstd",
+    )
+    with open(tmp_path / "text.parquet", "rb") as file, pytest.raises(HcpError, match="input_ids holds string"):
+        next(packed_rows(file, "x", lambda position: None))
+
+
+def test_many_rows_of_many_tokens_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    path = write(tmp_path, input_ids=[[1] * n for n in (70_000, 10, 3, 5)])
+    with open(path, "rb") as file:
+        assert rows_at_a_time(opened(file, path)) == 2  # 70,013 tokens in three rows
+    path = write(tmp_path, length=LENGTHS)
+    with open(path, "rb") as file:
+        assert rows_at_a_time(opened(file, path)) == 1 << 16

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
+from megatron_hcp.data.packed_row import MAX_ROW
 from megatron_hcp.data.sampling import MAX_LENGTH, taken
 from megatron_hcp.data.text import GUESSES
 from megatron_hcp.ground.errors import HcpError
@@ -14,8 +15,12 @@ from megatron_hcp.ground.visible import visible
 MAGIC = b"PAR1"
 MAX_COLUMN_BYTES = 2_000_000_000
 """Maximum decompressed size of one column in one row group, which is held at a time."""
+MAX_COLUMN_VALUES = 1 << 28
+"""Maximum numbers of one column in one row group: the numbers of a row are held at a time, and a few bytes can repeat
+one number a billion times."""
 _MAX_METADATA = 100_000_000
-_ROWS = 4096
+_TOKENS = 1 << 16
+"""How much is read at a time, at least one row; more takes memory and is no faster."""
 _BUFFER = 1 << 18
 
 
@@ -123,7 +128,7 @@ def _values(pyarrow: Any, table: Any, column: str) -> Iterator[int | None]:
     """The column's numbers, or the lengths of its lists."""
     from pyarrow import compute
 
-    for batch in table.iter_batches(_ROWS, columns=[column], use_threads=False):
+    for batch in table.iter_batches(rows_at_a_time(table), columns=[column], use_threads=False):
         values = batch.column(0)
         if not pyarrow.types.is_integer(values.type):
             values = compute.list_value_length(values)
@@ -138,18 +143,32 @@ def _checked(value: int | None, name: str, row: int, column: str) -> int:
     return value
 
 
+def rows_at_a_time(table: Any) -> int:
+    """How many rows to read at a time, judged by the numbers in the densest row group."""
+    groups = [table.metadata.row_group(group) for group in range(table.metadata.num_row_groups)]
+    per_row = max((_values_of(group) / max(1, int(group.num_rows)) for group in groups), default=1)
+    return max(1, min(_TOKENS, int(_TOKENS / max(1, per_row))))
+
+
+def _values_of(group: Any) -> int:
+    return max((int(group.column(number).num_values) for number in range(group.num_columns)), default=0)
+
+
 def check_column_size(table: Any, name: str, column: str) -> None:
-    """Raises HcpError if a row group holds more of the column than fits in memory."""
+    """Raises HcpError if a row group, or its rows on average, hold more of the column than fits in memory."""
     metadata = table.metadata
     for group in range(metadata.num_row_groups):
         parts = metadata.row_group(group)
-        size = sum(
-            parts.column(i).total_uncompressed_size
-            for i in range(parts.num_columns)
-            if parts.column(i).path_in_schema.partition(".")[0] == column
-        )
-        if size > MAX_COLUMN_BYTES:
-            raise HcpError(
-                f"{name}: row group {group} has {size:,} bytes in this column, more than {MAX_COLUMN_BYTES:,}",
-                do="write smaller row groups, or a column with only the lengths",
-            )
+        own = [parts.column(number) for number in range(parts.num_columns)]
+        own = [part for part in own if part.path_in_schema.partition(".")[0] == column]
+        size, values = (sum(getattr(part, what) for part in own) for what in ("total_uncompressed_size", "num_values"))
+        most = min(MAX_COLUMN_VALUES, MAX_ROW * parts.num_rows)
+        for found, limit, what in (
+            (size, MAX_COLUMN_BYTES, "bytes"),
+            (values, most, f"numbers in {parts.num_rows:,} rows"),
+        ):
+            if found > limit:
+                raise HcpError(
+                    f"{name}: row group {group} has {found:,} {what} in column {column}, more than {limit:,}",
+                    do="write smaller row groups, or a column with only the lengths",
+                )
