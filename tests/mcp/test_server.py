@@ -70,6 +70,9 @@ def test_a_client_of_the_sdk_finds_tools_asks_them_and_reads_resources(tmp_path:
         assert rule["rule"] == "HCP001"
 
         config = str(root / "examples" / "llama3_8b_config.json")
+        recipe = (await ask("check", recipe="llama3_8b_pretrain_config", assume=["bridge=0.6.2"])).structured_content
+        assert recipe["answer"]["target"]["name"].endswith("llama3_8b_pretrain_config")
+
         support = (await ask("support", model=config, tp="1,8", assume=["te=2.14"])).structured_content
         assert support["exit_code"] == 0 and support["answer"]["schema"] == "hcp.support/1"
         cluster = {"gpus": 16, "gpu": "h100", "seq_length": 32768, "global_batch": 16}
@@ -101,7 +104,10 @@ def test_a_client_of_the_sdk_finds_tools_asks_them_and_reads_resources(tmp_path:
         ]
         for name, given, words in wrong:
             result = await ask(name, **given)
-            assert result.is_error and words in result.content[0].text, (name, given, result.content[0].text)
+            error = result.structured_content["answer"]["error"]
+            said = f"found {error['found']}; wanted {error['expected']}; {error['do']}"
+            jsonschema.validate(result.structured_content, tools[name].output_schema if name in tools else {})
+            assert result.is_error and words in said, (name, given, said)
 
     with_server(tmp_path, talk)
 
@@ -166,8 +172,9 @@ def test_rules_and_skills_are_resources_in_parts_that_fit(tmp_path: Path, root: 
             rule = await session.read_resource(f"hcp://rules/{name}")
             assert json.loads(rule.contents[0].text)["rules"][0]["rule"] == name
         for uri in ("hcp://skills/../../etc/passwd", f"hcp://skills/{skills[0]}?part=99", "hcp://rules/NO1", "x://y"):
-            with pytest.raises(mcp.MCPError):
+            with pytest.raises(mcp.MCPError) as refused:
                 await session.read_resource(uri)
+            assert refused.value.data["schema"] == "hcp.error/1"
         with pytest.raises(mcp.MCPError):
             await session.list_resources(params=types.PaginatedRequestParams(cursor="-1"))
 

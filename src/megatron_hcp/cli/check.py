@@ -194,7 +194,8 @@ def _lines(results: Sequence[TargetResult], fmt: str, shape: _Shape, terminal: b
 
 
 def _data_text(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> str:
-    from megatron_hcp.cli.reports.json import dump, error_json, many_json
+    from megatron_hcp.cli.reports.json import dump, many_json
+    from megatron_hcp.ground.errors import error_json
 
     if fmt == "sarif":
         from megatron_hcp.cli.reports.sarif import reports_sarif

@@ -141,7 +141,8 @@ def _run(arguments: list[str], words: tuple[str, ...]) -> int:
 
 def _unusable(error: HcpError, arguments: Sequence[str]) -> int:
     if _wants_json(arguments):
-        from megatron_hcp.cli.reports.json import dump, error_json
+        from megatron_hcp.cli.reports.json import dump
+        from megatron_hcp.ground.errors import error_json
 
         sys.stdout.write(dump(error_json(error)) + "\n")
         sys.stdout.flush()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class HcpError(Exception):
     """A user's mistake, printed as one line: `PLACE: found; wanted …; do`. The command line exits with 2.
@@ -46,3 +48,19 @@ class UnrecognisedError(HcpError):
 
 class NotPlainError(HcpError):
     """A YAML text without a mistake, which has more than a launch needs: several documents, tags, too many values."""
+
+
+def error_json(error: HcpError, target: str | None = None) -> dict[str, Any]:
+    """The error for an input that could not be used, as JSON; `target` names it if there are several."""
+    file, line, column = (*(error.at or (None, None)), None)[:3]
+    return {
+        "schema": "hcp.error/1",
+        "ok": False,
+        **({} if target is None else {"target": {"name": target}}),
+        "error": {
+            "found": error.found.removeprefix("found ").removesuffix(":"),
+            "expected": error.wanted,
+            "do": error.do,
+            "location": {"file": file, "line": line, "column": column} if error.at else None,
+        },
+    }

@@ -6,11 +6,7 @@ import importlib.util
 import os
 import re
 import shutil
-import signal
-import subprocess
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -29,7 +25,6 @@ _DISTRIBUTIONS = {
     "flash_attn": ("flash-attn-4", "flash-attn-3", "flash-attn"),
 }
 _TIMEOUT_S = 20
-_MOST_BYTES = 1_000_000
 
 
 def installed_versions() -> dict[str, Any]:
@@ -143,24 +138,10 @@ def _run(program: str, *arguments: str) -> str:
     """What the program prints; empty if it is missing, fails, or doesn't end within the time limit."""
     if shutil.which(program) is None:
         return ""
+    from megatron_hcp.ground.child import run_child
+
     try:
-        # To a file: a child of a hanging program would keep a pipe open, and reading would wait for its end.
-        with tempfile.TemporaryFile() as out:
-            process = subprocess.Popen(
-                [program, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            try:
-                status = process.wait(_TIMEOUT_S)
-            except BaseException:
-                # No wait afterwards: a hanging driver can block even a killed program.
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                raise
-            out.seek(0)
-            return out.read(_MOST_BYTES).decode("utf-8", "replace") if status == 0 else ""
-    except (OSError, subprocess.TimeoutExpired):
+        ended = run_child([program, *arguments], timeout_s=_TIMEOUT_S)
+    except OSError:
         return ""
+    return ended.stdout if ended.status == 0 else ""

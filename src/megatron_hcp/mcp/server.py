@@ -1,13 +1,16 @@
 """The server: it runs `hcp` itself for each question, so that its answers are those of the command line.
 
-Each question runs in its own process, so it can neither stop the server nor write to the protocol's streams.
+Each question runs in its own process, so it can neither stop the server nor write to the protocol's streams. It ends
+with the call: if the client cancels it or closes the server's input, or if the server is asked to end.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -17,41 +20,78 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
+from mcp import MCPError
 from megatron_hcp import __version__
-from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.child import run_child
+from megatron_hcp.ground.errors import HcpError, error_json
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.mcp.fit import fitted, parts_of
+from megatron_hcp.mcp.intake import Wire
 from megatron_hcp.mcp.tools import TOOLS, Tool
 from megatron_hcp.rules.registry import RULES
 from megatron_hcp.skills.card import find_skill, read_skill_file, skill_dirs
 from megatron_hcp.skills.skill import front_matter
 
 _TIMEOUT_S = 120
+_AT_ONCE = 4
+"""Calls that run at once: each is a process, and an agent may ask for many."""
 _PAGE = 40
 """Resources per answer to a client that lists them."""
 _SKILL, _RULE = "hcp://skills/", "hcp://rules/"
 Context = ServerRequestContext[Any]
 
 
-def ask(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
+def ask(tool: Tool, given: dict[str, Any], is_stopped: Callable[[], bool] = lambda: False) -> dict[str, Any]:
     """Runs the tool's command and returns `{"exit_code", "answer"}`, with `"cut"` if the answer did not fit.
 
     Raises:
-        HcpError: the arguments cannot be used, or the command printed no JSON.
+        HcpError: the arguments cannot be used, or the command printed no JSON, or took too long.
     """
     tool.refuse_wrong(given)
     # -P: do not import modules from the agent's working folder.
     python = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
-    done = subprocess.run(
-        [*python, "-m", "megatron_hcp", *tool.words(given), "--format", "json"],
-        input=str(given.get("text") or ""), capture_output=True, text=True, timeout=_TIMEOUT_S,
-    )  # fmt: skip
+    words = [*python, "-m", "megatron_hcp", *tool.words(given), "--format", "json"]
+    try:
+        done = run_child(words, input=str(given.get("text") or ""), timeout_s=_TIMEOUT_S, is_stopped=is_stopped)
+    except (OSError, ValueError) as error:  # a null byte in a word, or more of them than the system takes
+        raise HcpError(f"{tool.name}: cannot be started ({error})", do="give a smaller input, as text") from None
+    if done.status is None:
+        ends = {
+            "time": f"no answer after {_TIMEOUT_S} s",
+            "stopped": "the call was ended",
+            "output": "an endless answer",
+        }
+        raise HcpError(f"{tool.name}: {ends[done.why]}", do="give a smaller input")
     try:
         answer = json.loads(done.stdout)
     except ValueError:
         raise HcpError((done.stderr.strip().splitlines() or ["hcp printed nothing"])[-1][:300]) from None
     answer, cut = fitted(answer, given.get("skip") or 0, main=tool.main, spare=tool.spare)
-    return {"exit_code": done.returncode, "answer": answer, **({"cut": cut} if cut else {})}
+    return {"exit_code": done.status, "answer": answer, **({"cut": cut} if cut else {})}
+
+
+class _Calls:
+    """The calls that run: at most four at once, the others wait; all end together."""
+
+    def __init__(self) -> None:
+        self._limit = anyio.CapacityLimiter(_AT_ONCE)
+        self._running: set[threading.Event] = set()
+
+    async def run(self, tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
+        """What `ask` returns; its process ends where this call is cancelled."""
+        stopped = threading.Event()
+        self._running.add(stopped)
+        try:
+            question = partial(ask, tool, given, stopped.is_set)
+            return await anyio.to_thread.run_sync(question, abandon_on_cancel=True, limiter=self._limit)
+        finally:
+            stopped.set()
+            self._running.discard(stopped)
+
+    def end(self) -> None:
+        """Ends those that run."""
+        for stopped in tuple(self._running):
+            stopped.set()
 
 
 async def _list_tools(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
@@ -69,30 +109,29 @@ async def _list_tools(ctx: Context, params: types.PaginatedRequestParams | None)
     return types.ListToolsResult(tools=tools)
 
 
-async def _call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+async def _call_tool(calls: _Calls, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
     tool = next((tool for tool in TOOLS if tool.name == params.name), None)
     try:
         if tool is None:
             raise HcpError(f"found no tool {params.name:.40}", wanted=", ".join(tool.name for tool in TOOLS))
-        result = await anyio.to_thread.run_sync(ask, tool, params.arguments or {}, abandon_on_cancel=True)
+        result = await calls.run(tool, params.arguments or {})
     except HcpError as error:
-        return _failed(str(error))
-    except subprocess.TimeoutExpired:
-        return _failed(f"{params.name}: no answer after {_TIMEOUT_S} s; give a smaller input")
+        result = {"exit_code": 2, "answer": error_json(error)}
     text = json.dumps(result, separators=(",", ":"))
     return types.CallToolResult(
         content=[types.TextContent(text=text)], structured_content=result, is_error=result["exit_code"] in (2, 3)
     )
 
 
-def _failed(text: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(text=visible(text))], is_error=True)
+def _refusal(error: HcpError) -> MCPError:
+    """An error of the protocol: resources have no other."""
+    return MCPError(types.INVALID_PARAMS, visible(str(error)), error_json(error))
 
 
 async def _list_resources(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
     cursor = params.cursor if params is not None and params.cursor else "0"
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 6):
-        raise ValueError(f"found cursor {cursor[:60]!r}; wanted one of an earlier answer")
+        raise _refusal(HcpError(f"found the cursor {cursor[:60]!r}", wanted="one of an earlier answer"))
     skills = [
         types.Resource(
             uri=_SKILL + folder.name,
@@ -111,48 +150,62 @@ async def _list_resources(ctx: Context, params: types.PaginatedRequestParams | N
     return types.ListResourcesResult(resources=every[first : first + _PAGE], next_cursor=more)
 
 
-async def _read_resource(ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+async def _read_resource(
+    calls: _Calls, ctx: Context, params: types.ReadResourceRequestParams
+) -> types.ReadResourceResult:
     uri = str(params.uri)
-    if uri.startswith(_SKILL):
-        path, _, number = uri.removeprefix(_SKILL).partition("?part=")
-        name, slash, reference = path.partition("/")
-        if name not in {folder.name for folder in skill_dirs()}:
-            raise ValueError(f"found no skill {name[:60]!r}")
-        text = read_skill_file(find_skill(name), reference if slash else "SKILL.md", "a file of the skill")
-        parts = parts_of(text)
-        if (number or "1") not in map(str, range(1, len(parts) + 1)):
-            raise ValueError(f"found part {number[:20]!r}; wanted 1 to {len(parts)}")
-        part = int(number or "1")
-        text = parts[part - 1]
-        if part < len(parts):
-            text += f"\n(Part {part} of {len(parts)}: read {_SKILL}{path}?part={part + 1} for the next.)\n"
-        return types.ReadResourceResult(
-            contents=[types.TextResourceContents(uri=uri, text=text, mime_type="text/markdown")]
-        )
-    rule = uri.removeprefix(_RULE)
-    if rule not in {each.id for each in RULES}:
-        raise ValueError(f"found no resource {uri[:60]!r}; wanted {_SKILL}NAME or {_RULE}ID")
-    explain = next(tool for tool in TOOLS if tool.name == "explain")
-    result = await anyio.to_thread.run_sync(ask, explain, {"rule": rule})
-    contents = types.TextResourceContents(uri=uri, text=json.dumps(result["answer"]), mime_type="application/json")
-    return types.ReadResourceResult(contents=[contents])
+    try:
+        if uri.startswith(_SKILL):
+            text, kind = _part_of_skill(uri), "text/markdown"
+        else:
+            rule = uri.removeprefix(_RULE)
+            if rule not in {each.id for each in RULES}:
+                raise HcpError(f"found no resource {uri[:60]!r}", wanted=f"{_SKILL}NAME or {_RULE}ID")
+            explain = next(tool for tool in TOOLS if tool.name == "explain")
+            text, kind = json.dumps((await calls.run(explain, {"rule": rule}))["answer"]), "application/json"
+    except HcpError as error:
+        raise _refusal(error) from None
+    return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=text, mime_type=kind)])
+
+
+def _part_of_skill(uri: str) -> str:
+    """A file of a skill, or the part of it that fits an answer.
+
+    Raises:
+        HcpError: there is no such skill, file or part.
+    """
+    path, _, number = uri.removeprefix(_SKILL).partition("?part=")
+    name, slash, reference = path.partition("/")
+    if name not in {folder.name for folder in skill_dirs()}:
+        raise HcpError(f"found no skill {name[:60]!r}", wanted="one that resources/list names")
+    parts = parts_of(read_skill_file(find_skill(name), reference if slash else "SKILL.md", "a file of the skill"))
+    if (number or "1") not in map(str, range(1, len(parts) + 1)):
+        raise HcpError(f"found part {number[:20]!r}", wanted=f"1 to {len(parts)}")
+    part = int(number or "1")
+    more = f"\n(Part {part} of {len(parts)}: read {_SKILL}{path}?part={part + 1} for the next.)\n"
+    return parts[part - 1] + (more if part < len(parts) else "")
 
 
 def serve() -> None:
     """Serves the protocol on standard input and output until the client closes them."""
+    anyio.run(_serve)
+
+
+async def _serve() -> None:
+    calls = _Calls()
     server: Server[Any] = Server(
         "hcp",
         version=__version__,
         instructions="Check a launch with context parallelism before it uses a cluster; plan its layout; find out why "
         "a job died. The skills are resources: hcp://skills/NAME.",
         on_list_tools=_list_tools,
-        on_call_tool=_call_tool,
+        on_call_tool=partial(_call_tool, calls),
         on_list_resources=_list_resources,
-        on_read_resource=_read_resource,
+        on_read_resource=partial(_read_resource, calls),
     )
-
-    async def main() -> None:
-        async with stdio_server() as (reads, writes):
+    wire: Any = Wire(calls.end)
+    try:
+        async with stdio_server(wire, wire) as (reads, writes):
             await server.run(reads, writes, server.create_initialization_options())
-
-    anyio.run(main)
+    finally:
+        calls.end()

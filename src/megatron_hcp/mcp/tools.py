@@ -119,13 +119,9 @@ def _options(given: Given, **options: str) -> list[str]:
 
 def _check(given: Given) -> list[str]:
     sets = [f"--set={change}" for change in given.get("set") or ()]
-    return [
-        "check",
-        "--full",
-        _target(given),
-        *_options(given, dialect="dialect", model="model", recipe="recipe"),
-        *sets,
-    ]
+    is_recipe_alone = given.get("recipe") is not None and given.get("path") is None and given.get("text") is None
+    target = [] if is_recipe_alone else [_target(given)]
+    return ["check", "--full", *target, *_options(given, dialect="dialect", model="model", recipe="recipe"), *sets]
 
 
 def _triage(given: Given) -> list[str]:
@@ -175,7 +171,10 @@ TOOLS = (
             "assume": _STATED,
             "set": {"type": "array", "items": {"type": "string"}, "description": "Changes to the launch: KEY=VALUE"},
             "model": _MODEL,
-            "recipe": {"type": "string", "description": "The Megatron-Bridge recipe that the launch starts from"},
+            "recipe": {
+                "type": "string",
+                "description": "The Megatron-Bridge recipe of the launch; enough by itself",
+            },
         },
         _check,
         ("hcp.check.2", "hcp.check-many.2"),

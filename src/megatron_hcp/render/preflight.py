@@ -12,12 +12,12 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from megatron_hcp.ground.child import run_child
 from megatron_hcp.ground.errors import HcpError
 
 _CLOCK_S = 30.0
@@ -109,16 +109,11 @@ def _written(path: str) -> dict[str, Any]:
 
 def _driver() -> str | None:
     try:
-        done = subprocess.run(
-            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=20,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        done = run_child(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], timeout_s=20)
+    except OSError:
         return None
     versions = sorted(set(done.stdout.split()))
-    return versions[0] if done.returncode == 0 and len(versions) == 1 else None
+    return versions[0] if done.status == 0 and len(versions) == 1 else None
 
 
 def _agree(lines: Iterable[str], nodes: int) -> int:

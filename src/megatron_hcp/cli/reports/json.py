@@ -1,4 +1,4 @@
-"""A check's report as JSON (`hcp.check/2`), an error as JSON (`hcp.error/1`), and the parts shared with SARIF."""
+"""A check's report as JSON (`hcp.check/2`), and the parts shared with SARIF."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 from megatron_hcp.backports.lacking import lacking
 from megatron_hcp.cli.reports.backports import first_json
 from megatron_hcp.cli.reports.words import fact_value
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.secrets import without_secrets
 from megatron_hcp.judge.report import Finding, NotChecked, Presumed, Report, Undecided
@@ -19,7 +18,6 @@ from megatron_hcp.rules.rule import Source
 
 SCHEMA = "hcp.check/2"
 SCHEMA_MANY = "hcp.check-many/2"
-SCHEMA_ERROR = "hcp.error/1"
 
 
 def report_json(
@@ -42,22 +40,6 @@ def report_json(
         "facts": {name: fact_json(name, fact) for name, fact in sorted(report.launch.facts.items()) if name in used},
         "patch": patch,
         **({} if left_out is None else {"left_out": [{"rule": rule, "reason": why} for rule, why in left_out]}),
-    }
-
-
-def error_json(error: HcpError, target: str | None = None) -> dict[str, Any]:
-    """The error for an input that could not be used; `target` names it if there are several."""
-    file, line, column = (*(error.at or (None, None)), None)[:3]
-    return {
-        "schema": SCHEMA_ERROR,
-        "ok": False,
-        **({} if target is None else {"target": {"name": target}}),
-        "error": {
-            "found": error.found.removeprefix("found ").removesuffix(":"),
-            "expected": error.wanted,
-            "do": error.do,
-            "location": {"file": file, "line": line, "column": column} if error.at else None,
-        },
     }
 
 

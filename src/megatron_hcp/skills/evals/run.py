@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from megatron_hcp.ground.child import MAX_OUTPUT, run_child
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text
 from megatron_hcp.ground.schema import STRING, TEXT, Fields, checked, one_of
@@ -102,16 +102,17 @@ def chosen(
 def _said(words: Sequence[str], prompt: str, folder: str, timeout_s: float) -> str:
     name = os.path.basename(words[0]) if words else "nothing"
     try:
-        done = subprocess.run(words, input=prompt, cwd=folder, capture_output=True, text=True, timeout=timeout_s)
-    except (OSError, IndexError) as error:
+        done = run_child(words, input=prompt, folder=folder, timeout_s=timeout_s)
+    except (OSError, IndexError, ValueError) as error:
         raise HcpError(
             f"--agent-command: cannot start {name} ({error})", wanted="a program and its arguments"
         ) from None
-    except subprocess.TimeoutExpired:
-        raise HcpError(f"--agent-command: {name} took longer than {timeout_s:g} s", wanted="an answer") from None
-    if done.returncode:
+    if done.status is None:
+        limit = f"took longer than {timeout_s:g} s" if done.why == "time" else f"printed more than {MAX_OUTPUT:,} bytes"
+        raise HcpError(f"--agent-command: {name} {limit}", wanted="an answer")
+    if done.status:
         last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
-        raise HcpError(f"--agent-command: {name} ended with {done.returncode}: {last}", wanted="an answer")
+        raise HcpError(f"--agent-command: {name} ended with {done.status}: {last}", wanted="an answer")
     return done.stdout
 
 
