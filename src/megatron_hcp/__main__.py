@@ -1,9 +1,10 @@
-"""`python -m megatron_hcp`, for machines where another tool is already called `hcp`.
+"""Where `hcp` starts, and `python -m megatron_hcp`, for machines where another tool is already called `hcp`.
 
 `python -m` puts the current folder first on the path, and there a file may be called click.py or json.py: the folder
 is taken off before anything is imported. Python itself has no option for that before 3.11 (`python -P`).
 """
 
+import _signal  # type: ignore[import-not-found]  # built in: signal.py would be looked for on the path
 import os  # loaded by Python itself, before the current folder was on the path
 import sys
 
@@ -18,8 +19,15 @@ def _leave_out_current_folder() -> None:
         sys.path[:] = [path for path in sys.path if path not in ("", ".", here)]
 
 
-if __name__ == "__main__":
-    _leave_out_current_folder()
+def start() -> None:
+    """Runs the command line; Ctrl-C ends the process quietly from here on, also while modules are loaded."""
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     from megatron_hcp.cli.main import main
 
     main()
+
+
+if __name__ == "__main__":
+    _leave_out_current_folder()
+    start()

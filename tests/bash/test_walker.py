@@ -151,3 +151,9 @@ def test_a_command_finds_on_its_input_what_the_one_before_it_surely_prints(
 @pytest.mark.parametrize("script", ["run - <<E\nx\nE", "run - <<'E'\nx\nE", "run  -  <<-E\nx\nE", "run - <<< x"])
 def test_a_lone_dash_in_front_of_a_here_document_is_a_word(script: str) -> None:
     assert commands(script) == [["run", "-"]]
+
+
+@pytest.mark.parametrize("name", ["9" * 4_301, "0" * 5_000 + "1"])
+def test_an_argument_of_any_number_of_digits_is_looked_up(name: str) -> None:
+    """Python refuses to convert more than 4,300 digits."""
+    assert commands(f"X=${{{name}}}\nrun") == [["run"]]

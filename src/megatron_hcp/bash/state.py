@@ -115,7 +115,7 @@ class State:
                 return (), False
             return (items[0].parts if isinstance(items[0], Field) else (Hole(items[0].reason, span),)), True
         if name.isdecimal():
-            return self._argument(int(name), span)
+            return self._argument(int(name.lstrip("0")[:9] or "0"), span)  # no script has more arguments
         preset = self.preset(name, span)
         if preset is not None:
             return preset, True

@@ -95,16 +95,16 @@ def main(argv: list[str] | None = None) -> Any:
     """
     atexit.register(gc.freeze)  # the last collection, at exit, is skipped too
     if argv is None:
-        from megatron_hcp.cli.streams import guard_streams
+        from megatron_hcp.cli.streams import guard_streams, is_output_lost
 
         guard_streams(sys.argv[1:])
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback before or after the command either
     # click drops the `--` that separates a launch's own words from ours, so it is split off first.
     arguments = list(sys.argv[1:] if argv is None else argv)
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     with ends_cleanly() if argv is None else nullcontext():
         code = _run(arguments[:cut], tuple(arguments[cut + 1 :]))
+    if argv is None and is_output_lost():
+        code = 2  # a script that keeps the output has half of it
     sys.exit(code)
 
 

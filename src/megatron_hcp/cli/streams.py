@@ -16,9 +16,9 @@ def guard_streams(words: Sequence[str]) -> None:
     """Makes this process exit with the code of its command, whatever happens to its standard streams.
 
     A closed stream is replaced by /dev/null, so that no file opened later gets its descriptor; `sys.stdin` stays None,
-    so that its readers can report it. A stream that fails (a full disk) is reported once on standard error; one whose
-    reader is gone (`hcp ... | head`) is dropped silently. Characters that the encoding lacks are escaped. If the words
-    of the command name standard input (`-`), it is said that it is waited for.
+    so that its readers can report it. A stream that fails (a full disk) is reported once on standard error, and
+    `is_output_lost` then says so; one whose reader is gone (`hcp ... | head`) is dropped silently. Characters that the
+    encoding lacks are escaped. If the words of the command name standard input (`-`), it is said that it is waited for.
     """
     for number in range(3):
         try:
@@ -74,10 +74,17 @@ class _Awaited(io.FileIO):
         return bool(waiting.poll(FIRST_WRITER_S * 1000))
 
 
+def is_output_lost() -> bool:
+    """Whether standard output could not be written, for another reason than a reader that is gone."""
+    sys.stdout.flush()
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    return isinstance(raw, _Surviving) and raw.failed
+
+
 class _Surviving(io.FileIO):
     """Writes as long as that works; after a failure, discards all further output."""
 
-    _lost = False
+    _lost = failed = False
 
     def write(self, data: Any) -> int:
         size = memoryview(data).nbytes
@@ -87,7 +94,8 @@ class _Surviving(io.FileIO):
             return super().write(data) or self._wait()
         except OSError as error:
             self._lost = True
-            if error.errno != errno.EPIPE and self.fileno() == 1:
+            self.failed = error.errno != errno.EPIPE
+            if self.failed and self.fileno() == 1:
                 _complain(
                     sys.stderr, f"hcp: standard output cannot be written ({error.strerror}): the output is incomplete\n"
                 )

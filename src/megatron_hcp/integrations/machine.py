@@ -57,4 +57,4 @@ def gpu_here() -> str:
 def gpus_per_node() -> int:
     """GPUs per node according to torchrun; 8 if not stated."""
     number = os.environ.get("LOCAL_WORLD_SIZE", "")
-    return int(number) if number.isdecimal() and int(number) else 8
+    return int(number[:9]) if number.isdecimal() and int(number[:9]) else 8

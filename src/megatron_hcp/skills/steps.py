@@ -188,7 +188,7 @@ def _at(data: Any, path: str) -> Any:
     for part in path.split("."):
         if isinstance(data, dict) and part in data:
             data = data[part]
-        elif isinstance(data, list) and part.isdecimal() and int(part) < len(data):
+        elif isinstance(data, list) and part.isdecimal() and len(part) < 10 and int(part) < len(data):
             data = data[int(part)]
         else:
             return _MISSING

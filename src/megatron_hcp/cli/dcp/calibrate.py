@@ -80,7 +80,7 @@ def calibrate(
     start = [sys.executable]
     _check_ranks(os.environ)
     if "RANK" not in os.environ:
-        if processes != "auto" and not (processes.isdecimal() and 0 < int(processes) < 1025):
+        if processes != "auto" and not (processes.isdecimal() and len(processes) < 5 and 0 < int(processes) < 1025):
             raise HcpError(f"--processes {processes[:40]!r}:", wanted="a number up to 1024, or auto")
         start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes]
     status = _run([*start, str(pack_dir("checks") / "dcp_calibrate.py"), *words])
