@@ -157,3 +157,14 @@ def test_a_lone_dash_in_front_of_a_here_document_is_a_word(script: str) -> None:
 def test_an_argument_of_any_number_of_digits_is_looked_up(name: str) -> None:
     """Python refuses to convert more than 4,300 digits."""
     assert commands(f"X=${{{name}}}\nrun") == [["run"]]
+
+
+def test_many_branches_that_each_set_another_variable_are_followed_to_their_end() -> None:
+    """The work grows with what the branches change, not with the branches times all variables."""
+    arms = "".join(f"a{number}) B{number}=1;;\n" for number in range(3_000))
+    assert commands(f"case $Y in\n{arms}esac\nrun")[-1] == ["run"]
+
+
+def test_a_variable_that_every_branch_unsets_is_gone() -> None:
+    assert commands("A=1\nif [ $Y ]; then unset A; else unset A; fi\nrun ${A:-none}") == [["run", "none"]]
+    assert commands("A=1\nif [ $Y ]; then unset A; else A=1; fi\nrun $A") != [["run", "1"]]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from megatron_hcp.ground import intake
-from megatron_hcp.ground.intake import TooLargeError, open_input, read_whole
+from megatron_hcp.ground.intake import TooLargeError, open_input, read_at_most, read_whole
 from megatron_hcp.launch.source import byte_order_mark
 
 
@@ -76,3 +76,18 @@ def test_a_pipe_is_not_opened_again_to_look_for_a_byte_order_mark(tmp_path: Path
     os.write(both, b"\xef\xbb\xbf")
     assert byte_order_mark(str(pipe)) == ""
     os.close(both)
+
+
+def test_what_would_have_to_be_waited_for_is_an_error() -> None:
+    """As a file of /proc that looks regular: its reader would never come back."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with open(reading, "rb") as file, pytest.raises(OSError, match="nothing to read"):
+        read_at_most(file, 10)
+    os.close(writing)
+
+
+def test_a_regular_file_is_opened_so_that_a_read_cannot_wait(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"abc")
+    with open_input(str(tmp_path / "x")) as file:
+        assert not os.get_blocking(file.fileno()) and file.read() == b"abc"

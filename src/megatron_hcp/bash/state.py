@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from megatron_hcp.bash.arith import Arithmetic, Undecidable
@@ -218,15 +219,24 @@ class State:
             self.vars = after[0]
             return
         self.vars = dict(before)
-        names = dict.fromkeys(name for env in after for name in env)
-        self.pay(len(names) * len(after), 100)
-        for name in names:
-            found = [env.get(name) for env in after]
-            if all(var is found[0] for var in found):
-                if found[0] is not None:
-                    self.vars[name] = found[0]
-                continue
-            self.vars[name] = self._merged(name, found, reason, span)
+        self.pay(sum(map(len, after)), 100)
+        changed: dict[str, dict[int, Var | None]] = {}
+        for number, env in enumerate(after):
+            for name, var in env.items():
+                if before.get(name) is not var:
+                    changed.setdefault(name, {})[number] = var
+            for name in before.keys() - env.keys():
+                changed.setdefault(name, {})[number] = None
+        for name, left in changed.items():
+            if len(left) < len(after):
+                left[next(number for number in range(len(after)) if number not in left)] = before.get(name)
+            found = list({id(var): var for _, var in sorted(left.items(), key=itemgetter(0))}.values())
+            if len(found) > 1:
+                self.vars[name] = self._merged(name, found, reason, span)
+            elif found[0] is not None:
+                self.vars[name] = found[0]
+            else:
+                self.vars.pop(name, None)
 
     def _merged(self, name: str, found: Sequence[Var | None], reason: str, span: Span) -> Var:
         known = [var for var in found if var is not None]

@@ -31,6 +31,9 @@ def open_input(path: str) -> BinaryIO:
         return _open_pipe(path)
     if stat.S_ISCHR(status.st_mode) and not _is_standard_input(status):
         return _open_device(path)
+    if stat.S_ISREG(status.st_mode):
+        # Some files of /proc look regular, and a read of them waits: now it brings nothing instead.
+        return open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     return open(path, "rb")
 
 
@@ -52,9 +55,12 @@ def read_at_most(stream: BinaryIO, most: int) -> bytes:
     """The bytes up to the end of a stream.
 
     Raises:
+        OSError: it would have to be waited for.
         TooLargeError: there are more than `most`.
     """
-    data = stream.read(most + 1)
+    data: bytes | None = stream.read(most + 1)
+    if data is None:
+        raise OSError(errno.EAGAIN, "it has nothing to read")
     if len(data) > most:
         raise TooLargeError(len(data))
     return data

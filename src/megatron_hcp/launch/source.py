@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
-from megatron_hcp.ground.intake import TooLargeError, read_at_most, read_whole
+from megatron_hcp.ground.intake import TooLargeError, open_input, read_at_most, read_whole
 
 MAX_BYTES = 5_000_000
 _LAUNCH = "a launch file"
@@ -55,7 +55,7 @@ def byte_order_mark(target: str) -> str:
     if not os.path.isfile(target):
         return ""
     try:
-        with open(target, "rb") as file:
+        with open_input(target) as file:
             return "\ufeff" if file.read(3) == b"\xef\xbb\xbf" else ""
     except (OSError, ValueError):
         return ""
