@@ -125,3 +125,76 @@ def test_no_value_is_left_in_any_form(value: str, name: str, form: str) -> None:
 def test_any_text_is_hidden_once(text: str) -> None:
     once = without_secrets(text)
     assert without_secrets(once) == once
+
+
+A = "aB3" * 20
+"""Of secrets, which are put together here so that no scanner sees one."""
+SHAPES = [
+    "AKIA" + "ABCD1234" * 2,
+    "AIza" + A[:35],
+    "xoxb-" + "1234567890-" + A[:24],
+    "npm_" + A[:36],
+    "nvapi-" + A,
+    "pypi-" + "AgEIcHlwaS5vcmc" + A,
+    "sk_live_" + A[:24],
+    "SG." + A[:22] + "." + A[:43],
+    "dapi" + "0123abcd" * 4,
+    "eyJ" + A[:20] + ".eyJ" + A[:30] + "." + A[:43],
+    "ya29." + A[:40],
+    "ghp_" + A[:36],
+    "hf_" + A[:34],
+    "sk-ant-" + A,
+    "glpat-" + A[:20],
+    A[:60] + "+/0Z",  # a line of a private key
+]
+PLACES = [
+    "curl -H 'Authorization: Bearer {}' https://host",
+    "authorization: Basic {}",
+    "Bearer {}",
+    "curl -s -u me:{} https://host",
+    "https://hooks.slack.com/services/{}",
+    "https://host/x?token={}&a=1",
+    "https://host/x?a=1&access_token={}",
+    "https://host/x?sv=1&sig={}",
+    "s3://bucket/x?X-Amz-Signature={}",
+    "DB_PASS={}",
+    "export LDAP_PWD={}",
+    "AWS_ACCESS_KEY_ID={}",
+    "SLACK_WEBHOOK_URL={}",
+    "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----",
+]
+PLAIN = [
+    "The basic training loop is a bearer of news",
+    "git checkout 0123456789abcdef0123456789abcdef01234567",
+    "sha256:" + "0123456789abcdef" * 4,
+    "0123456789abcdef" * 4,
+    "--load /lustre/team/models/Meta-Llama-3-70B-Instruct-checkpoint-with-a-long-name-and-0123456789",
+    "nvcr.io/nvidia/nemo:26.04 nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+    "PWD=/work OLDPWD=/tmp",
+    "python -m torch.distributed.run --nproc-per-node 8 -u pretrain_gpt.py",
+    "docker run -u 1000:1000 image",
+    "https://host/x?page=2&sort=token",
+    "moe_token_dispatcher_type=alltoall token=1",
+    "skip_token sk_ eyJ AKIA npm_config_cache=/tmp/npm",
+    "PASS=1 N_PASS 3 tests PASSED",
+]
+
+
+@pytest.mark.parametrize("secret", SHAPES)
+def test_a_secret_is_told_by_its_shape(secret: str) -> None:
+    for text in (secret, f"--run {secret}", f"x={secret},", f'"{secret}"'):
+        if not secret.endswith("+/0Z") or text == secret:
+            assert secret not in without_secrets(text) and secret[10:] not in without_secrets(text), text
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_secret_is_told_by_where_it_stands(place: str) -> None:
+    secret = "hunter2" + A[:20]
+    shown = without_secrets(place.format(secret))
+    assert "hunter2" not in shown and shown.startswith(place.partition("{")[0])
+    assert without_secrets(place.format("${SECRET}")) == place.format("${SECRET}")
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_what_is_no_secret_stays_readable(text: str) -> None:
+    assert without_secrets(text) == text

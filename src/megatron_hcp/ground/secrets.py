@@ -1,8 +1,10 @@
-"""Passwords, tokens and keys in untrusted text: recognized by their names, and never shown."""
+"""Passwords, tokens and keys in untrusted text: recognized by their names and by their shapes, and never shown."""
 
 from __future__ import annotations
 
 import re
+
+from megatron_hcp.ground.secret_shapes import secret_spans
 
 HIDDEN = "***"
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
@@ -11,6 +13,8 @@ _RULE_ID = re.compile(r"KEY\d{3}")
 _PARTS = re.compile(r"[A-Za-z0-9]+")
 _ANYWHERE = ("SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL")
 _AT_THE_END = ("TOKEN", "KEY")
+_WITH_A_WORD = ("_PASS", "_PWD", "_SIGNATURE", "ACCESS_KEY_ID", "_WEBHOOK", "_WEBHOOK_URL", "_BEARER", "_PAT")
+"""Names that end so are credentials: `DB_PASS`, but not `PWD`, the working folder."""
 _HARMLESS_NAMES = (
     "answer assistant audio baseline batch bos cache class cls column cp data dp eight end eos expected extra fim fn "
     "first generated id image images index input json label mask max media messages metric min model mtp "
@@ -37,8 +41,8 @@ def is_secret_name(name: str) -> bool:
     last = as_written.upper()
     if last in _AT_THE_END or _RULE_ID.fullmatch(last):
         return False  # a common word; as a flag, `--token`, it is a name
-    if any(word in last for word in _ANYWHERE):
-        return True
+    if any(word in last for word in _ANYWHERE) or (as_written.isupper() and last.endswith(_WITH_A_WORD)):
+        return last != "OLD_PWD"
     if not last.rstrip("0123456789_-").endswith(_AT_THE_END):
         return False
     parts = _PARTS.findall(last.rstrip("0123456789_-"))
@@ -48,7 +52,8 @@ def is_secret_name(name: str) -> bool:
 
 
 def without_secrets(text: str) -> str:
-    """The text with `***` for the values of what `is_secret_name` names, and for the user in a URL.
+    """The text with `***` for the values of what `is_secret_name` names, for what has a secret's shape, and for the
+    user in a URL.
 
     Recognizes `NAME=value`, `NAME: value`, `"NAME": "value"` and `--name value`. A value that is a variable stays.
 
@@ -59,6 +64,7 @@ def without_secrets(text: str) -> str:
         text = _KNOWN.sub(HIDDEN, text)
     if "@" in text and "://" in text:
         text = _URL.sub(f"://{HIDDEN}@", text)
+    text = _without(text, sorted(secret_spans(text)))
     parts: list[str] = []
     shown = 0
     for match in _NAME.finditer(text):
@@ -67,6 +73,17 @@ def without_secrets(text: str) -> str:
             continue
         start, end = _value_of(text, match.start(), match.end())
         if start < end and text[start] != "$" and text[start:end] != HIDDEN:
+            parts += [text[shown:start], HIDDEN]
+            shown = end
+    return "".join([*parts, text[shown:]]) if parts else text
+
+
+def _without(text: str, spans: list[tuple[int, int]]) -> str:
+    """The text with `***` for what lies in the spans, which are sorted; a variable stays."""
+    parts: list[str] = []
+    shown = 0
+    for start, end in spans:
+        if start >= shown and text[start] != "$" and text[start:end] != HIDDEN:
             parts += [text[shown:start], HIDDEN]
             shown = end
     return "".join([*parts, text[shown:]]) if parts else text

@@ -1,0 +1,65 @@
+"""The shapes of secrets, whatever their name is: tokens as their issuers document them, headers, signed URLs, keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+_TOKENS = {
+    "AIza": r"AIza[0-9A-Za-z_-]{35}",  # Google
+    "AKIA": r"AKIA[0-9A-Z]{16}",  # AWS
+    "ASIA": r"ASIA[0-9A-Z]{16}",
+    "SG.": r"SG\.[\w-]{16,32}\.[\w-]{16,64}",  # SendGrid
+    "dapi": r"dapi[0-9a-f]{32}",  # Databricks
+    "dop_v1_": r"dop_v1_[0-9a-f]{64}",  # DigitalOcean
+    "eyJ": r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*",  # JSON Web Token
+    "npm_": r"npm_[0-9A-Za-z]{30,}",
+    "nvapi-": r"nvapi-[\w-]{20,}",  # NVIDIA
+    "pypi-": r"pypi-[\w-]{40,}",
+    "rk_": r"rk_(?:live|test)_[0-9A-Za-z]{16,}",  # Stripe
+    "sk_": r"sk_(?:live|test)_[0-9A-Za-z]{16,}",
+    "xox": r"xox[abeoprs]-[0-9A-Za-z-]{10,}",  # Slack
+    "ya29.": r"ya29\.[\w-]{20,}",  # Google OAuth
+}
+"""What each begins with, and its pattern: searched for only where the text has the beginning."""
+_HEADER = (
+    r"(?i:\bauthorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token)\s+)?)"
+    r"(?P<{}>(?!(?i:basic|bearer|token)\b)[\w.~+/=-]{{6,}})"
+)
+_QUERY = r"(?i:[?&](?:access_|auth_|id_|refresh_|private_)?token=)(?P<{}>[^\s&\"'#<>]+)"
+_PLACES = {
+    "earer": r"(?i:\bbearer\s+)(?P<{}>[\w.~+/=-]{{16,}})",
+    "uthorization": _HEADER,
+    "UTHORIZATION": _HEADER,
+    "curl": r"(?<=\s)(?:-u|--user)[ =][\"']?[^\s:\"']{{1,200}}:(?P<{}>[^\s\"']+)",
+    "hooks.slack.com": r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<{}>[\w/+-]+)",
+    "api/webhooks": r"discord(?:app)?\.com/api/webhooks/(?P<{}>[\w/-]+)",
+    "PRIVATE KEY": r"-----BEGIN (?:[A-Z]+ ){{0,3}}PRIVATE KEY(?: BLOCK)?-----\s*(?P<{}>[^-\s](?:[^-]*[^-\s])?)",
+    "token=": _QUERY,
+    "sig": r"(?i:[?&;](?:sig|signature)=)(?P<{}>[^\s&\"'#<>]+)",
+    "-Signature": r"(?i:\bX-(?:Amz|Goog|Oss|Cos)-Signature[\"']?\s*[=:]\s*[\"']?)(?P<{}>[\w%+/=-]+)",
+    "-Security-Token": r"(?i:\bX-(?:Amz|Goog)-Security-Token[\"']?\s*[=:]\s*[\"']?)(?P<{}>[\w%+/=.-]+)",
+}
+"""What a text has that shows where a secret stands, and the pattern of the place; its group is the secret."""
+_KEY_LINE = re.compile(r"\s*(?![0-9a-fA-F]+\s*\Z)(?=[\w+/=]*[A-Z])(?=[\w+/=]*[a-z])[A-Za-z0-9+/]{64}\s*\Z")
+"""A line of a private key's body: nothing else in it. A digest has hexadecimal digits only."""
+
+
+def secret_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where secrets stand in a text, told by their shape; spans may overlap."""
+    if len(text) < 80 and _KEY_LINE.match(text):
+        yield 0, len(text)
+    for mark, pattern in _TOKENS.items():
+        if mark in text:
+            yield from (
+                match.span() for match in _compiled(rf"(?<![0-9A-Za-z]){pattern}(?![0-9A-Za-z])").finditer(text)
+            )
+    for mark, pattern in _PLACES.items():
+        if mark in text:
+            yield from (match.span("found") for match in _compiled(pattern.format("found")).finditer(text))
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
