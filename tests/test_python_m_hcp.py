@@ -80,7 +80,7 @@ def test_a_current_folder_that_was_removed_is_no_fault(tmp_path):
 def test_main_imports_nothing_before_the_current_folder_is_left_out(root):
     """Even `from __future__ import …` imports a module of that name."""
     text = Path(root, "src/megatron_hcp/__main__.py").read_text()
-    before = text[: text.index("_leave_out_current_folder()\n    from")]
+    before = text[: text.index("_leave_out_current_folder()\n    start")]
     imports = [line for line in before.splitlines() if line.startswith(("import ", "from "))]
     assert [line.split()[1] for line in imports] == ["os", "sys"]
     assert "import" not in Path(root, "src/megatron_hcp/__init__.py").read_text().replace("import sys\n", "")

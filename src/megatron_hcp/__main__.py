@@ -4,7 +4,6 @@
 is taken off before anything is imported. Python itself has no option for that before 3.11 (`python -P`).
 """
 
-import _signal  # type: ignore[import-not-found]  # built in: signal.py would be looked for on the path
 import os  # loaded by Python itself, before the current folder was on the path
 import sys
 
@@ -21,6 +20,8 @@ def _leave_out_current_folder() -> None:
 
 def start() -> None:
     """Runs the command line; Ctrl-C ends the process quietly from here on, also while modules are loaded."""
+    import _signal  # type: ignore[import-not-found]  # built in: signal.py would be looked for on the path
+
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     from megatron_hcp.cli.main import main
