@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.secrets import is_secret_name, without_secrets
 from megatron_hcp.launch.fact import Acceptance, Dialect, Fact, Form, Reading, Setting, has_references
-from megatron_hcp.launch.forms.yaml.settings import YamlDoc
+
+if TYPE_CHECKING:
+    from megatron_hcp.launch.forms.yaml.settings import YamlDoc
 
 _ENUMS = {"AttnBackend": {1: "flash", 2: "fused", 3: "unfused", 4: "local", 5: "auto"}}
 """megatron.core.transformer.enums, which Bridge before 0.6 writes only by number (0.12.3 to 0.20: the same)."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from megatron_hcp.launch.dialects.framework import CommandReading, StartCommand
 from megatron_hcp.launch.dialects.nemo_rl.keys import SECTIONS
-from megatron_hcp.launch.dialects.nemo_rl.reading import configuration, nemo_rl_reading
 from megatron_hcp.launch.forms.script.facts import Facts
 from megatron_hcp.launch.forms.script.files import Files
 from megatron_hcp.launch.forms.script.flags import overrides_of
@@ -28,6 +27,9 @@ def read_command(
     command: StartCommand, target: str, facts: Facts, files: Files, types: Mapping[str, str]
 ) -> CommandReading:
     """The reading of the configuration that the command names, with its overrides."""
+    # Late: it loads PyYAML, which the check of another framework's script does without.
+    from megatron_hcp.launch.dialects.nemo_rl.reading import configuration, nemo_rl_reading
+
     overrides = overrides_of(command.items)
     named = command.values(_CONFIG)
     base = configuration(named[-1] if named else None, files.beside)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from megatron_hcp.launch.dialects.verl.config_names import out_of_sight
 from megatron_hcp.launch.dialects.verl.keys import default, index
 from megatron_hcp.launch.fact import Acceptance, Elsewhere, Fact, Form, Reading, Setting, has_references
 from megatron_hcp.launch.facts.spec import UNKNOWN
-from megatron_hcp.launch.forms.yaml.settings import YamlDoc
+
+if TYPE_CHECKING:
+    from megatron_hcp.launch.forms.yaml.settings import YamlDoc
 
 ACTOR, REF, CRITIC, ENGINE = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "critic", "engine"
 
