@@ -105,7 +105,10 @@ def test_every_command_is_listed_with_a_module_that_exists() -> None:
             ["check", "examples/bridge_hcp.yaml", "-o", f"json={Path('/dev/null')}"],
             {"torch", "numpy", "megatron", "jinja2", "omegaconf", "rich", "tree_sitter", "jsonschema"},
         ),
-        (["check", "examples/mlm_hcp.sbatch", "-o", f"json={Path('/dev/null')}"], {"yaml", "pathlib", "jinja2", "rich"}),
+        (
+            ["check", "examples/mlm_hcp.sbatch", "-o", f"json={Path('/dev/null')}"],
+            {"yaml", "pathlib", "jinja2", "rich"},
+        ),
     ],
     ids=["import", "yaml", "script"],
 )

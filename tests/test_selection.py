@@ -115,3 +115,38 @@ def test_where_everything_is_required_a_skip_is_a_failure(run, workers: str) -> 
     assert re.search(r"\b1 failed, 2 passed,.* 1 error\b", output), output
     _, output = run("-n", workers, "--all", HCP_REQUIRE="upstream", HCP_UPSTREAM="/no/such/folder")
     assert "2 errors" in output and "HCP_REQUIRE names upstream, but: no upstream sources" in output
+
+
+SAMPLED = """\
+import pytest
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("number", range(7))
+def test_one(number): pass
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("number", range(3))
+def test_other(number): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [((), {"one[0]", "one[3]", "one[6]", "other[0]", "other[2]"}), (("--all",), {f"one[{n}]" for n in range(7)})],
+)
+def test_of_a_sampled_test_the_quick_set_runs_each_nth_case(run, tmp_path: Path, words, left: set[str]) -> None:
+    (tmp_path / "test_sampled.py").write_text(SAMPLED)
+    (tmp_path / "pytest.ini").write_text(INI.format(tests=TESTS) + "    sample(n)\n")
+    output = run("-n", "0", *words)[1]
+    found = set(re.findall(r"^PASSED test_sampled.py::test_(\S+)", output, re.MULTILINE))
+    assert found == left | ({f"other[{n}]" for n in range(3)} if words else set()), output
+
+
+def test_a_file_that_is_left_out_whole_is_not_even_read(run, tmp_path: Path) -> None:
+    """Unless `--all` or its name asks for it: importing such files took a third of the quick set's time."""
+    broken = "import pytest\npytestmark = pytest.mark.slow\nraise ValueError('it was read')\n"
+    (tmp_path / "test_whole.py").write_text(broken)
+    output = run("-n", "0")[1]
+    assert "it was read" not in output and "and 1 file" in output
+    for words in (("--all",), ("test_whole.py::test_x",), ("-m", "slow")):
+        assert "it was read" in run("-n", "0", *words)[1], words

@@ -187,6 +187,17 @@ def test_a_closed_input_ends_the_server_and_its_calls(tmp_path: Path) -> None:
         assert found.process.wait(HANG_S) == 0
 
 
+def test_a_client_that_is_gone_ends_the_server_without_a_word(tmp_path: Path) -> None:
+    with server(tmp_path) as found:
+        begun = endless(found, tmp_path)
+        assert found.process.stdin is not None and found.process.stdout is not None
+        found.process.stdout.close()
+        found.send(request(1, "ping"))
+        found.process.stdin.close()
+        wait_until_gone(begun)
+        assert found.process.wait(HANG_S) == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_server_and_its_calls(tmp_path: Path, number: int) -> None:
     with server(tmp_path) as found:

@@ -73,8 +73,12 @@ class Wire:
             while data:
                 with suppress(PermissionError):
                     await anyio.wait_writable(self._out)
-                written = os.write(self._out, data[:_AT_ONCE])
-                data = data[written:]
+                try:
+                    data = data[os.write(self._out, data[:_AT_ONCE]) :]
+                except BlockingIOError:
+                    continue
+                except BrokenPipeError:
+                    return  # the client is gone, and its end of the input with it
 
     async def flush(self) -> None:
         """Nothing is held back."""
