@@ -248,7 +248,7 @@ def _warn(launch: Launch, script: str) -> bool:
     found, undecided = findings_in(launch, script)
     for finding in found:
         stops = "; the job will stop in phase 0" if finding.severity == "error" else ""
-        say([f"hcp render: {finding.severity} {finding.rule.id}: {finding.problem.message}{stops}"], err=True)
+        say([f"hcp render: {finding.severity} {finding.id}: {finding.problem.message}{stops}"], err=True)
     for item in undecided:
         say([f"hcp render: undecided: {item.reason}; {item.do}"], err=True)
     return any(finding.severity == "error" for finding in found)

@@ -42,8 +42,8 @@ def check_launch(
         if verdict:
             known = {item.reason for item in undecided}
             undecided += [item for item in _undecided(second, there) if item.reason not in known]
-        fired = {finding.rule.id for _, finding in found}
-        found += [(second, finding) for finding in there.findings if finding.rule.id not in fired]
+        fired = {finding.id for _, finding in found}
+        found += [(second, finding) for finding in there.findings if finding.id not in fired]
         missing = {item.rule.id for item in not_checked}
         not_checked += [item for item in there.not_checked if item.rule.id not in missing and item.rule.id not in fired]
     acceptances = launch.reading.acceptances
@@ -55,13 +55,13 @@ def check_launch(
         from megatron_hcp.judge.repair.offer import offer_all
 
         # A fix is tried on the model that it is for; errors that were there before don't count against it.
-        errors = {finding.rule.id for _, finding in found if finding.severity == "error"}
+        errors = {finding.id for _, finding in found if finding.severity == "error"}
         findings = offer_all(kept, rules_for, errors)
     decided = {rule.id for rule in here if not rule.last} - {item.rule.id for item in not_checked}
-    unused = tuple(item for item in acceptances if item not in used and item.rule in decided)
+    unused = tuple(item for item in acceptances if item not in used and item.rule.partition("/")[0] in decided)
     view = View(launch, unused, registry.BY_ID if acceptances else ())
     last = run(view, (rule for rule in here if rule.last))
-    findings = sorted(findings + last.findings, key=lambda finding: finding.rule.id)
+    findings = sorted(findings + last.findings, key=lambda finding: finding.id)
     return Report(
         launch,
         tuple(findings),
@@ -102,7 +102,7 @@ def _acceptance_of(owner: Launch, finding: Finding, acceptances: Iterable[Accept
             acceptance
             for acceptance in acceptances
             for place in places
-            if acceptance.rule == finding.rule.id
+            if acceptance.rule == finding.id
             and acceptance.reason
             and place is not None
             and place.file == acceptance.location.file

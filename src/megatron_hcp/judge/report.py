@@ -55,6 +55,11 @@ class Finding(NamedTuple):
     presumed: tuple[Presumed, ...] = ()
     """The presumed values that it depends on; if any, it is a warning, "if the recipe leaves KEY at VALUE"."""
 
+    @property
+    def id(self) -> str:
+        """What names it alone: the rule's id, with the guard where the rule stands for several (`START001/…`)."""
+        return f"{self.rule.id}/{self.problem.guard}" if self.problem.guard else self.rule.id
+
 
 class NotChecked(NamedTuple):
     """A rule that applies to the launch but could not be decided, and the facts that it needs."""

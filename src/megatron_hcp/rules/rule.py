@@ -83,6 +83,8 @@ class Problem(NamedTuple):
     effect: Effect | None = None
     stage: Stage | None = None
     location: Location | None = None
+    guard: str = ""
+    """Which of upstream's refusals it is, where the rule stands for many (START001): a slug of its condition."""
 
 
 class Example(NamedTuple):
@@ -112,6 +114,10 @@ class Rule(NamedTuple):
     """Checks the check itself (assumptions, accepted findings), not the launch: runs after all others."""
     table: str = ""
     """The module of the table whose row it is; empty for a rule that is a function."""
+    only: frozenset[str] | None = None
+    """The guards that it stands for, if it stands for a function of upstream; None: all."""
+    without: frozenset[str] = frozenset()
+    """The guards that it doesn't stand for."""
     recipe_settled: bool = False
     """Checks what a recipe gets right by itself (its layers, its batches): if an unknown recipe or model hides what it
     reads, the rule isn't checked, and the launch is decided without it."""

@@ -34,7 +34,10 @@ def report_json(
         "undecided": [undecided_json(item) for item in report.undecided],
         "presumed": [presumed_json(item) for item in report.presumed],
         "findings": [finding_json(finding) for finding in report.findings],
-        "accepted": [{"rule": item.rule.id, "location": place_json(item.location)} for item in report.accepted],
+        "accepted": [
+            {"rule": item.rule.id, **_guard_json(item), "location": place_json(item.location)}
+            for item in report.accepted
+        ],
         "not_checked": [not_checked_json(item) for item in report.not_checked],
         "backports": first_json(lacking(report.launch).lacking),
         "facts": {name: fact_json(name, fact) for name, fact in sorted(report.launch.facts.items()) if name in used},
@@ -132,6 +135,7 @@ def not_checked_json(item: NotChecked) -> dict[str, Any]:
 def finding_json(finding: Finding) -> dict[str, Any]:
     return {
         "rule": finding.rule.id,
+        **_guard_json(finding),
         "title": finding.rule.title,
         "severity": finding.severity,
         "effect": finding.effect,
@@ -150,6 +154,10 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         ],
         "source": sources_json(finding.rule.source),
     }
+
+
+def _guard_json(finding: Finding) -> dict[str, str]:
+    return {"guard": finding.problem.guard} if finding.problem.guard else {}
 
 
 def sources_json(sources: Iterable[Source]) -> list[dict[str, str]]:

@@ -69,7 +69,7 @@ def headline(report: Report, finding: Finding, text: str) -> Line:
     place = finding.location
     where = f"{place.file}:{place.line}:{place.column}" if place else report.launch.reading.target
     role = f" [{finding.role}]" if finding.role and finding.role != report.launch.reading.role else ""
-    label = Part(f"{finding.severity} {finding.rule.id}", COLOURS[finding.severity], bold=True)
+    label = Part(f"{finding.severity} {finding.id}", COLOURS[finding.severity], bold=True)
     return (f"{where}: ", label, f"{role} {text}")
 
 
