@@ -14,7 +14,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ALL_MODULES = sorted(path for name in ("src", "tests", "checks", "lab") for path in (ROOT / name).rglob("*.py"))
 
 CHAINS = (
-    "ground <- core <- cost <- dcp <- bash <- launch <- rules <- judge <- "
+    "ground <- core <- cost <- dcp <- bash <- launch <- validators <- rules <- judge <- "
     "plan support render triage skills backports <- cli mcp",
     "ground <- core <- cost <- dcp <- draw data <- cli",
     "ground <- core <- cost <- dcp <- runtime <- proofs integrations",
