@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from megatron_hcp.judge.report import Finding, Presumed, Report, Undecided
+from megatron_hcp.judge.report import Finding, Presumed, Report, Started, Undecided
 from megatron_hcp.judge.run import Run, presumed_facts, run
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Acceptance, Launch
@@ -35,7 +35,9 @@ def check_launch(
     first = run(View(launch), (rule for rule in here if not rule.last))
     found = [(launch, finding) for finding in first.findings]
     not_checked = list(first.not_checked)
-    undecided = list(_undecided(launch, first)) if verdict else []
+    started = _started(launch, here, first)
+    found += [(launch, finding) for finding in started.findings]
+    undecided = [*_undecided(launch, first), *started.undecided] if verdict else []
     for other in launch.reading.others:
         second = build_launch(other, assumed=launch.assumed, model=launch.model)
         there = run(View(second), (rule for rule in rules_for(second) if not rule.last))
@@ -70,7 +72,18 @@ def check_launch(
         tuple(accepted),
         tuple(undecided),
         _presumed(launch, first) if verdict else (),
+        started.judged_by,
     )
+
+
+def _started(launch: Launch, rules: Iterable[Rule], done: Run) -> Started:
+    """What upstream's own start-up makes of the launch, as far as the rules stand for it."""
+    own = [rule for rule in rules if rule.id.startswith(registry.START)]
+    if not own:
+        return Started()
+    from megatron_hcp.judge.start.start import started
+
+    return started(launch, own, done.findings)
 
 
 def _undecided(launch: Launch, done: Run) -> tuple[Undecided, ...]:

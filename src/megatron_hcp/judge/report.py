@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Effect, Problem, Rename, Rule, Severity, Stage
+from megatron_hcp.validators.outcome import Judged
 
 Verdict = Literal["ok", "failed", "undecided"]
 
@@ -81,6 +82,14 @@ class Undecided(NamedTuple):
     do: str
 
 
+class Started(NamedTuple):
+    """What upstream's own start-up makes of a launch: its refusals, what it would decide by, and who judged."""
+
+    findings: tuple[Finding, ...] = ()
+    undecided: tuple[Undecided, ...] = ()
+    judged_by: tuple[Judged, ...] = ()
+
+
 class Report(NamedTuple):
     """The outcome for one launch. `applied` counts rules decided; `accepted` holds findings ignored with a reason."""
 
@@ -92,6 +101,8 @@ class Report(NamedTuple):
     undecided: tuple[Undecided, ...] = ()
     presumed: tuple[Presumed, ...] = ()
     """The presumed values that some recipes set, or that rules applying to the launch requested."""
+    judged_by: tuple[Judged, ...] = ()
+    """What upstream's own start-up makes of it, by release; one if the launch states its release."""
 
     @property
     def verdict(self) -> Verdict:

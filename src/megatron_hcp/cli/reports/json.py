@@ -41,6 +41,7 @@ def report_json(
         "not_checked": [not_checked_json(item) for item in report.not_checked],
         "backports": first_json(lacking(report.launch).lacking),
         "facts": {name: fact_json(name, fact) for name, fact in sorted(report.launch.facts.items()) if name in used},
+        "judged_by": judged_json(report),
         "patch": patch,
         **({} if left_out is None else {"left_out": [{"rule": rule, "reason": why} for rule, why in left_out]}),
     }
@@ -117,6 +118,24 @@ def summary_json(report: Report) -> dict[str, int]:
         "not_checked": len(report.not_checked),
         "accepted": len(report.accepted),
     }
+
+
+def judged_json(report: Report) -> list[dict[str, Any]]:
+    """Which code of upstream judged the start-up. `release` is null if the launch states none: then all that the tables
+    have judged it, and the numbers are the newest's."""
+    judged = report.judged_by[-1:]
+    path = next((tree.path for tree in report.launch.reading.upstream), None)
+    return [
+        {
+            "source": item.source,
+            "path": path if item.source == "upstream" else None,
+            "release": item.release if len(report.judged_by) == 1 else None,
+            "evaluated": item.evaluated,
+            "open": len(item.open),
+            "unreadable": item.unreadable,
+        }
+        for item in judged
+    ]
 
 
 def undecided_json(item: Undecided) -> dict[str, Any]:
