@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import Fact, Upstream
+from megatron_hcp.launch.fact import Fact, UpstreamTree
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.launch.upstream import recognised, upstreams_of
 
@@ -36,8 +36,8 @@ def test_a_folder_tells_whose_code_it_is_and_which_release(
     tmp_path: Path, file: str, text: str, repo: str, release: str | None
 ) -> None:
     folder = str(tree(tmp_path, file, text))
-    assert upstreams_of([folder]) == (Upstream(repo, folder, release),)
-    assert upstreams_of([f"{repo}={folder}"], cached=False) == (Upstream(repo, folder, release, False),)
+    assert upstreams_of([folder]) == (UpstreamTree(repo, folder, release),)
+    assert upstreams_of([f"{repo}={folder}"], cached=False) == (UpstreamTree(repo, folder, release, False),)
 
 
 def test_a_folder_of_installed_packages_has_the_code_of_several(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_an_anchor_is_about_its_branches_and_their_releases(
 
 @pytest.mark.parametrize("text", ["verl", "verl=/no/such/folder", "verl@dev", "@dev=.", "."])
 def test_a_wrong_repo_option_is_refused(text: str) -> None:
-    with pytest.raises(HcpError, match="wanted .NAME"):
+    with pytest.raises(HcpError, match="wanted"):
         named_root(text)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import DIALECTS, Beside, Upstream
+from megatron_hcp.launch.fact import DIALECTS, Beside, UpstreamTree
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -150,7 +150,7 @@ def beside_options(command: Command) -> Command:
     return with_beside
 
 
-def _upstream(texts: tuple[str, ...], no_cache: bool) -> tuple[Upstream, ...]:
+def _upstream(texts: tuple[str, ...], no_cache: bool) -> tuple[UpstreamTree, ...]:
     """What `--upstream` names."""
     if not texts:
         return ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from megatron_hcp.judge.report import Finding, Presumed, Report, Started, Undecided
+from megatron_hcp.judge.report import Finding, Presumed, Report, StartVerdict, Undecided
 from megatron_hcp.judge.run import Run, presumed_facts, run
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Acceptance, Launch
@@ -76,11 +76,11 @@ def check_launch(
     )
 
 
-def _started(launch: Launch, rules: Iterable[Rule], done: Run) -> Started:
+def _started(launch: Launch, rules: Iterable[Rule], done: Run) -> StartVerdict:
     """What upstream's own start-up makes of the launch, as far as the rules stand for it."""
     own = [rule for rule in rules if rule.id.startswith(registry.START)]
     if not own:
-        return Started()
+        return StartVerdict()
     from megatron_hcp.judge.start.start import started
 
     return started(launch, own, done.findings)

@@ -82,7 +82,7 @@ class Undecided(NamedTuple):
     do: str
 
 
-class Started(NamedTuple):
+class StartVerdict(NamedTuple):
     """What upstream's own start-up makes of a launch: its refusals, what it would decide by, and who judged."""
 
     findings: tuple[Finding, ...] = ()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.edit import Edit, apply_sets
-from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, Reading, Upstream
+from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, Reading, UpstreamTree
 from megatron_hcp.launch.readers.target import read_target, read_targets, read_text
 from megatron_hcp.launch.source import standard_input
 
@@ -25,7 +25,7 @@ class LoadOptions(NamedTuple):
     model_file: str | None = None
     recipe: str | None = None
     beside: Beside = ALONE
-    upstream: tuple[Upstream, ...] = ()
+    upstream: tuple[UpstreamTree, ...] = ()
 
 
 def load_launch(target: str, options: LoadOptions) -> Launch:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import Fact, Upstream
+from megatron_hcp.launch.fact import Fact, UpstreamTree
 
 
 class Repository(NamedTuple):
@@ -44,7 +44,7 @@ _WANTED = (
 MOST_BYTES = 5_000_000
 
 
-def upstreams_of(texts: Iterable[str], *, cached: bool = True) -> tuple[Upstream, ...]:
+def upstreams_of(texts: Iterable[str], *, cached: bool = True) -> tuple[UpstreamTree, ...]:
     """What `--upstream [NAME=]DIR|installed` names; a later one wins over an earlier one of the same repository.
 
     `cached`: what is read may be kept in hcp's cache.
@@ -52,14 +52,14 @@ def upstreams_of(texts: Iterable[str], *, cached: bool = True) -> tuple[Upstream
     Raises:
         HcpError: there is no such folder, or it isn't the code of a repository that hcp knows.
     """
-    found: dict[str, Upstream] = {}
+    found: dict[str, UpstreamTree] = {}
     for text in texts:
         for repo, folder in _installed() if text == "installed" else _named(text):
-            found[repo] = Upstream(repo, folder, checkout_version(repo, folder), cached)
+            found[repo] = UpstreamTree(repo, folder, checkout_version(repo, folder), cached)
     return tuple(found.values())
 
 
-def versions_of(upstreams: Iterable[Upstream]) -> dict[str, Fact]:
+def versions_of(upstreams: Iterable[UpstreamTree]) -> dict[str, Fact]:
     """The releases that these trees state, and the branch of Megatron-LM, as facts."""
     facts = {}
     for upstream in upstreams:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from megatron_hcp.launch.fact import Launch, Upstream
+from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.validators.outcome import Judged
 from megatron_hcp.validators.program import Program
 from megatron_hcp.validators.start import judge_start
@@ -18,12 +18,12 @@ def judgements(launch: Launch) -> tuple[Judged, ...]:
     return tuple(judged for release in releases_of(launch) if (judged := judge_start(launch, release)) is not None)
 
 
-def _by_tree(launch: Launch, tree: Upstream) -> Judged | None:
+def _by_tree(launch: Launch, tree: UpstreamTree) -> Judged | None:
     return judge_start(launch, tree.release or "", program=_program(tree))
 
 
 @cache
-def _program(tree: Upstream) -> Program:
+def _program(tree: UpstreamTree) -> Program:
     from megatron_hcp.validators.checkout import program_of_folder
 
     return program_of_folder(tree.path)

@@ -15,7 +15,7 @@ from megatron_hcp.rules.view import View
 from megatron_hcp.validators.outcome import Guard
 
 
-class Start(NamedTuple):
+class StartRow(NamedTuple):
     """A function of upstream: where it is, a text in it, whose it is in words, and an example that it refuses."""
 
     id: str
@@ -29,7 +29,7 @@ class Start(NamedTuple):
 
 
 ROWS = (
-    Start(
+    StartRow(
         "START001",
         ARGUMENTS,
         "validate_args",
@@ -39,7 +39,7 @@ ROWS = (
         Example("mlm", "--bf16 --micro-batch-size 1", "mcore=0.16.1"),
         Example("mlm", "--bf16 --fp16 --micro-batch-size 1", "mcore=0.16.1"),
     ),
-    Start(
+    StartRow(
         "START002",
         MODEL_PARALLEL_CONFIG,
         "ModelParallelConfig.__post_init__",
@@ -49,7 +49,7 @@ ROWS = (
         Example("bridge-provider", "model.num_layers=2", "mcore=0.16.1"),
         Example("bridge-provider", "model.num_layers=2 model.cpu_offloading=true", "mcore=0.16.1"),
     ),
-    Start(
+    StartRow(
         "START003",
         TRANSFORMER_CONFIG,
         "TransformerConfig.__post_init__",
@@ -70,7 +70,7 @@ _WHY = (
 )
 
 
-def _rule(row: Start) -> Rule:
+def _rule(row: StartRow) -> Rule:
     def check(v: View) -> Problem | None:
         return None
 
@@ -82,10 +82,10 @@ def _rule(row: Start) -> Rule:
 RULES = {row.id: register(_rule(row)) for row in ROWS}
 _BY_FUNCTION = {(row.file.path, row.function): row for row in reversed(ROWS)}
 _BY_FILE = {row.file.path: row for row in reversed(ROWS)}
-_BY_REPO: dict[str, Start] = {row.file.repo: row for row in reversed(ROWS)}
+_BY_REPO: dict[str, StartRow] = {row.file.repo: row for row in reversed(ROWS)}
 
 
-def row_of(guard: Guard) -> Start:
+def row_of(guard: Guard) -> StartRow:
     """The row of the function that a guard stands in; of its file, if it is a helper of that function."""
     path = guard.path.removeprefix("src/")
     return _BY_FUNCTION.get((path, guard.function)) or _BY_FILE.get(path) or _BY_REPO.get(guard.repo) or ROWS[0]
