@@ -7,7 +7,7 @@ import re
 from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import Acceptance
 
-_ONE = r"[A-Za-z]+[0-9]+(?:/[\w.-]+)?"
+_ONE = r"[A-Za-z]+[0-9]+(?:(?:/[\w.-]+)+)?"
 IGNORE = rf"(?:^|\s)#+\s*hcp:\s*ignore\s*=\s*(?P<rules>{_ONE}(?:,{_ONE})*)(?P<reason>[^\n]*)"
 """In one line of text. `rules` may name several, joined by commas without spaces."""
 

@@ -58,6 +58,8 @@ class Rename(NamedTuple):
 class Fix(NamedTuple):
     """An edit of facts, or other names for keys, and its effect. The value None unsets the key.
 
+    What hcp has no fact for is edited under its key in the launch's dialect.
+
     The engine writes it in the target's dialect, tries it, and offers it only if it clears its rule and creates no new
     error.
     """

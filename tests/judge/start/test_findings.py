@@ -19,7 +19,7 @@ from megatron_hcp.validators.outcome import Guard, Judged, Refusal
 ARGUMENTS_PY = "megatron/training/arguments.py"
 BOTH = Guard("megatron-lm", ARGUMENTS_PY, "validate_args", "not-fp16-and-bf16", "not (fp16 and bf16)", "one of the two")
 IMPL = Guard("megatron-lm", ARGUMENTS_PY, "validate_args", "impl", "transformer_impl != 'local'", "")
-VALUES = (("fp16", True), ("bf16", True))
+VALUES = (("args.fp16", True), ("args.bf16", True))
 
 
 def launch_of(*words: str) -> Launch:
@@ -55,7 +55,7 @@ def test_keys_are_the_launchs_own_and_the_place_is_where_it_writes_them(tmp_path
     file = tmp_path / "run.sh"
     file.write_text("torchrun pretrain_gpt.py \\\n  --micro-batch-size 1 \\\n  --num-experts 8 --no-rope-fusion\n")
     launch = load_launch(str(file), LoadOptions())
-    (one,) = found(launch, judged("0.16.1", (BOTH, (("num_moe_experts", 8),))))
+    (one,) = found(launch, judged("0.16.1", (BOTH, (("self.num_moe_experts", 8),))))
     assert one.keys == ("num_experts",)
     assert one.location is not None and one.location.line == 3
     (one,) = found(launch, judged("0.16.1", (BOTH, (("rope_fusion", False), ("seq_length", None)))))
@@ -64,7 +64,7 @@ def test_keys_are_the_launchs_own_and_the_place_is_where_it_writes_them(tmp_path
 
 def test_a_field_of_bridges_container_is_named_with_its_section() -> None:
     launch = load_launch("", LoadOptions(words=("model.num_moe_experts=8", "ddp.overlap_grad_reduce=true")))
-    (one,) = found(launch, judged("0.6.0", (BOTH, (("num_moe_experts", 8), ("overlap_grad_reduce", True)))))
+    (one,) = found(launch, judged("0.6.0", (BOTH, (("self.num_moe_experts", 8), ("self.overlap_grad_reduce", True)))))
     assert one.keys == ("model.num_moe_experts", "ddp.overlap_grad_reduce")
 
 

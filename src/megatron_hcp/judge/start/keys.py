@@ -11,6 +11,7 @@ from megatron_hcp.launch.fact import Launch, Setting
 
 _SECTIONS = ("model", "ddp", "optimizer", "train", "dataset", "checkpoint", "mixed_precision", "dist", "scheduler")
 """Sections of Bridge's container, whose fields are those of megatron-core's configs."""
+_OWNERS = frozenset(("args", "self", "config", "cfg", "kwargs"))
 _SWITCHED_OFF = ("no_", "disable_", "non_")
 """How options of Megatron-LM start that switch a field off."""
 
@@ -18,8 +19,10 @@ _SWITCHED_OFF = ("no_", "disable_", "non_")
 def fact_of(launch: Launch, name: str) -> str | None:
     """The fact that a field or an argument of upstream is, such as `num_experts` for `num_moe_experts`; None: no fact.
 
-    `name` is a field (`num_moe_experts`), an argument (`num_experts`) or a dotted key (`model.num_moe_experts`).
+    `name` is a field (`self.num_moe_experts`), an argument (`args.num_experts`), a variable, or a dotted key of the
+    launch (`model.num_moe_experts`).
     """
+    name = _bare(name)
     own = index_of(launch.dialect, launch.reading.role)
     for key in _spellings(name):
         if key in own:
@@ -39,6 +42,7 @@ class Spot(NamedTuple):
 
 def spot_of(launch: Launch, name: str) -> Spot:
     """Where the launch writes it, or the key under which it would."""
+    name = _bare(name)
     name_of_fact = fact_of(launch, name)
     fact = launch.facts.get(name_of_fact or "")
     if fact is not None and fact.key is not None:
@@ -47,7 +51,17 @@ def spot_of(launch: Launch, name: str) -> Spot:
     if setting is not None:
         return Spot(name_of_fact, setting.key, setting.location)
     keys = keys_of(FACTS[name_of_fact], launch.dialect, launch.reading.role) if name_of_fact else ()
-    return Spot(name_of_fact, (*keys, name)[0], None)
+    return Spot(name_of_fact, keys[0] if keys else _option_of(launch, name), None)
+
+
+def _option_of(launch: Launch, name: str) -> str:
+    """The option that sets an argument: Megatron-LM has only `--no-x` for some."""
+    if launch.dialect not in COMMAND_LINES:
+        return name
+    from megatron_hcp.launch.facts.known_options import all_options
+
+    options = all_options()
+    return next((key for key in (name, *(prefix + name for prefix in _SWITCHED_OFF)) if key in options), name)
 
 
 def _setting_of(launch: Launch, name: str) -> Setting | None:
@@ -61,6 +75,12 @@ def _setting_of(launch: Launch, name: str) -> Setting | None:
     if exact is not None or "." in name:
         return exact
     return next((setting for setting in settings if setting.key.rpartition(".")[2] == field), None)
+
+
+def _bare(name: str) -> str:
+    """The name without the object that upstream's function calls it by."""
+    owner, dot, field = name.partition(".")
+    return field if dot and owner in _OWNERS else name
 
 
 def _spellings(name: str) -> list[str]:
