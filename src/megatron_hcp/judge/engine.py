@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from megatron_hcp.judge.report import Finding, Presumed, Report, StartVerdict, Undecided
-from megatron_hcp.judge.run import Run, presumed_facts, run
+from megatron_hcp.judge.report import Finding, Presumed, Report, Undecided
+from megatron_hcp.judge.run import Run, presumed_facts, run, start_of
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Acceptance, Launch
 from megatron_hcp.launch.hidden import hides_any
@@ -35,7 +35,7 @@ def check_launch(
     first = run(View(launch), (rule for rule in here if not rule.last))
     found = [(launch, finding) for finding in first.findings]
     not_checked = list(first.not_checked)
-    started = _started(launch, here, first)
+    started = start_of(launch, here, first.findings, fixes=fixes)
     found += [(launch, finding) for finding in started.findings]
     undecided = [*_undecided(launch, first), *started.undecided] if verdict else []
     for other in launch.reading.others:
@@ -74,16 +74,6 @@ def check_launch(
         _presumed(launch, first) if verdict else (),
         started.judged_by,
     )
-
-
-def _started(launch: Launch, rules: Iterable[Rule], done: Run) -> StartVerdict:
-    """What upstream's own start-up makes of the launch, as far as the rules stand for it."""
-    own = [rule for rule in rules if rule.id.startswith(registry.START)]
-    if not own:
-        return StartVerdict()
-    from megatron_hcp.judge.start.start import started
-
-    return started(launch, own, done.findings)
 
 
 def _undecided(launch: Launch, done: Run) -> tuple[Undecided, ...]:

@@ -15,7 +15,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.facts.stages import STAGE_NAMES
 from megatron_hcp.launch.hidden import hidden, hides_any
-from megatron_hcp.rules.rule import REGISTERED, Rule
+from megatron_hcp.rules.rule import REGISTERED, START, Rule
 from megatron_hcp.rules.view import View
 
 if sys.flags.optimize > 1:
@@ -33,8 +33,6 @@ INDEX = os.path.join(os.path.dirname(__file__), "index.txt")
 with open(INDEX, encoding="utf-8") as _file:
     MODULES = {line.split()[0]: line.split()[1] for line in _file}
 """The module of each rule, by id: `{"ACCEPT001": "accept"}`. Reading it imports no rule."""
-START = "START"
-"""The family of rules that stand for a function of upstream each, with a finding for each guard in it that refuses."""
 _Concerns = Callable[[View], bool]
 
 

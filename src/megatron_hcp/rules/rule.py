@@ -28,6 +28,10 @@ Where = Literal["pypi", "checkout"]
 Stage = Literal["config", "init", "first-forward", "training", "never"]
 
 
+START = "START"
+"""The family of rules that stand for a function of upstream each, with a finding for each guard in it that refuses."""
+
+
 class Source(NamedTuple):
     """Where upstream's code says so. `contains` is a short text inside the named function or class; never a line.
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.judge.repair.fixes import apply_fix, written
 from megatron_hcp.judge.report import Finding, NotChecked
-from megatron_hcp.judge.run import run
+from megatron_hcp.judge.run import run, start_of
 from megatron_hcp.judge.verdict.legal import legal_values
 from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import Fact, Launch
@@ -96,8 +96,10 @@ def _before(launch: Launch, rules_for: RulesFor, errors: Iterable[str]) -> _Befo
 
 
 def _judged(launch: Launch, rules_for: RulesFor) -> tuple[list[Finding], list[NotChecked]]:
-    done = run(View(launch), (rule for rule in rules_for(launch) if not rule.last))
-    return done.findings, [item for item in done.not_checked if item.rule.severity == "error"]
+    rules = tuple(rules_for(launch))
+    done = run(View(launch), (rule for rule in rules if not rule.last))
+    findings = [*done.findings, *start_of(launch, rules, done.findings).findings]
+    return findings, [item for item in done.not_checked if item.rule.severity == "error"]
 
 
 def _errors(found: Iterable[Finding]) -> frozenset[str]:

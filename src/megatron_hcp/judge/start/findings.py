@@ -8,7 +8,7 @@ from typing import NamedTuple
 from megatron_hcp.judge.report import Finding
 from megatron_hcp.judge.start.keys import spot_of
 from megatron_hcp.launch.fact import Launch, shown_value
-from megatron_hcp.rules.rule import Problem, Rule
+from megatron_hcp.rules.rule import Fix, Problem, Rule
 from megatron_hcp.rules.start.citations import cites
 from megatron_hcp.rules.start.functions import row_of
 from megatron_hcp.validators.outcome import Judged, Refusal
@@ -42,7 +42,7 @@ def refused_by(judged: Sequence[Judged]) -> list[Refused]:
 
 
 def findings_of(
-    launch: Launch, judged: Sequence[Judged], rules: Iterable[Rule], fired: Iterable[Finding]
+    launch: Launch, judged: Sequence[Judged], rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool = False
 ) -> list[Finding]:
     """A finding for each guard that refuses the launch, in the order of the start-up; one for all if only some
     releases refuse it.
@@ -59,7 +59,7 @@ def findings_of(
         if rule is None or guard.slug in rule.without or (rule.only is not None and guard.slug not in rule.only):
             continue
         if not any(cites(source, guard) for source in sources):
-            found.append(_finding(launch, rule, item, [outcome.release for outcome in judged]))
+            found.append(_finding(launch, rule, item, [outcome.release for outcome in judged], fixes))
     return found if all(item.severity == "error" for item in found) else _as_one(found)
 
 
@@ -70,7 +70,7 @@ def _as_one(found: list[Finding]) -> list[Finding]:
     return [found[0]._replace(problem=problem._replace(message=problem.message + more))]
 
 
-def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str]) -> Finding:
+def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str], fixes: bool) -> Finding:
     guard, values = item.refusal.guard, item.refusal.values
     spots = [spot_of(launch, name) for name, _ in values]
     shown = [f"{spot.key}={shown_value(value)}" for spot, (_, value) in zip(spots, values)]
@@ -82,6 +82,7 @@ def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str]) -> 
         wanted=guard.condition,
         facts=tuple(dict.fromkeys(spot.fact or spot.key for spot in spots)),
         location=next((spot.location for spot in spots if spot.location is not None), None),
+        fixes=_fixes(launch, item.refusal) if fixes else (),
         guard=guard.slug,
         severity=None if item.by_all else "warning",
     )
@@ -95,6 +96,12 @@ def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str]) -> 
         problem.location,
         role=launch.reading.role,
     )
+
+
+def _fixes(launch: Launch, refusal: Refusal) -> tuple[Fix, ...]:
+    from megatron_hcp.judge.start.fixes import fixes_for
+
+    return fixes_for(launch, refusal)
 
 
 def _by(item: Refused, releases: list[str]) -> str:

@@ -12,8 +12,8 @@ from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Rule
 
 
-def started(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding]) -> StartVerdict:
+def started(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool) -> StartVerdict:
     """What the START rules among the rules say; `fired` are the findings of the others."""
     judged = judgements(launch)
-    findings = findings_of(launch, judged, rules, fired) if judged else []
+    findings = findings_of(launch, judged, rules, fired, fixes=fixes) if judged else []
     return StartVerdict(tuple(findings), undecided_by_guards(launch, judged), judged)

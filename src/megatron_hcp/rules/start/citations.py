@@ -9,7 +9,7 @@ from megatron_hcp.rules.rule import Source
 from megatron_hcp.validators.outcome import Guard
 
 _NOISE = re.compile(r"""[\s'"{}()]|\b(?:args|self|config|cfg)\.|\bf(?=['"])""")
-_LEAST = 6
+_LEAST = 10
 """Letters of a text that can tell a place."""
 
 
