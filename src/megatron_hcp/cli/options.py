@@ -150,6 +150,18 @@ def beside_options(command: Command) -> Command:
     return with_beside
 
 
+def upstream_options(command: Command) -> Command:
+    """Adds `--upstream` and `--no-cache`; the command gets them as one `upstream: tuple[UpstreamTree, ...]`."""
+
+    @functools.wraps(command)
+    def with_upstream(*args: Any, upstreams: tuple[str, ...], no_cache: bool, **rest: Any) -> Any:
+        return command(*args, upstream=_upstream(upstreams, no_cache), **rest)
+
+    for option in reversed(_UPSTREAM_OPTIONS):
+        option(with_upstream)
+    return with_upstream
+
+
 def _upstream(texts: tuple[str, ...], no_cache: bool) -> tuple[UpstreamTree, ...]:
     """What `--upstream` names."""
     if not texts:
