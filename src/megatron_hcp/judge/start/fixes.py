@@ -73,7 +73,7 @@ def _alternatives(tree: Any, values: dict[str, Any], old: Any) -> Iterator[Any]:
         near |= {old // number * number for number in numbers if number}
         near |= {-(-old // number) * number for number in numbers if number}
         near |= {size for number in numbers for size in range(1, min(old, 64)) if number % size == 0}
-        yield from sorted((n for n in near if n > 0 and n != old), key=lambda number: abs(number - old))[:8]
+        yield from sorted((n for n in near if n >= 0 and n != old), key=lambda number: abs(number - old))[:8]
         yield None
     elif isinstance(old, str):
         yield from (text for text in dict.fromkeys(texts) if text != old)
@@ -89,7 +89,7 @@ def _alternatives(tree: Any, values: dict[str, Any], old: Any) -> Iterator[Any]:
 def _cost(launch: Launch, name: str, old: Any, new: Any) -> float:
     spot = spot_of(launch, name)
     cost = float(_INTENT.get(spot.fact or "", 1))
-    if spot.location is None:
+    if not spot.is_written:
         cost += 1  # what the launch doesn't write is added to it
     if type(old) is int and type(new) is int:
         return cost + abs(new - old) / max(new, old, 1)
@@ -115,9 +115,8 @@ def _edit(launch: Launch, spot: Spot, name: str, value: Any) -> tuple[str, Any] 
     field = name.rpartition(".")[2]
     switches_off = spot.key != field  # `no_x` for the field x
     if isinstance(value, bool):
-        written = spot.location is not None
         wanted = value != switches_off
-        if wanted == written:
+        if wanted == spot.is_written:
             return None
         return spot.key, True if wanted else None
     return None if switches_off else (spot.key, value)

@@ -33,11 +33,12 @@ def fact_of(launch: Launch, name: str) -> str | None:
 
 
 class Spot(NamedTuple):
-    """A setting in the launch's own words: its fact, if it is one, its key, and where the launch writes it."""
+    """A setting in the launch's own words: its fact, if it is one, its key, and whether and where it is written."""
 
     fact: str | None
     key: str
-    location: Location | None
+    location: Location | None = None
+    is_written: bool = False
 
 
 def spot_of(launch: Launch, name: str) -> Spot:
@@ -46,12 +47,12 @@ def spot_of(launch: Launch, name: str) -> Spot:
     name_of_fact = fact_of(launch, name)
     fact = launch.facts.get(name_of_fact or "")
     if fact is not None and fact.key is not None:
-        return Spot(name_of_fact, fact.key, fact.location)
+        return Spot(name_of_fact, fact.key, fact.location, True)
     setting = _setting_of(launch, name)
     if setting is not None:
-        return Spot(name_of_fact, setting.key, setting.location)
+        return Spot(name_of_fact, setting.key, setting.location, True)
     keys = keys_of(FACTS[name_of_fact], launch.dialect, launch.reading.role) if name_of_fact else ()
-    return Spot(name_of_fact, keys[0] if keys else _option_of(launch, name), None)
+    return Spot(name_of_fact, keys[0] if keys else _option_of(launch, name))
 
 
 def _option_of(launch: Launch, name: str) -> str:
