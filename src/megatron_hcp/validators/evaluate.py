@@ -361,7 +361,7 @@ def slug_of(function: str, condition: str) -> str:
     return f"{function}/{words}-{crc32(condition.encode()) & 0xFFFF:04x}"
 
 
-def judged(refusals: list[Refusal]) -> tuple[Refusal, ...]:
+def independent(refusals: list[Refusal]) -> tuple[Refusal, ...]:
     """The first refusal of each function that reads no setting of an earlier one: those that are independent of it."""
     kept: list[Refusal] = []
     seen: set[str] = set()

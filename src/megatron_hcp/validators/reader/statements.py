@@ -211,7 +211,7 @@ class Body:
         body = [*line.body, *line.orelse]
         if packages and len(packages) == len(line.body):
             test = f"installed({packages[0].partition('.')[0]!r})"
-            yield from self._if(test, test, body, handlers, depth)
+            yield from self._if(test, f"not {test}", body, handlers, depth)
         else:
             yield from self._if("...", "...", body, handlers, depth)
         yield from self.block(line.finalbody, depth)
