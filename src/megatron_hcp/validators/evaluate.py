@@ -334,7 +334,11 @@ def names_in(tree: Any) -> list[tuple[str, Any]]:
     if isinstance(tree, _ast.Attribute) and isinstance(tree.value, _ast.Name):
         return [(f"{tree.value.id}.{tree.attr}", tree)]
     if isinstance(tree, _ast.Call) and isinstance(tree.func, _ast.Name):
-        if tree.func.id == "getattr" and isinstance(tree.args[0], _ast.Name) and isinstance(tree.args[1], _ast.Constant):
+        if (
+            tree.func.id == "getattr"
+            and isinstance(tree.args[0], _ast.Name)
+            and isinstance(tree.args[1], _ast.Constant)
+        ):
             return [(f"{tree.args[0].id}.{tree.args[1].value}", tree)]
         return [found for part in tree.args for found in names_in(part)]
     found: list[tuple[str, Any]] = []

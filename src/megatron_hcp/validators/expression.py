@@ -221,7 +221,9 @@ class Expressions:
         if isinstance(owner, Unknown):
             return owner
         if isinstance(tree.slice, _ast.Slice):
-            parts = [self.value(part) if part else None for part in (tree.slice.lower, tree.slice.upper, tree.slice.step)]
+            parts = [
+                self.value(part) if part else None for part in (tree.slice.lower, tree.slice.upper, tree.slice.step)
+            ]
             return merged(*parts) if any(isinstance(part, Unknown) for part in parts) else owner[slice(*parts)]
         key = self.value(tree.slice)
         if isinstance(key, Unknown):
@@ -231,7 +233,9 @@ class Expressions:
         return Symbol(f"{owner}.{key}") if isinstance(owner, Symbol) else owner[key]
 
     def _text(self, tree: Any) -> Any:
-        parts = [self.value(part.value) if isinstance(part, _ast.FormattedValue) else part.value for part in tree.values]
+        parts = [
+            self.value(part.value) if isinstance(part, _ast.FormattedValue) else part.value for part in tree.values
+        ]
         if any(isinstance(part, Unknown) for part in parts):
             return merged(*parts)
         return "".join(map(str, parts)) if all(isinstance(part, (str, int)) for part in parts) else NOT_READ
@@ -365,7 +369,9 @@ class Expressions:
         if isinstance(value, Thing) and value.kind != "dict":
             return NOT_READ
         if isinstance(value, Symbol):
-            return False if all(kind in _TYPES for kind in kinds) else any(value.startswith(f"{kind}.") for kind in kinds)
+            return (
+                False if all(kind in _TYPES for kind in kinds) else any(value.startswith(f"{kind}.") for kind in kinds)
+            )
         known = tuple(_TYPES[kind] for kind in kinds if kind in _TYPES)
         return isinstance(value, known)
 

@@ -90,7 +90,11 @@ class Sources:
                 if isinstance(target, ast.Name):
                     names[target.id] = line.value if certain and target.id not in names else None
         elif isinstance(line, (ast.Try, ast.If)):
-            for inner in (*line.body, *line.orelse, *(part for one in getattr(line, "handlers", ()) for part in one.body)):
+            for inner in (
+                *line.body,
+                *line.orelse,
+                *(part for one in getattr(line, "handlers", ()) for part in one.body),
+            ):
                 self._bind(names, inner, certain=False)
 
 
@@ -114,7 +118,9 @@ def fields_in(node: ast.ClassDef) -> list[ast.AnnAssign]:
     return [
         line
         for line in node.body
-        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and "ClassVar" not in ast.unparse(line.annotation)
+        if isinstance(line, ast.AnnAssign)
+        and isinstance(line.target, ast.Name)
+        and "ClassVar" not in ast.unparse(line.annotation)
     ]
 
 

@@ -80,7 +80,11 @@ class Reader:
 
     def _class(self, name: str, found: Found, node: ast.ClassDef) -> Unit:
         translator = Translator(self.sources, self.register, Scope(found.path, (), {}))
-        bases = tuple(self.register(base.name, base, base.node) for base in translator.bases(found) if isinstance(base.node, ast.ClassDef))
+        bases = tuple(
+            self.register(base.name, base, base.node)
+            for base in translator.bases(found)
+            if isinstance(base.node, ast.ClassDef)
+        )
         lines = []
         for field in fields_in(node):
             default = default_of(field)
@@ -181,9 +185,7 @@ class Body:
             return f"{ast.unparse(target.value)}[{self._text(target.slice)}]"
         return ast.unparse(target).strip("()")
 
-    def _if(
-        self, test: str, negated: str, body: list[ast.stmt], orelse: list[ast.stmt], depth: int
-    ) -> Iterator[str]:
+    def _if(self, test: str, negated: str, body: list[ast.stmt], orelse: list[ast.stmt], depth: int) -> Iterator[str]:
         pad = " " * depth
         self._guards.append(negated)
         inside = list(self.block(body, depth + 1))
