@@ -116,5 +116,3 @@ def _capability(facts: Mapping[str, Fact]) -> Any:
 def _release(text: str) -> Any:
     parts = text.partition("+")[0].split(".")
     return [int(part) for part in parts[:3] if part.isdecimal()] or NOT_READ
-
-

@@ -63,7 +63,9 @@ class OptionReader:
             self._add(names, named, translator)
 
     def _add(self, names: list[str], named: _Named, translator: Translator) -> None:
-        dest = _text(named.get("dest")) or next(iter(name for name in names if name.startswith("--"))).lstrip("-").replace("-", "_")
+        dest = _text(named.get("dest")) or next(iter(name for name in names if name.startswith("--"))).lstrip(
+            "-"
+        ).replace("-", "_")
         action = _text(named.get("action")) or "store"
         if action in ("help", "version"):
             return
@@ -104,7 +106,9 @@ class OptionReader:
         excluded = next((keyword.value for keyword in factory.keywords if keyword.arg == "exclude"), None)
         if isinstance(excluded, ast.Name):
             excluded = lists.get(excluded.id)
-        names = {_text(item) for item in excluded.elts} if isinstance(excluded, (ast.List, ast.Tuple, ast.Set)) else set()
+        names = (
+            {_text(item) for item in excluded.elts} if isinstance(excluded, (ast.List, ast.Tuple, ast.Set)) else set()
+        )
         fields: dict[str, tuple[ast.AnnAssign, Translator]] = {}
         for path, field in self._fields(found):
             assert isinstance(field.target, ast.Name)
