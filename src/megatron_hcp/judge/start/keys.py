@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
@@ -53,6 +53,17 @@ def spot_of(launch: Launch, name: str) -> Spot:
         return Spot(name_of_fact, setting.key, setting.location, True)
     keys = keys_of(FACTS[name_of_fact], launch.dialect, launch.reading.role) if name_of_fact else ()
     return Spot(name_of_fact, keys[0] if keys else _option_of(launch, name))
+
+
+def written_value(launch: Launch, spot: Spot) -> Any:
+    """The value of a setting that the launch writes."""
+    fact = launch.facts.get(spot.fact or "")
+    if fact is not None:
+        return fact.value
+    value = next((item.value for item in launch.reading.settings[::-1] if item.key == spot.key), None)
+    if launch.dialect in COMMAND_LINES and isinstance(value, list):
+        return " ".join(map(str, value)) or True
+    return value
 
 
 def _option_of(launch: Launch, name: str) -> str:
