@@ -8,7 +8,7 @@ that other functions are judged too: upstream itself would have stopped.
 from __future__ import annotations
 
 import _ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 

@@ -76,7 +76,7 @@ class Translator(ast.NodeTransformer):
             return unread()
         return super().generic_visit(node)
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id in self.scope.local or node.id in _KEPT or not isinstance(node.ctx, ast.Load):
             return node
         found = self.meaning(node)
@@ -99,7 +99,7 @@ class Translator(ast.NodeTransformer):
         text = inside.text(node)
         return unread() if "..." in text else ast.parse(text, mode="eval").body
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: N802
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         found = self.meaning(node)
         if found is not None:
             return self._reference(found)
@@ -145,12 +145,12 @@ class Translator(ast.NodeTransformer):
         owner, node = found
         return self.register(f"{owner.name}.{node.name}", owner, node)
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:  # noqa: N802
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if ast.unparse(node.value) == "os.environ":
             return ast.Call(ast.Name("env"), [node.slice], [])
         return self.generic_visit(node)
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         name = ast.unparse(node.func)
         last = name.rpartition(".")[2]
         if name in _ENVIRONMENT:
