@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from megatron_hcp.validators.outcome import Guard
 from megatron_hcp.validators.program import Program, condition_of
 
 
-def context_of(program: Program, guard: Guard) -> tuple[str, ...]:
+class Context(NamedTuple):
     """The conditions of the blocks that a guard stands in within its function, outermost first.
 
-    A raise stands in a block whose condition is the guard's own, turned round: that one is left out.
+    `own` is the condition of the block of a raise: the guard's own, turned round. An assert has none.
     """
+
+    around: tuple[str, ...] = ()
+    own: str = ""
+
+
+def context_of(program: Program, guard: Guard) -> Context:
+    """Where a guard stands in its function; nothing if it isn't there."""
     unit = program.find(guard.function)
     lines = unit.lines if unit is not None else ()
     for at, line in enumerate(lines):
         kind = line.lstrip().partition(" ")[0]
         if kind in ("check", "stop") and condition_of(line) == (guard.condition, guard.message):
             found = _above(lines, at)
-            return tuple(found[:-1] if kind == "stop" else found)
-    return ()
+            return Context(tuple(found[:-1]), found[-1]) if kind == "stop" and found else Context(tuple(found))
+    return Context()
 
 
 def _above(lines: tuple[str, ...], at: int) -> list[str]:

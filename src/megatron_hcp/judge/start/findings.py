@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from megatron_hcp.judge.report import Finding
-from megatron_hcp.judge.start.context import context_of
+from megatron_hcp.judge.start.context import Context, context_of
 from megatron_hcp.judge.start.judged import program_of
 from megatron_hcp.judge.start.keys import Spot, spot_of, written_value
 from megatron_hcp.launch.fact import Launch, shown_value
@@ -53,7 +53,8 @@ def findings_of(
     releases refuse it.
 
     `rules` are the START rules that are to speak. A guard is silent where a finding of another rule cites it: that one
-    has the reason and the fix.
+    has the reason and the fix. It is silent too if the launch states nothing that it reads: a few words after `--`, or
+    a script that gets the rest elsewhere, lack much that upstream requires.
     """
     speaking = {rule.id: rule for rule in rules}
     sources = [finding.rule.source for finding in fired]
@@ -63,8 +64,13 @@ def findings_of(
         rule = speaking.get(row_of(guard).id)
         if rule is None or guard.slug in rule.without or (rule.only is not None and guard.slug not in rule.only):
             continue
-        if not any(cites(source, guard) for source in sources):
-            found.append(_finding(launch, rule, item, judged, fixes))
+        context = _context(launch, judged, guard)
+        conditions = (*context.around, context.own) if context.own else context.around
+        if any(cites(source, guard, conditions) for source in sources):
+            continue
+        finding = _finding(launch, rule, item, judged, context.around, fixes=fixes)
+        if finding is not None:
+            found.append(finding)
     return found if all(item.severity == "error" for item in found) else _as_one(found)
 
 
@@ -75,14 +81,17 @@ def _as_one(found: list[Finding]) -> list[Finding]:
     return [found[0]._replace(problem=problem._replace(message=problem.message + more))]
 
 
-def _finding(launch: Launch, rule: Rule, item: Refused, judged: Sequence[Judged], fixes: bool) -> Finding:
+def _finding(
+    launch: Launch, rule: Rule, item: Refused, judged: Sequence[Judged], context: tuple[str, ...], *, fixes: bool
+) -> Finding | None:
     guard, values = item.refusal.guard, item.refusal.values
-    context = _context(launch, judged, guard)
     spots = [spot_of(launch, name) for name, _ in values]
     shown = [f"{spot.key}={shown_value(value)}" for spot, (_, value) in zip(spots, values)]
     around = [spot for spot in _written_in(launch, context) if spot not in spots]
     shown += [f"{spot.key}={shown_value(written_value(launch, spot))}" for spot in around]
     spots += around
+    if not any(spot.is_written for spot in spots):
+        return None
     more = f" and {len(shown) - _MOST_VALUES} more" if len(shown) > _MOST_VALUES else ""
     said = f'"{guard.message}"' if guard.message else guard.condition
     problem = Problem(
@@ -107,13 +116,13 @@ def _finding(launch: Launch, rule: Rule, item: Refused, judged: Sequence[Judged]
     )
 
 
-def _context(launch: Launch, judged: Sequence[Judged], guard: Guard) -> tuple[str, ...]:
+def _context(launch: Launch, judged: Sequence[Judged], guard: Guard) -> Context:
     """The conditions under which the newest release that refuses comes to the guard."""
     refusing = next(
         one for one in reversed(judged) if any(refusal.guard.slug == guard.slug for refusal in one.refusals)
     )
     program = program_of(launch, refusing)
-    return context_of(program, guard) if program is not None else ()
+    return context_of(program, guard) if program is not None else Context()
 
 
 def _written_in(launch: Launch, conditions: Iterable[str]) -> list[Spot]:
