@@ -102,6 +102,11 @@ class Evaluation(Expressions):
         return frame.get(_RETURN)
 
     def _construct(self, unit: Unit, given: list[Any], named: dict[str, Any]) -> Any:
+        start = self._method_of(unit, "__init__")
+        if start is not None:
+            thing = Thing({}, unit.name)
+            self.call_unit(start, [thing, *given], named)
+            return thing
         fields = self._defaults(unit.name)
         names = list(fields)
         thing = Thing({**fields, **dict(zip(names, given)), **named}, unit.name)
@@ -204,6 +209,10 @@ class Evaluation(Expressions):
                 else:
                     for name in list(owner.fields):
                         self._put(owner.fields, name, key)
+            elif isinstance(owner, list) and isinstance(key, int) and -len(owner) <= key < len(owner):
+                changed = list(owner)
+                changed[key] = value
+                self._assign(target.value, changed)
         elif isinstance(target, (_ast.Tuple, _ast.List)):
             fits = isinstance(value, (list, tuple)) and len(value) == len(target.elts)
             rest = value if isinstance(value, Unknown) or value is ABSENT else NOT_READ

@@ -11,6 +11,7 @@ from __future__ import annotations
 import _ast
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from math import prod
 from typing import Any
 
 from megatron_hcp.validators.values import ABSENT, NOT_READ, Symbol, Thing, Unknown, merged, truth
@@ -315,6 +316,11 @@ class Expressions:
             for place, part in enumerate(target.elts):
                 self.bind(part, value[place] if fits else rest)
 
+    def _named(self, tree: Any) -> Any:
+        value = self.value(tree.value)
+        self.bind(tree.target, value)
+        return value
+
     def _call(self, tree: Any) -> Any:
         given = list(self._items(tree.args))
         named: dict[str, Any] = {}
@@ -330,7 +336,10 @@ class Expressions:
             name = _dotted(tree.func)
             if name is not None and self.has_unit(name):
                 return self.call_unit(name, given, named)
-            return self._method(self.value(tree.func.value), tree.func.attr, given)
+            owner = self.value(tree.func.value)
+            if isinstance(owner, Thing) and self.has_unit(f"{owner.kind}.{tree.func.attr}"):
+                return self.call_unit(f"{owner.kind}.{tree.func.attr}", [owner, *given], named)
+            return self._method(owner, tree.func.attr, given)
         if not isinstance(tree.func, _ast.Name):
             return NOT_READ
         name = tree.func.id
@@ -472,6 +481,22 @@ def _any(items: list[Any], stops_at: bool) -> Any:
     return merged(*unknown) if unknown else not stops_at
 
 
+def _unrolled(pattern: Any, text: Any) -> Any:
+    """A text with its repetitions written out, as pipeline layouts have them: `(tt|)*3`, `t*4`.
+
+    Source: megatron/core/transformer/pipeline_parallel_layer_layout.py `parse_str_to_list`.
+    """
+    if isinstance(text, Unknown):
+        return text
+    if pattern not in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)") or len(text) > _MOST_ITEMS:
+        return NOT_READ
+    import re
+
+    if any(int(times) > _MOST_ITEMS for times in re.findall(r"\*(\d{1,9})", text)):
+        return NOT_READ
+    return re.sub(pattern, lambda found: found[1] * int(found[2]), text)
+
+
 def _range(*given: int) -> Any:
     found = range(*given)
     return list(found) if len(found) <= _MOST_ITEMS else NOT_READ
@@ -499,6 +524,9 @@ BUILTIN: Mapping[str, Callable[[Expressions, list[Any]], Any]] = {
     "list": _plain(list),
     "tuple": _plain(tuple),
     "set": _plain(frozenset),
+    "frozenset": _plain(frozenset),
+    "prod": _plain(prod),
+    "unrolled": lambda _, given: _unrolled(*given),
     "range": _plain(_range),
     "zip": _plain(lambda *items: list(zip(*items))),
     "enumerate": _plain(lambda items: list(enumerate(items))),
@@ -523,5 +551,6 @@ _VISITS: Mapping[type, Callable[[Any, Any], Any]] = {
     _ast.SetComp: Expressions._comprehension,
     _ast.DictComp: Expressions._comprehension,
     _ast.Call: Expressions._call,
+    _ast.NamedExpr: Expressions._named,
     _ast.Lambda: lambda self, tree: Lambda(tree, self.frame),
 }

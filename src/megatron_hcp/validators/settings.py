@@ -83,6 +83,9 @@ def outside_of(facts: Mapping[str, Fact]) -> Any:
     def answer(name: str, given: list[Any]) -> Any:
         if name == "env":
             return _variable(facts, given)
+        if name == "world_size":
+            world = facts.get("world_size")
+            return Unknown(("world_size",)) if world is None else world.value
         if name == "capability":
             return _capability(facts)
         if name == "installed":
