@@ -38,8 +38,8 @@ class Evaluation(Expressions):
         self.refusals: list[Refusal] = []
         self.open: list[Open] = []
         self.steps = 0
-        self._units: dict[str, Unit | None] = {}
-        self._depths: dict[str, list[int]] = {}
+        self._units: dict[str, Unit | None] = program.kept.setdefault("units", {})
+        self._depths: dict[str, list[int]] = program.kept.setdefault("depths", {})
         self._calls: list[Unit] = []
         self._maybe: list[Unknown] = []
         self._journal: list[tuple[dict[Any, Any], Any, Any]] | None = None
@@ -116,6 +116,9 @@ class Evaluation(Expressions):
         return thing
 
     def _defaults(self, name: str) -> dict[str, Any]:
+        known = self.program.kept.setdefault("defaults", {})
+        if name in known:
+            return dict(known[name])
         unit = self._unit(name)
         if unit is None:
             return {}
@@ -127,6 +130,8 @@ class Evaluation(Expressions):
             key, _, text = line.partition(" = ")
             fields[key] = self.text_value(text)
         self.frame = before
+        if not any(isinstance(value, Thing) for value in fields.values()):  # those may be changed
+            known[name] = dict(fields)
         return fields
 
     def _method_of(self, unit: Unit, name: str) -> str | None:

@@ -19,7 +19,7 @@ A class has `TARGET = EXPRESSION` for each field with its default. Expressions: 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Unit(NamedTuple):
@@ -45,6 +45,8 @@ class Program(NamedTuple):
     start: str
     guards: int
     unreadable: int
+    kept: dict[str, dict[str, Any]]
+    """What evaluations of the program work out once: units, defaults."""
 
 
 def condition_of(line: str) -> tuple[str, str]:

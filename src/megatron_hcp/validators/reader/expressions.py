@@ -170,7 +170,7 @@ class Translator(ast.NodeTransformer):
         owner, node = found
         return self.register(f"{owner.name}.{node.name}", owner, node)
 
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:  # noqa: N802
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
         if len(node.ops) == 1 and ast.unparse(node.comparators[0]) == "os.environ":
             unset = ast.IsNot() if isinstance(node.ops[0], ast.In) else ast.Is()
             return ast.Compare(ast.Call(ast.Name("env"), [node.left], []), [unset], [ast.Constant(None)])

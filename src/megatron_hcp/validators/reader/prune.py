@@ -11,7 +11,7 @@ from megatron_hcp.validators.program import Unit
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _TARGETS = re.compile(r"[A-Za-z_]\w*(, [A-Za-z_]\w*)*\Z")
-_CHANGES = (".pop(", "setattr(")
+_CHANGES = (".pop(", "setattr(", "copy_fields(")
 
 
 def pruned(units: Mapping[str, Unit], start: str) -> dict[str, Unit]:
@@ -101,7 +101,9 @@ def _smaller(unit: Unit, acting: set[str]) -> Unit:
             live.update((place, *around[place]))
     kept = sorted(live)
     inside = {head for place in kept if not unit.lines[place].lstrip().startswith("for ") for head in around[place]}
-    lines = (unit.lines[place] for place in kept if place in inside or not unit.lines[place].lstrip().startswith("for "))
+    lines = (
+        unit.lines[place] for place in kept if place in inside or not unit.lines[place].lstrip().startswith("for ")
+    )
     return unit._replace(lines=tuple(lines))
 
 

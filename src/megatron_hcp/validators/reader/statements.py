@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from megatron_hcp.validators.program import Unit
@@ -171,6 +172,8 @@ class Body:
             yield from self._try(line, depth)
         elif isinstance(line, ast.With):
             yield from self.block(line.body, depth)
+        elif isinstance(line, ast.For) and (copied := _copied_fields(line)):
+            yield f"{pad}do {self._text(copied)}"
         elif isinstance(line, ast.For):
             body = list(self.block(line.body, depth + 1))
             if body:
@@ -267,6 +270,17 @@ class Body:
         else:
             yield from self._if("...", "...", body, handlers, depth)
         yield from self.block(line.finalbody, depth)
+
+
+def _copied_fields(line: ast.For) -> ast.expr | None:
+    """A loop that copies the fields of a dataclass from a namespace into a dict, as one call of `copy_fields`."""
+    text = ast.unparse(line)
+    found = re.fullmatch(
+        r"for (\w+) in dataclasses\.fields\((\w+)\):\s+if hasattr\((\w+), \1\.name\):\s+"
+        r"(\w+)\[\1\.name\] = getattr\(\3, \1\.name\)",
+        text,
+    )
+    return ast.parse(f"copy_fields({found[2]}, {found[3]}, {found[4]})", mode="eval").body if found else None
 
 
 def _lambda(names: str, body: ast.expr) -> ast.expr:
