@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.judge.report import Finding, NotChecked, Presumed
 from megatron_hcp.judge.ruling import Ruling, judge
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.edit import Edit, apply_sets

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import Dialect
 from megatron_hcp.rules.view import View
 

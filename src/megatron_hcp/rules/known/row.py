@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import DIALECTS, Dialect, shown_value
 from megatron_hcp.rules.known.condition import Clause, clauses_of
