@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from functools import cache
 
 from megatron_hcp.launch.coerce import coerce
 from megatron_hcp.launch.complete import derive
@@ -114,16 +114,21 @@ def _unwrap(dialect: str, setting: Setting) -> Setting:
     return setting
 
 
+@cache
+def _upstreams_defaults(dialect: str) -> dict[str, Fact]:
+    """By name, the facts that upstream has a default for."""
+    values = ((name, default_of(spec, dialect)) for name, spec in FACTS.items())
+    return {name: Fact(value, "default") for name, value in values if value is not UNKNOWN}
+
+
 def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str, str]) -> dict[str, Fact]:
     if reading.unseen is not None:
         return {}
     facts: dict[str, Fact] = {}
     absent = [name for name in FACTS if name not in stated and name not in unknown]
     if reading.complete:
-        for name in absent:
-            value: Any = default_of(FACTS[name], reading.dialect)
-            if value is not UNKNOWN:
-                facts[name] = Fact(value, "default")
+        upstreams = _upstreams_defaults(reading.dialect)
+        facts = {name: upstreams[name] for name in absent if name in upstreams}
     by_model = FRAMEWORKS[reading.dialect].model_decides
     if by_model if reading.complete else FRAMEWORKS[reading.dialect].has_recipes:
         # A recipe sets what an override list omits; in verl the model sets what verl has no default for.
