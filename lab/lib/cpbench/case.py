@@ -1,4 +1,4 @@
-"""A case of CP-Bench, `hcp.cpbench/1`: one object a line. It names settings and places; upstream's text stays outside."""
+"""A case of CP-Bench, `hcp.cpbench/1`: one object a line."""
 
 from __future__ import annotations
 

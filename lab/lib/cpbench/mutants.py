@@ -13,6 +13,7 @@ import yaml
 from agree.megatron_lm import as_drawn, branch_of
 from agree.megatron_lm_launches import Drawn
 from agree.process import Upstream
+
 from cpbench.case import Case
 
 _MEANT = ("AssertionError", "ValueError", "NotImplementedError", "RuntimeError")
@@ -35,7 +36,7 @@ def mutants_of(checkout: Path, wanted: int, seed: int) -> list[Case]:
     """Up to `wanted` cases that upstream's start-up refuses, of launches that it accepts; each refusal is kept once
     per place and option, so that a common one does not fill the bench.
     """
-    upstream = Upstream("megatron_lm_upstream.py", str(checkout))
+    upstream = Asked(checkout)
     version, te, options = (upstream.ready[name] for name in ("version", "te", "options"))
     versions = (f"mcore={version}", f"mcore_branch={branch_of(options)}", f"te={te}", "arch=sm90")
     rng = random.Random(seed)
@@ -45,11 +46,11 @@ def mutants_of(checkout: Path, wanted: int, seed: int) -> list[Case]:
     found: dict[tuple[str, str], Case] = {}
     for file in files:
         launch = as_drawn(file)
-        if upstream.ask(launch._asdict())["refusal"]:
+        if upstream.refusal(launch) != {}:
             continue
         for change in changes_of(launch, options, rng):
             changed = launch._replace(words=change.words)
-            refusal = upstream.ask(changed._asdict())["refusal"]
+            refusal = upstream.refusal(changed)
             if not refusal or not refusal["where"] or not refusal["text"].startswith(_MEANT):
                 continue
             key = (f"{refusal['where']} {refusal['code']}", change.option)
@@ -60,6 +61,27 @@ def mutants_of(checkout: Path, wanted: int, seed: int) -> list[Case]:
             break
     upstream.close()
     return list(found.values())[:wanted]
+
+
+class Asked:
+    """Upstream's start-up, made anew after a launch that ended its process."""
+
+    def __init__(self, checkout: Path) -> None:
+        self._checkout = checkout
+        self._upstream = Upstream("megatron_lm_upstream.py", str(checkout))
+        self.ready = self._upstream.ready
+
+    def refusal(self, launch: Drawn) -> dict[str, str] | None:
+        """The refusal; empty if there is none, None if the launch ended the process."""
+        try:
+            answer: dict[str, str] | None = self._upstream.ask(launch._asdict())["refusal"]
+        except (RuntimeError, BrokenPipeError):
+            self._upstream = Upstream("megatron_lm_upstream.py", str(self._checkout))
+            return None
+        return answer or {}
+
+    def close(self) -> None:
+        self._upstream.close()
 
 
 def changes_of(launch: Drawn, options: Mapping[str, Mapping[str, Any]], rng: random.Random) -> Iterator[Change]:

@@ -49,7 +49,8 @@ UPSTREAMS = (
     Upstream("slime", "slime", "slime/__init__.py", "", ("scripts", "examples", "docker")),
     Upstream("miles", "miles", "miles/__init__.py", "", ("scripts", "examples", "docker")),
     Upstream(
-        "ms-swift", "ms_swift", "swift/version.py", r"__version__ = '([^']+)'", ("examples",), (), r"\bmegatron (pt|sft|rlhf)\b",
+        "ms-swift", "ms_swift", "swift/version.py", r"__version__ = '([^']+)'", ("examples",), (),
+        r"\bmegatron (pt|sft|rlhf)\b",
     ),
 )  # fmt: skip
 

@@ -40,8 +40,16 @@ def cases_of_reports(file: Path) -> Iterator[Case]:
         said = f"{row['cause']} {row['must']}"
         numbers = tuple(f"#{number}" for number in re.findall(r"#(\d+)", source))
         names = (*(row.get("expect") or ()), *numbers, *spellings(set(_IDENTIFIER.findall(said))))
+        names = names if expect == "refused" else ()
         yield Case(
-            f"reported:{row['id']}", source, main, files, (), versions, expect, row["cause"], names if expect == "refused" else ()
+            f"reported:{row['id']}",
+            source,
+            main,
+            files,
+            versions=versions,
+            expect=expect,
+            cause=row["cause"],
+            names=names,
         )
 
 
