@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import shlex
 import subprocess
@@ -49,7 +50,7 @@ def command(tool: str) -> Tool:
     return answer
 
 
-def ours(options: Sequence[str], *, versions: bool) -> Tool:
+def ours(*, versions: bool) -> Tool:
     """`hcp check` in this process, with or without the case's releases."""
     from megatron_hcp.cli.main import main
 
@@ -59,14 +60,29 @@ def ours(options: Sequence[str], *, versions: bool) -> Tool:
         with _on_disk(case) as (folder, file), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
             os.chdir(folder)
             try:
-                main(["check", file, *options, *assumed, *case.argv])
+                main(["check", file, "--format", "json", "--full", *assumed, *case.argv])
             except SystemExit as end:
                 code = end.code if isinstance(end.code, int) else 1 if end.code else 0
             finally:
                 os.chdir(before)
-        return Answer(code, out.getvalue())
+        return Answer(code, _errors_in(out.getvalue()))
 
     return answer
+
+
+def _errors_in(said: str) -> str:
+    """The text of the errors alone: what is not checked or undecided names settings, too."""
+    try:
+        found = json.loads(said)
+    except ValueError:
+        return said
+    launches = found.get("launches") or [found]
+    errors = [item for one in launches for item in one.get("findings", ()) if item["severity"] == "error"]
+    parts = ("rule", "message", "found", "expected")
+    lines = [" ".join([*(item[part] for part in parts), *item["keys"]]) for item in errors]
+    undecided = [str(item) for one in launches for item in one.get("undecided", ())]
+    refused = [str(found["error"])] if "error" in found else []
+    return "\n".join(lines or undecided or refused)
 
 
 @contextlib.contextmanager

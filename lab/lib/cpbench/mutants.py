@@ -18,6 +18,8 @@ from cpbench.case import Case
 
 _MEANT = ("AssertionError", "ValueError", "NotImplementedError", "RuntimeError")
 """What upstream raises on purpose; anything else may be a gap of the stand-ins."""
+_MISSING = re.compile("not installed|lease install|not available|is required for|unsupported format character")
+"""Refusals for want of a package, which this machine lacks, and faults of upstream's own messages."""
 _PER_LAUNCH = 40
 """Changes that are tried on one launch."""
 _GPUS_PER_NODE = 8
@@ -52,6 +54,8 @@ def mutants_of(checkout: Path, wanted: int, seed: int) -> list[Case]:
             changed = launch._replace(words=change.words)
             refusal = upstream.refusal(changed)
             if not refusal or not refusal["where"] or not refusal["text"].startswith(_MEANT):
+                continue
+            if _MISSING.search(refusal["text"]):
                 continue
             key = (f"{refusal['where']} {refusal['code']}", change.option)
             if key not in found:

@@ -18,6 +18,23 @@ _PROGRAMS = {
 }
 _IDENTIFIER = re.compile(r"--[a-z][\w-]+|\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b")
 _OPTIONS = ("--launcher", "--dialect", "--recipe")
+_MEANS = {
+    "TP": "tensor_model_parallel_size",
+    "PP": "pipeline_model_parallel_size",
+    "CP": "context_parallel_size",
+    "EP": "expert_model_parallel_size",
+    "ETP": "expert_tensor_parallel_size",
+    "SP": "sequence_parallel",
+    "MTP": "mtp_num_layers",
+    "GDN": "gated_delta_net",
+    "DSv4": "dsv4_hybrid",
+    "MLA": "multi_latent_attention",
+    "virtual": "virtual_pipeline",
+    "interleaved": "virtual_pipeline",
+    "experts": "num_experts",
+    "FP8": "fp8",
+}
+"""The field's short words for settings: a report uses these, a tool the settings' names."""
 
 
 def cases_of_reports(file: Path) -> Iterator[Case]:
@@ -39,7 +56,8 @@ def cases_of_reports(file: Path) -> Iterator[Case]:
         expect = "ok" if row["must"] == "silent" else "refused"
         said = f"{row['cause']} {row['must']}"
         numbers = tuple(f"#{number}" for number in re.findall(r"#(\d+)", source))
-        names = (*(row.get("expect") or ()), *numbers, *spellings(set(_IDENTIFIER.findall(said))))
+        means = {_MEANS[word] for word in re.findall(r"\w+", said) if word in _MEANS}
+        names = (*(row.get("expect") or ()), *numbers, *spellings({*_IDENTIFIER.findall(said), *means}))
         names = names if expect == "refused" else ()
         yield Case(
             f"reported:{row['id']}",
