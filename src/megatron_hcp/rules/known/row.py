@@ -121,6 +121,7 @@ def _rule(row: Known, table: str) -> Rule:
         row.good or at_version(row.launch, row.package, next(span.mended for span in spans if span.mended)),
         row.launch if f"{row.package}=" in row.launch.assume else _bad(row, spans[0]),
         table=table,
+        limit_of=row.package,
     )
 
 
