@@ -81,7 +81,7 @@ def age_of(v: View, package: str) -> Age | None:
     main = of_package(package, "main")
     if main is None or main.numbers <= newest.numbers or release[:2] > main.numbers[:2]:
         return Age(package, str(fact.value), newest)
-    if is_build or (branch is not None and branch.origin != "derived"):
+    if is_build or (branch is not None and branch.origin in ("launch", "assumed")):
         return _of_branch(package, str(fact.value), release, main)
     return Age(package, str(fact.value), main)
 
@@ -106,7 +106,7 @@ def dated(problem: Problem, rule: Rule, ages: Iterable[Age]) -> Problem:
     """The problem with what it was read from, where the launch runs something newer."""
     projects = {"megatron-lm" if source.repo == "megatron-core" else source.repo for source in rule.source}
     said = [age.as_of for age in ages if age.last.project in projects and age.as_of not in problem.message]
-    if rule.last or not said or _is_note(rule, problem):
+    if rule.last or not said or is_unread_note(rule, problem):
         return problem
     return problem._replace(message="; ".join((problem.message, *said)))
 
@@ -115,13 +115,13 @@ def not_read(launch: Launch, findings: Iterable[Finding]) -> list[Undecided]:
     """What stays undecided: faults that the last release read has, in a release that wasn't, one entry a package."""
     by_package: dict[str, list[str]] = {}
     for finding in findings:
-        if finding.effect in UNREAD_EFFECTS and _is_note(finding.rule, finding.problem):
+        if finding.effect in UNREAD_EFFECTS and is_unread_note(finding.rule, finding.problem):
             by_package.setdefault(finding.rule.limit_of, []).append(finding.rule.id)
     return [_undecided(launch, package, rules) for package, rules in by_package.items()]
 
 
-def _is_note(rule: Rule, problem: Problem) -> bool:
-    """Whether `as_a_note` made it one."""
+def is_unread_note(rule: Rule, problem: Problem) -> bool:
+    """Whether it is a note because the release wasn't read: `as_a_note` made it one."""
     return bool(rule.limit_of) and problem.severity == "info" and problem.message.startswith(_NOT_READ)
 
 

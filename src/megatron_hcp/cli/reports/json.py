@@ -12,7 +12,7 @@ from megatron_hcp.cli.reports.backports import first_json
 from megatron_hcp.cli.reports.words import fact_value
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.secrets import without_secrets
-from megatron_hcp.judge.age import ages_of
+from megatron_hcp.judge.age import Age, ages_of
 from megatron_hcp.judge.report import Finding, NotChecked, Presumed, Report, Undecided
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.facts.last_read import LastRead
@@ -38,7 +38,7 @@ def report_json(
         "findings": [finding_json(finding) for finding in report.findings],
         "accepted": [{"rule": item.rule.id, "location": place_json(item.location)} for item in report.accepted],
         "not_checked": [not_checked_json(item) for item in report.not_checked],
-        **not_read_json(report.launch),
+        **not_read_json(ages_of(report.launch)),
         "backports": first_json(lacking(report.launch).lacking),
         "facts": {name: fact_json(name, fact) for name, fact in sorted(report.launch.facts.items()) if name in used},
         "patch": patch,
@@ -46,12 +46,10 @@ def report_json(
     }
 
 
-def not_read_json(launch: Launch) -> dict[str, Any]:
-    """The launch's versions that are beyond what was read, under `not_read`; nothing where all were read."""
-    ages = [
-        {"package": age.package, "version": age.version, "last_read": read_json(age.last)} for age in ages_of(launch)
-    ]
-    return {"not_read": ages} if ages else {}
+def not_read_json(ages: Iterable[Age]) -> dict[str, Any]:
+    """The versions of a launch that are beyond what was read, under `not_read`; nothing where all were read."""
+    data = [{"package": age.package, "version": age.version, "last_read": read_json(age.last)} for age in ages]
+    return {"not_read": data} if data else {}
 
 
 def read_json(read: LastRead) -> dict[str, str]:
