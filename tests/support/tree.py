@@ -38,7 +38,6 @@ TESTS_OF_OTHER_FOLDERS = {"docs", "lab", "checks", "support"}
 TESTED_FROM_ABOVE = {
     "bash/parser": "bash/test_parser.py, by what it parses",
     "cli/reports": "cli/, by what commands print",
-    "judge": "rules/test_rules_on_any_launch.py, by what it makes of every rule",
     "launch/forms": "launch/forms/, by its folders",
     "launch/forms/kubernetes": "launch/readers/test_kubernetes.py, by the launches in manifests",
     "support": "cli/test_support.py, by what the command prints: tests/support holds what tests share",

@@ -15,7 +15,18 @@ from megatron_hcp.ground.record import NamedTuple
 Dialect = Literal["mlm", "bridge", "bridge-provider", "verl", "nemo-rl", "ms-swift", "slime"]
 Form = Literal["shell", "args-yaml", "yaml", "overrides", "args"]
 Origin = Literal[
-    "launch", "default", "presumed", "recipe", "sourced", "model", "model-name", "assumed", "installed", "derived"
+    "launch",
+    "default",
+    "presumed",
+    "recipe",
+    "sourced",
+    "model",
+    "model-name",
+    "image",
+    "upstream",
+    "assumed",
+    "installed",
+    "derived",
 ]
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)

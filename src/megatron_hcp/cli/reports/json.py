@@ -12,8 +12,10 @@ from megatron_hcp.cli.reports.backports import first_json
 from megatron_hcp.cli.reports.words import fact_value
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.secrets import without_secrets
+from megatron_hcp.judge.age import Age, ages_of
 from megatron_hcp.judge.report import Finding, NotChecked, Presumed, Report, Undecided
 from megatron_hcp.launch.fact import Fact, Launch
+from megatron_hcp.launch.facts.last_read import LastRead
 from megatron_hcp.rules.rule import Source
 
 SCHEMA = "hcp.check/2"
@@ -36,11 +38,23 @@ def report_json(
         "findings": [finding_json(finding) for finding in report.findings],
         "accepted": [{"rule": item.rule.id, "location": place_json(item.location)} for item in report.accepted],
         "not_checked": [not_checked_json(item) for item in report.not_checked],
+        **not_read_json(ages_of(report.launch)),
         "backports": first_json(lacking(report.launch).lacking),
         "facts": {name: fact_json(name, fact) for name, fact in sorted(report.launch.facts.items()) if name in used},
         "patch": patch,
         **({} if left_out is None else {"left_out": [{"rule": rule, "reason": why} for rule, why in left_out]}),
     }
+
+
+def not_read_json(ages: Iterable[Age]) -> dict[str, Any]:
+    """The versions of a launch that are beyond what was read, under `not_read`; nothing where all were read."""
+    data = [{"package": age.package, "version": age.version, "last_read": read_json(age.last)} for age in ages]
+    return {"not_read": data} if data else {}
+
+
+def read_json(read: LastRead) -> dict[str, str]:
+    """What was read of a project; without what isn't known of it."""
+    return {name: value for name, value in read._asdict().items() if value}
 
 
 def many_json(results: list[dict[str, Any]]) -> dict[str, Any]:
