@@ -163,7 +163,18 @@ def rule(
     `outcome` is its severity, effect and stage: `error crash config`.
     """
     return lambda check: register(
-        Rule(id, *parsed(outcome), source, applies, check, good, bad, last, "", recipe_settled, limit_of)
+        Rule(
+            id,
+            *parsed(outcome),
+            source,
+            applies,
+            check,
+            good,
+            bad,
+            last=last,
+            recipe_settled=recipe_settled,
+            limit_of=limit_of,
+        )
     )
 
 
