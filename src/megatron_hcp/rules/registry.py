@@ -15,7 +15,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.facts.stages import STAGE_NAMES
 from megatron_hcp.launch.hidden import hidden, hides_any
-from megatron_hcp.rules.rule import REGISTERED, Rule
+from megatron_hcp.rules.rule import REGISTERED, START, Rule
 from megatron_hcp.rules.view import View
 
 if sys.flags.optimize > 1:
@@ -193,12 +193,20 @@ def selected(select: str | None, ignore: str | None) -> Callable[[Launch], tuple
     """
     if select is None and ignore is None:
         return rules_for
-    named = frozenset(MODULES) if select is None else _matching(select)
-    ids = named - _matching(ignore or "")
+    named, only = (frozenset(MODULES), {}) if select is None else _matching(select)
+    ignored, without = _matching(ignore or "", ignores=True)
+    ids = (named | only.keys()) - ignored
     if not ids:
         given = f"--select {select} with --ignore {ignore}" if select is not None else f"--ignore {ignore}"
         raise HcpError(f"found {given}, which leaves no rule", wanted="at least one", do="ignore fewer")
-    return lambda launch: tuple(map(_rule, sorted(ids)))
+    rules = tuple(
+        _rule(rule_id)._replace(
+            only=None if rule_id in named or rule_id not in only else frozenset(only[rule_id]),
+            without=frozenset(without.get(rule_id, ())),
+        )
+        for rule_id in sorted(ids)
+    )
+    return lambda launch: rules
 
 
 def rule_of(rule_id: str) -> Rule:
@@ -219,12 +227,24 @@ def rule_of(rule_id: str) -> Rule:
     return _rule(rule_id.upper())
 
 
-def _matching(names: str) -> frozenset[str]:
+def _matching(names: str, *, ignores: bool = False) -> tuple[frozenset[str], dict[str, set[str]]]:
+    """The ids of rules, and by START rule the guards of it (`START001/…`) that the names mean."""
     ids: set[str] = set()
+    guards: dict[str, set[str]] = {}
     for name in filter(None, (part.strip() for part in names.split(","))):
+        wanted, _, guard = name.partition("/")
+        if guard and wanted.upper().startswith(START):
+            guards.setdefault(rule_of(wanted).id, set()).add(guard)
+            continue
+        if ignores and wanted.upper().startswith(START):
+            raise HcpError(
+                f"found --ignore {name}, which stands for many refusals of upstream",
+                wanted=f"{START}001/GUARD",
+                do="copy it from the finding",
+            )
         matched = {rule_id for rule_id in MODULES if rule_id.startswith(name.upper())}
-        ids |= matched or {rule_of(name).id}
-    return frozenset(ids)
+        ids |= {rule_id for rule_id in matched if not (ignores and rule_id.startswith(START))} or {rule_of(name).id}
+    return frozenset(ids), guards
 
 
 def _rule(rule_id: str) -> Rule:
