@@ -28,7 +28,7 @@ def _has_layer(v: View, symbol: str) -> bool:
     return isinstance(pattern, str) and symbol in pattern
 
 
-def _has_mamba(v: View) -> bool:
+def has_mamba(v: View) -> bool:
     return _has_layer(v, "M")
 
 
@@ -36,7 +36,7 @@ def _has_delta_net(v: View) -> bool:
     return v.get("attention_variant") in _GDN or _has_layer(v, "G")
 
 
-def _mamba_heads(v: View) -> int:
+def mamba_heads(v: View) -> int:
     """As written, or as many as fit the mixer's inner width, which is twice the model's."""
     heads = v.mamba_num_heads
     if heads is not None:
@@ -64,7 +64,7 @@ def _mamba_heads(v: View) -> int:
             branches=("main",),
         ),
     ),
-    applies=under_cp(_has_mamba),
+    applies=under_cp(has_mamba),
     good=Example(
         "mlm", "--context-parallel-size 4 --hybrid-layer-pattern M*M- --hidden-size 1024 --mamba-num-groups 8"
     ),
@@ -80,7 +80,7 @@ def mamba_heads_and_groups_divide(v: View) -> Problem | None:
     groups = v.mamba_num_groups
     if groups is None:
         raise Unknown("mamba_num_groups")
-    heads, tp = _mamba_heads(v), int(v.tp)
+    heads, tp = mamba_heads(v), int(v.tp)
     if not mamba_fits(heads, groups, tp, int(v.cp)):
         smaller = [size for size in smaller_divisors(int(v.cp)) if mamba_fits(heads, groups, tp, size)]
         return Problem(
