@@ -88,7 +88,7 @@ def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
         written.setdefault(entry.fact, {})[setting.key] = fact  # of a repeated key, the last occurrence
     order = {key: place for place, key in enumerate(index)}
     for name, by_key in written.items():
-        facts[name] = by_key[min(by_key, key=lambda key: (_yields(key, by_key[key].value), order[key]))]
+        facts[name] = by_key[min(by_key, key=lambda key: (_precedence(key, by_key[key].value), order[key]))]
     for key, reason in reading.unknown.items():
         name = index[key].fact if key in index else key
         if name in reading.facts:
@@ -98,13 +98,16 @@ def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
     return facts, unknown
 
 
-def _yields(key: str, value: object) -> bool:
-    """Whether a key leaves its fact to another of the fact's keys, although the table lists that one after it.
+def _precedence(key: str, value: object) -> int:
+    """Where a key stands among those of its fact, whatever their order in the table: the least one counts.
 
-    A null does: that field has another name by now, or had one. But Bridge copies all fields of `mixed_precision` over
-    the model's, its nulls too (`update_config_with_precision_overrides`).
+    A null yields: that field has another name by now, or had one. But Bridge copies all fields of `mixed_precision`
+    over the model's, its nulls too (`update_config_with_precision_overrides`), and those of `comm_overlap` that are
+    set (`CommOverlapConfig.setup`).
     """
-    return value is None and not key.startswith("mixed_precision.")
+    if value is None and not key.startswith("mixed_precision."):
+        return 2
+    return 0 if key.startswith("comm_overlap.") else 1
 
 
 def _unwrap(dialect: str, setting: Setting) -> Setting:
