@@ -93,6 +93,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "assume": lambda v: bool(v.launch.assumed),
     "dcp": _may_be_dynamic,
     "fsdp": _may_shard,
+    "key.values": lambda v: v.dialect == "mlm",
     "known": _may_meet_a_known_fault,
     "known.ms_swift": _is_framework,
     "known.nemo_rl": _is_framework,

@@ -48,11 +48,16 @@ class Source(NamedTuple):
 
 
 class Rename(NamedTuple):
-    """A key of the launch that is written under another name. `sign`: as in `Setting`, of the new key."""
+    """A key of the launch that is written under another name, or (on a command line) with other words after it.
+
+    `sign`: as in `Setting`, of the new key.
+    """
 
     old: str
     new: str
     sign: str | None = None
+    words: tuple[str, ...] | None = None
+    """What follows the option; None: what followed it before."""
 
 
 class Fix(NamedTuple):

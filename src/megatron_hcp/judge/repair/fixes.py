@@ -24,7 +24,7 @@ def apply_fix(launch: Launch, fix: Fix | OfferedFix) -> Launch | None:
 def _renamed(launch: Launch, renames: tuple[Rename, ...]) -> Launch | None:
     reading, by_key = launch.reading, {rename.old: rename for rename in renames}
     settings = [
-        setting._replace(key=rename.new, sign=rename.sign) if (rename := by_key.get(setting.key)) else setting
+        _under_another_name(setting, rename) if (rename := by_key.get(setting.key)) else setting
         for setting in reading.written or reading.settings
     ]
     if launch.dialect in COMMAND_LINES:
@@ -35,6 +35,11 @@ def _renamed(launch: Launch, renames: tuple[Rename, ...]) -> Launch | None:
         return build_launch(reading, assumed=launch.assumed, model=launch.model)
     except HcpError:
         return None
+
+
+def _under_another_name(setting: Setting, rename: Rename) -> Setting:
+    value = setting.value if rename.words is None else list(rename.words)
+    return setting._replace(key=rename.new, sign=rename.sign, value=value)
 
 
 def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
@@ -88,7 +93,7 @@ def _setting_value(launch: Launch, key: str, value: Any) -> Any:
         value = not value
     if launch.dialect in COMMAND_LINES:
         if isinstance(value, bool):
-            return [] if value and launch.dialect != "ms-swift" else [str(value).lower()]
+            return [str(value).lower()] if launch.dialect == "ms-swift" else [] if value else False
         return [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
     return list(value) if isinstance(value, tuple) else value
 
@@ -119,6 +124,7 @@ def written(launch: Launch, fix: Fix) -> OfferedFix:
 def _written_rename(launch: Launch, rename: Rename) -> tuple[str, list[str]]:
     """The renamed key with its value, as (KEY=VALUE, words for the command line)."""
     value = next(setting.value for setting in reversed(launch.reading.settings) if setting.key == rename.old)
+    value = value if rename.words is None else rename.words
     if launch.dialect in COMMAND_LINES:
         return f"{rename.new}={' '.join(value) or 'true'}", [as_written(launch, rename.new), *value]
     text = f"{rename.new}={yaml_text(tuple(value) if isinstance(value, list) else value)}"
@@ -127,10 +133,9 @@ def _written_rename(launch: Launch, rename: Rename) -> tuple[str, list[str]]:
 
 def _flags_to_go(launch: Launch, name: str) -> list[str]:
     """The flags written for a fact; none if its value comes from elsewhere."""
-    fact = launch.facts.get(name)
-    if fact is None or fact.origin != "launch" or fact.key not in index_of(launch.dialect):
-        return []
-    return ["--" + str(fact.key).replace("_", "-")]
+    index = index_of(launch.dialect)
+    keys = (setting.key for setting in launch.reading.settings if setting.key in index)
+    return ["--" + key.replace("_", "-") for key in dict.fromkeys(keys) if index[key].fact == name]
 
 
 def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]:

@@ -23,7 +23,7 @@ from megatron_hcp.launch.edit import is_plain
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.load import load_text
 from megatron_hcp.launch.source import byte_order_mark
-from megatron_hcp.rules.rule import Rule
+from megatron_hcp.rules.rule import Rename, Rule
 
 _WAYS = 12
 """How many places are tried for the edits of one fix."""
@@ -161,7 +161,7 @@ def _says(launch: Launch, patched: str, fix: OfferedFix, alone: bool = False) ->
         got = _of_role(load_text(launch, patched), launch.reading.role)
     except HcpError:
         return False
-    if wanted is None or not {rename.new for rename in fix.renames} <= {one.key for one in got.reading.settings}:
+    if wanted is None or not all(_is_written(rename, got) for rename in fix.renames):
         return False
     edited = {name for name, _ in fix.edits}
     return all(
@@ -170,6 +170,12 @@ def _says(launch: Launch, patched: str, fix: OfferedFix, alone: bool = False) ->
         for name in ({*wanted.facts, *got.facts} if alone else edited)
         if name in edited or not name.startswith("env.")
     )
+
+
+def _is_written(rename: Rename, launch: Launch) -> bool:
+    """Whether the launch has the key, each time with the words that follow it now."""
+    values = [setting.value for setting in launch.reading.settings if setting.key == rename.new]
+    return bool(values) and (rename.words is None or all(tuple(value) == rename.words for value in values))
 
 
 def _diff(target: str, old: str, new: str) -> str:
