@@ -11,7 +11,7 @@ from typing import Any
 
 OTHER = "other"
 """Upstream's own function converts the words."""
-_ANYTHING = "*other"
+UNKNOWN = "unknown"
 _TYPES = {None: "str", str: "str", int: "int", float: "float"}
 _NAMES = {"str": "str", "int": "int", "float": "float"}
 _SWITCHES = ("store_true", "store_false", "store_const", "help", "version")
@@ -62,7 +62,7 @@ def _called(call: ast.Call) -> str:
             ast.literal_eval(given[name]) if name in given else None for name in ("action", "nargs", "choices")
         )
     except ValueError:
-        return _ANYTHING
+        return UNKNOWN
     if action in _SWITCHES:
         return "switch"
     kind = _NAMES.get(getattr(given["type"], "id", ""), OTHER) if "type" in given else "str"
@@ -72,7 +72,7 @@ def _called(call: ast.Call) -> str:
 def _text(nargs: int | str | None, kind: str) -> str:
     count = "" if nargs is None else str(nargs)
     is_counted = count in ("", "?", "*", "+") or count.isdecimal()
-    return count + kind if is_counted else _ANYTHING
+    return count + kind if is_counted else UNKNOWN
 
 
 def _listed(kind: str, choices: Iterable[Any]) -> str:

@@ -1,9 +1,10 @@
 """Megatron-LM's own start-up on command lines: run by agree/megatron_lm.py, as `megatron_lm_upstream.py CHECKOUT`.
 
-A question without a world size is for the parser alone. For the others, run are upstream's `parse_args` (its parser is built once), `validate_args`, `set_global_variables` (the micro-batch
-calculator), `_initialize_distributed` (the process groups) and `core_transformer_config_from_args`. Of what follows,
-the division of the layers (`get_num_layers_to_build`, or `select_pipeline_segment` for a hybrid pattern), the choice of
-the attention backend (`_set_attention_backend`) and the training loop's first `update_num_microbatches` are run.
+A question without a world size is for the parser alone. For the others, run are upstream's `parse_args` (its parser is
+built once), `validate_args`, `set_global_variables` (the micro-batch calculator), `_initialize_distributed` (the
+process groups) and `core_transformer_config_from_args`. Of what follows, the division of the layers
+(`get_num_layers_to_build`, or `select_pipeline_segment` for a hybrid pattern), the choice of the attention backend
+(`_set_attention_backend`) and the training loop's first `update_num_microbatches` are run.
 What this machine lacks is replaced:
 
 * torch.distributed: torch's own fake process group, for gloo too; no rank but this one exists.

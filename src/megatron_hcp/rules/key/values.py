@@ -45,17 +45,16 @@ def _misfits(v: View, *kinds: str) -> list[_Found]:
     """The settings with a fault of these kinds; first what every revision refuses that the launch may be for."""
     from megatron_hcp.launch.facts.known_options import rows_of
 
-    settings = [one for one in v.launch.reading.settings if isinstance(one.value, list)]
+    settings = [one for one in v.launch.reading.settings if isinstance(one.value, list) and not _is_quoted(v, one)]
     keys = frozenset(setting.key for setting in settings)
     found = []
     for setting in settings:
-        judged = [(row, misfit(row.takes, setting.value) or _excluded(v, row.takes, keys)) for row in rows_of(setting.key)]
+        judged = [
+            (row, misfit(row.takes, setting.value) or _excluded(v, row.takes, keys)) for row in rows_of(setting.key)
+        ]
         if any(fault is not None and fault.kind in kinds for _, fault in judged):
             by_revision = {
-                revision: fault
-                for row, fault in judged
-                if fault is not None or not row.takes.endswith("other")
-                for revision in row.revisions
+                revision: fault for row, fault in judged if row.takes != "unknown" for revision in row.revisions
             }
             among = [revision for revision in _revisions(v, keys) if revision in by_revision]
             refusing = [revision for revision in among if by_revision[revision] is not None]
@@ -64,6 +63,11 @@ def _misfits(v: View, *kinds: str) -> list[_Found]:
                 taking = [revision for revision in among if by_revision[revision] is None]
                 found.append(_Found(setting, newest, refusing, taking))
     return sorted(found, key=lambda one: bool(one.taking))
+
+
+def _is_quoted(v: View, setting: Setting) -> bool:
+    """Whether it depends on the script that runs a functional test what words a value with blanks becomes."""
+    return v.launch.reading.form == "args-yaml" and any(" " in word for word in setting.value)
 
 
 def _revisions(v: View, keys: frozenset[str]) -> list[str]:
@@ -87,7 +91,7 @@ def _problem(v: View, found: list[_Found], message: str, *fixes: Fix) -> Problem
     first = found[0]
     severity: Severity | None = None
     if first.taking or _may_come(v, first):
-        severity, message = "warning", f"{message}, in megatron-core {_named(first.refusing)}"
+        severity, message = "warning", f"{message}, in megatron-core {_named(first)}"
     elif v.launch.dialect == "mlm" and options_of_nobody(v):
         severity = "warning"
     option = as_written(v.launch, first.setting.key)
@@ -113,11 +117,23 @@ def _may_come(v: View, found: _Found) -> bool:
     return any(misfit(takes, found.setting.value) is None for takes in others)
 
 
-def _named(revisions: list[str]) -> str:
-    """Consecutive revisions in words."""
-    if revisions[-1] == "dev" and len(revisions) > 1:
-        return f"{revisions[0]} and newer"
-    return revisions[0] if len(revisions) == 1 else f"{revisions[0]} to {revisions[-1]}"
+def _named(found: _Found) -> str:
+    """The revisions that refuse it, in words."""
+    from megatron_hcp.launch.facts.known_options import all_revisions
+
+    judged = [revision for revision in all_revisions() if revision in (*found.refusing, *found.taking)]
+    runs: list[list[str]] = []
+    for before, revision in zip(["", *judged], judged):
+        if revision in found.taking:
+            continue
+        if before in found.refusing:
+            runs[-1].append(revision)
+        else:
+            runs.append([revision])
+    names = [run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
+    if len(runs[-1]) > 1 and runs[-1][-1] == judged[-1] == "dev":
+        names[-1] = f"{runs[-1][0]} and newer"
+    return ", ".join(names)
 
 
 def _renames(words: dict[str, tuple[str, ...]]) -> tuple[Rename, ...]:

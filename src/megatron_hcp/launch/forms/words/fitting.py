@@ -14,7 +14,7 @@ _NUMERALS = {1: "one", 2: "two", 3: "three", 4: "four"}
 class Misfit(NamedTuple):
     """Words that an option doesn't take: `word` is the first wrong one, "" if one is missing."""
 
-    kind: Literal["switch", "surplus", "missing", "type", "choice"]
+    kind: Literal["switch", "surplus", "missing", "type", "choice", "excluded"]
     word: str
     wanted: str
     choices: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ def misfit(takes: str, words: Sequence[str]) -> Misfit | None:
     """What argparse refuses of the words after an option; None if nothing, or if it can't be told.
 
     `takes` is `switch`, or the type of each word (`str`, `int`, `float`, `other`: upstream's own function converts it),
-    before it their number as in argparse's nargs if it isn't one, and after it the choices.
+    before it their number as in argparse's nargs if it isn't one, and after it the choices; or `unknown`.
 
     >>> misfit("switch", ["true"])
     Misfit(kind='switch', word='true', wanted='no value: it is a switch', choices=())
@@ -36,7 +36,7 @@ def misfit(takes: str, words: Sequence[str]) -> Misfit | None:
     takes = takes.partition("^")[0]
     if takes == "switch":
         return Misfit("switch", words[0], "no value: it is a switch") if words else None
-    if any(map(_may_be_an_option, words)):
+    if takes == "unknown" or any(map(_may_be_an_option, words)):
         return None
     count = takes[: len(takes) - len(takes.lstrip("?*+0123456789"))]
     kind, *choices = takes[len(count) :].split("|")
