@@ -10,7 +10,7 @@ from typing import NamedTuple
 Release = tuple[int, int, int]
 
 
-class Row(NamedTuple):
+class OptionRow(NamedTuple):
     """Revisions, oldest first, and what follows an option in their parser."""
 
     revisions: tuple[str, ...]
@@ -41,7 +41,7 @@ def revisions_with(option: str) -> tuple[str, ...]:
     return tuple(revision for revision in _revisions() if revision in having)
 
 
-def rows_of(option: str) -> Sequence[Row]:
+def rows_of(option: str) -> Sequence[OptionRow]:
     """What follows the option, by the revisions that have it: `launch.forms.words.fitting` reads it.
 
     >>> [(row.revisions[0], row.takes) for row in rows_of("cuda_graph_impl")][0]
@@ -101,10 +101,10 @@ def _revisions() -> tuple[str, ...]:
 
 
 @cache
-def _table() -> Mapping[str, Sequence[Row]]:
+def _table() -> Mapping[str, Sequence[OptionRow]]:
     """By option. A line holds ranges of revisions, what follows, and the options: `0.16.0..dev switch: a b`."""
     order = _revisions()
-    table: dict[str, list[Row]] = {}
+    table: dict[str, list[OptionRow]] = {}
     for line in _lines():
         head, _, names = line.partition(": ")
         if line.startswith(("#", "revisions: ")):
@@ -114,7 +114,7 @@ def _table() -> Mapping[str, Sequence[Row]]:
         for run in runs.split(","):
             first, _, last = run.partition("..")
             revisions += order[order.index(first) : order.index(last or first) + 1]
-        row = Row(tuple(revisions), takes)
+        row = OptionRow(tuple(revisions), takes)
         for name in names.split():
             table.setdefault(name, []).append(row)
     return table

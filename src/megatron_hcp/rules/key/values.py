@@ -22,7 +22,7 @@ _LONGEST = 40
 _LARGEST = 10**12
 
 
-class _Found(NamedTuple):
+class _Unfit(NamedTuple):
     """A setting whose words don't fit, and the revisions that refuse them and that take them."""
 
     setting: Setting
@@ -41,7 +41,7 @@ def _is_parsed(v: View) -> bool:
     return re.search(_PARSES, script) is not None if isinstance(script, str) else v.launch.reading.form != "shell"
 
 
-def _misfits(v: View, *kinds: str) -> list[_Found]:
+def _misfits(v: View, *kinds: str) -> list[_Unfit]:
     """The settings with a fault of these kinds; first what every revision refuses that the launch may be for."""
     from megatron_hcp.launch.facts.known_options import rows_of
 
@@ -61,7 +61,7 @@ def _misfits(v: View, *kinds: str) -> list[_Found]:
             newest = by_revision[refusing[-1]] if refusing else None
             if newest is not None and newest.kind in kinds:
                 taking = [revision for revision in among if by_revision[revision] is None]
-                found.append(_Found(setting, newest, refusing, taking))
+                found.append(_Unfit(setting, newest, refusing, taking))
     return sorted(found, key=lambda one: bool(one.taking))
 
 
@@ -86,7 +86,7 @@ def _excluded(v: View, takes: str, keys: frozenset[str]) -> Misfit | None:
     return None if other is None else Misfit("excluded", "", f"it without {as_written(v.launch, other)}")
 
 
-def _problem(v: View, found: list[_Found], message: str, *fixes: Fix) -> Problem:
+def _problem(v: View, found: list[_Unfit], message: str, *fixes: Fix) -> Problem:
     """The problem of these settings: a warning where some revision takes the first, or a fork's parser reads it."""
     first = found[0]
     severity: Severity | None = None
@@ -107,7 +107,7 @@ def _problem(v: View, found: list[_Found], message: str, *fixes: Fix) -> Problem
     )
 
 
-def _may_come(v: View, found: _Found) -> bool:
+def _may_come(v: View, found: _Unfit) -> bool:
     """Whether the launch's branch refuses what the other one takes: branches adopt each other's changes."""
     from megatron_hcp.launch.facts.known_options import BRANCHES, rows_of
 
@@ -117,7 +117,7 @@ def _may_come(v: View, found: _Found) -> bool:
     return any(misfit(takes, found.setting.value) is None for takes in others)
 
 
-def _named(found: _Found) -> str:
+def _named(found: _Unfit) -> str:
     """The revisions that refuse it, in words."""
     from megatron_hcp.launch.facts.known_options import all_revisions
 
@@ -208,7 +208,7 @@ def options_have_as_many_values_as_they_take_and_of_their_type(v: View) -> Probl
     return _problem(v, found, message, *fixes)
 
 
-def _whole(found: _Found) -> tuple[str, ...]:
+def _whole(found: _Unfit) -> tuple[str, ...]:
     """The words with the wrong one as a whole number, as in `1e3`; () if it isn't one."""
     word = found.misfit.word
     try:
@@ -243,7 +243,7 @@ def values_are_among_the_choices_of_the_release(v: View) -> Problem | None:
     return _problem(v, found, "argparse rejects a value that is none of the choices", *fixes)
 
 
-def _nearest(found: _Found) -> tuple[str, ...]:
+def _nearest(found: _Unfit) -> tuple[str, ...]:
     """The words with the choice that is spelled most like the wrong one; () if none is like it."""
     from difflib import get_close_matches
 
