@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 
@@ -21,11 +21,12 @@ from agree.grammar import grammar_of_source
 from agree.process import Upstream
 from program import ROOT, parser_of
 
+from megatron_hcp.launch.facts.last_read import BRANCHES, of_package
+
 TARGET = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "known_options.txt"
 READ_ONLY = {"0.2.0": "23.06", **{name: f"core_v{name}" for name in "0.4.0 0.6.0 0.8.0 0.10.0 0.11.0".split()}}
 """Releases that are read, not run -> their tags."""
 RELEASES = "0.12.0 0.12.3 0.13.0 0.13.1 0.14.0 0.15.0 0.15.3 0.16.0 0.16.1 0.17.0 0.17.1 0.18.0 0.18.2 0.19.0".split()
-BRANCHES = ("main", "dev")
 
 
 def unpacked(repository: Path, revision: str, folder: Path) -> None:
@@ -65,7 +66,7 @@ def git(repository: Path, *words: str) -> str:
     return subprocess.run(["git", f"--git-dir={repository}", *words], capture_output=True, text=True).stdout
 
 
-def written(options: Mapping[str, Mapping[str, str]], branches: Iterable[str]) -> str:
+def written(options: Mapping[str, Mapping[str, str]]) -> str:
     """The file's text: a line for the options that the same revisions have and that take the same.
 
     The revisions are written as runs of the first line.
@@ -79,7 +80,6 @@ def written(options: Mapping[str, Mapping[str, str]], branches: Iterable[str]) -
     return "\n".join(
         [
             "# What follows the options of Megatron-LM's own parser, by revision. Written by lab/known_options.py.",
-            *(f"# {branch}" for branch in branches),
             f"revisions: {' '.join(order)}",
             *(f"{runs} {taken}: {' '.join(names)}" for (runs, taken), names in sorted(lines.items())),
             "",
@@ -103,7 +103,6 @@ def main() -> None:
     parser.add_argument("--megatron-lm", type=Path, required=True, metavar="GIT_DIRECTORY")
     repository: Path = parser.parse_args().megatron_lm
     options = {name: read(repository, revision) for name, revision in READ_ONLY.items()}
-    branches = []
     for name in (*RELEASES, *BRANCHES):
         revision = name if name in BRANCHES else f"core_v{name}"
         with tempfile.TemporaryDirectory() as folder:
@@ -111,9 +110,10 @@ def main() -> None:
             version, options[name] = options_of(Path(folder))
         print(f"{name}: {len(options[name])} options", file=sys.stderr)
         if name in BRANCHES:
-            commit = git(repository, "log", "-1", "--format=%h of %cs", revision).strip()
-            branches.append(f"{name}: {version}, commit {commit}")
-    TARGET.write_text(written(options, branches), encoding="utf-8")
+            recorded, commit = of_package("mcore", name), git(repository, "rev-parse", revision).strip()
+            if recorded is None or (recorded.version, recorded.commit) != (version, commit):
+                raise SystemExit(f"last_read.txt has {recorded}; found {version} at {commit}: renew it first")
+    TARGET.write_text(written(options), encoding="utf-8")
 
 
 if __name__ == "__main__":

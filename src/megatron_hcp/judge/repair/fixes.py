@@ -24,7 +24,7 @@ def apply_fix(launch: Launch, fix: Fix | OfferedFix) -> Launch | None:
 def _renamed(launch: Launch, renames: tuple[Rename, ...]) -> Launch | None:
     reading, by_key = launch.reading, {rename.old: rename for rename in renames}
     settings = [
-        _under_another_name(setting, rename) if (rename := by_key.get(setting.key)) else setting
+        setting._replace(key=rename.new, sign=rename.sign) if (rename := by_key.get(setting.key)) else setting
         for setting in reading.written or reading.settings
     ]
     if launch.dialect in COMMAND_LINES:
@@ -35,11 +35,6 @@ def _renamed(launch: Launch, renames: tuple[Rename, ...]) -> Launch | None:
         return build_launch(reading, assumed=launch.assumed, model=launch.model)
     except HcpError:
         return None
-
-
-def _under_another_name(setting: Setting, rename: Rename) -> Setting:
-    value = setting.value if rename.words is None else list(rename.words)
-    return setting._replace(key=rename.new, sign=rename.sign, value=value)
 
 
 def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
@@ -67,7 +62,9 @@ def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
 
 def writable_key(launch: Launch, name: str) -> str | None:
     """The upstream key to write for a fact: the one already written, else the dialect's first (the `--no-…` form if
-    there is no other)."""
+    there is no other). What isn't a fact is named by its key."""
+    if name not in FACTS and not is_plain(name):
+        return name
     fact = launch.facts.get(name)
     index = index_of(launch.dialect, launch.reading.role)
     if fact is not None and fact.key in index and index[fact.key].fact == name:
@@ -83,19 +80,24 @@ def _key_for(launch: Launch, name: str, value: Any) -> str | None:
     """The key that can express this value: a flag that only switches off (`--no-…`) if False has to be written."""
     key = writable_key(launch, name)
     is_mlm = key_dialect(launch.dialect) == "mlm"
-    if is_mlm and value is False and key is not None and not index_of("mlm")[key].negated:
+    if is_mlm and value is False and name in FACTS and key is not None and not _is_negated(launch, key):
         return next(iter(FACTS[name].mlm_not), key)
     return key
 
 
 def _setting_value(launch: Launch, key: str, value: Any) -> Any:
-    if index_of(launch.dialect, launch.reading.role)[key].negated:
+    if _is_negated(launch, key):
         value = not value
     if launch.dialect in COMMAND_LINES:
         if isinstance(value, bool):
             return [str(value).lower()] if launch.dialect == "ms-swift" else [] if value else False
         return [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
     return list(value) if isinstance(value, tuple) else value
+
+
+def _is_negated(launch: Launch, key: str) -> bool:
+    entry = index_of(launch.dialect, launch.reading.role).get(key)
+    return entry is not None and entry.negated
 
 
 def written(launch: Launch, fix: Fix) -> OfferedFix:
@@ -124,7 +126,6 @@ def written(launch: Launch, fix: Fix) -> OfferedFix:
 def _written_rename(launch: Launch, rename: Rename) -> tuple[str, list[str]]:
     """The renamed key with its value, as (KEY=VALUE, words for the command line)."""
     value = next(setting.value for setting in reversed(launch.reading.settings) if setting.key == rename.old)
-    value = value if rename.words is None else rename.words
     if launch.dialect in COMMAND_LINES:
         return f"{rename.new}={' '.join(value) or 'true'}", [as_written(launch, rename.new), *value]
     text = f"{rename.new}={yaml_text(tuple(value) if isinstance(value, list) else value)}"
@@ -134,8 +135,8 @@ def _written_rename(launch: Launch, rename: Rename) -> tuple[str, list[str]]:
 def _flags_to_go(launch: Launch, name: str) -> list[str]:
     """The flags written for a fact; none if its value comes from elsewhere."""
     index = index_of(launch.dialect)
-    keys = (setting.key for setting in launch.reading.settings if setting.key in index)
-    return ["--" + key.replace("_", "-") for key in dict.fromkeys(keys) if index[key].fact == name]
+    keys = dict.fromkeys(setting.key for setting in launch.reading.settings)
+    return [as_written(launch, key) for key in keys if name == (index[key].fact if key in index else key)]
 
 
 def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]:
@@ -153,7 +154,7 @@ def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]
         if isinstance(value, bool) and is_swift:
             return f"{key}={str(value).lower()}", [flag, str(value).lower()]
         if isinstance(value, bool):
-            if index_of("mlm")[key].negated == value:
+            if _is_negated(launch, key) == value:
                 return f"{key}=false", []
             return f"{key}=true", [flag]
         items = [str(item) for item in value] if isinstance(value, tuple) else [str(value)]

@@ -23,7 +23,7 @@ from megatron_hcp.launch.edit import is_plain
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.load import load_text
 from megatron_hcp.launch.source import byte_order_mark
-from megatron_hcp.rules.rule import Rename, Rule
+from megatron_hcp.rules.rule import Rule
 
 _WAYS = 12
 """How many places are tried for the edits of one fix."""
@@ -72,14 +72,14 @@ def patch_of(launch: Launch, findings: Iterable[Finding], rules: Iterable[Rule])
 
 
 def _id(finding: Finding) -> _Id:
-    return finding.role, finding.rule.id
+    return finding.role, finding.id
 
 
 def _next(report: Report, wanted: Iterable[_Id]) -> Finding | None:
     """The first error, else the first warning, that is wanted and has a fix."""
     wanted = set(wanted)
     able = [finding for finding in report.findings if finding.fixes and _id(finding) in wanted]
-    return min(able, key=lambda finding: (finding.severity != "error", finding.rule.id), default=None)
+    return min(able, key=lambda finding: (finding.severity != "error", finding.id), default=None)
 
 
 def _written(
@@ -161,7 +161,7 @@ def _says(launch: Launch, patched: str, fix: OfferedFix, alone: bool = False) ->
         got = _of_role(load_text(launch, patched), launch.reading.role)
     except HcpError:
         return False
-    if wanted is None or not all(_is_written(rename, got) for rename in fix.renames):
+    if wanted is None or not {rename.new for rename in fix.renames} <= {one.key for one in got.reading.settings}:
         return False
     edited = {name for name, _ in fix.edits}
     return all(
@@ -170,12 +170,6 @@ def _says(launch: Launch, patched: str, fix: OfferedFix, alone: bool = False) ->
         for name in ({*wanted.facts, *got.facts} if alone else edited)
         if name in edited or not name.startswith("env.")
     )
-
-
-def _is_written(rename: Rename, launch: Launch) -> bool:
-    """Whether the launch has the key, each time with the words that follow it now."""
-    values = [setting.value for setting in launch.reading.settings if setting.key == rename.new]
-    return bool(values) and (rename.words is None or all(tuple(value) == rename.words for value in values))
 
 
 def _diff(target: str, old: str, new: str) -> str:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-import shlex
 
-from megatron_hcp.judge.repair.spots import Change, args_value, span_of
+from megatron_hcp.judge.repair.spots import Change, span_of
 from megatron_hcp.launch.dialects.frameworks import as_written
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Rename
 
 
 def renaming(launch: Launch, text: str, rename: Rename) -> list[Change] | None:
-    """The changes that write another name for a key, or other words after it, each time it is written.
-
-    None if one has no place in the text.
-    """
+    """The changes that write another name for a key, each time it is written; None if one has no place in the text."""
     old, new = as_written(launch, rename.old), (rename.sign or "") + as_written(launch, rename.new)
     if launch.reading.form in ("yaml", "args-yaml"):
         old, new = old.rpartition(".")[2], new.rpartition(".")[2]
@@ -38,10 +34,5 @@ def renaming(launch: Launch, text: str, rename: Rename) -> list[Change] | None:
         )
         if found is None:
             return None
-        if rename.words is None:
-            changes.append(Change(found.start(), found.end(), new))
-        elif launch.reading.form == "args-yaml":
-            changes.append(Change(start, end, args_value([new, *rename.words])))
-        else:
-            changes.append(Change(found.start(), end, shlex.join([new, *rename.words])))
+        changes.append(Change(found.start(), found.end(), new))
     return changes

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from math import nan
-from typing import NamedTuple
+from typing import Any
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.frameworks import as_written
 from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.fact import Setting
 from megatron_hcp.launch.forms.words.fitting import Misfit, excluded_by, misfit
 from megatron_hcp.rules.key.options import options_of_nobody, revision_of_launch
-from megatron_hcp.rules.rule import Example, Fix, Problem, Rename, Severity, rule
+from megatron_hcp.rules.rule import Example, Fix, Problem, Severity, rule
 from megatron_hcp.rules.upstream import ARGUMENTS, SLIME_MEGATRON_ARGUMENTS
 from megatron_hcp.rules.view import View
 
@@ -109,7 +110,8 @@ def _problem(v: View, found: list[_Unfit], message: str, *fixes: Fix) -> Problem
 
 def _may_come(v: View, found: _Unfit) -> bool:
     """Whether the launch's branch refuses what the other one takes: branches adopt each other's changes."""
-    from megatron_hcp.launch.facts.known_options import BRANCHES, rows_of
+    from megatron_hcp.launch.facts.known_options import rows_of
+    from megatron_hcp.launch.facts.last_read import BRANCHES
 
     if found.refusing[0] not in BRANCHES or len(found.refusing) > 1:
         return False
@@ -136,9 +138,15 @@ def _named(found: _Unfit) -> str:
     return ", ".join(names)
 
 
-def _renames(words: dict[str, tuple[str, ...]]) -> tuple[Rename, ...]:
-    """The options with other words after them."""
-    return tuple(Rename(key, key, words=after) for key, after in words.items())
+def _edits(v: View, words: dict[str, tuple[str, ...] | None]) -> dict[str, Any]:
+    """The options with other words after them, as edits of facts where they set one; None: without the option."""
+    index = index_of(v.launch.dialect)
+    edits: dict[str, Any] = {}
+    for key, after in words.items():
+        on = key not in index or not index[key].negated
+        value = on if after == () else after[0] if after is not None and len(after) == 1 else after
+        edits[index[key].fact if key in index else key] = value
+    return edits
 
 
 @rule(
@@ -163,14 +171,12 @@ def switches_are_given_no_value(v: View) -> Problem | None:
     if not found:
         return None
     off = [one for one in found if one.misfit.word.lower() in _OFF]
-    index = index_of(v.launch.dialect)
-    edits = {index[one.setting.key].fact: None for one in off if one.setting.key in index}
-    renames = _renames({one.setting.key: () for one in found if one not in off})
-    fixes = [Fix(edits, "the switches as they are meant", renames)] if len(edits) == len(off) else []
+    words = {one.setting.key: None if one in off else () for one in found}
+    fix = Fix(_edits(v, words), "the switches as they are meant")
     if v.launch.dialect != "slime":
-        return _problem(v, found, "argparse rejects the word after a switch as unrecognized", *fixes)
+        return _problem(v, found, "argparse rejects the word after a switch as unrecognized", fix)
     said = "slime ignores the word after a switch and turns it on; miles rejects it"
-    problem = _problem(v, sorted(found, key=lambda one: one not in off), said, *fixes)
+    problem = _problem(v, sorted(found, key=lambda one: one not in off), said, fix)
     return problem._replace(effect="silent", stage="never") if off else problem._replace(severity="warning")
 
 
@@ -200,12 +206,12 @@ def options_have_as_many_values_as_they_take_and_of_their_type(v: View) -> Probl
         "type": "argparse rejects a value of another type",
         "excluded": "argparse rejects two options that exclude each other",
     }
-    message, words = said[found[0].misfit.kind], {one.setting.key: _whole(one) for one in found}
-    fixes = [Fix({}, "as whole numbers", _renames(words))] if all(words.values()) else []
+    words: dict[str, tuple[str, ...] | None] = {one.setting.key: _whole(one) for one in found}
+    fixes = [Fix(_edits(v, words), "as whole numbers")] if all(words.values()) else []
     if v.launch.dialect == "slime" and all(one.misfit.kind == "surplus" for one in found):
         problem = _problem(v, found, "slime ignores the further value; miles rejects it")
         return problem._replace(severity="warning")
-    return _problem(v, found, message, *fixes)
+    return _problem(v, found, said[found[0].misfit.kind], *fixes)
 
 
 def _whole(found: _Unfit) -> tuple[str, ...]:
@@ -238,8 +244,8 @@ def values_are_among_the_choices_of_the_release(v: View) -> Problem | None:
     found = _misfits(v, "choice")
     if not found:
         return None
-    words = {one.setting.key: _nearest(one) for one in found}
-    fixes = [Fix({}, "the nearest choice", _renames(words))] if all(words.values()) else []
+    words: dict[str, tuple[str, ...] | None] = {one.setting.key: _nearest(one) for one in found}
+    fixes = [Fix(_edits(v, words), "the nearest choice")] if all(words.values()) else []
     return _problem(v, found, "argparse rejects a value that is none of the choices", *fixes)
 
 

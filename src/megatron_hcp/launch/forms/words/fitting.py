@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from megatron_hcp.ground.record import NamedTuple
 
 _COUNTS = {"?": (0, 1), "*": (0, None), "+": (1, None)}
 _CONVERTED = {"int": int, "float": float}
