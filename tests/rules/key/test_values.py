@@ -98,7 +98,8 @@ FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
     ("KEY006", "mlm", "--bf16 true --overlap-grad-reduce 1", "", ("bf16=true overlap_grad_reduce=true",)),
     ("KEY006", "mlm", "--seq-length 64 --no-rope-fusion false", "", ("no_rope_fusion=null",)),
-    ("KEY006", "mlm", "--seq-length 64 --overlap-grad-reduce false", "", ()),  # hcp has no fact to unset
+    ("KEY006", "mlm", "--seq-length 64 --overlap-grad-reduce false", "", ("overlap_grad_reduce=null",)),
+    ("KEY006", "mlm", "--seq-length 64 --no-rope-fusion true", "", ("no_rope_fusion=true",)),
     ("KEY007", "mlm", "--log-interval 1.5", "", ()),
     ("KEY008", "mlm", "--attention-backend flashy", "", ("attention_backend=flash",)),
     ("KEY008", "mlm", "--recompute-granularity all", "", ()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from math import nan
 from typing import Any
 
@@ -138,7 +139,7 @@ def _named(found: _Unfit) -> str:
     return ", ".join(names)
 
 
-def _edits(v: View, words: dict[str, tuple[str, ...] | None]) -> dict[str, Any]:
+def _edits(v: View, words: Mapping[str, tuple[str, ...] | None]) -> dict[str, Any]:
     """The options with other words after them, as edits of facts where they set one; None: without the option."""
     index = index_of(v.launch.dialect)
     edits: dict[str, Any] = {}
@@ -206,7 +207,7 @@ def options_have_as_many_values_as_they_take_and_of_their_type(v: View) -> Probl
         "type": "argparse rejects a value of another type",
         "excluded": "argparse rejects two options that exclude each other",
     }
-    words: dict[str, tuple[str, ...] | None] = {one.setting.key: _whole(one) for one in found}
+    words = {one.setting.key: _whole(one) for one in found}
     fixes = [Fix(_edits(v, words), "as whole numbers")] if all(words.values()) else []
     if v.launch.dialect == "slime" and all(one.misfit.kind == "surplus" for one in found):
         problem = _problem(v, found, "slime ignores the further value; miles rejects it")
@@ -244,7 +245,7 @@ def values_are_among_the_choices_of_the_release(v: View) -> Problem | None:
     found = _misfits(v, "choice")
     if not found:
         return None
-    words: dict[str, tuple[str, ...] | None] = {one.setting.key: _nearest(one) for one in found}
+    words = {one.setting.key: _nearest(one) for one in found}
     fixes = [Fix(_edits(v, words), "the nearest choice")] if all(words.values()) else []
     return _problem(v, found, "argparse rejects a value that is none of the choices", *fixes)
 
