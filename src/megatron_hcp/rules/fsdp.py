@@ -75,7 +75,7 @@ def fsdp_writes_its_own_format(v: View) -> Problem | None:
         v.get("ckpt_format") == _FORMAT and (v.dialect == "mlm" or (v.dialect == "bridge" and _keeps_checkpoints(v)))
     ),
     good=Example("mlm", f"--use-megatron-fsdp --ckpt-format {_FORMAT}", "mcore=0.16.1"),
-    bad=Example("mlm", f"--ckpt-format {_FORMAT}"),
+    bad=Example("mlm", f"--ckpt-format {_FORMAT}", "mcore=0.16.1"),
     recipe_settled=True,
 )
 def fsdp_format_has_fsdp(v: View) -> Problem | None:
