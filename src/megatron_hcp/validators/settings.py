@@ -45,7 +45,8 @@ def arguments_of(launch: Launch, parser: Parser) -> Thing:
     fields = dict(parser.defaults) if reading.unseen is None else {dest: Unknown((dest,)) for dest in parser.defaults}
     stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in _STATED and name in FACTS}
     for setting in reading.settings:
-        if (option := _option(parser, setting.key)) is not None:
+        option = _option(parser, setting.key)
+        if option is not None and setting.value is not False:  # an edit left the switch out
             words = setting.value if isinstance(setting.value, list) else [setting.value]
             texts = [word for word in words if isinstance(word, str)]
             fields[option.dest] = parsed(option, texts if len(texts) == len(words) else None)
