@@ -78,4 +78,4 @@ def counted(units: Iterable[Unit]) -> tuple[int, int]:
 
 
 def _program(upstream: Upstream, version: str, units: dict[str, Unit]) -> Program:
-    return Program(upstream.repo, version, units.get, upstream.start.name, *counted(units.values()), {})
+    return Program(upstream.repo, version, units.get, upstream.start.name, *counted(units.values()))

@@ -37,7 +37,7 @@ def program_of_release(repo: str, release: str) -> Program | None:
         lines = lines_of(text, 1 << place)
         return unit_of(lines) if lines else None
 
-    return Program(repo, release, find, "start", int(rows[place][1]), int(rows[place][2]), {})
+    return Program(repo, release, find, "start", int(rows[place][1]), int(rows[place][2]))
 
 
 def lines_of(text: str, bit: int) -> list[str]:
