@@ -87,6 +87,8 @@ def age_of(v: View, package: str) -> Age | None:
 
 
 def _of_branch(package: str, version: str, release: tuple[int, int, int], last: LastRead) -> Age | None:
+    if release[:2] < last.numbers[:2]:
+        return None  # an older state of the branch
     commit = version.partition("+")[2].removeprefix("g")
     if len(commit) >= 7 and last.commit.startswith(commit):
         return None
