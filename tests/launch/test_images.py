@@ -147,9 +147,9 @@ def test_the_recipe_is_that_of_the_images_release(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "words", "lost"),
     [
-        ("", "--container-mounts=/home/me/Megatron-LM:/opt/megatron-lm", {"mcore", "bridge"}),
+        ("", "--container-mounts=/shared/me/Megatron-LM:/opt/megatron-lm", {"mcore", "bridge"}),
         ("pip install transformer-engine==2.9\n", "", {"te"}),
-        ("export PYTHONPATH=/home/me/Megatron-Bridge/src\n", "", {"mcore", "bridge"}),
+        ("export PYTHONPATH=/shared/me/Megatron-Bridge/src\n", "", {"mcore", "bridge"}),
         ("export PYTHONPATH=/opt/Megatron-Bridge/src\n", "", set()),
         ("", "--container-mounts=/data:/data", set()),
     ],

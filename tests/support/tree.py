@@ -14,15 +14,15 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ALL_MODULES = sorted(path for name in ("src", "tests", "checks", "lab") for path in (ROOT / name).rglob("*.py"))
 
 CHAINS = (
-    "ground <- core <- cost <- dcp <- bash <- launch <- rules <- judge <- "
+    "ground <- core <- cost <- dcp <- bash <- launch <- validators <- rules <- judge <- "
     "plan support render triage skills backports <- cli mcp",
     "ground <- core <- cost <- dcp <- draw data <- cli",
     "ground <- core <- cost <- dcp <- runtime <- proofs integrations",
 )
 """A room (a folder of src/megatron_hcp) imports itself and what is left of it in a chain; rooms side by side do not."""
 INSIDE = {
-    "launch": "fact hf_cache layer_pattern source this_machine <- comments facts images <- coerce forms <- dialects "
-    "hf <- complete options <- edit <- readers recipes <- named_model <- build hidden <- load",
+    "launch": "fact hf_cache layer_pattern source this_machine <- comments facts images upstream <- coerce forms <- "
+    "dialects hf <- complete options <- edit <- readers recipes <- named_model <- build hidden <- load",
     "rules": "view <- rule <- upstream <- cp <- dcp hcp pipe <- loss topo verl <- * <- registry",
 }
 """The same for the folders and modules inside a room; `*` stands for those that are not named."""

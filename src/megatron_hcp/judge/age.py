@@ -7,8 +7,8 @@ when they hold.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.judge.report import Finding, Undecided
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.facts.last_read import LastRead, last_read, of_package

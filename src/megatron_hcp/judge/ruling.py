@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.judge.age import as_a_note
 from megatron_hcp.rules.rule import Problem, Rule
 from megatron_hcp.rules.view import Unknown, View

@@ -10,8 +10,8 @@ import os
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import NamedTuple
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import Fact, Reading
 
 _FILE = os.path.join(os.path.dirname(__file__), "images.txt")
@@ -31,6 +31,8 @@ _ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 """Names in a mounted folder or an installed package, and the facts that the image then no longer settles."""
 _BROUGHT = re.compile(r"pip3? install[^\n;&|]*|(?:--volume|--bind|-v|-B)[ =]\S+|mountPath: *\S+")
 """What a script installs or mounts."""
+_ITS_FOLDERS = (["opt"], ["root"])
+"""Folders at the top of images in which they keep upstream's code."""
 _OF_A_CHECKOUT = ("mcore", "mcore_branch")
 """What a program of Megatron-LM's own checkout imports from beside itself."""
 
@@ -112,7 +114,7 @@ def _replaced(reading: Reading) -> set[str]:
     """The facts that the launch takes from elsewhere: a mount, a path for imports, an installation, a checkout."""
     texts = [str(fact.value) for name, fact in reading.facts.items() if name.endswith(("container_mounts", ".mounts"))]
     path = reading.facts.get("env.PYTHONPATH")
-    texts += [part for part in str(path.value).split(":") if not part.startswith(("/opt/", "/root/"))] if path else []
+    texts += [part for part in str(path.value).split(":") if part.split("/")[1:2] not in _ITS_FOLDERS] if path else []
     texts += _BROUGHT.findall(reading.text or "")
     found = {
         fact for pattern, facts in _ELSEWHERE.items() for fact in facts if re.search(pattern, " ".join(texts), re.I)

@@ -37,11 +37,15 @@ def report_json(
         "undecided": [undecided_json(item) for item in report.undecided],
         "presumed": [presumed_json(item) for item in report.presumed],
         "findings": [finding_json(finding) for finding in report.findings],
-        "accepted": [{"rule": item.rule.id, "location": place_json(item.location)} for item in report.accepted],
+        "accepted": [
+            {"rule": item.rule.id, **_guard_json(item), "location": place_json(item.location)}
+            for item in report.accepted
+        ],
         "not_checked": [not_checked_json(item) for item in report.not_checked],
         **not_read_json(ages_of(report.launch)),
         "backports": first_json(lacking(report.launch).lacking),
         "facts": {name: fact_json(name, fact) for name, fact in sorted(report.launch.facts.items()) if name in used},
+        "judged_by": judged_json(report),
         "patch": patch,
         **({} if left_out is None else {"left_out": [{"rule": rule, "reason": why} for rule, why in left_out]}),
     }
@@ -131,6 +135,24 @@ def summary_json(report: Report) -> dict[str, int]:
     }
 
 
+def judged_json(report: Report) -> list[dict[str, Any]]:
+    """Which code of upstream judged the start-up. `release` is null if the launch states none: then all that the tables
+    have judged it, and the numbers are the newest's."""
+    judged = report.judged_by[-1:]
+    path = next((tree.path for tree in report.launch.reading.upstream), None)
+    return [
+        {
+            "source": item.source,
+            "path": path if item.source == "upstream" else None,
+            "release": item.release if len(report.judged_by) == 1 else None,
+            "evaluated": item.evaluated,
+            "open": len(item.open),
+            "unreadable": item.unreadable,
+        }
+        for item in judged
+    ]
+
+
 def undecided_json(item: Undecided) -> dict[str, Any]:
     return {"reason": item.reason, "needs": list(item.needs), "location": place_json(item.location), "do": item.do}
 
@@ -147,6 +169,7 @@ def not_checked_json(item: NotChecked) -> dict[str, Any]:
 def finding_json(finding: Finding) -> dict[str, Any]:
     return {
         "rule": finding.rule.id,
+        **_guard_json(finding),
         "title": finding.rule.title,
         "severity": finding.severity,
         "effect": finding.effect,
@@ -165,6 +188,10 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         ],
         "source": sources_json(finding.rule.source),
     }
+
+
+def _guard_json(finding: Finding) -> dict[str, str]:
+    return {"guard": finding.problem.guard} if finding.problem.guard else {}
 
 
 def sources_json(sources: Iterable[Source]) -> list[dict[str, str]]:

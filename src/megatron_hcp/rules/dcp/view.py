@@ -17,12 +17,9 @@ _OF_SEQUENCES = ("hybrid_c", "dynamic_c", "context_parallel", "varlen", "packing
 def is_hybrid(v: View) -> bool:
     """Whether megatron-core main's switch is on, outside verl (which has its own). Requests no fact.
 
-    On a branch with its own options the switch may mean something else: then only DCP028 reports. On dev the command
-    line accepts the name and ignores it: DCP020.
+    On dev the command line accepts the name and ignores it: DCP020.
     """
-    if v.dialect == "verl" or not v.get("hybrid_context_parallel") or has_old_name_on_dev(v):
-        return False
-    return option_of_a_branch(v) is None
+    return v.dialect != "verl" and bool(v.get("hybrid_context_parallel")) and not has_old_name_on_dev(v)
 
 
 def has_old_name_on_dev(v: View) -> bool:
