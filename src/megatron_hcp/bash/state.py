@@ -153,9 +153,14 @@ class State:
             value = var.value or ()
             return (Field(value, var.span or span),) if value else ()
         value, is_set = self.lookup(name, span)
-        if not value:
+        if not value or (not is_set and self._sets_arrays):
             return ()
         return (Field(value, span),) if is_set and text_of(value) is not None else (Unseen(reason_of(value), span),)
+
+    @property
+    def _sets_arrays(self) -> bool:
+        """Whether the script has arrays of its own: one that it doesn't set is empty, since none can be exported."""
+        return any(var.items and name != SOURCE for name, var in self.vars.items())
 
     def assign(self, name: str, value: Value, span: Span, *, append: bool = False, exported: bool = False) -> None:
         """Sets a plain variable; `append` is `+=`."""

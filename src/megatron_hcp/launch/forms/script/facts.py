@@ -226,6 +226,8 @@ def _slurm(facts: Facts, context: StartContext, is_srun: bool) -> None:
     nodes, tasks = _slurm_option(context, "nodes"), _slurm_option(context, "ntasks")
     if nodes is not None:
         _put_number(facts, "nodes", nodes)
+    elif is_srun and tasks is None and any(name.startswith("sbatch.") for name in context.options):
+        facts.lack("nodes", "no #SBATCH line says how many nodes the job has, so sbatch's command line may")
     _slurm_gpus(facts, context)
     if not is_srun:
         return

@@ -1,6 +1,7 @@
 """The files that a script sources or starts, if they may be read.
 
-Only regular files in the script's own folder or below are read, never through a link, and what `--source` names:
+Only regular files in the script's own folder or below are read, else in the repository that the folder is in, never
+through a link, and what `--source` names:
 
 * `--source FILE` replaces a sourced file of the same name; a single one also replaces one whose name isn't known;
 * `--source FOLDER` is searched for the path, then for the path without its first folder, and so on.
@@ -18,6 +19,7 @@ from megatron_hcp.bash.syntax import Script
 from megatron_hcp.bash.value import Lit, ScriptText, Value, text_of
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import place_below, read_regular
+from megatron_hcp.ground.repository import enclosing_repository, is_below
 from megatron_hcp.launch.fact import Beside
 
 MAX_CHARACTERS = 200_000
@@ -44,10 +46,8 @@ class Files:
         for given in self.beside.sources:
             if os.path.isfile(given) and self._stands_for(given, names):
                 return self._given(given, given, None)
-        if path is not None and ".." not in path.split("/") and self.beside.folder is not None:
-            place = os.path.join(self.beside.folder, normpath(path))
-            if os.path.lexists(place):
-                return self._script(place, self.beside.folder)
+        if path is not None and (found := self._beside(path)) is not None:
+            return self._script(*found)
         for given in self.beside.sources:
             if path is not None and self.beside.folder is not None and os.path.isdir(given):
                 there = place_below(given, self.beside.folder, path)
@@ -59,6 +59,25 @@ class Files:
                     return self._given(given, place, given)
         return f"{self._why(path, value)}; {_DO}"
 
+    def _beside(self, path: str) -> tuple[str, str] | None:
+        """(the file, the folder that it may not leave): below the script's folder, else in the same repository.
+
+        A path in the repository leads from the script's folder, or from the repository's root, where such scripts are
+        started.
+        """
+        folder = self.beside.folder
+        if folder is None:
+            return None
+        place = os.path.join(folder, normpath(path))
+        if ".." not in path.split("/") and os.path.lexists(place):
+            return place, folder
+        repository = enclosing_repository(folder)
+        for start in (folder, repository) if repository is not None else ():
+            place = normpath(os.path.join(start, path))
+            if repository is not None and is_below(place, repository) and os.path.lexists(place):
+                return place, repository
+        return None
+
     def _stands_for(self, given: str, names: list[str]) -> bool:
         if not names:
             return sum(map(os.path.isfile, self.beside.sources)) == 1
@@ -69,7 +88,7 @@ class Files:
             text = text_of(value)
             return "its path isn't known" if text is None else "it isn't a path below the script's folder"
         if ".." in path.split("/"):
-            return "it is outside the script's folder"
+            return "it is outside the script's repository"
         if self.beside.folder is None:
             return "the script's folder isn't known"
         return f"there is no such file in {self.beside.folder or '.'}"
