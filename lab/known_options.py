@@ -21,11 +21,12 @@ from pathlib import Path
 from agree.process import Upstream
 from program import ROOT, parser_of
 
+from megatron_hcp.launch.facts.last_read import BRANCHES, of_package
+
 TARGET = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "known_options.txt"
 READ_ONLY = {"0.2.0": "23.06", **{name: f"core_v{name}" for name in "0.4.0 0.6.0 0.8.0 0.10.0 0.11.0".split()}}
 """Releases that are read, not run -> their tags."""
 RELEASES = "0.12.0 0.12.3 0.13.0 0.13.1 0.14.0 0.15.0 0.15.3 0.16.0 0.16.1 0.17.0 0.17.1 0.18.0 0.18.2 0.19.0".split()
-BRANCHES = ("main", "dev")
 
 
 def unpacked(repository: Path, revision: str, folder: Path) -> None:
@@ -80,7 +81,7 @@ def git(repository: Path, *words: str) -> str:
     return subprocess.run(["git", f"--git-dir={repository}", *words], capture_output=True, text=True).stdout
 
 
-def written(options: Mapping[str, set[str]], branches: Iterable[str]) -> str:
+def written(options: Mapping[str, set[str]]) -> str:
     """The file's text: a line for all options that the same revisions have, the revisions as runs of the first line."""
     order = list(options)
     lines: dict[str, list[str]] = {}
@@ -89,7 +90,6 @@ def written(options: Mapping[str, set[str]], branches: Iterable[str]) -> str:
     return "\n".join(
         [
             "# The options of Megatron-LM's own parser, by revision. Written by lab/known_options.py; do not edit.",
-            *(f"# {branch}" for branch in branches),
             f"revisions: {' '.join(order)}",
             *(f"{runs}: {' '.join(names)}" for runs, names in sorted(lines.items())),
             "",
@@ -113,7 +113,6 @@ def main() -> None:
     parser.add_argument("--megatron-lm", type=Path, required=True, metavar="GIT_DIRECTORY")
     repository: Path = parser.parse_args().megatron_lm
     options = {name: read(repository, revision) for name, revision in READ_ONLY.items()}
-    branches = []
     for name in (*RELEASES, *BRANCHES):
         revision = name if name in BRANCHES else f"core_v{name}"
         with tempfile.TemporaryDirectory() as folder:
@@ -121,9 +120,10 @@ def main() -> None:
             version, options[name] = options_of(Path(folder))
         print(f"{name}: {len(options[name])} options", file=sys.stderr)
         if name in BRANCHES:
-            commit = git(repository, "log", "-1", "--format=%h of %cs", revision).strip()
-            branches.append(f"{name}: {version}, commit {commit}")
-    TARGET.write_text(written(options, branches), encoding="utf-8")
+            recorded, commit = of_package("mcore", name), git(repository, "rev-parse", revision).strip()
+            if recorded is None or (recorded.version, recorded.commit) != (version, commit):
+                raise SystemExit(f"last_read.txt has {recorded}; found {version} at {commit}: renew it first")
+    TARGET.write_text(written(options), encoding="utf-8")
 
 
 if __name__ == "__main__":

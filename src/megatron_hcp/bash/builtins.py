@@ -38,7 +38,7 @@ _HARMLESS_SOURCE = (
     r"(^|/)(activate|\.bashrc|\.bash_profile|\.profile|profile|bashrc|conda\.sh|setvars\.sh|set_env\.sh|env|init\.sh|"
     r"modules?\.sh|bash|lmod\.sh)$|^/(etc|usr|opt|root)/|^~|\.venv/"
 )
-_KEEPS_WORDS = re.compile(
+_KEEPS_WORDS = (
     r"""(?:tr\s+(?:-s\s+)?(?:'(?:\\n|\s|\\t)+'|"(?:\\n|\s|\\t)+"|\[:space:\])(?:\s*(?:' '|" "))?"""
     r"""|xargs|sed\s+(?:-[Ee]\s+)?['"]s/ +(?:\\\+|\+|\*) ?/ /g['"]"""
     r"""|sed\s+(?:-[Ee]\s+)?['"]s/\[\[:space:\]\](?:\\\+|\+|\*)/ /g['"])"""
@@ -47,7 +47,8 @@ _KEEPS_WORDS = re.compile(
 
 def keeps_words(stage: str) -> bool:
     """Whether a stage of a pipeline changes only the whitespace between words."""
-    return _KEEPS_WORDS.fullmatch(stage.strip()) is not None
+    program = stage.strip()
+    return program.startswith(("tr", "xargs", "sed")) and re.fullmatch(_KEEPS_WORDS, program) is not None
 
 
 def _true(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:

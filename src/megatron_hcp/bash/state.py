@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import NamedTuple
 
 from megatron_hcp.bash.arith import Arithmetic, Undecidable
 from megatron_hcp.bash.merge import merged, merged_items
@@ -24,6 +23,7 @@ from megatron_hcp.bash.value import (
     size_of,
     text_of,
 )
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.ground.secrets import is_secret_name
 
 MAX_VALUE = 200_000

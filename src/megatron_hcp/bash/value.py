@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.record import NamedTuple
 
 BLANK = " \t\n"
 NEVER_RUN = "is not known: commands are never run"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of
 from megatron_hcp.launch.fact import Fact, Reading, Setting

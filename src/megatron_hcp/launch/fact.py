@@ -7,14 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.record import NamedTuple
 
 Dialect = Literal["mlm", "bridge", "bridge-provider", "verl", "nemo-rl", "ms-swift", "slime"]
 Form = Literal["shell", "args-yaml", "yaml", "overrides", "args"]
 Origin = Literal[
-    "launch", "default", "presumed", "recipe", "sourced", "model", "model-name", "assumed", "installed", "derived"
+    "launch",
+    "default",
+    "presumed",
+    "recipe",
+    "sourced",
+    "model",
+    "model-name",
+    "image",
+    "upstream",
+    "assumed",
+    "installed",
+    "derived",
 ]
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
@@ -96,6 +108,18 @@ class Beside(NamedTuple):
 ALONE = Beside()
 
 
+class UpstreamTree(NamedTuple):
+    """A tree of upstream's own code that `--upstream` names: a checkout, a fork, an unpacked wheel, what is installed.
+
+    `release` is the version that it states; None if it states none. `cached`: what is read of it may be kept.
+    """
+
+    repo: str
+    path: str
+    release: str | None
+    cached: bool = True
+
+
 class RunText(NamedTuple):
     """An argument whose text only the job knows: `names` holds, for each part, whether it is a variable's name."""
 
@@ -151,6 +175,8 @@ class Reading(NamedTuple):
     """NeMo-RL only: the settings before their references were evaluated; empty where there are none."""
     notes: tuple[str, ...] = ()
     """Notes for the user on how the launch was read; shown by `--show`."""
+    upstream: tuple[UpstreamTree, ...] = ()
+    """Upstream's own code, by which its start-up is judged instead of by hcp's tables of releases."""
     recipe: FromRecipe | None = None
     """Bridge: the recipe whose settings are included here, with lower precedence than the launch's."""
 

@@ -13,7 +13,7 @@ _EP = "--expert-model-parallel-size"
 _OVERLAP = "--overlap-moe-expert-parallel-comm --moe-token-dispatcher-type alltoall --num-experts 8"
 _SHARED = "--num-experts 8 --moe-shared-expert-intermediate-size 512 --moe-shared-expert-overlap"
 
-_EVALUATING = re.compile(r"generat|inference|^(mmlu|validate|offline_feature_extract)\.py$")
+_EVALUATING = r"generat|inference|^(mmlu|validate|offline_feature_extract)\.py$"
 """Programs of Megatron-LM that switch the model to evaluation before its first forward pass."""
 
 
@@ -27,7 +27,7 @@ def _only_infers(v: View) -> bool:
     keys = [setting.key for setting in v.launch.reading.settings]
     evaluates = any(key.startswith("inference_") or key == "skip_train" for key in keys)
     program = str(v.get("script") or "").rpartition("/")[2]
-    return "perform_rl_step" not in keys and (evaluates or _EVALUATING.search(program) is not None)
+    return "perform_rl_step" not in keys and (evaluates or re.search(_EVALUATING, program) is not None)
 
 
 @rule(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from megatron_hcp.launch.dialects.table import FACTS
+from megatron_hcp.launch.facts.last_read import of_package
 from megatron_hcp.rules.known import megatron
 from megatron_hcp.rules.known.condition import Clause, clauses_of
 from megatron_hcp.rules.known.row import KNOWN, Known, at_version, spans_of
@@ -45,6 +46,13 @@ def before(version: str) -> str:
     return f"{major}.{minor - 1}.99" if minor else f"{major - 1}.99"
 
 
+def read_before(package: str, version: str) -> str:
+    """A release just before this one, no newer than the last that was read."""
+    last, just_before = of_package(package), before(version)
+    assert last is not None
+    return min(just_before, last.version, key=lambda text: tuple(map(int, text.split("."))))
+
+
 def broken(clause: Clause) -> str:
     """A value of the clause's fact at which it does not hold."""
     value = clause.values[0] if clause.values else None
@@ -69,7 +77,7 @@ def versions(row: Known) -> Iterator[Row]:
         for version, said in ((since, row.outcome), (mended, "fine")):
             if version is not None:
                 beyond = "fine" if version == since else row.outcome
-                for at, expected in ((version, said), (before(version), beyond)):
+                for at, expected in ((version, said), (read_before(row.package, version), beyond)):
                     launch = at_version(row.launch, row.package, at)
                     yield row.id, launch.dialect, launch.text, launch.assume, expected
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from functools import cache
 
+from megatron_hcp.launch.facts.last_read import BRANCHES, of_package
+
 Release = tuple[int, int, int]
-BRANCHES = ("main", "dev")
-"""The revisions in the table that aren't releases, as of when it was written."""
 
 
 def all_options() -> frozenset[str]:
@@ -36,19 +36,14 @@ def revision_of(release: Release, branch: str | None) -> str | None:
     >>> revision_of((0, 19, 0), "dev"), revision_of((0, 16, 0), "dev")
     ('dev', None)
     """
-    if branch in BRANCHES and release[:2] == _versions()[branch][:2]:
+    read = of_package("mcore", branch or "")
+    if branch in BRANCHES and read is not None and release[:2] == read.numbers[:2]:
         return branch
     if branch != "main":
         return None
     same = [name for name in _revisions() if name not in BRANCHES and _release(name)[:2] == release[:2]]
     older = [name for name in same if _release(name) <= release]
     return next(iter(older[-1:] or same), None)
-
-
-def read_on(branch: str) -> str:
-    """The date of the commit whose options the table has for a branch, as "2026-08-22": later commits may have more."""
-    head = next(line for line in _lines() if line.startswith(f"# {branch}: "))
-    return head.rpartition(" of ")[2]
 
 
 def _release(name: str) -> Release:
@@ -60,13 +55,6 @@ def _release(name: str) -> Release:
 def _lines() -> tuple[str, ...]:
     with open(os.path.join(os.path.dirname(__file__), "known_options.txt"), encoding="utf-8") as file:
         return tuple(file.read().splitlines())
-
-
-@cache
-def _versions() -> Mapping[str, Release]:
-    """The versions that the branches had when they were read: `# main: 0.20.0, commit …`."""
-    heads = (line[2:].partition(": ") for line in _lines() if line.startswith("# "))
-    return {name: _release(text.partition(",")[0]) for name, _, text in heads if name in BRANCHES}
 
 
 @cache

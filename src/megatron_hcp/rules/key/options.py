@@ -63,7 +63,8 @@ def options_are_those_of_the_release(v: View) -> Problem | None:
     Options come and go, and branches have their own. argparse rejects an unknown option, but only after the job has
     waited for its nodes; abbreviations are not accepted.
     """
-    from megatron_hcp.launch.facts.known_options import BRANCHES, read_on, revisions_with
+    from megatron_hcp.launch.facts.known_options import revisions_with
+    from megatron_hcp.launch.facts.last_read import BRANCHES
 
     found, revision = _options_of_others(v), _revision(v)
     if not found:
@@ -72,7 +73,7 @@ def options_are_those_of_the_release(v: View) -> Problem | None:
     known = have[0] if len(have) == 1 else f"{have[0]} to {have[-1]}"
     here = f"Megatron-LM {v.mcore}"
     if revision in BRANCHES:
-        here = f"{revision} ({v.mcore}) as of {read_on(revision)}"
+        here = f"{revision} ({v.mcore})"
     problem = _unknown(found, f"doesn't exist in {here}", f"an option of {revision}; this one exists in {known}")
     may_come = revision in BRANCHES and have[-1] in BRANCHES  # branches adopt each other's options
     return problem._replace(severity="warning") if may_come else problem

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import DIALECTS, Dialect, shown_value
 from megatron_hcp.rules.known.condition import Clause, clauses_of
@@ -94,10 +95,11 @@ def _span(text: str) -> Span:
 def register_rows(rows: tuple[Known, ...], table: str) -> None:
     """Makes a rule of each row; `table` is the module that holds them."""
     for row in rows:
-        KNOWN[register(_rule(row, table)).id] = row
+        KNOWN[register(rule_of_row(row, table)).id] = row
 
 
-def _rule(row: Known, table: str) -> Rule:
+def rule_of_row(row: Known, table: str = "") -> Rule:
+    """The rule that a row makes."""
     clauses, spans = clauses_of(row.when), spans_of(row.versions)
     severity, effect, stage = parsed(row.outcome)
 
@@ -121,6 +123,7 @@ def _rule(row: Known, table: str) -> Rule:
         row.good or at_version(row.launch, row.package, next(span.mended for span in spans if span.mended)),
         row.launch if f"{row.package}=" in row.launch.assume else _bad(row, spans[0]),
         table=table,
+        limit_of=row.package,
     )
 
 

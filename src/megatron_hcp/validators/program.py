@@ -1,0 +1,72 @@
+"""Upstream's validators as one intermediate program: the functions and classes that its start-up runs.
+
+A unit has one statement on each line, indented by one space for each block that it is in:
+
+    if EXPRESSION             and, in the same column, `else`
+    for TARGET in EXPRESSION
+    check EXPRESSION<tab>MESSAGE      an assert: upstream goes on if the expression holds
+    stop EXPRESSION<tab>MESSAGE       a raise: the expression is what would have kept upstream from it; only shown
+    TARGET = EXPRESSION       TARGET is a name, a field (`args.x`), an item (`kw_args['x']`), or several of them
+    del TARGET
+    return EXPRESSION
+    do EXPRESSION             for what it changes
+    forget TARGET, ...        what a statement may have changed that could not be read
+    break, continue
+
+A class has `TARGET = EXPRESSION` for each field with its default. Expressions: see `expression.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Unit(NamedTuple):
+    """A function or a class of upstream's. `head` has its parameters with defaults, or its bases; `path` its file."""
+
+    name: str
+    kind: str
+    head: tuple[str, ...]
+    path: str
+    lines: tuple[str, ...]
+
+    @property
+    def guards(self) -> list[str]:
+        return [line.lstrip() for line in self.lines if line.lstrip().startswith(("check ", "stop "))]
+
+
+class Program(NamedTuple):
+    """The units of one revision of one upstream, found by name; `start` is the unit that begins."""
+
+    repo: str
+    release: str
+    find: Callable[[str], Unit | None]
+    start: str
+    guards: int
+    unreadable: int
+
+
+def condition_of(line: str) -> tuple[str, str]:
+    """(condition, message) of a guard's line."""
+    condition, _, message = line.lstrip().partition(" ")[2].partition("\t")
+    return condition, message
+
+
+def is_readable(line: str) -> bool:
+    """Whether a guard's condition was read whole."""
+    return "..." not in condition_of(line)[0]
+
+
+def as_text(unit: Unit) -> str:
+    """A unit as a table holds it."""
+    return "\n".join((f"{unit.kind} {unit.name}({', '.join(unit.head)}) @ {unit.path}", *unit.lines))
+
+
+def unit_of(text: str) -> Unit:
+    """A unit from its text."""
+    head, *lines = text.splitlines()
+    kind, _, rest = head.partition(" ")
+    signature, _, path = rest.rpartition(" @ ")
+    name, _, inside = signature[:-1].partition("(")
+    return Unit(name, kind, tuple(inside.split(", ")) if inside else (), path, tuple(lines))

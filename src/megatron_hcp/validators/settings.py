@@ -1,0 +1,118 @@
+"""A launch's settings as upstream's namespace of arguments, and what it says about the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from megatron_hcp.core.releases import at_least
+from megatron_hcp.launch.dialects.table import FACTS, index_of, keys_of
+from megatron_hcp.launch.fact import Fact, Launch
+from megatron_hcp.validators.options import Option, default_value, option_of, parsed
+from megatron_hcp.validators.values import NOT_READ, Thing, Unknown
+
+_STATED = frozenset(("launch", "default", "derived", "presumed"))
+"""Origins of facts that the settings themselves have, or that upstream's code computes anew."""
+
+
+def arguments_of(launch: Launch, lines: Iterable[str]) -> Thing:
+    """The namespace that upstream's parser makes of a launch; `lines` are the options of the revision's parser.
+
+    A setting that the launch hides is unknown, and one that it leaves out has upstream's default. What was stated
+    beside the launch (an assumption, the model's config.json) counts as written.
+    """
+    reading = launch.reading
+    by_key: dict[str, Option] = {}
+    fields: dict[str, Any] = {}
+    index = index_of("mlm")
+    stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in _STATED and name in FACTS}
+    hidden = set(_hidden_keys(launch))
+    wanted = {setting.key for setting in reading.settings} | hidden
+    wanted |= {key for name in stated for key in keys_of(FACTS[name], "mlm")}
+    for line in lines:
+        names, dest, action, _ = line.split("\t", 3)
+        if dest not in fields:
+            fields[dest] = Unknown((dest,)) if reading.unseen is not None else default_value(line.split("\t", 6)[5])
+        for name in names.split(" "):
+            key = name[2:].replace("-", "_")
+            if key in wanted:
+                by_key[key] = option_of(line)
+    for setting in reading.settings:
+        option = by_key.get(setting.key)
+        if option is not None:
+            words = setting.value if isinstance(setting.value, list) else [setting.value]
+            texts = [word for word in words if isinstance(word, str)]
+            fields[option.dest] = parsed(option, texts if len(texts) == len(words) else None)
+    for key in hidden:
+        if key in by_key:
+            fields[by_key[key].dest] = Unknown((by_key[key].dest,))
+    for name, fact in stated.items():
+        for key in keys_of(FACTS[name], "mlm")[:1]:
+            if key in by_key:
+                fields[by_key[key].dest] = _value_of(fact, by_key[key], index[key].negated)
+    world = launch.facts.get("world_size")
+    fields |= {"rank": 0, "local_rank": 0, "world_size": Unknown(("world_size",)) if world is None else world.value}
+    return Thing(fields, "args")
+
+
+def _hidden_keys(launch: Launch) -> Iterator[str]:
+    """The options whose values the launch hides, and that were not stated beside it."""
+    index = index_of("mlm")
+    for name in launch.reading.unknown:
+        if name in FACTS and name not in index:
+            if name in launch.unknown:
+                yield from keys_of(FACTS[name], "mlm")
+        elif name not in index or index[name].fact in launch.unknown:
+            yield name
+
+
+def _value_of(fact: Fact, option: Option, negated: bool) -> Any:
+    """A fact's value as the parser would have it."""
+    value = fact.value
+    if isinstance(value, bool) and option.action.startswith("store_"):
+        return value if (option.action == "store_false") is negated else not value
+    if value is None or isinstance(value, bool):
+        return value
+    words = [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]
+    return parsed(option, words)
+
+
+def outside_of(facts: Mapping[str, Fact]) -> Any:
+    """What answers the program's questions about the machine, by the launch's facts."""
+
+    def answer(name: str, given: list[Any]) -> Any:
+        if name == "env":
+            return _variable(facts, given)
+        if name == "capability":
+            return _capability(facts)
+        if name == "installed":
+            return Unknown((f"package.{given[0]}",))
+        if name in ("at_least", "version"):
+            fact = facts.get(given[0])
+            if fact is None:
+                return Unknown((given[0],))
+            if fact.value is None:
+                return False if name == "at_least" else None
+            return at_least(str(fact.value), str(given[1])) if name == "at_least" else _release(str(fact.value))
+        return _release(given[0]) if name == "release" and isinstance(given[0], str) else NOT_READ
+
+    return answer
+
+
+def _variable(facts: Mapping[str, Fact], given: list[Any]) -> Any:
+    fact = facts.get(f"env.{given[0]}")
+    if fact is None:
+        return Unknown((f"env.{given[0]}",))
+    default = given[1] if len(given) > 1 else None
+    return default if fact.value is None else str(fact.value)
+
+
+def _capability(facts: Mapping[str, Fact]) -> Any:
+    fact = facts.get("arch")
+    digits = str(fact.value).removeprefix("sm").rstrip("af") if fact is not None else ""
+    return (int(digits[:-1]), int(digits[-1])) if len(digits) > 1 and digits.isdecimal() else Unknown(("arch",))
+
+
+def _release(text: str) -> Any:
+    parts = text.partition("+")[0].split(".")
+    return [int(part) for part in parts[:3] if part.isdecimal()] or NOT_READ

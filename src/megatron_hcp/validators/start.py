@@ -1,0 +1,36 @@
+"""Judges the start of a launch by upstream's own validators."""
+
+from __future__ import annotations
+
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.validators.evaluate import Evaluation, TooLongError, independent
+from megatron_hcp.validators.outcome import Judged
+from megatron_hcp.validators.program import Program
+from megatron_hcp.validators.settings import arguments_of, outside_of
+
+_DIALECTS = {"mlm": "megatron-lm"}
+"""The upstream whose start-up reads a dialect's launches."""
+
+
+def judge_start(launch: Launch, release: str, *, program: Program | None = None) -> Judged | None:
+    """What upstream's start-up validators of a revision ("0.16.1", "main", "dev") make of the launch.
+
+    `program` is that of a checkout (`checkout.program_of_folder`); without one, the package's tables are used. None if
+    there is neither a program nor a table for the launch's dialect and release.
+    """
+    repo = _DIALECTS.get(launch.dialect)
+    if repo is None:
+        return None
+    source = "table" if program is None else "upstream"
+    if program is None:
+        return None
+    if program.repo != repo:
+        return None
+    options = program.find("options")
+    run = Evaluation(program, outside_of(launch.facts))
+    try:
+        run.call_unit(program.start, [arguments_of(launch, options.lines if options else ())], {})
+    except TooLongError:
+        return None
+    readable = program.guards - program.unreadable
+    return Judged(independent(run.refusals), tuple(run.open), readable, program.unreadable, source, program.release)
