@@ -72,7 +72,7 @@ class State:
         self.positional: Items | None = None
         """The arguments of the script or of the function that runs; None where those of the script are not known."""
         self.sourced: str | None = None
-        """A file that may have set any variable, and the line that sources it."""
+        """What may have set any variable, a file or a command's output, and the line that takes it in."""
         self.name = f"./{script.text.file.rpartition('/')[2]}"
         """The script's file, as seen from its folder: `$0`."""
         self.file = script.text.file
@@ -104,6 +104,12 @@ class State:
     def source(self) -> ScriptText:
         """The text that is being followed."""
         return self.script.text
+
+    def takes_in(self, what: str, how: str, span: Span) -> None:
+        """Records that a line takes in something unknown that may set any variable."""
+        place = span[0].location(span[1], span[1])
+        where = f"line {place.line}" + ("" if place.file == self.file else f" of {place.file}")
+        self.sourced = f"{what}, which {where} {how}"
 
     def lookup(self, name: str, span: Span) -> tuple[Value, bool]:
         """A variable's value, and whether it counts as set (which `${x:-default}` tests)."""

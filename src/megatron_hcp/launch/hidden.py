@@ -90,6 +90,9 @@ def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
         by_release = reason.endswith(BY_RELEASE)
         hides: Hides = "release" if by_release else "model" if isinstance(reason, Elsewhere) else "word"
         return _unread(launch, name, reason, hides)
+    section = name.partition(".")[0]
+    if section in launch.unknown:
+        return _unread(launch, name, launch.unknown[section], "word")
     for part in INPUTS.get(name, ()):
         if part not in above and part not in launch.facts:
             found = _hidden(launch, part, (*above, name))
@@ -113,8 +116,9 @@ def _unread(launch: Launch, name: str, reason: str, hides: Hides) -> Hidden:
     do = ""
     if sourced:  # one message for all variables that the file may set
         file, _, where = rest.rpartition(", which ")
-        reason = f"{where} {file}, which is not read"
-        do = "give that file with --source"
+        is_file = where.endswith(" sources")
+        reason = f"{where} {file}{', which is not read' if is_file else ''}"
+        do = "give that file with --source" if is_file else ""
     elif hides == "model" and not launch.model and "--model" not in reason:
         do = "give the model's config.json with --model"
     key = next((key for key in launch.reading.unknown if _is_of(launch, key, name)), None)

@@ -110,6 +110,8 @@ def _environment(facts: Facts, launched: Launched) -> None:
             name, equals, word = entry.partition("=")
             if equals and name.isidentifier() and not is_secret_name(name):
                 facts.put(f"env.{name}", word, export.span, name)
+    if (reason := launched.started.context.hidden.get("env")) is not None:
+        facts.lack("env", reason)
     for name, (value, span) in found.items():
         if is_secret_name(name):
             continue

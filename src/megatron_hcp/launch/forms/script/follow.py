@@ -182,6 +182,9 @@ class Followed:
             return None
         given = {name: Var(value, None, True, span) for name, (value, span) in handed.context.environment.items()}
         outer, self.context = self.context, handed.context
+        if "env" in handed.context.hidden:
+            place = [part.span for part in handed.path or handed.text or ()]
+            walker.takes_in("words that aren't known", "gives to env", place[0] if place else walker.here)
         try:
             value = handed.text if handed.text is not None or handed.path is not None else walker.stdin
             if handed.path is not None:
