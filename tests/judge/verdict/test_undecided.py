@@ -11,6 +11,7 @@ from megatron_hcp.judge.report import Report
 from megatron_hcp.judge.run import run
 from megatron_hcp.judge.verdict.undecided import undecided_by
 from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Beside
 from megatron_hcp.launch.hidden import key_to_set
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.launch.readers.target import read_text
@@ -219,3 +220,53 @@ def test_a_hidden_pipeline_size_alone_leaves_the_pipeline_rules_undecided() -> N
     text = "srun python pretrain_gpt.py --pipeline-model-parallel-size $PP --num-layers 6 --micro-batch-size 1\n"
     report = check_launch(build_launch(read_text(text, "x.sh")), rules_for)
     assert report.verdict == "undecided" and "pp" in report.undecided[0].needs
+
+
+def of_text(tmp_path: Path, text: str, *assumes: str, arguments: tuple[str, ...] | None = None) -> Report:
+    file = tmp_path / "train.sh"
+    file.write_text(f"#!/bin/bash\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n{text}\n")
+    options = LoadOptions(assumes=assumes, beside=Beside(str(tmp_path), arguments=arguments))
+    return check_launch(load_launch(str(file), options), rules_for, fixes=False)
+
+
+START = f"torchrun --nproc-per-node 8 pretrain_gpt.py {WHOLE}"
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        (f"{START} $MORE", "MORE"),
+        (f"case $KIND in a) CP=2;; b) CP=4; X=1;; esac\n{START} {CP} $CP", "KIND"),
+        (f'if [ "${{KIND}}" == a ]; then CP=3; else CP=$(nproc); fi\n{START} {CP} $CP', "KIND"),
+        (f"KIND=$(lspci)\nif [[ $KIND = a ]]; then CP=3; else CP=$(nproc); fi\n{START} {CP} $CP", "KIND"),
+        (f"A=(--swiglu)\n{START} ${{A[@]}} $(more) ${{MORE[@]}}", None),
+    ],
+)
+def test_where_one_variable_decides_it_is_asked_for_and_settles_all(
+    tmp_path: Path, text: str, asked: str | None
+) -> None:
+    (first, *others) = of_text(tmp_path, text).undecided
+    assert first.do.startswith(f"give the variable with --assume env.{asked}=VALUE") is (asked is not None)
+    assert not others
+    if asked:
+        told = {"MORE": "--swiglu"}.get(asked, "a")
+        assert of_text(tmp_path, text, f"env.{asked}={told}").verdict != "undecided"
+
+
+def test_a_variable_that_is_assumed_is_used_where_the_script_leaves_it_open_and_nowhere_else(tmp_path: Path) -> None:
+    assert of_text(tmp_path, f"{START} {CP} $CP", "env.CP=2").launch.facts["cp"].value == 2
+    assert of_text(tmp_path, f"CP=4\n{START} {CP} $CP", "env.CP=2").launch.facts["cp"].value == 4
+    assert of_text(tmp_path, f"{START} {CP} ${{CP:-4}}", "env.CP=2").launch.facts["cp"].value == 2
+    more = of_text(tmp_path, f"{START} ${{MORE[@]}}", f"env.MORE={CP}=2").launch
+    assert more.facts["cp"].value == 2 and more.reading.unseen is None
+    assert "cp" not in of_text(tmp_path, f"{START} {CP} $CP", "te=2.14").launch.facts
+
+
+@pytest.mark.parametrize(("words", "arguments"), [(f"{CP} $1", ("2",)), ("$@ --swiglu", (CP, "2"))])
+def test_where_the_scripts_arguments_decide_they_are_asked_for(
+    tmp_path: Path, words: str, arguments: tuple[str, ...]
+) -> None:
+    text = f"{START.replace(f'{TP} 2', '')} {words}"
+    (item,) = of_text(tmp_path, text).undecided
+    assert item.do == "give the script's arguments with --args WORDS"
+    assert of_text(tmp_path, text, arguments=arguments).undecided == ()

@@ -13,7 +13,7 @@ from megatron_hcp.judge.report import Undecided
 from megatron_hcp.judge.ruling import Ruling, judge
 from megatron_hcp.judge.verdict.legal import legal_values
 from megatron_hcp.launch.fact import Fact, Launch
-from megatron_hcp.launch.hidden import Hidden, Hides, hidden, key_to_set
+from megatron_hcp.launch.hidden import BRANCHES, Hidden, Hides, hidden, key_to_set
 from megatron_hcp.rules.rule import Rule
 from megatron_hcp.rules.view import View
 
@@ -86,6 +86,10 @@ def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
         return (
             f"name the recipe with --recipe, state its settings ({shown}), or check the YAML that its --dryrun writes"
         )
+    if found.variable == "@" or found.variable.isdecimal():
+        return "give the script's arguments with --args WORDS"
+    if found.variable and (len(settings) > _MOST_SHOWN or found.reason.startswith(BRANCHES)):
+        return f"give the variable with --assume env.{found.variable}=VALUE"
     if found.reason == launch.reading.unseen and found.reason.endswith(NEVER_RUN):
         return f"write in the script what that command prints, or state what it sets ({shown})"
     return f"give {'its value' if len(settings) == 1 else 'its values'} with {shown}"

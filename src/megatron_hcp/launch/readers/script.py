@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.launch.dialects.foreign import WANTED, not_supported, of_tools, sets_ascend
 from megatron_hcp.launch.dialects.framework import Framework, StartCommand
@@ -169,7 +170,7 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
     return _in_script(reading, facts.known, unknown, unseen)
 
 
-_ARGUMENTS = "the script's own arguments ($@) aren't known, and nothing else says how the model is split"
+_ARGUMENTS = ByVariable.of("nothing but the script's arguments ($@) can say how the model is split", "@")
 
 
 def _in_a_file(command: StartCommand, framework: Framework) -> str | None:

@@ -28,7 +28,8 @@ class Facts:
 
     def lack(self, name: str, reason: str) -> None:
         if name not in self.known:
-            self.unknown[name] = without_secrets(reason)
+            shown = without_secrets(reason)
+            self.unknown[name] = reason if shown == reason else shown
 
 
 def facts_of(launched: Launched, by_ray: bool) -> Facts:

@@ -64,6 +64,7 @@ class Followed:
         """The command before, and what it starts."""
         arguments = None if beside.arguments is None else _words(beside.arguments)
         self.walker = Walker(self.script, STATEMENTS, self._command, self._variable, self.files.find, arguments)
+        self.walker.told = dict(beside.variables)
         self.walker.is_copied = b"#SBATCH" in text.data  # sbatch runs a copy
         self._read_header(self.script.text)
         if late := late_directives(self.script):
