@@ -1,4 +1,4 @@
-"""Writes launch/facts/known_options.txt: the options of Megatron-LM's own parser, by release and branch.
+"""Writes launch/facts/known_options.txt: the options of Megatron-LM's own parser, and what follows each, by revision.
 
     python lab known_options --megatron-lm GIT_DIRECTORY
 
@@ -9,15 +9,15 @@ releases before 0.12, whose parser is one file that calls `add_argument`.
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 
+from agree.grammar import grammar_of_source
 from agree.process import Upstream
 from program import ROOT, parser_of
 
@@ -40,39 +40,24 @@ def unpacked(repository: Path, revision: str, folder: Path) -> None:
         tar.extractall(folder, filter="data")
 
 
-def options_of(checkout: Path) -> tuple[str, set[str]]:
-    """The version of a checkout of Megatron-LM, and the options of its pretrain_gpt.py, without their dashes."""
+def options_of(checkout: Path) -> tuple[str, dict[str, str]]:
+    """The version of a checkout of Megatron-LM, and the options of its pretrain_gpt.py with what they take."""
     upstream = Upstream("megatron_lm_upstream.py", str(checkout))
-    options = {option for option in upstream.ready["options"] if option.startswith("--")}
     version: str = upstream.ready["version"]
+    options: dict[str, str] = upstream.ready["grammar"]
     upstream.close()
     if "add_modelopt_args" in (checkout / "pretrain_gpt.py").read_text(encoding="utf-8"):
-        options |= added_in((checkout / "megatron" / "post_training" / "arguments.py").read_text(encoding="utf-8"))
-    return version, destinations(options)
+        source = (checkout / "megatron" / "post_training" / "arguments.py").read_text(encoding="utf-8")
+        options = {**grammar_of_source(source), **options}
+    return version, options
 
 
-def added_in(source: str) -> set[str]:
-    """The options of the calls of `add_argument` in a source."""
-    return {
-        word.value
-        for call in ast.walk(ast.parse(source))
-        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "add_argument"
-        for word in call.args
-        if isinstance(word, ast.Constant) and isinstance(word.value, str) and word.value.startswith("--")
-    }
-
-
-def destinations(options: Iterable[str]) -> set[str]:
-    """Options as keys of a launch: without dashes."""
-    return {option[2:].replace("-", "_") for option in options}
-
-
-def read(repository: Path, revision: str) -> set[str]:
+def read(repository: Path, revision: str) -> dict[str, str]:
     """The options of an old revision, from its source."""
     for path in ("megatron/training/arguments.py", "megatron/arguments.py"):
         shown = git(repository, "show", f"{revision}:{path}")
         if shown:
-            return destinations(added_in(shown))
+            return grammar_of_source(shown)
     raise SystemExit(f"{revision} has no arguments.py")
 
 
@@ -81,17 +66,22 @@ def git(repository: Path, *words: str) -> str:
     return subprocess.run(["git", f"--git-dir={repository}", *words], capture_output=True, text=True).stdout
 
 
-def written(options: Mapping[str, set[str]]) -> str:
-    """The file's text: a line for all options that the same revisions have, the revisions as runs of the first line."""
+def written(options: Mapping[str, Mapping[str, str]]) -> str:
+    """The file's text: a line for the options that the same revisions have and that take the same.
+
+    The revisions are written as runs of the first line.
+    """
     order = list(options)
-    lines: dict[str, list[str]] = {}
+    lines: dict[tuple[str, str], list[str]] = {}
     for name in sorted(set().union(*options.values())):
-        lines.setdefault(_runs([revision for revision in order if name in options[revision]], order), []).append(name)
+        for taken in sorted({having[name] for having in options.values() if name in having}):
+            alike = [revision for revision in order if options[revision].get(name) == taken]
+            lines.setdefault((_runs(alike, order), taken), []).append(name)
     return "\n".join(
         [
-            "# The options of Megatron-LM's own parser, by revision. Written by lab/known_options.py; do not edit.",
+            "# What follows the options of Megatron-LM's own parser, by revision. Written by lab/known_options.py.",
             f"revisions: {' '.join(order)}",
-            *(f"{runs}: {' '.join(names)}" for runs, names in sorted(lines.items())),
+            *(f"{runs} {taken}: {' '.join(names)}" for (runs, taken), names in sorted(lines.items())),
             "",
         ]
     )

@@ -20,7 +20,7 @@ from support.rows import rows
 from support.rules import example, launch
 
 ReadUntil = Callable[[str, str], None]
-ROWS: tuple[Known, ...] = tuple(KNOWN[rule.id] for rule in RULES if rule.table)
+ROWS: tuple[Known, ...] = tuple(KNOWN[rule.id] for rule in RULES if rule.id in KNOWN)
 GATHERED = (
     "--context-parallel-size 2 --cp-comm-type all_gather --sft --calculate-per-token-loss --num-attention-heads 8 "
     "--no-create-attention-mask-in-dataloader --attention-backend flash"

@@ -1,9 +1,10 @@
 """Megatron-LM's own start-up on command lines: run by agree/megatron_lm.py, as `megatron_lm_upstream.py CHECKOUT`.
 
-Run are upstream's `parse_args` (its parser is built once), `validate_args`, `set_global_variables` (the micro-batch
-calculator), `_initialize_distributed` (the process groups) and `core_transformer_config_from_args`. Of what follows,
-the division of the layers (`get_num_layers_to_build`, or `select_pipeline_segment` for a hybrid pattern), the choice of
-the attention backend (`_set_attention_backend`) and the training loop's first `update_num_microbatches` are run.
+A question without a world size is for the parser alone. For the others, run are upstream's `parse_args` (its parser is
+built once), `validate_args`, `set_global_variables` (the micro-batch calculator), `_initialize_distributed` (the
+process groups) and `core_transformer_config_from_args`. Of what follows, the division of the layers
+(`get_num_layers_to_build`, or `select_pipeline_segment` for a hybrid pattern), the choice of the attention backend
+(`_set_attention_backend`) and the training loop's first `update_num_microbatches` are run.
 What this machine lacks is replaced:
 
 * torch.distributed: torch's own fake process group, for gloo too; no rank but this one exists.
@@ -27,6 +28,7 @@ import typing
 import warnings
 from typing import Any
 
+from grammar import grammar_of
 from refusal import refusal_of
 from stand_ins import Anything, stand_in_for
 
@@ -128,6 +130,15 @@ class MegatronLM:
             for text in action.option_strings
         }
 
+    def parse(self, words: list[str]) -> dict[str, str] | None:
+        """The refusal of the parser alone, or None."""
+        try:
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                self.parser.parse_args(words)
+        except (Exception, SystemExit) as error:  # upstream's own functions convert some words
+            return refusal_of(error, "megatron")
+        return None
+
     def judge(self, words: list[str], world_size: int, env: dict[str, str | None]) -> dict[str, str] | None:
         """Upstream's refusal of the command line (text and line of code), or None."""
         before = dict(os.environ)
@@ -180,10 +191,14 @@ def main() -> None:
     warnings.simplefilter("ignore")
     with contextlib.redirect_stdout(io.StringIO()):
         upstream = MegatronLM(sys.argv[1])
-    print(json.dumps({"version": upstream.version, "te": TE, "options": upstream.options()}), file=answers, flush=True)
+    ready = {"options": upstream.options(), "grammar": grammar_of(upstream.parser)}
+    print(json.dumps({"version": upstream.version, "te": TE, **ready}), file=answers, flush=True)
     for line in sys.stdin:
         question = json.loads(line)
-        refusal = upstream.judge(question["words"], question["world_size"], question["env"])
+        if "world_size" in question:
+            refusal = upstream.judge(question["words"], question["world_size"], question["env"])
+        else:
+            refusal = upstream.parse(question["words"])
         print(json.dumps({"refusal": refusal}), file=answers, flush=True)
 
 

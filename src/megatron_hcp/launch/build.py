@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from functools import cache
 
 from megatron_hcp.launch.coerce import coerce
 from megatron_hcp.launch.complete import derive
@@ -88,7 +88,7 @@ def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
         written.setdefault(entry.fact, {})[setting.key] = fact  # of a repeated key, the last occurrence
     order = {key: place for place, key in enumerate(index)}
     for name, by_key in written.items():
-        facts[name] = by_key[min(by_key, key=lambda key: (_yields(key, by_key[key].value), order[key]))]
+        facts[name] = by_key[min(by_key, key=lambda key: (_precedence(key, by_key[key].value), order[key]))]
     for key, reason in reading.unknown.items():
         name = index[key].fact if key in index else key
         if name in reading.facts:
@@ -118,13 +118,16 @@ def _below_unread_sections(reading: Reading, stated: Mapping[str, Fact]) -> dict
     return found
 
 
-def _yields(key: str, value: object) -> bool:
-    """Whether a key leaves its fact to another of the fact's keys, although the table lists that one after it.
+def _precedence(key: str, value: object) -> int:
+    """Where a key stands among those of its fact, whatever their order in the table: the least one counts.
 
-    A null does: that field has another name by now, or had one. But Bridge copies all fields of `mixed_precision` over
-    the model's, its nulls too (`update_config_with_precision_overrides`).
+    A null yields: that field has another name by now, or had one. But Bridge copies all fields of `mixed_precision`
+    over the model's, its nulls too (`update_config_with_precision_overrides`), and those of `comm_overlap` that are
+    set (`CommOverlapConfig.setup`).
     """
-    return value is None and not key.startswith("mixed_precision.")
+    if value is None and not key.startswith("mixed_precision."):
+        return 2
+    return 0 if key.startswith("comm_overlap.") else 1
 
 
 def _unwrap(dialect: str, setting: Setting) -> Setting:
@@ -134,16 +137,21 @@ def _unwrap(dialect: str, setting: Setting) -> Setting:
     return setting
 
 
+@cache
+def _upstreams_defaults(dialect: str) -> dict[str, Fact]:
+    """By name, the facts that upstream has a default for."""
+    values = ((name, default_of(spec, dialect)) for name, spec in FACTS.items())
+    return {name: Fact(value, "default") for name, value in values if value is not UNKNOWN}
+
+
 def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str, str]) -> dict[str, Fact]:
     if reading.unseen is not None:
         return {}
     facts: dict[str, Fact] = {}
     absent = [name for name in FACTS if name not in stated and name not in unknown]
     if reading.complete:
-        for name in absent:
-            value: Any = default_of(FACTS[name], reading.dialect)
-            if value is not UNKNOWN:
-                facts[name] = Fact(value, "default")
+        upstreams = _upstreams_defaults(reading.dialect)
+        facts = {name: upstreams[name] for name in absent if name in upstreams}
     by_model = FRAMEWORKS[reading.dialect].model_decides
     if by_model if reading.complete else FRAMEWORKS[reading.dialect].has_recipes:
         # A recipe sets what an override list omits; in verl the model sets what verl has no default for.

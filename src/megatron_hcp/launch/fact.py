@@ -52,8 +52,9 @@ class Setting(NamedTuple):
 
     `key`: Megatron-LM's argparse destination (`context_parallel_size`), or a dotted path (Bridge, verl). `value`: plain
     Python (str, int, float, bool, None, list); a Megatron-LM flag has a list of strings, empty if nothing follows the
-    flag. `location` spans the value (the whole flag on a command line). `sign` is how an override in Hydra's syntax
-    starts: "" must find the key in the configuration, "+" must not, "++" takes either; None if it isn't an override.
+    flag, and False if an edit leaves it out. `location` spans the value (the whole flag on a command line). `sign` is
+    how an override in Hydra's syntax starts: "" must find the key in the configuration, "+" must not, "++" takes
+    either; None if it isn't an override.
     """
 
     key: str

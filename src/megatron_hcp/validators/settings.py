@@ -39,7 +39,7 @@ def arguments_of(launch: Launch, lines: Iterable[str]) -> Thing:
                 by_key[key] = option_of(line)
     for setting in reading.settings:
         option = by_key.get(setting.key)
-        if option is not None:
+        if option is not None and setting.value is not False:  # an edit left the switch out
             words = setting.value if isinstance(setting.value, list) else [setting.value]
             texts = [word for word in words if isinstance(word, str)]
             fields[option.dest] = parsed(option, texts if len(texts) == len(words) else None)

@@ -14,7 +14,7 @@ from support.rules import Row, test_text, test_verdict
 
 __all__ = ["test_text", "test_verdict"]
 
-ROWS: tuple[Known, ...] = tuple(KNOWN[rule.id] for rule in RULES if rule.table)
+ROWS: tuple[Known, ...] = tuple(KNOWN[rule.id] for rule in RULES if rule.id in KNOWN)
 ANOTHER = {
     "packing": "document",
     "cp_comm_type": "a2a",

@@ -49,7 +49,7 @@ def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
         if key is None:
             before = launch.facts.get(name)
             facts[name] = Fact(value, "launch", before.location if before else None, before.key if before else None)
-        elif value is None and launch.dialect in COMMAND_LINES:
+        elif launch.dialect in COMMAND_LINES and (value is None or _is_left_out(launch, key, value)):
             removed |= {key, *(k for k, entry in index_of(launch.dialect).items() if entry.fact == name)}
         else:
             settings.append(Setting(key, _setting_value(launch, key, value)))
@@ -90,9 +90,14 @@ def _setting_value(launch: Launch, key: str, value: Any) -> Any:
         value = not value
     if launch.dialect in COMMAND_LINES:
         if isinstance(value, bool):
-            return [] if value and launch.dialect != "ms-swift" else [str(value).lower()]
+            return [str(value).lower()] if launch.dialect == "ms-swift" else [] if value else False
         return [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
     return list(value) if isinstance(value, tuple) else value
+
+
+def _is_left_out(launch: Launch, key: str, value: Any) -> bool:
+    """Whether a switch of Megatron-LM, which takes no value, is off because it isn't there."""
+    return value is _is_negated(launch, key) and launch.dialect != "ms-swift"
 
 
 def _is_negated(launch: Launch, key: str) -> bool:
@@ -134,12 +139,9 @@ def _written_rename(launch: Launch, rename: Rename) -> tuple[str, list[str]]:
 
 def _flags_to_go(launch: Launch, name: str) -> list[str]:
     """The flags written for a fact; none if its value comes from elsewhere."""
-    if name not in FACTS and any(setting.key == name for setting in launch.reading.settings):
-        return [as_written(launch, name)]
-    fact = launch.facts.get(name)
-    if fact is None or fact.origin != "launch" or fact.key not in index_of(launch.dialect):
-        return []
-    return ["--" + str(fact.key).replace("_", "-")]
+    index = index_of(launch.dialect)
+    keys = dict.fromkeys(setting.key for setting in launch.reading.settings)
+    return [as_written(launch, key) for key in keys if name == (index[key].fact if key in index else key)]
 
 
 def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]:

@@ -1,14 +1,22 @@
-"""Which options Megatron-LM's own parser has, by release and branch."""
+"""Which options Megatron-LM's own parser has, and what follows each of them, by release and branch."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.facts.last_read import BRANCHES, of_package
 
 Release = tuple[int, int, int]
+
+
+class OptionRow(NamedTuple):
+    """Revisions, oldest first, and what follows an option in their parser."""
+
+    revisions: tuple[str, ...]
+    takes: str
 
 
 def all_options() -> frozenset[str]:
@@ -16,11 +24,26 @@ def all_options() -> frozenset[str]:
     return frozenset(_table())
 
 
+def all_revisions() -> tuple[str, ...]:
+    """The releases and branches in the table, oldest first."""
+    return _revisions()
+
+
 def revisions_with(option: str) -> tuple[str, ...]:
     """The releases and branches that have the option, oldest first; empty if no revision has it.
 
     >>> revisions_with("dynamic_context_parallel"), revisions_with("our_own_option")
     (('dev',), ())
+    """
+    having = {revision for row in rows_of(option) for revision in row.revisions}
+    return tuple(revision for revision in _revisions() if revision in having)
+
+
+def rows_of(option: str) -> Sequence[OptionRow]:
+    """What follows the option, by the revisions that have it: `launch.forms.words.fitting` reads it.
+
+    >>> [(row.revisions[0], row.takes) for row in rows_of("cuda_graph_impl")][0]
+    ('0.15.0', 'str|none|local|transformer_engine')
     """
     return _table().get(option, ())
 
@@ -64,17 +87,20 @@ def _revisions() -> tuple[str, ...]:
 
 
 @cache
-def _table() -> Mapping[str, tuple[str, ...]]:
-    """Option -> the revisions that have it. A line holds ranges of revisions and their options: `0.16.0..dev: a b`."""
+def _table() -> Mapping[str, Sequence[OptionRow]]:
+    """By option. A line holds ranges of revisions, what follows, and the options: `0.16.0..dev switch: a b`."""
     order = _revisions()
-    table: dict[str, tuple[str, ...]] = {}
+    table: dict[str, list[OptionRow]] = {}
     for line in _lines():
-        runs, _, names = line.partition(": ")
+        head, _, names = line.partition(": ")
         if line.startswith(("#", "revisions: ")):
             continue
+        runs, _, takes = head.partition(" ")
         revisions: list[str] = []
         for run in runs.split(","):
             first, _, last = run.partition("..")
             revisions += order[order.index(first) : order.index(last or first) + 1]
-        table |= dict.fromkeys(names.split(), tuple(revisions))
+        row = OptionRow(tuple(revisions), takes)
+        for name in names.split():
+            table.setdefault(name, []).append(row)
     return table

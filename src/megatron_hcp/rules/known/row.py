@@ -75,6 +75,12 @@ class Known(NamedTuple):
     """The range is where it was reported: no release is known to fix it."""
     fixes: tuple[Fix, ...] = ()
     good: Example | None = None
+    mended_by: tuple[Dialect, ...] = ()
+    """Frameworks whose own build of the package has a fix, whatever release it is made from.
+
+    slime's docker/Dockerfile (0.3.1) builds Megatron-LM 1dcf0dafa (0.16.0rc0) with docker/patch/latest/megatron.patch;
+    miles, which is read as slime, a branch of its own, radixark/Megatron-LM miles-main, which was not read.
+    """
 
 
 def spans_of(versions: str) -> tuple[Span, ...]:
@@ -105,6 +111,8 @@ def rule_of_row(row: Known, table: str = "") -> Rule:
 
     def applies(v: View) -> bool:
         asks = severity != "info" or v.known(row.package)  # a note isn't worth asking for a fact
+        if v.launch.dialect in row.mended_by:
+            return False
         return asks and is_run(v, row.package) and all(clause.holds(v) for clause in clauses)
 
     def check(v: View) -> Problem | None:
