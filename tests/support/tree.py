@@ -21,7 +21,7 @@ CHAINS = (
 )
 """A room (a folder of src/megatron_hcp) imports itself and what is left of it in a chain; rooms side by side do not."""
 INSIDE = {
-    "launch": "fact hf_cache layer_pattern source this_machine <- comments facts upstream <- coerce forms <- "
+    "launch": "fact hf_cache layer_pattern source this_machine <- comments facts images upstream <- coerce forms <- "
     "dialects hf <- complete options <- edit <- readers recipes <- named_model <- build hidden <- load",
     "rules": "view <- rule <- upstream <- cp <- dcp hcp pipe <- loss topo verl <- * <- registry",
 }
@@ -38,7 +38,6 @@ TESTS_OF_OTHER_FOLDERS = {"docs", "lab", "checks", "support"}
 TESTED_FROM_ABOVE = {
     "bash/parser": "bash/test_parser.py, by what it parses",
     "cli/reports": "cli/, by what commands print",
-    "judge": "rules/test_rules_on_any_launch.py, by what it makes of every rule",
     "launch/forms": "launch/forms/, by its folders",
     "launch/forms/kubernetes": "launch/readers/test_kubernetes.py, by the launches in manifests",
     "support": "cli/test_support.py, by what the command prints: tests/support holds what tests share",

@@ -51,7 +51,7 @@ model_option = click.option(
     "--model",
     "model_file",
     metavar="FILE|NAME",
-    help="Where to read the model's facts: a Hugging Face config.json, or the name of a model in the local cache.",
+    help="Where to read the model's facts: a Hugging Face config.json, or the name of a public or cached model.",
 )
 
 recipe_option = click.option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from megatron_hcp.judge.age import not_read
 from megatron_hcp.judge.report import Finding, Presumed, Report, Undecided
 from megatron_hcp.judge.run import Run, presumed_facts, run, start_of
 from megatron_hcp.launch.build import build_launch
@@ -64,6 +65,8 @@ def check_launch(
     view = View(launch, unused, registry.BY_ID if acceptances else ())
     last = run(view, (rule for rule in here if rule.last))
     findings = sorted(findings + last.findings, key=lambda finding: finding.id)
+    if verdict:
+        undecided += not_read(launch, findings)
     return Report(
         launch,
         tuple(findings),

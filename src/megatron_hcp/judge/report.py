@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Effect, Problem, Rename, Rule, Severity, Stage
 from megatron_hcp.validators.outcome import Judged

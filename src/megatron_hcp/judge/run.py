@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.judge.age import ages_of, dated
 from megatron_hcp.judge.report import Finding, NotChecked, Presumed, StartVerdict
 from megatron_hcp.judge.ruling import Ruling, judge
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
@@ -28,6 +29,7 @@ def run(view: View, rules: Iterable[Rule]) -> Run:
     """Judges the launch by each of the rules."""
     presumed = presumed_facts(view.launch)
     done = Run([], [], 0, [judge(view, rule) for rule in rules])
+    ages = ages_of(view.launch)
     applied = 0
     for ruling in done.rulings:
         if not ruling.applies:
@@ -42,7 +44,8 @@ def run(view: View, rules: Iterable[Rule]) -> Run:
             continue
         applied += 1
         if ruling.problem is not None:
-            done.findings.append(_finding(view.launch, ruling.rule, ruling.problem, presumed))
+            problem = dated(ruling.problem, ruling.rule, ages)
+            done.findings.append(_finding(view.launch, ruling.rule, problem, presumed))
     return done._replace(applied=applied)
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.record import NamedTuple
 
 Dialect = Literal["mlm", "bridge", "bridge-provider", "verl", "nemo-rl", "ms-swift", "slime"]
 Form = Literal["shell", "args-yaml", "yaml", "overrides", "args"]
@@ -21,9 +22,10 @@ Origin = Literal[
     "sourced",
     "model",
     "model-name",
+    "image",
+    "upstream",
     "assumed",
     "installed",
-    "upstream",
     "derived",
 ]
 
@@ -50,8 +52,9 @@ class Setting(NamedTuple):
 
     `key`: Megatron-LM's argparse destination (`context_parallel_size`), or a dotted path (Bridge, verl). `value`: plain
     Python (str, int, float, bool, None, list); a Megatron-LM flag has a list of strings, empty if nothing follows the
-    flag. `location` spans the value (the whole flag on a command line). `sign` is how an override in Hydra's syntax
-    starts: "" must find the key in the configuration, "+" must not, "++" takes either; None if it isn't an override.
+    flag, and False if an edit leaves it out. `location` spans the value (the whole flag on a command line). `sign` is
+    how an override in Hydra's syntax starts: "" must find the key in the configuration, "+" must not, "++" takes
+    either; None if it isn't an override.
     """
 
     key: str
@@ -101,6 +104,8 @@ class Beside(NamedTuple):
     """Files that stand for sourced ones, and folders to look for them in (`--source`)."""
     arguments: tuple[str, ...] | None = None
     """What the script is started with (`--args`); None if that isn't known."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """(variable, value) for those that the script leaves open (`--assume env.NAME=VALUE`)."""
 
 
 ALONE = Beside()

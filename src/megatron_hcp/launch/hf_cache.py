@@ -5,17 +5,27 @@ from __future__ import annotations
 import os
 import re
 
+from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _COMMIT = re.compile(r"[\w.-]{1,100}")
-_WANTED = "a model's config.json, or the name of a model in Hugging Face's cache"
+_WANTED = "a model's config.json, or the name of a known public model or of one in Hugging Face's cache"
 
 
 def is_model_name(text: str) -> bool:
     """Whether a text that isn't a path has the form of a Hub name, `OWNER/MODEL`."""
     return _NAME.fullmatch(text) is not None and ".." not in text
+
+
+def is_cached(name: str) -> bool:
+    """Whether the cache has something of a model."""
+    return os.path.lexists(_folder_of(name))
+
+
+def _folder_of(name: str) -> str:
+    return os.path.join(cache_folder(), f"models--{name.replace('/', '--')}")
 
 
 def cached_config(name: str) -> str:
@@ -26,12 +36,12 @@ def cached_config(name: str) -> str:
     Raises:
         HcpError: the model isn't in the cache, or its link leaves the folder.
     """
-    folder = os.path.join(cache_folder(), f"models--{name.replace('/', '--')}")
-    reference = os.path.join(folder, "refs", "main")
+    folder = _folder_of(name)
+    reference = file_below(folder, "refs/main", "a commit")
     if not os.path.lexists(folder):
         raise _absent(name, folder, "is not in")
-    if not os.path.isfile(reference):
-        raise _absent(name, reference, "has no revision main in")
+    if reference is None:
+        raise _absent(name, os.path.join(folder, "refs", "main"), "has no revision main in")
     commit = read_text(reference, "a commit", limit=200).strip()
     if not _COMMIT.fullmatch(commit) or commit in (".", ".."):
         raise HcpError(
@@ -39,13 +49,11 @@ def cached_config(name: str) -> str:
             wanted="a commit",
             do="download the model again, or give its config.json",
         )
-    path = os.path.join(folder, "snapshots", commit, "config.json")
-    if not os.path.isfile(path):
-        raise _absent(name, path, "has no config.json in")
-    real, inside = os.path.realpath(path), os.path.realpath(folder)
-    if os.path.commonpath((real, inside)) != inside:
-        raise HcpError(f"{path} is a link out of {folder}", wanted=_WANTED, do="give the config.json itself")
-    return path
+    path = f"snapshots/{commit}/config.json"
+    found = file_below(folder, path, _WANTED)
+    if found is None:
+        raise _absent(name, os.path.join(folder, path), "has no config.json in")
+    return found
 
 
 def cache_folder() -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import Dialect
 from megatron_hcp.rules.view import View
 
@@ -127,6 +128,8 @@ class Rule(NamedTuple):
     recipe_settled: bool = False
     """Checks what a recipe gets right by itself (its layers, its batches): if an unknown recipe or model hides what it
     reads, the rule isn't checked, and the launch is decided without it."""
+    limit_of: str = ""
+    """The package whose releases have this fault, or lack what the launch needs; a later release may not."""
 
     @property
     def title(self) -> str:
@@ -153,13 +156,25 @@ def rule(
     bad: Example,
     last: bool = False,
     recipe_settled: bool = False,
+    limit_of: str = "",
 ) -> Callable[[Callable[[View], Problem | None]], Rule]:
     """Makes a rule of the decorated function; its docstring's first line is the title, the rest says why.
 
     `outcome` is its severity, effect and stage: `error crash config`.
     """
     return lambda check: register(
-        Rule(id, *parsed(outcome), source, applies, check, good, bad, last, recipe_settled=recipe_settled)
+        Rule(
+            id,
+            *parsed(outcome),
+            source,
+            applies,
+            check,
+            good,
+            bad,
+            last=last,
+            recipe_settled=recipe_settled,
+            limit_of=limit_of,
+        )
     )
 
 

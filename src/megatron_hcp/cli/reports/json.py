@@ -12,8 +12,11 @@ from megatron_hcp.cli.reports.backports import first_json
 from megatron_hcp.cli.reports.words import fact_value
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.secrets import without_secrets
+from megatron_hcp.judge.age import Age, ages_of
 from megatron_hcp.judge.report import Finding, NotChecked, Presumed, Report, Undecided
 from megatron_hcp.launch.fact import Fact, Launch
+from megatron_hcp.launch.facts.last_read import LastRead
+from megatron_hcp.launch.images import unlisted
 from megatron_hcp.rules.rule import Source
 
 SCHEMA = "hcp.check/2"
@@ -39,12 +42,24 @@ def report_json(
             for item in report.accepted
         ],
         "not_checked": [not_checked_json(item) for item in report.not_checked],
+        **not_read_json(ages_of(report.launch)),
         "backports": first_json(lacking(report.launch).lacking),
         "facts": {name: fact_json(name, fact) for name, fact in sorted(report.launch.facts.items()) if name in used},
         "judged_by": judged_json(report),
         "patch": patch,
         **({} if left_out is None else {"left_out": [{"rule": rule, "reason": why} for rule, why in left_out]}),
     }
+
+
+def not_read_json(ages: Iterable[Age]) -> dict[str, Any]:
+    """The versions of a launch that are beyond what was read, under `not_read`; nothing where all were read."""
+    data = [{"package": age.package, "version": age.version, "last_read": read_json(age.last)} for age in ages]
+    return {"not_read": data} if data else {}
+
+
+def read_json(read: LastRead) -> dict[str, str]:
+    """What was read of a project; without what isn't known of it."""
+    return {name: value for name, value in read._asdict().items() if value}
 
 
 def many_json(results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -69,7 +84,7 @@ def show_json(launch: Launch, topology: str) -> dict[str, Any]:
     """The launch as it was read."""
     return {
         "schema": "hcp.show/2",
-        "target": target_json(launch),
+        "target": target_json(launch) | {"notes": [*launch.reading.notes, *unlisted(launch.facts)]},
         "topology": topology,
         "facts": facts_json(launch),
     }

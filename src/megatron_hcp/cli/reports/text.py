@@ -16,6 +16,7 @@ from megatron_hcp.cli.reports.words import (
     what_to_add,
 )
 from megatron_hcp.cli.screen import Line, Part
+from megatron_hcp.judge.age import ages_of
 from megatron_hcp.judge.report import Finding, Report, Undecided
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.fact import Launch
@@ -50,6 +51,7 @@ def report_lines(
     lines += _presumed_lines(report)
     lines += _not_checked_lines(report)
     lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in _not_in_the_verdict(report, strict)]
+    lines += [f"note: {age}" for age in ages_of(report.launch)]
     lines += _backports_lines(report.launch)
     lines += _judged_lines(report)
     lines.append(_verdict_line(report, strict))

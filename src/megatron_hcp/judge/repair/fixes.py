@@ -90,7 +90,7 @@ def _setting_value(launch: Launch, key: str, value: Any) -> Any:
         value = not value
     if launch.dialect in COMMAND_LINES:
         if isinstance(value, bool):
-            return [] if value and launch.dialect != "ms-swift" else [str(value).lower()]
+            return [str(value).lower()] if launch.dialect == "ms-swift" else [] if value else False
         return [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
     return list(value) if isinstance(value, tuple) else value
 
@@ -139,12 +139,9 @@ def _written_rename(launch: Launch, rename: Rename) -> tuple[str, list[str]]:
 
 def _flags_to_go(launch: Launch, name: str) -> list[str]:
     """The flags written for a fact; none if its value comes from elsewhere."""
-    if name not in FACTS and any(setting.key == name for setting in launch.reading.settings):
-        return [as_written(launch, name)]
-    fact = launch.facts.get(name)
-    if fact is None or fact.origin != "launch" or fact.key not in index_of(launch.dialect):
-        return []
-    return ["--" + str(fact.key).replace("_", "-")]
+    index = index_of(launch.dialect)
+    keys = dict.fromkeys(setting.key for setting in launch.reading.settings)
+    return [as_written(launch, key) for key in keys if name == (index[key].fact if key in index else key)]
 
 
 def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]:
