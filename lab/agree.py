@@ -19,6 +19,7 @@ from pathlib import Path
 
 from agree import bridge, megatron_lm, verl
 from agree.compare import show, write_results
+from agree.parser_words import compare_words
 from program import at_least_one, parser_of
 
 UPSTREAMS = {"megatron-lm": megatron_lm.compare, "megatron-bridge": bridge.compare, "verl": verl.compare}
@@ -33,6 +34,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=2, metavar="N", help="launches to show per disagreement")
     parser.add_argument("--results", type=Path, metavar="FILE", help="also write the counts to this file, as JSON")
+    parser.add_argument("--parser", action="store_true", help="only Megatron-LM's parser, over all its options")
     parser.add_argument("--functional-tests", action="store_true", help="only upstream's own functional tests")
     options = parser.parse_args()
     checkouts = [(name, folder) for name in UPSTREAMS for folder in getattr(options, name.replace("-", "_"))]
@@ -43,6 +45,9 @@ def main() -> int:
         if options.results:
             write_results(options.results, tests)
         return 1 if any(test.false_alarms for test in tests) else 0
+    if options.parser:
+        agreed = [compare_words(folder, options.commands, options.seed) for folder in options.megatron_lm]
+        return 0 if all(agreed) else 1
     results = []
     for name, folder in checkouts:
         if not folder.is_dir():

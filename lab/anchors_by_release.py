@@ -16,14 +16,13 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 from program import parser_of
 
+from megatron_hcp.launch.upstream import REPOSITORIES, checkout_version
 from megatron_hcp.skills.anchors import (
     BRANCHES,
-    VERSION_FILES,
     Anchor,
     Root,
     all_anchors,
     can_tell,
-    checkout_version,
     claims,
     status_of,
     unpacked_roots,
@@ -86,7 +85,7 @@ def trees_of(name: str, git_directory: Path, folder: Path) -> Iterator[Tree]:
         version = version_of(rest) if not before else None
         if revision in BRANCHES:
             branch = Tree(Root(name, None, folder / revision, True, revision), git_directory, revision)
-            branch.take(VERSION_FILES[name])
+            branch.take(REPOSITORIES[name].version_file)
             branch.root = branch.root._replace(version=checkout_version(name, branch.root.path))
             yield branch
         elif version and not version.is_prerelease and version >= Version(_OLDEST[name]):

@@ -1,4 +1,4 @@
-"""Writes launch/facts/known_options.txt: the options of Megatron-LM's own parser, by release and branch.
+"""Writes launch/facts/known_options.txt: the options of Megatron-LM's own parser, and what follows each, by revision.
 
     python lab known_options --megatron-lm GIT_DIRECTORY
 
@@ -9,23 +9,24 @@ releases before 0.12, whose parser is one file that calls `add_argument`.
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 
+from agree.grammar import grammar_of_source
 from agree.process import Upstream
 from program import ROOT, parser_of
+
+from megatron_hcp.launch.facts.last_read import BRANCHES, of_package
 
 TARGET = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "known_options.txt"
 READ_ONLY = {"0.2.0": "23.06", **{name: f"core_v{name}" for name in "0.4.0 0.6.0 0.8.0 0.10.0 0.11.0".split()}}
 """Releases that are read, not run -> their tags."""
 RELEASES = "0.12.0 0.12.3 0.13.0 0.13.1 0.14.0 0.15.0 0.15.3 0.16.0 0.16.1 0.17.0 0.17.1 0.18.0 0.18.2 0.19.0".split()
-BRANCHES = ("main", "dev")
 
 
 def unpacked(repository: Path, revision: str, folder: Path) -> None:
@@ -39,39 +40,24 @@ def unpacked(repository: Path, revision: str, folder: Path) -> None:
         tar.extractall(folder, filter="data")
 
 
-def options_of(checkout: Path) -> tuple[str, set[str]]:
-    """The version of a checkout of Megatron-LM, and the options of its pretrain_gpt.py, without their dashes."""
+def options_of(checkout: Path) -> tuple[str, dict[str, str]]:
+    """The version of a checkout of Megatron-LM, and the options of its pretrain_gpt.py with what they take."""
     upstream = Upstream("megatron_lm_upstream.py", str(checkout))
-    options = {option for option in upstream.ready["options"] if option.startswith("--")}
     version: str = upstream.ready["version"]
+    options: dict[str, str] = upstream.ready["grammar"]
     upstream.close()
     if "add_modelopt_args" in (checkout / "pretrain_gpt.py").read_text(encoding="utf-8"):
-        options |= added_in((checkout / "megatron" / "post_training" / "arguments.py").read_text(encoding="utf-8"))
-    return version, destinations(options)
+        source = (checkout / "megatron" / "post_training" / "arguments.py").read_text(encoding="utf-8")
+        options = {**grammar_of_source(source), **options}
+    return version, options
 
 
-def added_in(source: str) -> set[str]:
-    """The options of the calls of `add_argument` in a source."""
-    return {
-        word.value
-        for call in ast.walk(ast.parse(source))
-        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "add_argument"
-        for word in call.args
-        if isinstance(word, ast.Constant) and isinstance(word.value, str) and word.value.startswith("--")
-    }
-
-
-def destinations(options: Iterable[str]) -> set[str]:
-    """Options as keys of a launch: without dashes."""
-    return {option[2:].replace("-", "_") for option in options}
-
-
-def read(repository: Path, revision: str) -> set[str]:
+def read(repository: Path, revision: str) -> dict[str, str]:
     """The options of an old revision, from its source."""
     for path in ("megatron/training/arguments.py", "megatron/arguments.py"):
         shown = git(repository, "show", f"{revision}:{path}")
         if shown:
-            return destinations(added_in(shown))
+            return grammar_of_source(shown)
     raise SystemExit(f"{revision} has no arguments.py")
 
 
@@ -80,18 +66,22 @@ def git(repository: Path, *words: str) -> str:
     return subprocess.run(["git", f"--git-dir={repository}", *words], capture_output=True, text=True).stdout
 
 
-def written(options: Mapping[str, set[str]], branches: Iterable[str]) -> str:
-    """The file's text: a line for all options that the same revisions have, the revisions as runs of the first line."""
+def written(options: Mapping[str, Mapping[str, str]]) -> str:
+    """The file's text: a line for the options that the same revisions have and that take the same.
+
+    The revisions are written as runs of the first line.
+    """
     order = list(options)
-    lines: dict[str, list[str]] = {}
+    lines: dict[tuple[str, str], list[str]] = {}
     for name in sorted(set().union(*options.values())):
-        lines.setdefault(_runs([revision for revision in order if name in options[revision]], order), []).append(name)
+        for taken in sorted({having[name] for having in options.values() if name in having}):
+            alike = [revision for revision in order if options[revision].get(name) == taken]
+            lines.setdefault((_runs(alike, order), taken), []).append(name)
     return "\n".join(
         [
-            "# The options of Megatron-LM's own parser, by revision. Written by lab/known_options.py; do not edit.",
-            *(f"# {branch}" for branch in branches),
+            "# What follows the options of Megatron-LM's own parser, by revision. Written by lab/known_options.py.",
             f"revisions: {' '.join(order)}",
-            *(f"{runs}: {' '.join(names)}" for runs, names in sorted(lines.items())),
+            *(f"{runs} {taken}: {' '.join(names)}" for (runs, taken), names in sorted(lines.items())),
             "",
         ]
     )
@@ -113,7 +103,6 @@ def main() -> None:
     parser.add_argument("--megatron-lm", type=Path, required=True, metavar="GIT_DIRECTORY")
     repository: Path = parser.parse_args().megatron_lm
     options = {name: read(repository, revision) for name, revision in READ_ONLY.items()}
-    branches = []
     for name in (*RELEASES, *BRANCHES):
         revision = name if name in BRANCHES else f"core_v{name}"
         with tempfile.TemporaryDirectory() as folder:
@@ -121,9 +110,10 @@ def main() -> None:
             version, options[name] = options_of(Path(folder))
         print(f"{name}: {len(options[name])} options", file=sys.stderr)
         if name in BRANCHES:
-            commit = git(repository, "log", "-1", "--format=%h of %cs", revision).strip()
-            branches.append(f"{name}: {version}, commit {commit}")
-    TARGET.write_text(written(options, branches), encoding="utf-8")
+            recorded, commit = of_package("mcore", name), git(repository, "rev-parse", revision).strip()
+            if recorded is None or (recorded.version, recorded.commit) != (version, commit):
+                raise SystemExit(f"last_read.txt has {recorded}; found {version} at {commit}: renew it first")
+    TARGET.write_text(written(options), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """What upstream has fixed since the last review: `python lab upstream_news megatron-lm=DIR verl=DIR`.
 
-NAME is megatron-lm, megatron-bridge, transformer-engine or verl; DIR is a checkout or a bare mirror: nothing is
-fetched. Prints the commits on its branches since the ones that upstream_seen.yaml records, if they touch files of
-context parallelism, packing or attention and speak of a fix: date, pull request, subject, and the rules that cite one
-of these files. A person reads them and adds rows to rules/known/. `--seen` then records today's heads. A
-repository that is not recorded yet starts at its newest tag.
+NAME is megatron-lm, megatron-bridge, transformer-engine, verl or another project of launch/facts/last_read.txt; DIR is
+a checkout or a bare mirror: nothing is fetched. Prints the commits on its branches since the ones that the table
+records, if they touch files of context parallelism, packing or attention and speak of a fix: date, pull request,
+subject, and the rules that cite one of these files. A person reads them and adds rows to rules/known/. `--seen` then
+records today's heads. A commit that is not in DIR is replaced by its newest tag.
 """
 
 from __future__ import annotations
@@ -12,15 +12,20 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
-from program import parser_of
+from program import ROOT, parser_of
 
-SEEN = Path(__file__).with_name("upstream_seen.yaml")
-REPOSITORIES = ("megatron-lm", "megatron-bridge", "transformer-engine", "verl")
-BRANCHES = ("main", "dev")
+from megatron_hcp.launch.facts.last_read import LastRead, parse, written
+
+TABLE = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "last_read.txt"
+_VERSION_FILES = ("megatron/core/package_info.py", "src/megatron/bridge/package_info.py", "nemo_rl/package_info.py",
+                  "build_tools/VERSION.txt", "verl/version/version", "swift/version.py", "setup.py")  # fmt: skip
+_VERSION = re.compile(
+    r"MAJOR = (\d+)\s+MINOR = (\d+)\s+PATCH = (\d+)|^\s*(?:_*version_* ?= ?)?['\"]?(\d+)\.(\d+)\.(\d+)", re.MULTILINE
+)
 _SUBJECT = re.compile(
     r"fix|bug|wrong|incorrect|broken|crash|hang|deadlock|nan\b|revert|regress|silent|mismatch|reject|refuse|support",
     re.IGNORECASE,
@@ -93,10 +98,10 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def heads(folder: Path) -> dict[str, str]:
+def heads(folder: Path, branches: Iterable[str]) -> dict[str, str]:
     """The branches that are followed, and their commits: the newer of a checkout's own and its remote's."""
     found = {}
-    for branch in BRANCHES:
+    for branch in branches:
         names = (f"refs/remotes/origin/{branch}", f"refs/heads/{branch}")
         known = [name for name in names if git(folder, "rev-parse", "--verify", "-q", name)]
         if known:
@@ -108,30 +113,52 @@ def newest_tag(folder: Path, head: str) -> str:
     return git(folder, "describe", "--tags", "--abbrev=0", head).strip()
 
 
+def version_at(folder: Path, commit: str, before: str) -> str:
+    """The version that the project's own files give it; `before` where none does."""
+    texts = (git(folder, "show", f"{commit}:{path}") for path in _VERSION_FILES)
+    found = next(filter(None, map(_VERSION.search, texts)), None)
+    return ".".join(filter(None, found.groups())) if found else before
+
+
+def renewed(row: LastRead, folder: Path, today: str) -> LastRead:
+    """The row of a branch, at its head of today; as it was where the folder has no such branch."""
+    head = heads(folder, (row.revision,)).get(row.revision)
+    if head is None:
+        return row
+    day = git(folder, "log", "-1", "--format=%cs", head).strip()
+    return row._replace(version=version_at(folder, head, row.version), commit=head, date=day, read_on=today)
+
+
 def news(folder: Path, seen: str, head: str) -> list[Commit]:
     """What is new on a branch, the oldest first."""
     log = git(folder, "log", "--format=%x00%h%x09%as%x09%s", "--name-only", "--reverse", f"{seen}..{head}")
     return [commit for commit in commits_of(log) if is_news(commit)]
 
 
-def report(name: str, folder: Path, seen: dict[str, str], cited: dict[str, set[str]]) -> Iterator[str]:
-    for branch, head in heads(folder).items():
-        since = seen.get(branch) or newest_tag(folder, head)
-        if not since or not git(folder, "rev-parse", "--verify", "-q", f"{since}^{{commit}}"):
-            yield f"{name} {branch}: {since or 'no tag'} is not in {folder}: nothing to compare with"
+def report(folder: Path, rows: Iterable[LastRead], cited: dict[str, set[str]]) -> Iterator[str]:
+    """What is new on each branch of a project; `rows` are its branches."""
+    for row in rows:
+        name, head = f"{row.project} {row.revision}", heads(folder, (row.revision,)).get(row.revision)
+        if head is None:
+            continue
+        since = row.commit if git(folder, "rev-parse", "--verify", "-q", f"{row.commit}^{{commit}}") else ""
+        if not since and (since := newest_tag(folder, head)):
+            yield f"{name}: {row.commit[:12]} is not in {folder}: its newest tag is taken"
+        if not since:
+            yield f"{name}: {row.commit[:12]} is not in {folder}, nor a tag: nothing to compare with"
             continue
         found = news(folder, since, head)
-        yield f"{name} {branch}: {len(found)} commits to read since {since[:12]}"
+        yield f"{name}: {len(found)} commits to read since {since[:12]}"
         yield from (f"  {line_of(commit, cited)}" for commit in found)
 
 
-def named(texts: Iterable[str]) -> dict[str, Path]:
+def named(texts: Iterable[str], projects: Iterable[str]) -> dict[str, Path]:
     """`NAME=DIR` texts."""
     found = {}
     for text in texts:
         name, _, folder = text.partition("=")
-        if name not in REPOSITORIES or not Path(folder).is_dir():
-            raise SystemExit(f"found {text!r}; wanted NAME=DIR of a folder, NAME one of {', '.join(REPOSITORIES)}")
+        if name not in projects or not Path(folder).is_dir():
+            raise SystemExit(f"found {text!r}; wanted NAME=DIR of a folder, NAME one of {', '.join(projects)}")
         found[name] = Path(folder)
     return found
 
@@ -140,16 +167,21 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("repositories", nargs="+", metavar="NAME=DIR")
     parser.add_argument("--seen", action="store_true", help="after printing, record the heads as seen")
+    parser.add_argument("--table", type=Path, default=TABLE, help="what was read  [default: the package's]")
     options = parser.parse_args()
-    recorded = yaml.safe_load(SEEN.read_text(encoding="utf-8")) if SEEN.is_file() else {}
+    text = options.table.read_text(encoding="utf-8")
+    rows = parse(text)
+    branches = [row for row in rows if row.commit]
+    folders = named(options.repositories, list(dict.fromkeys(row.project for row in branches)))
     cited = cited_files()
-    for name, folder in named(options.repositories).items():
-        for line in report(name, folder, recorded.get(name, {}), cited):
+    for name, folder in folders.items():
+        for line in report(folder, (row for row in branches if row.project == name), cited):
             print(line)
-        if options.seen:
-            recorded[name] = {**recorded.get(name, {}), **heads(folder)}
     if options.seen:
-        SEEN.write_text(yaml.safe_dump(recorded), encoding="utf-8")
+        today = str(date.today())
+        new = [renewed(row, folders[row.project], today) if row in branches and row.project in folders else row
+               for row in rows]  # fmt: skip
+        options.table.write_text(written(text, new), encoding="utf-8")
 
 
 if __name__ == "__main__":

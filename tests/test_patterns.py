@@ -22,7 +22,11 @@ FROM_TABLES = {
     ("launch/readers/detect.py", "sign"): "[sign for sign, _ in _SIGNS]",
     ("bash/parser/script.py", "opens"): "[opens for opens, _ in _OPENS_AND_CLOSES.values()]",
     ("bash/parser/script.py", "closes"): "[closes for _, closes in _OPENS_AND_CLOSES.values()]",
-    ("launch/dialects/foreign.py", "pattern"): "[pattern for _, pattern in _PROGRAMS]",
+    ("launch/dialects/foreign.py", "pattern"): "[pattern for _, _, pattern in _PROGRAMS]",
+    ("ground/secret_shapes.py", "pattern"): (
+        "[*(f'(?<![0-9A-Za-z]){text}(?![0-9A-Za-z])' for text in _TOKENS.values()), "
+        "*(text.format('found') for text in _PLACES.values())]"
+    ),
     ("launch/options.py", "shape[0]"): "[shape for shape, _ in _SHAPES.values()]",
     ("skills/json_schema.py", "_strict(schema['pattern'])"): (
         "[_strict(json.loads(text)) for path in pack_dir('schemas').glob('hcp.card.*.json')"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 NEWS = "megatron/core/transformer/multi_token_prediction.py"
 
@@ -46,53 +44,53 @@ def upstream(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def script(root: Path, tmp_path: Path) -> Path:
-    """A copy of the script, so that what it records is not the checkout's."""
-    lab = tmp_path / "repo" / "lab"
-    for name in ("__main__.py", "lib/program.py", "upstream_news.py"):
-        (lab / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(root / "lab" / name, lab / name)
-    (lab.parent / "src").symlink_to(root / "src")
-    return lab / "upstream_news.py"
+def table(upstream: Path, tmp_path: Path) -> Path:
+    """What was read of it: its release."""
+    seen = subprocess.run(["git", "-C", str(upstream), "rev-parse", "v1.0"], capture_output=True, text=True).stdout
+    table = tmp_path / "last_read.txt"
+    table.write_text(f"# A comment.\nmcore megatron-lm main 1.0.0 {seen.strip()} 2026-01-02 2026-01-03\n")
+    return table
 
 
-def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(script.parent), script.stem, *arguments], capture_output=True, text=True)
+def run(root: Path, table: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(root / "lab"), "upstream_news", "--table", str(table), *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.mark.slow
-def test_fixes_of_context_parallel_files_are_listed_with_pull_request_and_rules(script: Path, upstream: Path) -> None:
-    lines = run(script, f"megatron-lm={upstream}").stdout.splitlines()
-    assert lines[0] == "megatron-lm main: 2 commits to read since v1.0"
+def test_fixes_of_context_parallel_files_are_listed_with_pull_request_and_rules(
+    root: Path, table: Path, upstream: Path
+) -> None:
+    before = table.read_text()
+    lines = run(root, table, f"megatron-lm={upstream}").stdout.splitlines()
+    assert lines[0] == f"megatron-lm main: 2 commits to read since {before.split()[7][:12]}"
     assert "#6746 Fix MTP roll to communicate on the CP group" in lines[1] and "KNOWN004" in lines[1]
     assert "#8 cp: handle packed masks" in lines[2] and "KNOWN009" in lines[2]
-    assert len(lines) == 3
+    assert len(lines) == 3 and table.read_text() == before
 
 
 @pytest.mark.slow
-def test_what_is_recorded_as_seen_is_not_listed_again(script: Path, upstream: Path) -> None:
-    assert run(script, "--seen", f"megatron-lm={upstream}").returncode == 0
-    recorded = yaml.safe_load(script.with_name("upstream_seen.yaml").read_text())
+def test_what_is_recorded_as_seen_is_not_listed_again(root: Path, table: Path, upstream: Path) -> None:
+    commit(upstream, "megatron/core/package_info.py", "MAJOR = 1\nMINOR = 2\nPATCH = 3\n")
+    assert run(root, table, "--seen", f"megatron-lm={upstream}").returncode == 0
     head = (upstream / ".git" / "refs" / "heads" / "main").read_text().strip()
-    assert recorded == {"megatron-lm": {"main": head}}
-    assert run(script, f"megatron-lm={upstream}").stdout == f"megatron-lm main: 0 commits to read since {head[:12]}\n"
+    comment, row = table.read_text().splitlines()
+    assert comment == "# A comment." and row.startswith(f"mcore megatron-lm main 1.2.3 {head} ")
+    assert "2026-01-0" not in row
+    assert run(root, table, f"megatron-lm={upstream}").stdout == (
+        f"megatron-lm main: 0 commits to read since {head[:12]}\n"
+    )
 
 
 @pytest.mark.slow
-def test_a_recorded_commit_that_is_not_there_is_said(script: Path, upstream: Path) -> None:
-    script.with_name("upstream_seen.yaml").write_text(yaml.safe_dump({"megatron-lm": {"main": "0" * 40}}))
-    said = run(script, f"megatron-lm={upstream}").stdout
-    assert f"{'0' * 40} is not in {upstream}: nothing to compare with" in said
+def test_a_recorded_commit_that_is_not_there_is_said(root: Path, table: Path, upstream: Path) -> None:
+    table.write_text(f"mcore megatron-lm main 1.0.0 {'0' * 40} 2026-01-02 2026-01-03\n")
+    said = run(root, table, f"megatron-lm={upstream}").stdout
+    assert f"{'0' * 12} is not in {upstream}: its newest tag is taken" in said and "since v1.0" in said
 
 
 @pytest.mark.slow
-def test_an_unknown_repository_is_refused_in_one_line(script: Path, upstream: Path) -> None:
-    done = run(script, f"megatron={upstream}")
+def test_an_unknown_repository_is_refused_in_one_line(root: Path, table: Path, upstream: Path) -> None:
+    done = run(root, table, f"megatron={upstream}")
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1 and "wanted NAME=DIR of a folder, NAME one of megatron-lm" in done.stderr
-
-
-def test_the_checkout_records_each_repository(root: Path) -> None:
-    recorded = yaml.safe_load((root / "lab" / "upstream_seen.yaml").read_text())
-    assert set(recorded) == {"megatron-lm", "megatron-bridge", "transformer-engine", "verl"}
-    assert set(recorded["megatron-lm"]) == {"main", "dev"}

@@ -49,9 +49,9 @@ def test_the_cache_is_found_below_hf_home(cache: Path, monkeypatch: pytest.Monke
 
 def test_a_model_that_is_not_cached_is_refused_with_where_it_was_looked_for(cache: Path) -> None:
     with pytest.raises(HcpError) as refused:
-        read_model("Qwen/Qwen3-14B")
-    assert str(cache.parent / "models--Qwen--Qwen3-14B") in str(refused.value)
-    assert "hf download Qwen/Qwen3-14B config.json" in str(refused.value)
+        read_model("me/mine-14B")
+    assert str(cache.parent / "models--me--mine-14B") in str(refused.value)
+    assert "hf download me/mine-14B config.json" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.launch.facts.known_models import fields_of
+from megatron_hcp.launch.facts.known_models import fields_of, without_stage
 from megatron_hcp.launch.hf import read_model
+from megatron_hcp.launch.model_config import public_config
 from megatron_hcp.launch.readers.target import read_text
 from megatron_hcp.launch.recipes.table import of_model
 
@@ -151,7 +153,72 @@ def test_a_line_that_names_another_model_has_that_ones_sizes() -> None:
     own = {model for model, source, *_ in lines() if not source.startswith("=")}
     others = {model: source[1:] for model, source, *_ in lines() if source.startswith("=")}
     assert own.issuperset(others.values())
-    assert len(others) > 50 and all(fields_of(model) == fields_of(other) for model, other in others.items())
+    assert len(others) > 30 and all(fields_of(model) == fields_of(other) for model, other in others.items())
+
+
+def test_all_stages_and_precisions_of_a_model_have_the_same_sizes() -> None:
+    """The evidence for the rule: models that the table has at several stages, each from a source of its own."""
+    stages: dict[str, list[str]] = {}
+    for model, source, *_ in lines():
+        if not source.startswith("="):
+            stages.setdefault(without_stage(model), []).append(model)
+    several = [models for models in stages.values() if len(models) > 1]
+    assert len(several) >= 12
+    for first, *rest in several:
+        for other in rest:
+            one, two = ({**fields_of(model)} for model in (first, other))
+            for fields in (one, two):
+                fields["kv_channels"] = fields.get("kv_channels") or one["hidden_size"] // one["num_attention_heads"]
+            assert all(one[field] == two[field] for field in one.keys() & two.keys()), (first, other)
+
+
+@pytest.mark.parametrize(
+    ("model", "same"),
+    [
+        ("Qwen/Qwen3-32B-Base", "Qwen/Qwen3-32B"),
+        ("Qwen/Qwen3.5-4B-Base", "Qwen/Qwen3.5-4B"),
+        ("Qwen/Qwen3-4B-Thinking-2507-FP8", "Qwen/Qwen3-4B"),
+        ("Qwen/Qwen3-32B-Mine", ""),
+        ("Qwen/Qwen3-Base", ""),
+        ("-Base", ""),
+    ],
+)
+def test_a_stage_that_no_line_names_has_the_models_sizes(model: str, same: str) -> None:
+    assert fields_of(model) == (fields_of(same) if same else {})
+
+
+def test_a_public_models_name_is_as_good_as_its_config_for_every_command(
+    hcp: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    config = {
+        "num_hidden_layers": 36, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "head_dim": 128, "intermediate_size": 12288, "vocab_size": 151936, "hidden_act": "silu",
+    }  # fmt: skip
+    own = tmp_path / "config.json"
+    own.write_text(json.dumps(config | {"_name_or_path": "Qwen/Qwen3-8B"}))
+    job = ["--gpus", "16", "--gpu", "h100", "--seq-length", "32768", "--global-batch", "64"]
+    for before, after in ((["plan", "--model"], job), (["support"], [])):
+        by_name, by_file = (hcp(*before, name, *after) for name in ("Qwen/Qwen3-8B", str(own)))
+        assert by_name.stdout == by_file.stdout.replace(str(own), "Qwen/Qwen3-8B")
+        assert (by_name.returncode, by_name.stderr) == (by_file.returncode, "")
+
+
+@pytest.mark.parametrize("model", sorted(row[0] for row in lines()))
+def test_what_a_name_tells_as_a_config_is_what_it_tells_in_a_launch(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    if public_config(model) is None:
+        with pytest.raises(HcpError, match="is not in the local cache"):
+            read_model(model)
+        return
+    facts, index = read_model(model), index_of("bridge")
+    assert not {"vision", "mtp_layers"} & facts.keys()
+    for field, value in fields_of(model).items():
+        found = facts.get(index[f"model.{field}"].fact)
+        wanted = tuple(value) if isinstance(value, list) else value
+        assert field == "mtp_num_layers" or (found.value if found else None) == wanted, field
 
 
 @pytest.mark.parametrize(

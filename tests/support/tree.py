@@ -14,15 +14,15 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ALL_MODULES = sorted(path for name in ("src", "tests", "checks", "lab") for path in (ROOT / name).rglob("*.py"))
 
 CHAINS = (
-    "ground <- core <- cost <- dcp <- bash <- launch <- rules <- judge <- "
+    "ground <- core <- cost <- dcp <- bash <- launch <- validators <- rules <- judge <- "
     "plan support render triage skills backports <- cli mcp",
     "ground <- core <- cost <- dcp <- draw data <- cli",
     "ground <- core <- cost <- dcp <- runtime <- proofs integrations",
 )
 """A room (a folder of src/megatron_hcp) imports itself and what is left of it in a chain; rooms side by side do not."""
 INSIDE = {
-    "launch": "fact hf_cache layer_pattern source this_machine <- comments facts <- coerce forms <- dialects hf <- "
-    "complete options <- edit <- readers recipes <- named_model <- build hidden <- load",
+    "launch": "fact hf_cache layer_pattern source this_machine <- comments facts images upstream <- coerce forms <- "
+    "dialects hf <- complete options <- edit <- readers recipes <- named_model <- build hidden <- load",
     "rules": "view <- rule <- upstream <- cp <- dcp hcp pipe <- loss topo verl <- * <- registry",
 }
 """The same for the folders and modules inside a room; `*` stands for those that are not named."""
@@ -38,7 +38,6 @@ TESTS_OF_OTHER_FOLDERS = {"docs", "lab", "checks", "support"}
 TESTED_FROM_ABOVE = {
     "bash/parser": "bash/test_parser.py, by what it parses",
     "cli/reports": "cli/, by what commands print",
-    "judge": "rules/test_rules_on_any_launch.py, by what it makes of every rule",
     "launch/forms": "launch/forms/, by its folders",
     "launch/forms/kubernetes": "launch/readers/test_kubernetes.py, by the launches in manifests",
     "support": "cli/test_support.py, by what the command prints: tests/support holds what tests share",

@@ -89,7 +89,7 @@ def check_functional_tests(checkout: Path) -> FunctionalTests:
         read += 1
         report = check_launch(launch, rules_for, fixes=False)
         errors = [finding for finding in report.findings if finding.severity == "error"]
-        answer = upstream.ask(_as_drawn(file)._asdict())["refusal"] if errors else None
+        answer = upstream.ask(as_drawn(file)._asdict())["refusal"] if errors else None
         owners = owners_of(Refusal(**answer), TABLES) if answer else ()
         for finding in errors:
             agreed = finding.rule.id in owners
@@ -102,7 +102,7 @@ def check_functional_tests(checkout: Path) -> FunctionalTests:
     return FunctionalTests(version, branch, commit_of(checkout), read, not_read, tuple(confirmed), tuple(wrong))
 
 
-def _as_drawn(file: Path) -> Drawn:
+def as_drawn(file: Path) -> Drawn:
     """A functional test as a command line on as many whole nodes of eight ranks as its parallel sizes take."""
     test = yaml.safe_load(file.read_text(encoding="utf-8"))
     options = test.get("MODEL_ARGS") or {}

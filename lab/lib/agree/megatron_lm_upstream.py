@@ -1,9 +1,10 @@
 """Megatron-LM's own start-up on command lines: run by agree/megatron_lm.py, as `megatron_lm_upstream.py CHECKOUT`.
 
-Run are upstream's `parse_args` (its parser is built once), `validate_args`, `set_global_variables` (the micro-batch
-calculator), `_initialize_distributed` (the process groups) and `core_transformer_config_from_args`. Of what follows,
-the division of the layers (`get_num_layers_to_build`, or `select_pipeline_segment` for a hybrid pattern), the choice of
-the attention backend (`_set_attention_backend`) and the training loop's first `update_num_microbatches` are run.
+A question without a world size is for the parser alone. For the others, run are upstream's `parse_args` (its parser is
+built once), `validate_args`, `set_global_variables` (the micro-batch calculator), `_initialize_distributed` (the
+process groups) and `core_transformer_config_from_args`. Of what follows, the division of the layers
+(`get_num_layers_to_build`, or `select_pipeline_segment` for a hybrid pattern), the choice of the attention backend
+(`_set_attention_backend`) and the training loop's first `update_num_microbatches` are run.
 What this machine lacks is replaced:
 
 * torch.distributed: torch's own fake process group, for gloo too; no rank but this one exists.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import io
 import json
 import os
@@ -27,6 +29,7 @@ import typing
 import warnings
 from typing import Any
 
+from grammar import grammar_of
 from refusal import refusal_of
 from stand_ins import Anything, stand_in_for
 
@@ -123,10 +126,20 @@ class MegatronLM:
                 if action.choices
                 else None,
                 "takes": action.nargs if action.nargs is not None else 1,
+                "type": getattr(action.type, "__name__", "str"),
             }
             for action in self.parser._actions
             for text in action.option_strings
         }
+
+    def parse(self, words: list[str]) -> dict[str, str] | None:
+        """The refusal of the parser alone, or None."""
+        try:
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                self.parser.parse_args(words)
+        except (Exception, SystemExit) as error:  # upstream's own functions convert some words
+            return refusal_of(error, "megatron")
+        return None
 
     def judge(self, words: list[str], world_size: int, env: dict[str, str | None]) -> dict[str, str] | None:
         """Upstream's refusal of the command line (text and line of code), or None."""
@@ -152,7 +165,8 @@ class MegatronLM:
         self.arguments.validate_args(args, dict(_DEFAULTS))
         self.global_vars.set_global_variables(args, build_tokenizer=False)
         self.torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=world_size)
-        self.initialize._initialize_distributed(None, None, None)
+        start = self.initialize._initialize_distributed
+        start(*[None] * len(inspect.signature(start).parameters))  # two before 0.14
         config = self.arguments.core_transformer_config_from_args(args)
         self.microbatches.update_num_microbatches(0, consistency_check=True)
         pattern = args.hybrid_override_pattern or getattr(args, "hybrid_layer_pattern", None)
@@ -176,14 +190,19 @@ class MegatronLM:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
+    questions = os.fdopen(os.dup(0))  # some launches close standard input
     os.dup2(2, 1)  # what upstream prints is no answer
     warnings.simplefilter("ignore")
     with contextlib.redirect_stdout(io.StringIO()):
         upstream = MegatronLM(sys.argv[1])
-    print(json.dumps({"version": upstream.version, "te": TE, "options": upstream.options()}), file=answers, flush=True)
-    for line in sys.stdin:
+    ready = {"options": upstream.options(), "grammar": grammar_of(upstream.parser)}
+    print(json.dumps({"version": upstream.version, "te": TE, **ready}), file=answers, flush=True)
+    for line in questions:
         question = json.loads(line)
-        refusal = upstream.judge(question["words"], question["world_size"], question["env"])
+        if "world_size" in question:
+            refusal = upstream.judge(question["words"], question["world_size"], question["env"])
+        else:
+            refusal = upstream.parse(question["words"])
         print(json.dumps({"refusal": refusal}), file=answers, flush=True)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import islice
-from typing import NamedTuple
 
 from megatron_hcp.bash.value import (
     BLANK,
@@ -25,6 +24,7 @@ from megatron_hcp.bash.value import (
     text_of,
     union,
 )
+from megatron_hcp.ground.record import NamedTuple
 
 MAX_ITEMS = 5000
 _CHUNK = re.compile(r"[ \t\n]+|[^ \t\n]+")

@@ -31,12 +31,13 @@ from megatron_hcp.skills.folders import has_card, skills_below
 @click.command()
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
 @click.option(
+    "--upstream",
     "--repo",
     "repos",
     multiple=True,
-    metavar="NAME[@BRANCH]=PATH",
-    help="A checkout (of main unless @BRANCH is given) of megatron-lm, megatron-core, megatron-bridge, verl, "
-    "transformer-engine or another repository that a card names; repeatable.",
+    metavar="[NAME[@BRANCH]=]DIR",
+    help="A checkout (of main unless @BRANCH is given) of megatron-lm, megatron-bridge, verl, transformer-engine or "
+    "another repository that a card names; NAME is recognised if left out; repeatable. --repo is the older name.",
 )
 @click.option(
     "--sources",
@@ -50,10 +51,10 @@ def anchors(folders: Sequence[str], repos: Sequence[str], sources: str | None, e
     """Report which source anchors hold, moved, changed or are gone.
 
     Without DIR, checks the anchors of all rules and of the pack's skills; with DIR, those of the skills in these
-    folders. Looks in the installed packages, in --sources and in every --repo; "unverified here" means that none of
+    folders. Looks in the installed packages, in --sources and in every --upstream; "unverified here" means that none of
     them has the source. For skills without a card, every file and line cited in their text is looked up in every
-    --repo, under any NAME, and reported as right, moved, drifted or gone, with a suggested anchor by name that stays
-    valid when lines move. Exits with 1 if an anchor no longer holds or a citation is not right.
+    --upstream, under any NAME, and reported as right, moved, drifted or gone, with a suggested anchor by name that
+    stays valid when lines move. Exits with 1 if an anchor no longer holds or a citation is not right.
     """
     if sources and not os.path.isdir(sources):
         raise HcpError(f"found --sources {sources}", wanted="a folder of unpacked wheels", do="check the path")
@@ -62,10 +63,7 @@ def anchors(folders: Sequence[str], repos: Sequence[str], sources: str | None, e
     cited = [(skill.name, citation) for skill in skills if not has_card(skill) for citation in citations_of(skill)]
     if not folders:
         wanted = all_anchors()
-    names = [anchor.source.repo for anchor in wanted]
-    if cited:
-        names += [text.partition("=")[0].partition("@")[0] for text in repos]
-    roots = [named_root(text, names) for text in repos]
+    roots = [named_root(text) for text in repos]
     checkouts = {root.repo: root.path for root in roots}
     roots += unpacked_roots(Path(sources)) if sources else []
     known = {(root.repo, root.version) for root in roots}
@@ -73,7 +71,7 @@ def anchors(folders: Sequence[str], repos: Sequence[str], sources: str | None, e
     if not roots:
         raise HcpError(
             "found no upstream sources",
-            wanted="installed packages such as megatron-core, --repo megatron-lm=CHECKOUT or --sources FOLDER",
+            wanted="installed packages such as megatron-core, --upstream CHECKOUT or --sources FOLDER",
             do="without any, no anchor can be checked",
         )
     found = list(verdicts(wanted, roots))
@@ -156,4 +154,4 @@ def _print(found: Sequence[AnchorVerdict], roots: Sequence[Root], every: bool) -
     blind = Counter(verdict.anchor.source.repo for verdict in found if verdict.status == "unverified here")
     if blind and not every:
         missing = ", ".join(f"{repo} ({number})" for repo, number in sorted(blind.items()))
-        say([f"unverified here because the sources are missing: {missing}; give --repo or --sources; --all lists them"])
+        say([f"unverified here because the sources are missing: {missing}; give --upstream or --sources; see --all"])

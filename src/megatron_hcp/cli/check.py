@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,7 @@ from megatron_hcp.cli.options import format_option, launch_options
 from megatron_hcp.cli.screen import Line, is_terminal, safe_text, say
 from megatron_hcp.cli.targets import split_targets
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.load import LoadOptions, load_launches
 
 if TYPE_CHECKING:

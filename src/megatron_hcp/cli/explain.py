@@ -53,6 +53,7 @@ def page(rule: Rule) -> str:
         "",
         f"{rule.severity}; effect: {rule.effect}; upstream stops at: {rule.stage}",
         *([f"{varying} can differ by launch; each finding states its own."] if varying else []),
+        *(["A note in releases that were not read (hcp --version lists those that were)."] if rule.limit_of else []),
         "",
         rule.why,
         "",

@@ -79,13 +79,24 @@ class LazyGroup(click.Group):
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="hcp")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=lambda *given: _version(*given),
+              help="Show the version, and what was read of upstream, and exit.")  # fmt: skip
 def cli() -> None:
     """Check long-context launches on the Megatron stack: context parallelism, hierarchical and dynamic.
 
     Exit codes: 0 ok, 1 errors found, 2 the input could not be used, 3 internal error (a bug in hcp), 4 undecided:
     settings of the launch could not be seen.
     """
+
+
+def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Prints the version, then what was read of each upstream project."""
+    if not value or ctx.resilient_parsing:
+        return
+    from megatron_hcp.cli.reports.words import reading_lines
+
+    say([f"hcp, version {__version__}", *reading_lines()])
+    ctx.exit()
 
 
 def main(argv: list[str] | None = None) -> Any:

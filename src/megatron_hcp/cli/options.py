@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import DIALECTS, Beside
+from megatron_hcp.launch.fact import DIALECTS, Beside, UpstreamTree
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -51,7 +51,7 @@ model_option = click.option(
     "--model",
     "model_file",
     metavar="FILE|NAME",
-    help="Where to read the model's facts: a Hugging Face config.json, or the name of a model in the local cache.",
+    help="Where to read the model's facts: a Hugging Face config.json, or the name of a public or cached model.",
 )
 
 recipe_option = click.option(
@@ -82,6 +82,19 @@ _BESIDE_OPTIONS: tuple[Decorator, ...] = (
     ),
 )
 
+_UPSTREAM_OPTIONS: tuple[Decorator, ...] = (
+    click.option(
+        "--upstream",
+        "upstreams",
+        multiple=True,
+        metavar="[NAME=]DIR|installed",
+        help="Judge by this code of upstream, not by hcp's tables: a checkout, a fork, an unpacked wheel, or what is "
+        "installed here. NAME is megatron-lm, bridge, te, verl, nemo-rl, slime or ms-swift. It is read, never run. "
+        "Repeatable.",
+    ),
+    click.option("--no-cache", is_flag=True, help="Don't read or write what hcp keeps of --upstream."),
+)
+
 _LAUNCH_OPTIONS: tuple[Decorator, ...] = (
     click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change one of the launch's own keys."),
     assume_option(
@@ -94,6 +107,7 @@ _LAUNCH_OPTIONS: tuple[Decorator, ...] = (
     model_option,
     recipe_option,
     *_BESIDE_OPTIONS,
+    *_UPSTREAM_OPTIONS,
 )
 
 
@@ -113,9 +127,11 @@ def launch_options(command: Command) -> Command:
             # What --assume states wins over the site file.
             assumes = (*site_assumptions(load_site(site_file, {})), *assumes)
         beside = _beside(rest.pop("sources"), rest.pop("arguments"))
+        upstream = _upstream(rest.pop("upstreams"), rest.pop("no_cache"))
         words = click.get_current_context().obj or ()
         named = {name: rest.pop(name) for name in ("dialect", "sets", "facts_file", "model_file", "recipe")}
-        return command(*args, options=LoadOptions(words=words, assumes=assumes, beside=beside, **named), **rest)
+        options = LoadOptions(words=words, assumes=assumes, beside=beside, upstream=upstream, **named)
+        return command(*args, options=options, **rest)
 
     for option in reversed(_LAUNCH_OPTIONS):
         option(with_load_options)
@@ -132,6 +148,27 @@ def beside_options(command: Command) -> Command:
     for option in reversed(_BESIDE_OPTIONS):
         option(with_beside)
     return with_beside
+
+
+def upstream_options(command: Command) -> Command:
+    """Adds `--upstream` and `--no-cache`; the command gets them as one `upstream: tuple[UpstreamTree, ...]`."""
+
+    @functools.wraps(command)
+    def with_upstream(*args: Any, upstreams: tuple[str, ...], no_cache: bool, **rest: Any) -> Any:
+        return command(*args, upstream=_upstream(upstreams, no_cache), **rest)
+
+    for option in reversed(_UPSTREAM_OPTIONS):
+        option(with_upstream)
+    return with_upstream
+
+
+def _upstream(texts: tuple[str, ...], no_cache: bool) -> tuple[UpstreamTree, ...]:
+    """What `--upstream` names."""
+    if not texts:
+        return ()
+    from megatron_hcp.launch.upstream import upstreams_of
+
+    return upstreams_of(texts, cached=not no_cache)
 
 
 def _beside(sources: tuple[str, ...], arguments: str | None) -> Beside:

@@ -15,6 +15,7 @@ from megatron_hcp.cli.options import (
     model_option,
     recipe_option,
     site_option,
+    upstream_options,
 )
 from megatron_hcp.cli.screen import say
 from megatron_hcp.cli.targets import without_assumptions
@@ -22,7 +23,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import write_whole
 from megatron_hcp.ground.secrets import without_secrets
 from megatron_hcp.ground.visible import visible
-from megatron_hcp.launch.fact import Beside, Dialect, Launch
+from megatron_hcp.launch.fact import Beside, Dialect, Launch, UpstreamTree
 from megatron_hcp.launch.load import LoadOptions
 from megatron_hcp.render.from_launch import Stated
 from megatron_hcp.render.site import ASSUMABLE, KEYS, Settled, SiteKey, load_site, settle_site, site_assumptions
@@ -87,6 +88,7 @@ def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @model_option
 @recipe_option
 @beside_options
+@upstream_options
 @_site_options
 def render(
     targets: Sequence[str],
@@ -100,6 +102,7 @@ def render(
     model_file: str | None,
     recipe: str | None,
     beside: Beside,
+    upstream: tuple[UpstreamTree, ...],
     **options: Any,
 ) -> int:
     """Write an sbatch script that checks itself before it trains.
@@ -135,7 +138,10 @@ def render(
             raise HcpError(f"found {len(targets)} targets", wanted="one launch, or overrides after --", do="name one")
         target = targets[0] if targets else ""
         launch = _load(
-            target, LoadOptions(dialect, words, model_file=model_file, recipe=recipe, beside=beside), start, site
+            target,
+            LoadOptions(dialect, words, model_file=model_file, recipe=recipe, beside=beside, upstream=upstream),
+            start,
+            site,
         )
         stated = stated_by(launch)
         start = start or stated.start
@@ -248,7 +254,7 @@ def _warn(launch: Launch, script: str) -> bool:
     found, undecided = findings_in(launch, script)
     for finding in found:
         stops = "; the job will stop in phase 0" if finding.severity == "error" else ""
-        say([f"hcp render: {finding.severity} {finding.rule.id}: {finding.problem.message}{stops}"], err=True)
+        say([f"hcp render: {finding.severity} {finding.id}: {finding.problem.message}{stops}"], err=True)
     for item in undecided:
         say([f"hcp render: undecided: {item.reason}; {item.do}"], err=True)
     return any(finding.severity == "error" for finding in found)

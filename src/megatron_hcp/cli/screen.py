@@ -6,10 +6,10 @@ import os
 import sys
 import time
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import click
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.ground.secrets import without_secrets
 from megatron_hcp.ground.visible import visible
 

@@ -29,9 +29,9 @@ _LARGEST_TP = 64
 def support(words: Sequence[str], tp_text: str | None, html: str | None, options: LoadOptions, fmt: str) -> None:
     """Show which context parallelism a model supports: each communication type, packed or not, at each TP size.
 
-    TARGET is a model's config.json, its folder, or the name of a cached model; or a launch, as for `hcp check`.
-    Versions that are not stated are assumed to be the newest, and a second table shows support by release. Every
-    answer comes from `hcp check`.
+    TARGET is a model's config.json, its folder, or the name of a public or cached model; or a launch, as for `hcp
+    check`. Versions that are not stated are assumed to be the newest, and a second table shows support by release.
+    Every answer comes from `hcp check`.
 
     \b
     hcp support config.json

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.record import NamedTuple
 
 LANGUAGE_SECTIONS = ("text_config", "llm_config", "language_config", "thinker_config.text_config")
 """Where a multimodal config.json keeps its language model; a dot separates nested sections."""

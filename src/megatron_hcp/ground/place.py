@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from megatron_hcp.ground.record import NamedTuple
 
 
 class Location(NamedTuple):

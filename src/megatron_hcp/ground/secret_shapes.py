@@ -42,13 +42,13 @@ _PLACES = {
     "-Security-Token": r"(?i:\bX-(?:Amz|Goog)-Security-Token[\"']?\s*[=:]\s*[\"']?)(?P<{}>[\w%+/=.-]+)",
 }
 """What a text has that shows where a secret stands, and the pattern of the place; its group is the secret."""
-_KEY_LINE = re.compile(r"\s*(?![0-9a-fA-F]+\s*\Z)(?=[\w+/=]*[A-Z])(?=[\w+/=]*[a-z])[A-Za-z0-9+/]{64}\s*\Z")
+_KEY_LINE = r"\s*(?![0-9a-fA-F]+\s*\Z)(?=[\w+/=]*[A-Z])(?=[\w+/=]*[a-z])[A-Za-z0-9+/]{64}\s*\Z"
 """A line of a private key's body: nothing else in it. A digest has hexadecimal digits only."""
 
 
 def secret_spans(text: str) -> Iterator[tuple[int, int]]:
     """Where secrets stand in a text, told by their shape; spans may overlap."""
-    if len(text) < 80 and _KEY_LINE.match(text):
+    if len(text) < 80 and len(text.strip()) == 64 and re.match(_KEY_LINE, text):
         yield 0, len(text)
     for mark, pattern in _TOKENS.items():
         if mark in text:

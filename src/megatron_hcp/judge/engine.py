@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from megatron_hcp.judge.age import not_read
 from megatron_hcp.judge.report import Finding, Presumed, Report, Undecided
-from megatron_hcp.judge.run import Run, presumed_facts, run
+from megatron_hcp.judge.run import Run, presumed_facts, run, start_of
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Acceptance, Launch
 from megatron_hcp.launch.hidden import hides_any
@@ -35,15 +36,17 @@ def check_launch(
     first = run(View(launch), (rule for rule in here if not rule.last))
     found = [(launch, finding) for finding in first.findings]
     not_checked = list(first.not_checked)
-    undecided = list(_undecided(launch, first)) if verdict else []
+    started = start_of(launch, here, first.findings, fixes=fixes)
+    found += [(launch, finding) for finding in started.findings]
+    undecided = [*_undecided(launch, first), *started.undecided] if verdict else []
     for other in launch.reading.others:
         second = build_launch(other, assumed=launch.assumed, model=launch.model)
         there = run(View(second), (rule for rule in rules_for(second) if not rule.last))
         if verdict:
             known = {item.reason for item in undecided}
             undecided += [item for item in _undecided(second, there) if item.reason not in known]
-        fired = {finding.rule.id for _, finding in found}
-        found += [(second, finding) for finding in there.findings if finding.rule.id not in fired]
+        fired = {finding.id for _, finding in found}
+        found += [(second, finding) for finding in there.findings if finding.id not in fired]
         missing = {item.rule.id for item in not_checked}
         not_checked += [item for item in there.not_checked if item.rule.id not in missing and item.rule.id not in fired]
     acceptances = launch.reading.acceptances
@@ -55,13 +58,15 @@ def check_launch(
         from megatron_hcp.judge.repair.offer import offer_all
 
         # A fix is tried on the model that it is for; errors that were there before don't count against it.
-        errors = {finding.rule.id for _, finding in found if finding.severity == "error"}
+        errors = {finding.id for _, finding in found if finding.severity == "error"}
         findings = offer_all(kept, rules_for, errors)
     decided = {rule.id for rule in here if not rule.last} - {item.rule.id for item in not_checked}
-    unused = tuple(item for item in acceptances if item not in used and item.rule in decided)
+    unused = tuple(item for item in acceptances if item not in used and item.rule.partition("/")[0] in decided)
     view = View(launch, unused, registry.BY_ID if acceptances else ())
     last = run(view, (rule for rule in here if rule.last))
-    findings = sorted(findings + last.findings, key=lambda finding: finding.rule.id)
+    findings = sorted(findings + last.findings, key=lambda finding: finding.id)
+    if verdict:
+        undecided += not_read(launch, findings)
     return Report(
         launch,
         tuple(findings),
@@ -70,6 +75,7 @@ def check_launch(
         tuple(accepted),
         tuple(undecided),
         _presumed(launch, first) if verdict else (),
+        started.judged_by,
     )
 
 
@@ -102,7 +108,7 @@ def _acceptance_of(owner: Launch, finding: Finding, acceptances: Iterable[Accept
             acceptance
             for acceptance in acceptances
             for place in places
-            if acceptance.rule == finding.rule.id
+            if acceptance.rule == finding.id
             and acceptance.reason
             and place is not None
             and place.file == acceptance.location.file

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Effect, Problem, Rename, Rule, Severity, Stage
+from megatron_hcp.validators.outcome import Judged
 
 Verdict = Literal["ok", "failed", "undecided"]
 
@@ -55,6 +57,11 @@ class Finding(NamedTuple):
     presumed: tuple[Presumed, ...] = ()
     """The presumed values that it depends on; if any, it is a warning, "if the recipe leaves KEY at VALUE"."""
 
+    @property
+    def id(self) -> str:
+        """What names it alone: the rule's id, with the guard where the rule stands for several (`START001/…`)."""
+        return f"{self.rule.id}/{self.problem.guard}" if self.problem.guard else self.rule.id
+
 
 class NotChecked(NamedTuple):
     """A rule that applies to the launch but could not be decided, and the facts that it needs."""
@@ -76,6 +83,14 @@ class Undecided(NamedTuple):
     do: str
 
 
+class StartVerdict(NamedTuple):
+    """What upstream's own start-up makes of a launch: its refusals, what it would decide by, and who judged."""
+
+    findings: tuple[Finding, ...] = ()
+    undecided: tuple[Undecided, ...] = ()
+    judged_by: tuple[Judged, ...] = ()
+
+
 class Report(NamedTuple):
     """The outcome for one launch. `applied` counts rules decided; `accepted` holds findings ignored with a reason."""
 
@@ -87,6 +102,8 @@ class Report(NamedTuple):
     undecided: tuple[Undecided, ...] = ()
     presumed: tuple[Presumed, ...] = ()
     """The presumed values that some recipes set, or that rules applying to the launch requested."""
+    judged_by: tuple[Judged, ...] = ()
+    """What upstream's own start-up makes of it, by release; one if the launch states its release."""
 
     @property
     def verdict(self) -> Verdict:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.judge.age import as_a_note
 from megatron_hcp.rules.rule import Problem, Rule
 from megatron_hcp.rules.view import Unknown, View
 
@@ -30,6 +30,9 @@ def judge(view: View, rule: Rule) -> Ruling:
     view.asked = {}
     try:
         applies = rule.applies(view)
-        return Ruling(rule, applies, rule.check(view) if applies else None, None, view.asked)
+        problem = rule.check(view) if applies else None
+        if problem is not None and rule.limit_of in view.launch.facts:
+            problem = as_a_note(view, rule, problem)
+        return Ruling(rule, applies, problem, None, view.asked)
     except Unknown as unknown:
         return Ruling(rule, True, None, unknown.name, view.asked)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from megatron_hcp.ground.place import Location
-from megatron_hcp.judge.report import Finding, NotChecked, Presumed
+from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.judge.age import ages_of, dated
+from megatron_hcp.judge.report import Finding, NotChecked, Presumed, StartVerdict
 from megatron_hcp.judge.ruling import Ruling, judge
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.rules.rule import Problem, Rule
+from megatron_hcp.rules.rule import START, Problem, Rule
 from megatron_hcp.rules.view import View
 
 
@@ -28,6 +29,7 @@ def run(view: View, rules: Iterable[Rule]) -> Run:
     """Judges the launch by each of the rules."""
     presumed = presumed_facts(view.launch)
     done = Run([], [], 0, [judge(view, rule) for rule in rules])
+    ages = ages_of(view.launch)
     applied = 0
     for ruling in done.rulings:
         if not ruling.applies:
@@ -42,8 +44,22 @@ def run(view: View, rules: Iterable[Rule]) -> Run:
             continue
         applied += 1
         if ruling.problem is not None:
-            done.findings.append(_finding(view.launch, ruling.rule, ruling.problem, presumed))
+            problem = dated(ruling.problem, ruling.rule, ages)
+            done.findings.append(_finding(view.launch, ruling.rule, problem, presumed))
     return done._replace(applied=applied)
+
+
+def start_of(launch: Launch, rules: Iterable[Rule], found: Iterable[Finding], *, fixes: bool = False) -> StartVerdict:
+    """What upstream's own start-up makes of the launch, as far as the rules stand for it; `found` is what they find.
+
+    With `fixes`, its findings have fixes, which have not been tried.
+    """
+    own = [rule for rule in rules if rule.id.startswith(START)]
+    if not own:
+        return StartVerdict()
+    from megatron_hcp.judge.start.start import started
+
+    return started(launch, own, found, fixes=fixes)
 
 
 def presumed_facts(launch: Launch) -> dict[str, Presumed]:

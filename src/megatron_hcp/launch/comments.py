@@ -7,7 +7,8 @@ import re
 from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import Acceptance
 
-IGNORE = r"(?:^|\s)#+\s*hcp:\s*ignore\s*=\s*(?P<rules>[A-Za-z]+[0-9]+(?:,[A-Za-z]+[0-9]+)*)(?P<reason>[^\n]*)"
+_ONE = r"[A-Za-z]+[0-9]+(?:(?:/[\w.-]+)+)?"
+IGNORE = rf"(?:^|\s)#+\s*hcp:\s*ignore\s*=\s*(?P<rules>{_ONE}(?:,{_ONE})*)(?P<reason>[^\n]*)"
 """In one line of text. `rules` may name several, joined by commas without spaces."""
 
 
@@ -25,6 +26,12 @@ def acceptances_of(text: str, file: str) -> tuple[Acceptance, ...]:
     return tuple(found)
 
 
+def _id(text: str) -> str:
+    """A rule's id in upper case; after it, the guard of a START rule as it is written."""
+    rule, slash, guard = text.partition("/")
+    return f"{rule.upper()}{slash}{guard}"
+
+
 def acceptances_in(line: str, file: str, number: int) -> list[Acceptance]:
     """The accepted findings in one line of a file; `number` is 1-based."""
     match = re.search(IGNORE, line)
@@ -32,4 +39,4 @@ def acceptances_in(line: str, file: str, number: int) -> list[Acceptance]:
         return []
     start = line.index("#", match.start()) + 1
     place = Location(file, number, start, number, len(line.rstrip()) + 1)
-    return [Acceptance(rule.upper(), match["reason"].strip(" \t:,-"), place) for rule in match["rules"].split(",")]
+    return [Acceptance(_id(rule), match["reason"].strip(" \t:,-"), place) for rule in match["rules"].split(",")]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of
 from megatron_hcp.launch.fact import Fact, Reading, Setting
@@ -127,12 +127,19 @@ def apply_sets(reading: Reading, texts: Sequence[str]) -> Edit:
                 default = default_of(FACTS[fact], reading.dialect)
                 facts[fact] = Fact(None if default is UNKNOWN else default, "launch")
         else:
-            settings.append(Setting(key.replace("-", "_"), value.split()))
+            settings.append(Setting(key.replace("-", "_"), _words(value, FRAMEWORKS[reading.dialect].negates)))
     edit = edit_settings(reading, settings, removed)
     if FRAMEWORKS[reading.dialect].several_models and settings:
         edit = edit._replace(reading=read_again(reading, [*reading.settings, *settings]))
     more = edit_facts(edit.reading, facts)
     return more._replace(touched=edit.touched | more.touched)
+
+
+def _words(value: str, has_switches: bool) -> list[str] | bool:
+    """The words after an option; for Megatron-LM's switches none if it is on, and False if it is left out."""
+    if has_switches and value.lower() in ("true", "false"):
+        return [] if value.lower() == "true" else False
+    return value.split()
 
 
 def _plain_fact(name: str, value: str, text: str) -> Fact:

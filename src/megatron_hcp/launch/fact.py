@@ -7,14 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.record import NamedTuple
 
 Dialect = Literal["mlm", "bridge", "bridge-provider", "verl", "nemo-rl", "ms-swift", "slime"]
 Form = Literal["shell", "args-yaml", "yaml", "overrides", "args"]
 Origin = Literal[
-    "launch", "default", "presumed", "recipe", "sourced", "model", "model-name", "assumed", "installed", "derived"
+    "launch",
+    "default",
+    "presumed",
+    "recipe",
+    "sourced",
+    "model",
+    "model-name",
+    "image",
+    "upstream",
+    "assumed",
+    "installed",
+    "derived",
 ]
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
@@ -40,8 +52,9 @@ class Setting(NamedTuple):
 
     `key`: Megatron-LM's argparse destination (`context_parallel_size`), or a dotted path (Bridge, verl). `value`: plain
     Python (str, int, float, bool, None, list); a Megatron-LM flag has a list of strings, empty if nothing follows the
-    flag. `location` spans the value (the whole flag on a command line). `sign` is how an override in Hydra's syntax
-    starts: "" must find the key in the configuration, "+" must not, "++" takes either; None if it isn't an override.
+    flag, and False if an edit leaves it out. `location` spans the value (the whole flag on a command line). `sign` is
+    how an override in Hydra's syntax starts: "" must find the key in the configuration, "+" must not, "++" takes
+    either; None if it isn't an override.
     """
 
     key: str
@@ -91,9 +104,23 @@ class Beside(NamedTuple):
     """Files that stand for sourced ones, and folders to look for them in (`--source`)."""
     arguments: tuple[str, ...] | None = None
     """What the script is started with (`--args`); None if that isn't known."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """(variable, value) for those that the script leaves open (`--assume env.NAME=VALUE`)."""
 
 
 ALONE = Beside()
+
+
+class UpstreamTree(NamedTuple):
+    """A tree of upstream's own code that `--upstream` names: a checkout, a fork, an unpacked wheel, what is installed.
+
+    `release` is the version that it states; None if it states none. `cached`: what is read of it may be kept.
+    """
+
+    repo: str
+    path: str
+    release: str | None
+    cached: bool = True
 
 
 class RunText(NamedTuple):
@@ -151,6 +178,8 @@ class Reading(NamedTuple):
     """NeMo-RL only: the settings before their references were evaluated; empty where there are none."""
     notes: tuple[str, ...] = ()
     """Notes for the user on how the launch was read; shown by `--show`."""
+    upstream: tuple[UpstreamTree, ...] = ()
+    """Upstream's own code, by which its start-up is judged instead of by hcp's tables of releases."""
     recipe: FromRecipe | None = None
     """Bridge: the recipe whose settings are included here, with lower precedence than the launch's."""
 

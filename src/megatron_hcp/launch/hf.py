@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,9 +9,8 @@ from megatron_hcp.cost.model_sizes import LANGUAGE_SECTIONS, NAMES, is_gated, va
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import Fact
-from megatron_hcp.launch.source import text_of_target
+from megatron_hcp.launch.model_config import parsed_config
 
-_WANTED = "a model's config.json"
 _DO = "give the one next to the model's weights"
 
 
@@ -51,6 +49,8 @@ SIZES = STATED - {"mtp_layers"} | {*_MLA, "ffn_hidden_size", "q_lora_rank", "kv_
 _AT_LEAST_ONE = ("num_layers", "hidden_size", "heads", "num_query_groups")
 _NONE_IF_ABSENT = ("num_experts", "mtp_layers", "linear_num_key_heads", "linear_num_value_heads")
 
+_NOT_BY_NAME = ("vision", "mtp_layers")
+"""What a public model's name doesn't tell."""
 _NO_GROUPS = frozenset(("llama", "gpt2", "gpt_neox", "gptj", "opt", "bloom", "mpt", "phi", "codegen"))
 """Model types in which an absent num_key_value_heads means one KV head per query head."""
 _MAMBA_LAYERS = {"mamba": "M", "mamba2": "M", "attention": "*", "full_attention": "*", "hybrid": "M"}
@@ -80,7 +80,7 @@ class _Config:
 
 
 def read_model(path: str) -> dict[str, Fact]:
-    """The facts (origin `model`) in a model's config.json, in the folder that holds one, or of a cached model by name.
+    """The facts (origin `model`) in a model's config.json, in the folder that holds one, or of a model by its name.
 
     `attention_bias` in a config.json is a bias of the projections: the fact of that name, a bias on the attention
     scores, comes only from ALiBi. A sliding window of w tokens is megatron's (w - 1, 0).
@@ -88,10 +88,9 @@ def read_model(path: str) -> dict[str, Fact]:
     Raises:
         HcpError: no such file, not a JSON object, not a language model's config, or a size that isn't a whole number.
     """
-    name, text = _config_text(path)
-    data, places = _parsed(text, name)
+    name, data, places = parsed_config(path)
     prefix = next((key for key in LANGUAGE_SECTIONS if isinstance(value_at(data, key), dict)), "")
-    config = _Config(data, places, prefix)
+    config = _Config(data, places or {}, prefix)
     if config.get(*_SIZES["heads"]) is None or config.get(*_SIZES["hidden_size"]) is None:
         found = f"{name} has no num_attention_heads and hidden_size"
         raise HcpError(found, wanted="a Hugging Face config.json of a language model", do=_DO)
@@ -120,7 +119,7 @@ def read_model(path: str) -> dict[str, Fact]:
     facts |= _hybrid(config)
     vision = any(value_at(data, key) is not None for key in ("vision_config", "visual", "vision_tower", "vit_config"))
     facts["vision"] = config.fact(vision or value_at(data, "thinker_config.vision_config") is not None)
-    return facts
+    return facts if places is not None else {fact: value for fact, value in facts.items() if fact not in _NOT_BY_NAME}
 
 
 def _mlp(config: _Config, name: str, sizes: Mapping[str, Fact]) -> dict[str, Fact]:
@@ -252,49 +251,3 @@ def _check_experts(facts: Mapping[str, Fact], name: str) -> None:
     if experts is not None and topk is not None and 1 < experts.value < topk.value:
         found = f"{name}: {topk.key} is {topk.value}, of {experts.value} experts"
         raise HcpError(found, wanted=f"at most {experts.value}", do=_DO)
-
-
-def model_values(path: str) -> tuple[str, dict[str, Any]]:
-    """(file name, raw config) for whatever `read_model` accepts.
-
-    Raises:
-        HcpError: no such file, or no JSON object.
-    """
-    name, text = _config_text(path)
-    return name, _parsed(text, name)[0]
-
-
-def _config_text(path: str) -> tuple[str, str]:
-    """(name, text) of a config.json, of that in a folder, or of a cached model by name."""
-    if os.path.isdir(path):
-        path = os.path.join(path, "config.json")
-    elif not os.path.lexists(path):
-        from megatron_hcp.launch.hf_cache import cached_config, is_model_name
-
-        path = cached_config(path) if is_model_name(path) else path
-    return text_of_target(path, lambda: b"", _WANTED)
-
-
-def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:
-    """The config, and its fields' locations: JSON is nearly YAML, whose reader knows them; none if it can't read it."""
-    from megatron_hcp.launch.forms.yaml.settings import load_yaml
-
-    try:
-        doc = load_yaml(text, name)
-        return doc.data, {setting.key: setting.location for setting in doc.settings if setting.location}
-    except HcpError:
-        import json
-
-        try:
-            data = json.loads(text)
-        except RecursionError:
-            raise HcpError(f"{name} is nested too deeply", wanted=_WANTED, do=_DO) from None
-        except json.JSONDecodeError as error:
-            at = (name, error.lineno, error.colno)
-            raise HcpError(f"not JSON ({error.msg})", wanted=_WANTED, do=_DO, at=at) from None
-        except ValueError:
-            raise HcpError(f"{name}: not JSON (a number is too long)", wanted=_WANTED, do=_DO) from None
-        if not isinstance(data, dict):
-            found = "list" if isinstance(data, list) else "text" if isinstance(data, str) else "single value"
-            raise HcpError(f"{name} is a JSON {found}", wanted=f"{_WANTED}, an object with fields", do=_DO) from None
-        return data, {}

@@ -11,12 +11,21 @@ from megatron_hcp.ground.files import read_text
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _COMMIT = re.compile(r"[\w.-]{1,100}")
-_WANTED = "a model's config.json, or the name of a model in Hugging Face's cache"
+_WANTED = "a model's config.json, or the name of a known public model or of one in Hugging Face's cache"
 
 
 def is_model_name(text: str) -> bool:
     """Whether a text that isn't a path has the form of a Hub name, `OWNER/MODEL`."""
     return _NAME.fullmatch(text) is not None and ".." not in text
+
+
+def is_cached(name: str) -> bool:
+    """Whether the cache has something of a model."""
+    return os.path.lexists(_folder_of(name))
+
+
+def _folder_of(name: str) -> str:
+    return os.path.join(cache_folder(), f"models--{name.replace('/', '--')}")
 
 
 def cached_config(name: str) -> str:
@@ -27,7 +36,7 @@ def cached_config(name: str) -> str:
     Raises:
         HcpError: the model isn't in the cache, or its link leaves the folder.
     """
-    folder = os.path.join(cache_folder(), f"models--{name.replace('/', '--')}")
+    folder = _folder_of(name)
     reference = file_below(folder, "refs/main", "a commit")
     if not os.path.lexists(folder):
         raise _absent(name, folder, "is not in")

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.edit import Edit, apply_sets
-from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, Reading
+from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, Reading, UpstreamTree
+from megatron_hcp.launch.images import facts_of_image
 from megatron_hcp.launch.readers.target import read_target, read_targets, read_text
 from megatron_hcp.launch.source import standard_input
 
 
 class LoadOptions(NamedTuple):
-    """How a target is to be read: forced dialect, words after `--`, --set, --assume, --facts, --model, --recipe, and
-    --source and --args as `Beside`."""
+    """How a target is to be read: forced dialect, words after `--`, --set, --assume, --facts, --model, --recipe,
+    --source and --args as `Beside`, and --upstream."""
 
     dialect: Dialect | None = None
     words: tuple[str, ...] = ()
@@ -25,6 +29,7 @@ class LoadOptions(NamedTuple):
     model_file: str | None = None
     recipe: str | None = None
     beside: Beside = ALONE
+    upstream: tuple[UpstreamTree, ...] = ()
 
 
 def load_launch(target: str, options: LoadOptions) -> Launch:
@@ -53,7 +58,19 @@ def _how(target: str, options: LoadOptions) -> dict[str, Any]:
     dialect = options.dialect
     if not target and options.recipe is not None and not any(word.startswith("--") for word in options.words):
         dialect = dialect or "bridge"  # a recipe is Megatron-Bridge's, and these words are its overrides
-    return {"dialect": dialect, "words": options.words, "stdin": standard_input, "beside": options.beside}
+    return {"dialect": dialect, "words": options.words, "stdin": standard_input, "beside": _beside(options)}
+
+
+def _beside(options: LoadOptions) -> Beside:
+    """What a script is read with: also the variables that are assumed."""
+    if not any("env." in text for text in options.assumes):
+        return options.beside
+    variables = [
+        (name.removeprefix("env."), fact.value)
+        for name, fact in assumed_facts(options).items()
+        if name.startswith("env.") and fact.origin == "assumed" and fact.value is not None
+    ]
+    return options.beside._replace(variables=tuple(variables))
 
 
 def _is_recipe_alone(target: str, options: LoadOptions) -> bool:
@@ -69,6 +86,8 @@ def _recipe_alone(options: LoadOptions) -> Reading:
 def _loaded(reading: Reading, options: LoadOptions) -> Launch:
     assumed = assumed_facts(options)
     reading = _with_recipe(reading, options.recipe, assumed)
+    if options.upstream:
+        reading = reading._replace(upstream=options.upstream)
     edit = Edit(reading)
     if options.sets:
         edit = apply_sets(reading, options.sets)
@@ -87,16 +106,26 @@ def _with_recipe(reading: Reading, name: str | None, assumed: Mapping[str, Fact]
     from megatron_hcp.launch.recipes.merge import with_recipe
 
     bridge = assumed.get("bridge")
+    if bridge is None and (held := facts_of_image(reading, assumed).get("bridge")) is not None:
+        # The launch may run another Bridge than its image's: then all releases are looked at.
+        with contextlib.suppress(HcpError):
+            return with_recipe(reading, name, str(held.value))
     return with_recipe(reading, name, None if bridge is None else str(bridge.value))
 
 
 def assumed_facts(options: LoadOptions) -> dict[str, Fact]:
     """What the options state about the launch; a later one wins."""
-    if not (options.facts_file or options.assumes):
+    if not (options.facts_file or options.assumes or options.upstream):
         return {}
     from megatron_hcp.launch.options import parse_assumptions, read_facts_file
 
-    assumed = read_facts_file(options.facts_file) if options.facts_file else {}
+    assumed: dict[str, Fact] = {}
+    if options.upstream:
+        from megatron_hcp.launch.upstream import versions_of
+
+        assumed |= versions_of(options.upstream)
+    if options.facts_file:
+        assumed |= read_facts_file(options.facts_file)
     if "installed" in options.assumes:
         from megatron_hcp.launch.this_machine import installed_versions
 
@@ -108,7 +137,7 @@ def load_text(launch: Launch, text: str) -> Launch:
     """The same launch with another text in place of its file, to verify a patch."""
     before = launch.reading
     reading = read_text(text, before.target, dialect=launch.dialect, beside=before.beside, ordinal=before.ordinal)
-    reading = reading._replace(dialect=launch.dialect)
+    reading = reading._replace(dialect=launch.dialect, upstream=before.upstream)
     if before.recipe is not None:
         reading = _with_recipe(reading, before.recipe.stated, launch.assumed)
     return build_launch(reading, assumed=launch.assumed, model=launch.model)

@@ -28,13 +28,16 @@ def facts_of_name(name: Fact, reading: Reading) -> dict[str, Fact]:
 def _facts_of_model(name: Fact, reading: Reading) -> dict[str, Fact]:
     """The facts (origin `model-name`) of the model that a launch names, each placed where the name stands.
 
-    Nothing where the name is not exactly that of a known model, or where the launch changes the model's sizes.
+    Nothing where the name is not that of a known model (at any stage of training, in any precision), or where the
+    launch changes the model's sizes.
     """
     from megatron_hcp.launch.facts.known_models import fields_of
 
     fields = fields_of(name.value) if "/" in str(name.value) else {}
     if not fields or _changes_sizes(reading):
         return {}
+    if fields.get("multi_latent_attention"):
+        fields = {"num_query_groups": None, **fields}  # latent attention has no groups: each head has its own K and V
     of_field = {key: spec.name for spec in TOPICS for key in spec.bridge}
     return {
         of_field[f"model.{field}"]: Fact(value, "model-name", name.location, name.key)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.cost.model_sizes import assumed_sizes
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.hf import model_values
 from megatron_hcp.launch.load import LoadOptions, assumed_facts, load_launch
+from megatron_hcp.launch.model_config import model_values
 from megatron_hcp.plan.calibrated import profiled
 from megatron_hcp.plan.constants import Rates, rates_for
 from megatron_hcp.plan.from_launch import (

@@ -22,7 +22,7 @@ def findings_in(launch: Launch, script: str) -> tuple[list[Finding], list[Undeci
         check_launch(each, rules, fixes=False)
         for each, rules in ((_read_back(launch, script), RULES), (launch, training))
     ]
-    found = {each.rule.id: each for report in reports for each in report.findings if each.severity != "info"}
+    found = {each.id: each for report in reports for each in report.findings if each.severity != "info"}
     return [found[rule_id] for rule_id in sorted(found)], list(reports[1].undecided)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from megatron_hcp.rules.rule import Example, Problem, rule
+from megatron_hcp.rules.rule import START, Example, Problem, rule
 from megatron_hcp.rules.upstream import OWN
 from megatron_hcp.rules.view import View
 
@@ -28,7 +28,11 @@ def acceptances_accept_something(v: View) -> Problem | None:
     finding later.
     """
     for acceptance in v.launch.reading.acceptances:
-        if acceptance.rule not in v.rule_ids:
+        rule, _, guard = acceptance.rule.partition("/")
+        if rule.startswith(START) and rule in v.rule_ids and not guard:
+            message = "this comment has no effect: the rule stands for many refusals of upstream"
+            wanted = f"{rule}/GUARD, as the finding prints it"
+        elif rule not in v.rule_ids or (guard and not rule.startswith(START)):
             message, wanted = "this comment has no effect: there is no such rule", "a rule's id"
         elif not acceptance.reason:
             message, wanted = "this comment has no effect: it gives no reason", "a reason after the rule's id"

@@ -105,7 +105,7 @@ def model_and_dataset_agree_on_the_length(v: View) -> Problem | None:
     if v.seq_length == v.dataset_seq_length:
         return None
     script = str(v.get("script"))
-    copies = "run_recipe" in script and "performance/" not in script
+    copies = ("run_recipe" in script or "training/setup_experiment" in script) and "performance/" not in script
     copied = copies and not (v.known("bridge") and not v.at_least("bridge", "0.4"))
     return Problem(
         message="run_recipe.py sets the model's length to the dataset's: training runs at that length"

@@ -25,7 +25,7 @@ def _predicts_more(v: View) -> bool:
     source=(ARGUMENTS.says("validate_args", "position embedding type.", ">=0.12"),),
     applies=_predicts_more,
     good=Example("mlm", f"{_MTP} --position-embedding-type rope"),
-    bad=Example("mlm", f"{_MTP} --position-embedding-type yarn"),
+    bad=Example("mlm", f"{_MTP} --position-embedding-type learned_absolute"),
 )
 def mtp_has_rotary_positions(v: View) -> Problem | None:
     """Multi-token prediction uses rotary positions or none.

@@ -15,7 +15,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.facts.stages import STAGE_NAMES
 from megatron_hcp.launch.hidden import hidden, hides_any
-from megatron_hcp.rules.rule import REGISTERED, Rule
+from megatron_hcp.rules.rule import REGISTERED, START, Rule
 from megatron_hcp.rules.view import View
 
 if sys.flags.optimize > 1:
@@ -41,6 +41,18 @@ def _sets(v: View, *names: str) -> bool:
     if any(v.get(name) for name in names):
         return True
     return hides_any(v.launch) and any(not v.known(name) and hidden(v.launch, name) for name in names)
+
+
+def _may_be(v: View, name: str, value: object) -> bool:
+    """Whether a fact has this value, or may have it because the launch hides it."""
+    return v.get(name) == value or (not v.known(name) and _sets(v, name))
+
+
+def _may_choose_attention(v: View) -> bool:
+    usual = v.known("rope_type") and v.get("rope_type") in (None, "rope")
+    return _sets(v, "batch_invariant") or (
+        v.dialect == "mlm" and (not usual or _may_be(v, "attention_backend", "local"))
+    )
 
 
 def _may_be_dynamic(v: View) -> bool:
@@ -79,6 +91,29 @@ def _may_meet_a_known_fault(v: View) -> bool:
     return v.dialect != "mlm" or splits or alone or _may_pack(v) or _is_special_model(v)
 
 
+def _is_verl(v: View) -> bool:
+    return v.dialect == "verl"
+
+
+def _is_bridge(v: View) -> bool:
+    return v.dialect in ("bridge", "bridge-provider")
+
+
+def _is_named_or_packed(v: View) -> bool:
+    named = _sets(v, "model_name", "pack_sequences_in_batch", "use_decentralized_pg", "vision_dp_when_cp")
+    return named or _may_be(v, "packing", "offline")
+
+
+def _is_known_megatron(v: View) -> bool:
+    model = _is_special_model(v) or _sets(v, "hybrid_context_parallel")
+    return model or _may_be(v, "packing", "sft") or v.known("nvrx")
+
+
+def _is_known_model(v: View) -> bool:
+    model = _is_special_model(v) or _sets(v, "attention_output_gate", "log_max_attention_logit")
+    return model or _may_be(v, "position_embedding_type", "mrope") or _may_be(v, "packing", "sft")
+
+
 def _is_job(v: View) -> bool:
     stated = v.launch.reading.form == "shell" or v.known("sbatch.signal")
     return stated or _sets(v, "start", "ft_package", "inprocess_restart")
@@ -91,14 +126,34 @@ def _is_framework(v: View) -> bool:
 _FAMILIES: dict[str, Callable[[View], bool]] = {
     "accept": lambda v: bool(v.launch.assumed),
     "assume": lambda v: bool(v.launch.assumed),
+    "attn": _may_choose_attention,
     "dcp": _may_be_dynamic,
     "fsdp": _may_shard,
+    "key.overrides": lambda v: v.dialect == "verl" or (v.dialect == "bridge" and v.launch.reading.form != "yaml"),
+    "key.unread": _is_verl,
+    "key.values": lambda v: v.dialect == "mlm",
     "known": _may_meet_a_known_fault,
+    "known.bridge": lambda v: _is_bridge(v) and _is_named_or_packed(v),
+    "known.bridge_models": lambda v: _is_bridge(v) and _is_named_or_packed(v),
+    "known.experts": lambda v: _sets(v, "num_experts"),
+    "known.gradients": lambda v: (
+        _sets(v, "mla", "num_experts", "attention_variant") or _may_be(v, "softmax_type", "learnable")
+    ),
+    "known.megatron": _is_known_megatron,
+    "known.models": _is_known_model,
     "known.ms_swift": _is_framework,
     "known.nemo_rl": _is_framework,
+    "known.rope": lambda v: v.dialect != "mlm" and _sets(v, "rope_scaling", "rope_scaling_override", "model_name"),
     "known.slime": _is_framework,
+    "known.verl": _is_verl,
+    "known.verl_builders": _is_verl,
+    "load": lambda v: v.dialect != "mlm",
+    "mem": lambda v: _sets(v, "recompute_granularity") or _may_be(v, "cpu_offloading_activations", False),
     "mla": lambda v: _sets(v, "mla"),
     "model": _is_special_model,
+    "moe": lambda v: (
+        _sets(v, "num_experts", "overlap_moe_expert_parallel_comm", "moe_shared_expert_overlap") or v.get("ep") != 1
+    ),
     "mtp": lambda v: _sets(v, "mtp_layers"),
     "nrl": _is_framework,
     "pack": _may_pack,
@@ -108,7 +163,8 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "slurm.signals": _is_job,
     "slurm.tasks": _is_job,
     "swift": _is_framework,
-    "verl": lambda v: v.dialect == "verl",
+    "topo.shards": lambda v: _sets(v, "weight_shards", "expert_weight_shards", "gtp", "egtp"),
+    "verl": _is_verl,
 }
 """A family (a prefix), or one module of it, and whether it can concern a launch: False only if none of its rules
 applies. What is not named here can concern any launch."""
@@ -138,12 +194,20 @@ def selected(select: str | None, ignore: str | None) -> Callable[[Launch], tuple
     """
     if select is None and ignore is None:
         return rules_for
-    named = frozenset(MODULES) if select is None else _matching(select)
-    ids = named - _matching(ignore or "")
+    named, only = (frozenset(MODULES), {}) if select is None else _matching(select)
+    ignored, without = _matching(ignore or "", ignores=True)
+    ids = (named | only.keys()) - ignored
     if not ids:
         given = f"--select {select} with --ignore {ignore}" if select is not None else f"--ignore {ignore}"
         raise HcpError(f"found {given}, which leaves no rule", wanted="at least one", do="ignore fewer")
-    return lambda launch: tuple(map(_rule, sorted(ids)))
+    rules = tuple(
+        _rule(rule_id)._replace(
+            only=None if rule_id in named or rule_id not in only else frozenset(only[rule_id]),
+            without=frozenset(without.get(rule_id, ())),
+        )
+        for rule_id in sorted(ids)
+    )
+    return lambda launch: rules
 
 
 def rule_of(rule_id: str) -> Rule:
@@ -164,12 +228,24 @@ def rule_of(rule_id: str) -> Rule:
     return _rule(rule_id.upper())
 
 
-def _matching(names: str) -> frozenset[str]:
+def _matching(names: str, *, ignores: bool = False) -> tuple[frozenset[str], dict[str, set[str]]]:
+    """The ids of rules, and by START rule the guards of it (`START001/…`) that the names mean."""
     ids: set[str] = set()
+    guards: dict[str, set[str]] = {}
     for name in filter(None, (part.strip() for part in names.split(","))):
+        wanted, _, guard = name.partition("/")
+        if guard and wanted.upper().startswith(START):
+            guards.setdefault(rule_of(wanted).id, set()).add(guard)
+            continue
+        if ignores and wanted.upper().startswith(START):
+            raise HcpError(
+                f"found --ignore {name}, which stands for many refusals of upstream",
+                wanted=f"{START}001/GUARD",
+                do="copy it from the finding",
+            )
         matched = {rule_id for rule_id in MODULES if rule_id.startswith(name.upper())}
-        ids |= matched or {rule_of(name).id}
-    return frozenset(ids)
+        ids |= {rule_id for rule_id in matched if not (ignores and rule_id.startswith(START))} or {rule_of(name).id}
+    return frozenset(ids), guards
 
 
 def _rule(rule_id: str) -> Rule:

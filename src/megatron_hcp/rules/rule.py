@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import Dialect
 from megatron_hcp.rules.view import View
 
@@ -26,6 +27,10 @@ Repo = Literal[
 ]
 Where = Literal["pypi", "checkout"]
 Stage = Literal["config", "init", "first-forward", "training", "never"]
+
+
+START = "START"
+"""The family of rules that stand for a function of upstream each, with a finding for each guard in it that refuses."""
 
 
 class Source(NamedTuple):
@@ -58,6 +63,8 @@ class Rename(NamedTuple):
 class Fix(NamedTuple):
     """An edit of facts, or other names for keys, and its effect. The value None unsets the key.
 
+    What hcp has no fact for is edited under its key in the launch's dialect.
+
     The engine writes it in the target's dialect, tries it, and offers it only if it clears its rule and creates no new
     error.
     """
@@ -83,6 +90,8 @@ class Problem(NamedTuple):
     effect: Effect | None = None
     stage: Stage | None = None
     location: Location | None = None
+    guard: str = ""
+    """Which of upstream's refusals it is, where the rule stands for many (START001): a slug of its condition."""
 
 
 class Example(NamedTuple):
@@ -112,9 +121,15 @@ class Rule(NamedTuple):
     """Checks the check itself (assumptions, accepted findings), not the launch: runs after all others."""
     table: str = ""
     """The module of the table whose row it is; empty for a rule that is a function."""
+    only: frozenset[str] | None = None
+    """The guards that it stands for, if it stands for a function of upstream; None: all."""
+    without: frozenset[str] = frozenset()
+    """The guards that it doesn't stand for."""
     recipe_settled: bool = False
     """Checks what a recipe gets right by itself (its layers, its batches): if an unknown recipe or model hides what it
     reads, the rule isn't checked, and the launch is decided without it."""
+    limit_of: str = ""
+    """The package whose releases have this fault, or lack what the launch needs; a later release may not."""
 
     @property
     def title(self) -> str:
@@ -141,13 +156,25 @@ def rule(
     bad: Example,
     last: bool = False,
     recipe_settled: bool = False,
+    limit_of: str = "",
 ) -> Callable[[Callable[[View], Problem | None]], Rule]:
     """Makes a rule of the decorated function; its docstring's first line is the title, the rest says why.
 
     `outcome` is its severity, effect and stage: `error crash config`.
     """
     return lambda check: register(
-        Rule(id, *parsed(outcome), source, applies, check, good, bad, last, recipe_settled=recipe_settled)
+        Rule(
+            id,
+            *parsed(outcome),
+            source,
+            applies,
+            check,
+            good,
+            bad,
+            last=last,
+            recipe_settled=recipe_settled,
+            limit_of=limit_of,
+        )
     )
 
 

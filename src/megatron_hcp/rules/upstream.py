@@ -5,8 +5,7 @@ A rule cites a file's content, never a line number: `PARALLEL_STATE.says("initia
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.rules.rule import Branch, Repo, Source, Where
 
 

@@ -18,6 +18,7 @@ from packaging.version import InvalidVersion, Version
 from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_regular
+from megatron_hcp.launch.upstream import REPOSITORIES, SHORT, checkout_version, recognised
 from megatron_hcp.rules.registry import RULES
 from megatron_hcp.rules.rule import Branch, Source
 from megatron_hcp.skills.card import load_card, skill_dirs
@@ -33,21 +34,6 @@ _MODULES = {
     "transformer-engine": "transformer_engine",
     "nvidia-resiliency-ext": "nvidia_resiliency_ext",
 }
-
-
-VERSION_FILES = {
-    "megatron-lm": "megatron/core/package_info.py",
-    "megatron-core": "megatron/core/package_info.py",
-    "megatron-bridge": "src/megatron/bridge/package_info.py",
-    "verl": "verl/version/version",
-    "transformer-engine": "build_tools/VERSION.txt",
-    "nemo-rl": "nemo_rl/package_info.py",
-    "ms-swift": "swift/version.py",
-    "slime": "setup.py",
-    "miles": "setup.py",
-    "nvidia-resiliency-ext": "pyproject.toml",
-}
-"""Where a repository writes its version. nvidia-resiliency-ext takes it from tags: a checkout matches any."""
 
 
 class Anchor(NamedTuple):
@@ -131,36 +117,23 @@ def installed_roots() -> list[Root]:
     return roots
 
 
-def named_root(text: str, names: Iterable[str] = ()) -> Root:
-    """`--repo NAME[@BRANCH]=PATH`: a checkout of main, or of the named branch or release tag.
+def named_root(text: str) -> Root:
+    """`--upstream [NAME[@BRANCH]=]DIR`: a checkout of main, or of the named branch or release tag.
 
-    NAME is the repository of an anchor: one that rules cite, or one of `names`.
+    NAME is the repository of an anchor, and may be any: a card cites what it likes. Without one, the folder tells.
 
     Raises:
-        HcpError: the name is unknown, or the folder does not exist.
+        HcpError: the folder does not exist, or does not tell whose code it is.
     """
     before, equals, path = text.partition("=")
+    if not equals or os.path.isdir(text):
+        before, path = next(iter(recognised(text)), ""), text
     name, _, branch = before.partition("@")
-    known = dict.fromkeys((*VERSION_FILES, *names))
-    if not equals or name not in known or not os.path.isdir(path):
-        wanted = f"NAME=PATH or NAME@BRANCH=PATH of a folder, NAME one of {', '.join(known)}"
-        raise HcpError(f"found --repo {text[:100]}", wanted=wanted)
-    return Root(name, checkout_version(name, Path(path)), Path(path), is_checkout=True, branch=branch or "main")
-
-
-def checkout_version(name: str, path: Path) -> str | None:
-    """The version of a checkout as its repository states it, such as 2.20.0.dev0; None if not stated."""
-    file = path / VERSION_FILES.get(name, "")
-    if not os.path.isfile(file):
-        return None
-    text = _text(file)
-    parts = [re.search(rf"^{key}\s*=\s*(\d+)", text, re.M) for key in ("MAJOR", "MINOR", "PATCH")]
-    if all(parts):
-        pre = re.search(r"^PRE_RELEASE\s*=\s*['\"](\w*)", text, re.M)
-        return ".".join(part[1] for part in parts if part) + (pre[1] if pre else "")
-    named = re.search(r"""^[ \t]{0,40}(?:__version__ = |version=)['"]([\w.+]{1,60})['"]""", text, re.M)
-    found = named[1] if named else text.strip()
-    return found if _is_version(found) else None
+    name = SHORT.get(name, name)
+    if not name or not os.path.isdir(path):
+        wanted = f"[NAME[@BRANCH]=]DIR, NAME being {', '.join(REPOSITORIES)} or another that a card cites"
+        raise HcpError(f"found --upstream {text[:100]}", wanted=wanted)
+    return Root(name, checkout_version(name, path), Path(path), is_checkout=True, branch=branch or "main")
 
 
 def verdicts(anchors: Iterable[Anchor], roots: Iterable[Root]) -> Iterator[AnchorVerdict]:

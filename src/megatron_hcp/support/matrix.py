@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import NamedTuple
 
+from megatron_hcp.judge.age import Age, ages_of
 from megatron_hcp.support.question import COMM_TYPES, LAYOUTS, Answer, Subject, Way
 from megatron_hcp.support.releases import RELEASES
 
@@ -48,11 +49,15 @@ class ByRelease(NamedTuple):
 
 
 class SupportTable(NamedTuple):
-    """All answers about a subject. `presumed` are versions that weren't stated: the newest are used."""
+    """All answers about a subject. `presumed` are versions that weren't stated: the newest are used.
+
+    `unread` are stated versions beyond what was read: faults and limits of older ones don't count against them.
+    """
 
     cells: tuple[SupportCell, ...]
     by_release: tuple[ByRelease, ...]
     presumed: Versions
+    unread: tuple[Age, ...] = ()
 
 
 def support_table(subject: Subject, tp_sizes: Iterable[int] = TP_SIZES) -> SupportTable:
@@ -70,7 +75,8 @@ def support_table(subject: Subject, tp_sizes: Iterable[int] = TP_SIZES) -> Suppo
         for comm_type in COMM_TYPES
         for layout in LAYOUTS
     ]
-    return SupportTable(tuple(cells), tuple(by_release), presumed)
+    stated = subject.launch_of(Way("p2p", "sbhd", 1, 1))
+    return SupportTable(tuple(cells), tuple(by_release), presumed, ages_of(stated))
 
 
 def _cell(subject: Subject, comm_type: str, layout: str, tp: int, versions: Versions) -> SupportCell:

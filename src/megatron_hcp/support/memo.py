@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from megatron_hcp.judge.age import is_unread_note
+from megatron_hcp.judge.report import Finding
 from megatron_hcp.judge.run import run
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Rule
@@ -18,6 +20,11 @@ class RuleOutcome(NamedTuple):
 
     is_error: bool
     needs: tuple[str, ...]
+
+
+def unread_needs(findings: Iterable[Finding]) -> list[str]:
+    """The packages whose release may have a fault or limit that older ones have: it wasn't read."""
+    return [item.rule.limit_of for item in findings if is_unread_note(item.rule, item.problem)]
 
 
 class RuleMemo:
@@ -45,7 +52,7 @@ class RuleMemo:
         done = run(View(launch), (rule,))
         outcome = RuleOutcome(
             any(finding.severity == "error" for finding in done.findings),
-            tuple(need for item in done.not_checked for need in item.needs),
+            (*(need for item in done.not_checked for need in item.needs), *unread_needs(done.findings)),
         )
         names = tuple(done.rulings[0].asked)
         known.setdefault(names, {})[tuple([_value(facts, name) for name in names])] = outcome

@@ -12,7 +12,7 @@ from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Fact, Launch, Reading
 from megatron_hcp.rules.registry import rules_for
 from megatron_hcp.rules.rule import Rule
-from megatron_hcp.support.memo import RuleMemo
+from megatron_hcp.support.memo import RuleMemo, unread_needs
 
 COMM_TYPES = ("p2p", "all_gather", "a2a", "a2a+p2p")
 LAYOUTS = ("sbhd", "thd")
@@ -90,6 +90,7 @@ class Subject:
             report = check_launch(launch, rules_for, fixes=False, verdict=False)
             errors = [finding.rule.id for finding in report.findings if finding.severity == "error"]
             needs = [need for item in report.not_checked if item.rule.severity == "error" for need in item.needs]
+            needs += unread_needs(report.findings)
         else:
             outcomes = list(self._memo.outcomes(launch, _that_stop(launch)))
             errors = [rule.id for rule, outcome in outcomes if outcome.is_error]

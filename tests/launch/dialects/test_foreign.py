@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.dialects import foreign
@@ -148,6 +150,13 @@ def test_no_option_or_key_of_another_framework_is_one_of_ours() -> None:
 def test_the_search_for_tools_takes_time_in_proportion_to_the_text() -> None:
     for text in ("A=" * 50_000, "A=b " * 50_000, "env " * 50_000, "deepspeed\t" * 50_000, " " * 100_000):
         assert foreign.of_tools(text + "\n") in (None, "a DeepSpeed launch")
+
+
+@given(st.data())
+def test_what_a_pattern_of_programs_matches_has_one_of_its_words(data: st.DataObject) -> None:
+    _, words, pattern = data.draw(st.sampled_from(foreign._PROGRAMS))
+    program = data.draw(st.from_regex(pattern))
+    assert any(word in program.casefold() for word in words.split())
 
 
 @pytest.mark.parametrize("folder", ["/home/nemo", "/data/axolotl", "/opt/veomni_share", "/x/MindSpeed-tests/.."])

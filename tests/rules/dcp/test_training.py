@@ -20,6 +20,14 @@ ROOM = f"{ON_DEV}max_seqlen_per_dp_cp_rank=2048"
 VERDICTS: list[Row] = [
     # Dev's own functional test gpt3_mcore_te_tp2_pp1_cp4_dcp runs micro-batches of 4.
     ("DCP015", "mlm", DYNAMIC.replace("--micro-batch-size 1", "--micro-batch-size 4"), ON_DEV, "fine"),
+    # Dev's own benchmark, examples/dynamic_context_parallel/benchmark_dcp.sh, takes its rows from that dataset.
+    ("DCP015", "mlm", f"{DYNAMIC.replace('--sft ', '')}--use-varlen-dataset", ON_DEV, "all:"),
+    ("DCP015", "mlm", DYNAMIC.replace("--sft ", ""), ON_DEV, "error crash training"),
+    ("DCP031", "mlm", f"{DYNAMIC}--use-varlen-dataset", ON_DEV, "all: DCP031"),
+    ("DCP031", "mlm", f"{DYNAMIC.replace('--sft ', '')}--use-varlen-dataset", ON_DEV, "fine"),
+    ("DCP031", "mlm", DYNAMIC, ON_DEV, "not concerned"),
+    ("DCP031", "mlm", f"{HYBRID}--use-varlen-dataset", ON_MAIN, "not concerned"),  # argparse refuses it there
+    ("DCP031", "mlm", "--use-varlen-dataset", "mcore_branch=dev sft=true mcore=0.19.0", "error crash config"),
     # rule, dialect, launch, assumed, verdict
     ("DCP004", "mlm", f"{HYBRID}--use-megatron-fsdp --ckpt-format fsdp_dtensor", ON_MAIN, "all: DCP004"),
     ("DCP004", "mlm", f"{HYBRID}--dataloader-type single", ON_MAIN, "all:"),

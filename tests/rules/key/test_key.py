@@ -118,7 +118,7 @@ TEXTS: list[Row] = [
         "mcore=0.14.0",
         "wanted: an option of 0.14.0; this one exists in 0.15.0 to dev",
     ),
-    ("KEY002", "mlm", "--cp-partition-mode x", "mcore=0.20.0", "message: doesn't exist in main (0.20.0) as of 20"),
+    ("KEY002", "mlm", "--cp-partition-mode x", "mcore=0.20.0", "message: as of megatron-core main of 2026-08-22"),
     ("KEY002", "mlm", "--cp-partition-mode x", "mcore=0.20.0", "wanted: an option of main; this one exists in dev"),
     ("KEY003", "mlm", "--sft-sequence-packing --ours", "mcore=0.16.1", "found: --sft-sequence-packing, and 1 more"),
     (

@@ -45,6 +45,7 @@ VERDICTS: list[Row] = [
     ("LEN003", "bridge", _LENGTHS, "script=scripts/training/run_recipe.py", "warning silent training"),
     ("LEN003", "bridge", _LENGTHS, "script=scripts/training/run_recipe.py bridge=0.4.0", "warning silent training"),
     ("LEN003", "bridge", _LENGTHS, "script=scripts/training/run_recipe.py bridge=0.3.1", "error crash config"),
+    ("LEN003", "bridge", _LENGTHS, "script=scripts/training/setup_experiment.py", "warning silent training"),
     ("LEN003", "bridge", _LENGTHS, "script=my_run.py bridge=0.4.0", "error crash config"),
     # The script of that name for benchmarks copies nothing.
     ("LEN003", "bridge", _LENGTHS, "script=scripts/performance/run_recipe.py", "error crash config"),

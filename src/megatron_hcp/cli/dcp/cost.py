@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from megatron_hcp.dcp import ASSUMED_COST, LAYOUTS, Cost, Memory, parse_cost
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.load import LoadOptions
 
 
@@ -75,25 +73,14 @@ def cost_of(
     # Dynamic CP runs a ring; any other type in the launch (there may be one per layer) is for static CP.
     facts = {name: value for name, value in facts.items() if name not in ("cp_comm_type", "hcp_sizes")}
     if model_file is not None:
-        return Cost.from_facts({**_config(model_file), **facts}, gpu, **layout)
+        from megatron_hcp.launch.model_config import model_values
+
+        return Cost.from_facts({**model_values(model_file)[1], **facts}, gpu, **layout)
     # Without the model's sizes in the launch, an assumed model is used; `times:` says so.
     with suppress(HcpError):
         if facts:
             return Cost.from_facts(facts, gpu, **layout)
     return ASSUMED_COST
-
-
-def _config(path: str) -> dict[str, Any]:
-    from megatron_hcp.ground.files import read_text
-
-    text = read_text(path, "a model's config.json")
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict):
-        raise HcpError(f"--model {visible(path)}: found no JSON object", wanted="the config.json next to the weights")
-    return data
 
 
 _MEMORY = {"limit": "limit_bytes", "token": "bytes_per_token", "group_token": "bytes_per_group_token"}

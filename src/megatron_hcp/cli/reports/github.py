@@ -21,7 +21,7 @@ def report_github(report: Report) -> list[str]:
 
 def _finding(report: Report, finding: Finding) -> str:
     fixes = [f"fix: {fix_text(report.launch, fix)}" for fix in finding.fixes]
-    title = f"{finding.rule.id}: {finding.rule.title}"
+    title = f"{finding.id}: {finding.rule.title}"
     command = report.launch.reading.command
     lines = (finding_text(finding), *([command] if command else []), *fixes)
     return _command(_COMMANDS[finding.severity], title, finding.location, lines)

@@ -12,8 +12,11 @@ from megatron_hcp.cli.reports.backports import first_json
 from megatron_hcp.cli.reports.words import fact_value
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.secrets import without_secrets
+from megatron_hcp.judge.age import Age, ages_of
 from megatron_hcp.judge.report import Finding, NotChecked, Presumed, Report, Undecided
 from megatron_hcp.launch.fact import Fact, Launch
+from megatron_hcp.launch.facts.last_read import LastRead
+from megatron_hcp.launch.images import unlisted
 from megatron_hcp.rules.rule import Source
 
 SCHEMA = "hcp.check/2"
@@ -34,13 +37,29 @@ def report_json(
         "undecided": [undecided_json(item) for item in report.undecided],
         "presumed": [presumed_json(item) for item in report.presumed],
         "findings": [finding_json(finding) for finding in report.findings],
-        "accepted": [{"rule": item.rule.id, "location": place_json(item.location)} for item in report.accepted],
+        "accepted": [
+            {"rule": item.rule.id, **_guard_json(item), "location": place_json(item.location)}
+            for item in report.accepted
+        ],
         "not_checked": [not_checked_json(item) for item in report.not_checked],
+        **not_read_json(ages_of(report.launch)),
         "backports": first_json(lacking(report.launch).lacking),
         "facts": {name: fact_json(name, fact) for name, fact in sorted(report.launch.facts.items()) if name in used},
+        "judged_by": judged_json(report),
         "patch": patch,
         **({} if left_out is None else {"left_out": [{"rule": rule, "reason": why} for rule, why in left_out]}),
     }
+
+
+def not_read_json(ages: Iterable[Age]) -> dict[str, Any]:
+    """The versions of a launch that are beyond what was read, under `not_read`; nothing where all were read."""
+    data = [{"package": age.package, "version": age.version, "last_read": read_json(age.last)} for age in ages]
+    return {"not_read": data} if data else {}
+
+
+def read_json(read: LastRead) -> dict[str, str]:
+    """What was read of a project; without what isn't known of it."""
+    return {name: value for name, value in read._asdict().items() if value}
 
 
 def many_json(results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -65,7 +84,7 @@ def show_json(launch: Launch, topology: str) -> dict[str, Any]:
     """The launch as it was read."""
     return {
         "schema": "hcp.show/2",
-        "target": target_json(launch),
+        "target": target_json(launch) | {"notes": [*launch.reading.notes, *unlisted(launch.facts)]},
         "topology": topology,
         "facts": facts_json(launch),
     }
@@ -116,6 +135,24 @@ def summary_json(report: Report) -> dict[str, int]:
     }
 
 
+def judged_json(report: Report) -> list[dict[str, Any]]:
+    """Which code of upstream judged the start-up. `release` is null if the launch states none: then all that the tables
+    have judged it, and the numbers are the newest's."""
+    judged = report.judged_by[-1:]
+    path = next((tree.path for tree in report.launch.reading.upstream), None)
+    return [
+        {
+            "source": item.source,
+            "path": path if item.source == "upstream" else None,
+            "release": item.release if len(report.judged_by) == 1 else None,
+            "evaluated": item.evaluated,
+            "open": len(item.open),
+            "unreadable": item.unreadable,
+        }
+        for item in judged
+    ]
+
+
 def undecided_json(item: Undecided) -> dict[str, Any]:
     return {"reason": item.reason, "needs": list(item.needs), "location": place_json(item.location), "do": item.do}
 
@@ -132,6 +169,7 @@ def not_checked_json(item: NotChecked) -> dict[str, Any]:
 def finding_json(finding: Finding) -> dict[str, Any]:
     return {
         "rule": finding.rule.id,
+        **_guard_json(finding),
         "title": finding.rule.title,
         "severity": finding.severity,
         "effect": finding.effect,
@@ -150,6 +188,10 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         ],
         "source": sources_json(finding.rule.source),
     }
+
+
+def _guard_json(finding: Finding) -> dict[str, str]:
+    return {"guard": finding.problem.guard} if finding.problem.guard else {}
 
 
 def sources_json(sources: Iterable[Source]) -> list[dict[str, str]]:

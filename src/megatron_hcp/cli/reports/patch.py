@@ -14,7 +14,7 @@ def printable_patch(report: Report) -> Patch:
     if all(map(_is_printable, patch.text.split("\n"))):
         return patch
     reason = "the lines around it contain a secret or unprintable characters; use the override"
-    firsts = [finding.rule.id for finding in report.findings if finding.fixes]
+    firsts = [finding.id for finding in report.findings if finding.fixes]
     named = {rule for rule, _ in patch.left_out}
     return Patch("", (*patch.left_out, *((rule, reason) for rule in firsts if rule not in named)))
 

@@ -77,11 +77,12 @@ def _result(report: Report, finding: Finding, order: dict[str, int], accepted: b
         text += " Fix: " + "; or: ".join(fixes)
     location = _location(finding.location) if finding.location else _file_location(report.launch.reading.target)
     result = {
-        "ruleId": finding.rule.id,
+        "ruleId": finding.id,
         "ruleIndex": order[finding.rule.id],
         "level": _LEVELS[finding.severity],
         "message": {"text": text},
         "locations": [location],
+        "partialFingerprints": {"hcpFinding/v1": finding.id + (f" {command}" if command else "")},
         "properties": {"keys": list(finding.keys), "fixes": fixes},
     }
     if accepted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from megatron_hcp.cli.reports.json import not_read_json
 from megatron_hcp.cli.reports.wrap import WIDTH, wrapped
 from megatron_hcp.cli.screen import Line, Part
 from megatron_hcp.ground.visible import visible
@@ -25,6 +26,8 @@ def lines(table: SupportTable, name: str) -> Iterator[Line]:
     yield f"{name}: largest context-parallel size"
     if presumed:
         yield from wrapped("", f"on {presumed} (assumed, because not stated)", 2)
+    for age in table.unread:
+        yield from wrapped("note: ", f"{age}; ? where older ones have a limit or a fault", 2)
     for at in range(0, len(sizes), _COLUMNS):
         if at:
             yield ""
@@ -37,7 +40,8 @@ def lines(table: SupportTable, name: str) -> Iterator[Line]:
         yield from wrapped(f"{rule}: ", BY_ID[rule].title, 2)
     if ids:
         yield "why, and what to do: hcp explain RULE"
-    unknown = sorted({name for cell in table.cells for name in cell.unknown})
+    unread = {age.package for age in table.unread}
+    unknown = sorted({name for cell in table.cells for name in cell.unknown} - unread)
     if unknown:
         names = ", ".join(unknown)
         yield from wrapped("? ", f"{names} not stated, but some rules depend on it: --assume {unknown[0]}=...")
@@ -110,6 +114,7 @@ def as_json(table: SupportTable, name: str) -> dict[str, Any]:
         "schema": "hcp.support/1",
         "subject": name,
         "presumed": dict(table.presumed),
+        **not_read_json(table.unread),
         "cells": [
             {
                 "cp_comm_type": cell.comm_type, "layout": cell.layout, "tp": cell.tp,

@@ -16,6 +16,7 @@ from megatron_hcp.cli.reports.words import (
     what_to_add,
 )
 from megatron_hcp.cli.screen import Line, Part
+from megatron_hcp.judge.age import ages_of
 from megatron_hcp.judge.report import Finding, Report, Undecided
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.fact import Launch
@@ -50,9 +51,22 @@ def report_lines(
     lines += _presumed_lines(report)
     lines += _not_checked_lines(report)
     lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in _not_in_the_verdict(report, strict)]
+    lines += [f"note: {age}" for age in ages_of(report.launch)]
     lines += _backports_lines(report.launch)
+    lines += _judged_lines(report)
     lines.append(_verdict_line(report, strict))
     return lines
+
+
+def _judged_lines(report: Report) -> list[Line]:
+    """How much of upstream's own start-up an ok covers."""
+    if not report.judged_by or report.findings:
+        return []
+    first, last = report.judged_by[0], report.judged_by[-1]
+    release = last.release if first == last else f"{first.release} to {last.release}"
+    count = f"{last.evaluated - len(last.open)} of {last.evaluated + last.unreadable}"
+    more = f", {last.unreadable} could not be read" if last.unreadable else ""
+    return [f"upstream's start-up ({release}): {count} guards passed, {len(last.open)} open{more}"]
 
 
 def _backports_lines(launch: Launch) -> list[Line]:
@@ -69,7 +83,7 @@ def headline(report: Report, finding: Finding, text: str) -> Line:
     place = finding.location
     where = f"{place.file}:{place.line}:{place.column}" if place else report.launch.reading.target
     role = f" [{finding.role}]" if finding.role and finding.role != report.launch.reading.role else ""
-    label = Part(f"{finding.severity} {finding.rule.id}", COLOURS[finding.severity], bold=True)
+    label = Part(f"{finding.severity} {finding.id}", COLOURS[finding.severity], bold=True)
     return (f"{where}: ", label, f"{role} {text}")
 
 

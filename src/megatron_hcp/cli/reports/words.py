@@ -9,6 +9,7 @@ from megatron_hcp.ground.secrets import HIDDEN, is_secret_name
 from megatron_hcp.judge.report import Finding, OfferedFix, Presumed, Report
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.fact import Fact, Launch, shown_value
+from megatron_hcp.launch.facts.last_read import LastRead, last_read
 from megatron_hcp.launch.hidden import key_to_set
 
 _MANY = 5
@@ -96,6 +97,18 @@ def rules_by_need(report: Report) -> list[tuple[str, list[str]]]:
     for item in report.not_checked:
         by_need.setdefault(", ".join(item.needs), []).append(item.rule.id)
     return sorted(by_need.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+
+
+def reading_lines() -> list[str]:
+    """What was read of each upstream project, and when."""
+    rows = [(f"{row.project} {row.revision}", row) for row in last_read()]
+    width = max(len(name) for name, _ in rows)
+    return [f"  {name:<{width}}  {_read_text(row)}" for name, row in rows]
+
+
+def _read_text(row: LastRead) -> str:
+    what = row.version + (f" {row.commit[:10]}" if row.commit else "") + (f" of {row.date}" if row.date else "")
+    return f"{what}, read {row.read_on}"
 
 
 def unique(names: Iterable[str]) -> list[str]:

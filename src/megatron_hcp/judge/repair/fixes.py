@@ -49,7 +49,7 @@ def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
         if key is None:
             before = launch.facts.get(name)
             facts[name] = Fact(value, "launch", before.location if before else None, before.key if before else None)
-        elif value is None and launch.dialect in COMMAND_LINES:
+        elif launch.dialect in COMMAND_LINES and (value is None or _is_left_out(launch, key, value)):
             removed |= {key, *(k for k, entry in index_of(launch.dialect).items() if entry.fact == name)}
         else:
             settings.append(Setting(key, _setting_value(launch, key, value)))
@@ -62,7 +62,9 @@ def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
 
 def writable_key(launch: Launch, name: str) -> str | None:
     """The upstream key to write for a fact: the one already written, else the dialect's first (the `--no-…` form if
-    there is no other)."""
+    there is no other). What isn't a fact is named by its key."""
+    if name not in FACTS and not is_plain(name):
+        return name
     fact = launch.facts.get(name)
     index = index_of(launch.dialect, launch.reading.role)
     if fact is not None and fact.key in index and index[fact.key].fact == name:
@@ -78,19 +80,29 @@ def _key_for(launch: Launch, name: str, value: Any) -> str | None:
     """The key that can express this value: a flag that only switches off (`--no-…`) if False has to be written."""
     key = writable_key(launch, name)
     is_mlm = key_dialect(launch.dialect) == "mlm"
-    if is_mlm and value is False and key is not None and not index_of("mlm")[key].negated:
+    if is_mlm and value is False and name in FACTS and key is not None and not _is_negated(launch, key):
         return next(iter(FACTS[name].mlm_not), key)
     return key
 
 
 def _setting_value(launch: Launch, key: str, value: Any) -> Any:
-    if index_of(launch.dialect, launch.reading.role)[key].negated:
+    if _is_negated(launch, key):
         value = not value
     if launch.dialect in COMMAND_LINES:
         if isinstance(value, bool):
-            return [] if value and launch.dialect != "ms-swift" else [str(value).lower()]
+            return [str(value).lower()] if launch.dialect == "ms-swift" else [] if value else False
         return [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
     return list(value) if isinstance(value, tuple) else value
+
+
+def _is_left_out(launch: Launch, key: str, value: Any) -> bool:
+    """Whether a switch of Megatron-LM, which takes no value, is off because it isn't there."""
+    return value is _is_negated(launch, key) and launch.dialect != "ms-swift"
+
+
+def _is_negated(launch: Launch, key: str) -> bool:
+    entry = index_of(launch.dialect, launch.reading.role).get(key)
+    return entry is not None and entry.negated
 
 
 def written(launch: Launch, fix: Fix) -> OfferedFix:
@@ -127,10 +139,9 @@ def _written_rename(launch: Launch, rename: Rename) -> tuple[str, list[str]]:
 
 def _flags_to_go(launch: Launch, name: str) -> list[str]:
     """The flags written for a fact; none if its value comes from elsewhere."""
-    fact = launch.facts.get(name)
-    if fact is None or fact.origin != "launch" or fact.key not in index_of(launch.dialect):
-        return []
-    return ["--" + str(fact.key).replace("_", "-")]
+    index = index_of(launch.dialect)
+    keys = dict.fromkeys(setting.key for setting in launch.reading.settings)
+    return [as_written(launch, key) for key in keys if name == (index[key].fact if key in index else key)]
 
 
 def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]:
@@ -148,7 +159,7 @@ def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]
         if isinstance(value, bool) and is_swift:
             return f"{key}={str(value).lower()}", [flag, str(value).lower()]
         if isinstance(value, bool):
-            if index_of("mlm")[key].negated == value:
+            if _is_negated(launch, key) == value:
                 return f"{key}=false", []
             return f"{key}=true", [flag]
         items = [str(item) for item in value] if isinstance(value, tuple) else [str(value)]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.judge.repair.fixes import apply_fix, written
 from megatron_hcp.judge.report import Finding, NotChecked
-from megatron_hcp.judge.run import run
+from megatron_hcp.judge.run import run, start_of
 from megatron_hcp.judge.verdict.legal import legal_values
 from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import Fact, Launch
@@ -96,12 +96,14 @@ def _before(launch: Launch, rules_for: RulesFor, errors: Iterable[str]) -> _Befo
 
 
 def _judged(launch: Launch, rules_for: RulesFor) -> tuple[list[Finding], list[NotChecked]]:
-    done = run(View(launch), (rule for rule in rules_for(launch) if not rule.last))
-    return done.findings, [item for item in done.not_checked if item.rule.severity == "error"]
+    rules = tuple(rules_for(launch))
+    done = run(View(launch), (rule for rule in rules if not rule.last))
+    findings = [*done.findings, *start_of(launch, rules, done.findings).findings]
+    return findings, [item for item in done.not_checked if item.rule.severity == "error"]
 
 
 def _errors(found: Iterable[Finding]) -> frozenset[str]:
-    return frozenset(item.rule.id for item in found if item.severity == "error")
+    return frozenset(item.id for item in found if item.severity == "error")
 
 
 def _trial(before: _Before, finding: Finding, fix: Fix, rules_for: RulesFor) -> Trial:
@@ -109,11 +111,11 @@ def _trial(before: _Before, finding: Finding, fix: Fix, rules_for: RulesFor) -> 
     if fixed is None:
         return Trial(finding, fix, "cannot be written in this launch")
     found, unchecked = _judged(fixed, rules_for)
-    left = {item.rule.id for item in found}
+    left = {item.id for item in found}
     new = sorted(_errors(found) - before.tolerated)
     lost = [item for item in unchecked if item.rule.id not in before.unchecked]
     missing = {item.rule.id: [name for name in item.needs if _is_setting(fixed, name)] for item in lost}
-    if finding.rule.id in left:
+    if finding.id in left:
         refused = "is not enough"
     elif new:
         refused = f"is rejected by {', '.join(new)}"
@@ -124,7 +126,7 @@ def _trial(before: _Before, finding: Finding, fix: Fix, rules_for: RulesFor) -> 
     else:
         refused = ""
     doubts = tuple(dict.fromkeys(name for names in missing.values() for name in names))
-    made = tuple(item for item in found if item.rule.id in new)
+    made = tuple(item for item in found if item.id in new)
     return Trial(finding, fix, refused, before.errors - _errors(found), doubts, made)
 
 
@@ -181,7 +183,7 @@ def _weight(trial: Trial) -> int:
 
 def _of_the_cause(finding: Finding, own: list[Trial], good: list[Trial]) -> list[Trial]:
     """The finding's own fixes, or those of its cause: another finding's fixes that clear it and more errors at once."""
-    others = [trial for trial in good if finding.rule.id in trial.cleared and trial.finding.role == finding.role]
+    others = [trial for trial in good if finding.id in trial.cleared and trial.finding.role == finding.role]
     if not others or (own and finding.severity != "error"):
         return own
     most = max((_weight(trial) for trial in own), default=0)

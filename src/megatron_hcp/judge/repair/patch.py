@@ -72,14 +72,14 @@ def patch_of(launch: Launch, findings: Iterable[Finding], rules: Iterable[Rule])
 
 
 def _id(finding: Finding) -> _Id:
-    return finding.role, finding.rule.id
+    return finding.role, finding.id
 
 
 def _next(report: Report, wanted: Iterable[_Id]) -> Finding | None:
     """The first error, else the first warning, that is wanted and has a fix."""
     wanted = set(wanted)
     able = [finding for finding in report.findings if finding.fixes and _id(finding) in wanted]
-    return min(able, key=lambda finding: (finding.severity != "error", finding.rule.id), default=None)
+    return min(able, key=lambda finding: (finding.severity != "error", finding.id), default=None)
 
 
 def _written(

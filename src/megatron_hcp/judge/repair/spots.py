@@ -27,7 +27,8 @@ def changes_of(launch: Launch, text: str, name: str, value: Any) -> Iterator[lis
     key = writable_key(launch, name)
     if key is None:
         return
-    same = {other for other, entry in index_of(launch.dialect, launch.reading.role).items() if entry.fact == name}
+    index = index_of(launch.dialect, launch.reading.role)
+    same = {key, *(other for other, entry in index.items() if entry.fact == name)}
     written = [setting for setting in launch.reading.settings if setting.key == key]
     place = written[-1].location if written else None
     if value is None and launch.dialect in COMMAND_LINES:

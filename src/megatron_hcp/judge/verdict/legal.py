@@ -54,7 +54,7 @@ _LEVELS = (None, (1, 2), (2, 1), (2, 2), (2, 3), (2, 4), (4, 2), (2, 2, 2), (4,)
 
 def legal_values(launch: Launch, name: str) -> tuple[Any, ...]:
     """Values to try for a hidden fact: all of a small set, else samples that satisfy and violate every divisibility."""
-    either = _EITHER.match(launch.unknown.get(name, ""))
+    either = re.match(_EITHER, launch.unknown.get(name, ""))
     if either is not None:
         return tuple(_plain(word) for word in either.groups())
     if name in _CHOICES:
@@ -73,7 +73,7 @@ def legal_values(launch: Launch, name: str) -> tuple[Any, ...]:
     return (None, "0", "1", "8", "32") if name.startswith("env.") else (None, "x")
 
 
-_EITHER = re.compile(r"is (\w{1,20}) or (\w{1,20}): depends on ")
+_EITHER = r"is (\w{1,20}) or (\w{1,20}): depends on "
 """What a script's branches leave possible: one of two values."""
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.values import Facts
 from megatron_hcp.launch.fact import Acceptance, Beside, Dialect, Reading, Setting
 from megatron_hcp.launch.facts.known_keys import section

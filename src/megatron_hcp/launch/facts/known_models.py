@@ -8,15 +8,34 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+_STAGES = ("-Base", "-Instruct", "-Thinking", "-Reasoning", "-Chat", "-it", "-pt", "-hf", "-2507", "-FP8", "-BF16")
+"""How names of one model differ by its stage of training or its precision, of which neither changes its sizes."""
 _FILE = os.path.join(os.path.dirname(__file__), "known_models.txt")
 
 
 @cache
 def fields_of(model: str) -> Mapping[str, Any]:
-    """The fields of megatron-core's configuration that a model of the Hugging Face Hub has; {} for an unknown name."""
+    """The fields of megatron-core's configuration that a model of the Hugging Face Hub has; {} for an unknown name.
+
+    A name that the table lacks has the sizes of another stage or precision of the same model: `Qwen/Qwen3-32B-Base`
+    those of `Qwen/Qwen3-32B`.
+    """
     with open(_FILE, encoding="utf-8") as file:
-        line = next((line for line in file if line.partition(" ")[0] == model), "")
+        lines = {line.partition(" ")[0]: line for line in file if line[0] != "#"}
+    stage = without_stage(model)
+    line = lines.get(model) or next((line for name, line in lines.items() if without_stage(name) == stage), "")
     _, _, other = line.rstrip("\n").partition(" =")
     if other:
         return fields_of(other)
     return {name: json.loads(value) for name, _, value in (field.partition("=") for field in line.split()[2:])}
+
+
+def without_stage(model: str) -> str:
+    """A model's name without what tells its stage of training or its precision.
+
+    >>> without_stage("Qwen/Qwen3-4B-Instruct-2507-FP8"), without_stage("Qwen/Qwen3-4B")
+    ('Qwen/Qwen3-4B', 'Qwen/Qwen3-4B')
+    """
+    while (end := next((end for end in _STAGES if model.endswith(end)), "")) != "":
+        model = model.removesuffix(end)
+    return model

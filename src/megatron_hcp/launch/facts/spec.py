@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
+
+from megatron_hcp.ground.record import NamedTuple
 
 Type = Literal["size", "int", "bool", "str", "sizes", "comm", "float", "floats", "version", "window", "layers", "any"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.facts.batches import BATCH_FACTS
 from megatron_hcp.launch.facts.data import DATA_FACTS
 from megatron_hcp.launch.facts.groups import GROUP_FACTS

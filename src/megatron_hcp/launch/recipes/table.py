@@ -6,9 +6,10 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import BY_RELEASE, Elsewhere, Setting
 
 _FILE = os.path.join(os.path.dirname(__file__), "recipes.txt")

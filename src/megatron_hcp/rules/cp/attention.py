@@ -92,6 +92,7 @@ def windows_use_a2a_or_all_gather(v: View) -> Problem | None:
         "te=2.14",
     ),
     bad=Example("mlm", "--context-parallel-size 2 --softmax-type learnable"),
+    limit_of="te",
 )
 def sinks_use_a2a_and_cudnn(v: View) -> Problem | None:
     """Attention sinks use a2a and cuDNN attention.
@@ -142,6 +143,7 @@ def sinks_use_a2a_and_cudnn(v: View) -> Problem | None:
     applies=under_cp(lambda v: bool(v.get("attention_bias"))),
     good=Example("mlm", "--context-parallel-size 2", "attention_bias=true"),
     bad=Example("mlm", "--context-parallel-size 2 --attention-backend flash", "attention_bias=true"),
+    limit_of="te",
 )
 def bias_uses_the_ring_and_cudnn(v: View) -> Problem | None:
     """An attention bias is used with p2p and cuDNN attention, without packing.
@@ -190,6 +192,7 @@ def bias_uses_the_ring_and_cudnn(v: View) -> Problem | None:
     applies=under_cp(lambda v: has_fp8_attention(v) and v.fp8 is not None),
     good=Example("bridge-provider", f"{_FP8_ATTENTION} model.attention_backend=fused"),
     bad=Example("bridge-provider", f"{_FP8_ATTENTION} model.attention_backend=flash"),
+    limit_of="te",
 )
 def fp8_attention_runs_on_cudnn(v: View) -> Problem | None:
     """FP8 attention uses cuDNN on Hopper or newer.
@@ -242,6 +245,7 @@ def fp8_attention_runs_on_cudnn(v: View) -> Problem | None:
         "--context-parallel-size 2 --multi-latent-attention --no-rope-fusion --cp-comm-type all_gather",
         "te=2.14",
     ),
+    limit_of="te",
 )
 def transformer_engine_supports_mla(v: View) -> Problem | None:
     """Multi-latent attention runs on a Transformer Engine that supports it.

@@ -160,6 +160,7 @@ def attention_comes_from_transformer_engine(v: View) -> Problem | None:
     applies=uses_cp,
     good=Example("mlm", "--context-parallel-size 2 --attention-backend fused"),
     bad=Example("mlm", "--context-parallel-size 2 --attention-backend unfused"),
+    limit_of="te",
 )
 def backend_and_mask_support_cp(v: View) -> Problem | None:
     """The attention backend and the mask support context parallelism.

@@ -147,7 +147,7 @@ def options_are_those_of_main_or_dev(v: View) -> Problem | None:
     """A launch with hybrid CP uses only options that Megatron-LM's main branch has.
 
     Branches that develop dynamic CP have their own options, defaults and datasets. On main, argparse rejects the first
-    of them; hcp doesn't know what the other options mean on that branch and reports nothing else about its dynamic CP.
+    of them; what other rules say of dynamic CP is what main does.
     """
     setting = option_of_a_branch(v)
     if setting is None:

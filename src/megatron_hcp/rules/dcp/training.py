@@ -60,9 +60,12 @@ def training_loop_fits_dynamic_cp(v: View) -> Problem | None:
 def each_micro_batch_is_one_packed_row(v: View) -> Problem | None:
     """Dynamic CP in Megatron-LM is fed packed rows, one per micro-batch.
 
-    The wrapper splits rows at cu_seqlens, which only the --sft dataset returns. Ranks that receive the batch from
-    another TP rank allocate micro-batch-size rows for a single packed one. The scheduler on dev packs rows itself.
+    The wrapper splits rows at cu_seqlens, which only the --sft dataset returns; on dev, --use-varlen-dataset does, too.
+    Ranks that receive the batch from another TP rank allocate micro-batch-size rows for a single packed one. The
+    scheduler on dev packs rows itself.
     """
+    if is_dev(v) and v.varlen_dataset:
+        return None
     if v.sft and (is_dev(v) or v.micro_batch_size in (None, 1)):
         return None
     found = "a dataset without --sft" if not v.sft else f"micro_batch_size {v.micro_batch_size}"
@@ -75,6 +78,37 @@ def each_micro_batch_is_one_packed_row(v: View) -> Problem | None:
         wanted="packed rows (--sft) and micro_batch_size 1",
         facts=("sft", "micro_batch_size") if not v.sft else ("micro_batch_size", "sft"),
         fixes=(Fix(edits, "packed rows, one per micro-batch"),),
+    )
+
+
+@rule(
+    "DCP031",
+    "error crash config",
+    source=(
+        ARGUMENTS.says(
+            "validate_args", "--use-varlen-dataset and --sft are mutually exclusive", ">=0.19", branches=("dev",)
+        ),
+    ),
+    applies=lambda v: v.dialect == "mlm" and v.get("varlen_dataset") is True and v.get("mcore_branch") == "dev",
+    good=Example("mlm", "--use-varlen-dataset", ON_DEV),
+    bad=Example("mlm", "--use-varlen-dataset --sft", ON_DEV),
+)
+def one_dataset_gives_the_boundaries(v: View) -> Problem | None:
+    """Megatron-LM's dev branch takes packed rows from one dataset.
+
+    --sft and --use-varlen-dataset both choose the dataset of packed sequences: argument validation accepts one of them.
+    """
+    if not v.sft:
+        return None
+    return Problem(
+        message="argument validation fails with an assertion",
+        found="--use-varlen-dataset beside --sft",
+        wanted="one of the two datasets",
+        facts=("varlen_dataset", "sft"),
+        fixes=(
+            Fix({"sft": False}, "the dataset of sequences of varying length"),
+            Fix({"varlen_dataset": False}, "the fine-tuning dataset"),
+        ),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.fact import Setting
+from megatron_hcp.launch.facts.last_read import last_read
 from megatron_hcp.rules.rule import Fix
 from megatron_hcp.rules.view import Unknown, View
 
@@ -11,19 +12,14 @@ _OF_NO_OTHER_RULE = ("use_varlen_dataset",)
 """Options of the dev branch that are facts but that no other rule reports on main."""
 _OF_SEQUENCES = ("hybrid_c", "dynamic_c", "context_parallel", "varlen", "packing", "packed", "seqlen", "thd")
 """Name fragments of options that belong to dynamic CP."""
-_NEWEST_READ = (0, 20)
-"""The newest megatron-core whose sources were read: rules claim nothing about newer ones."""
 
 
 def is_hybrid(v: View) -> bool:
     """Whether megatron-core main's switch is on, outside verl (which has its own). Requests no fact.
 
-    On a branch with its own options the switch may mean something else: then only DCP028 reports. On dev the command
-    line accepts the name and ignores it: DCP020.
+    On dev the command line accepts the name and ignores it: DCP020.
     """
-    if v.dialect == "verl" or not v.get("hybrid_context_parallel") or has_old_name_on_dev(v):
-        return False
-    return option_of_a_branch(v) is None
+    return v.dialect != "verl" and bool(v.get("hybrid_context_parallel")) and not has_old_name_on_dev(v)
 
 
 def has_old_name_on_dev(v: View) -> bool:
@@ -107,7 +103,7 @@ def is_newer_than_read(v: View) -> bool:
     """Whether megatron-core is known to be newer than the sources that a rule rests on. Requests no fact."""
     if not v.known("mcore"):
         return False
-    return v.release("mcore")[:2] > _NEWEST_READ
+    return v.release("mcore")[:2] > max(row.numbers[:2] for row in last_read() if row.package == "mcore")
 
 
 def max_sequence(v: View) -> int:

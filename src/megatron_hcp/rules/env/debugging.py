@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.rules.rule import Effect, Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import NVRX_LAUNCHER, SLIME_DEBUG
 from megatron_hcp.rules.view import View

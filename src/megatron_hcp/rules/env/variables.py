@@ -184,6 +184,7 @@ _LARGEST_FLASH_ATTN = (
     applies=lambda v: isinstance(v.get("flash_attn"), str) and v.get("attention_backend") in ("flash", "auto", None),
     good=Example("mlm", "--attention-backend flash", "te=2.10 flash_attn=2.8.3"),
     bad=Example("mlm", "--attention-backend flash", "te=2.9 flash_attn=2.8.3"),
+    limit_of="te",
 )
 def flash_attn_is_one_that_te_takes(v: View) -> Problem | None:
     """flash-attn is no newer than this Transformer Engine supports.

@@ -41,6 +41,7 @@ def _window_fixes(v: View) -> list[Fix]:
     applies=lambda v: bool(v.get("attention_bias")) and runs_hcp(v),
     good=Example("mlm", "--context-parallel-size 4 --cp-comm-type p2p", "attention_bias=true"),
     bad=Example("mlm", MLM, "attention_bias=true"),
+    limit_of="te",
 )
 def hierarchical_layers_have_no_bias(v: View) -> Problem | None:
     """a2a+p2p is used without an attention bias.
@@ -69,6 +70,7 @@ def hierarchical_layers_have_no_bias(v: View) -> Problem | None:
     applies=runs_hcp,
     good=Example("bridge", f"{BRIDGE} model.softmax_type=vanilla"),
     bad=Example("bridge", f"{BRIDGE} model.softmax_type=learnable"),
+    limit_of="te",
 )
 def hierarchical_layers_have_no_sinks(v: View) -> Problem | None:
     """a2a+p2p is used without attention sinks.
@@ -99,6 +101,7 @@ def hierarchical_layers_have_no_sinks(v: View) -> Problem | None:
     applies=runs_hcp,
     good=Example("bridge", f"{BRIDGE} model.window_size=null"),
     bad=Example("bridge", f"{BRIDGE} model.window_size=[128,0] model.window_attn_skip_freq=null"),
+    limit_of="te",
 )
 def hierarchical_layers_have_no_window(v: View) -> Problem | None:
     """No layer with a sliding window uses a2a+p2p.

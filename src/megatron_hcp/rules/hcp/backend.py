@@ -78,6 +78,7 @@ def transformer_engine_supports_levels(v: View) -> Problem | None:
     applies=runs_hcp,
     good=Example("mlm", MLM, "te=2.19.0 thd=true"),
     bad=Example("mlm", MLM, "te=2.18.0 thd=true"),
+    limit_of="te",
 )
 def transformer_engine_supports_packed_levels(v: View) -> Problem | None:
     """Packed sequences with a2a+p2p need Transformer Engine 2.19 or newer.

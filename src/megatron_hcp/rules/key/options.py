@@ -12,7 +12,7 @@ _OWN_PROGRAMS = frozenset(("pretrain_gpt.py", "pretrain_hybrid.py", "pretrain_ma
 """Programs that use exactly the options of Megatron-LM's own parser; others add some."""
 
 
-def _revision(v: View) -> str | None:
+def revision_of_launch(v: View) -> str | None:
     """The revision of Megatron-LM whose options the launch must use; None if its version doesn't determine one."""
     from megatron_hcp.launch.facts.known_options import revision_of
 
@@ -39,7 +39,7 @@ def _options_of_others(v: View) -> list[Setting]:
     """
     from megatron_hcp.launch.facts.known_options import revisions_with
 
-    revision = _revision(v)
+    revision = revision_of_launch(v)
     switches = ("hybrid_context_parallel", "dynamic_context_parallel")
     if revision is None or _is_for_a_branch(v):
         return []
@@ -53,7 +53,7 @@ def _options_of_others(v: View) -> list[Setting]:
     "KEY002",
     "error crash config",
     source=(ARGUMENTS.says("parse_args", "args = parser.parse_args()", ">=0.12"),),
-    applies=lambda v: v.launch.dialect == "mlm" and _program_is_read(v) and _revision(v) is not None,
+    applies=lambda v: v.launch.dialect == "mlm" and _program_is_read(v) and revision_of_launch(v) is not None,
     good=Example("mlm", "--seq-length 4096 --window-size 128,0 --cp-comm-type a2a", "mcore=0.15.0"),
     bad=Example("mlm", "--seq-length 4096 --window-size 128,0 --cp-comm-type a2a", "mcore=0.14.0"),
 )
@@ -63,22 +63,23 @@ def options_are_those_of_the_release(v: View) -> Problem | None:
     Options come and go, and branches have their own. argparse rejects an unknown option, but only after the job has
     waited for its nodes; abbreviations are not accepted.
     """
-    from megatron_hcp.launch.facts.known_options import BRANCHES, read_on, revisions_with
+    from megatron_hcp.launch.facts.known_options import revisions_with
+    from megatron_hcp.launch.facts.last_read import BRANCHES
 
-    found, revision = _options_of_others(v), _revision(v)
+    found, revision = _options_of_others(v), revision_of_launch(v)
     if not found:
         return None
     have = revisions_with(found[0].key)
     known = have[0] if len(have) == 1 else f"{have[0]} to {have[-1]}"
     here = f"Megatron-LM {v.mcore}"
     if revision in BRANCHES:
-        here = f"{revision} ({v.mcore}) as of {read_on(revision)}"
+        here = f"{revision} ({v.mcore})"
     problem = _unknown(found, f"doesn't exist in {here}", f"an option of {revision}; this one exists in {known}")
     may_come = revision in BRANCHES and have[-1] in BRANCHES  # branches adopt each other's options
     return problem._replace(severity="warning") if may_come else problem
 
 
-def _options_of_nobody(v: View) -> list[Setting]:
+def options_of_nobody(v: View) -> list[Setting]:
     """The options that no revision has and that aren't misspellings; those of a branch with hybrid CP are DCP028's."""
     from megatron_hcp.launch.dialects.known_keys import near_miss
     from megatron_hcp.launch.facts.known_options import all_options
@@ -109,13 +110,13 @@ def options_are_those_of_megatron_lm(v: View) -> Problem | None:
     that adds options. Megatron-LM's own programs reject it. It is a warning if the program or its version isn't stated:
     a fork's pretrain_gpt.py may have its own options. hcp doesn't know what the other options mean on that branch.
     """
-    found = _options_of_nobody(v)
+    found = options_of_nobody(v)
     if not found:
         return None
     version = f" (of Megatron-LM {v.mcore})" if v.known("mcore") else ""
     wanted = "options of Megatron-LM, or the branch or program that the script was written for"
     problem = _unknown(found, f"doesn't exist on main{version}: this script was written for another branch", wanted)
-    return problem if v.known("script") and _revision(v) else problem._replace(severity="warning")
+    return problem if v.known("script") and revision_of_launch(v) else problem._replace(severity="warning")
 
 
 def _unknown(found: list[Setting], message: str, wanted: str) -> Problem:

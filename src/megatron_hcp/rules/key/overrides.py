@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.verl.config import Release
 from megatron_hcp.launch.fact import Setting
 from megatron_hcp.rules.rule import Example, Fix, Problem, Rename, rule

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import Setting
 from megatron_hcp.rules.rule import Example, Problem, rule
 from megatron_hcp.rules.upstream import VERL_CRITIC_CONFIG, VERL_ENGINE_WORKERS

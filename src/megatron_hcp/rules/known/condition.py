@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import operator
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.rules.cp.view import comm_types
 from megatron_hcp.rules.view import View

@@ -84,6 +84,7 @@ def megatron_core_cuts_packed_rows(v: View) -> Problem | None:
         "bridge", _PACKED + "model.attention_backend=flash train.micro_batch_size=1", "te=2.18 flash_attn=3.0 arch=sm90"
     ),
     bad=Example("bridge", _PACKED + "model.attention_backend=flash train.micro_batch_size=1", "te=2.14"),
+    limit_of="te",
 )
 def backend_skips_padding(v: View) -> Problem | None:
     """Rows with padding between sequences use a backend that skips the padding.
@@ -138,6 +139,7 @@ def backend_skips_padding(v: View) -> Problem | None:
         "--no-create-attention-mask-in-dataloader --cp-comm-type a2a",
         "te=2.9",
     ),
+    limit_of="te",
 )
 def comm_type_supports_packed_data(v: View) -> Problem | None:
     """This Transformer Engine supports packed data with the communication type.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from megatron_hcp.ground.numbers import time_limit_s
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import ELASTIC_STARTS
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import BRIDGE_STATE, GLOBAL_VARS
@@ -18,10 +18,10 @@ _ENOUGH_S = 300
 _NUMBERS = {"TERM": "15", "USR1": "10", "USR2": "12", "INT": "2", "HUP": "1"}
 _AGENT_S = 30
 """torch.distributed.elastic's shutdown_timeout: the agent kills its ranks that many seconds after SIGTERM."""
-_OPAQUE = re.compile(r"^[ \t]*(?:source|\.)[ \t]", re.M)
+_OPAQUE = r"(?m)^[ \t]*(?:source|\.)[ \t]"
 """Another file that the shell reads: the trap may be there."""
-_TRAP = re.compile(r"^[^#\n]*\btrap[ \t][^\n]*", re.M)
-_WAIT = re.compile(r"^[^#\n]*\bwait\b", re.M)
+_TRAP = r"(?m)^[^#\n]*\btrap[ \t][^\n]*"
+_WAIT = r"(?m)^[^#\n]*\bwait\b"
 _RENDER = "hcp render --requeue N writes such a script"
 
 
@@ -146,7 +146,7 @@ def _lost_at_the_script(v: View, asked: _Asked) -> Problem | None:
             facts=("sbatch.signal",),
             fixes=(plain,) if start == "srun" and not v.get("sbatch.requeue") else (),
         )
-    if not _OPAQUE.search(v.launch.reading.text or "") and not _WAIT.search(v.launch.reading.text or ""):
+    if not re.search(_OPAQUE, v.launch.reading.text or "") and not re.search(_WAIT, v.launch.reading.text or ""):
         return Problem(
             message="bash runs a trap only after its foreground command ends: the signal is handled after training",
             found=f"{found} with a trap, but no wait for training in the background",
@@ -167,8 +167,8 @@ def _may_trap(v: View, times: int, signal: str = "") -> bool:
     """Whether the script has that many traps (for this signal), or sources a file that may have them."""
     text = v.launch.reading.text or ""
     names = "|".join(filter(None, (signal, _NUMBERS.get(signal)))) or "TERM|USR1|USR2|15|10|12"
-    traps = [line for line in _TRAP.findall(text) if re.search(rf"\b(?:SIG)?(?:{names})\b", line)]
-    return len(traps) >= times or bool(_OPAQUE.search(text))
+    traps = [line for line in re.findall(_TRAP, text) if re.search(rf"\b(?:SIG)?(?:{names})\b", line)]
+    return len(traps) >= times or bool(re.search(_OPAQUE, text))
 
 
 def _at_the_start(v: View, asked: _Asked) -> Problem | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.bridge.keys import RECIPE_PACKAGES
 from megatron_hcp.launch.fact import Reading, Setting
 

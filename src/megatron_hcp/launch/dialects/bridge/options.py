@@ -22,6 +22,7 @@ BRIDGE_FLAGS = {
     "ep": "model.expert_model_parallel_size",
     "expert_tensor_parallel_size": "model.expert_tensor_parallel_size",
     "et": "model.expert_tensor_parallel_size",
+    "etp": "model.expert_tensor_parallel_size",
     "num_layers": "model.num_layers",
     "hidden_size": "model.hidden_size",
     "num_moe_experts": "model.num_moe_experts",
@@ -79,11 +80,20 @@ def bridge_words(settings: Sequence[Setting], words: Sequence[Word]) -> list[Wor
         if setting.key in BRIDGE_FLAGS and len(setting.value) == 1
     ]
     if not given.keys() & {*NAMES_MODEL}:
-        return [*flags, *words]
+        return [*map(_of_dataset, flags), *words]
     for name, setting in given.items():
         if name in _ALSO_SETS and len(setting.value) == 1 and (_ALSO_SETS[name] is not _LENGTH or _is_llm(settings)):
             flags += [Word(word, setting.location) for word in _also_set(name, setting.value[0])]
     return [*words, *flags]
+
+
+def _of_dataset(word: Word) -> Word:
+    """scripts/training's option for the length is the dataset's, which the launcher copies to the model.
+
+    Source: `COMMON_OVERRIDE_FIELDS` in scripts/training/run_recipe.py, from 0.6 on; an argument of the recipe before,
+    which sets both.
+    """
+    return word._replace(text=word.text.replace("model.seq_length=", f"{_LENGTH[0]}=", 1))
 
 
 def bridge_unknown(unknown: Mapping[str, str]) -> dict[str, str]:

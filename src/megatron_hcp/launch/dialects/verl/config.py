@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import NamedTuple
+
+from megatron_hcp.ground.record import NamedTuple
 
 Release = tuple[int, int, int]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import NamedTuple
 
 from megatron_hcp.bash.value import Field, Items, Span
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.forms.script.flags import location_of
 from megatron_hcp.launch.forms.script.started import Launched
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from megatron_hcp.bash.value import Field, Item, Items, Lit, Maybe, Span, Unseen, reason_of
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import Setting
 from megatron_hcp.launch.forms.words.settings import Word
 

@@ -18,9 +18,10 @@ from megatron_hcp.launch.forms.kubernetes.sight import applies_input, is_kuberne
 from megatron_hcp.launch.forms.script.apart import Apart, argument_of, is_below
 from megatron_hcp.launch.forms.script.commands import take_apart
 from megatron_hcp.launch.forms.script.files import MAX_CHARACTERS, Files
+from megatron_hcp.launch.forms.script.flags import flag_names
 from megatron_hcp.launch.forms.script.pbs import pbs_header
 from megatron_hcp.launch.forms.script.slurm import late_directives, sbatch_header, slurm_variable
-from megatron_hcp.launch.forms.script.started import ContainerStart, Handed, Launched, StartContext
+from megatron_hcp.launch.forms.script.started import ContainerStart, Handed, Launched, StartContext, Started
 
 MAX_LAUNCHES = 200
 
@@ -63,6 +64,7 @@ class Followed:
         """The command before, and what it starts."""
         arguments = None if beside.arguments is None else _words(beside.arguments)
         self.walker = Walker(self.script, STATEMENTS, self._command, self._variable, self.files.find, arguments)
+        self.walker.told = dict(beside.variables)
         self.walker.is_copied = b"#SBATCH" in text.data  # sbatch runs a copy
         self._read_header(self.script.text)
         if late := late_directives(self.script):
@@ -113,6 +115,8 @@ class Followed:
             return None
         context = self.context.with_environment(prefix) if prefix else self.context
         found = take_apart(items, context, span)
+        if isinstance(found, Handed):
+            found = self._known_launcher(walker, found, span) or found
         before, count = self._before, len(self.launches)
         self._before = None
         if isinstance(found, Handed):
@@ -128,6 +132,21 @@ class Followed:
         elif before is not None and is_below(span, before[0]):
             self.apart.append(Apart(word, span, before[0], before[1] + started))
         return None
+
+    def _known_launcher(self, walker: Walker, handed: Handed, span: Span) -> Started | None:
+        """What Bridge's public launcher starts, where its own file is not at hand: it hands all arguments on.
+
+        Source: Megatron-Bridge's scripts/training/train.sh, from 0.6 on. A file of that name that is there is read.
+        """
+        path = normpath(text_of(handed.path) or "") if handed.path is not None else ""
+        if handed.path is None or not f"/{path}".endswith("/scripts/training/train.sh"):
+            return None
+        if not flag_names(handed.arguments) & {"--recipe", "--model"}:
+            return None
+        if not isinstance(self.files.find(seen_from_folder(walker, handed.path)), str):
+            return None
+        walker.note(f"{path} is not here: read as Megatron-Bridge's launcher of that name (0.6 and later)")
+        return Started(handed.context, "scripts/training/setup_experiment.py", False, handed.arguments, span)
 
     def _applied(self, walker: Walker, span: Span) -> None:
         """A manifest that kubectl reads from its input: the containers that it starts count as started here."""
@@ -164,6 +183,9 @@ class Followed:
             return None
         given = {name: Var(value, None, True, span) for name, (value, span) in handed.context.environment.items()}
         outer, self.context = self.context, handed.context
+        if "env" in handed.context.hidden:
+            place = [part.span for part in handed.path or handed.text or ()]
+            walker.takes_in("words that aren't known", "gives to env", place[0] if place else walker.here)
         try:
             value = handed.text if handed.text is not None or handed.path is not None else walker.stdin
             if handed.path is not None:

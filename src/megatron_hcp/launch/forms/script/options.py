@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from megatron_hcp.bash.value import Field, Hole, Item, Lit, Maybe, Span, Unseen, Value, text_of
+from megatron_hcp.ground.record import NamedTuple
 
 SLURM_SHORT = {
     "A": "account",

@@ -7,14 +7,14 @@ import re
 from megatron_hcp.bash.value import Lit, ScriptText
 from megatron_hcp.launch.forms.script.options import Option
 
-_LINE = re.compile(rb"^#PBS[ \t]+-l[ \t]*(?:select|nodes)=(\d{1,6})((?::\w+(?:=\w+)?)*)(?=[\s,]|$)", re.M)
+_LINE = rb"(?m)^#PBS[ \t]+-l[ \t]*(?:select|nodes)=(\d{1,6})((?::\w+(?:=\w+)?)*)(?=[\s,]|$)"
 _GPUS = rb":n?gpus=(\d{1,4})(?!\w)"
 
 
 def pbs_header(text: ScriptText) -> list[Option]:
     """`nodes` and `gpus_per_node`, if all chunks of the job are equal."""
     found: list[Option] = []
-    for match in _LINE.finditer(text.data):
+    for match in re.finditer(_LINE, text.data) if b"#PBS" in text.data else ():
         gpus = re.search(_GPUS, match[2])
         for name, start, end in (
             ("nodes", *match.span(1)),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from megatron_hcp.bash.state import Var
 from megatron_hcp.bash.value import Items, Span, Value
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.forms.script.options import Option
 
 

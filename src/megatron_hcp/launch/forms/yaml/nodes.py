@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
 from megatron_hcp.ground.errors import HcpError, NotPlainError, UnrecognisedError
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.ground.visible import visible
 
 MAX_DEPTH = 60

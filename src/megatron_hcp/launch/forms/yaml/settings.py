@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import Acceptance, Setting
 from megatron_hcp.launch.forms.yaml.nodes import MAX_DEPTH, MAX_VALUES, List, Map, Node, Parser, Scalar
 

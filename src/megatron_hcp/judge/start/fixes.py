@@ -1,0 +1,132 @@
+"""Fixes from a guard's condition: the nearest changes of one or two settings at which it holds, ranked by intent."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import Any
+
+from megatron_hcp.judge.start.keys import Spot, spot_of
+from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.rules.rule import Fix
+from megatron_hcp.validators.expression import Expressions, tree_of
+from megatron_hcp.validators.outcome import Refusal
+from megatron_hcp.validators.values import Thing, truth
+
+_MOST = 4
+"""Fixes that are tried; each runs all rules and guards."""
+_INTENT = {
+    **dict.fromkeys(("tp", "pp", "cp", "ep", "etp", "vpp", "hcp_sizes", "world_size", "dp"), 20),
+    **dict.fromkeys(("seq_length", "micro_batch_size", "global_batch_size"), 20),
+    **dict.fromkeys(
+        ("num_layers", "hidden_size", "heads", "kv_heads", "head_dim", "num_experts", "ffn_hidden_size"), 60
+    ),
+}
+"""What a change of these facts costs: the layout and the batch are meant so, and the model's sizes are the model."""
+_SECOND = 5
+"""What the second of two changes costs beyond itself."""
+
+
+def fixes_for(launch: Launch, refusal: Refusal, context: Iterable[Spot] = ()) -> tuple[Fix, ...]:
+    """Changes of the launch at which the guard's condition holds, the cheapest first; they have not been tried.
+
+    `context` are settings that lead upstream to the guard: without one of them, it may not come there.
+    """
+    values = {name: value for name, value in refusal.values if "." in name}
+    tree = tree_of(refusal.guard.condition)
+    options = [
+        (_cost(launch, name, old, new), name, new)
+        for name, old in values.items()
+        for new in _alternatives(tree, values, old)
+    ]
+    good: list[tuple[float, tuple[tuple[str, Any], ...]]] = [
+        (cost, ((name, new),)) for cost, name, new in options if _holds(tree, values, {name: new})
+    ]
+    single = {changes[0] for _, changes in good}
+    for one, two in combinations(sorted(options, key=lambda option: option[0])[:12], 2):
+        changes = (one[1:], two[1:])
+        if one[1] != two[1] and not single & {*changes} and _holds(tree, values, dict(changes)):
+            good.append((one[0] + two[0] + _SECOND, changes))
+    good.sort(key=lambda found: found[0])
+    found = [(cost, _fix(launch, refusal, changes)) for cost, changes in good]
+    for spot in context:
+        if _INTENT.get(spot.fact or "", 0) == 0:
+            fix = Fix({spot.fact or spot.key: None}, f"{refusal.guard.function} then accepts it")
+            found.append((1.8, fix))
+    found.sort(key=lambda one: one[0])
+    return tuple(fix for _, fix in found if fix is not None)[:_MOST]
+
+
+def _holds(tree: Any, values: dict[str, Any], changes: dict[str, Any]) -> bool:
+    """Whether the condition is known to hold with some values changed."""
+    evaluator = Expressions()
+    for name, value in {**values, **changes}.items():
+        owner, _, field = name.partition(".")
+        evaluator.frame.setdefault(owner, Thing({}, owner)).fields[field] = value
+    try:
+        return truth(evaluator.value(tree)) is True
+    except NotImplementedError:  # it calls a function of upstream's
+        return False
+
+
+def _alternatives(tree: Any, values: dict[str, Any], old: Any) -> Iterator[Any]:
+    """Other values of a setting that may satisfy the condition, the nearest first."""
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    if isinstance(old, bool):
+        yield not old
+    elif isinstance(old, int):
+        numbers = {value for value in values.values() if type(value) is int}
+        numbers |= {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and type(n.value) is int}
+        near = {number + step for number in numbers for step in (-1, 0, 1)}
+        near |= {old // number * number for number in numbers if number}
+        near |= {-(-old // number) * number for number in numbers if number}
+        near |= {size for number in numbers for size in range(1, min(old, 64)) if number % size == 0}
+        yield from sorted((n for n in near if n >= 0 and n != old), key=lambda number: abs(number - old))[:8]
+        yield None
+    elif isinstance(old, str):
+        yield from (text for text in dict.fromkeys(texts) if text != old)
+        yield None
+    elif old is None:
+        yield True
+        yield from dict.fromkeys(texts)
+        yield from dict.fromkeys(value for value in values.values() if type(value) is int)
+    else:
+        yield None
+
+
+def _cost(launch: Launch, name: str, old: Any, new: Any) -> float:
+    spot = spot_of(launch, name)
+    cost = float(_INTENT.get(spot.fact or "", 1))
+    if not spot.is_written:
+        cost += 1  # what the launch doesn't write is added to it
+    if type(old) is int and type(new) is int:
+        return cost + abs(new - old) / max(new, old, 1)
+    return cost + (0.5 if new in (None, False) else 0)
+
+
+def _fix(launch: Launch, refusal: Refusal, changes: Iterable[tuple[str, Any]]) -> Fix | None:
+    edits: dict[str, Any] = {}
+    for name, value in changes:
+        edit = _edit(launch, spot_of(launch, name), name, value)
+        if edit is None:
+            return None
+        edits[edit[0]] = edit[1]
+    return Fix(edits, f"{refusal.guard.function} then accepts it")
+
+
+def _edit(launch: Launch, spot: Spot, name: str, value: Any) -> tuple[str, Any] | None:
+    """(fact or key, value) of one change; None if the launch can't write it."""
+    if spot.fact is not None:
+        return spot.fact, value
+    if launch.dialect not in COMMAND_LINES:
+        return (spot.key, value) if "." in spot.key else None
+    field = name.rpartition(".")[2]
+    switches_off = spot.key != field  # `no_x` for the field x
+    if isinstance(value, bool):
+        wanted = value != switches_off
+        if wanted == spot.is_written:
+            return None
+        return spot.key, True if wanted else None
+    return None if switches_off else (spot.key, value)

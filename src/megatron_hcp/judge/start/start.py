@@ -1,0 +1,19 @@
+"""Judges a launch by upstream's own start-up: findings, what stays undecided, and which code judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from megatron_hcp.judge.report import Finding, StartVerdict
+from megatron_hcp.judge.start.findings import findings_of
+from megatron_hcp.judge.start.judged import judgements
+from megatron_hcp.judge.start.undecided import undecided_by_guards
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.rules.rule import Rule
+
+
+def started(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool) -> StartVerdict:
+    """What the START rules among the rules say; `fired` are the findings of the others."""
+    judged = judgements(launch)
+    findings = findings_of(launch, judged, rules, fired, fixes=fixes) if judged else []
+    return StartVerdict(tuple(findings), undecided_by_guards(launch, judged), judged)

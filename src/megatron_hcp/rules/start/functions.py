@@ -1,0 +1,129 @@
+"""A rule for each function of upstream that refuses launches at start-up."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from megatron_hcp.rules.rule import Example, Problem, Rule, register
+from megatron_hcp.rules.upstream import (
+    ARGUMENTS,
+    MODEL_PARALLEL_CONFIG,
+    TRANSFORMER_CONFIG,
+    UpstreamFile,
+)
+from megatron_hcp.rules.view import View
+from megatron_hcp.validators.outcome import Guard
+
+
+class StartRow(NamedTuple):
+    """A function of upstream: where it is, a text in it, whose it is in words, and an example that it refuses."""
+
+    id: str
+    file: UpstreamFile
+    function: str
+    contains: str
+    versions: str
+    whose: str
+    good: Example
+    bad: Example
+
+
+_MODEL = (
+    "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 "
+    "--micro-batch-size 1"
+)
+ROWS = (
+    StartRow(
+        "START001",
+        ARGUMENTS,
+        "validate_args",
+        "assert not args.bf16",
+        ">=0.12",
+        "Megatron-LM's validate_args",
+        Example("mlm", f"{_MODEL} --bf16", "mcore=0.16.1 world_size=1"),
+        Example("mlm", f"{_MODEL} --bf16 --fp16", "mcore=0.16.1 world_size=1"),
+    ),
+    StartRow(
+        "START002",
+        MODEL_PARALLEL_CONFIG,
+        "ModelParallelConfig.__post_init__",
+        "raise ValueError",
+        ">=0.12",
+        "megatron-core's ModelParallelConfig",
+        Example("mlm", f"{_MODEL} --pipeline-model-parallel-size 2", "mcore=0.16.1 world_size=2"),
+        Example("mlm", f"{_MODEL} --defer-embedding-wgrad-compute", "mcore=0.16.1 world_size=2"),
+    ),
+    StartRow(
+        "START003",
+        TRANSFORMER_CONFIG,
+        "TransformerConfig.__post_init__",
+        "raise ValueError",
+        ">=0.12",
+        "megatron-core's TransformerConfig",
+        Example("mlm", _MODEL, "mcore=0.16.1 world_size=1"),
+        Example("mlm", f"{_MODEL} --cpu-offloading-num-layers 3", "mcore=0.16.1 world_size=1"),
+    ),
+    StartRow(
+        "START004",
+        TRANSFORMER_CONFIG,
+        "MLATransformerConfig.__post_init__",
+        "raise ValueError",
+        ">=0.13",
+        "megatron-core's MLATransformerConfig",
+        Example("mlm", f"{_MODEL} --multi-latent-attention --no-rope-fusion", "mcore=0.16.1 world_size=1"),
+        Example(
+            "mlm",
+            f"{_MODEL} --multi-latent-attention --no-rope-fusion --attention-output-gate",
+            "mcore=0.16.1 world_size=1",
+        ),
+    ),
+    StartRow(
+        "START005",
+        ARGUMENTS,
+        "core_transformer_config_from_args",
+        "assert not args.swiglu",
+        ">=0.12,<0.20",
+        "Megatron-LM's core_transformer_config_from_args",
+        Example("mlm", f"{_MODEL} --squared-relu --no-bias-gelu-fusion", "mcore=0.16.1 world_size=1"),
+        Example(
+            "mlm",
+            f"{_MODEL} --squared-relu --swiglu --no-bias-gelu-fusion --no-bias-swiglu-fusion",
+            "mcore=0.16.1 world_size=1",
+        ),
+    ),
+)
+"""By id. An id stays with its function for ever."""
+
+_WHY = (
+    "Its asserts and raises, and those of the functions that it calls in its file, are read as data and evaluated over "
+    "the settings; nothing of it is executed. Each one that refuses is a finding of its own, START…/guard, with "
+    "upstream's condition and message. Where another rule cites the same place, that rule speaks instead. A guard that "
+    "depends on what hcp can't know is counted as open."
+)
+
+
+def _rule(row: StartRow) -> Rule:
+    def check(v: View) -> Problem | None:
+        return None
+
+    check.__doc__ = f"{row.whose} accepts the launch.\n\n{_WHY}"
+    source = (row.file.says(row.function, row.contains, row.versions),)
+    return Rule(row.id, "error", "crash", "config", source, lambda v: False, check, row.good, row.bad, table=__name__)
+
+
+RULES = {row.id: register(_rule(row)) for row in ROWS}
+_BY_HELPER = {
+    "megatron/training/argument_utils.py": "START005",
+    "megatron/training/determinism.py": "START001",
+}
+"""The rule of the function that calls what stands in a file of helpers."""
+_BY_FUNCTION = {(row.file.path, row.function): row for row in ROWS}
+_BY_NAME = {row.function: row for row in ROWS}
+_BY_ID = {row.id: row for row in ROWS}
+
+
+def row_of(guard: Guard) -> StartRow:
+    """The row of the function that a guard stands in, or for a helper that of the function that calls it."""
+    path = guard.path.removeprefix("src/")
+    own = _BY_FUNCTION.get((path, guard.function)) or _BY_NAME.get(guard.function)
+    return own or _BY_ID[_BY_HELPER.get(path) or ("START001" if path == ARGUMENTS.path else "START003")]

@@ -1,0 +1,81 @@
+"""Reads the validators of a checkout of upstream, without importing anything of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.intake import TooLargeError, read_whole
+from megatron_hcp.validators.program import Program, Unit, is_readable
+from megatron_hcp.validators.roots import UPSTREAMS, Upstream
+
+_MOST_BYTES = 2_000_000
+"""Upstream's largest file has about 250,000."""
+OPTIONS = "options"
+
+
+def program_of_folder(folder: str) -> Program:
+    """The program of the validators in a checkout or an unpacked wheel.
+
+    Raises:
+        HcpError: the folder holds none that is known.
+    """
+
+    def text_of(path: str) -> str | None:
+        try:
+            return read_whole(os.path.join(folder, *path.split("/")), _MOST_BYTES).decode()
+        except (OSError, ValueError, TooLargeError):
+            return None
+
+    for upstream in UPSTREAMS:
+        units = units_of(text_of, upstream)
+        if units:
+            return _program(upstream, _version(text_of(upstream.version) or ""), units)
+    wanted = "a checkout or an unpacked wheel of " + " or ".join(upstream.repo for upstream in UPSTREAMS)
+    raise HcpError(
+        f"{folder} has no validators that can be read", wanted=wanted, do="name the folder with megatron/ in it"
+    )
+
+
+def units_of(text_of: Callable[[str], str | None], upstream: Upstream) -> dict[str, Unit]:
+    """The units of an upstream's validators by name; none if it has none. `text_of` gives the text of a file in it."""
+    from megatron_hcp.validators.options import as_line
+    from megatron_hcp.validators.reader.options import OptionReader
+    from megatron_hcp.validators.reader.prune import pruned
+    from megatron_hcp.validators.reader.sources import Sources
+    from megatron_hcp.validators.reader.statements import Reader
+
+    sources = Sources(text_of)
+    reader = Reader(sources)
+    found = [any(reader.read(path, name) for path in paths) for name, paths in upstream.functions]
+    if not any(found):
+        return {}
+    for path, function, called in upstream.calls:
+        reader.read_call(path, function, called)
+    options = OptionReader(sources)
+    options.read(*upstream.options)
+    lines = tuple(map(as_line, options.options))
+    units = pruned({**reader.units, upstream.start.name: upstream.start}, upstream.start.name)
+    units[OPTIONS] = Unit(OPTIONS, "options", (), upstream.options[0], lines)
+    return units
+
+
+def _version(text: str) -> str:
+    """The version that `package_info.py` states: MAJOR, MINOR, PATCH as assignments."""
+    numbers = {}
+    for line in text.splitlines():
+        name, equals, value = line.partition(" = ")
+        if equals and name in ("MAJOR", "MINOR", "PATCH"):
+            numbers[name] = value.strip()
+    return ".".join(numbers.get(name, "0") for name in ("MAJOR", "MINOR", "PATCH"))
+
+
+def counted(units: Iterable[Unit]) -> tuple[int, int]:
+    """(guards, those of which the condition could not be read)."""
+    guards = [line for unit in units if unit.kind == "def" for line in unit.guards]
+    return len(guards), sum(not is_readable(line) for line in guards)
+
+
+def _program(upstream: Upstream, version: str, units: dict[str, Unit]) -> Program:
+    return Program(upstream.repo, version, units.get, upstream.start.name, *counted(units.values()))

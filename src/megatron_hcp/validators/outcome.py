@@ -1,0 +1,53 @@
+"""What upstream's validators make of a launch: which guards refuse it, and which ones hidden settings decide."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Source = Literal["table", "upstream"]
+"""Where the program that judged comes from: the package's tables, or a checkout that the user named."""
+
+
+class Guard(NamedTuple):
+    """One assert or raise of upstream's start-up.
+
+    `slug` is stable: the function and its condition, neither line nor message. `condition` is what must hold for
+    upstream to go on, in the notation of `validators/expression.py`; `message` has at most 80 characters.
+    """
+
+    repo: str
+    path: str
+    function: str
+    slug: str
+    condition: str
+    message: str
+
+
+class Refusal(NamedTuple):
+    """A guard that upstream would stop at, and the settings that its condition reads, by upstream's names."""
+
+    guard: Guard
+    values: tuple[tuple[str, object], ...]
+    """At that point of the program: upstream's own assignments before it are made."""
+
+
+class Open(NamedTuple):
+    """A guard that is not decided, and the launch's settings that decide it and are not known."""
+
+    guard: Guard
+    unknown: tuple[str, ...]
+
+
+class Judged(NamedTuple):
+    """The outcome of all guards of a program for one launch.
+
+    `evaluated` guards were decided or are open; of `unreadable` ones the condition could not be read. `release` is the
+    revision as the tables name it ("0.16.1", "main"), or the version that a checkout states.
+    """
+
+    refusals: tuple[Refusal, ...]
+    open: tuple[Open, ...]
+    evaluated: int
+    unreadable: int
+    source: Source
+    release: str

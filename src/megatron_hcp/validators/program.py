@@ -1,0 +1,80 @@
+"""Upstream's validators as one intermediate program: the functions and classes that its start-up runs.
+
+A unit has one statement on each line, indented by one space for each block that it is in:
+
+    if EXPRESSION             and, in the same column, `else`
+    for TARGET in EXPRESSION
+    check EXPRESSION<tab>MESSAGE      an assert: upstream goes on if the expression holds
+    stop EXPRESSION<tab>MESSAGE       a raise: the expression is what would have kept upstream from it; only shown
+    TARGET = EXPRESSION       TARGET is a name, a field (`args.x`), an item (`kw_args['x']`), or several of them
+    del TARGET
+    return EXPRESSION
+    do EXPRESSION             for what it changes
+    forget TARGET, ...        what a statement may have changed that could not be read
+    break, continue
+
+A class has `TARGET = EXPRESSION` for each field with its default. Expressions: see `expression.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+
+class Unit(NamedTuple):
+    """A function or a class of upstream's. `head` has its parameters with defaults, or its bases; `path` its file."""
+
+    name: str
+    kind: str
+    head: tuple[str, ...]
+    path: str
+    lines: tuple[str, ...]
+
+    @property
+    def guards(self) -> list[str]:
+        return [line.lstrip() for line in self.lines if line.lstrip().startswith(("check ", "stop "))]
+
+
+class Program(NamedTuple):
+    """The units of one revision of one upstream, found by name; `start` is the unit that begins."""
+
+    repo: str
+    release: str
+    find: Callable[[str], Unit | None]
+    start: str
+    guards: int
+    unreadable: int
+
+    @property
+    def kept(self) -> dict[str, dict[str, Any]]:
+        """What evaluations of the program work out once: units, defaults."""
+        return _kept(self.find)
+
+
+@lru_cache(maxsize=64)
+def _kept(find: Callable[[str], Unit | None]) -> dict[str, dict[str, Any]]:
+    return {}
+
+
+def condition_of(line: str) -> tuple[str, str]:
+    """(condition, message) of a guard's line."""
+    condition, _, message = line.lstrip().partition(" ")[2].partition("\t")
+    return condition, message
+
+
+def is_readable(line: str) -> bool:
+    """Whether a guard's condition was read whole."""
+    return "..." not in condition_of(line)[0]
+
+
+def as_lines(unit: Unit) -> tuple[str, ...]:
+    """A unit as a table holds it: its kind, name and file; its head; its statements."""
+    return (f"{unit.kind} {unit.name} @ {unit.path}", "\t".join(unit.head), *unit.lines)
+
+
+def unit_of(lines: Sequence[str]) -> Unit:
+    """A unit from its lines."""
+    kind, name, _, path = lines[0].split(" ")
+    return Unit(name, kind, tuple(lines[1].split("\t")) if lines[1] else (), path, tuple(lines[2:]))

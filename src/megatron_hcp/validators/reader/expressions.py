@@ -1,0 +1,252 @@
+"""Translates upstream's expressions into the validators' notation."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Collection
+
+from megatron_hcp.validators.expression import BUILTIN
+from megatron_hcp.validators.reader.sources import Found, Sources, is_enum, member_of
+
+Register = Callable[[str, Found, ast.FunctionDef | ast.ClassDef], str]
+"""Names the unit of a function or class: (wanted name, where it is, its definition)."""
+
+_VERSIONS = {
+    "is_te_min_version": "te", "is_torch_min_version": "torch", "is_fa_min_version": "flash_attn",
+    "is_flashinfer_min_version": "flashinfer", "is_mamba_min_version": "mamba_ssm",
+    "is_causal_conv1d_min_version": "causal_conv1d", "is_transformers_min_version": "transformers",
+}  # fmt: skip
+_VERSION_OF = {"get_te_version": "te", "get_torch_version": "torch", "get_fa_version": "flash_attn"}
+_ANSWERED = {
+    "torch.distributed.is_initialized()": "True", "torch.distributed.get_rank()": "0",
+    "torch.distributed.get_world_size()": "world_size()",
+}  # fmt: skip
+"""What is so when a training starts."""
+_ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
+_ALIASES = {"torch.float": "torch.float32", "torch.half": "torch.float16", "torch.double": "torch.float64"}
+_KEPT = {*BUILTIN, "list", "tuple", "int", "float", "str", "bool", "set", "dict"}
+_LONGEST = 1_500
+_NOT_FOLLOWED = frozenset((
+    "create_group", "create_hierarchical_groups", "get_nccl_options", "overwrite_nccl_comm_cfgs",
+    "_set_global_memory_buffer", "load_retro_config",
+))  # fmt: skip
+"""Functions of upstream's that work with devices or files: what they check is not about settings."""
+
+
+def unread() -> ast.expr:
+    """What stands for an expression that cannot be read."""
+    return ast.Constant(...)
+
+
+def is_unread(tree: ast.expr) -> bool:
+    return isinstance(tree, ast.Constant) and tree.value is ...
+
+
+class Scope:
+    """Where an expression stands: its file, the names that are local, what imports of the function bind, its class."""
+
+    def __init__(
+        self, path: str, local: Collection[str], imports: dict[str, Found | None], owner: Found | None = None
+    ) -> None:
+        self.path, self.local, self.imports, self.owner = path, set(local), imports, owner
+        self.state: set[str] = set()
+        """The global names that a function changes."""
+
+    def is_state(self, test: ast.expr) -> bool:
+        """Whether an assert is about what upstream itself did before: that a group is not there yet."""
+        return (
+            isinstance(test, ast.Compare)
+            and isinstance(test.left, ast.Name)
+            and test.left.id in self.state
+            and isinstance(test.comparators[0], ast.Constant)
+            and test.comparators[0].value is None
+        )
+
+
+class Translator(ast.NodeTransformer):
+    """Rewrites an expression (a copy of it: the tree is changed)."""
+
+    def __init__(self, sources: Sources, register: Register, scope: Scope) -> None:
+        self.sources, self.register, self.scope = sources, register, scope
+        self.methods: set[str] = set()
+        """The names of methods that are called on values."""
+
+    def text(self, tree: ast.expr) -> str:
+        found = self.visit(ast.parse(ast.unparse(tree), mode="eval").body)
+        text = ast.unparse(found)
+        return text if "\n" not in text and len(text) <= _LONGEST else "..."
+
+    def meaning(self, tree: ast.expr) -> Found | None:
+        """What a dotted name means, where it begins with a name that is not local."""
+        if isinstance(tree, ast.Name):
+            if tree.id in self.scope.local:
+                return None
+            if tree.id in self.scope.imports:
+                return self.scope.imports[tree.id]
+            return self.sources.find(self.scope.path, tree.id)
+        if isinstance(tree, ast.Attribute):
+            owner = self.meaning(tree.value)
+            if owner is not None and owner.node is None:
+                if not owner.path:
+                    return Found("", f"{owner.name}.{tree.attr}")
+                found = self.sources.find(owner.path, tree.attr)
+                file = self.sources.module(f"{owner.name}.{tree.attr}") if found is None else None
+                return Found(file, f"{owner.name}.{tree.attr}") if file else found
+        return None
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom)):
+            return unread()
+        return super().generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in self.scope.local or node.id in _KEPT or not isinstance(node.ctx, ast.Load):
+            return node
+        found = self.meaning(node)
+        if found is not None:
+            return self._reference(found)
+        return unread() if self.scope.owner is None else self._constant(self.scope.owner, node.id)
+
+    def _reference(self, found: Found) -> ast.expr:
+        node = found.node
+        if isinstance(node, ast.FunctionDef):
+            return unread() if node.name in _NOT_FOLLOWED else ast.Name(self.register(found.name, found, node))
+        if isinstance(node, ast.ClassDef):
+            return ast.Name(node.name if is_enum(node) else self.register(found.name, found, node))
+        if node is None:
+            if found.path or found.name.partition(".")[0] in ("math", "sys", "logging", "warnings", "os"):
+                return unread()
+            name = _ALIASES.get(found.name, found.name)
+            return ast.Name(name if name.startswith("torch.") and name.count(".") == 1 else name.rpartition(".")[2])
+        inside = Translator(self.sources, self.register, Scope(found.path, (), {}))
+        text = inside.text(node)
+        return unread() if "..." in text else ast.parse(text, mode="eval").body
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        found = self.meaning(node)
+        if found is not None:
+            return self._reference(found)
+        owner = self.meaning(node.value)
+        if owner is not None and isinstance(owner.node, ast.ClassDef):
+            if not is_enum(owner.node):
+                return self._constant(owner, node.attr)
+            value = member_of(owner.node, node.attr)
+            return node if value is None else ast.Constant(value)
+        if isinstance(node.value, ast.Name) and node.value.id == "self" and self.scope.owner is not None:
+            found = self.method(self.scope.owner, node.attr)
+            if found is not None and any(ast.unparse(one) == "property" for one in found[1].decorator_list):
+                return ast.Call(ast.Name(self._unit_of_method(found)), [node.value], [])
+        node.value = self.visit(node.value)
+        return unread() if is_unread(node.value) else node
+
+    def _constant(self, owner: Found, name: str) -> ast.expr:
+        """A constant of a class."""
+        assert isinstance(owner.node, ast.ClassDef)
+        for line in owner.node.body:
+            if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and line.targets[0].id == name:
+                inside = Translator(self.sources, self.register, Scope(owner.path, (), {}, owner))
+                return ast.parse(inside.text(line.value), mode="eval").body
+        return unread()
+
+    def method(self, owner: Found, name: str, own: bool = True) -> tuple[Found, ast.FunctionDef] | None:
+        """The method of a class, or that of its bases, and the class that has it."""
+        assert isinstance(owner.node, ast.ClassDef)
+        for line in owner.node.body if own else ():
+            if isinstance(line, ast.FunctionDef) and line.name == name:
+                return owner, line
+        for base in self.bases(owner):
+            if (found := self.method(base, name)) is not None:
+                return found
+        return None
+
+    def bases(self, owner: Found) -> list[Found]:
+        assert isinstance(owner.node, ast.ClassDef)
+        outer = Translator(self.sources, self.register, Scope(owner.path, (), {}))
+        found = [outer.meaning(base) for base in owner.node.bases]
+        return [base for base in found if base is not None and isinstance(base.node, ast.ClassDef)]
+
+    def _unit_of_method(self, found: tuple[Found, ast.FunctionDef]) -> str:
+        owner, node = found
+        return self.register(f"{owner.name}.{node.name}", owner, node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        if len(node.ops) == 1 and ast.unparse(node.comparators[0]) == "os.environ":
+            unset = ast.IsNot() if isinstance(node.ops[0], ast.In) else ast.Is()
+            return ast.Compare(ast.Call(ast.Name("env"), [node.left], []), [unset], [ast.Constant(None)])
+        return self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if ast.unparse(node.value) == "os.environ":
+            return ast.Call(ast.Name("env"), [node.slice], [])
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        name = ast.unparse(node.func)
+        last = name.rpartition(".")[2]
+        if name in _ENVIRONMENT:
+            return ast.Call(ast.Name("env"), [self.visit(one) for one in node.args], [])
+        if last in _VERSIONS and node.args:
+            equal = [self.visit(one) for one in (*node.args, *(keyword.value for keyword in node.keywords))]
+            return ast.Call(ast.Name("at_least"), [ast.Constant(_VERSIONS[last]), *equal], [])
+        if last in _VERSION_OF:
+            return ast.Call(ast.Name("version"), [ast.Constant(_VERSION_OF[last])], [])
+        if last in ("PkgVersion", "Version"):
+            return ast.Call(ast.Name("release"), [self.visit(one) for one in node.args], [])
+        if last == "get_device_capability":
+            return ast.Call(ast.Name("capability"), [], [])
+        if last == "get_device_arch_version":
+            return ast.Subscript(ast.Call(ast.Name("capability"), [], []), ast.Constant(0), ast.Load())
+        if ast.unparse(node) in _ANSWERED:
+            return ast.parse(_ANSWERED[ast.unparse(node)], mode="eval").body
+        if name in ("np.prod", "math.prod") and len(node.args) == 1:
+            return ast.Call(ast.Name("prod"), [self.visit(node.args[0])], [])
+        if name == "re.sub" and len(node.args) == 3:
+            return ast.Call(ast.Name("unrolled"), [self.visit(node.args[0]), self.visit(node.args[2])], [])
+        if name in ("dataclasses.fields", "fields"):
+            return ast.Call(ast.Name("fields"), [self.visit(one) for one in node.args], [])
+        called = self._called(node)
+        if called is None:
+            return unread()
+        function, first = called
+        named = [ast.keyword(one.arg, self.visit(one.value)) for one in node.keywords]
+        return ast.Call(function, [*first, *(self.visit(one) for one in node.args)], named)
+
+    def _called(self, node: ast.Call) -> tuple[ast.expr, list[ast.expr]] | None:
+        """(what is called, the arguments before the written ones); None if it is not known."""
+        function = node.func
+        if isinstance(function, ast.Name):
+            if function.id in self.scope.local or function.id in BUILTIN:
+                return function, []
+            found = self.meaning(function)
+            if found is not None and isinstance(found.node, (ast.FunctionDef, ast.ClassDef)):
+                if found.node.name in _NOT_FOLLOWED:
+                    return None
+                if isinstance(found.node, ast.ClassDef) and is_enum(found.node):
+                    return None
+                return self._reference(found), []
+            if function.id == "dict" and not node.args and function.id in dir(builtins):
+                return None
+            return None
+        if not isinstance(function, ast.Attribute):
+            return None
+        if ast.unparse(function.value) == "super()" and self.scope.owner is not None:
+            method = self.method(self.scope.owner, function.attr, own=False)
+            return None if method is None else (ast.Name(self._unit_of_method(method)), [ast.Name("self")])
+        if isinstance(function.value, ast.Name) and function.value.id == "self" and self.scope.owner is not None:
+            method = self.method(self.scope.owner, function.attr)
+            if method is not None:
+                static = any(ast.unparse(one) == "staticmethod" for one in method[1].decorator_list)
+                return ast.Name(self._unit_of_method(method)), [] if static else [ast.Name("self")]
+        found = self.meaning(function)
+        if found is not None:
+            return (self._reference(found), []) if isinstance(found.node, (ast.FunctionDef, ast.ClassDef)) else None
+        owner = self.meaning(function.value)
+        if owner is not None and isinstance(owner.node, ast.ClassDef):
+            method = self.method(owner, function.attr)
+            if method is None or not any(ast.unparse(one) == "staticmethod" for one in method[1].decorator_list):
+                return None
+            return ast.Name(self._unit_of_method(method)), []
+        value = self.visit(function.value)
+        self.methods.add(function.attr)
+        return None if is_unread(value) else (ast.Attribute(value, function.attr, ast.Load()), [])

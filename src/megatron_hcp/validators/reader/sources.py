@@ -1,0 +1,140 @@
+"""What names mean in upstream's sources: files are parsed, never imported."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import NamedTuple
+
+_DEEPEST = 8
+Definition = ast.FunctionDef | ast.ClassDef | ast.expr
+
+
+class Found(NamedTuple):
+    """What a name means: its file and its definition; `node` None for a module, "" as the path for what is outside.
+
+    `name` is the name where it is defined, or the dotted name of what is outside (`torch.nn.functional`).
+    """
+
+    path: str
+    name: str
+    node: Definition | None = None
+
+
+class Sources:
+    """The files of a checkout by their paths in it; `text_of` gives a file's text, or None if there is none."""
+
+    def __init__(self, text_of: Callable[[str], str | None]) -> None:
+        self._text_of = text_of
+        self._trees: dict[str, ast.Module | None] = {}
+        self._names: dict[str, dict[str, ast.stmt | ast.expr | None]] = {}
+
+    def tree(self, path: str) -> ast.Module | None:
+        if path not in self._trees:
+            text = self._text_of(path)
+            try:
+                self._trees[path] = None if text is None else ast.parse(text)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                self._trees[path] = None
+        return self._trees[path]
+
+    def module(self, dotted: str) -> str | None:
+        """The file of a module."""
+        base = dotted.replace(".", "/")
+        return next((path for path in (f"{base}.py", f"{base}/__init__.py") if self.tree(path) is not None), None)
+
+    def find(self, path: str, name: str, depth: int = 0) -> Found | None:
+        """What a name means at the top of a file; None if that cannot be told."""
+        node = self._top(path).get(name)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            return self.imported(path, node, name, depth)
+        if isinstance(node, ast.Name) and node.id != name and depth < _DEEPEST:
+            return self.find(path, node.id, depth + 1)
+        return Found(path, name, node) if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.expr)) else None
+
+    def imported(self, path: str, line: ast.Import | ast.ImportFrom, name: str, depth: int = 0) -> Found | None:
+        """What an import binds a name to."""
+        alias = next(one for one in line.names if name in (one.asname, one.name, one.name.partition(".")[0]))
+        if isinstance(line, ast.Import):
+            dotted = alias.name if alias.asname else alias.name.partition(".")[0]
+            return Found(self.module(dotted) or "", dotted)
+        source = line.module or ""
+        if line.level:
+            folder = path.rpartition("/")[0].split("/")
+            folder = folder[: len(folder) - line.level + 1]
+            source = ".".join([*folder, *([source] if source else [])])
+        file = self.module(source)
+        if file is None:
+            return Found("", f"{source}.{alias.name}")
+        if depth < _DEEPEST and (found := self.find(file, alias.name, depth + 1)) is not None:
+            return found
+        inner = self.module(f"{source}.{alias.name}")
+        return Found(inner, f"{source}.{alias.name}") if inner is not None else None
+
+    def _top(self, path: str) -> dict[str, ast.stmt | ast.expr | None]:
+        """The names at the top of a file; None for one that is bound more than once, by more than an import."""
+        if path not in self._names:
+            names: dict[str, ast.stmt | ast.expr | None] = {}
+            tree = self.tree(path)
+            for line in tree.body if tree is not None else []:
+                self._bind(names, line, certain=True)
+            self._names[path] = names
+        return self._names[path]
+
+    def _bind(self, names: dict[str, ast.stmt | ast.expr | None], line: ast.stmt, certain: bool) -> None:
+        if isinstance(line, (ast.FunctionDef, ast.ClassDef)):
+            names[line.name] = line if certain or line.name not in names else None
+        elif isinstance(line, (ast.Import, ast.ImportFrom)):
+            for alias in line.names:
+                names.setdefault(alias.asname or alias.name.partition(".")[0], line)
+        elif isinstance(line, (ast.Assign, ast.AnnAssign)) and line.value is not None:
+            for target in line.targets if isinstance(line, ast.Assign) else [line.target]:
+                if isinstance(target, ast.Name):
+                    names[target.id] = line.value if certain and target.id not in names else None
+        elif isinstance(line, (ast.Try, ast.If)):
+            for inner in (
+                *line.body,
+                *line.orelse,
+                *(part for one in getattr(line, "handlers", ()) for part in one.body),
+            ):
+                self._bind(names, inner, certain=False)
+
+
+def is_enum(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(base).rpartition(".")[2] in ("Enum", "IntEnum", "StrEnum") for base in node.bases)
+
+
+def member_of(node: ast.ClassDef, name: str) -> str | None:
+    """The value of a member of an enum of texts, which equals its value; None for other enums and members."""
+    if not any(ast.unparse(base) in ("str", "StrEnum", "enum.StrEnum") for base in node.bases):
+        return None
+    for line in node.body:
+        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and line.targets[0].id == name:
+            value = line.value.value if isinstance(line.value, ast.Constant) else None
+            return value if isinstance(value, str) else None
+    return None
+
+
+def fields_in(node: ast.ClassDef) -> list[ast.AnnAssign]:
+    """The fields of a dataclass itself, without its bases'."""
+    return [
+        line
+        for line in node.body
+        if isinstance(line, ast.AnnAssign)
+        and isinstance(line.target, ast.Name)
+        and "ClassVar" not in ast.unparse(line.annotation)
+    ]
+
+
+def default_of(field: ast.AnnAssign) -> ast.expr | None:
+    """A dataclass field's default, as an expression; None if it has none."""
+    value = field.value
+    if isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] == "field":
+        named = {keyword.arg: keyword.value for keyword in value.keywords}
+        if "default" in named:
+            return named["default"]
+        factory = named.get("default_factory")
+        if isinstance(factory, ast.Lambda):
+            return factory.body
+        return None if factory is None else ast.Call(factory, [], [])
+    return value

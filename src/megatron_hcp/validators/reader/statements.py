@@ -1,0 +1,316 @@
+"""Translates upstream's functions and classes into units of the validators' program."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from megatron_hcp.validators.program import Unit
+from megatron_hcp.validators.reader.expressions import Scope, Translator
+from megatron_hcp.validators.reader.messages import message_of
+from megatron_hcp.validators.reader.sources import Found, Sources, default_of, fields_in
+
+_SAYS = ("print", "warn", "log", "debug", "info", "error")
+"""How the names of functions begin that only say something."""
+_MOST_UNITS = 600
+_INVERSE = {
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+
+
+class Reader:
+    """Collects units: each function or class that a read one names is read too."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
+        self.units: dict[str, Unit] = {}
+        self._places: dict[str, tuple[str, str]] = {}
+        self._waiting: list[tuple[str, Found, ast.FunctionDef | ast.ClassDef]] = []
+        self._classes: list[Found] = []
+        self._methods: set[str] = set()
+
+    def register(self, name: str, found: Found, node: ast.FunctionDef | ast.ClassDef) -> str:
+        """The name of the unit of a definition, which is read later if it isn't yet."""
+        place = (found.path, f"{found.name}:{node.name}")
+        while self._places.setdefault(name, place) != place:
+            name += "_"
+        if name not in self.units and len(self._places) <= _MOST_UNITS:
+            self._waiting.append((name, found, node))
+        return name
+
+    def read(self, path: str, name: str) -> bool:
+        """Reads a function or class and all that it needs; False if the file has none of that name."""
+        owner, dot, method = name.partition(".")
+        found = self.sources.find(path, owner)
+        if found is None or not isinstance(found.node, (ast.FunctionDef, ast.ClassDef)):
+            return False
+        node = found.node
+        if dot:
+            inner = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == method]
+            if not inner:
+                return False
+            self.register(name, found, inner[0])
+        else:
+            self.register(name, found, node)
+        self._finish()
+        return True
+
+    def read_call(self, path: str, function: str, called: str) -> bool:
+        """Makes a unit of one call: `FUNCTION.CALLED`, with the arguments that the function gives it; False if not found.
+
+        Its parameters are `args` and those of the function, which stay unknown.
+        """
+        found = self.sources.find(path, function)
+        if found is None or not isinstance(found.node, ast.FunctionDef):
+            return False
+        for call in ast.walk(found.node):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == called:
+                text = self._translator(found, found.node).text(call)
+                name = f"{function}.{called}"
+                self.units[name] = Unit(name, "def", ("args",), found.path, (f"do {text}",))
+                self._finish()
+                return True
+        return False
+
+    def _finish(self) -> None:
+        """Reads what is named until nothing new is, methods that are called on some object too."""
+        while self._waiting:
+            while self._waiting:
+                wanted, found, node = self._waiting.pop()
+                if wanted not in self.units:
+                    self.units[wanted] = self._unit(wanted, found, node)
+            for owner in self._classes:
+                assert isinstance(owner.node, ast.ClassDef)
+                for one in owner.node.body:
+                    if isinstance(one, ast.FunctionDef) and one.name in self._methods:
+                        self.register(f"{owner.name}.{one.name}", owner, one)
+
+    def _unit(self, name: str, found: Found, node: ast.FunctionDef | ast.ClassDef) -> Unit:
+        if isinstance(node, ast.ClassDef):
+            return self._class(name, found, node)
+        translator = self._translator(found, node)
+        body = Body(translator)
+        lines = (*self._globals(found.path, node), *body.block(node.body, 0))
+        self._methods |= translator.methods
+        outside = Translator(self.sources, self.register, Scope(found.path, (), {}))
+        given = [*node.args.posonlyargs, *node.args.args]
+        defaults: list[ast.expr | None] = [None] * (len(given) - len(node.args.defaults)) + list(node.args.defaults)
+        pairs = [*zip(given, defaults), *zip(node.args.kwonlyargs, node.args.kw_defaults)]
+        head = tuple(one.arg if default is None else f"{one.arg}={outside.text(default)}" for one, default in pairs)
+        return Unit(name, "def", head, found.path, lines)
+
+    def _translator(self, found: Found, node: ast.FunctionDef) -> Translator:
+        """What reads the expressions of a function."""
+        owner = found if isinstance(found.node, ast.ClassDef) else None
+        imports: dict[str, Found | None] = {}
+        for line in ast.walk(node):
+            if isinstance(line, (ast.Import, ast.ImportFrom)):
+                for alias in line.names:
+                    bound = alias.asname or alias.name.partition(".")[0]
+                    imports[bound] = self.sources.imported(found.path, line, bound)
+        scope = Scope(found.path, _local_names(node), imports, owner)
+        scope.state = {name for line in ast.walk(node) if isinstance(line, ast.Global) for name in line.names}
+        return Translator(self.sources, self.register, scope)
+
+    def _globals(self, path: str, node: ast.FunctionDef) -> Iterator[str]:
+        """The values that the global names which a function changes have before."""
+        outside = Translator(self.sources, self.register, Scope(path, (), {}))
+        for line in ast.walk(node):
+            for name in line.names if isinstance(line, ast.Global) else ():
+                yield f"{name} = {outside.text(ast.Name(name, ast.Load()))}"
+
+    def _class(self, name: str, found: Found, node: ast.ClassDef) -> Unit:
+        translator = Translator(self.sources, self.register, Scope(found.path, (), {}))
+        bases = tuple(
+            self.register(base.name, base, base.node)
+            for base in translator.bases(found)
+            if isinstance(base.node, ast.ClassDef)
+        )
+        lines = []
+        for field in fields_in(node):
+            default = default_of(field)
+            assert isinstance(field.target, ast.Name)
+            lines.append(f"{field.target.id} = {'...' if default is None else translator.text(default)}")
+        for name_of_method in ("__init__", "__post_init__"):
+            ready = translator.method(found, name_of_method)
+            if ready is not None:
+                self.register(f"{ready[0].name}.{name_of_method}", *ready)
+        self._classes.append(found)
+        return Unit(name, "class", bases, found.path, tuple(lines))
+
+
+class Body:
+    """The statements of one function."""
+
+    def __init__(self, translator: Translator) -> None:
+        self._text = translator.text
+        self._translator = translator
+        self._guards: list[str] = []
+        """The condition that keeps upstream out of each block around a statement."""
+
+    def block(self, lines: Iterable[ast.stmt], depth: int) -> Iterator[str]:
+        for line in lines:
+            yield from self._statement(line, depth)
+
+    def _statement(self, line: ast.stmt, depth: int) -> Iterator[str]:
+        pad = " " * depth
+        if isinstance(line, ast.Assert):
+            if self._translator.scope.is_state(line.test):
+                return
+            condition = self._text(line.test)
+            if condition in ("False", "0"):
+                yield f"{pad}stop {self._guards[-1] if self._guards else 'False'}\t{message_of(line.msg)}"
+            else:
+                yield f"{pad}check {condition}\t{message_of(line.msg)}"
+        elif isinstance(line, ast.Raise):
+            yield f"{pad}stop {self._guards[-1] if self._guards else 'False'}\t{message_of(line.exc)}"
+        elif isinstance(line, ast.If):
+            yield from self._if(self._text(line.test), self._text(_negated(line.test)), line.body, line.orelse, depth)
+        elif isinstance(line, ast.Try):
+            yield from self._try(line, depth)
+        elif isinstance(line, ast.With):
+            yield from self.block(line.body, depth)
+        elif isinstance(line, ast.For) and (copied := _copied_fields(line)):
+            yield f"{pad}do {self._text(copied)}"
+        elif isinstance(line, ast.For):
+            body = list(self.block(line.body, depth + 1))
+            if body:
+                yield f"{pad}for {ast.unparse(line.target).strip('()')} in {self._text(line.iter)}"
+                yield from body
+        elif isinstance(line, ast.Return):
+            yield f"{pad}return {self._text(line.value) if line.value else ''}".rstrip()
+        elif isinstance(line, (ast.Break, ast.Continue)):
+            yield pad + type(line).__name__.lower()
+        elif isinstance(line, ast.Delete):
+            targets = map(ast.unparse, line.targets)
+            yield from (f"{pad}del {target}" for target in targets if not target.startswith("os."))
+        elif isinstance(line, ast.While):
+            targets = sorted({ast.unparse(target) for one in ast.walk(line) for target in _targets(one)})
+            if targets:
+                yield f"{pad}forget {', '.join(targets)}"
+        else:
+            yield from self._change(line, pad)
+
+    def _change(self, line: ast.stmt, pad: str) -> Iterator[str]:
+        if isinstance(line, ast.Assign):
+            text = self._text(line.value)
+            for target in line.targets:
+                if ast.unparse(target).startswith("os.environ["):
+                    continue
+                yield f"{pad}{self._target(target)} = {text}"
+        elif isinstance(line, ast.AnnAssign) and line.value is not None:
+            yield f"{pad}{self._target(line.target)} = {self._text(line.value)}"
+        elif isinstance(line, ast.AugAssign):
+            whole = ast.BinOp(ast.parse(ast.unparse(line.target), mode="eval").body, line.op, line.value)
+            yield f"{pad}{self._target(line.target)} = {self._text(ast.fix_missing_locations(whole))}"
+        elif isinstance(line, ast.FunctionDef):
+            if len(line.body) == 1 and isinstance(line.body[0], ast.Return) and line.body[0].value is not None:
+                names = ", ".join(one.arg for one in line.args.args)
+                yield f"{pad}{line.name} = {self._text(_lambda(names, line.body[0].value))}"
+            else:
+                yield f"{pad}{line.name} = ..."
+        elif isinstance(line, ast.Expr) and isinstance(line.value, ast.Call):
+            yield from self._call(line.value, pad)
+
+    def _call(self, call: ast.Call, pad: str) -> Iterator[str]:
+        name = ast.unparse(call.func)
+        owner, _, method = name.rpartition(".")
+        if name in ("exit", "quit", "sys.exit"):
+            yield f"{pad}stop {self._guards[-1] if self._guards else 'False'}\t{message_of(call)}"
+            return
+        if method.lstrip("_").startswith(_SAYS) or owner in ("warnings", "logger", "logging"):
+            return
+        if method in ("append", "extend", "add") and len(call.args) == 1 and owner and "(" not in owner:
+            target = ast.parse(owner, mode="eval").body
+            item: ast.expr = call.args[0] if method == "extend" else ast.List([call.args[0]], ast.Load())
+            item = ast.Call(ast.Name("list"), [item], [])
+            if method == "add":
+                yield f"{pad}forget {owner}"
+            else:
+                yield f"{pad}{self._target(target)} = {self._text(ast.BinOp(target, ast.Add(), item))}"
+            return
+        text = self._text(call)
+        if text != "...":
+            yield f"{pad}do {text}"
+
+    def _target(self, target: ast.expr) -> str:
+        if isinstance(target, ast.Subscript):
+            return f"{ast.unparse(target.value)}[{self._text(target.slice)}]"
+        return ast.unparse(target).strip("()")
+
+    def _if(self, test: str, negated: str, body: list[ast.stmt], orelse: list[ast.stmt], depth: int) -> Iterator[str]:
+        pad = " " * depth
+        self._guards.append(negated)
+        inside = list(self.block(body, depth + 1))
+        self._guards[-1] = test
+        other = list(self.block(orelse, depth + 1))
+        self._guards.pop()
+        if not inside and not other:
+            return
+        if not inside:
+            yield f"{pad}if {negated}"
+            yield from other
+            return
+        yield f"{pad}if {test}"
+        yield from inside
+        if other:
+            yield f"{pad}else"
+            yield from other
+
+    def _try(self, line: ast.Try, depth: int) -> Iterator[str]:
+        packages = [alias.name for one in line.body if isinstance(one, ast.Import) for alias in one.names]
+        packages += [one.module or "" for one in line.body if isinstance(one, ast.ImportFrom)]
+        handlers = [part for handler in line.handlers for part in handler.body]
+        body = [*line.body, *line.orelse]
+        if packages and len(packages) == len(line.body):
+            test = f"installed({packages[0].partition('.')[0]!r})"
+            yield from self._if(test, f"not {test}", body, handlers, depth)
+        else:
+            yield from self._if("...", "...", body, handlers, depth)
+        yield from self.block(line.finalbody, depth)
+
+
+def _copied_fields(line: ast.For) -> ast.expr | None:
+    """A loop that copies the fields of a dataclass from a namespace into a dict, as one call of `copy_fields`."""
+    text = ast.unparse(line)
+    found = re.fullmatch(
+        r"for (\w+) in dataclasses\.fields\((\w+)\):\s+if hasattr\((\w+), \1\.name\):\s+"
+        r"(\w+)\[\1\.name\] = getattr\(\3, \1\.name\)",
+        text,
+    )
+    return ast.parse(f"copy_fields({found[2]}, {found[3]}, {found[4]})", mode="eval").body if found else None
+
+
+def _lambda(names: str, body: ast.expr) -> ast.expr:
+    return ast.parse(f"lambda {names}: {ast.unparse(body)}", mode="eval").body
+
+
+def _negated(test: ast.expr) -> ast.expr:
+    """The condition that keeps upstream out of a branch, as a person would write it."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        return ast.Compare(test.left, [_INVERSE[type(test.ops[0])]()], test.comparators)
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+        return ast.BoolOp(ast.And(), [_negated(part) for part in test.values])
+    return ast.UnaryOp(ast.Not(), test)
+
+
+def _targets(line: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(line, ast.Assign):
+        yield from line.targets
+    elif isinstance(line, (ast.AugAssign, ast.AnnAssign, ast.For)):
+        yield line.target
+
+
+def _local_names(node: ast.FunctionDef) -> set[str]:
+    """The names that are local to a function, those of its comprehensions and lambdas too."""
+    names = {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name) and isinstance(one.ctx, (ast.Store, ast.Del)):
+            names.add(one.id)
+        elif isinstance(one, ast.FunctionDef) and one is not node:
+            names.add(one.name)
+    return names

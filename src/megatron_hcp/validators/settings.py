@@ -1,0 +1,133 @@
+"""A launch's settings as upstream's namespace of arguments, and what it says about the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from megatron_hcp.core.releases import at_least
+from megatron_hcp.launch.dialects.table import FACTS, index_of, keys_of
+from megatron_hcp.launch.fact import Fact, Launch
+from megatron_hcp.validators.options import Option, default_value, option_of, parsed
+from megatron_hcp.validators.values import NOT_READ, Thing, Unknown
+
+_STATED = frozenset(("launch", "default", "derived", "presumed"))
+"""Origins of facts that the settings themselves have, or that upstream's code computes anew."""
+
+
+class Parser(NamedTuple):
+    """The options of a revision's parser: the defaults by destination, and the options' lines by key."""
+
+    defaults: dict[str, Any]
+    lines: dict[str, str]
+
+
+def parser_of(lines: Iterable[str]) -> Parser:
+    """The parser of a table's lines. Of several options with one destination, the first one's default counts."""
+    parser = Parser({}, {})
+    for line in lines:
+        names, dest, _, _, _, default, _ = line.split("\t", 6)
+        if dest not in parser.defaults:
+            parser.defaults[dest] = default_value(default)
+        for name in names.split(" "):
+            parser.lines[name[2:].replace("-", "_")] = line
+    return parser
+
+
+def arguments_of(launch: Launch, parser: Parser) -> Thing:
+    """The namespace that upstream's parser makes of a launch.
+
+    A setting that the launch hides is unknown, and one that it leaves out has upstream's default. What was stated
+    beside the launch (an assumption, the model's config.json) counts as written.
+    """
+    reading = launch.reading
+    index = index_of("mlm")
+    fields = dict(parser.defaults) if reading.unseen is None else {dest: Unknown((dest,)) for dest in parser.defaults}
+    stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in _STATED and name in FACTS}
+    for setting in reading.settings:
+        option = _option(parser, setting.key)
+        if option is not None and setting.value is not False:  # an edit left the switch out
+            words = setting.value if isinstance(setting.value, list) else [setting.value]
+            texts = [word for word in words if isinstance(word, str)]
+            fields[option.dest] = parsed(option, texts if len(texts) == len(words) else None)
+    for key in _hidden_keys(launch):
+        if (option := _option(parser, key)) is not None:
+            fields[option.dest] = Unknown((option.dest,))
+    for name, fact in stated.items():
+        for key in keys_of(FACTS[name], "mlm")[:1]:
+            if (option := _option(parser, key)) is not None:
+                fields[option.dest] = _value_of(fact, option, index[key].negated)
+    world = launch.facts.get("world_size")
+    fields |= {"rank": 0, "local_rank": 0, "world_size": Unknown(("world_size",)) if world is None else world.value}
+    return Thing(fields, "args")
+
+
+def _option(parser: Parser, key: str) -> Option | None:
+    line = parser.lines.get(key)
+    return None if line is None else option_of(line)
+
+
+def _hidden_keys(launch: Launch) -> Iterator[str]:
+    """The options whose values the launch hides, and that were not stated beside it."""
+    index = index_of("mlm")
+    for name in launch.reading.unknown:
+        if name in FACTS and name not in index:
+            if name in launch.unknown:
+                yield from keys_of(FACTS[name], "mlm")
+        elif name not in index or index[name].fact in launch.unknown:
+            yield name
+
+
+def _value_of(fact: Fact, option: Option, negated: bool) -> Any:
+    """A fact's value as the parser would have it."""
+    value = fact.value
+    if isinstance(value, bool) and option.action.startswith("store_"):
+        return value if (option.action == "store_false") is negated else not value
+    if value is None or isinstance(value, bool):
+        return value
+    words = [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]
+    return parsed(option, words)
+
+
+def outside_of(facts: Mapping[str, Fact]) -> Any:
+    """What answers the program's questions about the machine, by the launch's facts."""
+
+    def answer(name: str, given: list[Any]) -> Any:
+        if name == "env":
+            return _variable(facts, given)
+        if name == "world_size":
+            world = facts.get("world_size")
+            return Unknown(("world_size",)) if world is None else world.value
+        if name == "capability":
+            return _capability(facts)
+        if name == "installed":
+            return Unknown((f"package.{given[0]}",))
+        if name in ("at_least", "version"):
+            fact = facts.get(given[0])
+            if fact is None:
+                return Unknown((given[0],))
+            if fact.value is None:
+                return False if name == "at_least" else None
+            return at_least(str(fact.value), str(given[1])) if name == "at_least" else _release(str(fact.value))
+        return _release(given[0]) if name == "release" and isinstance(given[0], str) else NOT_READ
+
+    return answer
+
+
+def _variable(facts: Mapping[str, Fact], given: list[Any]) -> Any:
+    fact = facts.get(f"env.{given[0]}")
+    if fact is None:
+        return Unknown((f"env.{given[0]}",))
+    default = given[1] if len(given) > 1 else None
+    return default if fact.value is None else str(fact.value)
+
+
+def _capability(facts: Mapping[str, Fact]) -> Any:
+    fact = facts.get("arch")
+    digits = str(fact.value).removeprefix("sm").rstrip("af") if fact is not None else ""
+    return (int(digits[:-1]), int(digits[-1])) if len(digits) > 1 and digits.isdecimal() else Unknown(("arch",))
+
+
+def _release(text: str) -> Any:
+    parts = text.partition("+")[0].split(".")
+    return [int(part) for part in parts[:3] if part.isdecimal()] or NOT_READ

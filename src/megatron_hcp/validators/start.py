@@ -1,0 +1,38 @@
+"""Judges the start of a launch by upstream's own validators."""
+
+from __future__ import annotations
+
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.validators.evaluate import Evaluation, TooLongError, independent
+from megatron_hcp.validators.outcome import Judged, Source
+from megatron_hcp.validators.program import Program
+from megatron_hcp.validators.settings import arguments_of, outside_of, parser_of
+from megatron_hcp.validators.table import program_of_release
+
+_DIALECTS = {"mlm": "megatron-lm"}
+"""The upstream whose start-up reads a dialect's launches."""
+
+
+def judge_start(launch: Launch, release: str, *, program: Program | None = None) -> Judged | None:
+    """What upstream's start-up validators of a revision ("0.16.1", "main", "dev") make of the launch.
+
+    `program` is that of a checkout (`checkout.program_of_folder`); without one, the package's tables are used. None if
+    there is neither a program nor a table for the launch's dialect and release.
+    """
+    repo = _DIALECTS.get(launch.dialect)
+    if repo is None:
+        return None
+    source: Source = "table" if program is None else "upstream"
+    program = program or program_of_release(repo, release)
+    if program is None or program.repo != repo:
+        return None
+    if "parser" not in program.kept:
+        options = program.find("options")
+        program.kept["parser"] = {"": parser_of(options.lines if options else ())}
+    run = Evaluation(program, outside_of(launch.facts))
+    try:
+        run.call_unit(program.start, [arguments_of(launch, program.kept["parser"][""])], {})
+    except TooLongError:
+        return None
+    readable = program.guards - program.unreadable
+    return Judged(independent(run.refusals), tuple(run.open), readable, program.unreadable, source, program.release)

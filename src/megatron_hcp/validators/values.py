@@ -1,0 +1,84 @@
+"""The values of upstream's settings while its validators are evaluated: plain Python, symbols, objects, and the unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+UNREADABLE = ""
+"""Among the names of an unknown: something in upstream's code that could not be read."""
+ABSENT = object()
+"""A field that an object does not have."""
+
+
+class Unknown:
+    """A value that is not known. `names` are the launch's settings that decide it, and `UNREADABLE`."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, names: Iterable[str] = (UNREADABLE,)) -> None:
+        self.names = frozenset(names)
+
+    def __repr__(self) -> str:
+        return f"Unknown({sorted(self.names)})"
+
+
+NOT_READ = Unknown()
+
+
+class Symbol(str):
+    """Something of upstream's that is compared and never looked into: `torch.bfloat16`, `AttnBackend.flash`."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Symbol) and str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+
+class Thing:
+    """A namespace, a config object or a dict. `kind` is its class's name; `is_closed`: it has no other fields."""
+
+    __slots__ = ("fields", "is_closed", "kind")
+
+    def __init__(self, fields: dict[Any, Any], kind: str = "dict", is_closed: bool = True) -> None:
+        self.fields, self.kind, self.is_closed = fields, kind, is_closed
+
+
+def merged(*values: Any) -> Unknown:
+    """The unknown that depends on all unknown ones among the values."""
+    names: frozenset[str] = frozenset()
+    for value in values:
+        if isinstance(value, Unknown):
+            names |= value.names
+        elif isinstance(value, (list, tuple)):
+            for item in value:
+                if isinstance(item, Unknown):
+                    names |= item.names
+    return Unknown(names or (UNREADABLE,))
+
+
+def truth(value: Any) -> bool | Unknown:
+    """Whether Python takes a value for true."""
+    if isinstance(value, Unknown):
+        return value
+    if isinstance(value, Symbol):
+        return True
+    if isinstance(value, Thing):
+        return bool(value.fields) if value.kind == "dict" else True
+    return bool(value)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are known to be the same."""
+    if one is other:
+        return True
+    if isinstance(one, (Unknown, Thing)) or isinstance(other, (Unknown, Thing)) or type(one) is not type(other):
+        return False
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)

@@ -1,0 +1,88 @@
+"""Fixes from a guard's condition: it holds afterwards, and as little of the launch's intent is given up as can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from megatron_hcp.judge.repair.fixes import apply_fix, written
+from megatron_hcp.judge.start.fixes import fixes_for
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.rules.rule import Fix
+from megatron_hcp.validators.outcome import Guard, Refusal
+
+
+def launch_of(text: str) -> Launch:
+    return load_launch("", LoadOptions(words=tuple(text.split())))
+
+
+def offered(text: str, condition: str, **values: Any) -> list[dict[str, Any]]:
+    return [dict(fix.edits) for fix in fixes(launch_of(text), condition, values)]
+
+
+def fixes(launch: Launch, condition: str, values: dict[str, Any]) -> tuple[Fix, ...]:
+    guard = Guard("megatron-lm", "megatron/training/arguments.py", "validate_args", "x", condition, "")
+    return fixes_for(launch, Refusal(guard, tuple((f"args.{name}", value) for name, value in values.items())))
+
+
+def test_a_switch_is_taken_back_or_what_it_needs_is_added() -> None:
+    found = offered(
+        "--overlap-param-gather --bf16",
+        "args.use_distributed_optimizer or not args.overlap_param_gather",
+        use_distributed_optimizer=False,
+        overlap_param_gather=True,
+    )
+    assert found == [{"overlap_param_gather": None}, {"distributed_optimizer": True}]
+
+
+def test_a_parallel_size_stays_if_anything_else_can_change() -> None:
+    found = offered(
+        "--tensor-model-parallel-size 4 --qk-clip-alpha 3",
+        "args.tensor_model_parallel_size == 1 or args.qk_clip_alpha == 4",
+        tensor_model_parallel_size=4,
+        qk_clip_alpha=3,
+    )
+    assert found[0] == {"qk_clip_alpha": 4}
+    assert {"tp": 1} in found
+
+
+def test_a_size_moves_to_the_nearest_that_fits() -> None:
+    found = offered("--qk-clip-alpha 30", "args.qk_clip_alpha % args.other == 0", qk_clip_alpha=30, other=8)
+    assert found[0] == {"qk_clip_alpha": 32}
+
+
+def test_two_settings_change_where_one_is_not_enough() -> None:
+    found = offered("--a1 --b1", "not args.a1 and not args.b1", a1=True, b1=True)
+    assert found == [{"a1": None, "b1": None}]
+
+
+def test_a_condition_that_calls_upstream_is_left_alone() -> None:
+    assert offered("--a1", "helper(args.a1)", a1=True) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "condition", "values", "words", "without"),
+    [
+        ("--seq-length 8", "args.log_progress", {"log_progress": False}, ("--log-progress",), ()),
+        ("--log-progress", "not args.log_progress", {"log_progress": True}, (), ("--log-progress",)),
+        ("--log-interval 3", "args.log_interval == 5", {"log_interval": 3}, ("--log-interval", "5"), ()),
+    ],
+)
+def test_an_option_that_is_no_fact_is_written_as_the_command_line_has_it(
+    text: str, condition: str, values: dict[str, Any], words: tuple[str, ...], without: tuple[str, ...]
+) -> None:
+    launch = launch_of(text)
+    fix = fixes(launch, condition, values)[0]
+    on_line = written(launch, fix)
+    assert (on_line.cli, on_line.without) == (words, without)
+    fixed = apply_fix(launch, fix)
+    assert fixed is not None and fixed.reading.settings != launch.reading.settings
+
+
+def test_a_field_of_bridge_is_changed_under_its_own_key() -> None:
+    launch = launch_of("train.manual_gc_interval=3")
+    guard = Guard("megatron-bridge", "x.py", "TrainingConfig.finalize", "x", "self.manual_gc_interval == 0", "")
+    (fix, *_) = fixes_for(launch, Refusal(guard, (("self.manual_gc_interval", 3),)))
+    assert written(launch, fix).overrides == ("train.manual_gc_interval=0",)
