@@ -8,7 +8,8 @@ that other functions are judged too: upstream itself would have stopped.
 from __future__ import annotations
 
 import _ast
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -20,6 +21,7 @@ from megatron_hcp.validators.values import ABSENT, NOT_READ, UNREADABLE, Thing, 
 _MOST_STEPS = 200_000
 _DEEPEST = 25
 _NEXT, _LEFT, _STOPPED, _BREAK, _CONTINUE = range(5)
+_FIELD = re.compile(r"\b(?:args|self)\.(\w+)")
 _RETURN = "<return>"
 Outside = Callable[[str, list[Any]], Any]
 _Writes = dict[tuple[int, Any], tuple[dict[Any, Any], Any]]
@@ -40,6 +42,8 @@ class Evaluation(Expressions):
         self.steps = 0
         self._units: dict[str, Unit | None] = program.kept.setdefault("units", {})
         self._depths: dict[str, list[int]] = program.kept.setdefault("depths", {})
+        self._ends: dict[str, list[int]] = program.kept.setdefault("ends", {})
+        self._reads: dict[Any, frozenset[str]] = program.kept.setdefault("reads", {})
         self._calls: list[Unit] = []
         self._maybe: list[Unknown] = []
         self._journal: list[tuple[dict[Any, Any], Any, Any]] | None = None
@@ -51,18 +55,20 @@ class Evaluation(Expressions):
         return self._outside(name, given)
 
     def change(self, thing: Thing, name: Any, value: Any) -> None:
+        if thing.changed is not None:
+            thing.changed.add(name)
         self._put(thing.fields, name, value)
 
     def fields_of(self, name: str) -> list[str] | None:
         if self._unit(name) is None:
             return None
-        return list(self._defaults(name))
+        return list(self.defaults_of(name))
 
     def _unit(self, name: str) -> Unit | None:
         if name not in self._units:
             unit = self._units[name] = self.program.find(name)
             if unit is not None:
-                self._depths[name] = [len(line) - len(line.lstrip(" ")) for line in unit.lines]
+                self._depths[name], self._ends[name] = _shape(unit.lines)
         return self._units[name]
 
     def _put(self, owner: dict[Any, Any], key: Any, value: Any) -> None:
@@ -107,15 +113,16 @@ class Evaluation(Expressions):
             thing = Thing({}, unit.name)
             self.call_unit(start, [thing, *given], named)
             return thing
-        fields = self._defaults(unit.name)
-        names = list(fields)
-        thing = Thing({**fields, **dict(zip(names, given)), **named}, unit.name)
+        defaults = self.defaults_of(unit.name)
+        fields = {**defaults, **dict(zip(defaults, given)), **named}
+        thing = Thing(fields, unit.name)
+        thing.changed = {name for name, value in fields.items() if not same(value, defaults.get(name, ABSENT))}
         ready = self._method_of(unit, "__post_init__")
         if ready is not None:
             self.call_unit(ready, [thing], {})
         return thing
 
-    def _defaults(self, name: str) -> dict[str, Any]:
+    def defaults_of(self, name: str) -> dict[str, Any]:
         known = self.program.kept.setdefault("defaults", {})
         if name in known:
             return dict(known[name])
@@ -124,7 +131,7 @@ class Evaluation(Expressions):
             return {}
         fields: dict[str, Any] = {}
         for base in reversed(unit.head):
-            fields |= self._defaults(base)
+            fields |= self.defaults_of(base)
         before, self.frame = self.frame, {}
         for line in unit.lines:
             key, _, text = line.partition(" = ")
@@ -158,10 +165,23 @@ class Evaluation(Expressions):
             elif word == "for":
                 status, at = self._loop(unit, at, depth, rest)
             else:
-                status, at = self._statement(word, rest, lines[at]), at + 1
+                quiet = word == "check" and self._is_quiet(unit, at)
+                status, at = (_NEXT if quiet else self._statement(word, rest, lines[at])), at + 1
             if status != _NEXT:
                 return status
         return _NEXT
+
+    def _is_quiet(self, unit: Unit, at: int) -> bool:
+        """Whether a quiet line's condition reads only fields that have upstream's defaults."""
+        if at not in unit.quiet:
+            return False
+        owner = self.frame[unit.head[0]]
+        if not isinstance(owner, Thing) or owner.changed is None:
+            return False
+        reads = self._reads.get((unit.name, at))
+        if reads is None:
+            reads = self._reads[unit.name, at] = frozenset(_FIELD.findall(unit.lines[at].partition("\t")[0]))
+        return owner.changed.isdisjoint(reads)
 
     def _statement(self, word: str, rest: str, line: str) -> int:
         if word == "check":
@@ -195,7 +215,7 @@ class Evaluation(Expressions):
         if not dot and owner.isidentifier():
             self._put(self.frame, owner, value)
         elif name.isidentifier() and isinstance(thing := self.frame.get(owner), Thing):
-            self._put(thing.fields, name, value)
+            self.change(thing, name, value)
         else:
             self._assign(tree_of(target), value)
 
@@ -205,15 +225,15 @@ class Evaluation(Expressions):
         elif isinstance(target, _ast.Attribute):
             owner = self.value(target.value)
             if isinstance(owner, Thing):
-                self._put(owner.fields, target.attr, value)
+                self.change(owner, target.attr, value)
         elif isinstance(target, _ast.Subscript):
             owner, key = self.value(target.value), self.value(target.slice)
             if isinstance(owner, Thing):
                 if not isinstance(key, Unknown):
-                    self._put(owner.fields, key, value)
+                    self.change(owner, key, value)
                 else:
                     for name in list(owner.fields):
-                        self._put(owner.fields, name, key)
+                        self.change(owner, name, key)
             elif isinstance(owner, list) and isinstance(key, int) and -len(owner) <= key < len(owner):
                 changed = list(owner)
                 changed[key] = value
@@ -224,19 +244,12 @@ class Evaluation(Expressions):
             for place, part in enumerate(target.elts):
                 self._assign(part, value[place] if fits else rest)
 
-    def _end(self, unit: Unit, at: int, depth: int) -> int:
-        """The first line after the block that a line heads."""
-        depths = self._depths[unit.name]
-        at += 1
-        while at < len(depths) and depths[at] > depth:
-            at += 1
-        return at
-
     def _branch(self, unit: Unit, at: int, depth: int, text: str) -> tuple[int, int]:
-        other = end = self._end(unit, at, depth)
+        ends = self._ends[unit.name]
+        other = end = ends[at]
         if end < len(unit.lines) and self._depths[unit.name][end] == depth and unit.lines[end][depth:] == "else":
-            end = self._end(unit, end, depth)
-        test = truth(self.text_value(text))
+            end = ends[end]
+        test = False if self._is_quiet(unit, at) else truth(self.text_value(text))
         if not isinstance(test, Unknown):
             start = at + 1 if test else other + 1
             status = self._block(unit, start, depth + 1) if test or end > other else _NEXT
@@ -279,7 +292,7 @@ class Evaluation(Expressions):
             self._put(owner, key, left if same(left, right) else merged(test, left, right))
 
     def _loop(self, unit: Unit, at: int, depth: int, text: str) -> tuple[int, int]:
-        end = self._end(unit, at, depth)
+        end = self._ends[unit.name][at]
         target, _, items = text.partition(" in ")
         owner = self.text_value(items)
         try:
@@ -339,6 +352,20 @@ class Evaluation(Expressions):
             if not isinstance(value, (Unknown, Thing)) and name.partition(".")[0] in self.frame:
                 found[name] = value
         return tuple(found.items())
+
+
+def _shape(lines: Sequence[str]) -> tuple[list[int], list[int]]:
+    """(the depth of each line, the place after the block that it heads)."""
+    depths = [len(line) - len(line.lstrip(" ")) for line in lines]
+    ends = [0] * len(lines)
+    heads: list[int] = []
+    for place, depth in enumerate(depths):
+        while heads and depths[heads[-1]] >= depth:
+            ends[heads.pop()] = place
+        heads.append(place)
+    for place in heads:
+        ends[place] = len(lines)
+    return depths, ends
 
 
 def names_in(tree: Any) -> list[tuple[str, Any]]:

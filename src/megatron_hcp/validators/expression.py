@@ -41,6 +41,7 @@ _METHODS: Mapping[type, frozenset[str]] = {
 
 
 PLAIN: Mapping[str, Any] = {"None": None, "True": True, "False": False, "...": NOT_READ}
+_ENVIRON = Symbol("environ")
 _BRACKETS = ("(", "[", "{", "lambda", "' ", " '")
 _WORD_OPERATORS = {
     "==": _ast.Eq, "!=": _ast.NotEq, "<": _ast.Lt, "<=": _ast.LtE, ">": _ast.Gt, ">=": _ast.GtE,
@@ -379,6 +380,8 @@ class Expressions:
     def _method(self, owner: Any, name: str, given: list[Any]) -> Any:
         if isinstance(owner, Unknown):
             return owner
+        if owner == _ENVIRON and name == "get":
+            return self.outside("env", given)
         if isinstance(owner, Thing) and owner.kind == "dict":
             return self._dict_method(owner, name, given)
         if any(isinstance(item, Unknown) for item in given):

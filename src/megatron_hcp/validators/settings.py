@@ -59,7 +59,9 @@ def arguments_of(launch: Launch, parser: Parser) -> Thing:
                 fields[option.dest] = _value_of(fact, option, index[key].negated)
     world = launch.facts.get("world_size")
     fields |= {"rank": 0, "local_rank": 0, "world_size": Unknown(("world_size",)) if world is None else world.value}
-    return Thing(fields, "args")
+    found = Thing(fields, "args")
+    found.changed = {name for name, value in fields.items() if value is not parser.defaults.get(name, found)}
+    return found
 
 
 def _option(parser: Parser, key: str) -> Option | None:
