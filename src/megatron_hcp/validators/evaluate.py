@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import _ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
-from zlib import crc32
 
-from megatron_hcp.validators.expression import Expressions, _iterable, tree_of
+from megatron_hcp.validators.assign import Assignments
+from megatron_hcp.validators.guards import slug_of
+from megatron_hcp.validators.journal import Writes
+from megatron_hcp.validators.operations import iterable
 from megatron_hcp.validators.outcome import Guard, Open, Refusal
-from megatron_hcp.validators.program import Program, Unit, condition_of
+from megatron_hcp.validators.program import Program, Unit, condition_of, shape_of
+from megatron_hcp.validators.trees import names_in, tree_of
 from megatron_hcp.validators.values import ABSENT, NOT_READ, UNREADABLE, Thing, Unknown, merged, same, truth
 
 _MOST_STEPS = 200_000
@@ -24,14 +27,13 @@ _NEXT, _LEFT, _STOPPED, _BREAK, _CONTINUE = range(5)
 _FIELD = re.compile(r"\b(?:args|self)\.(\w+)")
 _RETURN = "<return>"
 Outside = Callable[[str, list[Any]], Any]
-_Writes = dict[tuple[int, Any], tuple[dict[Any, Any], Any]]
 
 
 class TooLongError(Exception):
     """The program does not end within the bound on steps."""
 
 
-class Evaluation(Expressions):
+class Evaluation(Assignments):
     """One run of a program. `outside` answers what is asked about the machine and the environment."""
 
     def __init__(self, program: Program, outside: Outside) -> None:
@@ -46,18 +48,12 @@ class Evaluation(Expressions):
         self._reads: dict[Any, frozenset[str]] = program.kept.setdefault("reads", {})
         self._calls: list[Unit] = []
         self._maybe: list[Unknown] = []
-        self._journal: list[tuple[dict[Any, Any], Any, Any]] | None = None
 
     def has_unit(self, name: str) -> bool:
         return self._unit(name) is not None
 
     def outside(self, name: str, given: list[Any]) -> Any:
         return self._outside(name, given)
-
-    def change(self, thing: Thing, name: Any, value: Any) -> None:
-        if thing.changed is not None:
-            thing.changed.add(name)
-        self._put(thing.fields, name, value)
 
     def fields_of(self, name: str) -> list[str] | None:
         if self._unit(name) is None:
@@ -68,16 +64,8 @@ class Evaluation(Expressions):
         if name not in self._units:
             unit = self._units[name] = self.program.find(name)
             if unit is not None:
-                self._depths[name], self._ends[name] = _shape(unit.lines)
+                self._depths[name], self._ends[name] = shape_of(unit.lines)
         return self._units[name]
-
-    def _put(self, owner: dict[Any, Any], key: Any, value: Any) -> None:
-        if self._journal is not None:
-            self._journal.append((owner, key, owner.get(key, ABSENT)))
-        if value is ABSENT:
-            owner.pop(key, None)
-        else:
-            owner[key] = value
 
     # Calls
 
@@ -192,57 +180,21 @@ class Evaluation(Expressions):
         if word == "return":
             value = self.text_value(rest) if rest else None
             earlier = self.frame.get(_RETURN, value)
-            self._put(self.frame, _RETURN, value if same(earlier, value) else merged(earlier, value))
+            self.journal.put(self.frame, _RETURN, value if same(earlier, value) else merged(earlier, value))
             return _LEFT
         if word == "do":
             self.text_value(rest)
         elif word == "del":
-            self._assign(tree_of(rest), ABSENT)
+            self.assign(tree_of(rest), ABSENT)
         elif word == "forget":
             tree = tree_of(rest)
             for target in tree.elts if isinstance(tree, _ast.Tuple) else [tree]:
-                self._assign(target, NOT_READ)
+                self.assign(target, NOT_READ)
         elif word in ("break", "continue"):
             return _BREAK if word == "break" else _CONTINUE
         else:
-            self._assign_line(line.lstrip())
+            self.assign_line(line.lstrip())
         return _NEXT
-
-    def _assign_line(self, line: str) -> None:
-        target, _, text = line.partition(" = ")
-        value = self.text_value(text)
-        owner, dot, name = target.partition(".")
-        if not dot and owner.isidentifier():
-            self._put(self.frame, owner, value)
-        elif name.isidentifier() and isinstance(thing := self.frame.get(owner), Thing):
-            self.change(thing, name, value)
-        else:
-            self._assign(tree_of(target), value)
-
-    def _assign(self, target: Any, value: Any) -> None:
-        if isinstance(target, _ast.Name):
-            self._put(self.frame, target.id, value)
-        elif isinstance(target, _ast.Attribute):
-            owner = self.value(target.value)
-            if isinstance(owner, Thing):
-                self.change(owner, target.attr, value)
-        elif isinstance(target, _ast.Subscript):
-            owner, key = self.value(target.value), self.value(target.slice)
-            if isinstance(owner, Thing):
-                if not isinstance(key, Unknown):
-                    self.change(owner, key, value)
-                else:
-                    for name in list(owner.fields):
-                        self.change(owner, name, key)
-            elif isinstance(owner, list) and isinstance(key, int) and -len(owner) <= key < len(owner):
-                changed = list(owner)
-                changed[key] = value
-                self._assign(target.value, changed)
-        elif isinstance(target, (_ast.Tuple, _ast.List)):
-            fits = isinstance(value, (list, tuple)) and len(value) == len(target.elts)
-            rest = value if isinstance(value, Unknown) or value is ABSENT else NOT_READ
-            for place, part in enumerate(target.elts):
-                self._assign(part, value[place] if fits else rest)
 
     def _branch(self, unit: Unit, at: int, depth: int, text: str) -> tuple[int, int]:
         ends = self._ends[unit.name]
@@ -261,56 +213,42 @@ class Evaluation(Expressions):
         if _STOPPED in (one, two):
             kept, status = (others, two) if one == _STOPPED else (writes, one)
             for owner, key in ((owner, key) for (_, key), (owner, _) in kept.items()):
-                self._put(owner, key, kept[id(owner), key][1])
+                self.journal.put(owner, key, kept[id(owner), key][1])
             return status, end
-        self._join(test, writes, others)
+        self.journal.join(test, writes, others)
         if one == two:
             return one, end
         self._maybe.append(test)  # one branch left the function or the loop: the rest is conditional
         return _NEXT, end
 
-    def _tried(self, unit: Unit, at: int, depth: int) -> tuple[int, _Writes]:
+    def _tried(self, unit: Unit, at: int, depth: int) -> tuple[int, Writes]:
         """Follows a branch, takes back what it wrote, and returns that."""
-        outer, self._journal = self._journal, []
         unsure = len(self._maybe)
+        outer = self.journal.begin()
         status = self._block(unit, at, depth)
         del self._maybe[unsure:]
-        writes: _Writes = {(id(owner), key): (owner, owner.get(key, ABSENT)) for owner, key, _ in self._journal}
-        for owner, key, old in reversed(self._journal):
-            if old is ABSENT:
-                owner.pop(key, None)
-            else:
-                owner[key] = old
-        self._journal = outer
-        return status, writes
-
-    def _join(self, test: Unknown, one: _Writes, two: _Writes) -> None:
-        for place, (owner, _) in {**one, **two}.items():
-            key = place[1]
-            old = owner.get(key, ABSENT)
-            left, right = one.get(place, (owner, old))[1], two.get(place, (owner, old))[1]
-            self._put(owner, key, left if same(left, right) else merged(test, left, right))
+        return status, self.journal.taken_back(outer)
 
     def _loop(self, unit: Unit, at: int, depth: int, text: str) -> tuple[int, int]:
         end = self._ends[unit.name][at]
         target, _, items = text.partition(" in ")
         owner = self.text_value(items)
         try:
-            values = None if isinstance(owner, Unknown) else _iterable(owner)
+            values = None if isinstance(owner, Unknown) else iterable(owner)
         except ValueError:
             values = None
         tree = tree_of(target)
         if values is None:
             test = owner if isinstance(owner, Unknown) else NOT_READ
             self._maybe.append(test)
-            self._assign(tree, test)
+            self.assign(tree, test)
             _, writes = self._tried(unit, at + 1, depth + 1)
             self._maybe.pop()
             for (_, key), (written, _) in writes.items():
-                self._put(written, key, test)
+                self.journal.put(written, key, test)
             return _NEXT, end
         for value in values:
-            self._assign(tree, value)
+            self.assign(tree, value)
             status = self._block(unit, at + 1, depth + 1)
             if status == _BREAK:
                 break
@@ -352,65 +290,3 @@ class Evaluation(Expressions):
             if not isinstance(value, (Unknown, Thing)) and name.partition(".")[0] in self.frame:
                 found[name] = value
         return tuple(found.items())
-
-
-def _shape(lines: Sequence[str]) -> tuple[list[int], list[int]]:
-    """(the depth of each line, the place after the block that it heads)."""
-    depths = [len(line) - len(line.lstrip(" ")) for line in lines]
-    ends = [0] * len(lines)
-    heads: list[int] = []
-    for place, depth in enumerate(depths):
-        while heads and depths[heads[-1]] >= depth:
-            ends[heads.pop()] = place
-        heads.append(place)
-    for place in heads:
-        ends[place] = len(lines)
-    return depths, ends
-
-
-def names_in(tree: Any) -> list[tuple[str, Any]]:
-    """The names and fields that an expression reads, `args.x` as one, each with its tree; `getattr(args, 'x')` too."""
-    if isinstance(tree, _ast.Name):
-        return [(tree.id, tree)]
-    if isinstance(tree, _ast.Attribute) and isinstance(tree.value, _ast.Name):
-        return [(f"{tree.value.id}.{tree.attr}", tree)]
-    if isinstance(tree, _ast.Call) and isinstance(tree.func, _ast.Name):
-        if (
-            tree.func.id == "getattr"
-            and isinstance(tree.args[0], _ast.Name)
-            and isinstance(tree.args[1], _ast.Constant)
-        ):
-            return [(f"{tree.args[0].id}.{tree.args[1].value}", tree)]
-        return [found for part in tree.args for found in names_in(part)]
-    found: list[tuple[str, Any]] = []
-    for field in tree._fields:
-        part = getattr(tree, field, None)
-        for item in part if isinstance(part, list) else [part]:
-            if isinstance(item, _ast.AST):
-                found += names_in(item)
-    return found
-
-
-def slug_of(function: str, condition: str) -> str:
-    """A guard's stable name: the function, the settings that its condition reads, and a digest of the condition.
-
-    >>> slug_of("validate_args", "args.tp % args.cp == 0")
-    'validate_args/tp-cp-2f9d'
-    """
-    names = dict.fromkeys(name.partition(".")[2] or name for name, _ in names_in(tree_of(condition)))
-    words = "-".join(names)[:60].rstrip("-") or "always"
-    return f"{function}/{words}-{crc32(condition.encode()) & 0xFFFF:04x}"
-
-
-def independent(refusals: list[Refusal]) -> tuple[Refusal, ...]:
-    """The first refusal of each function that reads no setting of an earlier one: those that are independent of it."""
-    kept: list[Refusal] = []
-    seen: set[str] = set()
-    functions: set[str] = set()
-    for refusal in refusals:
-        names = {name.partition(".")[2] for name, _ in names_in(tree_of(refusal.guard.condition))} - {""}
-        if refusal.guard.function not in functions and not names & seen:
-            kept.append(refusal)
-        functions.add(refusal.guard.function)
-        seen |= names
-    return tuple(kept)

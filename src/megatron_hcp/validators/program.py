@@ -60,6 +60,20 @@ def _kept(find: Callable[[str], Unit | None]) -> dict[str, dict[str, Any]]:
     return {}
 
 
+def shape_of(lines: Sequence[str]) -> tuple[list[int], list[int]]:
+    """(the depth of each line, the place after the block that it heads)."""
+    depths = [len(line) - len(line.lstrip(" ")) for line in lines]
+    ends = [0] * len(lines)
+    heads: list[int] = []
+    for place, depth in enumerate(depths):
+        while heads and depths[heads[-1]] >= depth:
+            ends[heads.pop()] = place
+        heads.append(place)
+    for place in heads:
+        ends[place] = len(lines)
+    return depths, ends
+
+
 def condition_of(line: str) -> tuple[str, str]:
     """(condition, message) of a guard's line."""
     condition, _, message = line.lstrip().partition(" ")[2].partition("\t")

@@ -1,4 +1,4 @@
-"""The values of upstream's settings while its validators are evaluated: plain Python, symbols, objects, and the unknown."""
+"""Values while validators are evaluated: plain Python, symbols, objects, and the unknown."""
 
 from __future__ import annotations
 

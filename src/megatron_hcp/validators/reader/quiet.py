@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from megatron_hcp.validators.builtin import BUILTIN
 from megatron_hcp.validators.evaluate import Evaluation
-from megatron_hcp.validators.expression import BUILTIN
 from megatron_hcp.validators.options import default_value, option_of
 from megatron_hcp.validators.program import Program, Unit, condition_of
 from megatron_hcp.validators.values import Thing, truth
