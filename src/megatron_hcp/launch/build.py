@@ -98,7 +98,27 @@ def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
             continue
         facts.pop(name, None)
         unknown[name] = reason
+    for name, reason in _below_unread_sections(reading, facts).items():
+        facts.pop(name, None)
+        unknown.setdefault(name, reason)
     return facts, unknown
+
+
+def _below_unread_sections(reading: Reading, stated: Mapping[str, Fact]) -> dict[str, str]:
+    """Fact -> why a section that may set it can't be read: a mapping in one word (`override_config=$X`), or `env`.
+
+    A key that the launch writes itself stays, but for variables: what `env` reads comes after them.
+    """
+    index = index_of(reading.dialect, reading.role)
+    found: dict[str, str] = {}
+    for section, reason in reading.unknown.items():
+        if section in index or section in FACTS:
+            continue
+        below = f"{section}."
+        found |= {one.fact: reason for key, one in index.items() if key.startswith(below) and one.fact not in stated}
+        if section == "env":
+            found |= {name: reason for name in stated if name.startswith(below)}
+    return found
 
 
 def _precedence(key: str, value: object) -> int:

@@ -58,7 +58,19 @@ def _how(target: str, options: LoadOptions) -> dict[str, Any]:
     dialect = options.dialect
     if not target and options.recipe is not None and not any(word.startswith("--") for word in options.words):
         dialect = dialect or "bridge"  # a recipe is Megatron-Bridge's, and these words are its overrides
-    return {"dialect": dialect, "words": options.words, "stdin": standard_input, "beside": options.beside}
+    return {"dialect": dialect, "words": options.words, "stdin": standard_input, "beside": _beside(options)}
+
+
+def _beside(options: LoadOptions) -> Beside:
+    """What a script is read with: also the variables that are assumed."""
+    if not any("env." in text for text in options.assumes):
+        return options.beside
+    variables = [
+        (name.removeprefix("env."), fact.value)
+        for name, fact in assumed_facts(options).items()
+        if name.startswith("env.") and fact.origin == "assumed" and fact.value is not None
+    ]
+    return options.beside._replace(variables=tuple(variables))
 
 
 def _is_recipe_alone(target: str, options: LoadOptions) -> bool:

@@ -152,6 +152,7 @@ def _env(items: Items, place: int, context: StartContext) -> tuple[int, StartCon
     while place < len(items):
         item = items[place]
         if not isinstance(item, Field):
+            context = context.with_options("env", (), item.reason)
             place += 1
             continue
         prefix = item.prefix
