@@ -125,6 +125,7 @@ class MegatronLM:
                 if action.choices
                 else None,
                 "takes": action.nargs if action.nargs is not None else 1,
+                "type": getattr(action.type, "__name__", "str"),
             }
             for action in self.parser._actions
             for text in action.option_strings
@@ -187,13 +188,14 @@ class MegatronLM:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
+    questions = os.fdopen(os.dup(0))  # some launches close standard input
     os.dup2(2, 1)  # what upstream prints is no answer
     warnings.simplefilter("ignore")
     with contextlib.redirect_stdout(io.StringIO()):
         upstream = MegatronLM(sys.argv[1])
     ready = {"options": upstream.options(), "grammar": grammar_of(upstream.parser)}
     print(json.dumps({"version": upstream.version, "te": TE, **ready}), file=answers, flush=True)
-    for line in sys.stdin:
+    for line in questions:
         question = json.loads(line)
         if "world_size" in question:
             refusal = upstream.judge(question["words"], question["world_size"], question["env"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.intake import TooLargeError, read_whole
@@ -20,22 +21,6 @@ def program_of_folder(folder: str) -> Program:
     Raises:
         HcpError: the folder holds none that is known.
     """
-    for upstream in UPSTREAMS:
-        units, version = units_of(folder, upstream)
-        if units:
-            return _program(upstream, version, units)
-    wanted = "a checkout or an unpacked wheel of " + " or ".join(upstream.repo for upstream in UPSTREAMS)
-    raise HcpError(
-        f"{folder} has no validators that can be read", wanted=wanted, do="name the folder with megatron/ in it"
-    )
-
-
-def units_of(folder: str, upstream: Upstream) -> tuple[dict[str, Unit], str]:
-    """(the units of an upstream's validators by name, its version); no units if the folder has none."""
-    from megatron_hcp.validators.options import as_line
-    from megatron_hcp.validators.reader.options import OptionReader
-    from megatron_hcp.validators.reader.sources import Sources
-    from megatron_hcp.validators.reader.statements import Reader
 
     def text_of(path: str) -> str | None:
         try:
@@ -43,17 +28,34 @@ def units_of(folder: str, upstream: Upstream) -> tuple[dict[str, Unit], str]:
         except (OSError, ValueError, TooLargeError):
             return None
 
+    for upstream in UPSTREAMS:
+        units = units_of(text_of, upstream)
+        if units:
+            return _program(upstream, _version(text_of(upstream.version) or ""), units)
+    wanted = "a checkout or an unpacked wheel of " + " or ".join(upstream.repo for upstream in UPSTREAMS)
+    raise HcpError(
+        f"{folder} has no validators that can be read", wanted=wanted, do="name the folder with megatron/ in it"
+    )
+
+
+def units_of(text_of: Callable[[str], str | None], upstream: Upstream) -> dict[str, Unit]:
+    """The units of an upstream's validators by name; none if it has none. `text_of` gives the text of a file in it."""
+    from megatron_hcp.validators.options import as_line
+    from megatron_hcp.validators.reader.options import OptionReader
+    from megatron_hcp.validators.reader.sources import Sources
+    from megatron_hcp.validators.reader.statements import Reader
+
     sources = Sources(text_of)
     reader = Reader(sources)
     found = [any(reader.read(path, name) for path in paths) for name, paths in upstream.functions]
     if not any(found):
-        return {}, ""
+        return {}
     options = OptionReader(sources)
     options.read(*upstream.options)
     lines = tuple(map(as_line, options.options))
     units = {**reader.units, upstream.start.name: upstream.start}
     units[OPTIONS] = Unit(OPTIONS, "options", (), upstream.options[0], lines)
-    return units, _version(text_of(upstream.version) or "")
+    return units
 
 
 def _version(text: str) -> str:
@@ -66,7 +68,11 @@ def _version(text: str) -> str:
     return ".".join(numbers.get(name, "0") for name in ("MAJOR", "MINOR", "PATCH"))
 
 
+def counted(units: Iterable[Unit]) -> tuple[int, int]:
+    """(guards, those of which the condition could not be read)."""
+    guards = [line for unit in units if unit.kind == "def" for line in unit.guards]
+    return len(guards), sum(not is_readable(line) for line in guards)
+
+
 def _program(upstream: Upstream, version: str, units: dict[str, Unit]) -> Program:
-    guards = [line for unit in units.values() if unit.kind == "def" for line in unit.guards]
-    unreadable = sum(not is_readable(line) for line in guards)
-    return Program(upstream.repo, version, units.get, upstream.start.name, len(guards), unreadable)
+    return Program(upstream.repo, version, units.get, upstream.start.name, *counted(units.values()))

@@ -29,7 +29,7 @@ _OPERATORS: Mapping[type, Callable[..., Any]] = {
 _TYPES: Mapping[str, Any] = {
     "list": list, "tuple": tuple, "int": int, "float": float, "str": str, "bool": bool, "set": frozenset, "dict": Thing,
 }  # fmt: skip
-_METHODS = {
+_METHODS: Mapping[type, frozenset[str]] = {
     str: frozenset(("lower", "upper", "split", "strip", "lstrip", "rstrip", "startswith", "endswith", "count",
                     "replace", "join", "isdigit", "find", "removeprefix", "removesuffix")),
     list: frozenset(("count", "index")),
@@ -38,9 +38,16 @@ _METHODS = {
 }  # fmt: skip
 
 
+PLAIN: Mapping[str, Any] = {"None": None, "True": True, "False": False, "...": NOT_READ}
+_WORD_OPERATORS = {
+    "==": _ast.Eq, "!=": _ast.NotEq, "<": _ast.Lt, "<=": _ast.LtE, ">": _ast.Gt, ">=": _ast.GtE,
+    "in": _ast.In, "is": _ast.Is,
+}  # fmt: skip
+
+
 def tree_of(text: str) -> Any:
     """The tree of an expression's text."""
-    return compile(text, "<guard>", "eval", _ONLY_TREE, True).body  # type: ignore[attr-defined]
+    return compile(text, "<guard>", "eval", _ONLY_TREE, True).body
 
 
 class Lambda:
@@ -59,6 +66,7 @@ class Expressions:
 
     def __init__(self) -> None:
         self.frame = {}
+        self._trees: dict[str, Any] = {}
 
     def call_unit(self, name: str, given: list[Any], named: dict[str, Any]) -> Any:
         raise NotImplementedError
@@ -78,16 +86,45 @@ class Expressions:
         raise NotImplementedError
 
     def text_value(self, text: str) -> Any:
-        """The value of an expression's text. Plain fields, the most frequent, need no parser."""
-        if text.startswith("not ") and text[4:].replace(".", "").replace("_", "").isalnum():
-            value = truth(self.text_value(text[4:]))
-            return value if isinstance(value, Unknown) else not value
-        owner, dot, name = text.partition(".")
-        if dot and name.isidentifier() and owner in self.frame:
-            return self.field(self.frame[owner], name)
-        if text in self.frame:
-            return self.frame[text]
-        return self.value(tree_of(text))
+        """The value of an expression's text. The most frequent kinds need no parser: it takes most of the time."""
+        words = text.split(" ")
+        if len(words) == 1:
+            found = self._word(text)
+            if found is not ABSENT:
+                return found
+        elif words[0] == "not" and len(words) == 2:
+            found = self._word(words[1])
+            if found is not ABSENT:
+                found = truth(found)
+                return found if isinstance(found, Unknown) else not found
+        elif words[1] == "is" and words[-1] == "None" and len(words) in (3, 4):
+            found = self._word(words[0])
+            if found is not ABSENT:
+                return found if isinstance(found, Unknown) else (found is None) is (len(words) == 3)
+        elif len(words) == 3 and words[1] in _WORD_OPERATORS:
+            left, right = self._word(words[0]), self._word(words[2])
+            if left is not ABSENT and right is not ABSENT:
+                try:
+                    return self._compared(_WORD_OPERATORS[words[1]], left, right)
+                except _FAULTS:
+                    return NOT_READ
+        tree = self._trees.get(text)
+        if tree is None:
+            tree = self._trees[text] = tree_of(text)
+        return self.value(tree)
+
+    def _word(self, word: str) -> Any:
+        """The value of a plain literal, a name, or a field of one; `ABSENT` if the word is something else."""
+        if word in PLAIN:
+            return PLAIN[word]
+        owner, dot, name = word.partition(".")
+        if owner in self.frame:
+            if not dot:
+                return self.frame[owner]
+            return self.field(self.frame[owner], name) if name.isidentifier() else ABSENT
+        if word.isdecimal():
+            return int(word)
+        return word[1:-1] if word[0] == "'" == word[-1] and word.count("'") == 2 and "\\" not in word else ABSENT
 
     def value(self, tree: Any) -> Any:
         visit = _VISITS.get(type(tree))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from megatron_hcp.validators.expression import Expressions, tree_of
+from megatron_hcp.validators.expression import Expressions
 from megatron_hcp.validators.values import NOT_READ, Symbol, Unknown
 
 
@@ -36,16 +35,12 @@ def option_of(line: str) -> Option:
     return Option(tuple(names.split()), dest, action, kind, nargs, default, choices, const)
 
 
-_PLAIN: Mapping[str, Any] = {"None": None, "True": True, "False": False, "0": 0, "1": 1}
+_LITERALS = Expressions()
 
 
 def default_value(text: str) -> Any:
     """An option's default."""
-    if text in _PLAIN:
-        return _PLAIN[text]
-    if text[:1] == "'" and text.count("'") == 2 and text[-1] == "'" and "\\" not in text:
-        return text[1:-1]
-    return Expressions().value(tree_of(text))
+    return _LITERALS.text_value(text)
 
 
 def parsed(option: Option, words: list[str] | None) -> Any:
@@ -90,7 +85,7 @@ def _by_function(kind: str, word: str) -> Any:
             return int(word)
         if word[:1] in "([" and set(word) <= set("()[]0123456789,*+ -"):
             try:
-                return Expressions().value(tree_of(word))
+                return Expressions().text_value(word)
             except SyntaxError:
                 return NOT_READ
     return NOT_READ

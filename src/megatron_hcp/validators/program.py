@@ -18,7 +18,7 @@ A class has `TARGET = EXPRESSION` for each field with its default. Expressions: 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 
@@ -58,15 +58,12 @@ def is_readable(line: str) -> bool:
     return "..." not in condition_of(line)[0]
 
 
-def as_text(unit: Unit) -> str:
-    """A unit as a table holds it."""
-    return "\n".join((f"{unit.kind} {unit.name}({', '.join(unit.head)}) @ {unit.path}", *unit.lines))
+def as_lines(unit: Unit) -> tuple[str, ...]:
+    """A unit as a table holds it: its kind, name and file; its head; its statements."""
+    return (f"{unit.kind} {unit.name} @ {unit.path}", "\t".join(unit.head), *unit.lines)
 
 
-def unit_of(text: str) -> Unit:
-    """A unit from its text."""
-    head, *lines = text.splitlines()
-    kind, _, rest = head.partition(" ")
-    signature, _, path = rest.rpartition(" @ ")
-    name, _, inside = signature[:-1].partition("(")
-    return Unit(name, kind, tuple(inside.split(", ")) if inside else (), path, tuple(lines))
+def unit_of(lines: Sequence[str]) -> Unit:
+    """A unit from its lines."""
+    kind, name, _, path = lines[0].split(" ")
+    return Unit(name, kind, tuple(lines[1].split("\t")) if lines[1] else (), path, tuple(lines[2:]))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.validators.evaluate import Evaluation, TooLongError, independent
-from megatron_hcp.validators.outcome import Judged
+from megatron_hcp.validators.outcome import Judged, Source
 from megatron_hcp.validators.program import Program
 from megatron_hcp.validators.settings import arguments_of, outside_of
+from megatron_hcp.validators.table import program_of_release
 
 _DIALECTS = {"mlm": "megatron-lm"}
 """The upstream whose start-up reads a dialect's launches."""
@@ -21,10 +22,9 @@ def judge_start(launch: Launch, release: str, *, program: Program | None = None)
     repo = _DIALECTS.get(launch.dialect)
     if repo is None:
         return None
-    source = "table" if program is None else "upstream"
-    if program is None:
-        return None
-    if program.repo != repo:
+    source: Source = "table" if program is None else "upstream"
+    program = program or program_of_release(repo, release)
+    if program is None or program.repo != repo:
         return None
     options = program.find("options")
     run = Evaluation(program, outside_of(launch.facts))
