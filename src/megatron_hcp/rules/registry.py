@@ -131,6 +131,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "fsdp": _may_shard,
     "key.overrides": lambda v: v.dialect in ("verl", "bridge"),
     "key.unread": _is_verl,
+    "key.booleans": _is_bridge,
     "key.values": lambda v: v.dialect in ("mlm", "ms-swift"),
     "known": _may_meet_a_known_fault,
     "known.bridge": lambda v: _is_bridge(v) and _is_named_or_packed(v),

@@ -1,4 +1,4 @@
-"""KEY006 to KEY008: words after an option are refused as the parser of the launch's release refuses them."""
+"""KEY006 to KEY009: words after an option are refused as the parser of the launch's release refuses them."""
 
 from __future__ import annotations
 
@@ -96,6 +96,12 @@ VERDICTS: list[Row] = [
     ("KEY008", "mlm", "--cross-entropy-fusion-impl linear", "mcore=0.20.0", WARNING),  # dev has it
     ("KEY008", "mlm", "--cross-entropy-fusion-impl linear", "mcore=0.19.0", CRASH),
     ("KEY008", "slime", f"{JOB}--attention-backend flashy", "", CRASH),
+    ("KEY009", "bridge", "model.sequence_parallel=off", "", "error silent never"),
+    ("KEY009", "bridge", "++model.sequence_parallel=No", "", "error silent never"),
+    ("KEY009", "bridge", "model.sequence_parallel=False model.cp_comm_type=no", "", "fine"),  # the second is a text
+    ("KEY009", "bridge", "model.sequence_parallel=on", "", "fine"),  # it counts as true
+    ("KEY009", "bridge", "model: {sequence_parallel: off, seq_length: 64}\n", "", "not concerned"),  # YAML's boolean
+    ("KEY009", "verl", "actor_rollout_ref.actor.megatron.sequence_parallel=off", "", "not concerned"),
 ]
 
 TEXTS: list[Row] = [
@@ -134,6 +140,7 @@ FIXES: list[FixRow] = [
     ("KEY007", "mlm", "--log-interval 1.5", "", ()),
     ("KEY008", "mlm", "--attention-backend flashy", "", ("attention_backend=flash",)),
     ("KEY008", "mlm", "--recompute-granularity all", "", ()),
+    ("KEY009", "bridge", "model.sequence_parallel=off", "", ("model.sequence_parallel=false",)),
 ]
 
 

@@ -237,7 +237,9 @@ def _read_command(
         found, hidden = _ranks_of(facts.known, facts.unknown)
         facts.known |= found
         facts.unknown |= hidden
-    reading = Reading(dialect="ms-swift", target=target, form="shell", settings=_with_extra(_in_full(gathered.settings)))
+    reading = Reading(
+        dialect="ms-swift", target=target, form="shell", settings=_with_extra(_in_full(gathered.settings))
+    )
     return CommandReading(reading, {**facts.unknown, **gathered.unknown}, unseen)
 
 
