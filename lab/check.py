@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -53,10 +54,10 @@ def seconds(arguments: list[str]) -> Taken:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     # An installed hcp is byte-compiled by pip; a checkout must be allowed to be, or each run would compile it anew.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    before, started = os.times(), time.perf_counter()
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True)
-    wall, after = time.perf_counter() - started, os.times()
-    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     if done.returncode not in (0, 1, 4):
         sys.exit(f"{arguments} ended with {done.returncode}:\n{done.stderr}")
     return Taken(wall, cpu)

@@ -181,6 +181,7 @@ def npy(data: bytes, descr: str = "|O", shape: str = "(1,)") -> bytes:
         ("a.npy", npy(floats("seq_start_id")), "a place in seq_start_id that is not a whole number"),
         ("a.npy", npy(b"", "<i8", "(4,)"), "an array <i8 of shape (4,)"),
         ("a.npy", b"\x93NUMPY\x01\x00\xff\xff{", "a broken .npy file"),
+        ("a.npy", npy(b"", "<i8", f"(0x{5_000 * 'f'},)"), "a broken .npy file"),
         ("a.jsonl", b'{"seq_start_id": [0], "input_ids": [1, 2, 3]}', "wanted a packed row"),
         ("a.jsonl", b'{"seq_start_id": [0], "input_ids": [1, 2, 3], "loss_mask": [1]}', "3 tokens and 1 entries"),
         ("a.jsonl", b'{"seq_start_id": [0, 9], "input_ids": [1, 2], "loss_mask": [1, 1]}', "seq_start_id 0, 9 in 2"),

@@ -185,8 +185,8 @@ def test_a_resource_of_a_skill_never_leads_out_of_its_folder(tmp_path: Path, roo
     secret = tmp_path / "secret.md"
     secret.write_text("a planted secret")
     up = "/".join([".."] * 40)
-    names = [f"/{secret}", f"{up}{secret}", f"references/{up}{secret}", f"./{secret}", "references//../SKILL.md", ""]
-    names += ["/proc/self/environ", "references/%2e%2e/SKILL.md", "SKILL.md/", "SKILL.md\0", "references"]
+    names = [f"/{secret}", f"{up}{secret}", f"references/{up}{secret}", f"./{secret}", ""]
+    names += ["/proc/self/environ", "references/%2e%2e/SKILL.md", "SKILL.md\0", "references"]
 
     async def talk(session: Any) -> None:
         skill = min(path.parent.name for path in root.glob("skills/*/SKILL.md"))

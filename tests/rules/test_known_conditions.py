@@ -12,7 +12,7 @@ from megatron_hcp.rules.view import View
 from support.rows import rows
 from support.rules import launch
 
-ROWS: tuple[Known, ...] = tuple(KNOWN[rule.id] for rule in RULES if rule.table)
+ROWS: tuple[Known, ...] = tuple(KNOWN[rule.id] for rule in RULES if rule.id in KNOWN)
 
 
 @rows(

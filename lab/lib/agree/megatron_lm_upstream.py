@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import io
 import json
 import os
@@ -164,7 +165,8 @@ class MegatronLM:
         self.arguments.validate_args(args, dict(_DEFAULTS))
         self.global_vars.set_global_variables(args, build_tokenizer=False)
         self.torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=world_size)
-        self.initialize._initialize_distributed(None, None, None)
+        start = self.initialize._initialize_distributed
+        start(*[None] * len(inspect.signature(start).parameters))  # two before 0.14
         config = self.arguments.core_transformer_config_from_args(args)
         self.microbatches.update_num_microbatches(0, consistency_check=True)
         pattern = args.hybrid_override_pattern or getattr(args, "hybrid_layer_pattern", None)

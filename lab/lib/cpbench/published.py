@@ -79,6 +79,8 @@ def versions_of(upstream: Upstream, checkout: Path) -> tuple[str, ...]:
     else:
         found = re.search(r'^\s*version="([\d.]+)"', (checkout / "setup.py").read_text(encoding="utf-8"), re.MULTILINE)
     assert found is not None, f"{checkout} states no version"
+    if upstream.name == "nemo-rl":  # its main keeps the number of a release that it is newer than
+        return ()
     stated = [f"{upstream.fact}={'.'.join(found.groups())}"]
     if upstream.name == "megatron-lm":
         arguments = (checkout / "megatron/training/arguments.py").read_text(encoding="utf-8")

@@ -67,6 +67,8 @@ def read_header(file: BinaryIO, name: str) -> Header:
     try:
         fields = ast.literal_eval(text.decode("latin-1").strip())
         kind, shape = str(fields["descr"]), tuple(int(part) for part in fields["shape"])
+        if not all(0 <= part < 1 << 63 for part in shape):
+            raise ValueError("no size of an array")
     except (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError):
         raise HcpError(
             f"{name}: a broken .npy file", wanted="Megatron-Bridge's packed rows", do="write it again"

@@ -20,32 +20,6 @@ MAX_BYTES = 5_000_000
 """For one file that a person writes: cards, site files, records."""
 
 
-def place_below(source: str, folder: str, path: str) -> str | None:
-    """Where a path that is written for use in `folder` lies below the folder `source`; None: elsewhere, or absolute.
-
-    >>> place_below("/repo", "/repo/configs/recipes", "../base.yaml"), place_below("/repo", "/repo", "../base.yaml")
-    ('/repo/configs/base.yaml', None)
-    """
-    within = os.path.relpath(os.path.join(folder, path), source)
-    return None if path.startswith("/") or within.split(os.sep)[0] == os.pardir else os.path.join(source, within)
-
-
-def named_below(folder: Path, name: str | Path, wanted: str) -> Path:
-    """Where a name from outside lies below a folder: steps of plain names, which cannot lead out of it.
-
-    Raises:
-        HcpError: the name is absolute, or has an empty step, `.` or `..`, or a null byte.
-    """
-    steps = str(name).split("/")
-    if {"", ".", ".."} & set(steps) or "\0" in str(name):
-        raise HcpError(
-            f"found the name {visible(str(name))[:200]}",
-            wanted=f"{wanted}, below its folder",
-            do="give the names of the folders and the file, such as references/notes.md",
-        )
-    return folder.joinpath(*steps)
-
-
 def write_whole(path: str | Path, data: str | bytes) -> None:
     """Writes the file atomically: a reader finds the old content or the new one, never a part.
 
@@ -96,21 +70,17 @@ def _open_stream(path: str | Path) -> IO[bytes]:
     return open(handle, "wb")
 
 
-def read_regular(
-    path: str | Path, wanted: str, *, limit: int = MAX_BYTES, inside: Path | None = None, pipes: bool = False
-) -> bytes:
+def read_regular(path: str | Path, wanted: str, *, limit: int = MAX_BYTES, pipes: bool = False) -> bytes:
     """The bytes of a regular file; `wanted` says in messages what the file should be.
 
-    With `inside`, no part of the path below that folder may be a link. With `pipes`, a pipe with a writer is read as
-    well (a shell's `<(…)`); one without a writer counts as empty instead of blocking.
+    With `pipes`, a pipe with a writer is read as well (a shell's `<(…)`); one without a writer counts as empty instead
+    of blocking. A name from outside that is joined to a folder passes `file_below` first.
 
     Raises:
-        HcpError: it is missing, a folder, a link, a pipe, a device, cannot be read, or is larger than `limit`.
+        HcpError: it is missing, a folder, a pipe, a device, cannot be read, or is larger than `limit`.
     """
     name = visible(str(path))
     try:
-        if inside is not None:
-            _refuse_links(type(inside)(path), inside, wanted)
         # Checked before opening: opening a device may already have an effect.
         if _is_read(os.stat(path).st_mode, pipes):
             with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
@@ -122,15 +92,13 @@ def read_regular(
     raise HcpError(f"{name} is not a regular file", wanted=wanted, do="give a file, not a folder, a pipe or a device")
 
 
-def read_text(
-    path: str | Path, wanted: str, *, limit: int = MAX_BYTES, inside: Path | None = None, pipes: bool = False
-) -> str:
+def read_text(path: str | Path, wanted: str, *, limit: int = MAX_BYTES, pipes: bool = False) -> str:
     """The text of a regular file in UTF-8, read as `read_regular` does; a byte-order mark is dropped.
 
     Raises:
         HcpError: as `read_regular`, or it is not UTF-8.
     """
-    data = read_regular(path, wanted, limit=limit, inside=inside, pipes=pipes)
+    data = read_regular(path, wanted, limit=limit, pipes=pipes)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -143,18 +111,6 @@ def read_text(
 
 def _is_read(mode: int, pipes: bool) -> bool:
     return stat.S_ISREG(mode) or (pipes and stat.S_ISFIFO(mode))
-
-
-def _refuse_links(path: Path, folder: Path, wanted: str) -> None:
-    step = folder
-    for part in path.relative_to(folder).parts:
-        step /= part
-        if part == ".." or os.path.islink(step):
-            raise HcpError(
-                f"{visible(str(step))} leads elsewhere",
-                wanted=f"{wanted} inside {visible(str(folder))}",
-                do="put the file itself there",
-            )
 
 
 def _bytes_of(file: IO[bytes], name: str, wanted: str, limit: int) -> bytes:

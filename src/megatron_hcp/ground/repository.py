@@ -18,13 +18,3 @@ def enclosing_repository(folder: str) -> str | None:
             return here
         here = above
     return None
-
-
-def is_below(path: str, folder: str) -> bool:
-    """Whether a path leads into a folder, by its words alone: `..` is resolved, links are not.
-
-    >>> is_below("a/../../etc/passwd", "a"), is_below("a/b/../c", "a"), is_below("/repo2/x", "/repo")
-    (False, True, False)
-    """
-    inside = os.path.abspath(folder)
-    return os.path.commonpath((os.path.abspath(path), inside)) == inside

@@ -7,8 +7,8 @@ when they hold.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.judge.report import Finding, Undecided
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.facts.last_read import LastRead, last_read, of_package
@@ -87,6 +87,8 @@ def age_of(v: View, package: str) -> Age | None:
 
 
 def _of_branch(package: str, version: str, release: tuple[int, int, int], last: LastRead) -> Age | None:
+    if release[:2] < last.numbers[:2]:
+        return None  # an older state of the branch
     commit = version.partition("+")[2].removeprefix("g")
     if len(commit) >= 7 and last.commit.startswith(commit):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from functools import cache
 
 from megatron_hcp.launch.coerce import coerce
 from megatron_hcp.launch.complete import derive
@@ -13,6 +13,7 @@ from megatron_hcp.launch.edit import edit_facts, edit_settings
 from megatron_hcp.launch.fact import Elsewhere, Fact, Launch, Reading, Setting
 from megatron_hcp.launch.facts.spec import UNKNOWN
 from megatron_hcp.launch.facts.topics import MODEL_NAMES
+from megatron_hcp.launch.images import IMAGE_FACTS, facts_of_image
 from megatron_hcp.launch.named_model import facts_of_name
 
 
@@ -21,9 +22,9 @@ def build_launch(
 ) -> Launch:
     """The launch that a reading describes.
 
-    Precedence, lowest first: upstream's default (for an unknown recipe, the presumed value), the recipe, the model's
-    config.json (or, without it, the sizes of a model that the launch names), the launch, an assumption. Derived facts
-    are computed last and never replace a stated one.
+    Precedence, lowest first: upstream's default (for an unknown recipe, the presumed value), what the container image
+    holds, the recipe, the model's config.json (or, without it, the sizes of a model that the launch names), the launch,
+    an assumption. Derived facts are computed last and never replace a stated one.
 
     Raises:
         HcpError: a value doesn't have its fact's type (one line, with the location).
@@ -31,6 +32,8 @@ def build_launch(
     assumed, model = assumed or {}, model or {}
     stated, unknown = _stated(reading)
     facts = _defaults(reading, stated, unknown)
+    if any(name in reading.facts or name in assumed for name in IMAGE_FACTS):
+        facts |= facts_of_image(reading, assumed)
     by_recipe = {name: fact for name, fact in stated.items() if fact.origin == "recipe"}
     facts |= by_recipe
     if not model and (model_name := stated.get("model_name")) is not None:
@@ -43,7 +46,7 @@ def build_launch(
     conflicts = []
     for name, fact in assumed.items():
         before = facts.get(name)
-        if before is not None and before.origin == "launch" and before.value != fact.value:
+        if before is not None and before.origin in ("launch", "image") and before.value != fact.value:
             conflicts.append((name, before, fact))
         facts[name] = fact
         unknown.pop(name, None)
@@ -88,23 +91,46 @@ def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
         written.setdefault(entry.fact, {})[setting.key] = fact  # of a repeated key, the last occurrence
     order = {key: place for place, key in enumerate(index)}
     for name, by_key in written.items():
-        facts[name] = by_key[min(by_key, key=lambda key: (_yields(key, by_key[key].value), order[key]))]
+        facts[name] = by_key[min(by_key, key=lambda key: (_precedence(key, by_key[key].value), order[key]))]
     for key, reason in reading.unknown.items():
         name = index[key].fact if key in index else key
         if name in reading.facts:
             continue
         facts.pop(name, None)
         unknown[name] = reason
+    for name, reason in _below_unread_sections(reading, facts).items():
+        facts.pop(name, None)
+        unknown.setdefault(name, reason)
     return facts, unknown
 
 
-def _yields(key: str, value: object) -> bool:
-    """Whether a key leaves its fact to another of the fact's keys, although the table lists that one after it.
+def _below_unread_sections(reading: Reading, stated: Mapping[str, Fact]) -> dict[str, str]:
+    """Fact -> why a section that may set it can't be read: a mapping in one word (`override_config=$X`), or `env`.
 
-    A null does: that field has another name by now, or had one. But Bridge copies all fields of `mixed_precision` over
-    the model's, its nulls too (`update_config_with_precision_overrides`).
+    A key that the launch writes itself stays, but for variables: what `env` reads comes after them.
     """
-    return value is None and not key.startswith("mixed_precision.")
+    index = index_of(reading.dialect, reading.role)
+    found: dict[str, str] = {}
+    for section, reason in reading.unknown.items():
+        if section in index or section in FACTS:
+            continue
+        below = f"{section}."
+        found |= {one.fact: reason for key, one in index.items() if key.startswith(below) and one.fact not in stated}
+        if section == "env":
+            found |= {name: reason for name in stated if name.startswith(below)}
+    return found
+
+
+def _precedence(key: str, value: object) -> int:
+    """Where a key stands among those of its fact, whatever their order in the table: the least one counts.
+
+    A null yields: that field has another name by now, or had one. But Bridge copies all fields of `mixed_precision`
+    over the model's, its nulls too (`update_config_with_precision_overrides`), and those of `comm_overlap` that are
+    set (`CommOverlapConfig.setup`).
+    """
+    if value is None and not key.startswith("mixed_precision."):
+        return 2
+    return 0 if key.startswith("comm_overlap.") else 1
 
 
 def _unwrap(dialect: str, setting: Setting) -> Setting:
@@ -114,16 +140,21 @@ def _unwrap(dialect: str, setting: Setting) -> Setting:
     return setting
 
 
+@cache
+def _upstreams_defaults(dialect: str) -> dict[str, Fact]:
+    """By name, the facts that upstream has a default for."""
+    values = ((name, default_of(spec, dialect)) for name, spec in FACTS.items())
+    return {name: Fact(value, "default") for name, value in values if value is not UNKNOWN}
+
+
 def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str, str]) -> dict[str, Fact]:
     if reading.unseen is not None:
         return {}
     facts: dict[str, Fact] = {}
     absent = [name for name in FACTS if name not in stated and name not in unknown]
     if reading.complete:
-        for name in absent:
-            value: Any = default_of(FACTS[name], reading.dialect)
-            if value is not UNKNOWN:
-                facts[name] = Fact(value, "default")
+        upstreams = _upstreams_defaults(reading.dialect)
+        facts = {name: upstreams[name] for name in absent if name in upstreams}
     by_model = FRAMEWORKS[reading.dialect].model_decides
     if by_model if reading.complete else FRAMEWORKS[reading.dialect].has_recipes:
         # A recipe sets what an override list omits; in verl the model sets what verl has no default for.

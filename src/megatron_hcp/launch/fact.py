@@ -104,6 +104,8 @@ class Beside(NamedTuple):
     """Files that stand for sourced ones, and folders to look for them in (`--source`)."""
     arguments: tuple[str, ...] | None = None
     """What the script is started with (`--args`); None if that isn't known."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """(variable, value) for those that the script leaves open (`--assume env.NAME=VALUE`)."""
 
 
 ALONE = Beside()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text
 
@@ -36,11 +37,11 @@ def cached_config(name: str) -> str:
         HcpError: the model isn't in the cache, or its link leaves the folder.
     """
     folder = _folder_of(name)
-    reference = os.path.join(folder, "refs", "main")
+    reference = file_below(folder, "refs/main", "a commit")
     if not os.path.lexists(folder):
         raise _absent(name, folder, "is not in")
-    if not os.path.isfile(reference):
-        raise _absent(name, reference, "has no revision main in")
+    if reference is None:
+        raise _absent(name, os.path.join(folder, "refs", "main"), "has no revision main in")
     commit = read_text(reference, "a commit", limit=200).strip()
     if not _COMMIT.fullmatch(commit) or commit in (".", ".."):
         raise HcpError(
@@ -48,13 +49,11 @@ def cached_config(name: str) -> str:
             wanted="a commit",
             do="download the model again, or give its config.json",
         )
-    path = os.path.join(folder, "snapshots", commit, "config.json")
-    if not os.path.isfile(path):
-        raise _absent(name, path, "has no config.json in")
-    real, inside = os.path.realpath(path), os.path.realpath(folder)
-    if os.path.commonpath((real, inside)) != inside:
-        raise HcpError(f"{path} is a link out of {folder}", wanted=_WANTED, do="give the config.json itself")
-    return path
+    path = f"snapshots/{commit}/config.json"
+    found = file_below(folder, path, _WANTED)
+    if found is None:
+        raise _absent(name, os.path.join(folder, path), "has no config.json in")
+    return found
 
 
 def cache_folder() -> str:

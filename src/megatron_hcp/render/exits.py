@@ -157,6 +157,6 @@ def _tail(path: Path) -> str:
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
-            return file.read().decode("utf-8", "replace")
+            return file.read(_TAIL_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

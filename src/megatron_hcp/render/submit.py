@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 
+from megatron_hcp.ground.child import Child, run_child
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 
 _PREFIX = re.compile(r"^sbatch: (?:error: )?")
 
+_TIMEOUT_S = 300
 _NOT_REACHED = re.compile(
     "failed to fetch config|could not establish a configuration source|unable to contact slurm controller|"
     "connection refused|unable to establish configuration source",
@@ -58,19 +59,21 @@ def make_log_folder(script: str) -> str | None:
     return folder
 
 
-def _sbatch(script: str, option: str) -> subprocess.CompletedProcess[str]:
+def _sbatch(script: str, option: str) -> Child:
     # Pass it on standard input: Slurm keeps a copy, whereas a file might change in the meantime.
     try:
-        done = subprocess.run(["sbatch", option], input=script, capture_output=True, text=True, errors="replace")
+        done = run_child(["sbatch", option], input=script, timeout_s=_TIMEOUT_S)
     except OSError as error:
         raise HcpError(
             f"found no sbatch ({error.strerror})",
             wanted="a node that can submit jobs",
             do="write the script with -o FILE, and submit it there",
         ) from None
-    if done.returncode:
+    if done.status is None:
+        raise HcpError(f"sbatch {option}: no answer that ends within {_TIMEOUT_S} s", do="run it where sinfo works")
+    if done.status:
         said = [_PREFIX.sub("", line) for line in done.stderr.splitlines() if line.startswith("sbatch: error: ")]
-        why = visible("; ".join(said or done.stderr.splitlines()))[:400] or f"exit code {done.returncode}"
+        why = visible("; ".join(said or done.stderr.splitlines()))[:400] or f"exit code {done.status}"
         if _NOT_REACHED.search(done.stderr):
             raise HcpError(
                 f"sbatch {option}: could not reach Slurm: {why}",

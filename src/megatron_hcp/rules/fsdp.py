@@ -155,17 +155,20 @@ def fsdp_keeps_the_order_of_ranks(v: View) -> Problem | None:
 def fsdp_v2_has_no_model_parallelism(v: View) -> Problem | None:
     """Megatron-FSDP generation 2 runs without tensor and pipeline parallelism.
 
-    Bridge's validation rejects expert parallelism too. For context parallelism under Bridge see CP021.
+    Bridge's validation rejects expert parallelism too, as of its main of 2026-08-22; later ones accept it
+    (NVIDIA-NeMo/Megatron-Bridge#5521). For context parallelism under Bridge see CP021.
     """
     axes = ("tp", "pp", "ep") if v.dialect == "bridge" else ("tp", "pp")
     wrong = next((axis for axis in axes if v[axis] > 1), None)
     if wrong is None:
         return None
     said = " ".join(f"{axis} {v[axis]}" for axis in axes)
+    newer = "; mains of September 2026 and later accept expert parallelism (Megatron-Bridge#5521)"
+    newer = newer if wrong == "ep" else ""
     return Problem(
         message="Megatron-FSDP generation 2 rejects these parallel sizes",
         found=f"megatron_fsdp_version 2 at {said}",
-        wanted=f"{', '.join(axes[:-1])} and {axes[-1]} of 1, or generation 1",
+        wanted=f"{', '.join(axes[:-1])} and {axes[-1]} of 1, or generation 1{newer}",
         facts=("fsdp_version", wrong),
         fixes=(Fix({"fsdp_version": 1}, "generation 1"),),
         stage="config" if v.dialect == "bridge" else "init",

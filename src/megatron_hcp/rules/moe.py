@@ -204,7 +204,10 @@ def shared_experts_overlap_an_all_to_all(v: View) -> Problem | None:
     "error crash config",
     source=(
         TRANSFORMER_CONFIG.says(
-            "TransformerConfig.__post_init__", "disable full recomputation when enabling overlap_moe", ">=0.14"
+            "TransformerConfig.__post_init__",
+            "disable full recomputation when enabling overlap_moe",
+            ">=0.14",
+            branches=("main",),
         ),
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__", "disable moe_shared_expert_overlap when enabling overlap_moe", ">=0.14"
@@ -223,11 +226,14 @@ def expert_overlap_computes_layers_once(v: View) -> Problem | None:
 
     overlap_moe_expert_parallel_comm schedules the parts of a layer one by one, so it excludes full recomputation, from
     0.17 on the module moe in recompute_modules, the overlap of shared experts, and more than one layer of multi-token
-    prediction.
+    prediction. The dev branch accepts full recomputation.
     """
     fixes: tuple[Fix, ...] = ()
-    if v.recompute_granularity == "full":
+    recomputes_experts = v.known("recompute_modules", "mcore") and "moe" in _words(v.recompute_modules)
+    if v.recompute_granularity == "full" and v.get("mcore_branch") != "dev":
         wrong, guilty = "recompute_granularity full", "recompute_granularity"
+    elif recomputes_experts and v.at_least("mcore", "0.17"):
+        wrong, guilty = "recompute_modules moe", "recompute_modules"
     elif v.moe_shared_expert_overlap:
         wrong = guilty = "moe_shared_expert_overlap"
         fixes = (Fix({guilty: False}, "no overlap of shared experts"),)

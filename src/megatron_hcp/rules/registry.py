@@ -129,7 +129,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "attn": _may_choose_attention,
     "dcp": _may_be_dynamic,
     "fsdp": _may_shard,
-    "key.overrides": lambda v: v.dialect in ("verl", "bridge"),
+    "key.overrides": lambda v: v.dialect == "verl" or (v.dialect == "bridge" and v.launch.reading.form != "yaml"),
     "key.unread": _is_verl,
     "key.booleans": _is_bridge,
     "key.values": lambda v: v.dialect in ("mlm", "ms-swift"),

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, get_args
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_regular
 from megatron_hcp.launch.upstream import REPOSITORIES, SHORT, checkout_version, recognised
@@ -176,7 +177,12 @@ def status_of(source: Source, root: Root) -> tuple[AnchorStatus, str]:
     """The state of a source in a tree, and where it is now or what is wrong."""
     # A repository may keep under src/ what its wheel has at the top level.
     bare = source.path.removeprefix("src/")
-    file = next((path for path in (root.path / bare, root.path / "src" / bare) if os.path.isfile(path)), None)
+    try:
+        # Links are followed: an installer may have filled the package's folder with links to its cache.
+        places = (file_below(str(root.path), name, "a source file", follow=True) for name in (bare, f"src/{bare}"))
+        file = next((Path(place) for place in places if place), None)
+    except HcpError as error:
+        return "gone", error.fault
     if file is None:
         return "gone", f"no file {source.path}"
     segment = segment_of(file, source.qualname)

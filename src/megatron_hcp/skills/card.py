@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.ground.files import named_below, read_text
+from megatron_hcp.ground.files import read_text
 from megatron_hcp.ground.schema import faults, refuse, wrong
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.forms.yaml.settings import load_plain
@@ -126,15 +127,30 @@ def is_ours(folder: Path) -> bool:
     return folder in skill_dirs()
 
 
-def read_skill_file(folder: Path, name: str | Path, wanted: str) -> str:
-    """The text of a skill's file. In a skill from outside the pack, it must be in the folder itself.
+def skill_file(folder: Path, name: str | Path, wanted: str) -> str:
+    """The path of a skill's file.
 
     Raises:
-        HcpError: its name leads out of the folder; it cannot be read, is not a regular file, is too large, is not
-            UTF-8, or is reached through a link.
+        HcpError: there is none of that name in the folder, or it may not be read.
     """
     # An installer may have replaced the pack's own files with links to its cache.
-    return read_text(named_below(folder, name, wanted), wanted, inside=None if is_ours(folder) else folder)
+    path = file_below(str(folder), str(name), wanted, follow=is_ours(folder))
+    if path is None:
+        raise HcpError(
+            f"found no file {visible(str(name))[:200]} in {visible(str(folder))}",
+            wanted=wanted,
+            do="give the names of the folders and the file, such as references/notes.md",
+        )
+    return path
+
+
+def read_skill_file(folder: Path, name: str | Path, wanted: str) -> str:
+    """The text of a skill's file.
+
+    Raises:
+        HcpError: as `skill_file`; it is too large, or not UTF-8.
+    """
+    return read_text(skill_file(folder, name, wanted), wanted)
 
 
 def load_card(folder: Path) -> Card:

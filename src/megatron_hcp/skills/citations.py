@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
+from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_regular
 from megatron_hcp.skills.anchors import definitions_in
@@ -24,6 +25,7 @@ CitationStatus = Literal["right", "moved", "drifted", "gone", "unverified here"]
 CITATION_STATUSES: tuple[CitationStatus, ...] = get_args(CitationStatus)
 _CITING = re.compile(r"(\d{1,7}):(\d{1,7}):(\S+)")
 _SPAN = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|sh|ya?ml|json|md|toml|cu|cpp|h))(?::(\d{1,7})(?:-(\d{1,7}))?)?`")
+_WANTED = "a source file"
 _ELIDED = re.compile(r"^(#|//)?\s*(\.\.\.|…)")
 
 
@@ -77,9 +79,12 @@ def verdict_of(citation: Citation, repos: Mapping[str, Path]) -> CitationVerdict
     if not repos:
         return CitationVerdict(citation, "unverified here", "no checkout was given")
     for name, root in repos.items():
-        path = _file_in(root, citation.path)
-        if path is not None:
-            return _in_file(citation, name, root, path)
+        try:
+            path = _file_in(root, citation.path)
+            if path is not None:
+                return _in_file(citation, name, root, path)
+        except HcpError as error:
+            return CitationVerdict(citation, "gone", str(error))
     top = citation.path.split("/")[0]
     if top in (".", "..") or not any((root / top).is_dir() for root in repos.values()):
         return CitationVerdict(citation, "unverified here", f"{', '.join(repos)} has no folder {top}")
@@ -92,14 +97,11 @@ def _file_in(root: Path, cited: str) -> str | None:
     if ".." in parts or cited.startswith("/"):
         return None
     tails = ["/".join(parts[start:]) for start in range(len(parts) - 1)]
-    return next((tail for tail in tails if (root / tail).is_file()), None)
+    return next((tail for tail in tails if file_below(str(root), tail, _WANTED)), None)
 
 
 def _in_file(citation: Citation, repo: str, root: Path, path: str) -> CitationVerdict:
-    try:
-        lines = read_regular(root / path, "a source file", inside=root).decode("utf-8", "replace").splitlines()
-    except HcpError as error:
-        return CitationVerdict(citation, "gone", str(error))
+    lines = read_regular(root / path, _WANTED).decode("utf-8", "replace").splitlines()
     if not citation.quoted:
         if citation.last is not None and citation.last > len(lines):
             return CitationVerdict(citation, "drifted", f"{repo} {path} has {len(lines)} lines")
@@ -147,4 +149,4 @@ def _anchor(file: Path, path: str, index: int) -> str:
 @lru_cache(maxsize=64)
 def _definitions(file: Path, changed_ns: int) -> tuple[tuple[str, int, int], ...]:
     """Those of a file; found again when it has changed."""
-    return tuple(definitions_in(file.read_bytes()))
+    return tuple(definitions_in(read_regular(file, _WANTED)))

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import locked, read_regular
 from megatron_hcp.ground.visible import visible
-from megatron_hcp.skills.card import is_ours
+from megatron_hcp.skills.card import skill_file
 from megatron_hcp.skills.installed import (
     BACKUPS,
     RECORD_PATH,
@@ -60,11 +61,11 @@ class Copy(NamedTuple):
         for path in self.edits:
             wanted = self.files[path].data if path in self.files else b""
             there: bytes = b""
-            if os.path.lexists(self.target / path):
-                try:
-                    there = read_regular(self.target / path, "a file", inside=self.target)
-                except HcpError:
-                    there = b"(no regular file)"
+            try:
+                yours = file_below(str(self.target), path, "a file")
+                there = read_regular(yours, "a file") if yours else b""
+            except HcpError:
+                there = b"(no regular file)"
             before, after = (data.decode("utf-8", "replace").splitlines() for data in (wanted, there))
             yield from difflib.unified_diff(before, after, f"shipped/{path}", f"yours/{path}", n=1, lineterm="")
 
@@ -120,8 +121,8 @@ def _files(folder: Path) -> dict[str, _File]:
     found: dict[str, _File] = {}
     for name in files_of(folder):
         if name != RECORD_PATH:
-            path = folder / name
-            data = read_regular(path, "a file of a skill", inside=None if is_ours(folder) else folder)
+            path = skill_file(folder, name, "a file of a skill")
+            data = read_regular(path, "a file of a skill")
             found[name] = _File(data, os.access(path, os.X_OK))
     if sum(len(file.data) for file in found.values()) > _MAX_BYTES:
         raise HcpError(

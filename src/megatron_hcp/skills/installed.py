@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from megatron_hcp import __version__
+from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_regular
 from megatron_hcp.ground.schema import TEXT, Fields, MapOf, checked
@@ -53,7 +54,7 @@ def record_of(digests: dict[str, str]) -> bytes:
 def recorded(target: Path) -> dict[str, str] | None:
     """What was installed, from the record in the skill; None without a readable record."""
     try:
-        data = json.loads(read_regular(target / RECORD_PATH, "a record", inside=target))
+        data = json.loads(read_regular(file_below(str(target), RECORD_PATH, "a record") or "", "a record"))
         checked(data, _SHAPE, RECORD_PATH)
     except (HcpError, ValueError, RecursionError):
         return None
@@ -73,11 +74,12 @@ def present(target: Path) -> dict[str, str]:
     for folder, folders, names in os.walk(target):
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         for name in [*names, *links]:
-            path = Path(folder, name)
+            path = os.path.join(folder, name)
+            inside = os.path.relpath(path, target)
             try:
-                found[path.relative_to(target).as_posix()] = digest(read_regular(path, "a file", inside=target))
+                found[inside] = "a link" if os.path.islink(path) else digest(read_regular(path, "a file"))
             except HcpError:
-                found[path.relative_to(target).as_posix()] = "unreadable"
+                found[inside] = "unreadable"
         if len(found) > MAX_FILES:
             raise HcpError(
                 f"{visible(str(target))} has more than {MAX_FILES:,} files", wanted="a skill", do="move it away"

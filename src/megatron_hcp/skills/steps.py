@@ -18,7 +18,7 @@ from megatron_hcp.ground.upstream_folder import unpacked_releases
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.this_machine import num_gpus
 from megatron_hcp.resources import pack_dir
-from megatron_hcp.skills.card import LEVELS, Card, Level, Step, read_skill_file
+from megatron_hcp.skills.card import LEVELS, Card, Level, Step, skill_file
 from megatron_hcp.skills.processes import MAX_OUTPUT, Ended, run_program
 
 StepStatus = Literal["passed", "failed", "skipped"]
@@ -53,8 +53,9 @@ def program_of(step: Step, folder: Path) -> list[str]:
     Raises:
         HcpError: a `checks/x.py` is not in the pack, or a `scripts/x.py` not in the skill.
     """
+    wanted = f"a file of the skill {visible(folder.name)}"
     words = [
-        program_path(word) if word.startswith("checks/") else _own_path(word, folder) if is_own(word) else word
+        program_path(word) if word.startswith("checks/") else skill_file(folder, word, wanted) if is_own(word) else word
         for word in step.run
     ]
     if words[0] == "python":
@@ -80,16 +81,6 @@ def program_path(word: str) -> str:
 def is_own(word: str) -> bool:
     """Whether a step's argument names a file of its skill."""
     return word.startswith(_OWN_FOLDERS)
-
-
-def _own_path(word: str, folder: Path) -> str:
-    """The path of a skill's own file, for `scripts/x.py`."""
-    if ".." in word.split("/"):
-        raise HcpError(
-            f"found {visible(word)[:200]}, outside the skill", wanted="a file of the skill", do="correct its run"
-        )
-    read_skill_file(folder, word, f"a file of the skill {visible(folder.name)}")
-    return str(folder / word)
 
 
 def why_not(step: Step) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from megatron_hcp.ground.intake import TooLargeError, read_whole
 from megatron_hcp.triage.collectives import Waited
 from megatron_hcp.triage.number import whole
 from megatron_hcp.triage.plain_pickle import NotPlain, read_plain_pickle
@@ -92,10 +93,10 @@ def read_dumps(paths: Iterable[Path]) -> tuple[Waited | None, list[tuple[Path, s
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    with path.open("rb") as file:
-        data = file.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise NotPlain(f"larger than {_LARGEST >> 20} MiB")
+    try:
+        data = read_whole(str(path), _LARGEST)
+    except TooLargeError:
+        raise NotPlain(f"larger than {_LARGEST >> 20} MiB") from None
     try:
         dump = read_plain_pickle(data) if data[:1] == _PICKLE else json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -42,6 +42,7 @@ def units_of(text_of: Callable[[str], str | None], upstream: Upstream) -> dict[s
     """The units of an upstream's validators by name; none if it has none. `text_of` gives the text of a file in it."""
     from megatron_hcp.validators.options import as_line
     from megatron_hcp.validators.reader.options import OptionReader
+    from megatron_hcp.validators.reader.prune import pruned
     from megatron_hcp.validators.reader.sources import Sources
     from megatron_hcp.validators.reader.statements import Reader
 
@@ -50,10 +51,12 @@ def units_of(text_of: Callable[[str], str | None], upstream: Upstream) -> dict[s
     found = [any(reader.read(path, name) for path in paths) for name, paths in upstream.functions]
     if not any(found):
         return {}
+    for path, function, called in upstream.calls:
+        reader.read_call(path, function, called)
     options = OptionReader(sources)
     options.read(*upstream.options)
     lines = tuple(map(as_line, options.options))
-    units = {**reader.units, upstream.start.name: upstream.start}
+    units = pruned({**reader.units, upstream.start.name: upstream.start}, upstream.start.name)
     units[OPTIONS] = Unit(OPTIONS, "options", (), upstream.options[0], lines)
     return units
 

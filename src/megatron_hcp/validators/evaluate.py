@@ -38,8 +38,8 @@ class Evaluation(Expressions):
         self.refusals: list[Refusal] = []
         self.open: list[Open] = []
         self.steps = 0
-        self._units: dict[str, Unit | None] = {}
-        self._depths: dict[str, list[int]] = {}
+        self._units: dict[str, Unit | None] = program.kept.setdefault("units", {})
+        self._depths: dict[str, list[int]] = program.kept.setdefault("depths", {})
         self._calls: list[Unit] = []
         self._maybe: list[Unknown] = []
         self._journal: list[tuple[dict[Any, Any], Any, Any]] | None = None
@@ -102,6 +102,11 @@ class Evaluation(Expressions):
         return frame.get(_RETURN)
 
     def _construct(self, unit: Unit, given: list[Any], named: dict[str, Any]) -> Any:
+        start = self._method_of(unit, "__init__")
+        if start is not None:
+            thing = Thing({}, unit.name)
+            self.call_unit(start, [thing, *given], named)
+            return thing
         fields = self._defaults(unit.name)
         names = list(fields)
         thing = Thing({**fields, **dict(zip(names, given)), **named}, unit.name)
@@ -111,6 +116,9 @@ class Evaluation(Expressions):
         return thing
 
     def _defaults(self, name: str) -> dict[str, Any]:
+        known = self.program.kept.setdefault("defaults", {})
+        if name in known:
+            return dict(known[name])
         unit = self._unit(name)
         if unit is None:
             return {}
@@ -122,6 +130,8 @@ class Evaluation(Expressions):
             key, _, text = line.partition(" = ")
             fields[key] = self.text_value(text)
         self.frame = before
+        if not any(isinstance(value, Thing) for value in fields.values()):  # those may be changed
+            known[name] = dict(fields)
         return fields
 
     def _method_of(self, unit: Unit, name: str) -> str | None:
@@ -204,6 +214,10 @@ class Evaluation(Expressions):
                 else:
                     for name in list(owner.fields):
                         self._put(owner.fields, name, key)
+            elif isinstance(owner, list) and isinstance(key, int) and -len(owner) <= key < len(owner):
+                changed = list(owner)
+                changed[key] = value
+                self._assign(target.value, changed)
         elif isinstance(target, (_ast.Tuple, _ast.List)):
             fits = isinstance(value, (list, tuple)) and len(value) == len(target.elts)
             rest = value if isinstance(value, Unknown) or value is ABSENT else NOT_READ

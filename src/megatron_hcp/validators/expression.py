@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import _ast
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from math import prod
 from typing import Any
 
 from megatron_hcp.validators.values import ABSENT, NOT_READ, Symbol, Thing, Unknown, merged, truth
@@ -39,12 +41,14 @@ _METHODS: Mapping[type, frozenset[str]] = {
 
 
 PLAIN: Mapping[str, Any] = {"None": None, "True": True, "False": False, "...": NOT_READ}
+_BRACKETS = ("(", "[", "{", "lambda", "' ", " '")
 _WORD_OPERATORS = {
     "==": _ast.Eq, "!=": _ast.NotEq, "<": _ast.Lt, "<=": _ast.LtE, ">": _ast.Gt, ">=": _ast.GtE,
     "in": _ast.In, "is": _ast.Is,
 }  # fmt: skip
 
 
+@lru_cache(maxsize=10_000)
 def tree_of(text: str) -> Any:
     """The tree of an expression's text."""
     return compile(text, "<guard>", "eval", _ONLY_TREE, True).body
@@ -66,7 +70,6 @@ class Expressions:
 
     def __init__(self) -> None:
         self.frame = {}
-        self._trees: dict[str, Any] = {}
 
     def call_unit(self, name: str, given: list[Any], named: dict[str, Any]) -> Any:
         raise NotImplementedError
@@ -87,6 +90,8 @@ class Expressions:
 
     def text_value(self, text: str) -> Any:
         """The value of an expression's text. The most frequent kinds need no parser: it takes most of the time."""
+        if " and " in text or " or " in text:
+            return self._sentence(text)
         words = text.split(" ")
         if len(words) == 1:
             found = self._word(text)
@@ -108,10 +113,16 @@ class Expressions:
                     return self._compared(_WORD_OPERATORS[words[1]], left, right)
                 except _FAULTS:
                     return NOT_READ
-        tree = self._trees.get(text)
-        if tree is None:
-            tree = self._trees[text] = tree_of(text)
-        return self.value(tree)
+        return self.value(tree_of(text))
+
+    def _sentence(self, text: str) -> Any:
+        """The value of parts joined by `and` and `or`; those with brackets or longer texts are parsed."""
+        if any(mark in text for mark in _BRACKETS) or (" if " in text):
+            return self.value(tree_of(text))
+        for word, stops_at in ((" or ", True), (" and ", False)):
+            if word in text:
+                return self._joined(map(self.text_value, text.split(word)), stops_at)
+        return self.value(tree_of(text))
 
     def _word(self, word: str) -> Any:
         """The value of a plain literal, a name, or a field of one; `ABSENT` if the word is something else."""
@@ -155,11 +166,13 @@ class Expressions:
         return Symbol(name)
 
     def _boolop(self, tree: Any) -> Any:
-        stops_at = isinstance(tree.op, _ast.Or)
+        return self._joined(map(self.value, tree.values), isinstance(tree.op, _ast.Or))
+
+    def _joined(self, values: Iterable[Any], stops_at: bool) -> Any:
+        """The value of `or` (it stops at true) or `and` over values, evaluated one by one."""
         unknown: list[Any] = []
         value: Any = None
-        for part in tree.values:
-            value = self.value(part)
+        for value in values:
             test = truth(value)
             if isinstance(test, Unknown):
                 unknown.append(test)
@@ -315,6 +328,11 @@ class Expressions:
             for place, part in enumerate(target.elts):
                 self.bind(part, value[place] if fits else rest)
 
+    def _named(self, tree: Any) -> Any:
+        value = self.value(tree.value)
+        self.bind(tree.target, value)
+        return value
+
     def _call(self, tree: Any) -> Any:
         given = list(self._items(tree.args))
         named: dict[str, Any] = {}
@@ -330,7 +348,10 @@ class Expressions:
             name = _dotted(tree.func)
             if name is not None and self.has_unit(name):
                 return self.call_unit(name, given, named)
-            return self._method(self.value(tree.func.value), tree.func.attr, given)
+            owner = self.value(tree.func.value)
+            if isinstance(owner, Thing) and self.has_unit(f"{owner.kind}.{tree.func.attr}"):
+                return self.call_unit(f"{owner.kind}.{tree.func.attr}", [owner, *given], named)
+            return self._method(owner, tree.func.attr, given)
         if not isinstance(tree.func, _ast.Name):
             return NOT_READ
         name = tree.func.id
@@ -412,6 +433,16 @@ class Expressions:
         known = tuple(_TYPES[kind] for kind in kinds if kind in _TYPES)
         return isinstance(value, known)
 
+    def copy_fields(self, given: list[Any]) -> Any:
+        """Gives a dict the fields of a class that a namespace has: `kw[name] = getattr(args, name)` for each."""
+        kind, owner, target = given
+        names = self.fields_of(str(kind))
+        if names is not None and isinstance(owner, Thing) and isinstance(target, Thing):
+            for name in names:
+                if name in owner.fields:
+                    self.change(target, name, owner.fields[name])
+        return None
+
     def fields_(self, given: list[Any]) -> Any:
         names = self.fields_of(str(given[0]))
         return NOT_READ if names is None else [Thing({"name": name}) for name in names]
@@ -472,6 +503,22 @@ def _any(items: list[Any], stops_at: bool) -> Any:
     return merged(*unknown) if unknown else not stops_at
 
 
+def _unrolled(pattern: Any, text: Any) -> Any:
+    """A text with its repetitions written out, as pipeline layouts have them: `(tt|)*3`, `t*4`.
+
+    Source: megatron/core/transformer/pipeline_parallel_layer_layout.py `parse_str_to_list`.
+    """
+    if isinstance(text, Unknown):
+        return text
+    if pattern not in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)") or len(text) > _MOST_ITEMS:
+        return NOT_READ
+    import re
+
+    if any(int(times) > _MOST_ITEMS for times in re.findall(r"\*(\d{1,9})", text)):
+        return NOT_READ
+    return re.sub(pattern, lambda found: found[1] * int(found[2]), text)
+
+
 def _range(*given: int) -> Any:
     found = range(*given)
     return list(found) if len(found) <= _MOST_ITEMS else NOT_READ
@@ -483,6 +530,7 @@ BUILTIN: Mapping[str, Callable[[Expressions, list[Any]], Any]] = {
     "setattr": Expressions.setattr,
     "isinstance": Expressions.isinstance_,
     "fields": Expressions.fields_,
+    "copy_fields": Expressions.copy_fields,
     "any": lambda _, given: _any(given, True),
     "all": lambda _, given: _any(given, False),
     "bool": lambda _, given: truth(given[0]),
@@ -499,6 +547,9 @@ BUILTIN: Mapping[str, Callable[[Expressions, list[Any]], Any]] = {
     "list": _plain(list),
     "tuple": _plain(tuple),
     "set": _plain(frozenset),
+    "frozenset": _plain(frozenset),
+    "prod": _plain(prod),
+    "unrolled": lambda _, given: _unrolled(*given),
     "range": _plain(_range),
     "zip": _plain(lambda *items: list(zip(*items))),
     "enumerate": _plain(lambda items: list(enumerate(items))),
@@ -523,5 +574,6 @@ _VISITS: Mapping[type, Callable[[Any, Any], Any]] = {
     _ast.SetComp: Expressions._comprehension,
     _ast.DictComp: Expressions._comprehension,
     _ast.Call: Expressions._call,
+    _ast.NamedExpr: Expressions._named,
     _ast.Lambda: lambda self, tree: Lambda(tree, self.frame),
 }

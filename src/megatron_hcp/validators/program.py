@@ -19,7 +19,8 @@ A class has `TARGET = EXPRESSION` for each field with its default. Expressions: 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 
 class Unit(NamedTuple):
@@ -45,6 +46,16 @@ class Program(NamedTuple):
     start: str
     guards: int
     unreadable: int
+
+    @property
+    def kept(self) -> dict[str, dict[str, Any]]:
+        """What evaluations of the program work out once: units, defaults."""
+        return _kept(self.find)
+
+
+@lru_cache(maxsize=64)
+def _kept(find: Callable[[str], Unit | None]) -> dict[str, dict[str, Any]]:
+    return {}
 
 
 def condition_of(line: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from megatron_hcp.validators.program import Program, Unit, unit_of
 
@@ -17,6 +18,7 @@ RELEASES = "releases.txt"
 _MOST_LINES = 20_000
 
 
+@lru_cache(maxsize=32)
 def program_of_release(repo: str, release: str) -> Program | None:
     """The program of a release or branch as the tables have it; None if they do not."""
     try:

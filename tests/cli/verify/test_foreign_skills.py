@@ -48,7 +48,7 @@ def test_without_trust_nothing_runs_and_what_would_run_is_said(hcp, tmp_path: Pa
     ("word", "said"),
     [
         ("scripts/gone.py", "scripts/gone.py"),
-        ("scripts/../../outside.py", "outside the skill"),
+        ("scripts/../../outside.py", "found no file"),
         ("scripts/link.py", "leads elsewhere"),
         ("scripts/pipe.py", "not a regular file"),
         ("scripts/" + "x" * 5000, "a-skill"),

@@ -47,7 +47,7 @@ def test_a_refusal_is_a_finding_with_upstreams_condition_and_the_launchs_values(
 
 
 def test_a_guard_without_a_message_is_told_by_its_condition() -> None:
-    (one,) = found(LAUNCH, judged("0.16.1", (IMPL, (("transformer_impl", "local"),))))
+    (one,) = found(LAUNCH, judged("0.16.1", (IMPL, (("args.transformer_impl", "local"), *VALUES))))
     assert "transformer_impl != 'local'" in one.problem.message
 
 
@@ -69,7 +69,7 @@ def test_a_field_of_bridges_container_is_named_with_its_section() -> None:
 
 
 def test_several_guards_of_a_function_are_several_findings_and_each_can_be_ignored_by_its_name() -> None:
-    both = judged("0.16.1", (BOTH, VALUES), (IMPL, ()))
+    both = judged("0.16.1", (BOTH, VALUES), (IMPL, VALUES[:1]))
     assert [one.problem.guard for one in found(LAUNCH, both)] == ["not-fp16-and-bf16", "impl"]
     assert [one.problem.guard for one in found(LAUNCH, both, without=frozenset({"impl"}))] == ["not-fp16-and-bf16"]
     assert [one.problem.guard for one in found(LAUNCH, both, only=frozenset({"impl"}))] == ["impl"]
@@ -92,12 +92,12 @@ def test_without_a_release_it_is_an_error_only_if_all_refuse(refuse: str, severi
 
 
 def test_releases_that_refuse_for_different_reasons_leave_none_that_starts() -> None:
-    both = found(LAUNCH, judged("a", (BOTH, VALUES)), judged("b", (IMPL, ())))
+    both = found(LAUNCH, judged("a", (BOTH, VALUES)), judged("b", (IMPL, VALUES[:1])))
     assert [one.severity for one in both] == ["error", "error"]
 
 
 def test_what_only_some_releases_refuse_is_one_warning() -> None:
-    (one,) = found(LAUNCH, judged("a"), judged("b", (BOTH, VALUES), (IMPL, ())))
+    (one,) = found(LAUNCH, judged("a"), judged("b", (BOTH, VALUES), (IMPL, VALUES[:1])))
     assert one.severity == "warning" and one.problem.message.endswith("; 1 more")
 
 
@@ -109,7 +109,7 @@ def test_where_a_rule_that_fired_cites_the_place_the_guard_is_silent() -> None:
     fired = [plain._replace(rule=citing)]
     start = [RULES["START001"]]
     assert findings_of(LAUNCH, (judged("0.16.1", (BOTH, VALUES)),), start, fired) == []
-    assert len(findings_of(LAUNCH, (judged("0.16.1", (IMPL, ())),), start, fired)) == 1
+    assert len(findings_of(LAUNCH, (judged("0.16.1", (IMPL, VALUES[:1])),), start, fired)) == 1
 
 
 @pytest.mark.parametrize(

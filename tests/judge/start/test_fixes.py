@@ -1,4 +1,4 @@
-"""Fixes from a guard's condition: one that holds afterwards, with as little of the launch's intent given up as can be."""
+"""Fixes from a guard's condition: it holds afterwards, and as little of the launch's intent is given up as can be."""
 
 from __future__ import annotations
 

@@ -17,6 +17,8 @@ DSV4 = "model.experimental_attention_variant=dsv4_hybrid model.cp_partition_mode
 KEYS, VALUES = "--linear-num-key-heads", "--linear-num-value-heads"
 GATHERED = "--cp-comm-type all_gather"
 
+GDN_PROVIDER = "model.context_parallel_size=4 model.experimental_attention_variant=gated_delta_net"
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("MODEL001", "mlm", f"{CP} 2 --hybrid-layer-pattern *-*-", "", "not concerned"),
@@ -45,6 +47,13 @@ VERDICTS: list[Row] = [
     ("MODEL002", "bridge", "", "attention_variant=dsa rope_fusion=false cp=1", "fine"),  # no exchange, of whatever type
     ("MODEL002", "bridge", "", "attention_variant=dsa rope_fusion=false cp_comm_type=p2p", "needs cp"),
     ("MODEL003", "mlm", f"{CP} 32", "", "not concerned"),
+    # linear_cp_mode is chunkwise by default on dev: every CP rank has all heads of its TP rank.
+    ("MODEL003", "mlm", f"{CP} 32 {GDN}", "mcore=0.19.0 mcore_branch=dev", "fine"),
+    ("MODEL003", "mlm", f"{CP} 32 {GDN}", "mcore=0.19.0 mcore_branch=main", "error crash config"),
+    ("MODEL003", "mlm", f"{CP} 2 {GDN} --tensor-model-parallel-size 3", "mcore=0.19.0 mcore_branch=dev", "error"),
+    # A release without CP is wrong whatever the heads are.
+    ("MODEL003", "bridge", GDN_PROVIDER, "mcore=0.17", "error crash config"),
+    ("MODEL003", "bridge", GDN_PROVIDER, "mcore=0.19", "needs linear_num_key_heads"),
     ("MODEL003", "mlm", f"{CP} 2 --experimental-attention-variant gdn", "", "needs mcore"),
     ("MODEL003", "mlm", f"{CP} 2 {GDN}", "mcore=0.17", "error crash config"),
     ("MODEL003", "mlm", f"{CP} 2 {GDN}", "mcore=0.18.0", "fine"),  # the config is taken; KNOWN003

@@ -11,6 +11,11 @@ _OVERLAP = f"--overlap-moe-expert-parallel-comm --num-experts 8 {_EP} 4 --moe-to
 _WIDTH = "--num-experts 8 --moe-shared-expert-intermediate-size 512"
 _SHARED = f"{_WIDTH} --moe-shared-expert-overlap --moe-token-dispatcher-type"
 
+_BRIDGES_OVERLAP = (
+    "comm_overlap.overlap_moe_expert_parallel_comm=true model.recompute_granularity=selective "
+    "model.recompute_modules=[moe]"
+)
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("MOE001", "mlm", "", "", "not concerned"),
@@ -77,6 +82,8 @@ VERDICTS: list[Row] = [
     ("MOE004", "bridge", "model.overlap_moe_expert_parallel_comm=true", "", "needs ep"),
     ("MOE006", "mlm", f"{_EP} 4 --num-experts 8 --recompute-granularity full", "", "not concerned"),
     ("MOE006", "mlm", f"{_OVERLAP} alltoall", "mcore=0.17", "fine"),
+    ("MOE006", "mlm", f"{_OVERLAP} alltoall --recompute-granularity full", "mcore=0.19.0 mcore_branch=dev", "fine"),
+    ("MOE006", "bridge", _BRIDGES_OVERLAP, "mcore=0.17", "error crash config"),  # whatever shared experts do
     ("MOE006", "mlm", f"{_OVERLAP} alltoall --recompute-granularity full", "mcore=0.14", "error crash config"),
     ("MOE006", "mlm", f"{_OVERLAP} alltoall --moe-shared-expert-overlap", "mcore=0.14", "error crash config"),
     ("MOE006", "mlm", f"{_OVERLAP} alltoall --mtp-num-layers 1", "mcore=0.17", "fine"),

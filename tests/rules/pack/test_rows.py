@@ -15,7 +15,23 @@ ODD = "dataset.offline_packing_specs.packed_sequence_size=4098 "
 IN_BATCH = "dataset.enable_in_batch_packing=true train.micro_batch_size="
 ENERGON = "dataset.packing_buffer_size=64 train.micro_batch_size=2"
 
+NATIVE = (
+    "dataset.packing_buffer_size=64 train.micro_batch_size=1 model.calculate_per_token_loss=true "
+    "ddp.average_in_collective=false model.pipeline_model_parallel_size=1"
+)
+
+NO_MTP = "bridge=0.7.0 mtp_layers=null"
+
 VERDICTS: list[Row] = [
+    # ConfigContainer.validate of Bridge's main (067f987d), `if enable_energon_packing`.
+    ("PACK022", "bridge", f"{NATIVE} model.mtp_num_layers=1", "bridge=0.7.0", "error crash config"),
+    ("PACK022", "bridge", f"{NATIVE} model.mtp_num_layers=1", "bridge=0.6.0", "fine"),
+    ("PACK022", "bridge", f"{NATIVE} model.mtp_num_layers=1", "", "needs bridge"),
+    ("PACK022", "bridge", f"{NATIVE} model.mtp_num_layers=null", "bridge=0.7.0", "fine"),
+    ("PACK022", "bridge", NATIVE, f"{NO_MTP} pp=2", "error crash config"),
+    ("PACK022", "bridge", NATIVE.replace("loss=true", "loss=false"), NO_MTP, "error crash config"),
+    ("PACK022", "bridge", NATIVE.replace("collective=false", "collective=true"), NO_MTP, "error crash config"),
+    ("PACK022", "bridge", "dataset.pack_sequences_in_batch=true", NO_MTP, "not concerned"),
     # rule, dialect, launch, assumed, verdict
     ("PACK001", "bridge", f"{PACKED}{ON}model.tensor_model_parallel_size=3 model.sequence_parallel=true", "", "error"),
     ("PACK001", "bridge", f"{PACKED}{ON}model.sequence_parallel=false", "", "fine"),

@@ -9,6 +9,7 @@ import click
 
 from megatron_hcp.cli.completion import complete_skills
 from megatron_hcp.cli.screen import say
+from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text, write_whole
 from megatron_hcp.ground.visible import visible
@@ -17,6 +18,8 @@ from megatron_hcp.skills.card import Card, is_ours, load_card, skill_dirs
 from megatron_hcp.skills.folders import has_card, skills_below
 from megatron_hcp.skills.rendered import RENDERERS, RenderedPart, rendered, table
 from megatron_hcp.skills.skill import files_of
+
+_WANTED = "a text with generated parts"
 
 
 @click.command()
@@ -39,7 +42,7 @@ def build(names: Sequence[str], check: bool) -> int:
         files += [(path, None) for path in (*root.glob("README.md"), *sorted(root.glob("docs/*.md")))]
     stale = 0
     for path, card in files:
-        before = read_text(path, "a text with generated parts", inside=path.parent)
+        before = read_text(file_below(str(path.parent), path.name, _WANTED) or path, _WANTED)
         after = rendered(before, str(path), card, _ALL)
         if after != before:
             stale += 1

@@ -49,7 +49,7 @@ def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
         if key is None:
             before = launch.facts.get(name)
             facts[name] = Fact(value, "launch", before.location if before else None, before.key if before else None)
-        elif value is None and launch.dialect in COMMAND_LINES:
+        elif launch.dialect in COMMAND_LINES and (value is None or _is_left_out(launch, key, value)):
             removed |= {key, *(k for k, entry in index_of(launch.dialect).items() if entry.fact == name)}
         else:
             settings.append(Setting(key, _setting_value(launch, key, value)))
@@ -93,6 +93,11 @@ def _setting_value(launch: Launch, key: str, value: Any) -> Any:
             return [str(value).lower()] if launch.dialect == "ms-swift" else [] if value else False
         return [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
     return list(value) if isinstance(value, tuple) else value
+
+
+def _is_left_out(launch: Launch, key: str, value: Any) -> bool:
+    """Whether a switch of Megatron-LM, which takes no value, is off because it isn't there."""
+    return value is _is_negated(launch, key) and launch.dialect != "ms-swift"
 
 
 def _is_negated(launch: Launch, key: str) -> bool:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from megatron_hcp.judge.report import Finding
-from megatron_hcp.judge.start.keys import spot_of
+from megatron_hcp.judge.start.context import Context, context_of
+from megatron_hcp.judge.start.judged import program_of
+from megatron_hcp.judge.start.keys import Spot, spot_of, written_value
 from megatron_hcp.launch.fact import Launch, shown_value
 from megatron_hcp.rules.rule import Fix, Problem, Rule
 from megatron_hcp.rules.start.citations import cites
 from megatron_hcp.rules.start.functions import row_of
-from megatron_hcp.validators.outcome import Judged, Refusal
+from megatron_hcp.validators.evaluate import names_in
+from megatron_hcp.validators.expression import tree_of
+from megatron_hcp.validators.outcome import Guard, Judged, Refusal
 
 _MOST_VALUES = 6
 
@@ -48,7 +53,8 @@ def findings_of(
     releases refuse it.
 
     `rules` are the START rules that are to speak. A guard is silent where a finding of another rule cites it: that one
-    has the reason and the fix.
+    has the reason and the fix. It is silent too if the launch states nothing that it reads: a few words after `--`, or
+    a script that gets the rest elsewhere, lack much that upstream requires.
     """
     speaking = {rule.id: rule for rule in rules}
     sources = [finding.rule.source for finding in fired]
@@ -58,8 +64,13 @@ def findings_of(
         rule = speaking.get(row_of(guard).id)
         if rule is None or guard.slug in rule.without or (rule.only is not None and guard.slug not in rule.only):
             continue
-        if not any(cites(source, guard) for source in sources):
-            found.append(_finding(launch, rule, item, [outcome.release for outcome in judged], fixes))
+        context = _context(launch, judged, guard)
+        conditions = (*context.around, context.own) if context.own else context.around
+        if any(cites(source, guard, conditions) for source in sources):
+            continue
+        finding = _finding(launch, rule, item, judged, context.around, fixes=fixes)
+        if finding is not None:
+            found.append(finding)
     return found if all(item.severity == "error" for item in found) else _as_one(found)
 
 
@@ -70,19 +81,26 @@ def _as_one(found: list[Finding]) -> list[Finding]:
     return [found[0]._replace(problem=problem._replace(message=problem.message + more))]
 
 
-def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str], fixes: bool) -> Finding:
+def _finding(
+    launch: Launch, rule: Rule, item: Refused, judged: Sequence[Judged], context: tuple[str, ...], *, fixes: bool
+) -> Finding | None:
     guard, values = item.refusal.guard, item.refusal.values
     spots = [spot_of(launch, name) for name, _ in values]
     shown = [f"{spot.key}={shown_value(value)}" for spot, (_, value) in zip(spots, values)]
+    around = [spot for spot in _written_in(launch, context) if spot not in spots]
+    shown += [f"{spot.key}={shown_value(written_value(launch, spot))}" for spot in around]
+    spots += around
+    if not any(spot.is_written for spot in spots):
+        return None
     more = f" and {len(shown) - _MOST_VALUES} more" if len(shown) > _MOST_VALUES else ""
     said = f'"{guard.message}"' if guard.message else guard.condition
     problem = Problem(
-        message=f"{guard.function} refuses it{_by(item, releases)}: {said}",
+        message=f"{guard.function} refuses it{_by(item, [outcome.release for outcome in judged])}: {said}",
         found=", ".join(shown[:_MOST_VALUES]) + more or "no setting of the launch",
-        wanted=guard.condition,
+        wanted=guard.condition + (f" where {' and '.join(context)}" if context else ""),
         facts=tuple(dict.fromkeys(spot.fact or spot.key for spot in spots)),
         location=next((spot.location for spot in spots if spot.location is not None), None),
-        fixes=_fixes(launch, item.refusal) if fixes else (),
+        fixes=_fixes(launch, item.refusal, context) if fixes else (),
         guard=guard.slug,
         severity=None if item.by_all else "warning",
     )
@@ -98,10 +116,25 @@ def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str], fix
     )
 
 
-def _fixes(launch: Launch, refusal: Refusal) -> tuple[Fix, ...]:
+def _context(launch: Launch, judged: Sequence[Judged], guard: Guard) -> Context:
+    """The conditions under which the newest release that refuses comes to the guard."""
+    refusing = next(
+        one for one in reversed(judged) if any(refusal.guard.slug == guard.slug for refusal in one.refusals)
+    )
+    program = program_of(launch, refusing)
+    return context_of(program, guard) if program is not None else Context()
+
+
+def _written_in(launch: Launch, conditions: Iterable[str]) -> list[Spot]:
+    """What the launch writes of the settings that conditions read."""
+    names = dict.fromkeys(name for text in conditions for name, _ in names_in(tree_of(text)) if "." in name)
+    return [spot for spot in map(partial(spot_of, launch), names) if spot.is_written]
+
+
+def _fixes(launch: Launch, refusal: Refusal, context: Iterable[str]) -> tuple[Fix, ...]:
     from megatron_hcp.judge.start.fixes import fixes_for
 
-    return fixes_for(launch, refusal)
+    return fixes_for(launch, refusal, _written_in(launch, context))
 
 
 def _by(item: Refused, releases: list[str]) -> str:

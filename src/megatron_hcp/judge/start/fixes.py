@@ -29,8 +29,11 @@ _SECOND = 5
 """What the second of two changes costs beyond itself."""
 
 
-def fixes_for(launch: Launch, refusal: Refusal) -> tuple[Fix, ...]:
-    """Changes of the launch at which the guard's condition holds, the cheapest first; they have not been tried."""
+def fixes_for(launch: Launch, refusal: Refusal, context: Iterable[Spot] = ()) -> tuple[Fix, ...]:
+    """Changes of the launch at which the guard's condition holds, the cheapest first; they have not been tried.
+
+    `context` are settings that lead upstream to the guard: without one of them, it may not come there.
+    """
     values = {name: value for name, value in refusal.values if "." in name}
     tree = tree_of(refusal.guard.condition)
     options = [
@@ -38,15 +41,22 @@ def fixes_for(launch: Launch, refusal: Refusal) -> tuple[Fix, ...]:
         for name, old in values.items()
         for new in _alternatives(tree, values, old)
     ]
-    good = [(cost, ((name, new),)) for cost, name, new in options if _holds(tree, values, {name: new})]
+    good: list[tuple[float, tuple[tuple[str, Any], ...]]] = [
+        (cost, ((name, new),)) for cost, name, new in options if _holds(tree, values, {name: new})
+    ]
     single = {changes[0] for _, changes in good}
     for one, two in combinations(sorted(options, key=lambda option: option[0])[:12], 2):
         changes = (one[1:], two[1:])
         if one[1] != two[1] and not single & {*changes} and _holds(tree, values, dict(changes)):
             good.append((one[0] + two[0] + _SECOND, changes))
     good.sort(key=lambda found: found[0])
-    fixes = (_fix(launch, refusal, changes) for _, changes in good)
-    return tuple(fix for fix in fixes if fix is not None)[:_MOST]
+    found = [(cost, _fix(launch, refusal, changes)) for cost, changes in good]
+    for spot in context:
+        if _INTENT.get(spot.fact or "", 0) == 0:
+            fix = Fix({spot.fact or spot.key: None}, f"{refusal.guard.function} then accepts it")
+            found.append((1.8, fix))
+    found.sort(key=lambda one: one[0])
+    return tuple(fix for _, fix in found if fix is not None)[:_MOST]
 
 
 def _holds(tree: Any, values: dict[str, Any], changes: dict[str, Any]) -> bool:

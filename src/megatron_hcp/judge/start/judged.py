@@ -5,21 +5,64 @@ from __future__ import annotations
 from functools import cache
 
 from megatron_hcp.launch.fact import Launch, UpstreamTree
+from megatron_hcp.launch.facts.known_options import all_options, revision_of, revisions_with
+from megatron_hcp.launch.facts.last_read import BRANCHES
+from megatron_hcp.rules.view import Unknown, View
 from megatron_hcp.validators.outcome import Judged
 from megatron_hcp.validators.program import Program
 from megatron_hcp.validators.start import judge_start
 
+_MINORS = ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.0")
+"""The releases that judge a launch without one: the last of each minor version in the tables, oldest first."""
+
 
 def judgements(launch: Launch) -> tuple[Judged, ...]:
-    """What upstream's start-up makes of the launch, by release: one if it is stated, else all, oldest first."""
-    own = [judged for tree in launch.reading.upstream if (judged := _by_tree(launch, tree)) is not None]
-    if own:
-        return tuple(own[-1:])
-    return tuple(judged for release in releases_of(launch) if (judged := judge_start(launch, release)) is not None)
+    """What upstream's start-up makes of the launch: one outcome, or by release, oldest first.
+
+    If the launch states no release, the newest one that has its options judges it, and the others only if that one
+    refuses it: a check stays quick.
+    """
+    for tree in reversed(launch.reading.upstream):
+        judged = judge_start(launch, tree.release or "", program=_program(tree))
+        if judged is not None:
+            return (judged,)
+    if View(launch).known("mcore"):
+        return _judged(launch, (_stated(launch),))
+    releases = releases_with(launch)
+    newest = _judged(launch, releases[-1:])
+    if not newest or not newest[0].refusals:
+        return newest
+    return (*_judged(launch, releases[:-1]), *newest)
 
 
-def _by_tree(launch: Launch, tree: UpstreamTree) -> Judged | None:
-    return judge_start(launch, tree.release or "", program=_program(tree))
+def program_of(launch: Launch, judged: Judged) -> Program | None:
+    """The program that judged the launch."""
+    if judged.source == "table":
+        from megatron_hcp.validators.table import program_of_release
+
+        return program_of_release("megatron-lm", judged.release)
+    return next((_program(tree) for tree in reversed(launch.reading.upstream)), None)
+
+
+def releases_with(launch: Launch) -> tuple[str, ...]:
+    """The releases that have all options of the launch, oldest first; what no release has, another program adds."""
+    known = all_options()
+    have = [frozenset(revisions_with(item.key)) for item in launch.reading.settings if item.key in known]
+    return tuple(release for release in _MINORS if all(release in revisions for revisions in have))
+
+
+def _stated(launch: Launch) -> str | None:
+    """The release or branch in the tables that the launch states; None if they don't have it."""
+    view = View(launch)
+    try:
+        return revision_of(view.release("mcore"), view.get("mcore_branch", BRANCHES[0]))
+    except Unknown:
+        return None
+
+
+def _judged(launch: Launch, releases: tuple[str | None, ...]) -> tuple[Judged, ...]:
+    found = (judge_start(launch, release) for release in releases if release is not None)
+    return tuple(judged for judged in found if judged is not None)
 
 
 @cache
@@ -27,8 +70,3 @@ def _program(tree: UpstreamTree) -> Program:
     from megatron_hcp.validators.checkout import program_of_folder
 
     return program_of_folder(tree.path)
-
-
-def releases_of(launch: Launch) -> tuple[str, ...]:
-    """The releases in the tables that the launch may run: the one that it states, else all that have its options."""
-    return ()

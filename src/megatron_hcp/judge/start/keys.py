@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
@@ -12,6 +12,8 @@ from megatron_hcp.launch.fact import Launch, Setting
 _SECTIONS = ("model", "ddp", "optimizer", "train", "dataset", "checkpoint", "mixed_precision", "dist", "scheduler")
 """Sections of Bridge's container, whose fields are those of megatron-core's configs."""
 _OWNERS = frozenset(("args", "self", "config", "cfg", "kwargs"))
+_STATED = frozenset(("launch", "assumed", "installed", "derived", "model", "model-name", "recipe", "sourced"))
+"""Origins of facts that the launch, or what it was checked with, states: not upstream's defaults."""
 _SWITCHED_OFF = ("no_", "disable_", "non_")
 """How options of Megatron-LM start that switch a field off."""
 
@@ -33,7 +35,7 @@ def fact_of(launch: Launch, name: str) -> str | None:
 
 
 class Spot(NamedTuple):
-    """A setting in the launch's own words: its fact, if it is one, its key, and whether and where it is written."""
+    """A setting in the launch's own words: its fact, if it is one, its key, and whether and where it is stated."""
 
     fact: str | None
     key: str
@@ -46,13 +48,28 @@ def spot_of(launch: Launch, name: str) -> Spot:
     name = _bare(name)
     name_of_fact = fact_of(launch, name)
     fact = launch.facts.get(name_of_fact or "")
-    if fact is not None and fact.key is not None:
-        return Spot(name_of_fact, fact.key, fact.location, True)
+    if fact is not None and (fact.key is not None or fact.origin in _STATED):
+        return Spot(name_of_fact, fact.key or _first_key(launch, name_of_fact, name), fact.location, True)
     setting = _setting_of(launch, name)
     if setting is not None:
         return Spot(name_of_fact, setting.key, setting.location, True)
-    keys = keys_of(FACTS[name_of_fact], launch.dialect, launch.reading.role) if name_of_fact else ()
-    return Spot(name_of_fact, keys[0] if keys else _option_of(launch, name))
+    return Spot(name_of_fact, _first_key(launch, name_of_fact, name))
+
+
+def _first_key(launch: Launch, fact: str | None, name: str) -> str:
+    keys = keys_of(FACTS[fact], launch.dialect, launch.reading.role) if fact else ()
+    return keys[0] if keys else _option_of(launch, name)
+
+
+def written_value(launch: Launch, spot: Spot) -> Any:
+    """The value of a setting that the launch writes."""
+    fact = launch.facts.get(spot.fact or "")
+    if fact is not None:
+        return fact.value
+    value = next((item.value for item in launch.reading.settings[::-1] if item.key == spot.key), None)
+    if launch.dialect in COMMAND_LINES and isinstance(value, list):
+        return " ".join(map(str, value)) or True
+    return value
 
 
 def _option_of(launch: Launch, name: str) -> str:

@@ -222,7 +222,7 @@ def _read_command(
     from megatron_hcp.launch.forms.script.flags import flags_of
 
     gathered = flags_of(command.items, types, bare=False)
-    unseen = gathered.unseen or gathered.model
+    unseen = gathered.unseen or gathered.model or gathered.unknown.get(_EXTRA)
     first = command.items[0] if command.items else None
     if isinstance(first, Field) and first.prefix.endswith((".yaml", ".yml", ".json")):
         unseen = unseen or f"{first.prefix[:60]} holds further arguments and is not read"

@@ -243,6 +243,7 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "overlap_moe_expert_parallel_comm",
         False,
         "overlaps the expert all-to-all with computation",
+        bridge=("model.overlap_moe_expert_parallel_comm", "comm_overlap.overlap_moe_expert_parallel_comm"),
         kept=True,
     ),
     field_spec(

@@ -143,14 +143,16 @@ def batch_invariant_mode_excludes_cp(v: View) -> Problem | None:
 def fsdp_v2_excludes_cp(v: View) -> Problem | None:
     """Megatron-FSDP generation 2 runs without context parallelism.
 
-    Bridge's validation accepts generation 2 only with pure data parallelism.
+    Bridge's validation accepts generation 2 only with pure data parallelism, as of its main of 2026-08-22. Megatron-LM
+    has accepted it with context parallelism since September 2026 (NVIDIA/Megatron-LM#7220).
     """
     if v.cp == 1:
         return None
     return Problem(
         message="Megatron-FSDP generation 2 supports data parallelism only: Bridge's validation fails",
         found=f"megatron_fsdp_version 2 at context_parallel_size {v.cp}",
-        wanted="context_parallel_size 1, or generation 1",
+        wanted="context_parallel_size 1, or generation 1 (as of Bridge's main of 2026-08-22; Megatron-LM accepts it "
+        "since NVIDIA/Megatron-LM#7220)",
         facts=("fsdp_version", "cp"),
         fixes=(Fix({"fsdp_version": 1}, "generation 1"),),
     )

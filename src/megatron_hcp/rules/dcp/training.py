@@ -60,9 +60,9 @@ def training_loop_fits_dynamic_cp(v: View) -> Problem | None:
 def each_micro_batch_is_one_packed_row(v: View) -> Problem | None:
     """Dynamic CP in Megatron-LM is fed packed rows, one per micro-batch.
 
-    The wrapper splits rows at cu_seqlens, which only the --sft dataset returns, and on dev that of
-    --use-varlen-dataset. Ranks that receive the batch from another TP rank allocate micro-batch-size rows for a
-    single packed one. The scheduler on dev packs rows itself.
+    The wrapper splits rows at cu_seqlens, which only the --sft dataset returns; on dev, --use-varlen-dataset does, too.
+    Ranks that receive the batch from another TP rank allocate micro-batch-size rows for a single packed one. The
+    scheduler on dev packs rows itself.
     """
     if is_dev(v) and v.varlen_dataset:
         return None

@@ -67,6 +67,7 @@ ROWS: tuple[Known, ...] = (
             "bridge=0.5.1 vision=true",  # whose step passes the mask that MTP002 is about
         ),
         instead="selective recomputation",
+        mended_by=("slime",),  # its patch rewrites _checkpointed_forward to pass only tensors
         fixes=(
             Fix(
                 {"recompute_granularity": "selective", "recompute_method": None, "recompute_num_layers": None},

@@ -31,7 +31,7 @@ ROWS: tuple[Known, ...] = (
     Known(
         "KNOWN093",
         "ms_swift",
-        ">=4.5",
+        ">=4.5,<4.5.3",
         when="thd and mcore >= 0.16 and mcore < 0.17",
         title="ms-swift passes packed rows only what this megatron-core accepts",
         why="get_packed_seq_params passes total_tokens, which PackedSeqParams has since megatron-core 0.17; ms-swift "

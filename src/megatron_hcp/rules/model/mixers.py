@@ -28,7 +28,7 @@ def _has_layer(v: View, symbol: str) -> bool:
     return isinstance(pattern, str) and symbol in pattern
 
 
-def _has_mamba(v: View) -> bool:
+def has_mamba(v: View) -> bool:
     return _has_layer(v, "M")
 
 
@@ -36,7 +36,7 @@ def _has_delta_net(v: View) -> bool:
     return v.get("attention_variant") in _GDN or _has_layer(v, "G")
 
 
-def _mamba_heads(v: View) -> int:
+def mamba_heads(v: View) -> int:
     """As written, or as many as fit the mixer's inner width, which is twice the model's."""
     heads = v.mamba_num_heads
     if heads is not None:
@@ -64,7 +64,7 @@ def _mamba_heads(v: View) -> int:
             branches=("main",),
         ),
     ),
-    applies=under_cp(_has_mamba),
+    applies=under_cp(has_mamba),
     good=Example(
         "mlm", "--context-parallel-size 4 --hybrid-layer-pattern M*M- --hidden-size 1024 --mamba-num-groups 8"
     ),
@@ -80,7 +80,7 @@ def mamba_heads_and_groups_divide(v: View) -> Problem | None:
     groups = v.mamba_num_groups
     if groups is None:
         raise Unknown("mamba_num_groups")
-    heads, tp = _mamba_heads(v), int(v.tp)
+    heads, tp = mamba_heads(v), int(v.tp)
     if not mamba_fits(heads, groups, tp, int(v.cp)):
         smaller = [size for size in smaller_divisors(int(v.cp)) if mamba_fits(heads, groups, tp, size)]
         return Problem(
@@ -193,25 +193,34 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
 
     Like Mamba, gated delta nets split heads over the whole CP group; before 0.18 they have no CP at all. The config
     constructor checks only the attention variant: a G in a layer pattern gets past it, and 0.17 then trains on each
-    rank's part of the sequence as if it were a whole sequence.
+    rank's part of the sequence as if it were a whole sequence. The dev branch splits heads over tensor parallelism
+    alone, unless linear_cp_mode is headwise.
     """
     by_pattern = v.get("attention_variant") not in _GDN
+    on_dev = v.get("mcore_branch") == "dev"
+    if v.known("mcore") and not on_dev and (without := _delta_net_without_cp(v, by_pattern)) is not None:
+        return without
     keys, values = v.linear_num_key_heads, v.linear_num_value_heads
     if keys is None or values is None:
         return None
-    ranks = int(v.tp) * int(v.cp)
-    found = f"{keys} key and {values} value heads"
-    if keys % ranks or values % ranks:
-        fits = [size for size in smaller_divisors(int(v.cp)) if not keys % (v.tp * size) and not values % (v.tp * size)]
+    tp, cp = int(v.tp), 1 if on_dev else int(v.cp)
+    if keys % (tp * cp) or values % (tp * cp):
+        fits = [size for size in smaller_divisors(cp) if not keys % (tp * size) and not values % (tp * size)]
         return Problem(
             message="a gated delta net needs whole heads on each rank, and these cannot be split evenly: "
             + ("the first forward pass fails" if by_pattern else "the model config is rejected"),
-            found=f"{found} at tensor_model_parallel_size {v.tp} and context_parallel_size {v.cp}",
-            wanted=f"both a multiple of {ranks}",
+            found=f"{keys} key and {values} value heads at tensor_model_parallel_size {tp} and context_parallel_size "
+            f"{v.cp}",
+            wanted=f"both a multiple of {tp * cp}",
             facts=("linear_num_key_heads", "linear_num_value_heads", "tp", "cp"),
             fixes=tuple(Fix({"cp": size}, over("context", size)) for size in fits[:1]),
             stage="first-forward" if by_pattern else None,
         )
+    return None if on_dev else _delta_net_without_cp(v, by_pattern)
+
+
+def _delta_net_without_cp(v: View, by_pattern: bool) -> Problem | None:
+    """What a release without CP for gated delta nets does under CP. Requests the release if CP is on."""
     if v.cp == 1 or v.at_least("mcore", MCORE_DELTA_NET_CP):  # what 0.18 does is KNOWN003
         return None
     return Problem(

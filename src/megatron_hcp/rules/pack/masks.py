@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
-from megatron_hcp.rules.upstream import BRIDGE_PACKED_SEQ_UTILS, PRETRAIN_GPT, SFT_DATASET, TE_CONTEXT_PARALLEL
+from megatron_hcp.rules.upstream import (
+    BRIDGE_PACKED_SEQ_UTILS,
+    LM_DATA_SCHEDULE,
+    PRETRAIN_GPT,
+    SFT_DATASET,
+    TE_CONTEXT_PARALLEL,
+)
 from megatron_hcp.rules.view import View
 
 _CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
@@ -118,4 +124,42 @@ def sft_gets_no_mask(v: View) -> Problem | None:
         wanted="--no-create-attention-mask-in-dataloader",
         facts=("attention_mask_in_dataloader", "sft"),
         fixes=(Fix({"attention_mask_in_dataloader": False}, "packed attention needs no mask"),),
+    )
+
+
+_ON_DEV = "mcore=0.19.0 mcore_branch=dev te=2.19 world_size=8"
+_SCHEDULED = "--sequence-packing-scheduler dp_balanced --attention-backend auto --kv-channels"
+
+
+@rule(
+    "PACK023",
+    "error crash first-forward",
+    source=(
+        LM_DATA_SCHEDULE.says(
+            "get_batch_on_this_rank_for_sequence_packing", "pad_between_seqs=True", ">=0.19", branches=("dev",)
+        ),
+    ),
+    applies=lambda v: (
+        v.dialect == "mlm"
+        and v.get("mcore_branch") == "dev"
+        and bool(v.get("sequence_packing_scheduler") or v.get("dynamic_context_parallel"))
+        and not v.get("mla")
+    ),
+    good=Example("mlm", f"{_SCHEDULED} 128", _ON_DEV),
+    bad=Example("mlm", f"{_SCHEDULED} 256", _ON_DEV),
+)
+def scheduled_rows_have_a_backend(v: View) -> Problem | None:
+    """Rows of dev's packing scheduler have heads narrower than 256 channels.
+
+    The scheduler's batch always says that there is padding between sequences. Transformer Engine's FlashAttention then
+    is out, and cuDNN doesn't train heads of 256 channels: no attention backend is left (NVIDIA/Megatron-LM#7417, open
+    as of 2026-09). Transformer Engine 2.21 may train such heads; it was not read.
+    """
+    if v.head_dim is None or v.head_dim < 256 or (v.known("te") and v.at_least("te", "2.21")):
+        return None
+    return Problem(
+        message="no attention backend takes these rows: the first forward pass fails",
+        found=f"kv_channels {v.head_dim} with rows that dev's packing scheduler marks as padded",
+        wanted="heads of fewer than 256 channels, a branch with NVIDIA/Megatron-LM#7417, or no packing scheduler",
+        facts=("head_dim", "sequence_packing_scheduler"),
     )

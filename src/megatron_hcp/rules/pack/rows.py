@@ -193,3 +193,59 @@ def offline_packing_has_its_switch_and_its_specs(v: View) -> Problem | None:
         facts=("enable_offline_packing", "packed_sequence_size"),
         fixes=tuple(fixes),
     )
+
+
+_ENERGON = (
+    "dataset.packing_buffer_size=64 train.micro_batch_size=1 model.calculate_per_token_loss=true "
+    "ddp.average_in_collective=false model.pipeline_model_parallel_size=1 model.mtp_num_layers="
+)
+
+
+@rule(
+    "PACK022",
+    "error crash config",
+    source=(
+        BRIDGE_CONFIG.says(
+            "ConfigContainer.validate",
+            "Energon native sequence packing does not support MTP",
+            ">=0.7",
+            where="checkout",
+        ),
+        BRIDGE_CONFIG.says(
+            "ConfigContainer.validate",
+            "Energon native sequence packing does not yet support pipeline",
+            ">=0.7",
+            where="checkout",
+        ),
+    ),
+    applies=lambda v: v.dialect == "bridge" and v.get("packing") == "energon",
+    good=Example("bridge", f"{_ENERGON}null", "bridge=0.7.0"),
+    bad=Example("bridge", f"{_ENERGON}1", "bridge=0.7.0"),
+)
+def energon_packs_alone(v: View) -> Problem | None:
+    """Energon's native packing runs with per-token loss, and without a pipeline and multi-token prediction.
+
+    Bridge's validation from 0.7 on says so. Its main of September 2026 accepts multi-token prediction
+    (NVIDIA-NeMo/Megatron-Bridge#5990), which was not read.
+    """
+    if not v.at_least("bridge", "0.7"):
+        return None
+    wrong: dict[str, tuple[object, str]] = {}
+    if not v.calculate_per_token_loss:
+        wrong["calculate_per_token_loss"] = (True, "no calculate_per_token_loss")
+    if v.average_in_collective:
+        wrong["average_in_collective"] = (False, "average_in_collective")
+    if v.pp > 1:
+        wrong["pp"] = (1, f"pipeline_model_parallel_size {v.pp}")
+    if v.mtp_layers:
+        wrong["mtp_layers"] = (None, f"mtp_num_layers {v.mtp_layers}")
+    if not wrong:
+        return None
+    newer = ", or a main with NVIDIA-NeMo/Megatron-Bridge#5990 (September 2026)" if [*wrong] == ["mtp_layers"] else ""
+    return Problem(
+        message="Bridge's validation fails (as of its main of 2026-08-22)",
+        found=f"packing_buffer_size with {', '.join(text for _, text in wrong.values())}",
+        wanted=f"per-token loss, no average_in_collective, no pipeline, no multi-token prediction{newer}",
+        facts=(*wrong, "packing_buffer_size"),
+        fixes=(Fix({name: value for name, (value, _) in wrong.items()}, "what Energon's packing accepts"),),
+    )

@@ -9,13 +9,18 @@ from megatron_hcp.rules.rule import Source
 from megatron_hcp.validators.outcome import Guard
 
 _NOISE = re.compile(r"""[\s'"{}()]|\b(?:args|self|config|cfg)\.|\bf(?=['"])""")
+_STATEMENT = re.compile(r"^(?:if|elif|assert)\s+|:$|\.\.\.$")
 _LEAST = 10
 """Letters of a text that can tell a place."""
 
 
-def cites(sources: Iterable[Source], guard: Guard) -> bool:
-    """Whether one of a rule's sources is about this guard: its function, and a text of its message or condition."""
-    return any(_is_in_function(source, guard) and _has(source.contains, guard) for source in sources)
+def cites(sources: Iterable[Source], guard: Guard, conditions: Iterable[str] = ()) -> bool:
+    """Whether one of a rule's sources is about this guard: its function, and a text of its message or condition.
+
+    `conditions` are those of the blocks that the guard stands in: a rule may cite the `if` above a raise.
+    """
+    texts = [_bare(text) for text in (guard.message, guard.condition, *conditions)]
+    return any(_is_in_function(source, guard) and _has(_bare(source.contains), texts) for source in sources)
 
 
 def _is_in_function(source: Source, guard: Guard) -> bool:
@@ -24,8 +29,12 @@ def _is_in_function(source: Source, guard: Guard) -> bool:
     return same and (source.qualname == guard.function or guard.function.startswith(f"{source.qualname}."))
 
 
-def _has(text: str, guard: Guard) -> bool:
-    cited, message, condition = (_NOISE.sub("", part) for part in (text, guard.message, guard.condition))
+def _has(cited: str, texts: list[str]) -> bool:
     if len(cited) < _LEAST:
         return False
-    return cited in message or cited in condition or (len(message) >= _LEAST and message in cited)
+    return any(cited in text for text in texts) or (len(texts[0]) >= _LEAST and texts[0] in cited)
+
+
+def _bare(text: str) -> str:
+    """A piece of code without what may be written otherwise: white space, quotes, brackets, the statement around it."""
+    return _NOISE.sub("", _STATEMENT.sub("", text.strip()))

@@ -28,6 +28,10 @@ class StartRow(NamedTuple):
     bad: Example
 
 
+_MODEL = (
+    "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 "
+    "--micro-batch-size 1"
+)
 ROWS = (
     StartRow(
         "START001",
@@ -36,8 +40,8 @@ ROWS = (
         "assert not args.bf16",
         ">=0.12",
         "Megatron-LM's validate_args",
-        Example("mlm", "--bf16 --micro-batch-size 1", "mcore=0.16.1"),
-        Example("mlm", "--bf16 --fp16 --micro-batch-size 1", "mcore=0.16.1"),
+        Example("mlm", f"{_MODEL} --bf16", "mcore=0.16.1 world_size=1"),
+        Example("mlm", f"{_MODEL} --bf16 --fp16", "mcore=0.16.1 world_size=1"),
     ),
     StartRow(
         "START002",
@@ -46,8 +50,8 @@ ROWS = (
         "raise ValueError",
         ">=0.12",
         "megatron-core's ModelParallelConfig",
-        Example("bridge-provider", "model.num_layers=2", "mcore=0.16.1"),
-        Example("bridge-provider", "model.num_layers=2 model.cpu_offloading=true", "mcore=0.16.1"),
+        Example("mlm", f"{_MODEL} --pipeline-model-parallel-size 2", "mcore=0.16.1 world_size=2"),
+        Example("mlm", f"{_MODEL} --defer-embedding-wgrad-compute", "mcore=0.16.1 world_size=2"),
     ),
     StartRow(
         "START003",
@@ -56,8 +60,36 @@ ROWS = (
         "raise ValueError",
         ">=0.12",
         "megatron-core's TransformerConfig",
-        Example("bridge-provider", "model.num_layers=2", "mcore=0.16.1"),
-        Example("bridge-provider", "model.num_layers=2 model.num_moe_experts=0", "mcore=0.16.1"),
+        Example("mlm", _MODEL, "mcore=0.16.1 world_size=1"),
+        Example("mlm", f"{_MODEL} --cpu-offloading-num-layers 3", "mcore=0.16.1 world_size=1"),
+    ),
+    StartRow(
+        "START004",
+        TRANSFORMER_CONFIG,
+        "MLATransformerConfig.__post_init__",
+        "raise ValueError",
+        ">=0.13",
+        "megatron-core's MLATransformerConfig",
+        Example("mlm", f"{_MODEL} --multi-latent-attention --no-rope-fusion", "mcore=0.16.1 world_size=1"),
+        Example(
+            "mlm",
+            f"{_MODEL} --multi-latent-attention --no-rope-fusion --attention-output-gate",
+            "mcore=0.16.1 world_size=1",
+        ),
+    ),
+    StartRow(
+        "START005",
+        ARGUMENTS,
+        "core_transformer_config_from_args",
+        "assert not args.swiglu",
+        ">=0.12,<0.20",
+        "Megatron-LM's core_transformer_config_from_args",
+        Example("mlm", f"{_MODEL} --squared-relu --no-bias-gelu-fusion", "mcore=0.16.1 world_size=1"),
+        Example(
+            "mlm",
+            f"{_MODEL} --squared-relu --swiglu --no-bias-gelu-fusion --no-bias-swiglu-fusion",
+            "mcore=0.16.1 world_size=1",
+        ),
     ),
 )
 """By id. An id stays with its function for ever."""
@@ -80,12 +112,18 @@ def _rule(row: StartRow) -> Rule:
 
 
 RULES = {row.id: register(_rule(row)) for row in ROWS}
-_BY_FUNCTION = {(row.file.path, row.function): row for row in reversed(ROWS)}
-_BY_FILE = {row.file.path: row for row in reversed(ROWS)}
-_BY_REPO: dict[str, StartRow] = {row.file.repo: row for row in reversed(ROWS)}
+_BY_HELPER = {
+    "megatron/training/argument_utils.py": "START005",
+    "megatron/training/determinism.py": "START001",
+}
+"""The rule of the function that calls what stands in a file of helpers."""
+_BY_FUNCTION = {(row.file.path, row.function): row for row in ROWS}
+_BY_NAME = {row.function: row for row in ROWS}
+_BY_ID = {row.id: row for row in ROWS}
 
 
 def row_of(guard: Guard) -> StartRow:
-    """The row of the function that a guard stands in; of its file, if it is a helper of that function."""
+    """The row of the function that a guard stands in, or for a helper that of the function that calls it."""
     path = guard.path.removeprefix("src/")
-    return _BY_FUNCTION.get((path, guard.function)) or _BY_FILE.get(path) or _BY_REPO.get(guard.repo) or ROWS[0]
+    own = _BY_FUNCTION.get((path, guard.function)) or _BY_NAME.get(guard.function)
+    return own or _BY_ID[_BY_HELPER.get(path) or ("START001" if path == ARGUMENTS.path else "START003")]

@@ -14,11 +14,20 @@ from megatron_hcp.launch.fact import Fact
 def derive(facts: Facts, unknown: MutableMapping[str, str]) -> None:
     """Adds the derived facts, in place; says why packing is unknown for a program that isn't Megatron-LM's own."""
     derive_from_options(facts, unknown)
+    _branch(facts)
     packing, source = _packing_of(facts)
     if packing is not None:
         put(facts, "packing", packing, source)
     elif not _packs_by_flags(facts):
         unknown.setdefault("packing", f"{value_of(facts, 'script')} is a custom program, which may pack")
+
+
+def _branch(facts: Facts) -> None:
+    """A launch without a release that uses an option which only the dev branch has is written for dev."""
+    if not known(facts, "mcore"):
+        for name in ("dynamic_context_parallel", "varlen_dataset"):
+            if value_of(facts, name):
+                put(facts, "mcore_branch", "dev", name)
 
 
 def derive_from_options(facts: Facts, unknown: MutableMapping[str, str]) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from posixpath import normpath
 from typing import Any, NamedTuple
 
+from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.ground.files import place_below, read_text
-from megatron_hcp.ground.repository import enclosing_repository, is_below
-from megatron_hcp.launch.fact import Acceptance, Beside, Elsewhere, Fact, Form, Reading, Setting, has_references
+from megatron_hcp.ground.files import read_text
+from megatron_hcp.ground.repository import enclosing_repository
+from megatron_hcp.launch.fact import Acceptance, Beside, Fact, Form, Reading, Setting, has_references
 from megatron_hcp.launch.forms.yaml.settings import MAX_CHARACTERS, YamlDoc, load_yaml
 
 _MOST_FILES = 20
-_DO = "name its folder with --source DIR"
+_WANTED, _DO = "a NeMo-RL configuration", "name its folder with --source DIR"
 _NO_MEGATRON = {
     "cp": 1,
     "tp": 1,
@@ -30,7 +30,7 @@ _NO_MEGATRON = {
 _PARTIAL = "the configuration that these overrides change isn't given"
 
 
-_SHARED = Elsewhere("environments, reward models or teachers take GPUs of the cluster; hcp doesn't compute how many")
+_SHARED = "reward models or teachers take GPUs of the cluster; hcp doesn't compute how many"
 
 
 class Inherited(NamedTuple):
@@ -131,9 +131,12 @@ def _without(settings: Iterable[Setting], section: str) -> list[Setting]:
 
 
 def _takes_nodes(setting: Setting) -> bool:
-    """Whether a setting gives part of the cluster to something other than policy and generation."""
+    """Whether a setting gives part of the cluster to something other than policy and generation.
+
+    The nodes of NeMo-Gym (`env.nemo_gym.num_gpu_nodes`) come on top of `cluster.num_nodes`.
+    """
     parts = setting.key.split(".")
-    counts = parts[-1] in ("num_nodes", "num_gpu_nodes") and parts[0] not in ("cluster", "policy")
+    counts = parts[-1] == "num_nodes" and parts[0] not in ("cluster", "policy")
     return counts and isinstance(setting.value, int) and setting.value > 0
 
 
@@ -192,7 +195,7 @@ class _Inheritance:
             if normpath(place) in above or len(self.files) >= _MOST_FILES:
                 self._miss(name, "it inherits from itself" if normpath(place) in above else "there are too many files")
                 continue
-            parent = self._read(name, place, inside)
+            parent = self._read(name, place)
             if parent is not None:
                 whole = self.of(parent, os.path.dirname(place), inside, (*above, normpath(place)))
                 base = merged(base, whole.settings, parent)
@@ -202,39 +205,38 @@ class _Inheritance:
     def named(self, name: str, folder: str | None) -> Inherited:
         """The configuration of that name, with what it inherits."""
         found = self._find(name, folder, folder)
-        doc = None if found is None else self._read(name, *found)
+        doc = None if found is None else self._read(name, found[0])
         if found is None or doc is None:
             reason = str(self.missing).replace("which its defaults name, is", "the configuration, is")
             return Inherited((), (), reason)
         return self.of(doc, os.path.dirname(found[0]), found[1], (normpath(found[0]),))
 
     def _find(self, name: str, folder: str | None, root: str | None) -> tuple[str, str] | None:
-        """(the file, the folder below which no part of its path may be a link)."""
+        """(the file, the folder below which the files that it names may be read)."""
         parts = name.split("/")
-        if folder is not None and root is not None and not name.startswith("/"):
-            place = normpath(os.path.join(folder, name))
-            below = root if ".." not in parts else enclosing_repository(folder)
-            if below is not None and is_below(place, below) and os.path.lexists(place):
+        try:
+            below = root if ".." not in parts or folder is None else enclosing_repository(folder)
+            if folder is not None and below is not None and (place := file_below(below, name, _WANTED, of=folder)):
                 return place, below
-        rest = [part for part in parts if part not in ("", ".", "..")]
-        for source in self.sources:
-            if os.path.isfile(source) and rest and os.path.basename(source) == rest[-1]:
-                return source, os.path.dirname(source)
-            there = None if folder is None or not os.path.isdir(source) else place_below(source, folder, name)
-            if there is not None and os.path.lexists(there):
-                return there, source
-            for start in range(len(rest)) if os.path.isdir(source) else ():
-                place = os.path.join(source, *rest[start:])
-                if os.path.lexists(place):
+            rest = [part for part in parts if part not in ("", ".", "..")]
+            for source in self.sources:
+                if os.path.isfile(source) and rest and os.path.basename(source) == rest[-1]:
+                    return source, os.path.dirname(source)
+                there = file_below(source, name, _WANTED, of=folder) if folder is not None else None
+                tails = ("/".join(rest[start:]) for start in range(len(rest)))
+                place = there or next((place for tail in tails if (place := file_below(source, tail, _WANTED))), None)
+                if place is not None:
                     return place, source
+        except HcpError as error:
+            self._miss(name, error.fault)
+            return None
         outside = name.startswith("/") or ".." in parts
         self._miss(name, "it is outside the file's repository" if outside else "there is no such file next to this one")
         return None
 
-    def _read(self, name: str, place: str, inside: str) -> YamlDoc | None:
+    def _read(self, name: str, place: str) -> YamlDoc | None:
         try:
-            file, folder = Path(os.path.abspath(place)), Path(os.path.abspath(inside))
-            text = read_text(file, "a NeMo-RL configuration", limit=self.left, inside=folder)
+            text = read_text(place, _WANTED, limit=self.left)
             self.left -= len(text)
             self.files.append(normpath(place))
             return load_yaml(text, place)

@@ -1,6 +1,7 @@
 """The files that a script sources or starts, if they may be read.
 
-Only regular files in the script's own folder or below are read, never through a link, and what `--source` names:
+Only regular files in the script's own folder or below are read, else in the repository that the folder is in
+(`ground/below.py`), and what `--source` names:
 
 * `--source FILE` replaces a sourced file of the same name; a single one also replaces one whose name isn't known;
 * `--source FOLDER` is searched for the path, then for the path without its first folder, and so on.
@@ -16,14 +17,16 @@ from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.paths import below
 from megatron_hcp.bash.syntax import Script
 from megatron_hcp.bash.value import Lit, ScriptText, Value, text_of
+from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.ground.files import place_below, read_regular
+from megatron_hcp.ground.files import read_regular
+from megatron_hcp.ground.repository import enclosing_repository
 from megatron_hcp.launch.fact import Beside
 
 MAX_CHARACTERS = 200_000
 """The limit for a script, and for all files together that it sources or starts."""
 _MAX_FILES = 40
-_DO = "name it with --source FILE"
+_WANTED, _DO = "a script", "name it with --source FILE"
 
 
 class Files:
@@ -43,20 +46,19 @@ class Files:
         names = _known_end(value)
         for given in self.beside.sources:
             if os.path.isfile(given) and self._stands_for(given, names):
-                return self._given(given, given, None)
-        if path is not None and ".." not in path.split("/") and self.beside.folder is not None:
-            place = os.path.join(self.beside.folder, normpath(path))
-            if os.path.lexists(place):
-                return self._script(place, self.beside.folder)
-        for given in self.beside.sources:
-            if path is not None and self.beside.folder is not None and os.path.isdir(given):
-                there = place_below(given, self.beside.folder, path)
-                if there is not None and os.path.lexists(there):
-                    return self._given(given, there, given)
-            for start in range(len(names)) if os.path.isdir(given) else ():
-                place = os.path.join(given, *names[start:])
-                if os.path.lexists(place):
-                    return self._given(given, place, given)
+                return self._given(given, given)
+        try:
+            folder = self.beside.folder
+            if path is not None and folder is not None and (place := _in_repository(folder, path)):
+                return self._script(place)
+            for given in filter(os.path.isdir, self.beside.sources):
+                there = file_below(given, path, _WANTED, of=folder) if path is not None and folder is not None else None
+                tails = ("/".join(names[start:]) for start in range(len(names)))
+                place = there or next((place for tail in tails if (place := file_below(given, tail, _WANTED))), None)
+                if place is not None:
+                    return self._given(given, place)
+        except HcpError as error:
+            return error.fault
         return f"{self._why(path, value)}; {_DO}"
 
     def _stands_for(self, given: str, names: list[str]) -> bool:
@@ -69,7 +71,7 @@ class Files:
             text = text_of(value)
             return "its path isn't known" if text is None else "it isn't a path below the script's folder"
         if ".." in path.split("/"):
-            return "it is outside the script's folder"
+            return "it is outside the script's repository"
         if self.beside.folder is None:
             return "the script's folder isn't known"
         return f"there is no such file in {self.beside.folder or '.'}"
@@ -79,30 +81,27 @@ class Files:
         for place in places:
             self.unused = [source for source in self.unused if not _holds(source, place)]
 
-    def _given(self, source: str, place: str, inside: str | None) -> Script | str:
+    def _given(self, source: str, place: str) -> Script | str:
         self.unused = [other for other in self.unused if other != source]
-        return self._script(place, inside)
+        return self._script(place)
 
-    def _script(self, place: str, inside: str | None) -> Script | str:
+    def _script(self, place: str) -> Script | str:
         name = normpath(place)
         if name in self.read:
             return self.read[name]
         if name not in self._refused:
-            reason = self._taken(name, place, inside)
+            reason = self._taken(name, place)
             if reason is None:
                 return self.read[name]
             self._refused[name] = reason
         return self._refused[name]
 
-    def _taken(self, name: str, place: str, inside: str | None) -> str | None:
+    def _taken(self, name: str, place: str) -> str | None:
         """Reads a file into `read`; returns the reason if that fails."""
         if len(self.read) >= _MAX_FILES:
             return f"more than {_MAX_FILES} files are sourced"
-        from pathlib import Path  # imported late: most scripts read no other, and it takes a while
-
-        folder = None if inside is None else Path(inside)
         try:
-            data = read_regular(Path(place), "a script", limit=self._left, inside=folder)
+            data = read_regular(place, _WANTED, limit=self._left)
             self._left -= len(data)
             if b"\0" in data:
                 return "it is binary"
@@ -114,6 +113,18 @@ class Files:
         except HcpError as error:
             return error.fault
         return None
+
+
+def _in_repository(folder: str, path: str) -> str | None:
+    """The file at a path below the script's folder, else in the same repository.
+
+    There the path leads from the script's folder, or from the repository's root, where such scripts are started.
+    """
+    place = file_below(folder, path, _WANTED) if ".." not in path.split("/") else None
+    repository = None if place is not None else enclosing_repository(folder)
+    if repository is None:
+        return place
+    return file_below(repository, path, _WANTED, of=folder) or file_below(repository, path, _WANTED)
 
 
 def _known_end(value: Value) -> list[str]:
