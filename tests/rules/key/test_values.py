@@ -139,7 +139,7 @@ FIXES: list[FixRow] = [
     ("KEY006", "mlm", "--seq-length 64 --no-rope-fusion true", "", ("no_rope_fusion=true",)),
     ("KEY007", "mlm", "--log-interval 1.5", "", ()),
     ("KEY008", "mlm", "--attention-backend flashy", "", ("attention_backend=flash",)),
-    ("KEY008", "mlm", "--recompute-granularity all", "", ()),
+    ("KEY008", "mlm", "--lr-decay-style zigzag", "", ()),
     ("KEY009", "bridge", "model.sequence_parallel=off", "", ("model.sequence_parallel=false",)),
 ]
 
