@@ -63,6 +63,12 @@ def mamba_heads(v: View) -> int:
             ">=0.13",
             branches=("main",),
         ),
+        MAMBA_CONTEXT_PARALLEL.says(
+            "MambaContextParallel._set_cp_params",
+            "nheads must be evenly divisible by tp_size * cp_size",
+            ">=0.19",
+            branches=("dev",),
+        ),
     ),
     applies=under_cp(has_mamba),
     good=Example(
