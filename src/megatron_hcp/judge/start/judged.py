@@ -35,6 +35,12 @@ def judgements(launch: Launch) -> tuple[Judged, ...]:
     return (*_judged(launch, releases[:-1]), *newest)
 
 
+def judged_again(launch: Launch, judged: Judged) -> Judged | None:
+    """What the same code makes of a launch that differs in some settings."""
+    program = program_of(launch, judged) if judged.source == "upstream" else None
+    return judge_start(launch, judged.release, program=program)
+
+
 def program_of(launch: Launch, judged: Judged) -> Program | None:
     """The program that judged the launch."""
     if judged.source == "table":
