@@ -85,7 +85,6 @@ def test_so_are_the_variables_of_a_sourced_output(tmp_path: Path) -> None:
         f"{WHOLE} {CP} 2 --seed $SEED",
         f"{WHOLE} {CP} 2 --save $OUT --load $OUT --data-path $DATA",
         f"{WHOLE} {CP} 2 --lr $LR --train-iters $(cat iters)",
-        f"{WHOLE} {CP} 2 --sequence-parallel --num-experts 4 --disable-bias-linear --moe-router-topk $X",
     ],
 )
 def test_a_hidden_setting_that_no_rule_depends_on_leaves_it_decided(tmp_path: Path, arguments: str) -> None:

@@ -73,6 +73,10 @@ def _judged(launch: Launch, releases: tuple[str | None, ...]) -> tuple[Judged, .
 
 @cache
 def _program(tree: UpstreamTree) -> Program:
+    if tree.cached:
+        from megatron_hcp.validators.kept import program_of_tree
+
+        return program_of_tree(tree.path)
     from megatron_hcp.validators.checkout import program_of_folder
 
     return program_of_folder(tree.path)
