@@ -8,7 +8,8 @@ import pytest
 
 from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.launch.hidden import hidden, hides_any, key_to_set
+from megatron_hcp.launch.hf import STATED
+from megatron_hcp.launch.hidden import OF_MODEL, hidden, hides_any, key_to_set
 from megatron_hcp.launch.load import LoadOptions, load_launch
 
 CORE = "--num-layers 4 --num-attention-heads 8 --hidden-size 512 --seq-length 4096"
@@ -63,15 +64,32 @@ def test_versions_and_the_cluster_are_not_hidden_where_nobody_states_them(name: 
     assert hidden(overrides("--context-parallel-size", "2"), name) is None
 
 
-def test_the_number_of_nodes_is_hidden_by_a_word_but_not_by_slurm(tmp_path: Path) -> None:
-    start = "torchrun --nproc-per-node 8 --nnodes {} pretrain_gpt.py " + CORE
-    by_slurm = script(tmp_path, start.format("$SLURM_NNODES"))
-    assert hidden(by_slurm, "world_size") is None
-    by_word = script(tmp_path, start.format("$NUM_NODES"))
-    found = hidden(by_word, "world_size")
+@pytest.mark.parametrize(
+    ("nodes", "reason"),
+    [("$SLURM_NNODES", "SLURM_NNODES is set by Slurm when the job runs"), ("$N", "N is not set in this script")],
+)
+def test_the_number_of_nodes_is_hidden_by_a_word_and_by_slurm(tmp_path: Path, nodes: str, reason: str) -> None:
+    launch = script(tmp_path, f"torchrun --nproc-per-node 8 --nnodes {nodes} pretrain_gpt.py {CORE}")
+    found = hidden(launch, "world_size")
     assert found is not None
-    assert found.reason == "NUM_NODES is not set in this script"
-    assert key_to_set(by_word, "world_size") == "--assume world_size=N"
+    assert found.reason == reason
+    assert key_to_set(launch, "world_size") == "--assume world_size=N"
+
+
+@pytest.mark.parametrize(
+    ("header", "is_hidden"), [("--gpus-per-node=8", True), ("--nodes=2", False), ("--ntasks=16", False), ("", False)]
+)
+def test_a_job_that_states_no_nodes_gets_them_on_sbatchs_command_line(
+    tmp_path: Path, header: str, is_hidden: bool
+) -> None:
+    lines = f"#SBATCH {header}\n#SBATCH --ntasks-per-node=8" if header else ""
+    launch = script(tmp_path, f"{lines}\nsrun python pretrain_gpt.py {CORE}")
+    assert ("world_size" not in launch.facts and hidden(launch, "world_size") is not None) is is_hidden
+
+
+def test_what_a_models_config_decides_is_what_one_can_say() -> None:
+    told = STATED | {"attention_variant", "hybrid_pattern", "window_size", "window_attn_skip_freq", "softmax_type"}
+    assert told - {"mtp_layers", "vision"} <= OF_MODEL
 
 
 def test_an_unknown_recipe_hides_what_an_override_list_leaves_out() -> None:

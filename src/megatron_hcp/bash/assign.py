@@ -97,3 +97,5 @@ def _assign_text(w: Walker, word: ShellWord, exported: bool) -> None:
         name, equals, text = (item.text or "").partition("=") if isinstance(item, Field) else ("", "", "")
         if equals and name.isidentifier():
             w.assign(name, (Lit(text, item.span, False),), item.span, exported=exported)
+        elif not isinstance(item, Field) or (item.text is None and "=" not in item.prefix):
+            w.takes_in("words that aren't known", "exports" if exported else "declares", item.span)

@@ -201,7 +201,10 @@ def _echo(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
 
 
 def _eval(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
-    return w.again(script_text(joined(items), w.source.file)) if w.shells < MAX_SHELLS else None
+    text = joined(items)
+    if text and not isinstance(text[0], Lit):
+        w.takes_in("commands that aren't known", "evaluates", span)
+    return w.again(script_text(text, w.source.file)) if w.shells < MAX_SHELLS else None
 
 
 def _source(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
@@ -220,10 +223,9 @@ def _source(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
             status = w.follow_file(script, below(value) or f"./{shown}", items[1:] or None)
             return True if status is None else status
     if not re.search(_HARMLESS_SOURCE, shown):
-        place = span[0].location(span[1], span[1])
-        where = f"line {place.line}" + ("" if place.file == w.file else f" of {place.file}")
-        w.sourced = f"{shown.lstrip('/')}, which {where} sources"
-        w.note(f"{where} sources {shown.lstrip('/')}, which is not read: {script}")
+        w.takes_in(shown.lstrip("/"), "sources", span)
+        where = (w.sourced or "").rpartition(", which ")[2]
+        w.note(f"{where} {shown.lstrip('/')}, which is not read: {script}")
     return None
 
 

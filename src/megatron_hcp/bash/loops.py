@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from megatron_hcp.bash.arith import Undecidable
 from megatron_hcp.bash.conditions import pattern_of, tried
 from megatron_hcp.bash.expand import value, words
-from megatron_hcp.bash.syntax import Case, CountedLoop, ForLoop, If, ShellWord, Statement, WhileLoop
+from megatron_hcp.bash.reason import ByVariable
+from megatron_hcp.bash.syntax import Case, CountedLoop, ForLoop, If, ShellWord, Statement, SyntaxNode, WhileLoop
 from megatron_hcp.bash.value import Field, Item, Unseen, text_of
 from megatron_hcp.bash.walker import Status, Walker
 
+_VARIABLE = re.compile(r"\$\{?(\w+)")
 MAX_ROUNDS = 64
 _OPEN_ROUNDS = 4
 """The same for a loop that may have ended before, as one that waits for a job does."""
@@ -111,8 +114,14 @@ def case(w: Walker, node: Case) -> Status:
         if not open_arms:
             return True
         open_arms.append(bool)
-    w.either(open_arms, f"depends on the `case` in line {w.line(node)}", w.span(node))
+    w.either(open_arms, decided_by(w, f"depends on the `case` in line {w.line(node)}", [node.subject]), w.span(node))
     return None
+
+
+def decided_by(w: Walker, reason: str, conditions: Sequence[SyntaxNode]) -> str:
+    """The reason for a choice, with the one variable that its conditions ask for, if there is only one."""
+    names = {name for node in conditions for name in _VARIABLE.findall(w.text(node))}
+    return ByVariable.of(reason, names.pop()) if len(names) == 1 else reason
 
 
 def arm(

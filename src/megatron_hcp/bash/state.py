@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 
 from megatron_hcp.bash.arith import Arithmetic, Undecidable
 from megatron_hcp.bash.merge import merged, merged_items
+from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.bash.syntax import Script
 from megatron_hcp.bash.value import (
     Field,
@@ -72,13 +73,15 @@ class State:
         self.positional: Items | None = None
         """The arguments of the script or of the function that runs; None where those of the script are not known."""
         self.sourced: str | None = None
-        """A file that may have set any variable, and the line that sources it."""
+        """What may have set any variable, a file or a command's output, and the line that takes it in."""
         self.name = f"./{script.text.file.rpartition('/')[2]}"
         """The script's file, as seen from its folder: `$0`."""
         self.file = script.text.file
         self.is_copied = False
         """Whether a copy of the script runs, under another name."""
         self._stand_in(self.name, ".")
+        self.told: Mapping[str, str] = {}
+        """Values that the user states for variables which the script leaves open."""
         self.to_export: set[str] = set()
         """Names that are exported before they are set."""
         self.assigned = assigned_names(script.text)
@@ -105,9 +108,17 @@ class State:
         """The text that is being followed."""
         return self.script.text
 
+    def takes_in(self, what: str, how: str, span: Span) -> None:
+        """Records that a line takes in something unknown that may set any variable."""
+        place = span[0].location(span[1], span[1])
+        where = f"line {place.line}" + ("" if place.file == self.file else f" of {place.file}")
+        self.sourced = f"{what}, which {where} {how}"
+
     def lookup(self, name: str, span: Span) -> tuple[Value, bool]:
         """A variable's value, and whether it counts as set (which `${x:-default}` tests)."""
         var = self.vars.get(name)
+        if name in self.told and (var is None or (var.items is None and text_of(var.value or ()) is None)):
+            return (Lit(self.told[name], span, False),), True
         if var is not None:
             if var.value is not None:
                 return var.value, True
@@ -126,13 +137,13 @@ class State:
             return (), False
         if self.sourced is not None:
             return (Hole(f"{name} may be set by {self.sourced}", span),), True
-        return (Hole(f"{name} is not set in this script", span),), False
+        return (Hole(ByVariable.of(f"{name} is not set in this script", name), span),), False
 
     def _argument(self, number: int, span: Span) -> tuple[Value, bool]:
         if number == 0:
             return (Hole("$0 is known only where the script runs", span, self.name),), True
         if self.positional is None:
-            return (Hole(f"${number} is an argument of the script", span),), False
+            return (Hole(ByVariable.of(f"${number} is an argument of the script", str(number)), span),), False
         for place, item in enumerate(self.positional[:number]):
             if not isinstance(item, Field):
                 return (Hole(item.reason, span),), True
@@ -153,9 +164,16 @@ class State:
             value = var.value or ()
             return (Field(value, var.span or span),) if value else ()
         value, is_set = self.lookup(name, span)
-        if not value:
+        if name in self.told:
+            return tuple(Field((Lit(word, span, False),), span) for word in self.told[name].split())
+        if not value or (not is_set and self._sets_arrays):
             return ()
         return (Field(value, span),) if is_set and text_of(value) is not None else (Unseen(reason_of(value), span),)
+
+    @property
+    def _sets_arrays(self) -> bool:
+        """Whether the script has arrays of its own: one that it doesn't set is empty, since none can be exported."""
+        return any(var.items and name != SOURCE for name, var in self.vars.items())
 
     def assign(self, name: str, value: Value, span: Span, *, append: bool = False, exported: bool = False) -> None:
         """Sets a plain variable; `append` is `+=`."""

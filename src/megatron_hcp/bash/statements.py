@@ -10,7 +10,7 @@ from megatron_hcp.bash.assign import assign, assigned_value, declaration, fields
 from megatron_hcp.bash.builtins import BUILTINS, SILENT, WORKS, keeps_words
 from megatron_hcp.bash.conditions import arithmetic_holds, holds
 from megatron_hcp.bash.expand import value
-from megatron_hcp.bash.loops import arm, case, counted_for, for_each, while_holds
+from megatron_hcp.bash.loops import arm, case, counted_for, decided_by, for_each, while_holds
 from megatron_hcp.bash.redirect import redirected, written
 from megatron_hcp.bash.syntax import (
     AndOr,
@@ -95,7 +95,8 @@ def _if(w: Walker, node: If) -> Status:
         if not open_arms:
             return True
         open_arms.append(bool)  # none of the arms
-    w.either(open_arms, f"depends on the `if` in line {w.line(node)}", w.span(node))
+    reason = decided_by(w, f"depends on the `if` in line {w.line(node)}", [one for arm, _ in node.arms for one in arm])
+    w.either(open_arms, reason, w.span(node))
     return None
 
 

@@ -6,12 +6,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
+from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
 
 BLANK = " \t\n"
 NEVER_RUN = "is not known: commands are never run"
 """How the reason ends if the value is a command's output."""
+
 _STRIDE = 1024
 _LATER = bytes(range(0x80, 0xC0))
 """The bytes of a character after its first one, in UTF-8."""
@@ -182,7 +184,8 @@ def reason_of(value: Iterable[Part]) -> str:
             texts = [text_of(option) for option in part.options]
             known = list(dict.fromkeys(text.strip() for text in texts if text is not None))
             if None not in texts and len(known) > 1 and all(known) and sum(map(len, known)) < 60:
-                return f"is {' or '.join(known)}: {part.reason}"
+                told = f"is {' or '.join(known)}: {part.reason}"
+                return ByVariable.of(told, part.reason.variable) if isinstance(part.reason, ByVariable) else told
             return part.reason
     return "unknown"
 

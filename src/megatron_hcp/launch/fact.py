@@ -61,6 +61,9 @@ class Setting(NamedTuple):
     value: Any
     location: Location | None = None
     sign: str | None = None
+    written: str | None = None
+    """An option as it is written, where it has underscores: `--seq_length`. Upstream's have dashes, but for ms-swift's.
+    """
 
 
 class Acceptance(NamedTuple):
@@ -104,6 +107,8 @@ class Beside(NamedTuple):
     """Files that stand for sourced ones, and folders to look for them in (`--source`)."""
     arguments: tuple[str, ...] | None = None
     """What the script is started with (`--args`); None if that isn't known."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """(variable, value) for those that the script leaves open (`--assume env.NAME=VALUE`)."""
 
 
 ALONE = Beside()

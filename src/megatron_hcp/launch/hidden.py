@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.complete import INPUTS
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.table import FACTS, index_of, keys_of
-from megatron_hcp.launch.fact import Elsewhere, Launch
+from megatron_hcp.launch.fact import BY_RELEASE, Elsewhere, Launch
 
-Hides = Literal["word", "recipe", "model"]
-"""What hides a fact: a word or file that can't be read, an unknown recipe, or something that the launch refers to (the
-model's config.json, a checkpoint)."""
+Hides = Literal["word", "recipe", "model", "release"]
+"""What hides a fact: a word or file that can't be read, an unknown recipe, something that the launch refers to (the
+model's config.json, a checkpoint), or the release, in which the recipe has another value."""
 
 _LINE = r"\bline (\d{1,9})\b(?: of (\S+\w))?"
-_SLURM = "is set by Slurm when the job runs"
 _CLUSTER = frozenset(
     "nodes gpus_per_node ntasks_per_node world_size dp nvlink_domain placement start te mcore mcore_branch bridge "
     "verl torch cudnn flash_attn nvrx einops arch".split()
@@ -28,6 +28,13 @@ _SITE = frozenset(
     "sbatch.container_mounts".split()
 )
 """Where the site keeps its files: only a note, even if the launch hides it."""
+OF_MODEL = frozenset(
+    "num_layers hidden_size ffn_hidden_size heads num_query_groups group_query_attention kv_heads head_dim mla "
+    "qk_head_dim qk_pos_emb_head_dim v_head_dim num_experts attention_variant linear_num_key_heads "
+    "linear_num_value_heads hybrid_pattern mamba_num_heads mamba_num_groups mamba_head_dim window_size "
+    "window_attn_skip_freq softmax_type position_embedding_type rope_type rope_scaling".split()
+)
+"""What a model's config.json decides, and nobody else unless the launch overrides it."""
 _BY_KEYS_TOGETHER = frozenset(("vision", "finetune"))
 """Bridge: facts that have no key but depend on which keys are present."""
 
@@ -41,12 +48,16 @@ _CHOICES = {
 
 
 class Hidden(NamedTuple):
-    """Why a fact can't be read. `do` is what to do about everything that this reason hides; "" = state the facts."""
+    """Why a fact can't be read. `do` is what to do about everything that this reason hides; "" = state the facts.
+
+    `variable` is the variable of the script, or the number of its argument, that decides it; "" if there is none.
+    """
 
     hides: Hides
     reason: str
     location: Location | None
     do: str
+    variable: str = ""
 
 
 def hidden(launch: Launch, name: str) -> Hidden | None:
@@ -81,9 +92,12 @@ def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
         return None
     if name in launch.unknown:
         reason = launch.unknown[name]
-        if name in _CLUSTER and reason.endswith(_SLURM):
-            return None
-        return _unread(launch, name, reason, "model" if isinstance(reason, Elsewhere) else "word")
+        by_release = reason.endswith(BY_RELEASE)
+        hides: Hides = "release" if by_release else "model" if isinstance(reason, Elsewhere) else "word"
+        return _unread(launch, name, reason, hides)
+    section = name.partition(".")[0]
+    if section in launch.unknown:
+        return _unread(launch, name, launch.unknown[section], "word")
     for part in INPUTS.get(name, ()):
         if part not in above and part not in launch.facts:
             found = _hidden(launch, part, (*above, name))
@@ -97,7 +111,7 @@ def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
         return _unread(launch, name, reading.unseen, "word")
     if _is_partial(launch) and (keys or name in _BY_KEYS_TOGETHER):
         return Hidden("recipe", "the recipe is unknown, and it sets what this launch omits", None, "")
-    if FRAMEWORKS[launch.dialect].model_decides and keys and not launch.model:
+    if FRAMEWORKS[launch.dialect].model_decides and name in OF_MODEL and not launch.model:
         return Hidden("model", "the model's config.json isn't given", None, "give it with --model config.json")
     return None
 
@@ -107,16 +121,23 @@ def _unread(launch: Launch, name: str, reason: str, hides: Hides) -> Hidden:
     do = ""
     if sourced:  # one message for all variables that the file may set
         file, _, where = rest.rpartition(", which ")
-        reason = f"{where} {file}, which is not read"
-        do = "give that file with --source"
+        is_file = where.endswith(" sources")
+        reason = f"{where} {file}{', which is not read' if is_file else ''}"
+        do = "give that file with --source" if is_file else ""
     elif hides == "model" and not launch.model and "--model" not in reason:
         do = "give the model's config.json with --model"
+    variable = reason.variable if isinstance(reason, ByVariable) else ""
     key = next((key for key in launch.reading.unknown if _is_of(launch, key, name)), None)
-    if key and reason.startswith(_WITHOUT_SUBJECT):
+    place = _place(launch, reason, key)
+    if variable and reason.startswith("depends "):
+        reason = f"{BRANCHES}{reason}"
+    elif key and reason.startswith(_WITHOUT_SUBJECT):
         reason = f"{key} {reason}" if not reason.startswith("it ") else f"{key}: {reason}"
-    return Hidden(hides, reason, _place(launch, reason, key), do)
+    return Hidden(hides, reason, place, do, variable)
 
 
+BRANCHES = "the launch "
+"""How a reason starts if a branch of the script decides, and the variable that it asks for is known."""
 _WITHOUT_SUBJECT = ("is ", "changes ", "depends ", "it is ")
 
 
@@ -151,6 +172,8 @@ def key_to_set(launch: Launch, name: str) -> str:
     assumed = f"--assume {name}={_CHOICES.get(name) or (_BY_TYPE.get(spec.type, 'VALUE') if spec else 'VALUE')}"
     if name in _CLUSTER:
         return assumed
+    if launch.unknown.get(name, "").endswith(BY_RELEASE):
+        return BY_RELEASE.removeprefix("; add ")
     written = next((key for key in launch.reading.unknown if key in index and index[key].fact == name), None)
     keys = (written,) if written else keys_of(spec, launch.dialect, launch.reading.role) if spec else ()
     return f"--set {keys[0]}=VALUE" if keys else assumed

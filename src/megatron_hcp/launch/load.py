@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.edit import Edit, apply_sets
 from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, Reading, UpstreamTree
+from megatron_hcp.launch.images import facts_of_image
 from megatron_hcp.launch.readers.target import read_target, read_targets, read_text
 from megatron_hcp.launch.source import standard_input
 
@@ -55,7 +58,19 @@ def _how(target: str, options: LoadOptions) -> dict[str, Any]:
     dialect = options.dialect
     if not target and options.recipe is not None and not any(word.startswith("--") for word in options.words):
         dialect = dialect or "bridge"  # a recipe is Megatron-Bridge's, and these words are its overrides
-    return {"dialect": dialect, "words": options.words, "stdin": standard_input, "beside": options.beside}
+    return {"dialect": dialect, "words": options.words, "stdin": standard_input, "beside": _beside(options)}
+
+
+def _beside(options: LoadOptions) -> Beside:
+    """What a script is read with: also the variables that are assumed."""
+    if not any("env." in text for text in options.assumes):
+        return options.beside
+    variables = [
+        (name.removeprefix("env."), fact.value)
+        for name, fact in assumed_facts(options).items()
+        if name.startswith("env.") and fact.origin == "assumed" and fact.value is not None
+    ]
+    return options.beside._replace(variables=tuple(variables))
 
 
 def _is_recipe_alone(target: str, options: LoadOptions) -> bool:
@@ -91,6 +106,10 @@ def _with_recipe(reading: Reading, name: str | None, assumed: Mapping[str, Fact]
     from megatron_hcp.launch.recipes.merge import with_recipe
 
     bridge = assumed.get("bridge")
+    if bridge is None and (held := facts_of_image(reading, assumed).get("bridge")) is not None:
+        # The launch may run another Bridge than its image's: then all releases are looked at.
+        with contextlib.suppress(HcpError):
+            return with_recipe(reading, name, str(held.value))
     return with_recipe(reading, name, None if bridge is None else str(bridge.value))
 
 

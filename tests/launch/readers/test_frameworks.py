@@ -241,12 +241,23 @@ def test_a_size_that_the_launch_states_beside_the_models_options_is_known() -> N
     assert value(launch, "num_layers") == 4
 
 
-@pytest.mark.parametrize("other", ["${EXTRA_ARGS[@]}", "$(cat more.txt)"])
+@pytest.mark.parametrize("other", ["${EXTRA_ARGS}", "$(cat more.txt)"])
 def test_other_words_that_cannot_be_read_leave_everything_open(other: str) -> None:
     """Before the model's options or after them: the one reason doesn't hide the other."""
     for words in (f"${{MODEL_ARGS[@]}} {other}", f"{other} ${{MODEL_ARGS[@]}}"):
         launch = script(PRINTED + MILES.replace("${MODEL_ARGS[@]}", words))
         assert launch.reading.unseen is not None and "pp" not in launch.facts
+
+
+def test_an_array_that_a_script_with_arrays_does_not_set_is_empty() -> None:
+    """bash exports no arrays: slime's SFT scripts leave EVAL_ARGS out, whose place in the command stays."""
+    words = "pretrain_gpt.py ${TRAIN_ARGS[@]} ${EVAL_ARGS[@]}"
+    launch = script(f"TRAIN_ARGS=(--tensor-model-parallel-size 2)\ntorchrun {words}")
+    assert launch.reading.unseen is None and value(launch, "tp") == 2
+    alone = script(f"torchrun {words} --tensor-model-parallel-size 2")
+    assert alone.reading.unseen == "EVAL_ARGS is not set in this script"
+    maybe = script(f"source more.sh\nTRAIN_ARGS=(--tensor-model-parallel-size 2)\ntorchrun {words}")
+    assert maybe.reading.unseen == "EVAL_ARGS may be set by more.sh, which line 2 sources"
 
 
 def test_options_of_that_name_are_no_models_in_megatron_lms_own_scripts() -> None:

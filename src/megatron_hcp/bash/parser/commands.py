@@ -118,6 +118,10 @@ def assignments(tree: Tree, node: Node) -> Statement:
     return syntax.BraceGroup(node.start_byte, node.end_byte, tree.block(node.children))
 
 
+_DECLARED = ("concatenation", "string", "word", "command_substitution", "simple_expansion", "expansion")
+"""Words that hold assignments, or turn into some: `export $(cat .env)`."""
+
+
 def declaration(tree: Tree, node: Node) -> Statement:
     options = [tree.text(child) for child in node.named_children if child.type == "word"]
     flags = "".join(option for option in options if option.startswith("-"))
@@ -127,7 +131,7 @@ def declaration(tree: Tree, node: Node) -> Statement:
             found.items.append(assignment(tree, child))
         elif child.type == "variable_name":
             found.items.append(syntax.Assignment(child.start_byte, child.end_byte, tree.text(child), None))
-        elif child.type in ("concatenation", "string", "word"):
+        elif child.type in _DECLARED:
             found.items.append(tree.word(child))
     return found
 

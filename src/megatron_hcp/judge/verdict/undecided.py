@@ -12,8 +12,8 @@ from megatron_hcp.bash.value import NEVER_RUN
 from megatron_hcp.judge.report import Undecided
 from megatron_hcp.judge.ruling import Ruling, judge
 from megatron_hcp.judge.verdict.legal import legal_values
-from megatron_hcp.launch.fact import BY_RELEASE, Fact, Launch
-from megatron_hcp.launch.hidden import Hidden, Hides, hidden, key_to_set
+from megatron_hcp.launch.fact import Fact, Launch
+from megatron_hcp.launch.hidden import BRANCHES, Hidden, Hides, hidden, key_to_set
 from megatron_hcp.rules.rule import Rule
 from megatron_hcp.rules.view import View
 
@@ -32,13 +32,16 @@ _WITHOUT_CP = {
 _WORDS: frozenset[Hides] = frozenset(("word",))
 _ANYTHING: frozenset[Hides] = frozenset(("word", "recipe"))
 _MODEL: frozenset[Hides] = _ANYTHING | {"model"}
+_SIZES = frozenset("heads kv_heads num_query_groups num_experts num_layers".split())
+"""The model's sizes that the parallel sizes must divide."""
 
 
 def undecided_by(launch: Launch, rulings: Iterable[Ruling]) -> tuple[Undecided, ...]:
     """What the launch hides although an error rule depends on it, one entry per reason, the one with most rules first.
 
-    What the launch leaves to its model's own config counts only for rules about context parallelism: tensor parallelism
-    and the rest are then unchecked, and `not_checked` lists them.
+    Of what the launch leaves to its model's own config, the sizes that a layout divides count, and for rules about
+    context parallelism everything: `not_checked` lists the rest. A release that isn't stated leaves no launch
+    undecided.
     """
     trials = _Trials(launch)
     needs: dict[Hidden, list[str]] = {}
@@ -70,11 +73,6 @@ def doubted(launch: Launch, ruling: Ruling) -> str | None:
 def _entry(launch: Launch, found: Hidden, names: list[str]) -> Undecided:
     count = {name: names.count(name) for name in names}
     needs = tuple(sorted(count, key=lambda name: (-count[name], name)))
-    if found.reason.endswith(BY_RELEASE):
-        listed = ", ".join([*needs[:_MOST_SHOWN], *(["…"] if len(needs) > _MOST_SHOWN else [])])
-        subject = f"{len(needs)} settings ({listed}) differ" if len(needs) > 1 else f"{needs[0]} differs"
-        between = found.reason.removesuffix(BY_RELEASE).removeprefix("differs")
-        return Undecided(f"{subject}{between}", needs, found.location, BY_RELEASE.removeprefix("; "))
     return Undecided(found.reason, needs, found.location, found.do or _how(launch, found, needs))
 
 
@@ -88,6 +86,10 @@ def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
         return (
             f"name the recipe with --recipe, state its settings ({shown}), or check the YAML that its --dryrun writes"
         )
+    if found.variable == "@" or found.variable.isdecimal():
+        return "give the script's arguments with --args WORDS"
+    if found.variable and (len(settings) > _MOST_SHOWN or found.reason.startswith(BRANCHES)):
+        return f"give the variable with --assume env.{found.variable}=VALUE"
     if found.reason == launch.reading.unseen and found.reason.endswith(NEVER_RUN):
         return f"write in the script what that command prints, or state what it sets ({shown})"
     return f"give {'its value' if len(settings) == 1 else 'its values'} with {shown}"
@@ -98,20 +100,21 @@ def _open_facts(trials: _Trials, ruling: Ruling) -> tuple[str, ...]:
     launch = trials.launch
     doubt = doubted(launch, ruling)
     if doubt is not None:
-        return (doubt,)
+        found = trials.hidden(doubt)
+        return () if found is not None and found.hides == "release" else (doubt,)
     if ruling.is_error or not any(map(trials.hidden, trials.absent(ruling))):
         return ()
     if ruling.rule.recipe_settled:
         return trials.run(ruling, _WORDS)
-    found = trials.run(ruling, _ANYTHING)
+    open_facts = trials.run(ruling, _ANYTHING) or trials.run(ruling, _MODEL, only=_SIZES)
     cp = launch.facts.get("cp")
-    if found or launch.dialect == "bridge" or (cp is not None and cp.value == 1):
-        return found
-    found = trials.run(ruling, _MODEL)
-    if not found:
+    if open_facts or launch.dialect == "bridge" or (cp is not None and cp.value == 1):
+        return open_facts
+    open_facts = trials.run(ruling, _MODEL)
+    if not open_facts:
         return ()
     without_cp = {name: Fact(value, "launch") for name, value in _WITHOUT_CP.items()}
-    return () if trials.run(ruling, _MODEL, without_cp) else found
+    return () if trials.run(ruling, _MODEL, without_cp) else open_facts
 
 
 class _Trials:
@@ -124,13 +127,20 @@ class _Trials:
         self._hidden: dict[str, Hidden | None] = {}
         self._start: Mapping[str, Fact] = {}
         self._kinds = _ANYTHING
+        self._only: frozenset[str] | None = None
 
-    def run(self, ruling: Ruling, kinds: frozenset[Hides], start: Mapping[str, Fact] | None = None) -> tuple[str, ...]:
-        """The facts of these kinds that lead to an error at some legal value.
+    def run(
+        self,
+        ruling: Ruling,
+        kinds: frozenset[Hides],
+        start: Mapping[str, Fact] | None = None,
+        only: frozenset[str] | None = None,
+    ) -> tuple[str, ...]:
+        """The facts of these kinds, of those in `only` if it is given, that lead to an error at some legal value.
 
         `ruling` is the one on the launch as it is; `start` replaces facts of the launch.
         """
-        self._left, self._kinds, self._start = self.most, kinds, start or {}
+        self._left, self._kinds, self._start, self._only = self.most, kinds, start or {}, only
         return self._below(self._judge(ruling.rule, {}) if start else ruling, {}) or ()
 
     def passes_at(self, rule: Rule, name: str) -> bool:
@@ -156,7 +166,7 @@ class _Trials:
             return self._guilty(ruling.rule, given)
         for name in self.absent(ruling):
             found = None if name in given or name in self._start else self.hidden(name)
-            if found is None or found.hides not in self._kinds:
+            if found is None or found.hides not in self._kinds or (self._only is not None and name not in self._only):
                 continue
             # Names that are requested later are tried under each value of this one.
             for value in legal_values(self.launch, name):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.launch.dialects.foreign import WANTED, not_supported, of_tools, sets_ascend
+from megatron_hcp.launch.dialects.framework import Framework, StartCommand
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.table import types_of
 from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Reading
@@ -149,7 +151,11 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
     types = types_of(dialect if framework.is_command_line else "mlm")
     reading, unknown, unseen = framework.read_command(command, target, facts, script.files, types)
     said = [*notes, *([f"whether this command runs {launched.doubt}"] if launched.doubt else []), *script.notes()]
-    if script.walker.used_arguments:
+    if framework.is_command_line or framework.has_recipes:
+        unseen = unseen or _in_a_file(command, framework)
+    if script.walker.used_arguments and framework.is_command_line and not training.splits:
+        unseen = unseen or _ARGUMENTS
+    elif script.walker.used_arguments:
         said.append("the script's own arguments ($1, $@) aren't known; it is read as if started without any")
     if "\r\n" in text:
         said.append("the file has Windows line endings (CRLF): bash doesn't run it the way it looks")
@@ -164,6 +170,18 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         hidden_argument=why_hidden(items),
     )
     return _in_script(reading, facts.known, unknown, unseen)
+
+
+_ARGUMENTS = ByVariable.of("nothing but the script's arguments ($@) can say how the model is split", "@")
+
+
+def _in_a_file(command: StartCommand, framework: Framework) -> str | None:
+    """Why settings may be hidden: an option that the framework doesn't know names a file of them."""
+    for option in sorted(command.flags):
+        for value in command.values(f"--{option.replace('_', '-')}") or command.values(f"--{option}"):
+            if value.endswith((".yaml", ".yml", ".json", ".toml")) and option not in framework.names():
+                return f"{value[:60]}, which --{option} names, is not read"
+    return None
 
 
 def _in_script(reading: Reading, facts: Mapping[str, Fact], unknown: Mapping[str, str], unseen: str | None) -> Reading:

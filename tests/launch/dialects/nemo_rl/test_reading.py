@@ -9,7 +9,7 @@ import pytest
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.build import build_launch
-from megatron_hcp.launch.fact import Beside, Launch
+from megatron_hcp.launch.fact import Beside, Elsewhere, Launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.launch.readers.target import read_target, read_text
 
@@ -213,8 +213,18 @@ def test_generation_of_its_own_takes_its_part_of_the_cluster(cluster: str, resou
     assert (fact and fact.value) == ranks
 
 
-def test_ranks_are_unknown_where_an_environment_takes_nodes() -> None:
-    assert "world_size" not in of_text(BASE + "env: {nemo_gym: {num_gpu_nodes: 2}}\n").facts
+@pytest.mark.parametrize(
+    ("other", "is_known"),
+    [
+        ("env: {reward_model: {resources: {num_nodes: 1}}}", False),
+        # nemo-rl's own recipe: cluster.num_nodes is policy-only, and the nodes of NeMo-Gym are separate
+        ("env: {nemo_gym: {num_gpu_nodes: 2}}", True),
+    ],
+)
+def test_ranks_are_unknown_where_something_takes_nodes_of_the_cluster(other: str, is_known: bool) -> None:
+    launch = of_text(f"{BASE}{other}\n")
+    assert ("world_size" in launch.facts) is is_known
+    assert not any(isinstance(reason, Elsewhere) for reason in launch.unknown.values())
 
 
 @pytest.mark.parametrize(

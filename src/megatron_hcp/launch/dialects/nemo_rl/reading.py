@@ -11,7 +11,7 @@ from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text
 from megatron_hcp.ground.repository import enclosing_repository
-from megatron_hcp.launch.fact import Acceptance, Beside, Elsewhere, Fact, Form, Reading, Setting, has_references
+from megatron_hcp.launch.fact import Acceptance, Beside, Fact, Form, Reading, Setting, has_references
 from megatron_hcp.launch.forms.yaml.settings import MAX_CHARACTERS, YamlDoc, load_yaml
 
 _MOST_FILES = 20
@@ -30,7 +30,7 @@ _NO_MEGATRON = {
 _PARTIAL = "the configuration that these overrides change isn't given"
 
 
-_SHARED = Elsewhere("environments, reward models or teachers take GPUs of the cluster; hcp doesn't compute how many")
+_SHARED = "reward models or teachers take GPUs of the cluster; hcp doesn't compute how many"
 
 
 class Inherited(NamedTuple):
@@ -131,9 +131,12 @@ def _without(settings: Iterable[Setting], section: str) -> list[Setting]:
 
 
 def _takes_nodes(setting: Setting) -> bool:
-    """Whether a setting gives part of the cluster to something other than policy and generation."""
+    """Whether a setting gives part of the cluster to something other than policy and generation.
+
+    The nodes of NeMo-Gym (`env.nemo_gym.num_gpu_nodes`) come on top of `cluster.num_nodes`.
+    """
     parts = setting.key.split(".")
-    counts = parts[-1] in ("num_nodes", "num_gpu_nodes") and parts[0] not in ("cluster", "policy")
+    counts = parts[-1] == "num_nodes" and parts[0] not in ("cluster", "policy")
     return counts and isinstance(setting.value, int) and setting.value > 0
 
 

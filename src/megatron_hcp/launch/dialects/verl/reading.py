@@ -266,7 +266,7 @@ def inherited_keys(keys: Collection[str]) -> list[tuple[str, str]]:
     return [
         (section + name, f"{REF}.megatron.{name}")
         for name in names
-        if name in _INHERITED or (name.startswith(overrides + ".") and not own_overrides)
+        if name in _INHERITED or (f"{name}.".startswith(f"{overrides}.") and not own_overrides)
     ]
 
 

@@ -28,7 +28,8 @@ class Facts:
 
     def lack(self, name: str, reason: str) -> None:
         if name not in self.known:
-            self.unknown[name] = without_secrets(reason)
+            shown = without_secrets(reason)
+            self.unknown[name] = reason if shown == reason else shown
 
 
 def facts_of(launched: Launched, by_ray: bool) -> Facts:
@@ -115,6 +116,8 @@ def _environment(facts: Facts, launched: Launched) -> None:
             name, equals, word = entry.partition("=")
             if equals and name.isidentifier() and not is_secret_name(name):
                 facts.put(f"env.{name}", word, export.span, name)
+    if (reason := launched.started.context.hidden.get("env")) is not None:
+        facts.lack("env", reason)
     for name, (value, span) in found.items():
         if is_secret_name(name):
             continue
@@ -231,6 +234,8 @@ def _slurm(facts: Facts, context: StartContext, is_srun: bool) -> None:
     nodes, tasks = _slurm_option(context, "nodes"), _slurm_option(context, "ntasks")
     if nodes is not None:
         _put_number(facts, "nodes", nodes)
+    elif is_srun and tasks is None and any(name.startswith("sbatch.") for name in context.options):
+        facts.lack("nodes", "no #SBATCH line says how many nodes the job has, so sbatch's command line may")
     _slurm_gpus(facts, context)
     if not is_srun:
         return

@@ -1,6 +1,7 @@
 """The files that a script sources or starts, if they may be read.
 
-Only regular files in the script's own folder or below are read (`ground/below.py`), and what `--source` names:
+Only regular files in the script's own folder or below are read, else in the repository that the folder is in
+(`ground/below.py`), and what `--source` names:
 
 * `--source FILE` replaces a sourced file of the same name; a single one also replaces one whose name isn't known;
 * `--source FOLDER` is searched for the path, then for the path without its first folder, and so on.
@@ -19,6 +20,7 @@ from megatron_hcp.bash.value import Lit, ScriptText, Value, text_of
 from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_regular
+from megatron_hcp.ground.repository import enclosing_repository
 from megatron_hcp.launch.fact import Beside
 
 MAX_CHARACTERS = 200_000
@@ -47,8 +49,7 @@ class Files:
                 return self._given(given, given)
         try:
             folder = self.beside.folder
-            is_inside = path is not None and ".." not in path.split("/")
-            if path is not None and is_inside and folder is not None and (place := file_below(folder, path, _WANTED)):
+            if path is not None and folder is not None and (place := _in_repository(folder, path)):
                 return self._script(place)
             for given in filter(os.path.isdir, self.beside.sources):
                 there = file_below(given, path, _WANTED, of=folder) if path is not None and folder is not None else None
@@ -70,7 +71,7 @@ class Files:
             text = text_of(value)
             return "its path isn't known" if text is None else "it isn't a path below the script's folder"
         if ".." in path.split("/"):
-            return "it is outside the script's folder"
+            return "it is outside the script's repository"
         if self.beside.folder is None:
             return "the script's folder isn't known"
         return f"there is no such file in {self.beside.folder or '.'}"
@@ -112,6 +113,18 @@ class Files:
         except HcpError as error:
             return error.fault
         return None
+
+
+def _in_repository(folder: str, path: str) -> str | None:
+    """The file at a path below the script's folder, else in the same repository.
+
+    There the path leads from the script's folder, or from the repository's root, where such scripts are started.
+    """
+    place = file_below(folder, path, _WANTED) if ".." not in path.split("/") else None
+    repository = None if place is not None else enclosing_repository(folder)
+    if repository is None:
+        return place
+    return file_below(repository, path, _WANTED, of=folder) or file_below(repository, path, _WANTED)
 
 
 def _known_end(value: Value) -> list[str]:

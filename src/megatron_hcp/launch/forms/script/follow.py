@@ -64,6 +64,7 @@ class Followed:
         """The command before, and what it starts."""
         arguments = None if beside.arguments is None else _words(beside.arguments)
         self.walker = Walker(self.script, STATEMENTS, self._command, self._variable, self.files.find, arguments)
+        self.walker.told = dict(beside.variables)
         self.walker.is_copied = b"#SBATCH" in text.data  # sbatch runs a copy
         self._read_header(self.script.text)
         if late := late_directives(self.script):
@@ -182,6 +183,9 @@ class Followed:
             return None
         given = {name: Var(value, None, True, span) for name, (value, span) in handed.context.environment.items()}
         outer, self.context = self.context, handed.context
+        if "env" in handed.context.hidden:
+            place = [part.span for part in handed.path or handed.text or ()]
+            walker.takes_in("words that aren't known", "gives to env", place[0] if place else walker.here)
         try:
             value = handed.text if handed.text is not None or handed.path is not None else walker.stdin
             if handed.path is not None:

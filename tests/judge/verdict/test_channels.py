@@ -1,0 +1,108 @@
+"""No launch that hides a setting is called ok, whatever it is hidden in: one case for each way, in several dialects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.judge.report import Report
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.rules.registry import rules_for
+
+CORE = (
+    "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 8192 --max-position-embeddings 8192 "
+    "--position-embedding-type rope --micro-batch-size 1 --global-batch-size 64 --bf16 "
+    "--no-create-attention-mask-in-dataloader"
+)
+MLM = f"export CUDA_DEVICE_MAX_CONNECTIONS=1\ntorchrun --nproc_per_node 8 pretrain_gpt.py {CORE}"
+SLIME = (
+    "ray job submit -- python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --num-layers 36 --hidden-size "
+    "4096 --num-attention-heads 32 --group-query-attention --num-query-groups 8 --tensor-model-parallel-size 2 "
+    "--sequence-parallel --use-dynamic-batch-size --max-tokens-per-gpu 16384"
+)
+VERL = (
+    "python3 -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer.yaml actor_rollout_ref.model.path={model} "
+    "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2 actor_rollout_ref.actor.use_dynamic_bsz=True "
+    "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=True actor_rollout_ref.ref.log_prob_use_dynamic_bsz=True "
+    "trainer.n_gpus_per_node=8 trainer.nnodes=1"
+)
+VERL_CP = "actor_rollout_ref.actor.megatron.context_parallel_size"
+OVERRIDE = "+actor_rollout_ref.actor.megatron.override_transformer_config"
+SWIFT = (
+    "NPROC_PER_NODE=8 megatron sft --model {model} --tensor_model_parallel_size 2 --sequence_parallel true "
+    "--packing true --max_length 8192"
+)
+QWEN = "Qwen/Qwen3-8B"
+BRIDGE = "torchrun --nproc_per_node 8 scripts/training/run_recipe.py --recipe llama3_8b_pretrain_config"
+JOB = "#SBATCH --gpus-per-node=8\n#SBATCH --ntasks-per-node=8\n"
+
+
+def judged(folder: Path, text: str, **options: tuple[str, ...]) -> Report:
+    file = folder / "train.sh"
+    file.write_text(f"#!/bin/bash\n{text}\n")
+    return check_launch(load_launch(str(file), LoadOptions(**options)), rules_for)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("hiding", "telling"),
+    [
+        # variables that a command or a file sets
+        (f"export $(cat .env | xargs)\n{MLM} --context-parallel-size ${{CP:-2}}", f"{MLM} --context-parallel-size 2"),
+        (f'eval "$(./setenv.sh)"\n{MLM} --context-parallel-size ${{CP:-2}}', f"{MLM} --context-parallel-size 2"),
+        (f"declare -x $SETTINGS\n{MLM} --context-parallel-size ${{CP:-2}}", f"{MLM} --context-parallel-size 2"),
+        (f"export $(cat .env)\n{SLIME} --context-parallel-size ${{CP:-2}}", f"{SLIME} --context-parallel-size 2"),
+        (
+            f"set -a; source .env; set +a\n{SLIME} --context-parallel-size ${{CP:-2}}",
+            f"{SLIME} --context-parallel-size 2",
+        ),
+        (
+            f"eval $(setenv)\n{VERL.format(model=QWEN)} {VERL_CP}=${{CP:-2}}",
+            f"{VERL.format(model=QWEN)} {VERL_CP}=2",
+        ),
+        # words that are not there
+        (f"{MLM} $@", f"{MLM} --context-parallel-size 2 $@"),
+        (f"mapfile -t MORE < words\n{MLM} ${{MORE[@]}}", f"MORE=(--tensor-model-parallel-size 1)\n{MLM} ${{MORE[@]}}"),
+        (f"{MLM} --settings-from run.yaml", f"{MLM} --tokenizer-model tokenizer.json"),
+        (f"{SLIME} --settings-from run.toml", f"{SLIME} --custom-config-path mine.yaml"),
+        (f"{BRIDGE} --config-file run.yaml", BRIDGE),
+        # mappings in one word
+        (f'{VERL.format(model=QWEN)} "{OVERRIDE}=$TF"', f'{VERL.format(model=QWEN)} "{OVERRIDE}={{num_layers: 36}}"'),
+        (
+            f'{SWIFT.format(model=QWEN)} --megatron_extra_kwargs "$KW"',
+            f"{SWIFT.format(model=QWEN)} --megatron_extra_kwargs '{{\"num_layers\": 36}}'",
+        ),
+        (f'{SWIFT.format(model=QWEN)} --megatron_extra_kwargs "$(cat kw.json)"', SWIFT.format(model=QWEN)),
+        # a model that only its path names
+        (VERL.format(model="/data/mine"), VERL.format(model=QWEN)),
+        (SWIFT.format(model="/data/mine"), SWIFT.format(model=QWEN)),
+        # the size of the job
+        (
+            f"{JOB}{MLM.replace('torchrun --nproc_per_node 8', 'srun python')} --context-parallel-size 4",
+            f"#SBATCH --nodes=1\n{JOB}{MLM.replace('torchrun --nproc_per_node 8', 'srun python')} "
+            "--context-parallel-size 4",
+        ),
+    ],
+)
+def test_what_hides_a_setting_is_undecided_and_what_tells_it_is_ok(tmp_path: Path, hiding: str, telling: str) -> None:
+    assert judged(tmp_path, hiding).verdict == "undecided"
+    assert judged(tmp_path, telling).verdict == "ok"
+
+
+def test_a_mapping_that_is_not_known_leaves_what_the_launch_writes_itself(tmp_path: Path) -> None:
+    launch = judged(tmp_path, f'{VERL.format(model=QWEN)} "{OVERRIDE}=$TF" {OVERRIDE}.num_layers=3').launch
+    assert launch.facts["num_layers"].value == 3
+    assert "heads" not in launch.facts and launch.unknown["heads"] == "TF is not set in this script"
+
+
+def test_variables_that_env_reads_reach_the_script_that_it_starts_and_the_program(tmp_path: Path) -> None:
+    (tmp_path / "inner.sh").write_text(f"{MLM} --context-parallel-size ${{CP:-2}}\n")
+    assert (
+        judged(tmp_path, "env $(cat vars) bash inner.sh")
+        .undecided[0]
+        .reason.endswith("line 2 gives to env words that aren't known")
+    )
+    launch = judged(tmp_path, MLM.replace("torchrun", "env $(cat vars) torchrun")).launch
+    assert "env.CUDA_DEVICE_MAX_CONNECTIONS" in launch.unknown
+    assert judged(tmp_path, MLM.replace("torchrun", "env A=1 torchrun")).verdict == "ok"
