@@ -42,6 +42,8 @@ VERDICTS: list[Row] = [
         "",
         "fine",
     ),
+    ("SLURM004", "mlm", f"#SBATCH --nodes=1\nsrun torchrun --nproc-per-node=8 {MLM}\n", "", "fine"),
+    ("SLURM004", "mlm", f"#SBATCH --ntasks=8\nsrun torchrun --nproc-per-node=8 {MLM}\n", "", "needs ntasks_per_node"),
     ("SLURM004", "mlm", f"#SBATCH --ntasks-per-node=1\nsrun ft_launcher --nproc-per-node=8 {MLM}\n", "", "fine"),
     (
         "SLURM004",

@@ -48,6 +48,12 @@ def srun_starts_all_ranks(v: View) -> Problem | None:
     )
 
 
+def _may_state_tasks(v: View) -> bool:
+    """Whether some option of the job or of srun counts tasks, known or not."""
+    names = ("ntasks_per_node", *(f"{program}.ntasks" for program in ("sbatch", "srun")))
+    return any(name in v.launch.facts or name in v.launch.unknown for name in names)
+
+
 @rule(
     "SLURM004",
     "error crash init",
@@ -78,6 +84,8 @@ def one_launcher_per_node(v: View) -> Problem | None:
         total, nodes = str(v["srun.ntasks"]), v.nodes or 1
         fix = Fix({"srun.ntasks": str(nodes)}, "one launcher per node")
         tasks = -(-int(total[:9]) // nodes) if total.isdecimal() else None
+    elif not v.known("ntasks_per_node") and not _may_state_tasks(v):
+        return None  # Slurm's own default: one task per node
     else:
         tasks = v.ntasks_per_node
     if tasks in (None, 1):
