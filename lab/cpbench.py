@@ -40,6 +40,9 @@ def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("cases", type=Path, nargs="+", metavar="CASES.jsonl")
     parser.add_argument("--tool", action="append", default=[], metavar="COMMAND", help="another tool to score")
+    parser.add_argument(
+        "--upstream", type=Path, action="append", default=[], metavar="DIR", help="a checkout that hcp check reads, too"
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose id has this text")
     parser.add_argument("--show", action="store_true", help="each case that hcp check does not answer as expected")
     options = parser.parse_args()
@@ -50,6 +53,9 @@ def main() -> int:
     theirs = [row["cases"] for row in yaml.safe_load(THEIRS.read_text(encoding="utf-8"))]
     tools: dict[str, Tool] = {"always ok": says_ok, "hcp check": ours(versions=False)}
     tools["hcp check, releases stated"] = ours(versions=True)
+    if options.upstream:
+        trees = [tree.resolve() for tree in options.upstream]
+        tools["hcp check --upstream"] = ours(versions=True, upstream=trees)
     tools |= {tool: command(tool) for tool in options.tool}
     print(f"{len(cases)} cases: {sum(case.expect == 'ok' for case in cases)} start, the others are refused")
     false_errors = 0

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import io
 import json
 import os
@@ -125,6 +126,7 @@ class MegatronLM:
                 if action.choices
                 else None,
                 "takes": action.nargs if action.nargs is not None else 1,
+                "type": getattr(action.type, "__name__", "str"),
             }
             for action in self.parser._actions
             for text in action.option_strings
@@ -163,7 +165,8 @@ class MegatronLM:
         self.arguments.validate_args(args, dict(_DEFAULTS))
         self.global_vars.set_global_variables(args, build_tokenizer=False)
         self.torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=world_size)
-        self.initialize._initialize_distributed(None, None, None)
+        start = self.initialize._initialize_distributed
+        start(*[None] * len(inspect.signature(start).parameters))  # two before 0.14
         config = self.arguments.core_transformer_config_from_args(args)
         self.microbatches.update_num_microbatches(0, consistency_check=True)
         pattern = args.hybrid_override_pattern or getattr(args, "hybrid_layer_pattern", None)
@@ -187,13 +190,14 @@ class MegatronLM:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
+    questions = os.fdopen(os.dup(0))  # some launches close standard input
     os.dup2(2, 1)  # what upstream prints is no answer
     warnings.simplefilter("ignore")
     with contextlib.redirect_stdout(io.StringIO()):
         upstream = MegatronLM(sys.argv[1])
     ready = {"options": upstream.options(), "grammar": grammar_of(upstream.parser)}
     print(json.dumps({"version": upstream.version, "te": TE, **ready}), file=answers, flush=True)
-    for line in sys.stdin:
+    for line in questions:
         question = json.loads(line)
         if "world_size" in question:
             refusal = upstream.judge(question["words"], question["world_size"], question["env"])

@@ -50,17 +50,21 @@ def command(tool: str) -> Tool:
     return answer
 
 
-def ours(*, versions: bool) -> Tool:
-    """`hcp check` in this process, with or without the case's releases."""
+def ours(*, versions: bool, upstream: Sequence[Path] = ()) -> Tool:
+    """`hcp check` in this process, with or without the case's releases.
+
+    `upstream`: checkouts that it reads, each for the cases that name its folder.
+    """
     from megatron_hcp.cli.main import main
 
     def answer(case: Case) -> Answer:
         assumed = [word for version in case.versions if versions for word in ("--assume", version)]
+        read = [word for tree in upstream if f":{tree.name}:" in f":{case.id}" for word in ("--upstream", str(tree))]
         out, before = io.StringIO(), Path.cwd()
         with _on_disk(case) as (folder, file), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
             os.chdir(folder)
             try:
-                main(["check", file, "--format", "json", "--full", *assumed, *case.argv])
+                main(["check", file, "--format", "json", "--full", *assumed, *read, *case.argv])
             except SystemExit as end:
                 code = end.code if isinstance(end.code, int) else 1 if end.code else 0
             finally:

@@ -13,6 +13,7 @@ from megatron_hcp.launch.edit import edit_facts, edit_settings
 from megatron_hcp.launch.fact import Elsewhere, Fact, Launch, Reading, Setting
 from megatron_hcp.launch.facts.spec import UNKNOWN
 from megatron_hcp.launch.facts.topics import MODEL_NAMES
+from megatron_hcp.launch.images import IMAGE_FACTS, facts_of_image
 from megatron_hcp.launch.named_model import facts_of_name
 
 
@@ -21,9 +22,9 @@ def build_launch(
 ) -> Launch:
     """The launch that a reading describes.
 
-    Precedence, lowest first: upstream's default (for an unknown recipe, the presumed value), the recipe, the model's
-    config.json (or, without it, the sizes of a model that the launch names), the launch, an assumption. Derived facts
-    are computed last and never replace a stated one.
+    Precedence, lowest first: upstream's default (for an unknown recipe, the presumed value), what the container image
+    holds, the recipe, the model's config.json (or, without it, the sizes of a model that the launch names), the launch,
+    an assumption. Derived facts are computed last and never replace a stated one.
 
     Raises:
         HcpError: a value doesn't have its fact's type (one line, with the location).
@@ -31,6 +32,8 @@ def build_launch(
     assumed, model = assumed or {}, model or {}
     stated, unknown = _stated(reading)
     facts = _defaults(reading, stated, unknown)
+    if any(name in reading.facts or name in assumed for name in IMAGE_FACTS):
+        facts |= facts_of_image(reading, assumed)
     by_recipe = {name: fact for name, fact in stated.items() if fact.origin == "recipe"}
     facts |= by_recipe
     if not model and (model_name := stated.get("model_name")) is not None:
@@ -43,7 +46,7 @@ def build_launch(
     conflicts = []
     for name, fact in assumed.items():
         before = facts.get(name)
-        if before is not None and before.origin == "launch" and before.value != fact.value:
+        if before is not None and before.origin in ("launch", "image") and before.value != fact.value:
             conflicts.append((name, before, fact))
         facts[name] = fact
         unknown.pop(name, None)

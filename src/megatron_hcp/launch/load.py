@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.edit import Edit, apply_sets
 from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, Reading, UpstreamTree
+from megatron_hcp.launch.images import facts_of_image
 from megatron_hcp.launch.readers.target import read_target, read_targets, read_text
 from megatron_hcp.launch.source import standard_input
 
@@ -103,6 +106,10 @@ def _with_recipe(reading: Reading, name: str | None, assumed: Mapping[str, Fact]
     from megatron_hcp.launch.recipes.merge import with_recipe
 
     bridge = assumed.get("bridge")
+    if bridge is None and (held := facts_of_image(reading, assumed).get("bridge")) is not None:
+        # The launch may run another Bridge than its image's: then all releases are looked at.
+        with contextlib.suppress(HcpError):
+            return with_recipe(reading, name, str(held.value))
     return with_recipe(reading, name, None if bridge is None else str(bridge.value))
 
 

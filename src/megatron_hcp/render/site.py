@@ -149,10 +149,11 @@ ASSUMABLE = ("arch", "nvlink_domain", "nodes", "gpus_per_node")
 
 
 def site_assumptions(site: Mapping[str, Any]) -> tuple[str, ...]:
-    """A site's facts about the cluster and its software, as `--assume` texts."""
+    """A site's facts about the cluster and its software, among them its image, as `--assume` texts."""
     stated = {name: site[name] for name in ASSUMABLE}
-    stated |= site["facts"] or {}
-    return tuple(f"{name}={value}" for name, value in stated.items() if value is not None)
+    stated |= {"image": site["container_image"]} | (site["facts"] or {})
+    # A path with a space can't be written as an assumption, and isn't the name of a listed image.
+    return tuple(f"{name}={value}" for name, value in stated.items() if value is not None and " " not in str(value))
 
 
 _SCALAR = Leaf("text or a number", lambda value: isinstance(value, str | bool) or is_number(value))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 
+from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.intake import TooLargeError, read_whole
 from megatron_hcp.validators.program import Program, Unit, is_readable
@@ -24,8 +24,9 @@ def program_of_folder(folder: str) -> Program:
 
     def text_of(path: str) -> str | None:
         try:
-            return read_whole(os.path.join(folder, *path.split("/")), _MOST_BYTES).decode()
-        except (OSError, ValueError, TooLargeError):
+            place = file_below(folder, path, "a source file", follow=True)
+            return None if place is None else read_whole(place, _MOST_BYTES).decode()
+        except (HcpError, OSError, ValueError, TooLargeError):
             return None
 
     for upstream in UPSTREAMS:
@@ -42,6 +43,7 @@ def units_of(text_of: Callable[[str], str | None], upstream: Upstream) -> dict[s
     """The units of an upstream's validators by name; none if it has none. `text_of` gives the text of a file in it."""
     from megatron_hcp.validators.options import as_line
     from megatron_hcp.validators.reader.options import OptionReader
+    from megatron_hcp.validators.reader.prune import pruned
     from megatron_hcp.validators.reader.sources import Sources
     from megatron_hcp.validators.reader.statements import Reader
 
@@ -50,10 +52,12 @@ def units_of(text_of: Callable[[str], str | None], upstream: Upstream) -> dict[s
     found = [any(reader.read(path, name) for path in paths) for name, paths in upstream.functions]
     if not any(found):
         return {}
+    for path, function, called in upstream.calls:
+        reader.read_call(path, function, called)
     options = OptionReader(sources)
     options.read(*upstream.options)
     lines = tuple(map(as_line, options.options))
-    units = {**reader.units, upstream.start.name: upstream.start}
+    units = pruned({**reader.units, upstream.start.name: upstream.start}, upstream.start.name)
     units[OPTIONS] = Unit(OPTIONS, "options", (), upstream.options[0], lines)
     return units
 

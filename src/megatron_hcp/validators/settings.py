@@ -3,56 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from megatron_hcp.core.releases import at_least
 from megatron_hcp.launch.dialects.table import FACTS, index_of, keys_of
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.validators.options import Option, default_value, option_of, parsed
 from megatron_hcp.validators.values import NOT_READ, Thing, Unknown
+from megatron_hcp.validators.words import PLAIN
 
 _STATED = frozenset(("launch", "default", "derived", "presumed"))
 """Origins of facts that the settings themselves have, or that upstream's code computes anew."""
 
 
-def arguments_of(launch: Launch, lines: Iterable[str]) -> Thing:
-    """The namespace that upstream's parser makes of a launch; `lines` are the options of the revision's parser.
+class Parser(NamedTuple):
+    """The options of a revision's parser: the defaults by destination, and the options' lines by key."""
+
+    defaults: dict[str, Any]
+    lines: dict[str, str]
+
+
+def parser_of(lines: Iterable[str]) -> Parser:
+    """The parser of a table's lines. Of several options with one destination, the first one's default counts."""
+    parser = Parser({}, {})
+    for line in lines:
+        names, dest, _, _, _, default, _ = line.split("\t", 6)
+        if dest not in parser.defaults:
+            parser.defaults[dest] = PLAIN[default] if default in PLAIN else default_value(default)
+        for name in names.split(" "):
+            parser.lines[name[2:].replace("-", "_")] = line
+    return parser
+
+
+def arguments_of(launch: Launch, parser: Parser) -> Thing:
+    """The namespace that upstream's parser makes of a launch.
 
     A setting that the launch hides is unknown, and one that it leaves out has upstream's default. What was stated
     beside the launch (an assumption, the model's config.json) counts as written.
     """
     reading = launch.reading
-    by_key: dict[str, Option] = {}
-    fields: dict[str, Any] = {}
     index = index_of("mlm")
+    fields = dict(parser.defaults) if reading.unseen is None else {dest: Unknown((dest,)) for dest in parser.defaults}
     stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in _STATED and name in FACTS}
-    hidden = set(_hidden_keys(launch))
-    wanted = {setting.key for setting in reading.settings} | hidden
-    wanted |= {key for name in stated for key in keys_of(FACTS[name], "mlm")}
-    for line in lines:
-        names, dest, action, _ = line.split("\t", 3)
-        if dest not in fields:
-            fields[dest] = Unknown((dest,)) if reading.unseen is not None else default_value(line.split("\t", 6)[5])
-        for name in names.split(" "):
-            key = name[2:].replace("-", "_")
-            if key in wanted:
-                by_key[key] = option_of(line)
     for setting in reading.settings:
-        option = by_key.get(setting.key)
+        option = _option(parser, setting.key)
         if option is not None and setting.value is not False:  # an edit left the switch out
             words = setting.value if isinstance(setting.value, list) else [setting.value]
             texts = [word for word in words if isinstance(word, str)]
             fields[option.dest] = parsed(option, texts if len(texts) == len(words) else None)
-    for key in hidden:
-        if key in by_key:
-            fields[by_key[key].dest] = Unknown((by_key[key].dest,))
+    for key in _hidden_keys(launch):
+        if (option := _option(parser, key)) is not None:
+            fields[option.dest] = Unknown((option.dest,))
     for name, fact in stated.items():
         for key in keys_of(FACTS[name], "mlm")[:1]:
-            if key in by_key:
-                fields[by_key[key].dest] = _value_of(fact, by_key[key], index[key].negated)
+            if (option := _option(parser, key)) is not None:
+                fields[option.dest] = _value_of(fact, option, index[key].negated)
     world = launch.facts.get("world_size")
     fields |= {"rank": 0, "local_rank": 0, "world_size": Unknown(("world_size",)) if world is None else world.value}
-    return Thing(fields, "args")
+    found = Thing(fields, "args")
+    found.changed = {name for name, value in fields.items() if value is not parser.defaults.get(name, found)}
+    return found
+
+
+def _option(parser: Parser, key: str) -> Option | None:
+    line = parser.lines.get(key)
+    return None if line is None else option_of(line)
 
 
 def _hidden_keys(launch: Launch) -> Iterator[str]:
@@ -83,6 +98,9 @@ def outside_of(facts: Mapping[str, Fact]) -> Any:
     def answer(name: str, given: list[Any]) -> Any:
         if name == "env":
             return _variable(facts, given)
+        if name == "world_size":
+            world = facts.get("world_size")
+            return Unknown(("world_size",)) if world is None else world.value
         if name == "capability":
             return _capability(facts)
         if name == "installed":

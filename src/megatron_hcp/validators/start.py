@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.validators.evaluate import Evaluation, TooLongError, independent
+from megatron_hcp.validators.evaluate import Evaluation, TooLongError
+from megatron_hcp.validators.guards import independent
 from megatron_hcp.validators.outcome import Judged, Source
 from megatron_hcp.validators.program import Program
-from megatron_hcp.validators.settings import arguments_of, outside_of
+from megatron_hcp.validators.settings import arguments_of, outside_of, parser_of
 from megatron_hcp.validators.table import program_of_release
 
 _DIALECTS = {"mlm": "megatron-lm"}
@@ -26,10 +27,12 @@ def judge_start(launch: Launch, release: str, *, program: Program | None = None)
     program = program or program_of_release(repo, release)
     if program is None or program.repo != repo:
         return None
-    options = program.find("options")
+    if "parser" not in program.kept:
+        options = program.find("options")
+        program.kept["parser"] = {"": parser_of(options.lines if options else ())}
     run = Evaluation(program, outside_of(launch.facts))
     try:
-        run.call_unit(program.start, [arguments_of(launch, options.lines if options else ())], {})
+        run.call_unit(program.start, [arguments_of(launch, program.kept["parser"][""])], {})
     except TooLongError:
         return None
     readable = program.guards - program.unreadable

@@ -16,6 +16,7 @@ from megatron_hcp.judge.age import Age, ages_of
 from megatron_hcp.judge.report import Finding, NotChecked, Presumed, Report, Undecided
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.facts.last_read import LastRead
+from megatron_hcp.launch.images import unlisted
 from megatron_hcp.rules.rule import Source
 
 SCHEMA = "hcp.check/2"
@@ -83,7 +84,7 @@ def show_json(launch: Launch, topology: str) -> dict[str, Any]:
     """The launch as it was read."""
     return {
         "schema": "hcp.show/2",
-        "target": target_json(launch),
+        "target": target_json(launch) | {"notes": [*launch.reading.notes, *unlisted(launch.facts)]},
         "topology": topology,
         "facts": facts_json(launch),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from megatron_hcp.cli.reports.words import fact_value, launch_name, numbered
 from megatron_hcp.cli.screen import Line
 from megatron_hcp.launch.fact import Launch, shown_value
+from megatron_hcp.launch.images import unlisted
 
 _AXES = ("tp", "cp", "pp", "vpp", "ep", "etp", "gtp", "dp")
 _ALWAYS = ("tp", "cp", "pp", "dp")
@@ -36,7 +37,7 @@ def show_lines(launch: Launch, every: bool) -> list[Line]:
     for name, said, assumed in launch.conflicts:
         values = (shown_value(fact_value(name, fact)) for fact in (said, assumed))
         lines.append(f"  {name}: the launch says {next(values)}, --assume says {next(values)}")
-    lines += [f"  note: {note}" for note in reading.notes]
+    lines += [f"  note: {note}" for note in (*reading.notes, *unlisted(launch.facts))]
     if any(fact.origin == "model-name" for fact in launch.facts.values()):
         named = shown_value(launch.facts["model_name"].value)
         lines.append(f"  note: [model-name] is what the public model {named} has; --model config.json states your own")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from megatron_hcp.launch.fact import Launch, UpstreamTree
-from megatron_hcp.launch.facts.known_options import BRANCHES, all_options, revision_of, revisions_with
+from megatron_hcp.launch.facts.known_options import all_options, revision_of, revisions_with
+from megatron_hcp.launch.facts.last_read import BRANCHES
 from megatron_hcp.rules.view import Unknown, View
 from megatron_hcp.validators.outcome import Judged
 from megatron_hcp.validators.program import Program

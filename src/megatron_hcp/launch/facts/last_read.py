@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
+
+from megatron_hcp.ground.record import NamedTuple
 
 _FILE = os.path.join(os.path.dirname(__file__), "last_read.txt")
 BRANCHES = ("main", "dev")

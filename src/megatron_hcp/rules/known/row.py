@@ -108,15 +108,16 @@ def rule_of_row(row: Known, table: str = "") -> Rule:
     """The rule that a row makes."""
     clauses, spans = clauses_of(row.when), spans_of(row.versions)
     severity, effect, stage = parsed(row.outcome)
+    in_dev = any("dev" in source.branches for source in row.source)
 
     def applies(v: View) -> bool:
         asks = severity != "info" or v.known(row.package)  # a note isn't worth asking for a fact
-        if v.launch.dialect in row.mended_by:
+        if v.launch.dialect in row.mended_by or (on_dev(v, row.package) and not in_dev):
             return False
         return asks and is_run(v, row.package) and all(clause.holds(v) for clause in clauses)
 
     def check(v: View) -> Problem | None:
-        span = span_with(v, row.package, spans)
+        span = span_with(v, row.package, spans, reads_dev=True)
         return None if span is None else _problem(v, row, clauses, span)
 
     check.__doc__ = f"{row.title}.\n\n{row.why} {_range_in_words(row, spans)}"
@@ -153,12 +154,20 @@ def is_run(v: View, package: Package) -> bool:
     return v.launch.dialect in _DIALECTS.get(package, DIALECTS) and (other is None or not v.known(other))
 
 
-def span_with(v: View, package: Package, spans: tuple[Span, ...]) -> Span | None:
-    """The range that contains the launch's version. Requests the version."""
+def on_dev(v: View, package: Package) -> bool:
+    """Whether a package is built from the dev branch, which has its own fixes and bugs."""
+    return package == "mcore" and v.get("mcore_branch") == "dev"
+
+
+def span_with(v: View, package: Package, spans: tuple[Span, ...], *, reads_dev: bool = False) -> Span | None:
+    """The range that contains the launch's version. Requests the version.
+
+    `reads_dev`: what is looked for was read on the dev branch, too.
+    """
     for since, mended in spans:
         if (since is None or v.at_least(package, since)) and (mended is None or not v.at_least(package, mended)):
-            if package == "mcore" and v.get("mcore_branch") == "dev":
-                raise Unknown(package)  # the dev branch has its own fixes and bugs
+            if on_dev(v, package) and not reads_dev:
+                raise Unknown(package)
             return Span(since, mended)
     return None
 

@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Callable, Collection
 
-from megatron_hcp.validators.expression import BUILTIN
+from megatron_hcp.validators.builtin import BUILTIN
 from megatron_hcp.validators.reader.sources import Found, Sources, is_enum, member_of
 
 Register = Callable[[str, Found, ast.FunctionDef | ast.ClassDef], str]
@@ -18,10 +18,20 @@ _VERSIONS = {
     "is_causal_conv1d_min_version": "causal_conv1d", "is_transformers_min_version": "transformers",
 }  # fmt: skip
 _VERSION_OF = {"get_te_version": "te", "get_torch_version": "torch", "get_fa_version": "flash_attn"}
+_ANSWERED = {
+    "torch.distributed.is_initialized()": "True", "torch.distributed.get_rank()": "0",
+    "torch.distributed.get_world_size()": "world_size()",
+}  # fmt: skip
+"""What is so when a training starts."""
 _ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
 _ALIASES = {"torch.float": "torch.float32", "torch.half": "torch.float16", "torch.double": "torch.float64"}
 _KEPT = {*BUILTIN, "list", "tuple", "int", "float", "str", "bool", "set", "dict"}
 _LONGEST = 1_500
+_NOT_FOLLOWED = frozenset((
+    "create_group", "create_hierarchical_groups", "get_nccl_options", "overwrite_nccl_comm_cfgs",
+    "_set_global_memory_buffer", "load_retro_config",
+))  # fmt: skip
+"""Functions of upstream's that work with devices or files: what they check is not about settings."""
 
 
 def unread() -> ast.expr:
@@ -40,6 +50,18 @@ class Scope:
         self, path: str, local: Collection[str], imports: dict[str, Found | None], owner: Found | None = None
     ) -> None:
         self.path, self.local, self.imports, self.owner = path, set(local), imports, owner
+        self.state: set[str] = set()
+        """The global names that a function changes."""
+
+    def is_state(self, test: ast.expr) -> bool:
+        """Whether an assert is about what upstream itself did before: that a group is not there yet."""
+        return (
+            isinstance(test, ast.Compare)
+            and isinstance(test.left, ast.Name)
+            and test.left.id in self.state
+            and isinstance(test.comparators[0], ast.Constant)
+            and test.comparators[0].value is None
+        )
 
 
 class Translator(ast.NodeTransformer):
@@ -47,6 +69,8 @@ class Translator(ast.NodeTransformer):
 
     def __init__(self, sources: Sources, register: Register, scope: Scope) -> None:
         self.sources, self.register, self.scope = sources, register, scope
+        self.methods: set[str] = set()
+        """The names of methods that are called on values."""
 
     def text(self, tree: ast.expr) -> str:
         found = self.visit(ast.parse(ast.unparse(tree), mode="eval").body)
@@ -72,7 +96,7 @@ class Translator(ast.NodeTransformer):
         return None
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)):
+        if isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom)):
             return unread()
         return super().generic_visit(node)
 
@@ -80,14 +104,14 @@ class Translator(ast.NodeTransformer):
         if node.id in self.scope.local or node.id in _KEPT or not isinstance(node.ctx, ast.Load):
             return node
         found = self.meaning(node)
-        if found is None:
-            return unread()
-        return self._reference(found)
+        if found is not None:
+            return self._reference(found)
+        return unread() if self.scope.owner is None else self._constant(self.scope.owner, node.id)
 
     def _reference(self, found: Found) -> ast.expr:
         node = found.node
         if isinstance(node, ast.FunctionDef):
-            return ast.Name(self.register(found.name, found, node))
+            return unread() if node.name in _NOT_FOLLOWED else ast.Name(self.register(found.name, found, node))
         if isinstance(node, ast.ClassDef):
             return ast.Name(node.name if is_enum(node) else self.register(found.name, found, node))
         if node is None:
@@ -110,9 +134,9 @@ class Translator(ast.NodeTransformer):
             value = member_of(owner.node, node.attr)
             return node if value is None else ast.Constant(value)
         if isinstance(node.value, ast.Name) and node.value.id == "self" and self.scope.owner is not None:
-            found = self.method(self.scope.owner, node.attr)
-            if found is not None and any(ast.unparse(one) == "property" for one in found[1].decorator_list):
-                return ast.Call(ast.Name(self._unit_of_method(found)), [node.value], [])
+            method = self.method(self.scope.owner, node.attr)
+            if method is not None and any(ast.unparse(one) == "property" for one in method[1].decorator_list):
+                return ast.Call(ast.Name(self._unit_of_method(method)), [node.value], [])
         node.value = self.visit(node.value)
         return unread() if is_unread(node.value) else node
 
@@ -121,7 +145,8 @@ class Translator(ast.NodeTransformer):
         assert isinstance(owner.node, ast.ClassDef)
         for line in owner.node.body:
             if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and line.targets[0].id == name:
-                return self._reference(Found(owner.path, name, line.value))
+                inside = Translator(self.sources, self.register, Scope(owner.path, (), {}, owner))
+                return ast.parse(inside.text(line.value), mode="eval").body
         return unread()
 
     def method(self, owner: Found, name: str, own: bool = True) -> tuple[Found, ast.FunctionDef] | None:
@@ -145,6 +170,12 @@ class Translator(ast.NodeTransformer):
         owner, node = found
         return self.register(f"{owner.name}.{node.name}", owner, node)
 
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        if len(node.ops) == 1 and ast.unparse(node.comparators[0]) == "os.environ":
+            unset = ast.IsNot() if isinstance(node.ops[0], ast.In) else ast.Is()
+            return ast.Compare(ast.Call(ast.Name("env"), [node.left], []), [unset], [ast.Constant(None)])
+        return self.generic_visit(node)
+
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if ast.unparse(node.value) == "os.environ":
             return ast.Call(ast.Name("env"), [node.slice], [])
@@ -166,6 +197,12 @@ class Translator(ast.NodeTransformer):
             return ast.Call(ast.Name("capability"), [], [])
         if last == "get_device_arch_version":
             return ast.Subscript(ast.Call(ast.Name("capability"), [], []), ast.Constant(0), ast.Load())
+        if ast.unparse(node) in _ANSWERED:
+            return ast.parse(_ANSWERED[ast.unparse(node)], mode="eval").body
+        if name in ("np.prod", "math.prod") and len(node.args) == 1:
+            return ast.Call(ast.Name("prod"), [self.visit(node.args[0])], [])
+        if name == "re.sub" and len(node.args) == 3:
+            return ast.Call(ast.Name("unrolled"), [self.visit(node.args[0]), self.visit(node.args[2])], [])
         if name in ("dataclasses.fields", "fields"):
             return ast.Call(ast.Name("fields"), [self.visit(one) for one in node.args], [])
         called = self._called(node)
@@ -183,6 +220,8 @@ class Translator(ast.NodeTransformer):
                 return function, []
             found = self.meaning(function)
             if found is not None and isinstance(found.node, (ast.FunctionDef, ast.ClassDef)):
+                if found.node.name in _NOT_FOLLOWED:
+                    return None
                 if isinstance(found.node, ast.ClassDef) and is_enum(found.node):
                     return None
                 return self._reference(found), []
@@ -209,4 +248,5 @@ class Translator(ast.NodeTransformer):
                 return None
             return ast.Name(self._unit_of_method(method)), []
         value = self.visit(function.value)
+        self.methods.add(function.attr)
         return None if is_unread(value) else (ast.Attribute(value, function.attr, ast.Load()), [])

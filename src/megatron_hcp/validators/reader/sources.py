@@ -48,6 +48,8 @@ class Sources:
         node = self._top(path).get(name)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             return self.imported(path, node, name, depth)
+        if isinstance(node, ast.Name) and node.id != name and depth < _DEEPEST:
+            return self.find(path, node.id, depth + 1)
         return Found(path, name, node) if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.expr)) else None
 
     def imported(self, path: str, line: ast.Import | ast.ImportFrom, name: str, depth: int = 0) -> Found | None:

@@ -9,14 +9,11 @@ from megatron_hcp.validators.program import Unit
 from megatron_hcp.validators.reader.expressions import Scope, Translator
 from megatron_hcp.validators.reader.messages import message_of
 from megatron_hcp.validators.reader.sources import Found, Sources, default_of, fields_in
+from megatron_hcp.validators.reader.syntax import copied_fields, lambda_of, local_names, negated, targets
 
 _SAYS = ("print", "warn", "log", "debug", "info", "error")
 """How the names of functions begin that only say something."""
 _MOST_UNITS = 600
-_INVERSE = {
-    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
-}  # fmt: skip
 
 
 class Reader:
@@ -27,6 +24,8 @@ class Reader:
         self.units: dict[str, Unit] = {}
         self._places: dict[str, tuple[str, str]] = {}
         self._waiting: list[tuple[str, Found, ast.FunctionDef | ast.ClassDef]] = []
+        self._classes: list[Found] = []
+        self._methods: set[str] = set()
 
     def register(self, name: str, found: Found, node: ast.FunctionDef | ast.ClassDef) -> str:
         """The name of the unit of a definition, which is read later if it isn't yet."""
@@ -51,15 +50,55 @@ class Reader:
             self.register(name, found, inner[0])
         else:
             self.register(name, found, node)
-        while self._waiting:
-            wanted, found, node = self._waiting.pop()
-            if wanted not in self.units:
-                self.units[wanted] = self._unit(wanted, found, node)
+        self._finish()
         return True
+
+    def read_call(self, path: str, function: str, called: str) -> bool:
+        """Makes a unit of one call with the arguments that a function gives it, `FUNCTION.CALLED`; False if not found.
+
+        Its parameters are `args` and those of the function, which stay unknown.
+        """
+        found = self.sources.find(path, function)
+        if found is None or not isinstance(found.node, ast.FunctionDef):
+            return False
+        for call in ast.walk(found.node):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == called:
+                text = self._translator(found, found.node).text(call)
+                name = f"{function}.{called}"
+                self.units[name] = Unit(name, "def", ("args",), found.path, (f"do {text}",))
+                self._finish()
+                return True
+        return False
+
+    def _finish(self) -> None:
+        """Reads what is named until nothing new is, methods that are called on some object too."""
+        while self._waiting:
+            while self._waiting:
+                wanted, found, node = self._waiting.pop()
+                if wanted not in self.units:
+                    self.units[wanted] = self._unit(wanted, found, node)
+            for owner in self._classes:
+                assert isinstance(owner.node, ast.ClassDef)
+                for one in owner.node.body:
+                    if isinstance(one, ast.FunctionDef) and one.name in self._methods:
+                        self.register(f"{owner.name}.{one.name}", owner, one)
 
     def _unit(self, name: str, found: Found, node: ast.FunctionDef | ast.ClassDef) -> Unit:
         if isinstance(node, ast.ClassDef):
             return self._class(name, found, node)
+        translator = self._translator(found, node)
+        body = Body(translator)
+        lines = (*self._globals(found.path, node), *body.block(node.body, 0))
+        self._methods |= translator.methods
+        outside = Translator(self.sources, self.register, Scope(found.path, (), {}))
+        given = [*node.args.posonlyargs, *node.args.args]
+        defaults: list[ast.expr | None] = [None] * (len(given) - len(node.args.defaults)) + list(node.args.defaults)
+        pairs = [*zip(given, defaults), *zip(node.args.kwonlyargs, node.args.kw_defaults)]
+        head = tuple(one.arg if default is None else f"{one.arg}={outside.text(default)}" for one, default in pairs)
+        return Unit(name, "def", head, found.path, lines)
+
+    def _translator(self, found: Found, node: ast.FunctionDef) -> Translator:
+        """What reads the expressions of a function."""
         owner = found if isinstance(found.node, ast.ClassDef) else None
         imports: dict[str, Found | None] = {}
         for line in ast.walk(node):
@@ -67,16 +106,16 @@ class Reader:
                 for alias in line.names:
                     bound = alias.asname or alias.name.partition(".")[0]
                     imports[bound] = self.sources.imported(found.path, line, bound)
-        scope = Scope(found.path, _local_names(node), imports, owner)
-        translator = Translator(self.sources, self.register, scope)
-        body = Body(translator)
-        lines = tuple(body.block(node.body, 0))
-        outside = Translator(self.sources, self.register, Scope(found.path, (), {}))
-        given = [*node.args.posonlyargs, *node.args.args]
-        defaults: list[ast.expr | None] = [None] * (len(given) - len(node.args.defaults)) + list(node.args.defaults)
-        pairs = [*zip(given, defaults), *zip(node.args.kwonlyargs, node.args.kw_defaults)]
-        head = tuple(one.arg if default is None else f"{one.arg}={outside.text(default)}" for one, default in pairs)
-        return Unit(name, "def", head, found.path, lines)
+        scope = Scope(found.path, local_names(node), imports, owner)
+        scope.state = {name for line in ast.walk(node) if isinstance(line, ast.Global) for name in line.names}
+        return Translator(self.sources, self.register, scope)
+
+    def _globals(self, path: str, node: ast.FunctionDef) -> Iterator[str]:
+        """The values that the global names which a function changes have before."""
+        outside = Translator(self.sources, self.register, Scope(path, (), {}))
+        for line in ast.walk(node):
+            for name in line.names if isinstance(line, ast.Global) else ():
+                yield f"{name} = {outside.text(ast.Name(name, ast.Load()))}"
 
     def _class(self, name: str, found: Found, node: ast.ClassDef) -> Unit:
         translator = Translator(self.sources, self.register, Scope(found.path, (), {}))
@@ -90,9 +129,11 @@ class Reader:
             default = default_of(field)
             assert isinstance(field.target, ast.Name)
             lines.append(f"{field.target.id} = {'...' if default is None else translator.text(default)}")
-        ready = translator.method(found, "__post_init__", own=True)
-        if ready is not None:
-            self.register(f"{ready[0].name}.__post_init__", *ready)
+        for name_of_method in ("__init__", "__post_init__"):
+            ready = translator.method(found, name_of_method)
+            if ready is not None:
+                self.register(f"{ready[0].name}.{name_of_method}", *ready)
+        self._classes.append(found)
         return Unit(name, "class", bases, found.path, tuple(lines))
 
 
@@ -112,6 +153,8 @@ class Body:
     def _statement(self, line: ast.stmt, depth: int) -> Iterator[str]:
         pad = " " * depth
         if isinstance(line, ast.Assert):
+            if self._translator.scope.is_state(line.test):
+                return
             condition = self._text(line.test)
             if condition in ("False", "0"):
                 yield f"{pad}stop {self._guards[-1] if self._guards else 'False'}\t{message_of(line.msg)}"
@@ -120,11 +163,13 @@ class Body:
         elif isinstance(line, ast.Raise):
             yield f"{pad}stop {self._guards[-1] if self._guards else 'False'}\t{message_of(line.exc)}"
         elif isinstance(line, ast.If):
-            yield from self._if(self._text(line.test), self._text(_negated(line.test)), line.body, line.orelse, depth)
+            yield from self._if(self._text(line.test), self._text(negated(line.test)), line.body, line.orelse, depth)
         elif isinstance(line, ast.Try):
             yield from self._try(line, depth)
         elif isinstance(line, ast.With):
             yield from self.block(line.body, depth)
+        elif isinstance(line, ast.For) and (copied := copied_fields(line)):
+            yield f"{pad}do {self._text(copied)}"
         elif isinstance(line, ast.For):
             body = list(self.block(line.body, depth + 1))
             if body:
@@ -135,11 +180,12 @@ class Body:
         elif isinstance(line, (ast.Break, ast.Continue)):
             yield pad + type(line).__name__.lower()
         elif isinstance(line, ast.Delete):
-            yield from (f"{pad}del {ast.unparse(target)}" for target in line.targets)
+            deleted = map(ast.unparse, line.targets)
+            yield from (f"{pad}del {target}" for target in deleted if not target.startswith("os."))
         elif isinstance(line, ast.While):
-            targets = sorted({ast.unparse(target) for one in ast.walk(line) for target in _targets(one)})
-            if targets:
-                yield f"{pad}forget {', '.join(targets)}"
+            changed = sorted({ast.unparse(target) for one in ast.walk(line) for target in targets(one)})
+            if changed:
+                yield f"{pad}forget {', '.join(changed)}"
         else:
             yield from self._change(line, pad)
 
@@ -147,6 +193,8 @@ class Body:
         if isinstance(line, ast.Assign):
             text = self._text(line.value)
             for target in line.targets:
+                if ast.unparse(target).startswith("os.environ["):
+                    continue
                 yield f"{pad}{self._target(target)} = {text}"
         elif isinstance(line, ast.AnnAssign) and line.value is not None:
             yield f"{pad}{self._target(line.target)} = {self._text(line.value)}"
@@ -156,7 +204,7 @@ class Body:
         elif isinstance(line, ast.FunctionDef):
             if len(line.body) == 1 and isinstance(line.body[0], ast.Return) and line.body[0].value is not None:
                 names = ", ".join(one.arg for one in line.args.args)
-                yield f"{pad}{line.name} = {self._text(_lambda(names, line.body[0].value))}"
+                yield f"{pad}{line.name} = {self._text(lambda_of(names, line.body[0].value))}"
             else:
                 yield f"{pad}{line.name} = ..."
         elif isinstance(line, ast.Expr) and isinstance(line.value, ast.Call):
@@ -165,6 +213,9 @@ class Body:
     def _call(self, call: ast.Call, pad: str) -> Iterator[str]:
         name = ast.unparse(call.func)
         owner, _, method = name.rpartition(".")
+        if name in ("exit", "quit", "sys.exit"):
+            yield f"{pad}stop {self._guards[-1] if self._guards else 'False'}\t{message_of(call)}"
+            return
         if method.lstrip("_").startswith(_SAYS) or owner in ("warnings", "logger", "logging"):
             return
         if method in ("append", "extend", "add") and len(call.args) == 1 and owner and "(" not in owner:
@@ -215,36 +266,3 @@ class Body:
         else:
             yield from self._if("...", "...", body, handlers, depth)
         yield from self.block(line.finalbody, depth)
-
-
-def _lambda(names: str, body: ast.expr) -> ast.expr:
-    return ast.parse(f"lambda {names}: {ast.unparse(body)}", mode="eval").body
-
-
-def _negated(test: ast.expr) -> ast.expr:
-    """The condition that keeps upstream out of a branch, as a person would write it."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return test.operand
-    if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        return ast.Compare(test.left, [_INVERSE[type(test.ops[0])]()], test.comparators)
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
-        return ast.BoolOp(ast.And(), [_negated(part) for part in test.values])
-    return ast.UnaryOp(ast.Not(), test)
-
-
-def _targets(line: ast.AST) -> Iterator[ast.expr]:
-    if isinstance(line, ast.Assign):
-        yield from line.targets
-    elif isinstance(line, (ast.AugAssign, ast.AnnAssign, ast.For)):
-        yield line.target
-
-
-def _local_names(node: ast.FunctionDef) -> set[str]:
-    """The names that are local to a function, those of its comprehensions and lambdas too."""
-    names = {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}
-    for one in ast.walk(node):
-        if isinstance(one, ast.Name) and isinstance(one.ctx, (ast.Store, ast.Del)):
-            names.add(one.id)
-        elif isinstance(one, ast.FunctionDef) and one is not node:
-            names.add(one.name)
-    return names

@@ -68,6 +68,9 @@ def _start(workload: TrainingPod, scripts: dict[str, dict[str, Value]], texts: T
 def _options(workload: TrainingPod, texts: Texts) -> list[Option]:
     """The number of nodes, and GPUs on each, as options that the readers of the job size look for."""
     found = []
+    image = child(workload.container, "image")
+    if image is not None:
+        found.append(Option("image", texts.value(image), texts.span(image), "image"))
     if workload.nodes:
         span = texts.span(workload.nodes_at or workload.container)
         value = (Lit(str(workload.nodes), span, False),)
