@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,32 +13,18 @@ import venv
 import zipfile
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from release.sbom import bill_of
 
 from support.processes import HANG_S
+from support.requirements import BASE, BUILD, EXTRAS, HASHED, PINS, PROJECT, ROOT, pinned, pins_of, wanted_by_users
 
-ROOT = Path(__file__).resolve().parents[1]
 BOUNDLESS = {"torch", "megatron-core", "transformer-engine", "tensordict", "einops"}
 """The containers of users decide on these."""
-
-
-def _project() -> dict[str, Any]:
-    # Before Python 3.11 the reader of TOML is tomli, which pytest brings along.
-    reader = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
-    loaded: dict[str, Any] = reader.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    return loaded
-
-
-PROJECT = _project()
-BASE = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
-EXTRAS = {
-    name: [Requirement(text) for text in texts] for name, texts in PROJECT["project"]["optional-dependencies"].items()
-}
-BUILD = [Requirement(text) for text in PROJECT["build-system"]["requires"]]
 
 
 class Closure(NamedTuple):
@@ -76,13 +62,6 @@ def closure_of(requirements: list[Requirement]) -> Closure:
     return found
 
 
-def pins_of(text: str) -> dict[str, Requirement]:
-    """Name -> the line of constraints.txt that holds for this Python."""
-    lines = [line.partition("#")[0].strip() for line in text.splitlines()]
-    pins = [Requirement(line) for line in lines if line]
-    return {canonicalize_name(pin.name): pin for pin in pins if pin.marker is None or pin.marker.evaluate()}
-
-
 @pytest.fixture(scope="module")
 def closure() -> Closure:
     return closure_of([*BASE, *EXTRAS["test"], *BUILD])
@@ -90,7 +69,7 @@ def closure() -> Closure:
 
 @pytest.fixture(scope="module")
 def pins() -> dict[str, Requirement]:
-    return pins_of((ROOT / "constraints.txt").read_text(encoding="utf-8"))
+    return pins_of(PINS.read_text(encoding="utf-8"))
 
 
 def test_what_the_base_install_needs_has_an_upper_bound():
@@ -137,6 +116,41 @@ def test_the_base_install_is_complete(closure):
 def test_a_package_without_a_pin_would_be_found():
     line = "click==8.5.1\nother==1 ; python_version < '3'\n"
     assert set(pins_of(line)) == {"click"}
+
+
+def test_the_hashed_constraints_hold_what_users_install_at_the_same_versions():
+    text = HASHED.read_text(encoding="utf-8")
+    plain, hashed = (
+        {(canonicalize_name(pin.name), str(pin.specifier)) for pin, _ in pinned(each)}
+        for each in (PINS.read_text(encoding="utf-8"), text)
+    )
+    assert hashed <= plain, "run lab release/hashes: constraints.txt has other versions by now"
+    missing = closure_of(wanted_by_users()).installed.keys() - pins_of(text).keys()
+    assert not missing, f"run lab release/hashes: constraints.hashed.txt lacks {', '.join(sorted(missing))}"
+
+
+def test_every_line_with_hashes_has_some_and_each_is_a_sha256():
+    for pin, hashes in pinned(HASHED.read_text(encoding="utf-8")):
+        assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}", value) for value in hashes), str(pin)
+
+
+def test_a_line_with_hashes_is_read_with_them():
+    ((pin, hashes),) = pinned("a==1; python_version < '4' \\\n    --hash=sha256:x\n# b\n")
+    assert (pin.name, str(pin.specifier), hashes) == ("a", "==1", ("sha256:x",))
+
+
+def test_the_bill_of_materials_names_the_wheel_and_every_pinned_package(tmp_path):
+    wheel = tmp_path / "megatron_hcp-0.2.0-py3-none-any.whl"
+    wheel.write_bytes(b"x")
+    bill = bill_of(wheel, HASHED.read_text(encoding="utf-8"))
+    whole = bill["metadata"]["component"]
+    assert whole["purl"] == "pkg:pypi/megatron-hcp@0.2.0"
+    assert whole["hashes"][0]["content"] == hashlib.sha256(b"x").hexdigest()
+    pins = {canonicalize_name(pin.name) for pin, _ in pinned(HASHED.read_text(encoding="utf-8"))}
+    assert {part["name"] for part in bill["components"]} == pins
+    required = {part["name"] for part in bill["components"] if part["scope"] == "required"}
+    assert required == closure_of(BASE).installed.keys()
+    assert bill == bill_of(wheel, HASHED.read_text(encoding="utf-8"))
 
 
 def _source(folder: Path, stamp: int) -> Path:

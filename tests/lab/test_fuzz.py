@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,14 +14,16 @@ import pytest
 from fuzzer import faulty
 from fuzzer import run as fuzz_run
 from fuzzer.case import Case
-from fuzzer.readers import READERS
+from fuzzer.readers import READERS, made
 from fuzzer.run import Fault, examine
+from fuzzer.seeds import gathered
 from fuzzer.shrink import shrunk
 from fuzzer.workers import Done, Plan, run_all
 
 from support.selection import examples
 
 ROOT = Path(__file__).resolve().parents[2]
+SKILL = "context-parallel-planning"
 Command = Callable[[list[str]], None]
 CASE = Case("shell", ("check", "run.sh"), (("run.sh", b"x\n"), ("hcp_decoy.sh", b"x\n")))
 JSON = CASE._replace(words=("check", "run.sh", "--format", "json"))
@@ -42,9 +45,8 @@ def bench(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", ["1", "2"])
-def test_fixed_inputs_show_no_fault(seed: str) -> None:
-    done = bench("--inputs", str(examples(quick=30, full=2500)), "--seed", seed, "--jobs", "1")
+def test_fixed_inputs_show_no_fault() -> None:
+    done = bench("--inputs", str(examples(quick=30, full=2000)), "--seed", "1", "--jobs", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(reader in done.stdout for reader in READERS)
 
@@ -119,6 +121,36 @@ def test_each_fault_is_seen(command: Command, kind: str, tmp_path: Path) -> None
 )
 def test_each_fault_of_a_format_is_seen(case: Case, text: str, kind: str, tmp_path: Path) -> None:
     assert kind in kinds(faulty.prints(text), tmp_path, case)
+
+
+@pytest.mark.parametrize("command", [faulty.prints("a SECRET"), faulty.prints("", 1, "hcp: a SECRET\n")])
+def test_a_planted_secret_that_is_shown_is_seen(command: Command, tmp_path: Path) -> None:
+    assert kinds(command, tmp_path, CASE._replace(secret="SECRET")) == {"secret"}
+
+
+def test_secrets_are_planted_in_scripts_configurations_and_logs() -> None:
+    cases = [made(reader, 1, number, gathered(())) for reader in ("shell", "yaml", "triage") for number in range(40)]
+    planted = [case for case in cases if case.secret]
+    assert len(planted) > 10
+    assert all(any(case.secret.encode() in data for _, data in case.files) for case in planted)
+
+
+def test_a_message_is_answered_by_the_servers_own_code_with_its_planted_path_refused(tmp_path: Path) -> None:
+    lines = [{"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": f"hcp://skills/{SKILL}/{name}"}}
+             for name in ("SKILL.md", "/etc/passwd")]  # fmt: skip
+    case = Case("message", ("mcp",), (), b"\n".join([*(json.dumps(line).encode() for line in lines), b"{"]))
+    seen = examine(case, tmp_path)
+    assert not seen.faults
+    read, refused, unread = json.loads(seen.answer.out)["answers"]
+    assert read["text"] and refused["schema"] == "hcp.error/1" and unread["error"]["code"] == -32700
+
+
+def test_every_door_of_the_command_line_has_a_reader() -> None:
+    """A command that reads something is called by at least one case."""
+    called = {made(reader, 1, number, gathered(())).words[:1] for reader in READERS for number in range(25)}
+    reading = {"check", "show", "render", "triage", "skills", "verify", "dcp", "pack", "groups", "explain", "plan",
+               "support", "anchors", "mcp"}  # fmt: skip
+    assert reading <= {words[0] for words in called if words}
 
 
 def test_json_is_held_against_its_schema(tmp_path: Path) -> None:

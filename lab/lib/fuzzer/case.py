@@ -17,6 +17,8 @@ class Case(NamedTuple):
     words: tuple[str, ...]
     files: tuple[tuple[str, bytes], ...] = ()
     stdin: bytes = b""
+    secret: str = ""
+    """A token that was planted in a file, and must not be printed."""
 
     def lay_out(self, folder: Path) -> None:
         """Writes the files into the folder."""

@@ -6,6 +6,7 @@ import json
 from random import Random
 
 from fuzzer.case import OUTPUT
+from fuzzer.doors import LOGS
 from fuzzer.launches import GOOD, Made, asked, pick
 from fuzzer.seeds import Seeds
 from fuzzer.shell import launch_words, script
@@ -58,7 +59,7 @@ def triage(random: Random, seeds: Seeds) -> Made:
         log = b"\n".join(made_log(random.randrange(10**9)) for _ in range(random.choice((1, 1, 3))))
         if random.random() < 0.3:
             log = damaged(random, log, [pick(random, seeds, "log"), made_log(random.randrange(10**9))])
-        logs.append((f"logs/{number}.log", log))
+        logs.append((f"logs/{random.choice((f'{number}.log', *LOGS))}", log))
     texts = ["triage", "--format", random.choice(("text", "json"))]
     if random.random() < 0.2:
         texts += ["--assume", f"{random.choice(('world_size', 'arch', 'cp', 'x'))}={value(random)}"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from fuzzer import launches, others
+from fuzzer import doors, launches, others
 from fuzzer.case import Case
 from fuzzer.launches import GOOD, Made
+from fuzzer.secrets import planted
 from fuzzer.seeds import Seeds
 from fuzzer.text import Dice
 from fuzzer.watch import DECOY
@@ -20,22 +21,30 @@ def made(reader: str, seed: int, number: int, seeds: Seeds) -> Case:
     words, files, stdin = READERS[reader][1](random, seeds)
     # A command line holds no NUL; nothing names the decoy.
     words = [word.replace("\0", "")[:60_000] for word in words]
-    return Case(reader, tuple(words), (*files, (DECOY + ".sh", GOOD)), stdin)
+    files, secret = planted(random, files) if random.random() < 0.3 else (files, "")
+    return Case(reader, tuple(words), (*files, (DECOY + ".sh", GOOD)), stdin, secret)
 
 
 READERS: dict[str, tuple[int, Callable[[Random, Seeds], Made]]] = {
-    "shell": (30, launches.shell),
-    "yaml": (18, launches.yaml),
-    "words": (12, launches.words),
-    "triage": (10, others.triage),
-    "lengths": (7, others.lengths),
+    "shell": (22, launches.shell),
+    "yaml": (12, launches.yaml),
+    "words": (9, launches.words),
+    "triage": (9, others.triage),
+    "packed": (7, doors.packed),
+    "message": (6, doors.message),
+    "dumps": (5, doors.dumps),
+    "lengths": (5, others.lengths),
     "options": (5, launches.options),
-    "card": (5, others.card),
-    "site": (4, others.site),
-    "render": (3, others.render),
-    "model": (2, launches.model),
+    "card": (4, others.card),
+    "kubernetes": (2, doors.kubernetes),
+    "rendered": (2, doors.rendered),
+    "plan": (3, doors.plan),
+    "recipe": (1, doors.recipe),
+    "site": (2, others.site),
+    "render": (2, others.render),
+    "model": (1, launches.model),
     "facts": (1, launches.facts),
-    "groups": (2, others.groups),
+    "groups": (1, others.groups),
     "commands": (1, others.commands),
 }
 """Reader -> (its share of the inputs in percent, its maker)."""

@@ -68,7 +68,7 @@ class _GivenUpError(BaseException):
 
 def examine(case: Case, folder: Path, main: Main | None = None) -> Seen:
     """Runs the case in the folder, which is empty and stays so, and judges the run."""
-    command = main or _hcp()
+    command = main or COMMANDS.get(case.reader, _hcp)()
     case.lay_out(folder)
     inputs = {os.path.join(folder, name) for name, _ in case.files}
     old = os.getcwd()
@@ -94,10 +94,20 @@ def examine(case: Case, folder: Path, main: Main | None = None) -> Seen:
     return Seen(answer, (*dict.fromkeys((*faults, *judged(case, answer))),), seconds)
 
 
+def _server() -> Main:
+    from fuzzer import server
+
+    return server.main
+
+
 def _hcp() -> Main:
     from megatron_hcp.cli.main import main
 
     return main
+
+
+COMMANDS: dict[str, Callable[[], Main]] = {"message": _server}
+"""By reader, what reads its cases where that is not the command line."""
 
 
 def _answer(case: Case, main: Main, faults: list[Fault]) -> Answer:
@@ -153,6 +163,9 @@ def judged(case: Case, answer: Answer) -> Iterator[Fault]:
             pass  # the help
         elif not 1 <= len(lines) <= max(1, most) or last or not all(line.startswith("hcp") for line in lines):
             yield Fault("exit 2 without its one line", case.reader)
+    if case.secret:
+        shown = [where for where, text in _texts_of(answer) if case.secret in text]
+        yield from (Fault("secret", f"on {where} of {case.words[0]}") for where in shown)
     fmt = format_of(case.words)
     yield from _judged_text(answer.err, "text", "standard error")
     yield from _judged_output(answer.out, fmt, "standard output", "--diff" in case.words)
@@ -163,6 +176,12 @@ def judged(case: Case, answer: Answer) -> Iterator[Fault]:
             yield from _judged_output(data.decode("utf-8", "surrogateescape"), fmt, "a file", False)
 
 
+def _texts_of(answer: Answer) -> Iterator[tuple[str, str]]:
+    yield from (("standard output", answer.out), ("standard error", answer.err))
+    own = (data for name, data in answer.files if os.sep not in name)  # skills that were installed are what they were
+    yield from (("a file", data.decode("utf-8", "replace")) for data in own)
+
+
 def format_of(words: tuple[str, ...]) -> str:
     """How the command was asked to print: the last word about it before `--` counts."""
     own = words[: words.index("--")] if "--" in words else words
@@ -170,7 +189,7 @@ def format_of(words: tuple[str, ...]) -> str:
     asked += [value for word, value in pairwise(own) if word == "--format"]
     if asked:
         return asked[-1]
-    return {"facts": "json", "render": "script"}.get(own[0] if own else "", "text")
+    return {"facts": "json", "mcp": "json", "render": "script"}.get(own[0] if own else "", "text")
 
 
 def _judged_output(text: str, fmt: str, where: str, patch: bool) -> Iterator[Fault]:

@@ -167,7 +167,19 @@ def results(plan: Plan, works: Sequence[Work], place: Path, begun: Any) -> Itera
 
 def warm_up(folder: Path, plan: Plan) -> None:
     """Imports what commands import when they are first called: that is no one's input's doing."""
-    for reader in ("shell", "card", "render", "site", "lengths", "groups", "triage"):
+    for reader in (
+        "shell",
+        "card",
+        "render",
+        "site",
+        "lengths",
+        "groups",
+        "triage",
+        "packed",
+        "dumps",
+        "plan",
+        "message",
+    ):
         for number in range(3):
             examine(made(reader, plan.seed, number, gathered(plan.corpora)), folder)
     gc.collect()

@@ -41,9 +41,9 @@ class Wire:
         async for line in self._lines():
             if not line.strip():
                 continue
-            fault = "a message of more than 16 MB" if len(line) > MAX_LINE else _fault(line)
+            fault = "a message of more than 16 MB" if len(line) > MAX_LINE else fault_of(line)
             if fault:
-                await self.write(_refusal(line[:MAX_LINE], fault) + "\n")
+                await self.write(refusal(line[:MAX_LINE], fault) + "\n")
             else:
                 yield line.decode("utf-8")
         self._ended()
@@ -84,7 +84,7 @@ class Wire:
         """Nothing is held back."""
 
 
-def _fault(line: bytes) -> str:
+def fault_of(line: bytes) -> str:
     """What is wrong with a line; empty if it is a message."""
     try:
         types.jsonrpc_message_adapter.validate_json(line, by_name=False)
@@ -97,7 +97,7 @@ def _fault(line: bytes) -> str:
     return "no message of JSON-RPC: its id is neither a number nor a text" if is_wrong else ""
 
 
-def _refusal(line: bytes, fault: str) -> str:
+def refusal(line: bytes, fault: str) -> str:
     """The answer to a line that is no message: a parse error, or an invalid request with its id."""
     number, code = None, types.PARSE_ERROR
     with suppress(ValueError, RecursionError):

@@ -156,7 +156,7 @@ async def _read_resource(
     uri = str(params.uri)
     try:
         if uri.startswith(_SKILL):
-            text, kind = _part_of_skill(uri), "text/markdown"
+            text, kind = part_of_skill(uri), "text/markdown"
         else:
             rule = uri.removeprefix(_RULE)
             if rule not in {each.id for each in RULES}:
@@ -168,7 +168,7 @@ async def _read_resource(
     return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=text, mime_type=kind)])
 
 
-def _part_of_skill(uri: str) -> str:
+def part_of_skill(uri: str) -> str:
     """A file of a skill, or the part of it that fits an answer.
 
     Raises:

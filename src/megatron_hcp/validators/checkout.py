@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 
+from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.intake import TooLargeError, read_whole
 from megatron_hcp.validators.program import Program, Unit, is_readable
@@ -24,8 +24,9 @@ def program_of_folder(folder: str) -> Program:
 
     def text_of(path: str) -> str | None:
         try:
-            return read_whole(os.path.join(folder, *path.split("/")), _MOST_BYTES).decode()
-        except (OSError, ValueError, TooLargeError):
+            place = file_below(folder, path, "a source file", follow=True)
+            return None if place is None else read_whole(place, _MOST_BYTES).decode()
+        except (HcpError, OSError, ValueError, TooLargeError):
             return None
 
     for upstream in UPSTREAMS:

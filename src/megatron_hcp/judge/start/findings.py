@@ -14,9 +14,8 @@ from megatron_hcp.launch.fact import Launch, shown_value
 from megatron_hcp.rules.rule import Fix, Problem, Rule
 from megatron_hcp.rules.start.citations import cites
 from megatron_hcp.rules.start.functions import row_of
-from megatron_hcp.validators.evaluate import names_in
-from megatron_hcp.validators.expression import tree_of
 from megatron_hcp.validators.outcome import Guard, Judged, Refusal
+from megatron_hcp.validators.trees import names_in, tree_of
 
 _MOST_VALUES = 6
 

@@ -11,8 +11,9 @@ from megatron_hcp.judge.start.keys import Spot, spot_of
 from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Fix
-from megatron_hcp.validators.expression import Expressions, tree_of
+from megatron_hcp.validators.expression import Expressions
 from megatron_hcp.validators.outcome import Refusal
+from megatron_hcp.validators.trees import tree_of
 from megatron_hcp.validators.values import Thing, truth
 
 _MOST = 4

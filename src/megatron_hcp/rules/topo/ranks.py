@@ -8,7 +8,7 @@ from megatron_hcp.launch.fact import ELASTIC_STARTS
 from megatron_hcp.rules.cp.view import nearest_divisors, over
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.topo.view import dense_ranks, expert_ranks, grids_divide_ranks
-from megatron_hcp.rules.upstream import PARALLEL_STATE
+from megatron_hcp.rules.upstream import ARGUMENTS, PARALLEL_STATE
 from megatron_hcp.rules.view import View
 
 _GPUS_OF_A_NODE = 8
@@ -38,7 +38,10 @@ def _say_ranks(count: int) -> str:
 @rule(
     "TOPO003",
     "error crash init",
-    source=(PARALLEL_STATE.says("initialize_model_parallel", "world_size % ", ">=0.12"),),
+    source=(
+        PARALLEL_STATE.says("initialize_model_parallel", "world_size % ", ">=0.12"),
+        ARGUMENTS.says("validate_args", "args.world_size % total_model_size == 0", ">=0.12"),
+    ),
     applies=lambda v: dense_ranks(v) > 1,
     good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=16"),
     bad=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=12"),
@@ -75,13 +78,13 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
     good=Example(
         "mlm",
         "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
-        "--expert-tensor-parallel-size 1 --num-experts 8 --sequence-parallel",
+        "--expert-tensor-parallel-size 1 --num-experts 8 --disable-bias-linear --sequence-parallel",
         "world_size=12",
     ),
     bad=Example(
         "mlm",
         "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
-        "--expert-tensor-parallel-size 1 --num-experts 8 --sequence-parallel",
+        "--expert-tensor-parallel-size 1 --num-experts 8 --disable-bias-linear --sequence-parallel",
         "world_size=6",
     ),
 )

@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Callable, Collection
 
-from megatron_hcp.validators.expression import BUILTIN
+from megatron_hcp.validators.builtin import BUILTIN
 from megatron_hcp.validators.reader.sources import Found, Sources, is_enum, member_of
 
 Register = Callable[[str, Found, ast.FunctionDef | ast.ClassDef], str]
@@ -134,9 +134,9 @@ class Translator(ast.NodeTransformer):
             value = member_of(owner.node, node.attr)
             return node if value is None else ast.Constant(value)
         if isinstance(node.value, ast.Name) and node.value.id == "self" and self.scope.owner is not None:
-            found = self.method(self.scope.owner, node.attr)
-            if found is not None and any(ast.unparse(one) == "property" for one in found[1].decorator_list):
-                return ast.Call(ast.Name(self._unit_of_method(found)), [node.value], [])
+            method = self.method(self.scope.owner, node.attr)
+            if method is not None and any(ast.unparse(one) == "property" for one in method[1].decorator_list):
+                return ast.Call(ast.Name(self._unit_of_method(method)), [node.value], [])
         node.value = self.visit(node.value)
         return unread() if is_unread(node.value) else node
 

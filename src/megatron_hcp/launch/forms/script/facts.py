@@ -84,6 +84,9 @@ def _options(facts: Facts, context: StartContext) -> None:
         else:
             facts.put(name, plain, option.span, option.written)
             _note_default(facts, name, option.value)
+    for program, why in context.hidden.items():
+        if program in ("srun", "sbatch"):
+            facts.put(f"{program}.unseen", why)
 
 
 def _note_default(facts: Facts, name: str, value: Value | None) -> None:
