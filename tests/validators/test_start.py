@@ -46,10 +46,11 @@ def test_a_plain_launch_is_accepted_and_nothing_is_open(release: str) -> None:
         ("--context-parallel-size 8 --seq-length 4100", "validate_args", "seq_length"),
         ("--num-experts 8 --moe-expert-capacity-factor 1 --moe-router-load-balancing-type sinkhorn",
          "TransformerConfig.__post_init__", "moe_router_load_balancing_type"),
-        ("--cp-comm-type p2p a2a", "TransformerConfig.__post_init__", "cp_comm_type"),
+        ("--cp-comm-type p2p a2a --context-parallel-size 2", "TransformerConfig.__post_init__", "cp_comm_type"),
         ("--cpu-offloading-num-layers 2 --pipeline-model-parallel-size 2", "TransformerConfig.__post_init__",
          "pipeline_model_parallel_size"),
-        ("--global-batch-size 12 --eval-global-batch-size 64", "ConstantNumMicroBatchesCalculator.__init__", "global_batch_size"),
+        ("--global-batch-size 12 --eval-global-batch-size 64", "ConstantNumMicroBatchesCalculator.__init__",
+         "global_batch_size"),
         ("--num-experts 8 --expert-model-parallel-size 4 --expert-tensor-parallel-size 4 --disable-bias-linear",
          "initialize_model_parallel", "expert_tensor_model_pipeline_parallel_size"),
     ],
@@ -90,8 +91,8 @@ def test_a_hidden_setting_leaves_open_what_it_decides(tmp_path: object) -> None:
 
 def test_a_switch_that_switches_off_and_a_stated_fact_are_settings_too() -> None:
     assert judged("--num-query-groups 3 --group-query-attention --tensor-model-parallel-size 2").refusals
-    (refusal,) = judged("", stated=(*STATED, "tp=3")).refusals
-    assert ("args.world_size", 8) in refusal.values
+    first = judged("", stated=(*STATED, "tp=3")).refusals[0]
+    assert first.values == (("args.world_size", 8), ("total_model_size", 3))
 
 
 def test_another_dialect_and_an_unknown_release_are_not_judged() -> None:

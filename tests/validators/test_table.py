@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 
 from megatron_hcp.launch.facts.known_options import revisions_with
-from megatron_hcp.validators.checkout import program_of_folder
+from megatron_hcp.validators.checkout import units_of
 from megatron_hcp.validators.options import option_of
 from megatron_hcp.validators.program import Program, Unit, as_lines, condition_of, unit_of
+from megatron_hcp.validators.reader.prune import pruned
+from megatron_hcp.validators.reader.sources import Sources
+from megatron_hcp.validators.reader.statements import Reader
+from megatron_hcp.validators.roots import MEGATRON_LM
 from megatron_hcp.validators.table import FOLDER, lines_of, program_of_release, woven
 from megatron_hcp.validators.trees import tree_of
 from support.needs import UPSTREAM
@@ -65,12 +69,22 @@ def test_every_line_of_a_release_is_in_the_notation(release: str) -> None:
 @pytest.mark.upstream
 @pytest.mark.parametrize("release", [name for name in RELEASES if (UPSTREAM / f"megatron-core-{name}").is_dir()])
 def test_the_tables_hold_what_the_wheel_says(release: str) -> None:
-    """Wheels before 0.17 lack megatron/training: then the configs alone are compared."""
+    """Wheels before 0.17 lack megatron/training: of those, the configs and the process groups are compared."""
     folder = UPSTREAM / f"megatron-core-{release}"
-    table = program(release)
-    if not (folder / "megatron" / "training" / "arguments.py").is_file():
-        pytest.skip("the wheel has no megatron/training")
-    wheel = program_of_folder(str(folder))
-    for name in ("validate_args", *(f"{config}.__post_init__" for config in CONFIGS), *CONFIGS, "options"):
-        ours, theirs = table.find(name), wheel.find(name)
-        assert ours is not None and theirs is not None and ours.lines == theirs.lines, name
+
+    def text_of(path: str) -> str | None:
+        file = folder / path
+        return file.read_text(encoding="utf-8") if file.is_file() else None
+
+    names = [*CONFIGS, *(f"{name}.__post_init__" for name in CONFIGS)]
+    if (folder / "megatron" / "training" / "arguments.py").is_file():
+        names += ["validate_args", "options", "core_transformer_config_from_args"]
+        wheel = units_of(text_of, MEGATRON_LM)
+    else:
+        reader = Reader(Sources(text_of))
+        reader.read("megatron/core/transformer/transformer_config.py", "MLATransformerConfig")
+        wheel = pruned(reader.units, "MLATransformerConfig")
+    for name in names:
+        ours, theirs = program(release).find(name), wheel.get(name)
+        assert (ours and ours.lines) == (theirs and theirs.lines), name
+    assert "TransformerConfig.__post_init__" in wheel

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.judge.report import Finding
 from megatron_hcp.judge.start.context import Context, context_of
 from megatron_hcp.judge.start.judged import program_of

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.rules.rule import Example, Problem, Rule, register
 from megatron_hcp.rules.upstream import (
     ARGUMENTS,
