@@ -16,6 +16,7 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 from program import parser_of
 
+from megatron_hcp.judge.anchored import status_of
 from megatron_hcp.launch.upstream import REPOSITORIES, checkout_version
 from megatron_hcp.skills.anchors import (
     BRANCHES,
@@ -24,7 +25,6 @@ from megatron_hcp.skills.anchors import (
     all_anchors,
     can_tell,
     claims,
-    status_of,
     unpacked_roots,
 )
 
@@ -59,7 +59,7 @@ class Tree:
             bare = anchor.source.path.removeprefix("src/")
             for path in (bare, f"src/{bare}"):
                 self.take(path)
-        return status_of(anchor.source, self.root)[0] == "holds"
+        return status_of(anchor.source, self.root.path)[0] == "holds"
 
     def take(self, path: str) -> None:
         target = self.root.path / path

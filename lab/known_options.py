@@ -13,12 +13,12 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 
 from agree.grammar import grammar_of_source
 from agree.process import Upstream
+from option_tables import written
 from program import ROOT, parser_of
 
 from megatron_hcp.launch.facts.last_read import BRANCHES, of_package
@@ -66,38 +66,6 @@ def git(repository: Path, *words: str) -> str:
     return subprocess.run(["git", f"--git-dir={repository}", *words], capture_output=True, text=True).stdout
 
 
-def written(options: Mapping[str, Mapping[str, str]]) -> str:
-    """The file's text: a line for the options that the same revisions have and that take the same.
-
-    The revisions are written as runs of the first line.
-    """
-    order = list(options)
-    lines: dict[tuple[str, str], list[str]] = {}
-    for name in sorted(set().union(*options.values())):
-        for taken in sorted({having[name] for having in options.values() if name in having}):
-            alike = [revision for revision in order if options[revision].get(name) == taken]
-            lines.setdefault((_runs(alike, order), taken), []).append(name)
-    return "\n".join(
-        [
-            "# What follows the options of Megatron-LM's own parser, by revision. Written by lab/known_options.py.",
-            f"revisions: {' '.join(order)}",
-            *(f"{runs} {taken}: {' '.join(names)}" for (runs, taken), names in sorted(lines.items())),
-            "",
-        ]
-    )
-
-
-def _runs(revisions: list[str], order: list[str]) -> str:
-    """Revisions that follow each other as `first..last`, with commas between such runs."""
-    runs: list[list[str]] = []
-    for revision in revisions:
-        if runs and order.index(runs[-1][-1]) + 1 == order.index(revision):
-            runs[-1].append(revision)
-        else:
-            runs.append([revision])
-    return ",".join(run[0] if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs)
-
-
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--megatron-lm", type=Path, required=True, metavar="GIT_DIRECTORY")
@@ -113,7 +81,7 @@ def main() -> None:
             recorded, commit = of_package("mcore", name), git(repository, "rev-parse", revision).strip()
             if recorded is None or (recorded.version, recorded.commit) != (version, commit):
                 raise SystemExit(f"last_read.txt has {recorded}; found {version} at {commit}: renew it first")
-    TARGET.write_text(written(options), encoding="utf-8")
+    TARGET.write_text(written("Megatron-LM's own parser", "known_options", options), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Writes validators/tables: upstream's start-up validators as data, by release and branch: `python lab validators`.
+"""Writes validators/tables: upstream's start-up validators as data, by release: `python lab validators`.
 
     python lab validators --megatron-lm GIT_DIRECTORY
 
-Nothing of upstream is run: its files are taken from the clone at each tag and parsed. Printed are, for each release, how
-many guards it has and how many could not be read; `--unreadable` lists those, with what stands in the way.
+Nothing of upstream is run: its files are taken from the clone at each tag and parsed. Printed are, for each release,
+how many guards it has and how many could not be read; `--unreadable` lists those: `...` is what stands in the way.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from pathlib import Path
 from known_options import BRANCHES, RELEASES
 from program import parser_of
 
-from megatron_hcp.validators.checkout import counted, units_of
+from megatron_hcp.validators.checkout import OPTIONS, counted, units_of
 from megatron_hcp.validators.program import Unit, as_lines, is_readable
+from megatron_hcp.validators.reader.quiet import marked
 from megatron_hcp.validators.roots import UPSTREAMS
 from megatron_hcp.validators.table import FOLDER, woven
 from megatron_hcp.validators.table import RELEASES as INDEX
@@ -62,7 +63,7 @@ def main() -> int:
         revisions = {}
         for name in (*RELEASES, *BRANCHES):
             revision = name if name in BRANCHES else f"core_v{name}"
-            revisions[name] = units_of(texts_of(repository, revision), upstream)
+            revisions[name] = marked(units_of(texts_of(repository, revision), upstream), OPTIONS)
             guards, unreadable = counted(revisions[name].values())
             print(f"{name}: {guards} guards, {unreadable} unreadable", file=sys.stderr)
             if options.unreadable:

@@ -14,6 +14,8 @@ from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.report import Report
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.facts import last_read as table
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.launch.upstream import upstreams_of
 from megatron_hcp.rules.known.row import KNOWN, Known, at_version, rule_of_row, spans_of
 from megatron_hcp.rules.registry import BY_ID, RULES, rules_for
 from support.rows import rows
@@ -162,3 +164,46 @@ def test_an_accepted_note_leaves_nothing_undecided() -> None:
     script = f"# hcp: ignore=KNOWN017 we looked at 2.21 ourselves\ntorchrun pretrain_gpt.py {GATHERED}\n"
     report = check_launch(launch("mlm", script, "te=2.21.0 flash_attn=2.8.3"), (BY_ID["KNOWN017"],), fixes=False)
     assert [item.rule.id for item in report.accepted] == ["KNOWN017"] and report.verdict == "ok"
+
+
+FA2 = (
+    "class AttnFuncWithCPAndKVAllGather:\n    @staticmethod\n    def forward(ctx):\n"
+    '        assert padding, "{} THD format requires padding mask type"\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"), [(FA2, "failed"), (FA2.replace("requires", "takes any"), "undecided"), ("", "undecided")]
+)
+def test_the_users_own_code_decides_whether_a_fault_is_still_there(tmp_path: Path, code: str, verdict: str) -> None:
+    attention = "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py"
+    for name, text in (
+        ("transformer_engine/__init__.py", ""),
+        ("build_tools/VERSION.txt", "2.21.0\n"),
+        (attention, code),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    options = LoadOptions(
+        words=tuple(GATHERED.split()), assumes=("flash_attn=2.8.3",), upstream=upstreams_of([str(tmp_path)])
+    )
+    report = check_launch(load_launch("", options), (BY_ID["KNOWN017"],), fixes=False)
+    assert report.launch.facts["te"].value == "2.21.0" and report.verdict == verdict
+    assert ages_of(report.launch) == () and "was not read" not in text_of(report)
+    if verdict == "undecided":
+        assert report.undecided[0].reason == f"{tmp_path} lacks the code that this rule cites"
+
+
+def test_a_rule_whose_code_a_branch_lacks_is_a_note_there() -> None:
+    text = "--dataloader-inter-document-masking --context-parallel-size 2"
+    on_main = check_launch(launch("mlm", text, "mcore=0.19.0"), (BY_ID["PACK006"],), fixes=False)
+    on_dev = check_launch(launch("mlm", text, "mcore=0.19.0 mcore_branch=dev"), (BY_ID["PACK006"],), fixes=False)
+    assert (on_main.verdict, on_dev.verdict) == ("failed", "undecided")
+    (finding,) = on_dev.findings
+    assert finding.severity == "info" and finding.problem.message.startswith("not read: megatron-core's dev branch")
+
+
+def test_a_rule_that_a_branch_has_code_for_stays_an_error_there() -> None:
+    text = "--context-parallel-size 3 --hybrid-layer-pattern M*M- --hidden-size 1024 --mamba-num-groups 8"
+    on_dev = check_launch(launch("mlm", text, "mcore=0.19.0 mcore_branch=dev"), (BY_ID["MODEL001"],), fixes=False)
+    assert on_dev.verdict == "failed"

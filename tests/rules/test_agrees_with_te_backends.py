@@ -24,6 +24,7 @@ pytestmark = pytest.mark.upstream
 
 SAMPLE = 600  # of 2,912 for each release; all of them agree as well, in a minute and a half
 OURS = {"CP004", "CP007", "CP009", "CP010", "CP011", "CP012", "CP013", "CP014", "CP015", "CP016", "PACK005", "PACK007"}
+_OURS = tuple(rule for rule in RULES if rule.id in OURS)
 FEATURES: dict[str, dict[str, object]] = {
     "none": {},
     "window": {"window": (32, 0)},
@@ -69,7 +70,7 @@ def cases() -> Iterator[tuple[str, Call]]:
 
 
 def our_errors(
-    launch_of: Callable[..., Launch], version: str, call: Call, rules: tuple[Rule, ...] = RULES
+    launch_of: Callable[..., Launch], version: str, call: Call, rules: tuple[Rule, ...] = _OURS
 ) -> list[str]:
     keys = {
         "model.context_parallel_size": 2,
@@ -100,7 +101,7 @@ def our_errors(
         f"cudnn={'.'.join(map(str, call.cudnn))} flash_attn={call.flash}.0 env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=0"
     )
     launch = launch_of("bridge", " ".join(f"{key}={value}" for key, value in keys.items()), assume)
-    report = check_launch(launch, rules, fixes=False)
+    report = check_launch(launch, rules, fixes=False, verdict=False)
     missing = [(item.rule.id, item.needs) for item in report.not_checked if item.rule.id in OURS]
     assert not missing, missing
     return [item.rule.id for item in report.findings if item.severity == "error" and item.rule.id in OURS]

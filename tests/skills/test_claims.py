@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.skills.anchors import segment_of
+from megatron_hcp.judge.anchored import segment_of
 
 CONFIG = "megatron/core/transformer/transformer_config.py"
 STATE = "megatron/core/parallel_state.py"

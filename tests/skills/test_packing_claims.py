@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.skills.anchors import segment_of
+from megatron_hcp.judge.anchored import segment_of
 
 
 def releases(upstream: Path, package: str) -> list[Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.skills.anchors import segment_of
+from megatron_hcp.judge.anchored import segment_of
 from megatron_hcp.skills.card import find_skill
 
 BRIDGE_CONFIG = "megatron/bridge/training/config.py"

@@ -32,13 +32,15 @@ def grammar_of(parser: argparse.ArgumentParser) -> dict[str, str]:
 
 def grammar_of_source(source: str) -> dict[str, str]:
     """The same of the calls of `add_argument` in a source, where they are written with plain values."""
-    return {
-        word.value[2:].replace("-", "_"): _called(call)
-        for call in ast.walk(ast.parse(source))
-        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "add_argument"
-        for word in call.args
-        if isinstance(word, ast.Constant) and isinstance(word.value, str) and word.value.startswith("--")
-    }
+    found: dict[str, str] = {}
+    for call in ast.walk(ast.parse(source)):
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "add_argument":
+            words = [word.value for word in call.args if isinstance(word, ast.Constant) and isinstance(word.value, str)]
+            names = [word[2:].replace("-", "_") for word in words if word.startswith("--")]
+            both_ways = any(getattr(keyword.value, "attr", "") == "BooleanOptionalAction" for keyword in call.keywords)
+            names += [f"no_{name}" for name in names if both_ways]
+            found |= dict.fromkeys(names, "switch" if both_ways else _called(call))
+    return found
 
 
 def _excluded(name: str, groups: list[list[str]]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from megatron_hcp.ground.record import NamedTuple
-from megatron_hcp.judge.age import as_a_note
+from megatron_hcp.judge.age import as_a_note, may_be_unread
 from megatron_hcp.rules.rule import Problem, Rule
 from megatron_hcp.rules.view import Unknown, View
 
@@ -31,7 +31,7 @@ def judge(view: View, rule: Rule) -> Ruling:
     try:
         applies = rule.applies(view)
         problem = rule.check(view) if applies else None
-        if problem is not None and rule.limit_of in view.launch.facts:
+        if problem is not None and may_be_unread(view.launch, rule):
             problem = as_a_note(view, rule, problem)
         return Ruling(rule, applies, problem, None, view.asked)
     except Unknown as unknown:

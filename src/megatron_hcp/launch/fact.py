@@ -61,6 +61,9 @@ class Setting(NamedTuple):
     value: Any
     location: Location | None = None
     sign: str | None = None
+    written: str | None = None
+    """An option as it is written, where it has underscores: `--seq_length`. Upstream's have dashes, but for ms-swift's.
+    """
 
 
 class Acceptance(NamedTuple):

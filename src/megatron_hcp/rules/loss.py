@@ -110,6 +110,11 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
     """
     mlm = v.dialect == "mlm"
     silent = "ranks with few answer tokens weigh as much as the others: gradients are silently biased"
+    mended = "0.17" if v.get("mtp_layers") else "0.15"
+    if not v.known("mcore"):
+        silent += f" (before megatron-core {mended}: NaN where a rank has none)"
+    elif not v.at_least("mcore", mended):
+        silent += ", and NaN where a rank has none (0/0)"
     stops = "Bridge's validation fails; without it, " + silent
     if not v.calculate_per_token_loss:
         return Problem(

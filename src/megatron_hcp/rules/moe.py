@@ -10,8 +10,11 @@ from megatron_hcp.rules.upstream import ARGUMENTS, MOE_LAYER, TRANSFORMER_CONFIG
 from megatron_hcp.rules.view import View
 
 _EP = "--expert-model-parallel-size"
-_OVERLAP = "--overlap-moe-expert-parallel-comm --moe-token-dispatcher-type alltoall --num-experts 8"
-_SHARED = "--num-experts 8 --moe-shared-expert-intermediate-size 512 --moe-shared-expert-overlap"
+_OVERLAP = (
+    "--overlap-moe-expert-parallel-comm --bf16 --moe-token-dispatcher-type alltoall --num-experts 8 "
+    "--disable-bias-linear"
+)
+_SHARED = "--num-experts 8 --disable-bias-linear --moe-shared-expert-intermediate-size 512 --moe-shared-expert-overlap"
 
 _EVALUATING = r"generat|inference|^(mmlu|validate|offline_feature_extract)\.py$"
 """Programs of Megatron-LM that switch the model to evaluation before its first forward pass."""
@@ -40,7 +43,7 @@ def _only_infers(v: View) -> bool:
         ),
     ),
     applies=_splits_experts,
-    good=Example("mlm", f"{_EP} 4 --num-experts 8"),
+    good=Example("mlm", f"{_EP} 4 --num-experts 8 --disable-bias-linear"),
     bad=Example("mlm", f"{_EP} 4"),
     recipe_settled=True,
 )
@@ -70,8 +73,8 @@ def expert_parallelism_has_experts(v: View) -> Problem | None:
         MOE_LAYER.says("BaseMoELayer.__init__", "self.config.num_moe_experts % ep_size == 0", ">=0.13"),
     ),
     applies=lambda v: _splits_experts(v) and bool(v.num_experts),
-    good=Example("mlm", f"{_EP} 4 --num-experts 8"),
-    bad=Example("mlm", f"{_EP} 4 --num-experts 6"),
+    good=Example("mlm", f"{_EP} 4 --num-experts 8 --disable-bias-linear"),
+    bad=Example("mlm", f"{_EP} 4 --num-experts 6 --disable-bias-linear"),
     recipe_settled=True,
 )
 def ranks_hold_whole_experts(v: View) -> Problem | None:
@@ -98,8 +101,8 @@ def ranks_hold_whole_experts(v: View) -> Problem | None:
     "error crash first-forward",
     source=(MOE_LAYER.says("MoELayer.forward", "are enabled without also enabling sequence parallelism.", ">=0.12"),),
     applies=lambda v: (v.get("tp") or 1) > 1 and bool(v.get("num_experts")) and not _only_infers(v),
-    good=Example("mlm", "--num-experts 8 --tensor-model-parallel-size 2 --sequence-parallel"),
-    bad=Example("mlm", "--num-experts 8 --tensor-model-parallel-size 2"),
+    good=Example("mlm", "--num-experts 8 --disable-bias-linear --tensor-model-parallel-size 2 --sequence-parallel"),
+    bad=Example("mlm", "--num-experts 8 --disable-bias-linear --tensor-model-parallel-size 2"),
     recipe_settled=True,
 )
 def experts_under_tp_have_sequence_parallelism(v: View) -> Problem | None:

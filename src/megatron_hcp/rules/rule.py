@@ -92,6 +92,8 @@ class Problem(NamedTuple):
     location: Location | None = None
     guard: str = ""
     """Which of upstream's refusals it is, where the rule stands for many (START001): a slug of its condition."""
+    unread: str = ""
+    """Why nobody knows whether it holds: the code that the launch runs wasn't read. It is then a note."""
 
 
 class Example(NamedTuple):

@@ -182,6 +182,7 @@ NVRX_RANK_MONITOR = UpstreamFile(
     "nvidia-resiliency-ext", "src/nvidia_resiliency_ext/fault_tolerance/rank_monitor_client.py", "checkout"
 )
 
+MS_SWIFT_PIPELINE = UpstreamFile("ms-swift", "swift/pipelines/base.py", "checkout")
 MS_SWIFT_ARGUMENTS = UpstreamFile("ms-swift", "swift/megatron/arguments/megatron_args.py", "checkout")
 
 MS_SWIFT_GRPO_DATA = UpstreamFile("ms-swift", "swift/rlhf_trainers/utils.py", "checkout")

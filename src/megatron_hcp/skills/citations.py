@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, get_args
 from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_regular
-from megatron_hcp.skills.anchors import definitions_in
+from megatron_hcp.judge.anchored import definitions_in
 from megatron_hcp.skills.card import read_skill_file
 from megatron_hcp.skills.markdown import blocks_in, without_blocks
 from megatron_hcp.skills.skill import files_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from megatron_hcp.judge.age import is_unread_note
 from megatron_hcp.judge.report import Finding
 from megatron_hcp.judge.run import run
 from megatron_hcp.launch.fact import Launch
@@ -24,7 +23,7 @@ class RuleOutcome(NamedTuple):
 
 def unread_needs(findings: Iterable[Finding]) -> list[str]:
     """The packages whose release may have a fault or limit that older ones have: it wasn't read."""
-    return [item.rule.limit_of for item in findings if is_unread_note(item.rule, item.problem)]
+    return [item.rule.limit_of or "mcore" for item in findings if item.problem.unread]
 
 
 class RuleMemo:

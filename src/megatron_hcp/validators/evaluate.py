@@ -8,28 +8,32 @@ that other functions are judged too: upstream itself would have stopped.
 from __future__ import annotations
 
 import _ast
+import re
 from collections.abc import Callable
 from typing import Any
-from zlib import crc32
 
-from megatron_hcp.validators.expression import Expressions, _iterable, tree_of
+from megatron_hcp.validators.assign import Assignments
+from megatron_hcp.validators.guards import slug_of
+from megatron_hcp.validators.journal import Writes
+from megatron_hcp.validators.operations import iterable
 from megatron_hcp.validators.outcome import Guard, Open, Refusal
-from megatron_hcp.validators.program import Program, Unit, condition_of
+from megatron_hcp.validators.program import Program, Unit, condition_of, shape_of
+from megatron_hcp.validators.trees import names_in, tree_of
 from megatron_hcp.validators.values import ABSENT, NOT_READ, UNREADABLE, Thing, Unknown, merged, same, truth
 
 _MOST_STEPS = 200_000
 _DEEPEST = 25
 _NEXT, _LEFT, _STOPPED, _BREAK, _CONTINUE = range(5)
+_FIELD = re.compile(r"\b(?:args|self)\.(\w+)")
 _RETURN = "<return>"
 Outside = Callable[[str, list[Any]], Any]
-_Writes = dict[tuple[int, Any], tuple[dict[Any, Any], Any]]
 
 
 class TooLongError(Exception):
     """The program does not end within the bound on steps."""
 
 
-class Evaluation(Expressions):
+class Evaluation(Assignments):
     """One run of a program. `outside` answers what is asked about the machine and the environment."""
 
     def __init__(self, program: Program, outside: Outside) -> None:
@@ -40,9 +44,10 @@ class Evaluation(Expressions):
         self.steps = 0
         self._units: dict[str, Unit | None] = program.kept.setdefault("units", {})
         self._depths: dict[str, list[int]] = program.kept.setdefault("depths", {})
+        self._ends: dict[str, list[int]] = program.kept.setdefault("ends", {})
+        self._reads: dict[Any, frozenset[str]] = program.kept.setdefault("reads", {})
         self._calls: list[Unit] = []
         self._maybe: list[Unknown] = []
-        self._journal: list[tuple[dict[Any, Any], Any, Any]] | None = None
 
     def has_unit(self, name: str) -> bool:
         return self._unit(name) is not None
@@ -50,28 +55,17 @@ class Evaluation(Expressions):
     def outside(self, name: str, given: list[Any]) -> Any:
         return self._outside(name, given)
 
-    def change(self, thing: Thing, name: Any, value: Any) -> None:
-        self._put(thing.fields, name, value)
-
     def fields_of(self, name: str) -> list[str] | None:
         if self._unit(name) is None:
             return None
-        return list(self._defaults(name))
+        return list(self.defaults_of(name))
 
     def _unit(self, name: str) -> Unit | None:
         if name not in self._units:
             unit = self._units[name] = self.program.find(name)
             if unit is not None:
-                self._depths[name] = [len(line) - len(line.lstrip(" ")) for line in unit.lines]
+                self._depths[name], self._ends[name] = shape_of(unit.lines)
         return self._units[name]
-
-    def _put(self, owner: dict[Any, Any], key: Any, value: Any) -> None:
-        if self._journal is not None:
-            self._journal.append((owner, key, owner.get(key, ABSENT)))
-        if value is ABSENT:
-            owner.pop(key, None)
-        else:
-            owner[key] = value
 
     # Calls
 
@@ -107,15 +101,16 @@ class Evaluation(Expressions):
             thing = Thing({}, unit.name)
             self.call_unit(start, [thing, *given], named)
             return thing
-        fields = self._defaults(unit.name)
-        names = list(fields)
-        thing = Thing({**fields, **dict(zip(names, given)), **named}, unit.name)
+        defaults = self.defaults_of(unit.name)
+        fields = {**defaults, **dict(zip(defaults, given)), **named}
+        thing = Thing(fields, unit.name)
+        thing.changed = {name for name, value in fields.items() if not same(value, defaults.get(name, ABSENT))}
         ready = self._method_of(unit, "__post_init__")
         if ready is not None:
             self.call_unit(ready, [thing], {})
         return thing
 
-    def _defaults(self, name: str) -> dict[str, Any]:
+    def defaults_of(self, name: str) -> dict[str, Any]:
         known = self.program.kept.setdefault("defaults", {})
         if name in known:
             return dict(known[name])
@@ -124,7 +119,7 @@ class Evaluation(Expressions):
             return {}
         fields: dict[str, Any] = {}
         for base in reversed(unit.head):
-            fields |= self._defaults(base)
+            fields |= self.defaults_of(base)
         before, self.frame = self.frame, {}
         for line in unit.lines:
             key, _, text = line.partition(" = ")
@@ -158,10 +153,23 @@ class Evaluation(Expressions):
             elif word == "for":
                 status, at = self._loop(unit, at, depth, rest)
             else:
-                status, at = self._statement(word, rest, lines[at]), at + 1
+                quiet = word == "check" and self._is_quiet(unit, at)
+                status, at = (_NEXT if quiet else self._statement(word, rest, lines[at])), at + 1
             if status != _NEXT:
                 return status
         return _NEXT
+
+    def _is_quiet(self, unit: Unit, at: int) -> bool:
+        """Whether a quiet line's condition reads only fields that have upstream's defaults."""
+        if at not in unit.quiet:
+            return False
+        owner = self.frame[unit.head[0]]
+        if not isinstance(owner, Thing) or owner.changed is None:
+            return False
+        reads = self._reads.get((unit.name, at))
+        if reads is None:
+            reads = self._reads[unit.name, at] = frozenset(_FIELD.findall(unit.lines[at].partition("\t")[0]))
+        return owner.changed.isdisjoint(reads)
 
     def _statement(self, word: str, rest: str, line: str) -> int:
         if word == "check":
@@ -172,71 +180,28 @@ class Evaluation(Expressions):
         if word == "return":
             value = self.text_value(rest) if rest else None
             earlier = self.frame.get(_RETURN, value)
-            self._put(self.frame, _RETURN, value if same(earlier, value) else merged(earlier, value))
+            self.journal.put(self.frame, _RETURN, value if same(earlier, value) else merged(earlier, value))
             return _LEFT
         if word == "do":
             self.text_value(rest)
         elif word == "del":
-            self._assign(tree_of(rest), ABSENT)
+            self.assign(tree_of(rest), ABSENT)
         elif word == "forget":
             tree = tree_of(rest)
             for target in tree.elts if isinstance(tree, _ast.Tuple) else [tree]:
-                self._assign(target, NOT_READ)
+                self.assign(target, NOT_READ)
         elif word in ("break", "continue"):
             return _BREAK if word == "break" else _CONTINUE
         else:
-            self._assign_line(line.lstrip())
+            self.assign_line(line.lstrip())
         return _NEXT
 
-    def _assign_line(self, line: str) -> None:
-        target, _, text = line.partition(" = ")
-        value = self.text_value(text)
-        owner, dot, name = target.partition(".")
-        if not dot and owner.isidentifier():
-            self._put(self.frame, owner, value)
-        elif name.isidentifier() and isinstance(thing := self.frame.get(owner), Thing):
-            self._put(thing.fields, name, value)
-        else:
-            self._assign(tree_of(target), value)
-
-    def _assign(self, target: Any, value: Any) -> None:
-        if isinstance(target, _ast.Name):
-            self._put(self.frame, target.id, value)
-        elif isinstance(target, _ast.Attribute):
-            owner = self.value(target.value)
-            if isinstance(owner, Thing):
-                self._put(owner.fields, target.attr, value)
-        elif isinstance(target, _ast.Subscript):
-            owner, key = self.value(target.value), self.value(target.slice)
-            if isinstance(owner, Thing):
-                if not isinstance(key, Unknown):
-                    self._put(owner.fields, key, value)
-                else:
-                    for name in list(owner.fields):
-                        self._put(owner.fields, name, key)
-            elif isinstance(owner, list) and isinstance(key, int) and -len(owner) <= key < len(owner):
-                changed = list(owner)
-                changed[key] = value
-                self._assign(target.value, changed)
-        elif isinstance(target, (_ast.Tuple, _ast.List)):
-            fits = isinstance(value, (list, tuple)) and len(value) == len(target.elts)
-            rest = value if isinstance(value, Unknown) or value is ABSENT else NOT_READ
-            for place, part in enumerate(target.elts):
-                self._assign(part, value[place] if fits else rest)
-
-    def _end(self, unit: Unit, at: int, depth: int) -> int:
-        """The first line after the block that a line heads."""
-        depths = self._depths[unit.name]
-        at += 1
-        while at < len(depths) and depths[at] > depth:
-            at += 1
-        return at
-
     def _branch(self, unit: Unit, at: int, depth: int, text: str) -> tuple[int, int]:
-        other = end = self._end(unit, at, depth)
+        ends = self._ends[unit.name]
+        other = end = ends[at]
         if end < len(unit.lines) and self._depths[unit.name][end] == depth and unit.lines[end][depth:] == "else":
-            end = self._end(unit, end, depth)
-        test = truth(self.text_value(text))
+            end = ends[end]
+        test = False if self._is_quiet(unit, at) else truth(self.text_value(text))
         if not isinstance(test, Unknown):
             start = at + 1 if test else other + 1
             status = self._block(unit, start, depth + 1) if test or end > other else _NEXT
@@ -248,56 +213,42 @@ class Evaluation(Expressions):
         if _STOPPED in (one, two):
             kept, status = (others, two) if one == _STOPPED else (writes, one)
             for owner, key in ((owner, key) for (_, key), (owner, _) in kept.items()):
-                self._put(owner, key, kept[id(owner), key][1])
+                self.journal.put(owner, key, kept[id(owner), key][1])
             return status, end
-        self._join(test, writes, others)
+        self.journal.join(test, writes, others)
         if one == two:
             return one, end
         self._maybe.append(test)  # one branch left the function or the loop: the rest is conditional
         return _NEXT, end
 
-    def _tried(self, unit: Unit, at: int, depth: int) -> tuple[int, _Writes]:
+    def _tried(self, unit: Unit, at: int, depth: int) -> tuple[int, Writes]:
         """Follows a branch, takes back what it wrote, and returns that."""
-        outer, self._journal = self._journal, []
         unsure = len(self._maybe)
+        outer = self.journal.begin()
         status = self._block(unit, at, depth)
         del self._maybe[unsure:]
-        writes: _Writes = {(id(owner), key): (owner, owner.get(key, ABSENT)) for owner, key, _ in self._journal}
-        for owner, key, old in reversed(self._journal):
-            if old is ABSENT:
-                owner.pop(key, None)
-            else:
-                owner[key] = old
-        self._journal = outer
-        return status, writes
-
-    def _join(self, test: Unknown, one: _Writes, two: _Writes) -> None:
-        for place, (owner, _) in {**one, **two}.items():
-            key = place[1]
-            old = owner.get(key, ABSENT)
-            left, right = one.get(place, (owner, old))[1], two.get(place, (owner, old))[1]
-            self._put(owner, key, left if same(left, right) else merged(test, left, right))
+        return status, self.journal.taken_back(outer)
 
     def _loop(self, unit: Unit, at: int, depth: int, text: str) -> tuple[int, int]:
-        end = self._end(unit, at, depth)
+        end = self._ends[unit.name][at]
         target, _, items = text.partition(" in ")
         owner = self.text_value(items)
         try:
-            values = None if isinstance(owner, Unknown) else _iterable(owner)
+            values = None if isinstance(owner, Unknown) else iterable(owner)
         except ValueError:
             values = None
         tree = tree_of(target)
         if values is None:
             test = owner if isinstance(owner, Unknown) else NOT_READ
             self._maybe.append(test)
-            self._assign(tree, test)
+            self.assign(tree, test)
             _, writes = self._tried(unit, at + 1, depth + 1)
             self._maybe.pop()
             for (_, key), (written, _) in writes.items():
-                self._put(written, key, test)
+                self.journal.put(written, key, test)
             return _NEXT, end
         for value in values:
-            self._assign(tree, value)
+            self.assign(tree, value)
             status = self._block(unit, at + 1, depth + 1)
             if status == _BREAK:
                 break
@@ -339,51 +290,3 @@ class Evaluation(Expressions):
             if not isinstance(value, (Unknown, Thing)) and name.partition(".")[0] in self.frame:
                 found[name] = value
         return tuple(found.items())
-
-
-def names_in(tree: Any) -> list[tuple[str, Any]]:
-    """The names and fields that an expression reads, `args.x` as one, each with its tree; `getattr(args, 'x')` too."""
-    if isinstance(tree, _ast.Name):
-        return [(tree.id, tree)]
-    if isinstance(tree, _ast.Attribute) and isinstance(tree.value, _ast.Name):
-        return [(f"{tree.value.id}.{tree.attr}", tree)]
-    if isinstance(tree, _ast.Call) and isinstance(tree.func, _ast.Name):
-        if (
-            tree.func.id == "getattr"
-            and isinstance(tree.args[0], _ast.Name)
-            and isinstance(tree.args[1], _ast.Constant)
-        ):
-            return [(f"{tree.args[0].id}.{tree.args[1].value}", tree)]
-        return [found for part in tree.args for found in names_in(part)]
-    found: list[tuple[str, Any]] = []
-    for field in tree._fields:
-        part = getattr(tree, field, None)
-        for item in part if isinstance(part, list) else [part]:
-            if isinstance(item, _ast.AST):
-                found += names_in(item)
-    return found
-
-
-def slug_of(function: str, condition: str) -> str:
-    """A guard's stable name: the function, the settings that its condition reads, and a digest of the condition.
-
-    >>> slug_of("validate_args", "args.tp % args.cp == 0")
-    'validate_args/tp-cp-2f9d'
-    """
-    names = dict.fromkeys(name.partition(".")[2] or name for name, _ in names_in(tree_of(condition)))
-    words = "-".join(names)[:60].rstrip("-") or "always"
-    return f"{function}/{words}-{crc32(condition.encode()) & 0xFFFF:04x}"
-
-
-def independent(refusals: list[Refusal]) -> tuple[Refusal, ...]:
-    """The first refusal of each function that reads no setting of an earlier one: those that are independent of it."""
-    kept: list[Refusal] = []
-    seen: set[str] = set()
-    functions: set[str] = set()
-    for refusal in refusals:
-        names = {name.partition(".")[2] for name, _ in names_in(tree_of(refusal.guard.condition))} - {""}
-        if refusal.guard.function not in functions and not names & seen:
-            kept.append(refusal)
-        functions.add(refusal.guard.function)
-        seen |= names
-    return tuple(kept)

@@ -20,7 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
+
+from megatron_hcp.ground.record import NamedTuple
 
 
 class Unit(NamedTuple):
@@ -31,6 +33,8 @@ class Unit(NamedTuple):
     head: tuple[str, ...]
     path: str
     lines: tuple[str, ...]
+    quiet: frozenset[int] = frozenset()
+    """The places of conditions that come to nothing while the fields they read have upstream's defaults."""
 
     @property
     def guards(self) -> list[str]:
@@ -58,6 +62,20 @@ def _kept(find: Callable[[str], Unit | None]) -> dict[str, dict[str, Any]]:
     return {}
 
 
+def shape_of(lines: Sequence[str]) -> tuple[list[int], list[int]]:
+    """(the depth of each line, the place after the block that it heads)."""
+    depths = [len(line) - len(line.lstrip(" ")) for line in lines]
+    ends = [0] * len(lines)
+    heads: list[int] = []
+    for place, depth in enumerate(depths):
+        while heads and depths[heads[-1]] >= depth:
+            ends[heads.pop()] = place
+        heads.append(place)
+    for place in heads:
+        ends[place] = len(lines)
+    return depths, ends
+
+
 def condition_of(line: str) -> tuple[str, str]:
     """(condition, message) of a guard's line."""
     condition, _, message = line.lstrip().partition(" ")[2].partition("\t")
@@ -70,11 +88,17 @@ def is_readable(line: str) -> bool:
 
 
 def as_lines(unit: Unit) -> tuple[str, ...]:
-    """A unit as a table holds it: its kind, name and file; its head; its statements."""
-    return (f"{unit.kind} {unit.name} @ {unit.path}", "\t".join(unit.head), *unit.lines)
+    """A unit as a table holds it: its kind, name, file and head; its statements, with `?` before quiet ones."""
+    lines = (f"?{line}" if place in unit.quiet else line for place, line in enumerate(unit.lines))
+    return ("\t".join((f"{unit.kind} {unit.name} @ {unit.path}", *unit.head)), *lines)
 
 
 def unit_of(lines: Sequence[str]) -> Unit:
     """A unit from its lines."""
-    kind, name, _, path = lines[0].split(" ")
-    return Unit(name, kind, tuple(lines[1].split("\t")) if lines[1] else (), path, tuple(lines[2:]))
+    first, *head = lines[0].split("\t")
+    kind, name, _, path = first.split(" ")
+    statements = lines[1:]
+    quiet = frozenset(place for place, line in enumerate(statements) if line[:1] == "?")
+    return Unit(
+        name, kind, tuple(head), path, tuple(line[1:] if line[:1] == "?" else line for line in statements), quiet
+    )

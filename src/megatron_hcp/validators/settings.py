@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from megatron_hcp.core.releases import at_least
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.table import FACTS, index_of, keys_of
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.validators.options import Option, default_value, option_of, parsed
 from megatron_hcp.validators.values import NOT_READ, Thing, Unknown
+from megatron_hcp.validators.words import PLAIN
 
 _STATED = frozenset(("launch", "default", "derived", "presumed"))
 """Origins of facts that the settings themselves have, or that upstream's code computes anew."""
@@ -28,7 +30,7 @@ def parser_of(lines: Iterable[str]) -> Parser:
     for line in lines:
         names, dest, _, _, _, default, _ = line.split("\t", 6)
         if dest not in parser.defaults:
-            parser.defaults[dest] = default_value(default)
+            parser.defaults[dest] = PLAIN[default] if default in PLAIN else default_value(default)
         for name in names.split(" "):
             parser.lines[name[2:].replace("-", "_")] = line
     return parser
@@ -59,7 +61,9 @@ def arguments_of(launch: Launch, parser: Parser) -> Thing:
                 fields[option.dest] = _value_of(fact, option, index[key].negated)
     world = launch.facts.get("world_size")
     fields |= {"rank": 0, "local_rank": 0, "world_size": Unknown(("world_size",)) if world is None else world.value}
-    return Thing(fields, "args")
+    found = Thing(fields, "args")
+    found.changed = {name for name, value in fields.items() if value is not parser.defaults.get(name, found)}
+    return found
 
 
 def _option(parser: Parser, key: str) -> Option | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.validators.evaluate import Evaluation, TooLongError, independent
+from megatron_hcp.validators.evaluate import Evaluation, TooLongError
+from megatron_hcp.validators.guards import independent
 from megatron_hcp.validators.outcome import Judged, Source
 from megatron_hcp.validators.program import Program
 from megatron_hcp.validators.settings import arguments_of, outside_of, parser_of

@@ -29,12 +29,11 @@ def program_of_release(repo: str, release: str) -> Program | None:
     if place is None:
         return None
 
+    names = frozenset(os.listdir(os.path.join(FOLDER, repo)))
+
     def find(name: str) -> Unit | None:
-        try:
-            text = _text(repo, f"{name}.txt")
-        except FileNotFoundError:
-            return None
-        lines = lines_of(text, 1 << place)
+        file = f"{name}.txt"
+        lines = lines_of(_text(repo, file), 1 << place) if file in names else None
         return unit_of(lines) if lines else None
 
     return Program(repo, release, find, "start", int(rows[place][1]), int(rows[place][2]))

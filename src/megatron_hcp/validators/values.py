@@ -1,4 +1,4 @@
-"""The values of upstream's settings while its validators are evaluated: plain Python, symbols, objects, and the unknown."""
+"""Values while validators are evaluated: plain Python, symbols, objects, and the unknown."""
 
 from __future__ import annotations
 
@@ -41,12 +41,16 @@ class Symbol(str):
 
 
 class Thing:
-    """A namespace, a config object or a dict. `kind` is its class's name; `is_closed`: it has no other fields."""
+    """A namespace, a config object or a dict. `kind` is its class's name; `is_closed`: it has no other fields.
 
-    __slots__ = ("fields", "is_closed", "kind")
+    `changed` are the fields that may differ from upstream's defaults; None if that isn't followed.
+    """
+
+    __slots__ = ("changed", "fields", "is_closed", "kind")
 
     def __init__(self, fields: dict[Any, Any], kind: str = "dict", is_closed: bool = True) -> None:
         self.fields, self.kind, self.is_closed = fields, kind, is_closed
+        self.changed: set[str] | None = None
 
 
 def merged(*values: Any) -> Unknown:

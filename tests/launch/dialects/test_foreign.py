@@ -71,6 +71,7 @@ SCRIPTS = {
     "a LLaMA-Factory": "llamafactory-cli train x.yaml\n",
     "an Axolotl": "axolotl train x.yaml\n",
     "a torchtune": "tune run --nproc_per_node 2 full_finetune_distributed --config x\n",
+    "a siiRL": "python3 -m siirl.main_dag actor_rollout_ref.actor.strategy=megatron trainer.nnodes=2\n",
     "a Primus": "./primus-cli direct -- train pretrain --config x.yaml\n",
     "a FlagScale": "flagscale train aquila --config x\n",
     "a DeepSpeed": "deepspeed --num_gpus 8 train.py --num-layers 4\n",
@@ -159,7 +160,9 @@ def test_what_a_pattern_of_programs_matches_has_one_of_its_words(data: st.DataOb
     assert any(word in program.casefold() for word in words.split())
 
 
-@pytest.mark.parametrize("folder", ["/home/nemo", "/data/axolotl", "/opt/veomni_share", "/x/MindSpeed-tests/.."])
+@pytest.mark.parametrize(
+    "folder", ["/home/nemo", "/data/axolotl", "/opt/veomni_share", "/x/MindSpeed-tests/..", "/data/siirl"]
+)
 def test_a_persons_folder_is_no_framework(folder: str) -> None:
     assert foreign.of_program(f"{folder}/Megatron-LM/pretrain_gpt.py") is None
     assert foreign.of_program(f"{folder}/Megatron-Bridge/scripts/training/run_recipe.py") is None

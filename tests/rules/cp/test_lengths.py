@@ -80,6 +80,9 @@ VERDICTS: list[Row] = [
     ("CP024", "mlm", "--seq-length 98304", "", "warning oom training"),  # the mask is as large without CP
     ("CP024", "mlm", "", "cp=1 seq_length=32767", "fine"),
     ("CP024", "verl", "", "seq_length=98304", "not concerned"),
+    # Megatron-LM's examples/inference/run_offline_inference.sh has no dataloader.
+    ("CP024", "mlm", "--seq-length 98304", "script=examples/inference/gpt/gpt_dynamic_inference.py", "not concerned"),
+    ("CP024", "mlm", "--seq-length 98304", "script=tools/run_text_generation_server.py", "not concerned"),
     ("CP024", "mlm", "", "cp=4 seq_length=null", "fine"),
 ]
 

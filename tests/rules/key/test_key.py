@@ -19,6 +19,12 @@ VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("KEY001", "mlm", "", "", "not concerned"),
     ("KEY001", "mlm", "--seq-lenght 4096", "", "error crash config"),
+    ("KEY001", "mlm", "--seq_length 4096", "", "error crash config"),
+    ("KEY001", "mlm", "--log_interval 10", "", "warning crash config"),
+    ("KEY001", "mlm", "--our_own 10", "", "fine"),
+    ("KEY001", "mlm", "--override-opt_param-scheduler", "", "fine"),  # as releases before 0.16 spell it
+    ("KEY001", "mlm", "MODEL_ARGS:\n  --seq_length: 4096\n", "", "error crash config"),
+    ("KEY001", "ms-swift", "--model x --context_parallel_size 2", "", "fine"),
     ("KEY001", "bridge", "model.cp_com_type=a2a", "", "error crash config"),
     ("KEY001", "bridge", "+model.cp_com_type=a2a", "", "error silent never"),
     ("KEY001", "bridge", "++model.cp_com_type=a2a", "", "error silent never"),
@@ -82,6 +88,8 @@ VERDICTS: list[Row] = [
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
     ("KEY001", "mlm", "--seq-lenght 4096", "", "rejects an option"),
+    ("KEY001", "mlm", "--seq_length 4096", "", "found: --seq_length"),
+    ("KEY001", "mlm", "--seq_length 4096", "", "wanted: --seq-length"),
     (
         "KEY001",
         "bridge",

@@ -168,6 +168,8 @@ def test_key001_a_fix_writes_the_key_that_was_meant_into_a_script_a_list_and_yam
     assert patched("torchrun pretrain_gpt.py --tensor-model-parallel-size 1 --contex-parallel-size 2\n", rules=rules)[
         0
     ] == ("torchrun pretrain_gpt.py --tensor-model-parallel-size 1 --context-parallel-size 2\n")
+    options = "torchrun pretrain_gpt.py --tensor-model-parallel-size 1 --context{0}parallel{0}size 2\n"
+    assert patched(options.format("_"), rules=rules)[0] == options.format("-")
     assert patched("+model.cp_com_type=a2a\nmodel.seq_length=64\n", name="launch.txt", rules=rules)[0] == (
         "+model.cp_comm_type=a2a\nmodel.seq_length=64\n"
     )

@@ -1,4 +1,4 @@
-"""KEY006 to KEY008: words after an option are refused as the parser of the launch's release refuses them."""
+"""KEY006 to KEY009: words after an option are refused as the parser of the launch's release refuses them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,16 @@ VERDICTS: list[Row] = [
     ("KEY006", "mlm", "MODEL_ARGS:\n  --bf16: false\n", "", CRASH),
     ("KEY006", "slime", f"{JOB}--bf16 true", "", WARNING),
     ("KEY006", "slime", f"{JOB}--bf16 false", "", "error silent never"),
-    ("KEY006", "ms-swift", "--model x --sequence_parallel true", "", "not concerned"),
+    ("KEY006", "slime", f"{JOB}--colocate true", "", WARNING),
+    ("KEY006", "ms-swift", "--model x --sequence_parallel true", "", "fine"),
+    ("KEY006", "ms-swift", "--model x --no_add_version true", "", CRASH),
+    (
+        "KEY006",
+        "ms-swift",
+        "model: x\ndataset: y\ncontext_parallel_size: 2\nno_add_version: true\n",
+        "",
+        "not concerned",
+    ),
     ("KEY006", "bridge", "model.sequence_parallel=true", "", "not concerned"),
     ("KEY007", "mlm", "--seq-length 64 --log-interval 10", "", "fine"),
     ("KEY007", "mlm", "--seq-length 64 --log-interval 10 20", "", CRASH),
@@ -60,6 +69,20 @@ VERDICTS: list[Row] = [
     ("KEY007", "mlm", 'MODEL_ARGS:\n  --profile-ranks: "[0 1]"\n', "", "fine"),
     ("KEY007", "slime", f"{JOB}--log-interval 10 20", "", WARNING),
     ("KEY007", "slime", f"{JOB}--log-interval x", "", CRASH),
+    ("KEY007", "slime", f"{JOB}--rollout-temperature hot", "slime=0.3.1", CRASH),
+    ("KEY007", "ms-swift", "--model x --async_save", "", "fine"),
+    ("KEY007", "ms-swift", "--model x --async_save Yes", "", "fine"),
+    ("KEY007", "ms-swift", "--model x --async_save on", "", CRASH),
+    ("KEY007", "ms-swift", "--model x --async_save true false", "", CRASH),
+    ("KEY007", "ms-swift", "--model x --async_save true false --ignore_args_error true", "", "fine"),
+    ("KEY008", "slime", f"{JOB}--loss-mask-type qwen3_5", "slime=0.3.1", "fine"),
+    ("KEY008", "slime", f"{JOB}--loss-mask-type qwen3_5", "slime=0.2.0", CRASH),
+    ("KEY008", "slime", f"{JOB}--loss-mask-type qwen3_5", "miles=0.1.0", CRASH),
+    ("KEY008", "slime", f"{JOB}--loss-mask-type qwen3_5", "", WARNING),
+    ("KEY008", "slime", f"{JOB}--loss-mask-type ours", "slime=9.1", "fine"),  # it wasn't read
+    ("KEY008", "ms-swift", "--model x --tuner_type lora_llm", "ms_swift=4.0.4", CRASH),
+    ("KEY008", "ms-swift", "--model x --tuner_type lora_llm", "ms_swift=4.6.0", "fine"),
+    ("KEY008", "ms-swift", "--model x --tuner_type lora_llm", "", WARNING),
     ("KEY008", "mlm", "--seq-length 64 --attention-backend flashy", "", CRASH),
     ("KEY008", "mlm", "--seq-length 64 --attention-backend flash", "", "fine"),
     ("KEY008", "mlm", "--seq-length 64 --recompute-granularity all", "", CRASH),
@@ -73,6 +96,12 @@ VERDICTS: list[Row] = [
     ("KEY008", "mlm", "--cross-entropy-fusion-impl linear", "mcore=0.20.0", WARNING),  # dev has it
     ("KEY008", "mlm", "--cross-entropy-fusion-impl linear", "mcore=0.19.0", CRASH),
     ("KEY008", "slime", f"{JOB}--attention-backend flashy", "", CRASH),
+    ("KEY009", "bridge", "model.sequence_parallel=off", "", "error silent never"),
+    ("KEY009", "bridge", "++model.sequence_parallel=No", "", "error silent never"),
+    ("KEY009", "bridge", "model.sequence_parallel=False model.cp_comm_type=no", "", "fine"),  # the second is a text
+    ("KEY009", "bridge", "model.sequence_parallel=on", "", "fine"),  # it counts as true
+    ("KEY009", "bridge", "model: {sequence_parallel: off, seq_length: 64}\n", "", "not concerned"),  # YAML's boolean
+    ("KEY009", "verl", "actor_rollout_ref.actor.megatron.sequence_parallel=off", "", "not concerned"),
 ]
 
 TEXTS: list[Row] = [
@@ -91,6 +120,14 @@ TEXTS: list[Row] = [
     ),
     ("KEY008", "mlm", "--recompute-granularity all", "", "wanted: full or selective"),
     ("KEY008", "mlm", "--cuda-graph-impl full_iteration", "", "in megatron-core 0.15.0 to 0.17.1"),
+    ("KEY008", "ms-swift", "--model x --tuner_type lora_llm", "", "message: of the choices, in ms-swift 4.0.4"),
+    (
+        "KEY008",
+        "slime",
+        f"{JOB}--loss-mask-type qwen3_5",
+        "",
+        "in slime-0.2.0 to slime-0.2.3, miles-0.1.0 to miles-main",
+    ),
     ("KEY008", "mlm", "--attention-backend " + "f" * 99, "", f"found: --attention-backend {'f' * 40}"),
 ]
 
@@ -102,7 +139,8 @@ FIXES: list[FixRow] = [
     ("KEY006", "mlm", "--seq-length 64 --no-rope-fusion true", "", ("no_rope_fusion=true",)),
     ("KEY007", "mlm", "--log-interval 1.5", "", ()),
     ("KEY008", "mlm", "--attention-backend flashy", "", ("attention_backend=flash",)),
-    ("KEY008", "mlm", "--recompute-granularity all", "", ()),
+    ("KEY008", "mlm", "--lr-decay-style zigzag", "", ()),
+    ("KEY009", "bridge", "model.sequence_parallel=off", "", ("model.sequence_parallel=false",)),
 ]
 
 

@@ -124,8 +124,11 @@ VERDICTS: list[Row] = [
 ]
 
 TEXTS: list[Row] = [
+    ("LOSS001", "mlm", f"{CP} 2 --sft", "mcore=0.14.0", "and NaN where a rank has none"),
+    ("LOSS001", "mlm", f"{CP} 2 --sft --mtp-num-layers 1", "mcore=0.16.1", "and NaN where a rank has none"),
+    ("LOSS001", "mlm", f"{CP} 2 --sft", "", "before megatron-core 0.15: NaN where a rank has none"),
     # rule, dialect, launch, assumed, what the finding says
-    ("LOSS001", "mlm", f"{CP} 2 --sft", "", "gradients are silently biased | fine-tuning"),
+    ("LOSS001", "mlm", f"{CP} 2 --sft", "mcore=0.15.3", "gradients are silently biased | fine-tuning"),
     (
         "LOSS001",
         "bridge",

@@ -76,6 +76,29 @@ VERDICTS: list[Row] = [
         "",
         "error crash init",
     ),  # one node: the default
+    # Slurm's own default is one task per node.
+    ("SLURM004", "mlm", f"#SBATCH --nodes=2\nsrun torchrun --nnodes=2 --nproc-per-node=8 {MLM}\n", "", "fine"),
+    (
+        "SLURM004",
+        "mlm",
+        f"#SBATCH --nodes=2\nsrun $OPTIONS torchrun --nproc-per-node=8 {MLM}\n",
+        "",
+        "needs ntasks_per_node",
+    ),
+    (
+        "SLURM004",
+        "mlm",
+        f"#SBATCH --nodes=2 --ntasks=16\nsrun torchrun --nnodes=2 --nproc-per-node=8 {MLM}\n",
+        "",
+        "error crash init",
+    ),
+    (
+        "SLURM004",
+        "mlm",
+        f"#SBATCH --nodes=2 --ntasks-per-gpu=1\nsrun torchrun --nnodes=2 --nproc-per-node=8 {MLM}\n",
+        "",
+        "needs ntasks_per_node",
+    ),
     ("SLURM004", "mlm", f"srun --ntasks=many torchrun --nnodes=2 --nproc-per-node=8 {MLM}\n", "", "fine"),
     ("SLURM004", "mlm", f"srun --ntasks=3 torchrun --nnodes=2 --nproc-per-node=8 {MLM}\n", "", "error crash init"),
 ]

@@ -24,7 +24,9 @@ def apply_fix(launch: Launch, fix: Fix | OfferedFix) -> Launch | None:
 def _renamed(launch: Launch, renames: tuple[Rename, ...]) -> Launch | None:
     reading, by_key = launch.reading, {rename.old: rename for rename in renames}
     settings = [
-        setting._replace(key=rename.new, sign=rename.sign) if (rename := by_key.get(setting.key)) else setting
+        setting._replace(key=rename.new, sign=rename.sign, written=None)
+        if (rename := by_key.get(setting.key))
+        else setting
         for setting in reading.written or reading.settings
     ]
     if launch.dialect in COMMAND_LINES:
@@ -115,7 +117,7 @@ def written(launch: Launch, fix: Fix) -> OfferedFix:
         override, words = _written_rename(launch, rename)
         overrides.append(override)
         cli.extend(words)
-        without.append(as_written(launch, rename.old))
+        without.extend(_written_keys(launch, rename.old))
     for name, value in fix.edits.items():
         override, words = written_edit(launch, name, value)
         overrides.append(override)
@@ -126,6 +128,12 @@ def written(launch: Launch, fix: Fix) -> OfferedFix:
             without.extend(_flags_to_go(launch, name))
     edits = tuple(fix.edits.items())
     return OfferedFix(tuple(overrides), tuple(cli), fix.effect, edits, tuple(without), tuple(lines), fix.renames)
+
+
+def _written_keys(launch: Launch, key: str) -> dict[str, None]:
+    """A key as the launch has it, each spelling once."""
+    settings = (setting for setting in launch.reading.settings if setting.key == key)
+    return dict.fromkeys(setting.written or as_written(launch, key) for setting in settings)
 
 
 def _written_rename(launch: Launch, rename: Rename) -> tuple[str, list[str]]:

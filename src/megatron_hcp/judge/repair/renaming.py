@@ -16,7 +16,7 @@ def renaming(launch: Launch, text: str, rename: Rename) -> list[Change] | None:
     if launch.reading.form in ("yaml", "args-yaml"):
         old, new = old.rpartition(".")[2], new.rpartition(".")[2]
     if rename.sign is None:
-        pattern = re.compile(re.escape(old))
+        pattern = re.compile(re.sub(r"[-_]", "[-_]", re.escape(old).replace(r"\-", "-")))
     else:
         pattern = re.compile(rf"(?<![\w.])\+{{0,2}}{re.escape(old)}(?![\w.])")
     changes = []

@@ -11,8 +11,9 @@ from megatron_hcp.judge.start.keys import Spot, spot_of
 from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Fix
-from megatron_hcp.validators.expression import Expressions, tree_of
+from megatron_hcp.validators.expression import Expressions
 from megatron_hcp.validators.outcome import Refusal
+from megatron_hcp.validators.trees import tree_of
 from megatron_hcp.validators.values import Thing, truth
 
 _MOST = 4
@@ -122,6 +123,10 @@ def _edit(launch: Launch, spot: Spot, name: str, value: Any) -> tuple[str, Any] 
         return spot.fact, value
     if launch.dialect not in COMMAND_LINES:
         return (spot.key, value) if "." in spot.key else None
+    from megatron_hcp.launch.facts.known_options import all_options
+
+    if not spot.is_written and spot.key not in all_options():
+        return None  # a variable of upstream's own
     field = name.rpartition(".")[2]
     switches_off = spot.key != field  # `no_x` for the field x
     if isinstance(value, bool):

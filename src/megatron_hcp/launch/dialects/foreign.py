@@ -79,6 +79,7 @@ _PROGRAMS = (
         r"(?i)nemo_rl|nemo-rl|(^|/)run_grpo(_math|_sliding_puzzle)?\.py$|(^|/)run_(sft|dpo|distillation)\.py$",
     ),
     ("an OpenRLHF launch", "openrlhf", r"(^|[./])openrlhf[./]"),
+    ("a siiRL launch", "siirl", r"^siirl\.|(^|/)siirl/main_\w+\.py$"),
     ("a LLaMA-Factory launch", "llama", r"llamafactory|llama_factory"),
     ("an Axolotl launch", "axolotl", r"(^|[./])axolotl([./]|$)"),
     ("a NeMo AutoModel launch", "automodel", r"nemo_automodel|^automodel\."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from megatron_hcp.ground.numbers import whole_number
@@ -140,6 +140,14 @@ def _ranks_of(facts: Mapping[str, Fact], unknown: Mapping[str, str]) -> tuple[di
     return found, hidden
 
 
+def _nodes_by(facts: Mapping[str, Fact], count: int) -> tuple[str, int | str]:
+    return ("nodes", count) if "torchrun.nproc_per_node" in facts else ("env.NNODES", str(count))
+
+
+def _follow(facts: Mapping[str, Fact], changed: Collection[str]) -> Mapping[str, Fact]:
+    return {} if {"env.NNODES", "env.NPROC_PER_NODE"}.isdisjoint(changed) else _ranks_of(facts, {})[0]
+
+
 def _with_extra(settings: Iterable[Setting]) -> tuple[Setting, ...]:
     """The arguments, with what `megatron_extra_kwargs` adds to the model's config."""
     given = list(settings)
@@ -190,6 +198,31 @@ def _starts(command: StartCommand) -> bool:
     return re.search(_PROGRAM, command.script) is not None
 
 
+def _in_full(settings: Iterable[Setting]) -> tuple[Setting, ...]:
+    """The arguments by their full names: argparse takes the beginning of one, if no other begins so.
+
+    An argument of several words has two spellings, with underscores and with dashes, so that its first word is the
+    beginning of both. Source: HfArgumentParser._add_dataclass_arguments of transformers.
+    """
+    given = tuple(settings)
+    short = [setting.key for setting in given if setting.key not in section("ms-swift")]
+    if not short:
+        return given
+    from megatron_hcp.launch.facts.option_table import option_table
+
+    full = {}
+    for key in short:
+        names = [name for name in option_table("framework_options/ms-swift.txt").rows if name.startswith(key)]
+        if len(names) == 1 and ("_" in key or "_" not in names[0]):
+            full[key] = names[0]
+    return tuple(setting._replace(key=full.get(setting.key, setting.key)) for setting in given)
+
+
+def _read_words(*given: Any, **more: Any) -> Reading:
+    reading = MLM.read_words(*given, **more)
+    return reading._replace(settings=_in_full(reading.settings))
+
+
 def _read_command(
     command: StartCommand, target: str, facts: CommandFacts, files: Files, types: Mapping[str, str]
 ) -> CommandReading:
@@ -212,7 +245,9 @@ def _read_command(
         found, hidden = _ranks_of(facts.known, facts.unknown)
         facts.known |= found
         facts.unknown |= hidden
-    reading = Reading(dialect="ms-swift", target=target, form="shell", settings=_with_extra(gathered.settings))
+    reading = Reading(
+        dialect="ms-swift", target=target, form="shell", settings=_with_extra(_in_full(gathered.settings))
+    )
     return CommandReading(reading, {**facts.unknown, **gathered.unknown}, unseen)
 
 
@@ -240,7 +275,7 @@ MS_SWIFT = Framework(
     name="ms-swift",
     keys_of=_keys_of,
     derive=_derive,
-    read_words=MLM.read_words,
+    read_words=_read_words,
     read_command=_read_command,
     read_yaml=_read_yaml,
     known=_known,
@@ -249,6 +284,8 @@ MS_SWIFT = Framework(
     is_command_line=True,
     written=_written,
     model_decides=True,
+    nodes_by=_nodes_by,
+    follow=_follow,
     sees=_sees,
     starts=_starts,
     named=("swift",),

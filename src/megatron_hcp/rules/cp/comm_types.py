@@ -34,7 +34,8 @@ from megatron_hcp.rules.view import View
     applies=uses_cp,
     good=Example(
         "mlm",
-        "--context-parallel-size 2 --cp-comm-type allgather --experimental-attention-variant dsa --no-rope-fusion",
+        "--context-parallel-size 2 --cp-comm-type allgather --experimental-attention-variant dsa "
+        "--disable-bias-linear --no-rope-fusion",
         "mcore=0.20",
     ),
     bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type allgather"),

@@ -9,8 +9,13 @@ from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, GPT_DATASET, MAPPINGS, TE_MXFP8_TENSOR, TE_UTILS
 from megatron_hcp.rules.view import View
 
+_INFERENCE = ("inference", "text_generation", "generate")
+"""Words in the names of Megatron-LM's programs that answer prompts: they have no dataloader."""
+
 
 def _makes_dense_masks(v: View) -> bool:
+    if any(word in str(v.get("script")) for word in _INFERENCE):
+        return False
     if v.dialect == "bridge":
         return v.get("skip_attention_mask") is False
     return v.launch.dialect == "mlm" and bool(v.attention_mask_in_dataloader) and not v.get("inter_document_masking")

@@ -48,6 +48,12 @@ def _refused_reduction(v: View) -> Problem | None:
     )
 
 
+_INVARIANT = (
+    "--batch-invariant-mode --attention-backend flash --flash-attention-version 3 --attention-dropout 0 "
+    "--hidden-dropout 0"
+)
+
+
 @rule(
     "CP017",
     "error crash init",
@@ -105,8 +111,12 @@ def deterministic_mode_has_its_environment(v: View) -> Problem | None:
         ),
     ),
     applies=lambda v: bool(v.get("batch_invariant")),
-    good=Example("mlm", "--batch-invariant-mode --attention-backend flash", "mcore=0.19"),
-    bad=Example("mlm", "--batch-invariant-mode --attention-backend flash --context-parallel-size 2", "mcore=0.19"),
+    good=Example("mlm", _INVARIANT, "mcore=0.19"),
+    bad=Example(
+        "mlm",
+        f"{_INVARIANT} --context-parallel-size 2",
+        "mcore=0.19",
+    ),
 )
 def batch_invariant_mode_excludes_cp(v: View) -> Problem | None:
     """Batch-invariant mode runs without context parallelism.
@@ -238,14 +248,16 @@ def ucc_pipeline_has_enough_connections(v: View) -> Problem | None:
     applies=under_cp(lambda v: v.get("attention_variant") == "dsv4_hybrid" and v.get("mcore_branch") != "main"),
     good=Example(
         "mlm",
-        "--context-parallel-size 2 --experimental-attention-variant dsv4_hybrid --cp-partition-mode contiguous "
+        "--context-parallel-size 2 --multi-latent-attention "
+        "--experimental-attention-variant dsv4_hybrid --csa-compress-ratios 4 --cp-partition-mode contiguous "
         "--sft --calculate-per-token-loss --micro-batch-size 1 --no-create-attention-mask-in-dataloader "
         "--sequence-packing-scheduler dp_balanced",
         "mcore=0.19.0 mcore_branch=dev",
     ),
     bad=Example(
         "mlm",
-        "--context-parallel-size 2 --experimental-attention-variant dsv4_hybrid "
+        "--context-parallel-size 2 --multi-latent-attention "
+        "--experimental-attention-variant dsv4_hybrid --csa-compress-ratios 4 "
         "--sft --calculate-per-token-loss --micro-batch-size 1 --no-create-attention-mask-in-dataloader "
         "--sequence-packing-scheduler dp_balanced",
         "mcore=0.19.0 mcore_branch=dev",

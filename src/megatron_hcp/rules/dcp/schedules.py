@@ -8,7 +8,7 @@ from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import ARGUMENTS, SCHEDULES, TRAINING
 from megatron_hcp.rules.view import View
 
-_EXPERTS = "--num-experts 8 --expert-model-parallel-size 4 --moe-token-dispatcher-type alltoall"
+_EXPERTS = "--num-experts 8 --disable-bias-linear --expert-model-parallel-size 4 --moe-token-dispatcher-type alltoall"
 
 
 @rule(
@@ -145,7 +145,7 @@ def hybrid_cp_excludes_evaluation(v: View) -> Problem | None:
     ),
     applies=lambda v: v.dialect in ("mlm", "bridge-provider") and is_hybrid(v),
     good=Example("mlm", HYBRID, ON_MAIN),
-    bad=Example("mlm", f"{hybrid(overlap_moe_expert_parallel_comm=True)} {_EXPERTS}", "world_size=8 te=2.14"),
+    bad=Example("mlm", f"{hybrid(overlap_moe_expert_parallel_comm=True)} --bf16 {_EXPERTS}", "world_size=8 te=2.14"),
 )
 def hybrid_cp_excludes_expert_overlap(v: View) -> Problem | None:
     """Hybrid CP and the overlapped expert all-to-all are not combined.

@@ -24,7 +24,17 @@ def _near_misses(v: View) -> list[tuple[Setting, str]]:
         )  # a section is never one word, such as `mode: pretrain`
         and (meant := near_miss(v.launch.dialect, setting.key)) is not None
     ]
+    found += [(setting, setting.key) for setting in v.launch.reading.settings if _has_underscores(v, setting)]
     return sorted(found, key=lambda pair: pair[1] not in index)
+
+
+def _has_underscores(v: View, setting: Setting) -> bool:
+    """Whether an option of Megatron-LM's parser is written with underscores; some had them, before 0.16."""
+    if v.dialect != "mlm" or setting.written is None or "opt_param" in setting.written:
+        return False
+    from megatron_hcp.launch.facts.known_options import all_options
+
+    return setting.key in all_options()
 
 
 _STOPS = {"mlm": "Megatron-LM", "ms-swift": "ms-swift"}
@@ -71,7 +81,7 @@ def keys_are_spelled_correctly(v: View) -> Problem | None:
     fails = bool(stops) or setting.sign == ""
     return Problem(
         message=message,
-        found=f"{as_written(v.launch, setting.key)}{more}",
+        found=f"{setting.written or as_written(v.launch, setting.key)}{more}",
         wanted=as_written(v.launch, meant),
         facts=(setting.key,),
         fixes=(Fix({}, "as upstream spells it", tuple(Rename(one.key, key, one.sign) for one, key in found)),),

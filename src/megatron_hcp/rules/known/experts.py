@@ -6,7 +6,7 @@ from megatron_hcp.rules.known.row import Known, register_rows
 from megatron_hcp.rules.rule import Example, Fix
 from megatron_hcp.rules.upstream import EXTENSION_TE, ROUTER, SCHEDULES
 
-_EXPERTS = "--num-experts 8 --expert-model-parallel-size 2"
+_EXPERTS = "--num-experts 8 --disable-bias-linear --expert-model-parallel-size 2"
 _BALANCED = f"{_EXPERTS} --moe-aux-loss-coeff 0.01"
 _BY_TOKENS = Known(
     "KNOWN041",
@@ -84,7 +84,10 @@ ROWS: tuple[Known, ...] = (
                 "TELinear.__init__", 'setattr(param, "allreduce", not self.expert_parallel)', ">=0.13,<0.19"
             ),
         ),
-        launch=Example("mlm", "--num-experts 8 --expert-model-parallel-size 1 --expert-tensor-parallel-size 2"),
+        launch=Example(
+            "mlm",
+            "--num-experts 8 --disable-bias-linear --expert-model-parallel-size 1 --expert-tensor-parallel-size 2",
+        ),
         instead="expert_tensor_parallel_size = tensor_model_parallel_size, or expert parallelism",
         fixes=(Fix({"etp": None}, "experts split like the dense layers"),),
     ),

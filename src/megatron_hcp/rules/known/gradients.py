@@ -16,11 +16,16 @@ from megatron_hcp.rules.upstream import (
 
 _TP = "--tensor-model-parallel-size 2 --num-attention-heads 8 "
 _MLA = f"{_TP}--multi-latent-attention "
-_GDN = f"{_TP}--experimental-attention-variant gated_delta_net "
-_EXPERTS = f"{_TP}--sequence-parallel --num-experts 8 --expert-model-parallel-size 1 --expert-tensor-parallel-size "
-_GROUPED = f"{_TP}--sequence-parallel --num-experts 8 --expert-model-parallel-size 2 --moe-grouped-gemm"
+_GDN = f"{_TP}--experimental-attention-variant gated_delta_net --linear-attention-freq 4 "
+_EXPERTS = (
+    f"{_TP}--sequence-parallel --num-experts 8 "
+    "--disable-bias-linear --expert-model-parallel-size 1 --expert-tensor-parallel-size "
+)
+_GROUPED = (
+    f"{_TP}--sequence-parallel --num-experts 8 --disable-bias-linear --expert-model-parallel-size 2 --moe-grouped-gemm"
+)
 _SHARDED = (
-    "--num-experts 8 --expert-model-parallel-size 2 --tensor-parallel-num-weight-shards 2 "
+    "--num-experts 8 --disable-bias-linear --expert-model-parallel-size 2 --tensor-parallel-num-weight-shards 2 "
     "--expert-tensor-parallel-num-weight-shards "
 )
 _WITHOUT_TP = Fix({"tp": 1}, "no tensor parallelism")

@@ -75,7 +75,10 @@ ROWS: tuple[Known, ...] = (
         issue="NVIDIA/Megatron-LM#4374",
         outcome="error crash init",
         source=(GATED_DELTA_NET.says("GatedDeltaNet.__init__", absent="cp_comm_type", versions=">=0.18,<0.19"),),
-        launch=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net"),
+        launch=Example(
+            "mlm",
+            "--context-parallel-size 2 --experimental-attention-variant gated_delta_net --linear-attention-freq 4",
+        ),
         instead="cp_comm_type null (Megatron-LM's command line has no such value)",
         fixes=(_WITHOUT_CP,),
     ),

@@ -97,7 +97,9 @@ ROWS: tuple[Known, ...] = (
                 "GatedDeltaNet.forward", "GDN does not support packed sequence for now.", ">=0.16,<0.18"
             ),
         ),
-        launch=Example("mlm", f"{_SFT} --experimental-attention-variant gated_delta_net", "mcore=0.16.1"),
+        launch=Example(
+            "mlm", f"{_SFT} --experimental-attention-variant gated_delta_net --linear-attention-freq 4", "mcore=0.16.1"
+        ),
         instead="rows of one sequence",
     ),
     Known(
@@ -138,7 +140,9 @@ ROWS: tuple[Known, ...] = (
         outcome="warning silent never",
         source=(SCHEDULES.says("forward_step_calc_loss", absent="DSAIndexerLossAutoScaler", versions=">=0.16,<0.19"),),
         launch=Example(
-            "mlm", "--experimental-attention-variant dsa --multi-latent-attention --dsa-indexer-loss-coeff 0.01"
+            "mlm",
+            "--experimental-attention-variant dsa "
+            "--disable-bias-linear --multi-latent-attention --dsa-indexer-loss-coeff 0.01",
         ),
         instead="dsa_indexer_loss_coeff divided by the number of micro-batches",
     ),

@@ -63,6 +63,12 @@ def mamba_heads(v: View) -> int:
             ">=0.13",
             branches=("main",),
         ),
+        MAMBA_CONTEXT_PARALLEL.says(
+            "MambaContextParallel._set_cp_params",
+            "nheads must be evenly divisible by tp_size * cp_size",
+            ">=0.19",
+            branches=("dev",),
+        ),
     ),
     applies=under_cp(has_mamba),
     good=Example(
@@ -124,10 +130,13 @@ def mamba_heads_and_groups_divide(v: View) -> Problem | None:
     applies=lambda v: v.get("attention_variant") == "dsa",
     good=Example(
         "mlm",
-        "--context-parallel-size 2 --cp-comm-type all_gather --experimental-attention-variant dsa --no-rope-fusion",
+        "--context-parallel-size 2 --cp-comm-type all_gather --experimental-attention-variant dsa "
+        "--disable-bias-linear --no-rope-fusion",
         "mcore=0.19",
     ),
-    bad=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant dsa --no-rope-fusion"),
+    bad=Example(
+        "mlm", "--context-parallel-size 2 --experimental-attention-variant dsa --disable-bias-linear --no-rope-fusion"
+    ),
 )
 def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
     """DSA uses all_gather and no fused rotary embedding.
@@ -185,8 +194,14 @@ def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
         GATED_DELTA_NET.says("GatedDeltaNet", "# TODO: support CP", ">=0.17,<0.18", where="checkout"),
     ),
     applies=_has_delta_net,
-    good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net", "mcore=0.19"),
-    bad=Example("mlm", "--context-parallel-size 32 --experimental-attention-variant gated_delta_net"),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --experimental-attention-variant gated_delta_net --linear-attention-freq 4",
+        "mcore=0.19",
+    ),
+    bad=Example(
+        "mlm", "--context-parallel-size 32 --experimental-attention-variant gated_delta_net --linear-attention-freq 4"
+    ),
 )
 def gated_delta_net_heads_divide(v: View) -> Problem | None:
     """The heads of a gated delta net divide evenly over tensor and context parallelism.

@@ -63,7 +63,7 @@ def document_masks_exclude_cp(v: View) -> Problem | None:
     applies=lambda v: v.get("cp_partition_mode") == "contiguous",
     good=Example(
         "mlm",
-        "--context-parallel-size 2 --experimental-attention-variant gated_delta_net "
+        "--context-parallel-size 2 --experimental-attention-variant gated_delta_net --linear-attention-freq 4 "
         "--cp-partition-mode contiguous --sequence-packing-scheduler dp_balanced",
         "mcore=0.19.0 mcore_branch=dev",
     ),

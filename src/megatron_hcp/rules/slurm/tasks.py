@@ -74,10 +74,13 @@ def one_launcher_per_node(v: View) -> Problem | None:
     join as nodes that don't exist. One task per GPU is right only where srun starts the ranks themselves.
     """
     fix = Fix({"ntasks_per_node": 1}, "one launcher per node")
-    if not v.known("ntasks_per_node") and v.known("srun.ntasks"):
-        total, nodes = str(v["srun.ntasks"]), v.nodes or 1
-        fix = Fix({"srun.ntasks": str(nodes)}, "one launcher per node")
+    stated = next((name for name in ("srun.ntasks", "sbatch.ntasks") if v.known(name)), None)
+    if not v.known("ntasks_per_node") and stated is not None:
+        total, nodes = str(v[stated]), v.nodes or 1
+        fix = Fix({stated: str(nodes)}, "one launcher per node")
         tasks = -(-int(total[:9]) // nodes) if total.isdecimal() else None
+    elif not v.known("ntasks_per_node") and not _may_be_written(v):
+        return None  # Slurm's own default: one task per node
     else:
         tasks = v.ntasks_per_node
     if tasks in (None, 1):
@@ -88,6 +91,13 @@ def one_launcher_per_node(v: View) -> Problem | None:
         f"launcher fail with EADDRINUSE, or ranks are counted twice",
         found=f"{v.start} under srun with {tasks} tasks per node",
         wanted=f"one task per node: {v.start} starts the node's ranks itself",
-        facts=("ntasks_per_node", "srun.ntasks"),
+        facts=("ntasks_per_node", stated or "srun.ntasks"),
         fixes=(fix,),
     )
+
+
+def _may_be_written(v: View) -> bool:
+    """Whether the launch sets the number of tasks in another way, or in words that are not seen."""
+    others = [f"{program}.{name}" for program in ("srun", "sbatch") for name in ("ntasks_per_gpu", "unseen")]
+    names = ("ntasks_per_node", "srun.ntasks", "sbatch.ntasks")
+    return v.get("start") != "torchrun" or any(map(v.known, others)) or any(name in v.launch.unknown for name in names)

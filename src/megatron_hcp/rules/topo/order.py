@@ -56,7 +56,7 @@ def _has_inner_pipeline(v: View) -> bool:
     good=Example(
         "mlm",
         "--pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping "
-        "--num-experts 4 --expert-model-parallel-size 2",
+        "--num-experts 4 --disable-bias-linear --expert-model-parallel-size 2",
         "world_size=8",
     ),
     bad=Example(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Callable, Collection
 
-from megatron_hcp.validators.expression import BUILTIN
+from megatron_hcp.validators.builtin import BUILTIN
 from megatron_hcp.validators.reader.sources import Found, Sources, is_enum, member_of
 
 Register = Callable[[str, Found, ast.FunctionDef | ast.ClassDef], str]
@@ -27,6 +28,8 @@ _ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
 _ALIASES = {"torch.float": "torch.float32", "torch.half": "torch.float16", "torch.double": "torch.float64"}
 _KEPT = {*BUILTIN, "list", "tuple", "int", "float", "str", "bool", "set", "dict"}
 _LONGEST = 1_500
+_NEGATED = re.compile(r"\b(and|or) \(not ([\w.]+)\)(?= and | or |\)|$)")
+"""Brackets that `ast.unparse` writes and a person would not."""
 _NOT_FOLLOWED = frozenset((
     "create_group", "create_hierarchical_groups", "get_nccl_options", "overwrite_nccl_comm_cfgs",
     "_set_global_memory_buffer", "load_retro_config",
@@ -74,7 +77,7 @@ class Translator(ast.NodeTransformer):
 
     def text(self, tree: ast.expr) -> str:
         found = self.visit(ast.parse(ast.unparse(tree), mode="eval").body)
-        text = ast.unparse(found)
+        text = _NEGATED.sub(r"\1 not \2", ast.unparse(found))
         return text if "\n" not in text and len(text) <= _LONGEST else "..."
 
     def meaning(self, tree: ast.expr) -> Found | None:
@@ -134,9 +137,9 @@ class Translator(ast.NodeTransformer):
             value = member_of(owner.node, node.attr)
             return node if value is None else ast.Constant(value)
         if isinstance(node.value, ast.Name) and node.value.id == "self" and self.scope.owner is not None:
-            found = self.method(self.scope.owner, node.attr)
-            if found is not None and any(ast.unparse(one) == "property" for one in found[1].decorator_list):
-                return ast.Call(ast.Name(self._unit_of_method(found)), [node.value], [])
+            method = self.method(self.scope.owner, node.attr)
+            if method is not None and any(ast.unparse(one) == "property" for one in method[1].decorator_list):
+                return ast.Call(ast.Name(self._unit_of_method(method)), [node.value], [])
         node.value = self.visit(node.value)
         return unread() if is_unread(node.value) else node
 

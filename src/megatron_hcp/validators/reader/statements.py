@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator
 
 from megatron_hcp.validators.program import Unit
 from megatron_hcp.validators.reader.expressions import Scope, Translator
 from megatron_hcp.validators.reader.messages import message_of
 from megatron_hcp.validators.reader.sources import Found, Sources, default_of, fields_in
+from megatron_hcp.validators.reader.syntax import copied_fields, lambda_of, local_names, negated, targets
 
 _SAYS = ("print", "warn", "log", "debug", "info", "error")
 """How the names of functions begin that only say something."""
 _MOST_UNITS = 600
-_INVERSE = {
-    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
-}  # fmt: skip
 
 
 class Reader:
@@ -58,7 +54,7 @@ class Reader:
         return True
 
     def read_call(self, path: str, function: str, called: str) -> bool:
-        """Makes a unit of one call: `FUNCTION.CALLED`, with the arguments that the function gives it; False if not found.
+        """Makes a unit of one call with the arguments that a function gives it, `FUNCTION.CALLED`; False if not found.
 
         Its parameters are `args` and those of the function, which stay unknown.
         """
@@ -110,7 +106,7 @@ class Reader:
                 for alias in line.names:
                     bound = alias.asname or alias.name.partition(".")[0]
                     imports[bound] = self.sources.imported(found.path, line, bound)
-        scope = Scope(found.path, _local_names(node), imports, owner)
+        scope = Scope(found.path, local_names(node), imports, owner)
         scope.state = {name for line in ast.walk(node) if isinstance(line, ast.Global) for name in line.names}
         return Translator(self.sources, self.register, scope)
 
@@ -167,12 +163,12 @@ class Body:
         elif isinstance(line, ast.Raise):
             yield f"{pad}stop {self._guards[-1] if self._guards else 'False'}\t{message_of(line.exc)}"
         elif isinstance(line, ast.If):
-            yield from self._if(self._text(line.test), self._text(_negated(line.test)), line.body, line.orelse, depth)
+            yield from self._if(self._text(line.test), self._text(negated(line.test)), line.body, line.orelse, depth)
         elif isinstance(line, ast.Try):
             yield from self._try(line, depth)
         elif isinstance(line, ast.With):
             yield from self.block(line.body, depth)
-        elif isinstance(line, ast.For) and (copied := _copied_fields(line)):
+        elif isinstance(line, ast.For) and (copied := copied_fields(line)):
             yield f"{pad}do {self._text(copied)}"
         elif isinstance(line, ast.For):
             body = list(self.block(line.body, depth + 1))
@@ -184,12 +180,12 @@ class Body:
         elif isinstance(line, (ast.Break, ast.Continue)):
             yield pad + type(line).__name__.lower()
         elif isinstance(line, ast.Delete):
-            targets = map(ast.unparse, line.targets)
-            yield from (f"{pad}del {target}" for target in targets if not target.startswith("os."))
+            deleted = map(ast.unparse, line.targets)
+            yield from (f"{pad}del {target}" for target in deleted if not target.startswith("os."))
         elif isinstance(line, ast.While):
-            targets = sorted({ast.unparse(target) for one in ast.walk(line) for target in _targets(one)})
-            if targets:
-                yield f"{pad}forget {', '.join(targets)}"
+            changed = sorted({ast.unparse(target) for one in ast.walk(line) for target in targets(one)})
+            if changed:
+                yield f"{pad}forget {', '.join(changed)}"
         else:
             yield from self._change(line, pad)
 
@@ -208,7 +204,7 @@ class Body:
         elif isinstance(line, ast.FunctionDef):
             if len(line.body) == 1 and isinstance(line.body[0], ast.Return) and line.body[0].value is not None:
                 names = ", ".join(one.arg for one in line.args.args)
-                yield f"{pad}{line.name} = {self._text(_lambda(names, line.body[0].value))}"
+                yield f"{pad}{line.name} = {self._text(lambda_of(names, line.body[0].value))}"
             else:
                 yield f"{pad}{line.name} = ..."
         elif isinstance(line, ast.Expr) and isinstance(line.value, ast.Call):
@@ -270,47 +266,3 @@ class Body:
         else:
             yield from self._if("...", "...", body, handlers, depth)
         yield from self.block(line.finalbody, depth)
-
-
-def _copied_fields(line: ast.For) -> ast.expr | None:
-    """A loop that copies the fields of a dataclass from a namespace into a dict, as one call of `copy_fields`."""
-    text = ast.unparse(line)
-    found = re.fullmatch(
-        r"for (\w+) in dataclasses\.fields\((\w+)\):\s+if hasattr\((\w+), \1\.name\):\s+"
-        r"(\w+)\[\1\.name\] = getattr\(\3, \1\.name\)",
-        text,
-    )
-    return ast.parse(f"copy_fields({found[2]}, {found[3]}, {found[4]})", mode="eval").body if found else None
-
-
-def _lambda(names: str, body: ast.expr) -> ast.expr:
-    return ast.parse(f"lambda {names}: {ast.unparse(body)}", mode="eval").body
-
-
-def _negated(test: ast.expr) -> ast.expr:
-    """The condition that keeps upstream out of a branch, as a person would write it."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return test.operand
-    if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        return ast.Compare(test.left, [_INVERSE[type(test.ops[0])]()], test.comparators)
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
-        return ast.BoolOp(ast.And(), [_negated(part) for part in test.values])
-    return ast.UnaryOp(ast.Not(), test)
-
-
-def _targets(line: ast.AST) -> Iterator[ast.expr]:
-    if isinstance(line, ast.Assign):
-        yield from line.targets
-    elif isinstance(line, (ast.AugAssign, ast.AnnAssign, ast.For)):
-        yield line.target
-
-
-def _local_names(node: ast.FunctionDef) -> set[str]:
-    """The names that are local to a function, those of its comprehensions and lambdas too."""
-    names = {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}
-    for one in ast.walk(node):
-        if isinstance(one, ast.Name) and isinstance(one.ctx, (ast.Store, ast.Del)):
-            names.add(one.id)
-        elif isinstance(one, ast.FunctionDef) and one is not node:
-            names.add(one.name)
-    return names

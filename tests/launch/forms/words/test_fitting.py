@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.launch.facts.known_options import all_options, rows_of
+from megatron_hcp.launch.facts.option_table import option_table
 from megatron_hcp.launch.forms.words.fitting import excluded_by, misfit
 
 TYPES = {"int": int, "float": float, "str": str}
@@ -93,16 +93,16 @@ def test_a_misfit_says_what_is_wanted(takes: str, words: list[str], wanted: str)
     assert found is not None and found.wanted == wanted
 
 
-def test_every_row_of_the_table_is_one_of_the_kinds() -> None:
-    kinds = ("switch", "unknown", "other", "int", "float", "str")
-    for option in all_options():
-        for row in rows_of(option):
-            takes = row.takes.partition("^")[0].lstrip("?*+0123456789").partition("|")[0]
-            assert takes in kinds, (option, row.takes)
-            assert all(other in all_options() for other in excluded_by(row.takes)), option
+TABLES = ["known_options.txt", "framework_options/slime.txt", "framework_options/ms-swift.txt"]
 
 
-def test_no_revision_has_an_option_in_two_rows() -> None:
-    for option in all_options():
-        revisions = [revision for row in rows_of(option) for revision in row.revisions]
+@pytest.mark.parametrize("name", TABLES)
+def test_every_row_of_a_table_is_of_a_known_kind_and_no_revision_has_an_option_twice(name: str) -> None:
+    table = option_table(name)
+    kinds = ("switch", "unknown", "other", "int", "float", "str", "bool")
+    for option, rows in table.rows.items():
+        for row in rows:
+            assert row.takes.partition("^")[0].lstrip("?*+0123456789").partition("|")[0] in kinds, (option, row.takes)
+            assert all(other in table.rows for other in excluded_by(row.takes)), option
+        revisions = [revision for row in rows for revision in row.revisions]
         assert len(revisions) == len(set(revisions)), option

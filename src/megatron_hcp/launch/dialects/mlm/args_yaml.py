@@ -10,6 +10,7 @@ from megatron_hcp.ground.secrets import is_secret_name, without_secrets
 from megatron_hcp.launch.dialects.foreign import not_supported
 from megatron_hcp.launch.dialects.mlm.elsewhere import taken_from_elsewhere
 from megatron_hcp.launch.fact import ELASTIC_STARTS, Fact, Reading, Setting
+from megatron_hcp.launch.forms.words.settings import option_setting
 from megatron_hcp.launch.forms.yaml.settings import YamlDoc
 
 _FILLED_IN = re.compile(r"\$[\w{(]")
@@ -44,7 +45,7 @@ def read_args_yaml(doc: YamlDoc) -> Reading:
         if section == "MODEL_ARGS" and _FILLED_IN.search(name):
             hidden = f"{name} is filled in when the test runs, perhaps with options"
         elif section == "MODEL_ARGS" and name:
-            _flag(setting, name.lstrip("-").replace("-", "_"), settings, unknown)
+            _flag(setting, name, settings, unknown)
         elif section == "ENV_VARS" and name:
             _variable(setting, name, facts, unknown)
         elif setting.key == "LAUNCHER" and setting.value in ELASTIC_STARTS:
@@ -65,11 +66,11 @@ def read_args_yaml(doc: YamlDoc) -> Reading:
     )
 
 
-def _flag(setting: Setting, key: str, settings: list[Setting], unknown: dict[str, str]) -> None:
-    words = _words(setting.value)
-    if any(map(_FILLED_IN.search, words)):
-        unknown[key] = "is filled in when the test runs"
-    settings.append(Setting(key, words, setting.location))
+def _flag(setting: Setting, name: str, settings: list[Setting], unknown: dict[str, str]) -> None:
+    read = option_setting(name, _words(setting.value), setting.location)
+    if any(map(_FILLED_IN.search, read.value)):
+        unknown[read.key] = "is filled in when the test runs"
+    settings.append(read)
 
 
 def _words(value: Any) -> list[str]:

@@ -9,7 +9,7 @@ from megatron_hcp.bash.value import Field, Item, Items, Lit, Maybe, Span, Unseen
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import Setting
-from megatron_hcp.launch.forms.words.settings import Word
+from megatron_hcp.launch.forms.words.settings import Word, option_setting
 
 _FLAG = re.compile(r"--[A-Za-z]")
 _SHORT_FLAG = re.compile(r"-[a-z]{1,3}")
@@ -64,6 +64,7 @@ class _Flags:
         self.unknown: dict[str, str] = {}
         self.unseen: str | None = None
         self.model: str | None = None
+        self.option = ""
         self.key: str | None = None
         self.values: list[str] = []
         self.place: Location | None = None
@@ -86,13 +87,13 @@ class _Flags:
                 self.unknown[self.key] = self.doubt
             else:
                 self.unknown.pop(self.key, None)
-                self.settings.append(Setting(self.key, self.values, self.place))
+                self.settings.append(option_setting(self.option, self.values, self.place))
         self.key, self.values, self.place, self.doubt = None, [], None, None
 
     def _start(self, word: str, span: Span) -> None:
         self.finish()
         flag, equals, value = word.partition("=")
-        self.key = flag.lstrip("-").replace("-", "_")
+        self.option, self.key = flag, flag.lstrip("-").replace("-", "_")
         self.values = [value] if equals else []
         self.place = location_of(span)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from megatron_hcp.ground.record import NamedTuple
 
 _COUNTS = {"?": (0, 1), "*": (0, None), "+": (1, None)}
-_CONVERTED = {"int": int, "float": float}
-_CALLED = {"int": "a whole number", "float": "a number", "str": "a word"}
+_CALLED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 _NUMERALS = {1: "one", 2: "two", 3: "three", 4: "four"}
 
 
@@ -25,8 +24,8 @@ class Misfit(NamedTuple):
 def misfit(takes: str, words: Sequence[str]) -> Misfit | None:
     """What argparse refuses of the words after an option; None if nothing, or if it can't be told.
 
-    `takes` is `switch`, or the type of each word (`str`, `int`, `float`, `other`: upstream's own function converts it),
-    before it their number as in argparse's nargs if it isn't one, and after it the choices; or `unknown`.
+    `takes` is `switch`, or the type of each word (`str`, `int`, `float`, `bool`; `other`: upstream's own function
+    converts it), before it their number as in argparse's nargs if it isn't one, and after it the choices; or `unknown`.
 
     >>> misfit("switch", ["true"])
     Misfit(kind='switch', word='true', wanted='no value: it is a switch', choices=())
@@ -64,16 +63,25 @@ def excluded_by(takes: str) -> list[str]:
 
 
 def _wrong(kind: str, choices: tuple[str, ...], word: str) -> Misfit | None:
-    value: object = word
-    if kind in _CONVERTED:
-        try:
-            value = _CONVERTED[kind](word)
-        except ValueError:
-            return Misfit("type", word, _CALLED[kind])
+    try:
+        value = _CONVERTED[kind](word) if kind in _CONVERTED else word
+    except ValueError:
+        return Misfit("type", word, _CALLED[kind])
     if choices and str(value) not in choices:
         *most, last = choices
         return Misfit("choice", word, f"{', '.join(most)} or {last}" if most else last, choices)
     return None
+
+
+def _bool(word: str) -> bool:
+    """As transformers' `string_to_bool`."""
+    if word.lower() not in _BOOLEANS:
+        raise ValueError(word)
+    return word.lower() in _BOOLEANS[:5]
+
+
+_CONVERTED: Mapping[str, Callable[[str], object]] = {"int": int, "float": float, "bool": _bool}
+_BOOLEANS = ("yes", "true", "t", "y", "1", "no", "false", "f", "n", "0")
 
 
 def _may_be_an_option(word: str) -> bool:

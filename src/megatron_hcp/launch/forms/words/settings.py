@@ -44,11 +44,18 @@ def settings_of_flags(words: Sequence[Word]) -> list[Setting]:
     for word in words:
         if _FLAG.match(word.text):
             flag, equals, value = word.text.partition("=")
-            settings.append(Setting(flag[2:].replace("-", "_"), [value] if equals else [], word.location))
+            settings.append(option_setting(flag, [value] if equals else [], word.location))
         elif settings:
             last = settings[-1]
-            settings[-1] = Setting(last.key, [*last.value, word.text], _span(last.location, word.location))
+            location = _span(last.location, word.location)
+            settings[-1] = last._replace(value=[*last.value, word.text], location=location)
     return settings
+
+
+def option_setting(option: str, words: list[str], location: Location | None) -> Setting:
+    """An option and the words that follow it."""
+    key = option.lstrip("-")
+    return Setting(key.replace("-", "_"), words, location, written=option if "_" in key else None)
 
 
 def settings_of_overrides(words: Iterable[Word], before: Iterable[Setting] = ()) -> tuple[list[Setting], list[Word]]:

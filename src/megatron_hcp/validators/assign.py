@@ -1,0 +1,64 @@
+"""Assignments to names, to fields of objects, and to items of dicts and lists."""
+
+from __future__ import annotations
+
+import _ast
+from typing import Any
+
+from megatron_hcp.validators.expression import Expressions
+from megatron_hcp.validators.journal import Journal
+from megatron_hcp.validators.trees import tree_of
+from megatron_hcp.validators.values import ABSENT, NOT_READ, Thing, Unknown
+
+
+class Assignments(Expressions):
+    """Assigns; what is written goes through a journal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.journal = Journal()
+
+    def change(self, thing: Thing, name: Any, value: Any) -> None:
+        if thing.changed is not None:
+            thing.changed.add(name)
+        self.journal.put(thing.fields, name, value)
+
+    def assign_line(self, line: str) -> None:
+        """Runs `TARGET = EXPRESSION`."""
+        target, _, text = line.partition(" = ")
+        value = self.text_value(text)
+        owner, dot, name = target.partition(".")
+        if not dot and owner.isidentifier():
+            self.journal.put(self.frame, owner, value)
+        elif name.isidentifier() and isinstance(thing := self.frame.get(owner), Thing):
+            self.change(thing, name, value)
+        elif target[-2:] == "']" and isinstance(thing := self.frame.get(target.partition("['")[0]), Thing):
+            self.change(thing, target.partition("['")[2][:-2], value)
+        else:
+            self.assign(tree_of(target), value)
+
+    def assign(self, target: Any, value: Any) -> None:
+        """Gives what a target's tree means a value; several targets get their parts of it."""
+        if isinstance(target, _ast.Name):
+            self.journal.put(self.frame, target.id, value)
+        elif isinstance(target, _ast.Attribute):
+            owner = self.value(target.value)
+            if isinstance(owner, Thing):
+                self.change(owner, target.attr, value)
+        elif isinstance(target, _ast.Subscript):
+            owner, key = self.value(target.value), self.value(target.slice)
+            if isinstance(owner, Thing):
+                if not isinstance(key, Unknown):
+                    self.change(owner, key, value)
+                else:
+                    for name in list(owner.fields):
+                        self.change(owner, name, key)
+            elif isinstance(owner, list) and isinstance(key, int) and -len(owner) <= key < len(owner):
+                changed = list(owner)
+                changed[key] = value
+                self.assign(target.value, changed)
+        elif isinstance(target, (_ast.Tuple, _ast.List)):
+            fits = isinstance(value, (list, tuple)) and len(value) == len(target.elts)
+            rest = value if isinstance(value, Unknown) or value is ABSENT else NOT_READ
+            for place, part in enumerate(target.elts):
+                self.assign(part, value[place] if fits else rest)

@@ -1,0 +1,167 @@
+"""The functions that expressions of the validators may call: Python's own over known values, and a few of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any, Protocol
+
+from megatron_hcp.validators.operations import MOST_ITEMS, iterable
+from megatron_hcp.validators.values import ABSENT, NOT_READ, Symbol, Thing, Unknown, merged, truth
+
+_TYPES: Mapping[str, Any] = {
+    "list": list, "tuple": tuple, "int": int, "float": float, "str": str, "bool": bool, "set": frozenset, "dict": Thing,
+}  # fmt: skip
+_METHODS: Mapping[type, frozenset[str]] = {
+    str: frozenset(("lower", "upper", "split", "strip", "lstrip", "rstrip", "startswith", "endswith", "count",
+                    "replace", "join", "isdigit", "find", "removeprefix", "removesuffix")),
+    list: frozenset(("count", "index")),
+    tuple: frozenset(("count", "index")),
+    frozenset: frozenset(("issubset", "issuperset", "union", "intersection", "difference", "isdisjoint")),
+}  # fmt: skip
+
+
+class Evaluator(Protocol):
+    """What the functions need of the evaluation that calls them."""
+
+    def change(self, thing: Thing, name: Any, value: Any) -> None: ...
+
+    def fields_of(self, name: str) -> list[str] | None: ...
+
+
+def _getattr(evaluator: Evaluator, given: list[Any]) -> Any:
+    owner, name = given[:2]
+    if isinstance(owner, Thing) and isinstance(name, str):
+        found = owner.fields.get(name, ABSENT)
+        if found is not ABSENT:
+            return found
+        return given[2] if len(given) > 2 and owner.is_closed else NOT_READ
+    return merged(owner, name)
+
+
+def _hasattr(evaluator: Evaluator, given: list[Any]) -> Any:
+    owner, name = given
+    if isinstance(owner, Thing) and isinstance(name, str):
+        return True if name in owner.fields else (False if owner.is_closed else NOT_READ)
+    return merged(owner, name)
+
+
+def _setattr(evaluator: Evaluator, given: list[Any]) -> Any:
+    owner, name, value = given
+    if isinstance(owner, Thing) and isinstance(name, str):
+        evaluator.change(owner, name, value)
+    return None
+
+
+def _isinstance(evaluator: Evaluator, given: list[Any]) -> Any:
+    value, kinds = given
+    if isinstance(value, Unknown):
+        return value
+    kinds = tuple(map(str, kinds)) if isinstance(kinds, tuple) else (str(kinds),)
+    if isinstance(value, Thing) and value.kind != "dict":
+        return NOT_READ
+    if isinstance(value, Symbol):
+        return False if all(kind in _TYPES for kind in kinds) else any(value.startswith(f"{kind}.") for kind in kinds)
+    known = tuple(_TYPES[kind] for kind in kinds if kind in _TYPES)
+    return isinstance(value, known)
+
+
+def _copy_fields(evaluator: Evaluator, given: list[Any]) -> Any:
+    """Gives a dict the fields of a class that a namespace has: `kw[name] = getattr(args, name)` for each."""
+    kind, owner, target = given
+    names = evaluator.fields_of(str(kind))
+    if names is not None and isinstance(owner, Thing) and isinstance(target, Thing):
+        for name in names:
+            if name in owner.fields:
+                evaluator.change(target, name, owner.fields[name])
+    return None
+
+
+def _fields(evaluator: Evaluator, given: list[Any]) -> Any:
+    names = evaluator.fields_of(str(given[0]))
+    return NOT_READ if names is None else [Thing({"name": name}) for name in names]
+
+
+def _plain(function: Callable[..., Any]) -> Callable[[Evaluator, list[Any]], Any]:
+    """A function of Python's own over known values."""
+
+    def call(_: Evaluator, given: list[Any]) -> Any:
+        values = [list(iterable(one)) if isinstance(one, (Thing, range)) else one for one in given]
+        if any(isinstance(one, Unknown) for one in values):
+            return merged(*values)
+        if any(isinstance(one, (list, tuple)) and any(isinstance(item, Unknown) for item in one) for one in values):
+            return len(values[0]) if function is len else merged(*values)
+        return function(*values)
+
+    return call
+
+
+def _any(items: list[Any], stops_at: bool) -> Any:
+    if isinstance(items[0], Unknown):
+        return items[0]
+    tests = [truth(item) for item in iterable(items[0])]
+    unknown = [test for test in tests if isinstance(test, Unknown)]
+    if any(test is stops_at for test in tests):
+        return stops_at
+    return merged(*unknown) if unknown else not stops_at
+
+
+def _unrolled(pattern: Any, text: Any) -> Any:
+    """A text with its repetitions written out, as pipeline layouts have them: `(tt|)*3`, `t*4`.
+
+    Source: megatron/core/transformer/pipeline_parallel_layer_layout.py `parse_str_to_list`.
+    """
+    if isinstance(text, Unknown):
+        return text
+    if pattern not in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)") or len(text) > MOST_ITEMS:
+        return NOT_READ
+    import re
+
+    if any(int(times) > MOST_ITEMS for times in re.findall(r"\*(\d{1,9})", text)):
+        return NOT_READ
+    return re.sub(pattern, lambda found: found[1] * int(found[2]), text)
+
+
+def _range(*given: int) -> Any:
+    found = range(*given)
+    return list(found) if len(found) <= MOST_ITEMS else NOT_READ
+
+
+BUILTIN: Mapping[str, Callable[[Evaluator, list[Any]], Any]] = {
+    "getattr": _getattr,
+    "hasattr": _hasattr,
+    "setattr": _setattr,
+    "isinstance": _isinstance,
+    "fields": _fields,
+    "copy_fields": _copy_fields,
+    "any": lambda _, given: _any(given, True),
+    "all": lambda _, given: _any(given, False),
+    "bool": lambda _, given: truth(given[0]),
+    "len": _plain(len),
+    "int": _plain(int),
+    "float": _plain(float),
+    "str": _plain(str),
+    "abs": _plain(abs),
+    "min": _plain(min),
+    "max": _plain(max),
+    "sum": _plain(sum),
+    "sorted": _plain(sorted),
+    "round": _plain(round),
+    "list": _plain(list),
+    "tuple": _plain(tuple),
+    "set": _plain(frozenset),
+    "frozenset": _plain(frozenset),
+    "prod": _plain(prod),
+    "unrolled": lambda _, given: _unrolled(*given),
+    "range": _plain(_range),
+    "zip": _plain(lambda *items: list(zip(*items))),
+    "enumerate": _plain(lambda items: list(enumerate(items))),
+}
+
+
+def method(owner: Any, name: str, given: list[Any]) -> Any:
+    """What a method of a plain value returns; `NOT_READ` for one that isn't in the list of those without effects."""
+    if any(isinstance(item, Unknown) for item in given):
+        return merged(*given)
+    allowed = _METHODS.get(type(owner), frozenset())
+    return getattr(owner, name)(*given) if name in allowed else NOT_READ

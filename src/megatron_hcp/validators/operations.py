@@ -1,0 +1,99 @@
+"""Python's operators over values that may be unknown, within bounds."""
+
+from __future__ import annotations
+
+import _ast
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from megatron_hcp.validators.values import NOT_READ, Symbol, Thing, Unknown, merged, truth
+
+MOST_ITEMS = 10_000
+_LARGEST = 10**30
+FAULTS = (TypeError, ValueError, ZeroDivisionError, IndexError, KeyError, AttributeError, OverflowError)
+_OPERATORS: Mapping[type, Callable[..., Any]] = {
+    _ast.Add: operator.add, _ast.Sub: operator.sub, _ast.Mult: operator.mul, _ast.Mod: operator.mod,
+    _ast.FloorDiv: operator.floordiv, _ast.Div: operator.truediv, _ast.BitAnd: operator.and_,
+    _ast.BitOr: operator.or_, _ast.Eq: operator.eq, _ast.NotEq: operator.ne, _ast.Lt: operator.lt,
+    _ast.LtE: operator.le, _ast.Gt: operator.gt, _ast.GtE: operator.ge, _ast.USub: operator.neg,
+    _ast.UAdd: operator.pos,
+}  # fmt: skip
+
+
+def operate_one(op: type, value: Any) -> Any:
+    """The value of a sign before a known number."""
+    return _OPERATORS[op](value)
+
+
+def operate(op: type, left: Any, right: Any) -> Any:
+    """The value of an arithmetic operator."""
+    if isinstance(left, Unknown) or isinstance(right, Unknown):
+        return merged(left, right)
+    if op is _ast.Mult and (_repeats(left, right) or _repeats(right, left)):
+        return NOT_READ
+    if op is _ast.Mod and isinstance(left, str):
+        return NOT_READ
+    if isinstance(left, frozenset) and op is _ast.Sub:
+        return left - frozenset(right)
+    found = _OPERATORS[op](left, right)
+    return NOT_READ if isinstance(found, int) and abs(found) > _LARGEST else found
+
+
+def compared(op: type, left: Any, right: Any) -> Any:
+    """The value of one comparison."""
+    if isinstance(left, Unknown) or isinstance(right, Unknown):
+        return merged(left, right)
+    if op in (_ast.In, _ast.NotIn):
+        found = _contains(right, left)
+        return found if isinstance(found, Unknown) else found is (op is _ast.In)
+    if op in (_ast.Is, _ast.IsNot):
+        alike = left is right or (isinstance(left, Symbol) and left == right)
+        return alike is (op is _ast.Is)
+    if isinstance(left, (list, tuple)) and any(isinstance(item, Unknown) for item in left):
+        return merged(left)
+    if isinstance(right, (list, tuple)) and any(isinstance(item, Unknown) for item in right):
+        return merged(right)
+    return _OPERATORS[op](left, right)
+
+
+def _repeats(sequence: Any, times: Any) -> bool:
+    return isinstance(sequence, (str, list, tuple)) and isinstance(times, int) and len(sequence) * times > MOST_ITEMS
+
+
+def iterable(value: Any) -> Any:
+    """The items of a known collection; a set's in a fixed order.
+
+    Raises:
+        ValueError: they are not known, or too many.
+    """
+    if isinstance(value, Thing) and value.kind == "dict":
+        return list(value.fields)
+    is_known = isinstance(value, (list, tuple, frozenset, range, str)) and not isinstance(value, Symbol)
+    if is_known and len(value) <= MOST_ITEMS:
+        return sorted(value, key=str) if isinstance(value, frozenset) else value
+    raise ValueError("unknown items")
+
+
+def _contains(owner: Any, item: Any) -> Any:
+    if isinstance(owner, Thing):
+        return item in owner.fields
+    if isinstance(owner, str):
+        return isinstance(item, str) and item in owner
+    if isinstance(owner, (list, tuple)):
+        known = [one for one in owner if not isinstance(one, Unknown)]
+        return True if any(one == item for one in known) else merged(owner) if len(known) < len(owner) else False
+    return item in owner
+
+
+def joined(values: Iterable[Any], stops_at: bool) -> Any:
+    """The value of `or` (it stops at true) or `and` over values, evaluated one by one."""
+    unknown: list[Any] = []
+    value: Any = None
+    for value in values:
+        test = truth(value)
+        if isinstance(test, Unknown):
+            unknown.append(test)
+        elif test is stops_at:
+            return value if not unknown else stops_at
+    return merged(*unknown) if unknown else value

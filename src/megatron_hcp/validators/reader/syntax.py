@@ -1,0 +1,56 @@
+"""Questions about pieces of upstream's syntax trees."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+_INVERSE = {
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+
+
+def copied_fields(line: ast.For) -> ast.expr | None:
+    """A loop that copies the fields of a dataclass from a namespace into a dict, as one call of `copy_fields`."""
+    text = ast.unparse(line)
+    found = re.fullmatch(
+        r"for (\w+) in dataclasses\.fields\((\w+)\):\s+if hasattr\((\w+), \1\.name\):\s+"
+        r"(\w+)\[\1\.name\] = getattr\(\3, \1\.name\)",
+        text,
+    )
+    return ast.parse(f"copy_fields({found[2]}, {found[3]}, {found[4]})", mode="eval").body if found else None
+
+
+def lambda_of(names: str, body: ast.expr) -> ast.expr:
+    return ast.parse(f"lambda {names}: {ast.unparse(body)}", mode="eval").body
+
+
+def negated(test: ast.expr) -> ast.expr:
+    """The condition that keeps upstream out of a branch, as a person would write it."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        return ast.Compare(test.left, [_INVERSE[type(test.ops[0])]()], test.comparators)
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+        return ast.BoolOp(ast.And(), [negated(part) for part in test.values])
+    return ast.UnaryOp(ast.Not(), test)
+
+
+def targets(line: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(line, ast.Assign):
+        yield from line.targets
+    elif isinstance(line, (ast.AugAssign, ast.AnnAssign, ast.For)):
+        yield line.target
+
+
+def local_names(node: ast.FunctionDef) -> set[str]:
+    """The names that are local to a function, those of its comprehensions and lambdas too."""
+    names = {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name) and isinstance(one.ctx, (ast.Store, ast.Del)):
+            names.add(one.id)
+        elif isinstance(one, ast.FunctionDef) and one is not node:
+            names.add(one.name)
+    return names

@@ -1,0 +1,47 @@
+"""The trees of expressions, by Python's parser; nothing is compiled to code."""
+
+from __future__ import annotations
+
+import _ast
+from functools import lru_cache
+from typing import Any
+
+_ONLY_TREE = 0x400
+"""`ast.PyCF_ONLY_AST`: importing ast takes longer than reading a launch's guards."""
+
+
+@lru_cache(maxsize=10_000)
+def tree_of(text: str) -> Any:
+    """The tree of an expression's text."""
+    return compile(text, "<guard>", "eval", _ONLY_TREE, True).body
+
+
+def dotted(tree: Any) -> str | None:
+    """The text of a name or of fields of one, `a.b.c`; None for other expressions."""
+    if isinstance(tree, _ast.Name):
+        return str(tree.id)
+    owner = dotted(tree.value) if isinstance(tree, _ast.Attribute) else None
+    return None if owner is None else f"{owner}.{tree.attr}"
+
+
+def names_in(tree: Any) -> list[tuple[str, Any]]:
+    """The names and fields that an expression reads, `args.x` as one, each with its tree; `getattr(args, 'x')` too."""
+    if isinstance(tree, _ast.Name):
+        return [(str(tree.id), tree)]
+    if isinstance(tree, _ast.Attribute) and isinstance(tree.value, _ast.Name):
+        return [(f"{tree.value.id}.{tree.attr}", tree)]
+    if isinstance(tree, _ast.Call) and isinstance(tree.func, _ast.Name):
+        if (
+            tree.func.id == "getattr"
+            and isinstance(tree.args[0], _ast.Name)
+            and isinstance(tree.args[1], _ast.Constant)
+        ):
+            return [(f"{tree.args[0].id}.{tree.args[1].value!s}", tree)]
+        return [found for part in tree.args for found in names_in(part)]
+    found: list[tuple[str, Any]] = []
+    for field in tree._fields:
+        part = getattr(tree, field, None)
+        for item in part if isinstance(part, list) else [part]:
+            if isinstance(item, _ast.AST):
+                found += names_in(item)
+    return found
