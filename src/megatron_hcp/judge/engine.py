@@ -38,7 +38,9 @@ def check_launch(
     not_checked = list(first.not_checked)
     started = start_of(launch, here, first.findings, fixes=fixes)
     found += [(launch, finding) for finding in started.findings]
-    undecided = [*_undecided(launch, first), *started.undecided] if verdict else []
+    undecided = list(_undecided(launch, first)) if verdict else []
+    if verdict:
+        undecided += [item for item in started.undecided if item.reason not in {one.reason for one in undecided}]
     for other in launch.reading.others:
         second = build_launch(other, assumed=launch.assumed, model=launch.model)
         there = run(View(second), (rule for rule in rules_for(second) if not rule.last))

@@ -137,6 +137,7 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
             ">=0.13",
         ),
         PARALLEL_STATE.says("initialize_model_parallel", ") % num_distributed_optimizer_instances == 0, (", ">=0.12"),
+        PARALLEL_STATE.says("initialize_model_parallel", "Data parallel size should be divisible by", ">=0.12"),
     ),
     applies=lambda v: v.get("num_distributed_optimizer_instances", 1) > 1,
     good=Example("mlm", "--context-parallel-size 2 --num-distributed-optimizer-instances 2", "world_size=8"),
