@@ -20,7 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
+
+from megatron_hcp.ground.record import NamedTuple
 
 
 class Unit(NamedTuple):
