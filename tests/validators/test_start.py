@@ -16,7 +16,14 @@ PLAIN = (
     "--micro-batch-size 1 --global-batch-size 64 --bf16 --position-embedding-type rope --mock-data "
     "--no-gradient-accumulation-fusion"
 )
-STATED = ("world_size=8", "te=2.14", "torch=2.8", "arch=sm90", "env.CUDA_DEVICE_MAX_CONNECTIONS=1")
+STATED = (
+    "world_size=8",
+    "te=2.14",
+    "torch=2.8",
+    "arch=sm90",
+    "env.CUDA_DEVICE_MAX_CONNECTIONS=1",
+    "env.NVTE_CPU_OFFLOAD_V1=0",
+)
 
 
 def launch_of(text: str, *stated: str) -> Launch:
@@ -51,6 +58,11 @@ def test_a_plain_launch_is_accepted_and_nothing_is_open(release: str) -> None:
          "pipeline_model_parallel_size"),
         ("--global-batch-size 12 --eval-global-batch-size 64", "ConstantNumMicroBatchesCalculator.__init__",
          "global_batch_size"),
+        ("--calculate-per-token-loss --ddp-average-in-collective", "DistributedDataParallel.__init__",
+         "average_in_collective"),
+        ("--num-experts 8 --expert-model-parallel-size 2 --expert-tensor-parallel-size 2",
+         "TransformerConfig.__post_init__", "expert_tensor_parallel_size == 1"),
+        ("--fine-grained-activation-offloading --offload-modules core_attn", "validate_args", "NVTE_CPU_OFFLOAD_V1"),
         ("--num-experts 8 --expert-model-parallel-size 4 --expert-tensor-parallel-size 4 --disable-bias-linear",
          "initialize_model_parallel", "expert_tensor_model_pipeline_parallel_size"),
     ],
@@ -58,7 +70,7 @@ def test_a_plain_launch_is_accepted_and_nothing_is_open(release: str) -> None:
 def test_what_upstream_refuses_is_refused_by_its_own_guard(more: str, function: str, said: str) -> None:
     first = judged(more).refusals[0]
     assert first.guard.function == function and said in first.guard.condition
-    assert first.guard.slug.startswith(f"{function}/") and first.values
+    assert first.guard.slug.startswith(f"{function}/") and (first.values or "NVTE" in said)
 
 
 def test_what_validate_args_changes_reaches_the_config() -> None:
@@ -78,6 +90,13 @@ def test_what_the_machine_decides_is_open_until_it_is_stated() -> None:
     assert not found.refusals
     assert {name for one in found.open for name in one.unknown} >= {"arch", "env.CUDA_DEVICE_MAX_CONNECTIONS"}
     assert judged("--context-parallel-size 4", stated=("world_size=8", "arch=sm100")).open == ()
+
+
+def test_what_a_checkpoint_gives_is_not_taken_for_upstreams_default() -> None:
+    text = "--transformer-impl inference_optimized --normalization"
+    assert judged(f"{text} LayerNorm", "0.16.1").refusals
+    found = judged("--transformer-impl inference_optimized --use-checkpoint-args --load ckpt", "0.16.1")
+    assert not [one for one in found.refusals if "normalization" in one.guard.condition]
 
 
 def test_a_hidden_setting_leaves_open_what_it_decides(tmp_path: object) -> None:

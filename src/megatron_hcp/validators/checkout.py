@@ -61,17 +61,21 @@ def units_of(text_of: TextOf, upstream: Upstream) -> dict[str, Unit]:
     """The units of an upstream's validators by name; none if it has none. `text_of` gives the text of a file in it."""
     from megatron_hcp.validators.options import as_line
     from megatron_hcp.validators.reader.options import OptionReader
+    from megatron_hcp.validators.reader.parts import PartReader
     from megatron_hcp.validators.reader.prune import pruned
     from megatron_hcp.validators.reader.sources import Sources
-    from megatron_hcp.validators.reader.statements import Reader
 
     sources = Sources(text_of)
-    reader = Reader(sources)
+    reader = PartReader(sources)
     found = [any(reader.read(path, name) for path in paths) for name, paths in upstream.functions]
     if not any(found):
         return {}
     for path, function, called in upstream.calls:
         reader.read_call(path, function, called)
+    for path, function, made in upstream.blocks:
+        reader.read_block(path, function, made)
+    for path, name in upstream.constructors:
+        reader.read_constructor(path, name, ("config", "ddp_config"))
     options = OptionReader(sources)
     options.read(*upstream.options)
     lines = tuple(map(as_line, options.options))

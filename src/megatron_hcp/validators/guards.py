@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from zlib import crc32
 
 from megatron_hcp.validators.outcome import Refusal
 from megatron_hcp.validators.trees import names_in, tree_of
+
+_VARIABLE = re.compile(r"\benv\('(\w+)'")
 
 
 def slug_of(function: str, condition: str) -> str:
@@ -15,7 +18,7 @@ def slug_of(function: str, condition: str) -> str:
     'validate_args/tp-cp-2f9d'
     """
     names = dict.fromkeys(name.partition(".")[2] or name for name, _ in names_in(tree_of(condition)))
-    words = "-".join(names)[:60].rstrip("-") or "always"
+    words = "-".join(names or _VARIABLE.findall(condition))[:60].rstrip("-") or "always"
     return f"{function}/{words}-{crc32(condition.encode()) & 0xFFFF:04x}"
 
 

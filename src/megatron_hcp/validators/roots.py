@@ -16,6 +16,10 @@ class Upstream(NamedTuple):
     functions: tuple[tuple[str, tuple[str, ...]], ...]
     calls: tuple[tuple[str, str, str], ...]
     """(file, function, what it calls): of these functions only that call is read, as the unit `FUNCTION.CALLED`."""
+    blocks: tuple[tuple[str, str, str], ...]
+    """(file, function, the name that it makes): of these functions the block is read that makes it, `FUNCTION.NAME`."""
+    constructors: tuple[tuple[str, str], ...]
+    """(file, class): of their `__init__` the guards are read that depend on `config` and `ddp_config` alone."""
     options: tuple[str, str]
     """(file, function) that adds the options of its parser."""
     start: Unit
@@ -30,11 +34,18 @@ MEGATRON_LM = Upstream(
             "core_transformer_config_from_args",
             ("megatron/training/argument_utils.py", "megatron/training/arguments.py"),
         ),
+        ("get_megatron_ddp_config", ("megatron/training/training.py",)),
     ),
     calls=(
         ("megatron/training/global_vars.py", "set_global_variables", "init_num_microbatches_calculator"),
         ("megatron/training/initialize.py", "_initialize_distributed", "initialize_model_parallel"),
     ),
+    blocks=(
+        ("megatron/training/training.py", "get_megatron_optimizer_config", "config"),
+        ("megatron/training/training.py", "setup_model_and_optimizer", "config"),
+        ("megatron/training/training.py", "get_model", "ddp_config"),
+    ),
+    constructors=(("megatron/core/distributed/distributed_data_parallel.py", "DistributedDataParallel"),),
     options=("megatron/training/arguments.py", "add_megatron_arguments"),
     start=Unit(
         "start",
@@ -46,6 +57,15 @@ MEGATRON_LM = Upstream(
             "do set_global_variables.init_num_microbatches_calculator(args)",
             "do _initialize_distributed.initialize_model_parallel(args)",
             "config = core_transformer_config_from_args(args)",
+            "if args.skip_train",
+            " return",
+            "do get_megatron_optimizer_config.config(args)",
+            "do setup_model_and_optimizer.config(args)",
+            "if getattr(args, 'use_torch_fsdp2', False)",
+            " return",
+            "if not (getattr(args, 'use_megatron_fsdp', False) or getattr(args, 'use_custom_fsdp', False))",
+            " do DistributedDataParallel.__init__(config, get_model.ddp_config(args))",
+            " do DistributedDataParallel.__init__(config, get_megatron_ddp_config(args))",
         ),
     ),
 )

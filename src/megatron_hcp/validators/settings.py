@@ -16,6 +16,9 @@ from megatron_hcp.validators.words import PLAIN
 _STATED = frozenset(("launch", "default", "derived", "presumed"))
 """Origins of facts that the settings themselves have, or that upstream's code computes anew."""
 
+_FROM_CHECKPOINT = frozenset(("use_checkpoint_args", "use_mp_args_from_checkpoint_args"))
+"""With these, upstream takes what the launch leaves out from a checkpoint (`load_args_from_checkpoint`)."""
+
 
 class Parser(NamedTuple):
     """The options of a revision's parser: the defaults by destination, and the options' lines by key."""
@@ -44,13 +47,16 @@ def arguments_of(launch: Launch, parser: Parser) -> Thing:
     """
     reading = launch.reading
     index = index_of("mlm")
-    fields = dict(parser.defaults) if reading.unseen is None else {dest: Unknown((dest,)) for dest in parser.defaults}
+    hidden = reading.unseen is not None or any(setting.key in _FROM_CHECKPOINT for setting in reading.settings)
+    fields = {dest: Unknown((dest,)) for dest in parser.defaults} if hidden else dict(parser.defaults)
     stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in _STATED and name in FACTS}
     for setting in reading.settings:
         option = _option(parser, setting.key)
         if option is not None and setting.value is not False:  # an edit left the switch out
             words = setting.value if isinstance(setting.value, list) else [setting.value]
             texts = [word for word in words if isinstance(word, str)]
+            if reading.form == "args-yaml":  # upstream's script gives the words to a shell
+                texts = [text.replace("\\", "") for text in texts]
             fields[option.dest] = parsed(option, texts if len(texts) == len(words) else None)
     for key in _hidden_keys(launch):
         if (option := _option(parser, key)) is not None:

@@ -148,3 +148,19 @@ def _value(line: str) -> str:
     text = line.lstrip()
     target, equals, value = text.partition(" = ")
     return value if equals and _is_assignment(text) and _TARGETS.match(target) else text
+
+
+def only_about(lines: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """The guards that read fields of some names alone, in blocks of conditions that do so too."""
+    around = _around(lines)
+
+    def is_about(place: int) -> bool:
+        word, _, rest = lines[place].lstrip().partition(" ")
+        words = [one for one in _words(rest) if one not in ("and", "or", "not", "in", "is", "None", "True", "False")]
+        return word == "else" or all(one.partition(".")[0] in names for one in words)
+
+    kept: set[int] = set()
+    for place, line in enumerate(lines):
+        if line.lstrip().startswith(("check ", "stop ")) and all(map(is_about, (place, *around[place]))):
+            kept.update((place, *around[place]))
+    return tuple(lines[place] for place in sorted(kept))

@@ -9,7 +9,13 @@ from megatron_hcp.validators.program import Unit
 from megatron_hcp.validators.reader.expressions import Scope, Translator
 from megatron_hcp.validators.reader.messages import message_of
 from megatron_hcp.validators.reader.sources import Found, Sources, default_of, fields_in
-from megatron_hcp.validators.reader.syntax import copied_fields, lambda_of, local_names, negated, targets
+from megatron_hcp.validators.reader.syntax import (
+    copied_fields,
+    lambda_of,
+    local_names,
+    negated,
+    targets,
+)
 
 _SAYS = ("print", "warn", "log", "debug", "info", "error")
 """How the names of functions begin that only say something."""
@@ -25,7 +31,7 @@ class Reader:
         self._places: dict[str, tuple[str, str]] = {}
         self._waiting: list[tuple[str, Found, ast.FunctionDef | ast.ClassDef]] = []
         self._classes: list[Found] = []
-        self._methods: set[str] = set()
+        self.methods: set[str] = set()
 
     def register(self, name: str, found: Found, node: ast.FunctionDef | ast.ClassDef) -> str:
         """The name of the unit of a definition, which is read later if it isn't yet."""
@@ -50,27 +56,10 @@ class Reader:
             self.register(name, found, inner[0])
         else:
             self.register(name, found, node)
-        self._finish()
+        self.finish()
         return True
 
-    def read_call(self, path: str, function: str, called: str) -> bool:
-        """Makes a unit of one call with the arguments that a function gives it, `FUNCTION.CALLED`; False if not found.
-
-        Its parameters are `args` and those of the function, which stay unknown.
-        """
-        found = self.sources.find(path, function)
-        if found is None or not isinstance(found.node, ast.FunctionDef):
-            return False
-        for call in ast.walk(found.node):
-            if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == called:
-                text = self._translator(found, found.node).text(call)
-                name = f"{function}.{called}"
-                self.units[name] = Unit(name, "def", ("args",), found.path, (f"do {text}",))
-                self._finish()
-                return True
-        return False
-
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """Reads what is named until nothing new is, methods that are called on some object too."""
         while self._waiting:
             while self._waiting:
@@ -80,16 +69,16 @@ class Reader:
             for owner in self._classes:
                 assert isinstance(owner.node, ast.ClassDef)
                 for one in owner.node.body:
-                    if isinstance(one, ast.FunctionDef) and one.name in self._methods:
+                    if isinstance(one, ast.FunctionDef) and one.name in self.methods:
                         self.register(f"{owner.name}.{one.name}", owner, one)
 
     def _unit(self, name: str, found: Found, node: ast.FunctionDef | ast.ClassDef) -> Unit:
         if isinstance(node, ast.ClassDef):
             return self._class(name, found, node)
-        translator = self._translator(found, node)
+        translator = self.translator_of(found, node)
         body = Body(translator)
         lines = (*self._globals(found.path, node), *body.block(node.body, 0))
-        self._methods |= translator.methods
+        self.methods |= translator.methods
         outside = Translator(self.sources, self.register, Scope(found.path, (), {}))
         given = [*node.args.posonlyargs, *node.args.args]
         defaults: list[ast.expr | None] = [None] * (len(given) - len(node.args.defaults)) + list(node.args.defaults)
@@ -97,7 +86,7 @@ class Reader:
         head = tuple(one.arg if default is None else f"{one.arg}={outside.text(default)}" for one, default in pairs)
         return Unit(name, "def", head, found.path, lines)
 
-    def _translator(self, found: Found, node: ast.FunctionDef) -> Translator:
+    def translator_of(self, found: Found, node: ast.FunctionDef | ast.ClassDef) -> Translator:
         """What reads the expressions of a function."""
         owner = found if isinstance(found.node, ast.ClassDef) else None
         imports: dict[str, Found | None] = {}

@@ -45,8 +45,8 @@ def targets(line: ast.AST) -> Iterator[ast.expr]:
         yield line.target
 
 
-def local_names(node: ast.FunctionDef) -> set[str]:
-    """The names that are local to a function, those of its comprehensions and lambdas too."""
+def local_names(node: ast.AST) -> set[str]:
+    """The names that are local to a function (or a class's methods), those of its comprehensions and lambdas too."""
     names = {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}
     for one in ast.walk(node):
         if isinstance(one, ast.Name) and isinstance(one.ctx, (ast.Store, ast.Del)):
@@ -54,3 +54,27 @@ def local_names(node: ast.FunctionDef) -> set[str]:
         elif isinstance(one, ast.FunctionDef) and one is not node:
             names.add(one.name)
     return names
+
+
+def blocks_of(node: ast.FunctionDef) -> Iterator[list[ast.stmt]]:
+    """The lists of statements in a function, its own first."""
+    for one in ast.walk(node):
+        for name in ("body", "orelse"):
+            block = getattr(one, name, None)
+            if isinstance(block, list) and block:
+                yield block
+
+
+def makes(line: ast.stmt, name: str) -> bool:
+    """Whether a statement assigns a name a call with keywords from a dict, as in `config = Config(**kwargs)`."""
+    return (
+        isinstance(line, ast.Assign)
+        and ast.unparse(line.targets[0]) == name
+        and isinstance(line.value, ast.Call)
+        and any(keyword.arg is None for keyword in line.value.keywords)
+    )
+
+
+def begins(line: ast.stmt) -> bool:
+    """Whether a statement makes an empty dict."""
+    return isinstance(line, ast.Assign) and isinstance(line.value, ast.Dict) and not line.value.keys

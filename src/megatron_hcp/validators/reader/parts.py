@@ -1,0 +1,67 @@
+"""Parts of upstream's functions as units: one call, the block that makes an object, guards on some arguments."""
+
+from __future__ import annotations
+
+import ast
+
+from megatron_hcp.validators.program import Unit
+from megatron_hcp.validators.reader.prune import only_about
+from megatron_hcp.validators.reader.statements import Body, Reader
+from megatron_hcp.validators.reader.syntax import begins, blocks_of, makes
+
+
+class PartReader(Reader):
+    """Reads whole functions, and parts of those that do much else."""
+
+    def read_call(self, path: str, function: str, called: str) -> bool:
+        """Makes a unit of one call with the arguments that a function gives it, `FUNCTION.CALLED`; False if not found.
+
+        Its parameters are `args` and those of the function, which stay unknown.
+        """
+        found = self.sources.find(path, function)
+        if found is None or not isinstance(found.node, ast.FunctionDef):
+            return False
+        for call in ast.walk(found.node):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == called:
+                text = self.translator_of(found, found.node).text(call)
+                name = f"{function}.{called}"
+                self.units[name] = Unit(name, "def", ("args",), found.path, (f"do {text}",))
+                self.finish()
+                return True
+        return False
+
+    def read_block(self, path: str, function: str, made: str) -> bool:
+        """Makes a unit of the block of a function that makes an object: `FUNCTION.NAME`, which returns it.
+
+        It begins with the empty dict of its keywords, and ends where the name is assigned a call with `**`; False if
+        the function has none.
+        """
+        found = self.sources.find(path, function)
+        if found is None or not isinstance(found.node, ast.FunctionDef):
+            return False
+        for block in blocks_of(found.node):
+            place = next((place for place, line in enumerate(block) if makes(line, made)), None)
+            if place is not None:
+                body = Body(translator := self.translator_of(found, found.node))
+                begin = next((at for at in range(place, -1, -1) if begins(block[at])), 0)
+                lines = (*body.block(block[begin : place + 1], 0), f"return {made}")
+                self.methods |= translator.methods
+                name = f"{function}.{made}"
+                self.units[name] = Unit(name, "def", ("args",), found.path, lines)
+                self.finish()
+                return True
+        return False
+
+    def read_constructor(self, path: str, name: str, given: tuple[str, ...]) -> bool:
+        """Makes a unit of the guards in a class's `__init__` that depend on some of its arguments alone."""
+        found = self.sources.find(path, name)
+        if found is None or not isinstance(found.node, ast.ClassDef):
+            return False
+        translator = self.translator_of(found, found.node)
+        method = translator.method(found, "__init__")
+        if method is None:
+            return False
+        lines = [line.replace("self.ddp_config.", "ddp_config.") for line in Body(translator).block(method[1].body, 0)]
+        wanted = f"{name}.__init__"
+        self.units[wanted] = Unit(wanted, "def", given, found.path, only_about(lines, given))
+        return True
