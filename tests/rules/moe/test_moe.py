@@ -7,7 +7,8 @@ from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
 __all__ = ["test_fixes", "test_text", "test_verdict"]
 
 _EP = "--expert-model-parallel-size"
-_OVERLAP = f"--overlap-moe-expert-parallel-comm --num-experts 8 {_EP} 4 --moe-token-dispatcher-type"
+_PLAIN = "--bf16 --disable-bias-linear --num-experts 8"
+_OVERLAP = f"--overlap-moe-expert-parallel-comm {_PLAIN} {_EP} 4 --moe-token-dispatcher-type"
 _WIDTH = "--num-experts 8 --moe-shared-expert-intermediate-size 512"
 _SHARED = f"{_WIDTH} --moe-shared-expert-overlap --moe-token-dispatcher-type"
 

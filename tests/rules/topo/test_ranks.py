@@ -199,7 +199,7 @@ FIXES: list[FixRow] = [
         "TOPO005",
         "mlm",
         "",
-        "pp=2 use_tp_pp_dp_mapping=true num_experts=4 ep=2 world_size=8",
+        "pp=2 use_tp_pp_dp_mapping=true num_experts=4 ep=2 world_size=8 mcore=0.16.1",
         (
             "use_tp_pp_dp_mapping=false",
             "expert_model_parallel_size=1",
