@@ -7,7 +7,7 @@ from typing import Any
 from megatron_hcp.rules.dcp.launches import DYNAMIC, HYBRID, ON_DEV, ON_MAIN, hybrid
 from megatron_hcp.rules.dcp.view import is_dev, is_hybrid, num_ranks
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
-from megatron_hcp.rules.upstream import ARGUMENTS, DATA_SCHEDULE, LM_DATA_SCHEDULE, VERL_ENGINE
+from megatron_hcp.rules.upstream import ARGUMENTS, DATA_SCHEDULE, LM_DATA_SCHEDULE, TRANSFORMER_CONFIG, VERL_ENGINE
 from megatron_hcp.rules.view import View
 
 
@@ -119,6 +119,12 @@ def one_dataset_gives_the_boundaries(v: View) -> Problem | None:
         LM_DATA_SCHEDULE.says("wrap_data_iterator", "config.sequence_packing_scheduler", ">=0.20"),
         ARGUMENTS.says(
             "validate_args", "args.sequence_packing_scheduler = 'default_dynamic_cp'", ">=0.19", branches=("dev",)
+        ),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__",
+            "sequence_packing only supports moe_token_dispatcher_type",
+            ">=0.19",
+            branches=("dev",),
         ),
         VERL_ENGINE.says(
             "MegatronEngine._build_tf_config", '"sequence_packing_scheduler": "default_dynamic_cp"', ">=0.9"
