@@ -40,7 +40,7 @@ def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
         return _lines((*reading.argv, *cli_words))
     _all_known(reading)
     if reading.dialect == "mlm":
-        return tuple(_flag(setting.key, setting.value) for setting in reading.settings if setting.value is not False)
+        return tuple(_flag(setting.key, setting.value) for setting in reading.settings)
     if reading.form == "yaml":
         return (*_config_file(reading), *((word,) for word in cli_words))
     if reading.target == "<command line>":

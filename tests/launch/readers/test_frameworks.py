@@ -264,3 +264,15 @@ def test_options_of_that_name_are_no_models_in_megatron_lms_own_scripts() -> Non
     """They hold whatever their author put there: examples/post_training/modelopt/conf of Megatron-LM."""
     launch = script('MODEL_ARGS=($(cat model.txt))\ntorchrun pretrain_gpt.py "${MODEL_ARGS[@]}" --sft')
     assert launch.reading.unseen is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "cp"),
+    [
+        ("--context_parallel 4", 4),  # argparse takes the beginning of an argument's name
+        ("--context 4", 1),  # which is that of its spelling with dashes too, so that argparse can't choose
+        ("--context_parallel_size 4", 4),
+    ],
+)
+def test_the_beginning_of_an_argument_of_ms_swift_stands_for_it(words: str, cp: int) -> None:
+    assert value(script(f"NPROC_PER_NODE=8 megatron sft --model x {words}"), "cp") == cp
