@@ -89,7 +89,7 @@ def test_a_package_in_an_archive_is_one_clear_line(root, tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, env={})
     assert (done.returncode, done.stdout) == (2, "")
     assert (
-        done.stderr == "hcp: found its own files in an archive; wanted a folder: they are read; install it with pip\n"
+        done.stderr == "hcp: found its own files in an archive; wanted them in a folder; install it with pip\n"
     )
 
 
