@@ -150,8 +150,8 @@ FIXES: list[FixRow] = [
         "cp=6 gpus_per_node=4 nodes=8",
         (
             "nodes=9",
-            "context_parallel_size=8",
             "context_parallel_size=4",
+            "context_parallel_size=8",
         ),
     ),
     (
