@@ -73,6 +73,6 @@ def test_a_launch_that_the_code_accepts_says_how_much_of_it_was_read(check: Chec
 
 
 def test_a_folder_that_is_no_code_of_upstream_is_one_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "megatron_hcp", "check", "--upstream", tmp_path, "--", *BAD]
+    command = [sys.executable, "-m", "megatron_hcp", "check", "--upstream", str(tmp_path), "--", *BAD]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "which is no code of upstream; wanted" in done.stderr

@@ -105,6 +105,8 @@ def _for_any_launch(rules: tuple[Rule, ...]) -> Callable[[Launch], Iterable[Rule
 def _acceptance_of(owner: Launch, finding: Finding, acceptances: Iterable[Acceptance]) -> Acceptance | None:
     """The comment that accepts a finding: beside a key of it or on the line above, and with a reason."""
     places = [owner.facts[name].location for name in finding.problem.facts if name in owner.facts]
+    if finding.problem.guard:  # what upstream reads may be no fact
+        places.append(finding.location)
     return next(
         (
             acceptance

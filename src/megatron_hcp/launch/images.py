@@ -92,8 +92,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 def image_of(facts: Mapping[str, Fact]) -> tuple[str, Fact] | None:
     """The text with which a launch or an option names the image, and the fact that holds it."""
-    found = next((facts[name] for name in IMAGE_FACTS if name in facts), None)
-    return (found.value, found) if found is not None and isinstance(found.value, str) else None
+    stated = (facts[name] for name in IMAGE_FACTS if name in facts)
+    return next(((fact.value, fact) for fact in stated if isinstance(fact.value, str) and fact.value), None)
 
 
 def facts_of_image(reading: Reading, assumed: Mapping[str, Fact]) -> dict[str, Fact]:

@@ -15,6 +15,7 @@ __all__ = ["test_fixes", "test_text", "test_verdict"]
 
 JOB = "--actor-num-nodes 2 --actor-num-gpus-per-node 8 --rollout-batch-size 32 "
 GPT = "python pretrain_gpt.py --context-parallel-size 2 "
+RECIPE = "python scripts/training/run_recipe.py --recipe llama3_8b_128k_pretrain_config"
 CRASH, WARNING = "error crash config", "warning crash config"
 
 VERDICTS: list[Row] = [
@@ -51,8 +52,14 @@ VERDICTS: list[Row] = [
         "not concerned",
     ),
     ("KEY006", "bridge", "model.sequence_parallel=true", "", "not concerned"),
+    ("KEY006", "ms-swift", "--model x --use_mcore_models true", "", "fine"),  # Megatron-LM's
+    ("KEY006", "mlm", "--data-impl mmap --cp-partition-mode contiguous --bf16 true", "", CRASH),  # no release has all
     ("KEY007", "mlm", "--seq-length 64 --log-interval 10", "", "fine"),
+    ("KEY007", "mlm", f"{GPT}--log-interval '1 2'\n", "", CRASH),
+    ("KEY007", "mlm", 'MODEL_ARGS:\n  --profile-ranks: ["0 1", 2]\n', "", "fine"),
     ("KEY007", "mlm", "--seq-length 64 --log-interval 10 20", "", CRASH),
+    ("KEY006", "mlm", "--seq-length 64 --export-kv-cache-quant zigzag", "", "fine"),  # a switch until 0.15: KEY008's
+    ("KEY008", "mlm", "--seq-length 64 --export-kv-cache-quant zigzag", "", CRASH),
     ("KEY007", "mlm", "--seq-length 64 --log-interval", "", CRASH),
     ("KEY007", "mlm", "--seq-length 64 --log-interval 1e2", "", CRASH),
     ("KEY007", "mlm", "--seq-length 64 --lr 1e2", "", "fine"),
@@ -77,6 +84,7 @@ VERDICTS: list[Row] = [
     ("KEY007", "ms-swift", "--model x --async_save true false --ignore_args_error true", "", "fine"),
     ("KEY008", "slime", f"{JOB}--loss-mask-type qwen3_5", "slime=0.3.1", "fine"),
     ("KEY008", "slime", f"{JOB}--loss-mask-type qwen3_5", "slime=0.2.0", CRASH),
+    ("KEY008", "slime", f"{JOB}--loss-mask-type qwen3_5", "slime=0.2.9", WARNING),  # some 0.2 has it
     ("KEY008", "slime", f"{JOB}--loss-mask-type qwen3_5", "miles=0.1.0", CRASH),
     ("KEY008", "slime", f"{JOB}--loss-mask-type qwen3_5", "", WARNING),
     ("KEY008", "slime", f"{JOB}--loss-mask-type ours", "slime=9.1", "fine"),  # it wasn't read
@@ -91,6 +99,7 @@ VERDICTS: list[Row] = [
     ("KEY008", "mlm", "--seq-length 64 --cuda-graph-impl=full_iteration", "mcore=0.16.1", CRASH),
     ("KEY008", "mlm", "--seq-length 64 --cuda-graph-impl=full_iteration", "mcore=0.18.0", "fine"),
     ("KEY008", "mlm", "--seq-length 64 --cuda-graph-impl=full_iteration", "", WARNING),
+    ("KEY008", "mlm", "--cuda-graph-impl=full_iteration --attention-backend flashy", "", CRASH),
     # No release before 0.18 has this option, so the launch isn't for one.
     ("KEY008", "mlm", "--cuda-graph-impl=full_iteration --cuda-graph-modules attn", "", "fine"),
     ("KEY008", "mlm", "--cross-entropy-fusion-impl linear", "mcore=0.20.0", WARNING),  # dev has it
@@ -101,6 +110,8 @@ VERDICTS: list[Row] = [
     ("KEY009", "bridge", "model.sequence_parallel=False model.cp_comm_type=no", "", "fine"),  # the second is a text
     ("KEY009", "bridge", "model.sequence_parallel=on", "", "fine"),  # it counts as true
     ("KEY009", "bridge", "model: {sequence_parallel: off, seq_length: 64}\n", "", "not concerned"),  # YAML's boolean
+    ("KEY009", "bridge", f"{RECIPE} \\\n model.sequence_parallel=off\n", "bridge=0.6.0", "error silent never"),
+    ("KEY009", "bridge", "model.ours=off model.sequence_parallel=true", "", "fine"),
     ("KEY009", "verl", "actor_rollout_ref.actor.megatron.sequence_parallel=off", "", "not concerned"),
 ]
 
@@ -108,7 +119,7 @@ TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
     ("KEY006", "mlm", "--seq-length 64 --bf16 true --swiglu on", "", "found: --bf16 true, and 1 more"),
     ("KEY006", "slime", f"{JOB}--bf16 true --swiglu off", "", "found: --swiglu off, and 1 more"),
-    ("KEY006", "mlm", "--bf16 true", "", "wanted: no value: it is a switch"),
+    ("KEY006", "mlm", "--bf16 true", "", "--bf16 true | no value: it is a switch"),
     ("KEY007", "mlm", "--log-interval 1 2", "", "message: argparse rejects the further value as unrecognized"),
     ("KEY007", "mlm", "--log-interval", "", "wanted: one value"),
     (
@@ -128,18 +139,40 @@ TEXTS: list[Row] = [
         "",
         "in slime-0.2.0 to slime-0.2.3, miles-0.1.0 to miles-main",
     ),
-    ("KEY008", "mlm", "--attention-backend " + "f" * 99, "", f"found: --attention-backend {'f' * 40}"),
+    ("KEY008", "mlm", f"--fp8-format {'f' * 99} --fp8-recipe g", "", f"--fp8-format {'f' * 40}, and 1 more"),
+    (
+        "KEY009",
+        "bridge",
+        "model.sequence_parallel=off",
+        "",
+        "model.sequence_parallel=off | model.sequence_parallel=false",
+    ),
+    ("KEY009", "bridge", "model.sequence_parallel=off model.qk_clip=no", "", "=off, and 1 more"),
 ]
 
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
     ("KEY006", "mlm", "--bf16 true --overlap-grad-reduce 1", "", ("bf16=true overlap_grad_reduce=true",)),
+    (
+        "KEY006",
+        "mlm",
+        "--seq-length 64 --tensor-model-parallel-size 2 --sequence-parallel true",
+        "",
+        ("sequence_parallel=true",),
+    ),
     ("KEY006", "mlm", "--seq-length 64 --no-rope-fusion false", "", ("no_rope_fusion=null",)),
     ("KEY006", "mlm", "--seq-length 64 --overlap-grad-reduce false", "", ("overlap_grad_reduce=null",)),
     ("KEY006", "mlm", "--seq-length 64 --no-rope-fusion true", "", ("no_rope_fusion=true",)),
     ("KEY007", "mlm", "--log-interval 1.5", "", ()),
     ("KEY008", "mlm", "--attention-backend flashy", "", ("attention_backend=flash",)),
     ("KEY008", "mlm", "--lr-decay-style zigzag", "", ()),
+    (
+        "KEY008",
+        "mlm",
+        "--moe-router-load-balancing-type aux_los none",
+        "",
+        ("moe_router_load_balancing_type=aux_loss none",),
+    ),
     ("KEY009", "bridge", "model.sequence_parallel=off", "", ("model.sequence_parallel=false",)),
 ]
 

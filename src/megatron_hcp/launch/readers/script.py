@@ -172,14 +172,18 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
     return _in_script(reading, facts.known, unknown, unseen)
 
 
+_SETTINGS = (".yaml", ".yml", ".json", ".toml")
+"""How the names of files that hold settings end."""
 _ARGUMENTS = ByVariable.of("nothing but the script's arguments ($@) can say how the model is split", "@")
 
 
 def _in_a_file(command: StartCommand, framework: Framework) -> str | None:
     """Why settings may be hidden: an option that the framework doesn't know names a file of them."""
+    if not any((getattr(item, "text", None) or "").endswith(_SETTINGS) for item in command.items):
+        return None
     for option in sorted(command.flags):
         for value in command.values(f"--{option.replace('_', '-')}") or command.values(f"--{option}"):
-            if value.endswith((".yaml", ".yml", ".json", ".toml")) and option not in framework.names():
+            if value.endswith(_SETTINGS) and option not in framework.names():
                 return f"{value[:60]}, which --{option} names, is not read"
     return None
 

@@ -83,7 +83,7 @@ def unfit(v: View, *kinds: str) -> list[Unfit]:
 
 def may_come(found: Unfit) -> bool:
     """Whether the launch's branch refuses what the other one takes: branches adopt each other's changes."""
-    if len(found.refusing) > 1 or found.refusing[0] not in BRANCHES:
+    if found.refusing[0] not in BRANCHES:
         return False
     rows = table().rows.get(found.setting.key, ())
     others = (row.takes for row in rows if not set(BRANCHES).isdisjoint(row.revisions))
@@ -108,7 +108,7 @@ def _is_quoted(v: View, setting: Setting) -> bool:
 def _revisions(v: View, options: OptionTable, keys: frozenset[str]) -> list[str]:
     """The revisions that the launch may be for: those of the stated version, else all that have its options."""
     if options is table():
-        if v.known("mcore") and (revision := revision_of_launch(v)) is not None:
+        if (revision := revision_of_launch(v)) is not None:
             return [revision]
     else:
         stated = next((name for name in _OTHERS[v.launch.dialect] if v.known(name)), None)
