@@ -16,24 +16,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import yaml
-from cpbench.answers import Answer, Tool, command, ours, says_ok
-from cpbench.case import Case, read_cases
+from cpbench.answers import COLUMNS, Tool, command, ours, outcome_of, says_ok
+from cpbench.case import read_cases
 from program import ROOT, parser_of
 
-_COLUMNS = ("ok", "false error", "upstream's fault", "undecided", "refused", "wrong cause", "silent", "no answer")
 THEIRS = ROOT / "lab" / "results" / "cpbench_theirs.yaml"
 """Published launches that cannot start as they are: which cases, and why."""
-
-
-def outcome_of(case: Case, answer: Answer) -> str:
-    """One of `_COLUMNS`: the first four are of launches that start, the others of those that do not."""
-    if answer.code not in (0, 1):
-        return "undecided" if case.expect == "ok" else "no answer"
-    if case.expect == "ok":
-        return "false error" if answer.code else "ok"
-    if answer.code == 0:
-        return "silent"
-    return "refused" if any(name in answer.text for name in case.names) else "wrong cause"
 
 
 def main() -> int:
@@ -79,7 +67,7 @@ def _first_line(text: str) -> str:
     return " ".join((text.splitlines() or [""])[0].split())[:300]
 
 
-def _line(name: str, counts: Mapping[str, int], columns: Iterable[str] = _COLUMNS) -> str:
+def _line(name: str, counts: Mapping[str, int], columns: Iterable[str] = COLUMNS) -> str:
     return f"{name:<30} " + ", ".join(f"{counts[column]} {column}" for column in columns)
 
 

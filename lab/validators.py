@@ -1,9 +1,9 @@
-"""Writes validators/tables: upstream's start-up validators as data, by release and branch: `python lab validators`.
+"""Writes validators/tables: upstream's start-up validators as data, by release: `python lab validators`.
 
     python lab validators --megatron-lm GIT_DIRECTORY
 
-Nothing of upstream is run: its files are taken from the clone at each tag and parsed. Printed are, for each release, how
-many guards it has and how many could not be read; `--unreadable` lists those, with what stands in the way.
+Nothing of upstream is run: its files are taken from the clone at each tag and parsed. Printed are, for each release,
+how many guards it has and how many could not be read; `--unreadable` lists those: `...` is what stands in the way.
 """
 
 from __future__ import annotations

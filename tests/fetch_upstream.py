@@ -36,7 +36,7 @@ VERSIONS = {
 
 
 _PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]
-_PIP += ["--only-binary=:all:", "--ignore-requires-python"]
+_PIP += ["--only-binary=:all:", "--ignore-requires-python", "--no-compile"]
 _PYTHONS = ("3.12", "3.11")
 """New wheels are for Python 3.12 alone, megatron-core before 0.14 has none for it. They are read, and none is run."""
 

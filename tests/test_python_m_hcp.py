@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,21 @@ def test_a_current_folder_that_was_removed_is_no_fault(tmp_path):
         timeout=HANG_S,
     )
     assert done.returncode == 0 and done.stdout.startswith("hcp"), done.stderr
+
+
+def test_a_package_in_an_archive_is_one_clear_line(root, tmp_path):
+    """As zipapp packs it: tables and programs of the pack are files."""
+    with zipfile.ZipFile(tmp_path / "hcp.pyz", "w") as archive:
+        archive.writestr("__main__.py", "from megatron_hcp.__main__ import start\nstart()\n")
+        for name in ("__init__.py", "__main__.py"):
+            archive.write(Path(root, "src/megatron_hcp", name), f"megatron_hcp/{name}")
+    # -S: an installed package is not found instead.
+    words = [sys.executable, "-S", tmp_path / "hcp.pyz", "explain", "HCP001"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, env={})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr == "hcp: found its own files in an archive; wanted a folder: they are read; install it with pip\n"
+    )
 
 
 def test_main_imports_nothing_before_the_current_folder_is_left_out(root):

@@ -139,6 +139,14 @@ def test_a_line_with_hashes_is_read_with_them():
     assert (pin.name, str(pin.specifier), hashes) == ("a", "==1", ("sha256:x",))
 
 
+def test_workflows_name_actions_by_their_commits_and_the_release_has_never_run():
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        used = re.findall(r"uses: (\S+)", path.read_text(encoding="utf-8"))
+        assert used and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", name) for name in used), path.name
+    release = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    assert "Never run yet" in release and "--require-hashes --no-deps -r constraints.hashed.txt" in release
+
+
 def test_the_bill_of_materials_names_the_wheel_and_every_pinned_package(tmp_path):
     wheel = tmp_path / "megatron_hcp-0.2.0-py3-none-any.whl"
     wheel.write_bytes(b"x")

@@ -52,7 +52,7 @@ def written_rules() -> Iterator[tuple[str, Path, int]]:
     """Each rule's id, its file, and its lines from the decorator to the end of the check, or those of its row."""
     for path in (PACKAGE / "rules").rglob("*.py"):
         for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Known" and node.end_lineno:
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Known", "StartRow") and node.end_lineno:
                 yield ast.literal_eval(node.args[0]), path, node.end_lineno - node.lineno + 1
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("._replace") and node.end_lineno:
                 for keyword in node.keywords:  # a row that differs from another in a few places

@@ -21,7 +21,7 @@ from megatron_hcp.rules.registry import RULES
 
 def pairs() -> Iterator[tuple[Known, Backport, str]]:
     """Each row, with each fix of its package that it cites, and the oldest release that the table knows."""
-    for row in (KNOWN[rule.id] for rule in RULES if rule.table):
+    for row in (KNOWN[rule.id] for rule in RULES if rule.id in KNOWN):
         upstream = upstreams().get(row.package)
         numbers = set(re.findall(r"#(\d+)", row.issue))
         if upstream is not None:

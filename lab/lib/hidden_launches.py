@@ -29,8 +29,10 @@ class Hidden(NamedTuple):
     """A launch with one setting out of sight. `way` is how:
 
     `unset` a variable that nothing sets, `command` a command's output, `sourced` a variable of a file that is not
-    there, `flags` a variable that may hold the setting and more, `oc.env` an environment variable in YAML, `recipe` a
-    key that an unknown recipe decides, in a YAML; `overrides` the same in an override list (`words`).
+    there, `exported` and `evaluated` a variable with a default, which unknown words of an `export` or `eval` may set,
+    `mapping` a key below a mapping that one variable holds, `flags` a variable that may hold the setting and more,
+    `oc.env` an environment variable in YAML, `recipe` a key that an unknown recipe decides, in a YAML; `overrides` the
+    same in an override list (`words`).
     """
 
     way: str
@@ -159,11 +161,31 @@ class Script(Complete):
             text = self._replaced(keys, lambda words, key, value=value: _with_word(words, key, value))
             if text is not None:
                 yield Hidden(way, _sourcing(text) if way == "sourced" else text)
+        for way, line in _TAKES_IN.items():
+            text = self._replaced(
+                keys, lambda words, key: _with_word(words, key, f"${{HIDDEN_VALUE:-{_value(words)}}}")
+            )
+            if text is not None and "${HIDDEN_VALUE:-}" not in text:
+                yield Hidden(way, _before_all(text, line))
+        if self.dialect == "verl" and all(_MAPPING in key for key in keys):
+            text = self._replaced(keys, lambda words, key: f"+{key.partition(_MAPPING)[0]}{_MAPPING}=$HIDDEN_VALUE")
+            if text is not None:
+                yield Hidden("mapping", text, may_be_absent=True)
         for way in ("flags", "sourced"):
             text = self._replaced(keys, lambda words, key: "$HIDDEN_FLAGS")
             if text is not None:
                 name = "flags" if way == "flags" else "sourced flags"
                 yield Hidden(name, _sourcing(text) if way == "sourced" else text, may_be_absent=True)
+
+
+_TAKES_IN = {"exported": "export $(cat .env | xargs)", "evaluated": 'eval "$(./setenv.sh)"'}
+_MAPPING = "override_transformer_config"
+
+
+def _value(words: str) -> str:
+    """What stands behind a flag or an override's key; "" where nothing does, or more than one word."""
+    value = words.split("=", 1)[1] if "=" in words else words.partition(" ")[2]
+    return value if re.fullmatch(r"[\w.+-]+", value) else ""
 
 
 def _with_word(words: str, key: str, value: str) -> str:
@@ -190,9 +212,13 @@ def as_yaml(data: dict[str, Any]) -> str:
 
 def _sourcing(text: str) -> str:
     """The script with a line that reads a file that is not there, before its first command."""
+    return _before_all(text, 'source "models/hidden.sh"')
+
+
+def _before_all(text: str, line: str) -> str:
     lines = text.split("\n")
     first = next(number for number, line in enumerate(lines) if line.strip() and not line.startswith("#"))
-    return "\n".join([*lines[:first], 'source "models/hidden.sh"', *lines[first:]])
+    return "\n".join([*lines[:first], line, *lines[first:]])
 
 
 class Yaml(Complete):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,18 @@ def test_the_command_of_an_example_runs(hcp, tmp_path: Path, which: str) -> None
     assert words[:2] == ["hcp", "check"]
     done = hcp("check", "--select", "HCP002", *words[2:], cwd=tmp_path)
     assert done.returncode == (1 if which == "bad" else 0), done.stdout
+
+
+def test_a_guard_of_upstream_is_explained_by_its_name(hcp: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    name = "START001/validate_args/bf16-c4ee"
+    assert f"- {name}\n" in hcp("explain", "START001").stdout
+    said = hcp("explain", name).stdout
+    for part in ("validate_args of megatron/training/arguments.py", "    not args.bf16\n", "where\n\n    args.fp16\n"):
+        assert part in said
+    (one,) = json.loads(hcp("explain", name, "--format", "json").stdout)["guards"]
+    assert one["condition"] == "not args.bf16" and "0.16.1" in one["releases"]
+
+
+def test_a_guard_that_no_release_has_is_one_line(hcp: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = hcp("explain", "START001/validate_args/nothing-0000")
+    assert (done.returncode, done.stdout) == (2, "") and "one that hcp explain START001 lists" in done.stderr

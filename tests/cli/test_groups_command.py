@@ -252,3 +252,10 @@ def test_text_is_plain_ascii(hcp: Hcp) -> None:
     assert done.stdout.endswith(
         "\nnote: Transformer Engine requires exactly two levels, although megatron-core builds these groups\n"
     )
+
+
+def test_an_expert_grid_that_only_fits_with_whole_experts_says_whose_default_that_is(hcp: Hcp) -> None:
+    done = hcp("groups", "--world-size", "8", "--tp", "4", "--ep", "8")
+    assert done.returncode == 2 and "state --etp 1 if that is meant" in done.stderr
+    assert hcp("groups", "--world-size", "8", "--tp", "4", "--ep", "8", "--etp", "1").returncode == 0
+    assert "--etp 1" not in hcp("groups", "--world-size", "6", "--tp", "4", "--ep", "8").stderr

@@ -124,6 +124,11 @@ def test_an_image_that_is_not_listed_settles_nothing_and_show_says_so(hcp: Hcp, 
     assert said not in hcp("check", "job.sbatch", cwd=tmp_path).stdout
 
 
+def test_a_script_that_leaves_its_image_empty_names_none(hcp: Hcp, tmp_path: Path) -> None:
+    launch = read(tmp_path, f'#!/bin/bash\n{SIZE}IMAGE=""\nsrun --container-image="$IMAGE" {TRAINS}\n')
+    assert held(launch) == {} and "is not listed" not in hcp("show", "job.sbatch", cwd=tmp_path).stdout
+
+
 def test_show_names_the_image_as_origin(hcp: Hcp, tmp_path: Path) -> None:
     read(tmp_path, f"#!/bin/bash\n{SIZE}srun --container-image=nvcr.io/nvidia/nemo:26.04 {TRAINS}\n")
     lines = hcp("show", "job.sbatch", cwd=tmp_path).stdout.splitlines()

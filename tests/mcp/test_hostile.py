@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 mcp = pytest.importorskip("mcp")
+import mcp_types as types  # noqa: E402
 from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
 
 from support.processes import HANG_S  # noqa: E402
@@ -117,12 +118,75 @@ def test_a_line_longer_than_a_message_may_be_is_refused_and_not_kept(tmp_path: P
         assert found.answer()["id"] == 1
 
 
-def test_arguments_that_no_command_takes_are_refused_through_the_client_of_the_sdk(tmp_path: Path) -> None:
-    wrong: list[dict[str, Any]] = [
-        {"path": "x" * 300_000}, {"assume": ["te=" + "9" * 5_000], "text": "x"},
-        {"text": "model.context_parallel_size=" + "9" * 5_000}, {"text": "x", "set": ["\u202e=1"]}, {"skip": 10**400},
-        {"path": ["x"] * 1000}, {"path": "/proc/self/environ"}, {"path": "/dev/random"}, {"text": "{" * 100_000},
-    ]  # fmt: skip
+WRONG: list[dict[str, Any]] = [
+    {"path": "x" * 300_000}, {"assume": ["te=" + "9" * 5_000], "text": "x"},
+    {"text": "model.context_parallel_size=" + "9" * 5_000}, {"text": "x", "set": ["\u202e=1"]}, {"skip": 10**400},
+    {"path": ["x"] * 1000}, {"path": "/proc/self/environ"}, {"path": "/dev/random"}, {"text": "{" * 100_000},
+]  # fmt: skip
+"""Arguments of `check` that it refuses."""
+
+
+def requests() -> Iterator[tuple[str, dict[str, Any]]]:
+    """200 requests that a client sends without an objection of its own: a method, and its parameters."""
+    values: list[Any] = [
+        None,
+        -1,
+        10**400,
+        1.5,
+        "",
+        "\0",
+        "\u202e",
+        "x" * 100_000,
+        [],
+        ["x"] * 1000,
+        {},
+        {"a": {"b": []}},
+    ]
+    for name in ("check", "triage", "support", "plan", "explain", "", "\u202e", "x" * 1000):
+        for value in values:
+            key = "rule" if name == "explain" else "model" if name in ("support", "plan") else "path"
+            yield "tools/call", {"name": name, "arguments": {key: value}}
+    for arguments in WRONG:
+        yield "tools/call", {"name": "check", "arguments": arguments}
+    uris = [
+        "",
+        "hcp://",
+        "hcp://skills/",
+        "hcp://rules/",
+        "hcp://skills/x",
+        "file:///etc/passwd",
+        "x" * 10_000,
+        "\0",
+        "%00",
+    ]
+    places = ["//etc/passwd", "/../../x", "?part=0", "?part=" + "9" * 5_000, "/references", "/" + "x/" * 2_000]
+    uris += [f"hcp://skills/context-parallel-planning{place}" for place in places]
+    for uri in uris:
+        yield "resources/read", {"uri": uri}
+    for cursor in ("-1", "x", "9" * 5_000, "\u0663", ""):
+        yield "resources/list", {"cursor": cursor}
+    for number in range(200 - 96 - len(WRONG) - len(uris) - 5):
+        yield random.Random(number).choice(["x", "tools/x", "resources/x", "\u202e", "prompts/list"]), {"x": number}
+
+
+def test_two_hundred_hostile_requests_of_the_sdks_client_are_all_answered(tmp_path: Path) -> None:
+    """By a result or an error, none with a traceback; and each refusal of a tool is an hcp.error."""
+    asked = list(requests())
+    assert len(asked) == 200
+    answers: list[Any] = []
+
+    async def send(session: Any, method: str, params: dict[str, Any]) -> Any:
+        try:
+            if method == "tools/call":
+                return await session.call_tool(params["name"], params["arguments"])
+            if method == "resources/read":
+                return await session.read_resource(params["uri"])
+            if method == "resources/list":
+                return await session.list_resources(params=types.PaginatedRequestParams(**params))
+            request = types.Request[Any, str](method=method, params=params)
+            return await session.send_request(request, types.EmptyResult)
+        except mcp.MCPError as error:
+            return error.error
 
     async def main() -> None:
         given = StdioServerParameters(
@@ -130,7 +194,29 @@ def test_arguments_that_no_command_takes_are_refused_through_the_client_of_the_s
         )
         async with stdio_client(given) as (reads, writes), mcp.ClientSession(reads, writes) as session:
             await session.initialize()
-            for arguments in wrong:
+            for method, params in asked:
+                answers.append(await send(session, method, params))
+            assert not (await session.call_tool("explain", {"rule": "HCP001"})).is_error
+
+    anyio.run(main)
+    assert len(answers) == 200
+    for (_, params), answer in zip(asked, answers, strict=True):
+        if isinstance(answer, types.CallToolResult):
+            told = answer.structured_content or {}
+            assert told["exit_code"] in (0, 1, 2, 4), str(params)[:200]
+            assert not answer.is_error or told["answer"]["schema"] == "hcp.error/1", str(params)[:200]
+        elif isinstance(answer, types.ErrorData):
+            assert answer.code < 0 and "Traceback" not in answer.message, str(params)[:200]
+
+
+def test_arguments_that_no_command_takes_are_refused_through_the_client_of_the_sdk(tmp_path: Path) -> None:
+    async def main() -> None:
+        given = StdioServerParameters(
+            command=sys.executable, args=["-m", "megatron_hcp", "mcp"], cwd=tmp_path, env=dict(os.environ)
+        )
+        async with stdio_client(given) as (reads, writes), mcp.ClientSession(reads, writes) as session:
+            await session.initialize()
+            for arguments in WRONG:
                 try:
                     result = await session.call_tool("check", arguments)
                 except (UnicodeError, ValueError):

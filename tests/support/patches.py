@@ -28,20 +28,22 @@ def patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patched:
         data = text.encode() if isinstance(text, str) else text
         given = LoadOptions(assumes=(assume,) if assume else (), **options)  # type: ignore[arg-type]
         results = []
+        patch: Patch | None = None
         for tool in (["git", "apply", "-"], ["patch", "-p1", "--quiet"]):
             folder = tmp_path / tool[0]
             shutil.rmtree(folder, ignore_errors=True)
             (folder / name).parent.mkdir(parents=True)
             (folder / name).write_bytes(data)
             monkeypatch.chdir(folder)
-            launch = load_launch(name, given)
-            patch = patch_of(launch, check_launch(launch, rules, verdict=False).findings, rules)
+            if patch is None:
+                launch = load_launch(name, given)
+                patch = patch_of(launch, check_launch(launch, rules, verdict=False).findings, rules)
             if patch.text:
                 done = subprocess.run(tool, input=patch.text.encode(), cwd=folder, capture_output=True)
                 assert done.returncode == 0, f"{tool[0]}: {done.stderr.decode()}{done.stdout.decode()}\n{patch.text}"
             assert [path.name for path in folder.rglob("*") if path.is_file()] == [Path(name).name]
             results.append((folder / name).read_bytes().decode())
-        assert results[0] == results[1]
+        assert patch is not None and results[0] == results[1]
         return results[0], patch
 
     return apply

@@ -42,6 +42,13 @@ def test_a_device_is_refused(target):
         find_logs([target])
 
 
+def test_an_empty_name_is_not_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "a.log").write_text("x\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(HcpError, match="'': no such file"):
+        find_logs([""])
+
+
 def test_a_pipe_that_nobody_writes_to_is_empty_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with opened(tmp_path / "pipe") as (file, start):

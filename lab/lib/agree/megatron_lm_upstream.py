@@ -171,7 +171,8 @@ class MegatronLM:
         self.microbatches.update_num_microbatches(0, consistency_check=True)
         pattern = args.hybrid_override_pattern or getattr(args, "hybrid_layer_pattern", None)
         if pattern is None or self.select_segment is None:  # pretrain_gpt.py before 0.17 leaves the pattern aside
-            self.transformer_block.get_num_layers_to_build(config, vp_stage=0)
+            count = self.transformer_block.get_num_layers_to_build
+            count(config, **({"vp_stage": 0} if "vp_stage" in inspect.signature(count).parameters else {}))
         else:
             stages = (args.decoder_first_pipeline_num_layers, args.decoder_last_pipeline_num_layers)
             chunk = None if args.virtual_pipeline_model_parallel_size is None else 0

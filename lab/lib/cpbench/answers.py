@@ -25,7 +25,19 @@ class Answer(NamedTuple):
     text: str
 
 
+COLUMNS = ("ok", "false error", "upstream's fault", "undecided", "refused", "wrong cause", "silent", "no answer")
 Tool = Callable[[Case], Answer]
+
+
+def outcome_of(case: Case, answer: Answer) -> str:
+    """One of `COLUMNS`: the first four are of launches that start, the others of those that do not."""
+    if answer.code not in (0, 1):
+        return "undecided" if case.expect == "ok" else "no answer"
+    if case.expect == "ok":
+        return "false error" if answer.code else "ok"
+    if answer.code == 0:
+        return "silent"
+    return "refused" if any(name in answer.text for name in case.names) else "wrong cause"
 
 
 def says_ok(case: Case) -> Answer:

@@ -71,7 +71,7 @@ def packed(random: Random, seeds: Seeds) -> Made:
 
 
 def _numbers(random: Random, most: int = 8) -> list[Any]:
-    numbers = [random.choice((0, 1, 2, 7, 100, 4096)) for _ in range(random.randint(0, most))]
+    numbers: list[Any] = [random.choice((0, 1, 2, 7, 100, 4096)) for _ in range(random.randint(0, most))]
     if random.random() < 0.15:
         numbers.append(random.choice((-1, 2**31, 2**63, 10**30, 1.5, None, "x", [], True)))
     return numbers
@@ -189,7 +189,7 @@ def message(random: Random, seeds: Seeds) -> Made:
 
 
 def _message(random: Random, seeds: Seeds) -> dict[str, Any]:
-    number = random.choice((1, "a", None, -1, 1.5, [], "\ud800", 10**400))
+    number: Any = random.choice((1, "a", None, -1, 1.5, [], "\ud800", 10**400))
     if random.random() < 0.3:
         parts = (*_PARTS, value(random), monster(random))
         uri = random.choice(("hcp://skills/", "hcp://rules/", "file:///", "")) + "/".join(random.choices(parts, k=3))

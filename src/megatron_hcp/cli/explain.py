@@ -28,21 +28,41 @@ if TYPE_CHECKING:
 @format_option("text", "json")
 def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> None:
     """Explain a rule: why it holds, its symptom, and where upstream says so. Without RULE, list all rules."""
+    from megatron_hcp.cli.guards import guards_in
     from megatron_hcp.rules.registry import RULES, rule_of
+    from megatron_hcp.rules.rule import START
 
     if folder is not None and not every:
         raise HcpError("found -o without --all", wanted="both", do="run hcp explain --all -o DIR")
+    if any("/" in name for name in ids):
+        _explain_guards(ids, fmt)
+        return
     rules = RULES if every or not ids else tuple(rule_of(rule_id) for rule_id in ids)
     if folder is not None:
         _write_pages(Path(folder), RULES)
     elif fmt == "json":
         from megatron_hcp.cli.reports.json import dump
 
-        print(dump({"schema": "hcp.explain/2", "rules": [_rule_json(rule) for rule in rules]}))
+        print(dump({"schema": "hcp.explain/2", "rules": [_rule_json(rule) for rule in rules], "guards": []}))
     elif every or ids:
         say("\n\n".join(f"{page(rule)}\n\n{_place_text(rule)}" for rule in rules).split("\n"))
+        for rule in rules if ids else ():
+            if rule.id.startswith(START):
+                say(["", "## Guards", "", *(f"- {name}" for name in guards_in(rule.id))])
     else:
         say(f"{rule.id:<9} {rule.severity:<8} {rule.title}" for rule in rules)
+
+
+def _explain_guards(names: Sequence[str], fmt: str) -> None:
+    from megatron_hcp.cli.guards import guard_json, guard_page, guards_named
+
+    found = [item for name in names for item in guards_named(name)]
+    if fmt == "json":
+        from megatron_hcp.cli.reports.json import dump
+
+        print(dump({"schema": "hcp.explain/2", "rules": [], "guards": [guard_json(item) for item in found]}))
+    else:
+        say("\n\n".join(map(guard_page, found)).split("\n"))
 
 
 def page(rule: Rule) -> str:

@@ -26,6 +26,9 @@ def level_sizes(text: str) -> tuple[int, ...]:
     return known
 
 
+_ETP = "state --etp 1 if that is meant: Megatron-Bridge, ms-swift and `hcp plan` default to it, megatron-core to TP"
+
+
 @click.command()
 @click.option("--world-size", type=int, required=True, help="Number of ranks (GPUs).")
 @click.option("--tp", type=int, default=1, show_default=True, help="Tensor-parallel size.")
@@ -83,7 +86,12 @@ def groups(
     sizes = () if hcp is None else level_sizes(hcp)
     if max(world_size, tp, cp, pp, ep, etp or 1, gtp, gpus_per_node, nvlink_domain or 1, *sizes) > MAX_SIZE:
         raise HcpError(f"a size is above {MAX_SIZE}:", wanted="numbers of GPUs")
-    grids = grids_of(world_size, tp=tp, cp=cp, pp=pp, ep=ep, etp=etp, gtp=gtp, order=order)
+    try:
+        grids = grids_of(world_size, tp=tp, cp=cp, pp=pp, ep=ep, etp=etp, gtp=gtp, order=order)
+    except HcpError as error:
+        if etp is None and tp > 1 and ep > 1 and world_size % (ep * pp) == 0:
+            raise HcpError(f"{error.found}: --etp is TP", wanted=error.wanted, do=_ETP) from None
+        raise
     place = Placement(world_size, gpus_per_node, nvlink_domain, placement)
     if rank is not None and not 0 <= rank < world_size:
         raise HcpError(f"--rank is outside a world of {world_size} ranks:", wanted=f"0 to {world_size - 1}")

@@ -1,6 +1,6 @@
-"""hcp's cache: JSON in $XDG_CACHE_HOME/hcp, each entry under a digest of everything that it depends on.
+"""hcp's cache: JSON in $XDG_CACHE_HOME/hcp, each entry under a digest of what it is about and of hcp itself.
 
-An entry is never renewed: other input has another digest. Where the folder can't be read or written, hcp works without.
+Where the folder can't be read or written, hcp works without.
 """
 
 from __future__ import annotations

@@ -38,7 +38,9 @@ def check_launch(
     not_checked = list(first.not_checked)
     started = start_of(launch, here, first.findings, fixes=fixes)
     found += [(launch, finding) for finding in started.findings]
-    undecided = [*_undecided(launch, first), *started.undecided] if verdict else []
+    undecided = list(_undecided(launch, first)) if verdict else []
+    if verdict:
+        undecided += [item for item in started.undecided if item.reason not in {one.reason for one in undecided}]
     for other in launch.reading.others:
         second = build_launch(other, assumed=launch.assumed, model=launch.model)
         there = run(View(second), (rule for rule in rules_for(second) if not rule.last))
@@ -103,6 +105,8 @@ def _for_any_launch(rules: tuple[Rule, ...]) -> Callable[[Launch], Iterable[Rule
 def _acceptance_of(owner: Launch, finding: Finding, acceptances: Iterable[Acceptance]) -> Acceptance | None:
     """The comment that accepts a finding: beside a key of it or on the line above, and with a reason."""
     places = [owner.facts[name].location for name in finding.problem.facts if name in owner.facts]
+    if finding.problem.guard:  # what upstream reads may be no fact
+        places.append(finding.location)
     return next(
         (
             acceptance

@@ -78,6 +78,9 @@ def _finding(launch: Launch, rule: Rule, problem: Problem, presumed: dict[str, P
 
         resting = rests_on(launch, rule, presumed)
         problem = softened(problem, rule, resting, "model" if FRAMEWORKS[launch.dialect].model_decides else "recipe")
+    by_default = launch.facts.get("default_of.nodes")
+    if by_default is not None and _COUNTED & {*problem.facts}:
+        problem = problem._replace(message=f"unless {by_default.value} is set, {problem.message}")
     keys = []
     for name in problem.facts:
         fact = launch.facts.get(name)
@@ -98,6 +101,10 @@ def _finding(launch: Launch, rule: Rule, problem: Problem, presumed: dict[str, P
         role=launch.reading.role,
         presumed=resting,
     )
+
+
+_COUNTED = frozenset(("nodes", "gpus_per_node", "world_size", "dp"))
+"""Facts that follow from how many nodes and GPUs there are."""
 
 
 def _place(launch: Launch, names: Iterable[str]) -> Location | None:

@@ -56,7 +56,7 @@ def edit_settings(reading: Reading, edits: Iterable[Setting], removed: Iterable[
 def edit_facts(reading: Reading, facts: Mapping[str, Fact]) -> Edit:
     """The reading with facts replaced that have no key (an environment variable, the placement)."""
     changed = {**reading.facts, **facts}
-    followed = _following(changed, frozenset(facts))
+    followed = {**_following(changed, frozenset(facts)), **FRAMEWORKS[reading.dialect].follow(changed, facts)}
     unknown = {name: why for name, why in reading.unknown.items() if name not in facts and name not in followed}
     return Edit(reading._replace(facts={**changed, **followed}, unknown=unknown), frozenset(facts))
 

@@ -29,7 +29,7 @@ _ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "cudnn": ("cudnn",),
 }
 """Names in a mounted folder or an installed package, and the facts that the image then no longer settles."""
-_BROUGHT = re.compile(r"pip3? install[^\n;&|]*|(?:--volume|--bind|-v|-B)[ =]\S+|mountPath: *\S+")
+_BROUGHT = r"pip3? install[^\n;&|]*|(?:--volume|--bind|-v|-B)[ =]\S+|mountPath: *\S+"
 """What a script installs or mounts."""
 _ITS_FOLDERS = (["opt"], ["root"])
 """Folders at the top of images in which they keep upstream's code."""
@@ -92,8 +92,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 def image_of(facts: Mapping[str, Fact]) -> tuple[str, Fact] | None:
     """The text with which a launch or an option names the image, and the fact that holds it."""
-    found = next((facts[name] for name in IMAGE_FACTS if name in facts), None)
-    return (found.value, found) if found is not None and isinstance(found.value, str) else None
+    stated = (facts[name] for name in IMAGE_FACTS if name in facts)
+    return next(((fact.value, fact) for fact in stated if isinstance(fact.value, str) and fact.value), None)
 
 
 def facts_of_image(reading: Reading, assumed: Mapping[str, Fact]) -> dict[str, Fact]:
@@ -115,7 +115,7 @@ def _replaced(reading: Reading) -> set[str]:
     texts = [str(fact.value) for name, fact in reading.facts.items() if name.endswith(("container_mounts", ".mounts"))]
     path = reading.facts.get("env.PYTHONPATH")
     texts += [part for part in str(path.value).split(":") if part.split("/")[1:2] not in _ITS_FOLDERS] if path else []
-    texts += _BROUGHT.findall(reading.text or "")
+    texts += re.findall(_BROUGHT, reading.text or "")
     found = {
         fact for pattern, facts in _ELSEWHERE.items() for fact in facts if re.search(pattern, " ".join(texts), re.I)
     }

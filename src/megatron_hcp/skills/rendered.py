@@ -153,7 +153,7 @@ def _known(part: RenderedPart) -> list[str]:
     """The rules about known faults, as a troubleshooting table."""
     rows = [
         (row.symptom, f"{PACKAGES[row.package]} {row.versions}", row.instead or "a release outside this range", row.id)
-        for row in (KNOWN[rule.id] for rule in _rules_of(part) if rule.table)
+        for row in (KNOWN[rule.id] for rule in _rules_of(part) if rule.id in KNOWN)
     ]
     return table(("symptom", "releases", "workaround", "rule"), rows)
 

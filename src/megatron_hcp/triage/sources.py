@@ -57,11 +57,13 @@ def find_logs(targets: Sequence[str]) -> Logs:
             continue
         if path is STDIN:
             found.paths.append(path)
-        elif os.path.isdir(path):
+        elif os.path.isdir(target):  # of the word itself: a Path of an empty one is the current folder
             found.add_folder(path)
-        elif not os.path.exists(path):
+        elif not os.path.exists(target):
             raise HcpError(
-                f"{visible(target)}: no such file", wanted="log files or a folder of logs", do="check the path"
+                f"{visible(target) or repr(target)}: no such file",
+                wanted="log files or a folder of logs",
+                do="check the path",
             )
         elif not (os.path.isfile(path) or path.is_fifo()):
             raise HcpError(

@@ -32,6 +32,8 @@ class Assignments(Expressions):
             self.journal.put(self.frame, owner, value)
         elif name.isidentifier() and isinstance(thing := self.frame.get(owner), Thing):
             self.change(thing, name, value)
+        elif target[-2:] == "']" and isinstance(thing := self.frame.get(target.partition("['")[0]), Thing):
+            self.change(thing, target.partition("['")[2][:-2], value)
         else:
             self.assign(tree_of(target), value)
 

@@ -15,12 +15,21 @@ _MOST_BYTES = 2_000_000
 OPTIONS = "options"
 
 
+TextOf = Callable[[str], str | None]
+"""Gives the text of a file of upstream by its path; None if there is none."""
+
+
 def program_of_folder(folder: str) -> Program:
     """The program of the validators in a checkout or an unpacked wheel.
 
     Raises:
         HcpError: the folder holds none that is known.
     """
+    return program_of_units(*read_folder(folder, texts_of(folder)))
+
+
+def texts_of(folder: str) -> TextOf:
+    """What reads the files below a folder."""
 
     def text_of(path: str) -> str | None:
         try:
@@ -29,17 +38,26 @@ def program_of_folder(folder: str) -> Program:
         except (HcpError, OSError, ValueError, TooLargeError):
             return None
 
+    return text_of
+
+
+def read_folder(folder: str, text_of: TextOf) -> tuple[Upstream, str, dict[str, Unit]]:
+    """Whose code the folder has, the version that it states, and the units of its validators by name.
+
+    Raises:
+        HcpError: the folder holds none that is known.
+    """
     for upstream in UPSTREAMS:
         units = units_of(text_of, upstream)
         if units:
-            return _program(upstream, _version(text_of(upstream.version) or ""), units)
+            return upstream, _version(text_of(upstream.version) or ""), units
     wanted = "a checkout or an unpacked wheel of " + " or ".join(upstream.repo for upstream in UPSTREAMS)
     raise HcpError(
         f"{folder} has no validators that can be read", wanted=wanted, do="name the folder with megatron/ in it"
     )
 
 
-def units_of(text_of: Callable[[str], str | None], upstream: Upstream) -> dict[str, Unit]:
+def units_of(text_of: TextOf, upstream: Upstream) -> dict[str, Unit]:
     """The units of an upstream's validators by name; none if it has none. `text_of` gives the text of a file in it."""
     from megatron_hcp.validators.options import as_line
     from megatron_hcp.validators.reader.options import OptionReader
@@ -78,5 +96,6 @@ def counted(units: Iterable[Unit]) -> tuple[int, int]:
     return len(guards), sum(not is_readable(line) for line in guards)
 
 
-def _program(upstream: Upstream, version: str, units: dict[str, Unit]) -> Program:
+def program_of_units(upstream: Upstream, version: str, units: dict[str, Unit]) -> Program:
+    """The program of these units."""
     return Program(upstream.repo, version, units.get, upstream.start.name, *counted(units.values()))

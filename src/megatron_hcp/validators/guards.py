@@ -25,7 +25,7 @@ def independent(refusals: list[Refusal]) -> tuple[Refusal, ...]:
     seen: set[str] = set()
     functions: set[str] = set()
     for refusal in refusals:
-        names = {name.partition(".")[2] for name, _ in names_in(tree_of(refusal.guard.condition))} - {""}
+        names = {name.rpartition(".")[2] for name, _ in names_in(tree_of(refusal.guard.condition))}
         if refusal.guard.function not in functions and not names & seen:
             kept.append(refusal)
         functions.add(refusal.guard.function)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.validators.expression import Expressions
 from megatron_hcp.validators.values import NOT_READ, Symbol, Unknown
 

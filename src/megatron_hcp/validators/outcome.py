@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from megatron_hcp.ground.record import NamedTuple
 
 Source = Literal["table", "upstream"]
 """Where the program that judged comes from: the package's tables, or a checkout that the user named."""

@@ -20,7 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
+
+from megatron_hcp.ground.record import NamedTuple
 
 
 class Unit(NamedTuple):
@@ -86,15 +88,17 @@ def is_readable(line: str) -> bool:
 
 
 def as_lines(unit: Unit) -> tuple[str, ...]:
-    """A unit as a table holds it: its kind, name and file; its head; its statements, with `?` before quiet ones."""
+    """A unit as a table holds it: its kind, name, file and head; its statements, with `?` before quiet ones."""
     lines = (f"?{line}" if place in unit.quiet else line for place, line in enumerate(unit.lines))
-    return (f"{unit.kind} {unit.name} @ {unit.path}", "\t".join(unit.head), *lines)
+    return ("\t".join((f"{unit.kind} {unit.name} @ {unit.path}", *unit.head)), *lines)
 
 
 def unit_of(lines: Sequence[str]) -> Unit:
     """A unit from its lines."""
-    kind, name, _, path = lines[0].split(" ")
-    head = tuple(lines[1].split("\t")) if lines[1] else ()
-    statements = lines[2:]
+    first, *head = lines[0].split("\t")
+    kind, name, _, path = first.split(" ")
+    statements = lines[1:]
     quiet = frozenset(place for place, line in enumerate(statements) if line[:1] == "?")
-    return Unit(name, kind, head, path, tuple(line[1:] if line[:1] == "?" else line for line in statements), quiet)
+    return Unit(
+        name, kind, tuple(head), path, tuple(line[1:] if line[:1] == "?" else line for line in statements), quiet
+    )

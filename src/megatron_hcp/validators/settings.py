@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from megatron_hcp.core.releases import at_least
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.table import FACTS, index_of, keys_of
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.validators.options import Option, default_value, option_of, parsed

@@ -10,7 +10,9 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from megatron_hcp.validators.program import Program, Unit, unit_of
+from megatron_hcp.validators.guards import slug_of
+from megatron_hcp.validators.outcome import Guard
+from megatron_hcp.validators.program import Program, Unit, condition_of, unit_of
 
 FOLDER = os.path.join(os.path.dirname(__file__), "tables")
 RELEASES = "releases.txt"
@@ -37,6 +39,25 @@ def program_of_release(repo: str, release: str) -> Program | None:
         return unit_of(lines) if lines else None
 
     return Program(repo, release, find, "start", int(rows[place][1]), int(rows[place][2]))
+
+
+def guards_of(repo: str) -> dict[Guard, tuple[str, ...]]:
+    """Every guard in the tables of a repository, and the releases that have it, oldest first."""
+    found: dict[Guard, tuple[str, ...]] = {}
+    names = sorted(name for name in os.listdir(os.path.join(FOLDER, repo)) if name != RELEASES)
+    for release in releases_of(repo):
+        program = program_of_release(repo, release)
+        for unit in filter(None, (program.find(name.removesuffix(".txt")) for name in names) if program else ()):
+            for line in unit.guards if unit.kind == "def" else ():
+                condition, message = condition_of(line)
+                guard = Guard(repo, unit.path, unit.name, slug_of(unit.name, condition), condition, message)
+                found[guard] = (*found.get(guard, ()), release)
+    return found
+
+
+def releases_of(repo: str) -> tuple[str, ...]:
+    """The releases and branches in the tables of a repository, oldest first."""
+    return tuple(line.split()[0] for line in _text(repo, RELEASES).splitlines() if not line.startswith("#"))
 
 
 def lines_of(text: str, bit: int) -> list[str]:

@@ -76,4 +76,6 @@ class Words:
             return self.field(self.frame[owner], name) if name.isidentifier() else ABSENT
         if word.isdecimal():
             return int(word)
+        if owner.isdecimal() and name.isdecimal():
+            return float(word)
         return word[1:-1] if word[0] == "'" == word[-1] and word.count("'") == 2 and "\\" not in word else ABSENT

@@ -101,6 +101,22 @@ def test_what_only_some_releases_refuse_is_one_warning() -> None:
     assert one.severity == "warning" and one.problem.message.endswith("; 1 more")
 
 
+def test_a_guard_is_silent_where_the_launch_states_nothing_that_it_reads() -> None:
+    assert found(LAUNCH, judged("0.16.1", (BOTH, (("args.log_interval", None),)))) == []
+
+
+def test_a_release_whose_guards_are_silent_does_not_refuse() -> None:
+    silent = (IMPL, (("args.log_interval", None),))
+    (one,) = found(LAUNCH, judged("a", (BOTH, VALUES)), judged("b", silent))
+    assert one.severity == "warning" and "(up to a)" in one.problem.message
+
+
+def test_a_guard_is_silent_behind_a_value_that_the_parser_refuses() -> None:
+    (plain,) = found(LAUNCH, judged("0.16.1", (BOTH, VALUES)))
+    fired = [plain._replace(rule=BY_ID["KEY002"], keys=("bf16",))]
+    assert findings_of(LAUNCH, (judged("0.16.1", (BOTH, VALUES)),), [RULES["START001"]], fired) == []
+
+
 def test_where_a_rule_that_fired_cites_the_place_the_guard_is_silent() -> None:
     (plain,) = found(LAUNCH, judged("0.16.1", (BOTH, VALUES)))
     citing = BY_ID["TP001"]._replace(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from megatron_hcp.ground.errors import HcpError
@@ -16,8 +18,9 @@ from megatron_hcp.validators.outcome import Guard
 BOTH = ("--bf16", "--fp16", "--micro-batch-size", "1")
 
 
-def check(*words: str, assumes: tuple[str, ...] = ("mcore=0.16.1",), rules: object = rules_for) -> Report:
-    return check_launch(load_launch("", LoadOptions(words=words, assumes=assumes)), rules, fixes=False)
+def check(*words: str) -> Report:
+    launch = load_launch("", LoadOptions(words=words, assumes=("mcore=0.16.1",)))
+    return check_launch(launch, rules_for, fixes=False)
 
 
 @pytest.mark.parametrize("name", ["START001", "start001", "START", "STARTING"])
@@ -39,6 +42,16 @@ def test_start001_one_guard_is_ignored_and_one_is_selected() -> None:
     assert (rule.id, rule.only) == ("START001", frozenset({"validate_args/a-b", "c"}))
     (rule,) = selected("START001", "START001/c")(launch)
     assert (rule.only, rule.without) == (None, frozenset({"c"}))
+
+
+def test_start001_a_guard_is_accepted_by_the_name_that_its_finding_has(tmp_path: Path) -> None:
+    (finding,) = check(*BOTH).findings
+    file = tmp_path / "run.sh"
+    for name, left in ((finding.id, []), ("START001", ["ACCEPT001", finding.id])):
+        file.write_text(f"# hcp: ignore={name} measured\ntorchrun pretrain_gpt.py {' '.join(BOTH)}\n")
+        report = check_launch(load_launch(str(file), LoadOptions(assumes=("mcore=0.16.1",))), rules_for)
+        assert [item.id for item in report.findings] == left
+    assert "stands for many refusals" in report.findings[0].problem.message
 
 
 def test_start001_comments_name_guards_as_findings_print_them() -> None:

@@ -19,6 +19,7 @@ from megatron_hcp.cli.screen import Line, Part
 from megatron_hcp.judge.age import ages_of
 from megatron_hcp.judge.report import Finding, Report, Undecided
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
+from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.known.row import PACKAGES
 from megatron_hcp.rules.rule import Severity
@@ -139,6 +140,22 @@ def _not_in_the_verdict(report: Report, strict: bool) -> tuple[Undecided, ...]:
     return report.undecided[1:] if verdict_word(report, strict) == "UNDECIDED" else report.undecided
 
 
+def _silent_waiting(report: Report) -> str:
+    """The errors that nobody would see and that only want for a release: "ok" must not be read as their absence."""
+    waiting = {
+        item.rule.id: item.needs
+        for item in report.not_checked
+        if item.rule.severity == "error"
+        and item.rule.effect == "silent"
+        and all(name in FACTS and FACTS[name].type == "version" for name in item.needs)
+    }
+    if not waiting:
+        return ""
+    needs = unique(name for names in waiting.values() for name in names)
+    assume = " ".join(f"{name}=VERSION" for name in needs)
+    return f"; not ruled out: {' '.join(waiting)}, silently wrong in some releases (--assume {assume})"
+
+
 def _verdict_line(report: Report, strict: bool) -> Line:
     counts = ", ".join(numbered(report.num_findings(severity), severity) for severity in SEVERITIES)
     accepted = f", {len(report.accepted)} accepted" if report.accepted else ""
@@ -148,7 +165,7 @@ def _verdict_line(report: Report, strict: bool) -> Line:
     if word == "UNDECIDED":
         more = f": {_to_do(report.undecided[0])}"
     elif word == "ok" and left:
-        more = " as far as checked"
+        more = f" as far as checked{_silent_waiting(report)}"
     elif word == "FAILED" and not report.failed():
         more = " (--strict)"
     return (

@@ -16,6 +16,8 @@ from megatron_hcp.rules.view import Unknown, View
 
 RulesFor = Callable[[Launch], Iterable[Rule]]
 _LAYOUT = ("tp", "pp", "ep", "etp")
+_KEPT = ("cp", "seq_length", "global_batch_size")
+"""What a job is about: a fix that makes it smaller solves no more errors than another one."""
 _MANY = 4
 """How many fixes of the cause are offered for a finding that follows from it."""
 
@@ -43,11 +45,13 @@ class Trial(NamedTuple):
     """Settings that error rules need with this fix and didn't need without it."""
     made: tuple[Finding, ...] = ()
     """The errors that it creates."""
+    shrinks: bool = False
+    """Whether it leaves less context parallelism, shorter sequences or a smaller batch."""
 
     @property
     def gives_up(self) -> bool:
-        """Whether it removes a feature that the launch requests."""
-        return bool(self.fix.edits) and not any(self.fix.edits.values())
+        """Whether it removes a feature that the launch requests, or makes smaller what the job is about."""
+        return self.shrinks or (bool(self.fix.edits) and not any(self.fix.edits.values()))
 
 
 def offer_all(pairs: Sequence[tuple[Launch, Finding]], rules_for: RulesFor, errors: Iterable[str]) -> list[Finding]:
@@ -127,7 +131,13 @@ def _trial(before: _Before, finding: Finding, fix: Fix, rules_for: RulesFor) -> 
         refused = ""
     doubts = tuple(dict.fromkeys(name for names in missing.values() for name in names))
     made = tuple(item for item in found if item.id in new)
-    return Trial(finding, fix, refused, before.errors - _errors(found), doubts, made)
+    shrinks = any(_is_less(before.launch, fix, name) for name in _KEPT)
+    return Trial(finding, fix, refused, before.errors - _errors(found), doubts, made, shrinks)
+
+
+def _is_less(launch: Launch, fix: Fix, name: str) -> bool:
+    fact, value = launch.facts.get(name), fix.edits.get(name)
+    return fact is not None and type(fact.value) is int and type(value) is int and value < fact.value
 
 
 def _never_legal(fixed: Launch, lost: Iterable[NotChecked], unchecked: Sequence[NotChecked]) -> str | None:

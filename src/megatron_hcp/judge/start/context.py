@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.validators.outcome import Guard
 from megatron_hcp.validators.program import Program, condition_of
 

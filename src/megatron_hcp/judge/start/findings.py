@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.judge.report import Finding
 from megatron_hcp.judge.start.context import Context, context_of
 from megatron_hcp.judge.start.judged import program_of
@@ -21,28 +21,29 @@ _MOST_VALUES = 6
 
 
 class Refused(NamedTuple):
-    """A guard that refuses the launch, the releases whose guard it is, oldest first, and whether all refuse it."""
+    """A guard that refuses the launch: in these releases, oldest first, with what it reads, and where it stands.
+
+    `spots` are the settings of its condition, then what the launch writes of those that lead upstream to it.
+    """
 
     refusal: Refusal
     releases: tuple[str, ...]
-    by_all: bool
+    context: Context
+    spots: tuple[Spot, ...]
 
     @property
-    def id(self) -> str:
-        return f"{row_of(self.refusal.guard).id}/{self.refusal.guard.slug}"
+    def guard(self) -> Guard:
+        return self.refusal.guard
 
 
-def refused_by(judged: Sequence[Judged]) -> list[Refused]:
+def refused_by(launch: Launch, judged: Sequence[Judged]) -> list[Refused]:
     """The refusals of some releases, oldest first, once for each guard; with the values of the newest that refuses."""
-    found: dict[str, Refused] = {}
+    found: dict[Guard, tuple[Judged, Refusal, tuple[str, ...]]] = {}
     for outcome in judged:
         for refusal in outcome.refusals:
-            one = Refused(refusal, (outcome.release,), False)
-            before = found.get(one.id)
-            releases = before.releases if before else ()
-            found[one.id] = one._replace(releases=tuple(dict.fromkeys((*releases, outcome.release))))
-    every = all(outcome.refusals for outcome in judged)
-    return [item._replace(by_all=every) for item in found.values()]
+            *_, releases = found.get(refusal.guard, ((),))
+            found[refusal.guard] = (outcome, refusal, (*releases, outcome.release))
+    return [_refused(launch, *each) for each in found.values()]
 
 
 def findings_of(
@@ -52,76 +53,65 @@ def findings_of(
     releases refuse it.
 
     `rules` are the START rules that are to speak. A guard is silent where a finding of another rule cites it: that one
-    has the reason and the fix. It is silent too if the launch states nothing that it reads: a few words after `--`, or
-    a script that gets the rest elsewhere, lack much that upstream requires.
+    has the reason and the fix. It is silent too if the launch states nothing that it reads (a few words after `--`, or
+    a script that gets the rest elsewhere, lack much that upstream requires), or if the parser refuses a value first.
     """
+    fired = list(fired)
+    unparsed = {key for item in fired if item.rule.id.startswith("KEY") for key in item.keys}
     speaking = {rule.id: rule for rule in rules}
-    sources = [finding.rule.source for finding in fired]
+    items = [
+        item
+        for item in refused_by(launch, judged)
+        if any(spot.is_written for spot in item.spots) and not any(spot.key in unparsed for spot in item.spots)
+    ]
+    every = {outcome.release for outcome in judged} == {release for item in items for release in item.releases}
     found = []
-    for item in refused_by(judged):
-        guard = item.refusal.guard
-        rule = speaking.get(row_of(guard).id)
-        if rule is None or guard.slug in rule.without or (rule.only is not None and guard.slug not in rule.only):
+    for item in items:
+        rule, slug = speaking.get(row_of(item.guard).id), item.guard.slug
+        if rule is None or slug in rule.without or (rule.only is not None and slug not in rule.only):
             continue
-        context = _context(launch, judged, guard)
-        conditions = (*context.around, context.own) if context.own else context.around
-        if any(cites(source, guard, conditions) for source in sources):
-            continue
-        finding = _finding(launch, rule, item, judged, context.around, fixes=fixes)
-        if finding is not None:
-            found.append(finding)
-    return found if all(item.severity == "error" for item in found) else _as_one(found)
+        conditions = (*item.context.around, item.context.own)
+        if not any(cites(one.rule.source, item.guard, conditions) for one in fired):
+            found.append(_finding(launch, rule, item, [outcome.release for outcome in judged], fixes=fixes))
+    return found if every else _as_one(found)
 
 
 def _as_one(found: list[Finding]) -> list[Finding]:
     """What some releases refuse and others don't, as one warning; the user chooses among them by stating one."""
+    if not found:
+        return []
     more = f"; {len(found) - 1} more" if len(found) > 1 else ""
     problem = found[0].problem
-    return [found[0]._replace(problem=problem._replace(message=problem.message + more))]
+    return [found[0]._replace(problem=problem._replace(message=problem.message + more), severity="warning")]
 
 
-def _finding(
-    launch: Launch, rule: Rule, item: Refused, judged: Sequence[Judged], context: tuple[str, ...], *, fixes: bool
-) -> Finding | None:
-    guard, values = item.refusal.guard, item.refusal.values
-    spots = [spot_of(launch, name) for name, _ in values]
-    shown = [f"{spot.key}={shown_value(value)}" for spot, (_, value) in zip(spots, values)]
-    around = [spot for spot in _written_in(launch, context) if spot not in spots]
-    shown += [f"{spot.key}={shown_value(written_value(launch, spot))}" for spot in around]
-    spots += around
-    if not any(spot.is_written for spot in spots):
-        return None
+def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str], *, fixes: bool) -> Finding:
+    guard, values, context = item.guard, item.refusal.values, item.context.around
+    shown = [f"{spot.key}={shown_value(value)}" for spot, (_, value) in zip(item.spots, values)]
+    shown += [f"{spot.key}={shown_value(written_value(launch, spot))}" for spot in item.spots[len(values) :]]
     more = f" and {len(shown) - _MOST_VALUES} more" if len(shown) > _MOST_VALUES else ""
     said = f'"{guard.message}"' if guard.message else guard.condition
     problem = Problem(
-        message=f"{guard.function} refuses it{_by(item, [outcome.release for outcome in judged])}: {said}",
-        found=", ".join(shown[:_MOST_VALUES]) + more or "no setting of the launch",
+        message=f"{guard.function} refuses it{_by(item, releases)}: {said}",
+        found=", ".join(shown[:_MOST_VALUES]) + more,
         wanted=guard.condition + (f" where {' and '.join(context)}" if context else ""),
-        facts=tuple(dict.fromkeys(spot.fact or spot.key for spot in spots)),
-        location=next((spot.location for spot in spots if spot.location is not None), None),
-        fixes=_fixes(launch, item.refusal, context) if fixes else (),
+        facts=tuple(dict.fromkeys(spot.fact or spot.key for spot in item.spots)),
+        location=next((spot.location for spot in item.spots if spot.location is not None), None),
+        fixes=_fixes(launch, item) if fixes else (),
         guard=guard.slug,
-        severity=None if item.by_all else "warning",
     )
+    keys = tuple(dict.fromkeys(spot.key for spot in item.spots))
     return Finding(
-        rule,
-        problem,
-        problem.severity or rule.severity,
-        rule.effect,
-        rule.stage,
-        tuple(dict.fromkeys(spot.key for spot in spots)),
-        problem.location,
-        role=launch.reading.role,
+        rule, problem, rule.severity, rule.effect, rule.stage, keys, problem.location, role=launch.reading.role
     )
 
 
-def _context(launch: Launch, judged: Sequence[Judged], guard: Guard) -> Context:
-    """The conditions under which the newest release that refuses comes to the guard."""
-    refusing = next(
-        one for one in reversed(judged) if any(refusal.guard.slug == guard.slug for refusal in one.refusals)
-    )
-    program = program_of(launch, refusing)
-    return context_of(program, guard) if program is not None else Context()
+def _refused(launch: Launch, judged: Judged, refusal: Refusal, releases: tuple[str, ...]) -> Refused:
+    program = program_of(launch, judged)
+    context = context_of(program, refusal.guard) if program is not None else Context()
+    spots = [spot_of(launch, name) for name, _ in refusal.values]
+    around = [spot for spot in _written_in(launch, context.around) if spot not in spots]
+    return Refused(refusal, releases, context, (*spots, *around))
 
 
 def _written_in(launch: Launch, conditions: Iterable[str]) -> list[Spot]:
@@ -130,10 +120,10 @@ def _written_in(launch: Launch, conditions: Iterable[str]) -> list[Spot]:
     return [spot for spot in map(partial(spot_of, launch), names) if spot.is_written]
 
 
-def _fixes(launch: Launch, refusal: Refusal, context: Iterable[str]) -> tuple[Fix, ...]:
+def _fixes(launch: Launch, item: Refused) -> tuple[Fix, ...]:
     from megatron_hcp.judge.start.fixes import fixes_for
 
-    return fixes_for(launch, refusal, _written_in(launch, context))
+    return fixes_for(launch, item.refusal, item.spots[len(item.refusal.values) :])
 
 
 def _by(item: Refused, releases: list[str]) -> str:

@@ -123,6 +123,10 @@ def _edit(launch: Launch, spot: Spot, name: str, value: Any) -> tuple[str, Any] 
         return spot.fact, value
     if launch.dialect not in COMMAND_LINES:
         return (spot.key, value) if "." in spot.key else None
+    from megatron_hcp.launch.facts.known_options import all_options
+
+    if not spot.is_written and spot.key not in all_options():
+        return None  # a variable of upstream's own
     field = name.rpartition(".")[2]
     switches_off = spot.key != field  # `no_x` for the field x
     if isinstance(value, bool):

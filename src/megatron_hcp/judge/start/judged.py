@@ -35,6 +35,12 @@ def judgements(launch: Launch) -> tuple[Judged, ...]:
     return (*_judged(launch, releases[:-1]), *newest)
 
 
+def judged_again(launch: Launch, judged: Judged) -> Judged | None:
+    """What the same code makes of a launch that differs in some settings."""
+    program = program_of(launch, judged) if judged.source == "upstream" else None
+    return judge_start(launch, judged.release, program=program)
+
+
 def program_of(launch: Launch, judged: Judged) -> Program | None:
     """The program that judged the launch."""
     if judged.source == "table":
@@ -67,6 +73,10 @@ def _judged(launch: Launch, releases: tuple[str | None, ...]) -> tuple[Judged, .
 
 @cache
 def _program(tree: UpstreamTree) -> Program:
+    if tree.cached:
+        from megatron_hcp.validators.kept import program_of_tree
+
+        return program_of_tree(tree.path)
     from megatron_hcp.validators.checkout import program_of_folder
 
     return program_of_folder(tree.path)

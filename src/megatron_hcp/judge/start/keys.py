@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
 from megatron_hcp.launch.dialects.table import FACTS, index_of, keys_of
 from megatron_hcp.launch.fact import Launch, Setting

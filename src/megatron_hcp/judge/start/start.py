@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from megatron_hcp.judge.report import Finding, StartVerdict
-from megatron_hcp.judge.start.findings import findings_of
+from megatron_hcp.judge.report import Finding, StartVerdict, Undecided
 from megatron_hcp.judge.start.judged import judgements
-from megatron_hcp.judge.start.undecided import undecided_by_guards
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Rule
 
@@ -15,5 +13,15 @@ from megatron_hcp.rules.rule import Rule
 def started(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool) -> StartVerdict:
     """What the START rules among the rules say; `fired` are the findings of the others."""
     judged = judgements(launch)
-    findings = findings_of(launch, judged, rules, fired, fixes=fixes) if judged else []
-    return StartVerdict(tuple(findings), undecided_by_guards(launch, judged), judged)
+    findings: list[Finding] = []
+    undecided: tuple[Undecided, ...] = ()
+    # Most launches have nothing to say of: what words it is loaded only then.
+    if any(one.refusals for one in judged):
+        from megatron_hcp.judge.start.findings import findings_of
+
+        findings = findings_of(launch, judged, rules, fired, fixes=fixes)
+    if launch.unknown and judged and judged[-1].open:
+        from megatron_hcp.judge.start.undecided import undecided_by_guards
+
+        undecided = undecided_by_guards(launch, judged[-1])
+    return StartVerdict(tuple(findings), undecided, judged)

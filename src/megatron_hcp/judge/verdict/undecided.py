@@ -52,7 +52,7 @@ def undecided_by(launch: Launch, rulings: Iterable[Ruling]) -> tuple[Undecided, 
             needs.setdefault(found, []).append(name)
         trials.most = _MOST_AFTER if needs else _MOST_TRIALS
     entries = sorted(needs.items(), key=lambda entry: (entry[0].hides != "word", -len(entry[1])))
-    return tuple(_entry(launch, found, names) for found, names in entries)
+    return tuple(entry_of(launch, found, names) for found, names in entries)
 
 
 def doubted(launch: Launch, ruling: Ruling) -> str | None:
@@ -70,7 +70,8 @@ def doubted(launch: Launch, ruling: Ruling) -> str | None:
     return None
 
 
-def _entry(launch: Launch, found: Hidden, names: list[str]) -> Undecided:
+def entry_of(launch: Launch, found: Hidden, names: list[str]) -> Undecided:
+    """What one reason hides, `names` being the facts that rules or guards depend on."""
     count = {name: names.count(name) for name in names}
     needs = tuple(sorted(count, key=lambda name: (-count[name], name)))
     return Undecided(found.reason, needs, found.location, found.do or _how(launch, found, needs))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.values import Facts
-from megatron_hcp.launch.fact import Acceptance, Beside, Dialect, Reading, Setting
+from megatron_hcp.launch.fact import Acceptance, Beside, Dialect, Fact, Reading, Setting
 from megatron_hcp.launch.facts.known_keys import section
 from megatron_hcp.launch.facts.spec import FactSpec
 from megatron_hcp.launch.facts.topics import KeysOf
@@ -58,6 +58,16 @@ def dotted(key: str) -> str:
 def with_dashes(key: str) -> str:
     """A key as an option of Megatron-LM's command line."""
     return f"--{key.replace('_', '-')}"
+
+
+def plain_nodes(facts: Mapping[str, Fact], count: int) -> tuple[str, int]:
+    """The nodes of the job, which whoever starts it sets."""
+    return "nodes", count
+
+
+def none_follows(facts: Mapping[str, Fact], changed: Collection[str]) -> Mapping[str, Fact]:
+    """Nothing is read from variables."""
+    return _NOTHING
 
 
 class StartCommand(NamedTuple):
@@ -183,6 +193,10 @@ class Framework(NamedTuple):
     """Settings may refer to others, or switch off a section: a change reads all again."""
     several_models: bool = False
     """A launch may have several models, whose settings follow each other: `--set` reads all again."""
+    nodes_by: Callable[[Mapping[str, Fact], int], tuple[str, int | str]] = plain_nodes
+    """(facts, how many nodes are to train) -> the fact that sets them, and its value."""
+    follow: Callable[[Mapping[str, Fact], Collection[str]], Mapping[str, Fact]] = none_follows
+    """(facts without a key, names of those that changed) -> what it reads from them."""
     left_open: Callable[[Reading, Reading, Mapping[str, str]], Mapping[str, str]] = nothing_open
     """(a launch's main model, another one, why the main one's keys are unknown) -> why the other's are."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from megatron_hcp.ground.numbers import whole_number
@@ -138,6 +138,14 @@ def _ranks_of(facts: Mapping[str, Fact], unknown: Mapping[str, str]) -> tuple[di
             if name not in hidden and number:
                 found[name] = Fact(1, "default") if fact is None else fact._replace(value=number)
     return found, hidden
+
+
+def _nodes_by(facts: Mapping[str, Fact], count: int) -> tuple[str, int | str]:
+    return ("nodes", count) if "torchrun.nproc_per_node" in facts else ("env.NNODES", str(count))
+
+
+def _follow(facts: Mapping[str, Fact], changed: Collection[str]) -> Mapping[str, Fact]:
+    return {} if {"env.NNODES", "env.NPROC_PER_NODE"}.isdisjoint(changed) else _ranks_of(facts, {})[0]
 
 
 def _with_extra(settings: Iterable[Setting]) -> tuple[Setting, ...]:
@@ -276,6 +284,8 @@ MS_SWIFT = Framework(
     is_command_line=True,
     written=_written,
     model_decides=True,
+    nodes_by=_nodes_by,
+    follow=_follow,
     sees=_sees,
     starts=_starts,
     named=("swift",),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from megatron_hcp.launch.dialects.framework import CommandReading, Framework, StartCommand, with_dashes
 from megatron_hcp.launch.dialects.mlm.framework import MLM
 from megatron_hcp.launch.dialects.values import Facts, known, put, value_of
-from megatron_hcp.launch.fact import Elsewhere, Reading, Setting
+from megatron_hcp.launch.fact import Elsewhere, Fact, Reading, Setting
 from megatron_hcp.launch.facts.known_keys import section
 from megatron_hcp.launch.facts.spec import FactSpec
 from megatron_hcp.launch.facts.topics import TOPICS, by_key
@@ -140,6 +140,10 @@ def _refuses(command: StartCommand) -> str | None:
     return "a slime or miles launch trained with FSDP" if _by_fsdp(command) else None
 
 
+def _nodes_by(facts: Mapping[str, Fact], count: int) -> tuple[str, int]:
+    return "actor_num_nodes", count
+
+
 def _read_command(
     command: StartCommand, target: str, facts: CommandFacts, files: Files, types: Mapping[str, str]
 ) -> CommandReading:
@@ -169,6 +173,7 @@ SLIME = Framework(
     negates=True,
     options=_OWN,
     starts=_starts,
+    nodes_by=_nodes_by,
     refuses=_refuses,
     written=with_dashes,
     named=("slime", "miles"),

@@ -12,7 +12,7 @@ from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.table import types_of
 from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Reading
 from megatron_hcp.launch.forms.script.apart import refuse_apart
-from megatron_hcp.launch.forms.script.arguments import argv_of, why_hidden
+from megatron_hcp.launch.forms.script.arguments import argv_of, counted_by_default, why_hidden
 from megatron_hcp.launch.forms.script.facts import facts_of, is_parallel
 from megatron_hcp.launch.forms.script.flags import location_of
 from megatron_hcp.launch.forms.script.follow import MAX_LAUNCHES, Followed, follow
@@ -146,6 +146,8 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
     items = launched.started.arguments
     command = command_of(launched)
     facts = facts_of(launched, by_ray=framework.by_ray(command.script))
+    if variable := counted_by_default(items):
+        facts.known["default_of.nodes"] = Fact(variable, "launch")
     types = types_of(dialect if framework.is_command_line else "mlm")
     reading, unknown, unseen = framework.read_command(command, target, facts, script.files, types)
     said = [*notes, *([f"whether this command runs {launched.doubt}"] if launched.doubt else []), *script.notes()]
@@ -170,14 +172,18 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
     return _in_script(reading, facts.known, unknown, unseen)
 
 
+_SETTINGS = (".yaml", ".yml", ".json", ".toml")
+"""How the names of files that hold settings end."""
 _ARGUMENTS = ByVariable.of("nothing but the script's arguments ($@) can say how the model is split", "@")
 
 
 def _in_a_file(command: StartCommand, framework: Framework) -> str | None:
     """Why settings may be hidden: an option that the framework doesn't know names a file of them."""
+    if not any((getattr(item, "text", None) or "").endswith(_SETTINGS) for item in command.items):
+        return None
     for option in sorted(command.flags):
         for value in command.values(f"--{option.replace('_', '-')}") or command.values(f"--{option}"):
-            if value.endswith((".yaml", ".yml", ".json", ".toml")) and option not in framework.names():
+            if value.endswith(_SETTINGS) and option not in framework.names():
                 return f"{value[:60]}, which --{option} names, is not read"
     return None
 

@@ -9,7 +9,6 @@ from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, GPT_DATASET, MAPPINGS, TE_MXFP8_TENSOR, TE_UTILS
 from megatron_hcp.rules.view import View
 
-
 _INFERENCE = ("inference", "text_generation", "generate")
 """Words in the names of Megatron-LM's programs that answer prompts: they have no dataloader."""
 

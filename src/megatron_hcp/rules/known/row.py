@@ -109,15 +109,22 @@ def rule_of_row(row: Known, table: str = "") -> Rule:
     clauses, spans = clauses_of(row.when), spans_of(row.versions)
     severity, effect, stage = parsed(row.outcome)
     in_dev = any("dev" in source.branches for source in row.source)
+    is_silent = severity == "error" and effect == "silent"
+
+    def waits(v: View, clause: Clause) -> bool:
+        """Whether an error that nobody would see hangs on a release that is not stated: then it is asked for."""
+        return is_silent and clause.is_version and not v.known(clause.name)
 
     def applies(v: View) -> bool:
         asks = severity != "info" or v.known(row.package)  # a note isn't worth asking for a fact
         if v.launch.dialect in row.mended_by or (on_dev(v, row.package) and not in_dev):
             return False
-        return asks and is_run(v, row.package) and all(clause.holds(v) for clause in clauses)
+        return asks and is_run(v, row.package) and all(clause.holds(v) or waits(v, clause) for clause in clauses)
 
     def check(v: View) -> Problem | None:
         span = span_with(v, row.package, spans, reads_dev=True)
+        if span is not None and (open_clause := next((one for one in clauses if waits(v, one)), None)) is not None:
+            raise Unknown(open_clause.name)
         return None if span is None else _problem(v, row, clauses, span)
 
     check.__doc__ = f"{row.title}.\n\n{row.why} {_range_in_words(row, spans)}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.rules.rule import Example, Problem, Rule, register
 from megatron_hcp.rules.upstream import (
     ARGUMENTS,
+    MICROBATCHES,
     MODEL_PARALLEL_CONFIG,
+    PARALLEL_STATE,
     TRANSFORMER_CONFIG,
     UpstreamFile,
 )
@@ -91,6 +92,16 @@ ROWS = (
             "mcore=0.16.1 world_size=1",
         ),
     ),
+    StartRow(
+        "START006",
+        PARALLEL_STATE,
+        "initialize_model_parallel",
+        "raise RuntimeError",
+        ">=0.12",
+        "megatron-core's initialize_model_parallel",
+        Example("mlm", _MODEL, "mcore=0.16.1 world_size=1"),
+        Example("mlm", f"{_MODEL} --sharp-enabled-group dp", "mcore=0.16.1 world_size=1"),
+    ),
 )
 """By id. An id stays with its function for ever."""
 
@@ -115,6 +126,7 @@ RULES = {row.id: register(_rule(row)) for row in ROWS}
 _BY_HELPER = {
     "megatron/training/argument_utils.py": "START005",
     "megatron/training/determinism.py": "START001",
+    MICROBATCHES.path: "START006",
 }
 """The rule of the function that calls what stands in a file of helpers."""
 _BY_FUNCTION = {(row.file.path, row.function): row for row in ROWS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import gcd, lcm
 
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.fact import ELASTIC_STARTS
 from megatron_hcp.rules.cp.view import nearest_divisors, over
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
@@ -20,13 +21,20 @@ def _say_shards(count: int) -> str:
 
 def _node_fixes(v: View, unit: int) -> list[Fix]:
     """The next larger number of nodes whose ranks are a multiple of `unit`."""
-    if not v.known("nodes", "gpus_per_node") or v.world_size != v.nodes * v.gpus_per_node:
+    names = (
+        ("actor_num_nodes", "actor_num_gpus_per_node") if v.launch.dialect == "slime" else ("nodes", "gpus_per_node")
+    )
+    if not v.known(*names):
         return []
-    step = unit // gcd(unit, v.gpus_per_node)
-    nodes = -(-v.nodes // step) * step
-    fixes = [Fix({"nodes": nodes}, f"{nodes * v.gpus_per_node} ranks")]
-    per_node = unit // gcd(unit, v.nodes)
-    if v.get("start") in ELASTIC_STARTS and v.gpus_per_node < per_node <= _GPUS_OF_A_NODE:
+    now, gpus = v[names[0]], v[names[1]]
+    if v.world_size != now * gpus:
+        return []
+    step = unit // gcd(unit, gpus)
+    nodes = -(-now // step) * step
+    fact, count = FRAMEWORKS[v.launch.dialect].nodes_by(v.launch.facts, nodes)
+    fixes = [Fix({fact: count}, f"{nodes * gpus} ranks")]
+    per_node = unit // gcd(unit, now)
+    if v.get("start") in ELASTIC_STARTS and fact == "nodes" and gpus < per_node <= _GPUS_OF_A_NODE:
         fixes.insert(0, Fix({"gpus_per_node": per_node}, f"{per_node} ranks on each node"))
     return fixes
 
@@ -129,6 +137,7 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
             ">=0.13",
         ),
         PARALLEL_STATE.says("initialize_model_parallel", ") % num_distributed_optimizer_instances == 0, (", ">=0.12"),
+        PARALLEL_STATE.says("initialize_model_parallel", "Data parallel size should be divisible by", ">=0.12"),
     ),
     applies=lambda v: v.get("num_distributed_optimizer_instances", 1) > 1,
     good=Example("mlm", "--context-parallel-size 2 --num-distributed-optimizer-instances 2", "world_size=8"),

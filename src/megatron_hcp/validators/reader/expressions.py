@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Callable, Collection
 
 from megatron_hcp.validators.builtin import BUILTIN
@@ -27,6 +28,8 @@ _ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
 _ALIASES = {"torch.float": "torch.float32", "torch.half": "torch.float16", "torch.double": "torch.float64"}
 _KEPT = {*BUILTIN, "list", "tuple", "int", "float", "str", "bool", "set", "dict"}
 _LONGEST = 1_500
+_NEGATED = re.compile(r"\b(and|or) \(not ([\w.]+)\)(?= and | or |\)|$)")
+"""Brackets that `ast.unparse` writes and a person would not."""
 _NOT_FOLLOWED = frozenset((
     "create_group", "create_hierarchical_groups", "get_nccl_options", "overwrite_nccl_comm_cfgs",
     "_set_global_memory_buffer", "load_retro_config",
@@ -74,7 +77,7 @@ class Translator(ast.NodeTransformer):
 
     def text(self, tree: ast.expr) -> str:
         found = self.visit(ast.parse(ast.unparse(tree), mode="eval").body)
-        text = ast.unparse(found)
+        text = _NEGATED.sub(r"\1 not \2", ast.unparse(found))
         return text if "\n" not in text and len(text) <= _LONGEST else "..."
 
     def meaning(self, tree: ast.expr) -> Found | None:

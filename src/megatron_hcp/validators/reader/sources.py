@@ -64,11 +64,11 @@ class Sources:
             folder = folder[: len(folder) - line.level + 1]
             source = ".".join([*folder, *([source] if source else [])])
         file = self.module(source)
+        inner = self.module(f"{source}.{alias.name}")
         if file is None:
-            return Found("", f"{source}.{alias.name}")
+            return Found(inner or "", f"{source}.{alias.name}")
         if depth < _DEEPEST and (found := self.find(file, alias.name, depth + 1)) is not None:
             return found
-        inner = self.module(f"{source}.{alias.name}")
         return Found(inner, f"{source}.{alias.name}") if inner is not None else None
 
     def _top(self, path: str) -> dict[str, ast.stmt | ast.expr | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 
 from megatron_hcp.launch.dialects.values import Facts, expert_tensor_parallel, known, packs_by, put, value_of
 from megatron_hcp.launch.fact import Fact
@@ -15,6 +15,13 @@ def derive(facts: Facts, unknown: MutableMapping[str, str]) -> None:
         _policy_ranks(facts)
     expert_tensor_parallel(facts)
     packs_by(facts, "sequence_packing")
+
+
+def nodes_by(facts: Mapping[str, Fact], count: int) -> tuple[str, int]:
+    """The cluster's nodes that leave the policy this many: generation may have nodes of its own."""
+    taken, own = facts.get("generation_nodes"), facts.get("colocated")
+    separate = own is not None and own.value is False and taken is not None
+    return "cluster_nodes", count + (int(taken.value or 0) if separate and taken is not None else 0)
 
 
 def _policy_ranks(facts: Facts) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from megatron_hcp.launch.dialects.framework import CommandReading, Framework, StartCommand
 from megatron_hcp.launch.dialects.nemo_rl import keys
 from megatron_hcp.launch.dialects.values import Facts
-from megatron_hcp.launch.fact import Acceptance, Beside, Dialect, Reading, Setting
+from megatron_hcp.launch.fact import Acceptance, Beside, Dialect, Fact, Reading, Setting
 
 if TYPE_CHECKING:
     from megatron_hcp.launch.forms.script.facts import Facts as CommandFacts
@@ -24,6 +24,12 @@ def _derive(facts: Facts, unknown: MutableMapping[str, str]) -> None:
     from megatron_hcp.launch.dialects.nemo_rl.derived import derive
 
     derive(facts, unknown)
+
+
+def _nodes_by(facts: Mapping[str, Fact], count: int) -> tuple[str, int]:
+    from megatron_hcp.launch.dialects.nemo_rl.derived import nodes_by
+
+    return nodes_by(facts, count)
 
 
 def _read_words(
@@ -73,6 +79,7 @@ NEMO_RL = Framework(
     keys_of=keys.keys_of,
     known=keys.known,
     derive=_derive,
+    nodes_by=_nodes_by,
     read_words=_read_words,
     read_again=_read_again,
     read_yaml=_read_yaml,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, reason_of
+from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, default_of, reason_of
 from megatron_hcp.launch.fact import Argument, RunText
 
 
@@ -10,6 +10,23 @@ def argv_of(items: Items) -> tuple[Argument, ...] | None:
     """The words; None if one isn't known."""
     words = [_argument(item) for item in items]
     return tuple(word for word in words if word is not None) if None not in words else None
+
+
+_COUNTS = frozenset(("nnodes", "num_nodes", "n_gpus_per_node", "actor_num_nodes", "actor_num_gpus_per_node"))
+"""Options and keys, by their last word, that count nodes or GPUs."""
+
+
+def counted_by_default(items: Items) -> str:
+    """The variable whose default the number of nodes or GPUs is: `trainer.nnodes=${PET_NNODES:-1}`; "" if none."""
+    before = ""
+    for item in items:
+        text = (item.text or "") if isinstance(item, Field) else ""
+        key = text.partition("=")[0] if "=" in text else before
+        counts = key.lstrip("+-").rpartition(".")[2].replace("-", "_") in _COUNTS
+        if counts and isinstance(item, Field) and (variable := default_of(item.parts)):
+            return variable
+        before = text
+    return ""
 
 
 def why_hidden(items: Items) -> str:

@@ -94,6 +94,8 @@ def _note_default(facts: Facts, name: str, value: Value | None) -> None:
     variable = default_of(value or ())
     if variable and name in _ADDRESSES:
         facts.put(f"default_of.{name}", variable)
+    if variable and name in ("torchrun.nnodes", "torchrun.nproc_per_node"):
+        facts.put("default_of.nodes", variable)
 
 
 def _environment(facts: Facts, launched: Launched) -> None:

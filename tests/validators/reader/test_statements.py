@@ -1,0 +1,135 @@
+"""Upstream's Python as a program: what it means stays, and what can't be read says so."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from megatron_hcp.validators.program import Unit, condition_of
+from megatron_hcp.validators.reader.sources import Sources
+from megatron_hcp.validators.reader.statements import Reader
+
+CORE = """
+    from enum import Enum
+    from .utils import is_te_min_version, LIMIT
+    class Kind(str, Enum):
+        ring = "p2p"
+    class Backend(Enum):
+        flash = 1
+"""
+UTILS = """
+    LIMIT = 4
+    def helper(value, at_least=2):
+        if value < at_least:
+            raise ValueError(f"value {value} is below {at_least}")
+        return value
+    def is_te_min_version(version):
+        return get() >= version
+"""
+
+
+def units_of(body: str, **more: str) -> dict[str, Unit]:
+    files = {"pkg/args.py": dedent(body), "pkg/core.py": dedent(CORE), "pkg/utils.py": dedent(UTILS)}
+    files |= {f"pkg/{name}.py": dedent(text) for name, text in more.items()}
+    reader = Reader(Sources(files.get))
+    assert reader.read("pkg/args.py", "validate")
+    return reader.units
+
+
+def lines_of(body: str) -> list[str]:
+    """The lines of `validate` with the body."""
+    head = "import os, torch\nfrom pkg import core, utils\nfrom pkg.core import Kind, Backend, is_te_min_version\n"
+    indented = "\n".join(f"    {line}" for line in dedent(body).strip("\n").splitlines())
+    return list(units_of(f"{head}def validate(args):\n{indented}\n")["validate"].lines)
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("assert args.tp > 0, 'sizes ' 'are positive'", ["check args.tp > 0\tsizes are positive"]),
+        (
+            "if args.tp == 3:\n    raise ValueError(f'not {args.tp}')",
+            ["if args.tp == 3", " stop args.tp != 3\tnot tp"],
+        ),
+        (
+            "if args.a:\n    pass\nelif args.b is None:\n    raise ValueError('b')",
+            ["if not args.a", " if args.b is None", "  stop args.b is not None\tb"],
+        ),
+        ("if args.a or args.b:\n    raise ValueError", ["if args.a or args.b", " stop not args.a and not args.b\t"]),
+        ("print('x')\nlogger.info('x')\nwarn_rank_0('x')", []),
+        ("args.n += 2", ["args.n = args.n + 2"]),
+        ("args.names.append('x')", ["args.names = args.names + list(['x'])"]),
+        ("assert args.kind == Kind.ring", ["check args.kind == 'p2p'\t"]),
+        ("assert args.backend != Backend.flash", ["check args.backend != Backend.flash\t"]),
+        ("assert is_te_min_version('2.9')", ["check at_least('te', '2.9')\t"]),
+        ("assert os.environ.get('A') != '1'", ["check env('A') != '1'\t"]),
+        ("assert os.getenv('A', '0') == '1'", ["check env('A', '0') == '1'\t"]),
+        ("assert 'A' in os.environ", ["check env('A') is not None\t"]),
+        ("args.dtype = torch.half", ["args.dtype = torch.float16"]),
+        ("assert args.n < utils.LIMIT", ["check args.n < 4\t"]),
+        ("assert open('x')", ["check ...\t"]),
+        ("assert os.path.exists(args.x) or args.y", ["check ... or args.y\t"]),
+        ("if args.a:\n    exit()", ["if args.a", " stop not args.a\t"]),
+        ("while args.n:\n    args.n = args.n - 1", ["forget args.n"]),
+        (
+            "try:\n    import apex\nexcept ImportError:\n    raise RuntimeError('needs apex')",
+            ["if not installed('apex')", " stop installed('apex')\tneeds apex"],
+        ),
+        (
+            "try:\n    args.n = int(args.x)\nexcept ValueError:\n    args.n = 0",
+            ["if ...", " args.n = int(args.x)", "else", " args.n = 0"],
+        ),
+    ],
+)
+def test_statements_are_translated(body: str, wanted: list[str]) -> None:
+    assert lines_of(body) == wanted
+
+
+def test_functions_that_are_called_are_read_too_and_their_messages_are_cut() -> None:
+    body = "from pkg.utils import helper as check\ndef validate(args):\n    check(args.n)\n"
+    units = units_of(body)
+    assert units["validate"].lines == ("do helper(args.n)",)
+    assert units["helper"].head == ("value", "at_least=2")
+    assert units["helper"].path == "pkg/utils.py"
+    long = units_of(f"def validate(args):\n    assert args.n, '{'word ' * 40}'\n")["validate"].lines[0]
+    assert len(condition_of(long)[1]) <= 80
+
+
+def test_a_dataclass_is_read_with_its_bases_defaults_and_checks() -> None:
+    body = """
+        from dataclasses import dataclass, field
+        @dataclass
+        class Base:
+            n: int = 1
+            names: list = field(default_factory=lambda: ["a"])
+            def __post_init__(self):
+                assert self.n > 0
+        @dataclass
+        class Config(Base):
+            m: int = field(default=2, metadata={})
+            def __post_init__(self):
+                super().__post_init__()
+                if self.is_large: raise ValueError("large")
+            @property
+            def is_large(self):
+                return self.m > 9
+        def validate(args):
+            return Config(n=args.n)
+    """
+    units = units_of(body)
+    assert units["Config"].head == ("Base",) and units["Config"].lines == ("m = 2",)
+    assert units["Base"].lines == ("n = 1", "names = ['a']")
+    assert units["Config.__post_init__"].lines[0] == "do Base.__post_init__(self)"
+    assert units["Config.__post_init__"].lines[1] == "if Config.is_large(self)"
+    assert units["Base.__post_init__"].lines == ("check self.n > 0\t",)
+
+
+def test_nothing_of_upstream_is_imported_or_run() -> None:
+    body = "raise SystemExit('run')\ndef validate(args):\n    assert args.n\n"
+    assert units_of(body)["validate"].guards == ["check args.n\t"]
+
+
+def test_a_file_that_python_cannot_parse_has_nothing() -> None:
+    reader = Reader(Sources({"pkg/args.py": "def validate(args:\n"}.get))
+    assert not reader.read("pkg/args.py", "validate")

@@ -1,0 +1,128 @@
+"""Programs under unknown conditions: what both branches leave alike stays known, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from megatron_hcp.validators.evaluate import Evaluation, TooLongError
+from megatron_hcp.validators.guards import independent, slug_of
+from megatron_hcp.validators.program import Program, Unit
+from megatron_hcp.validators.values import NOT_READ, Thing, Unknown
+
+
+def unit(name: str, text: str, head: tuple[str, ...] = ("args",), kind: str = "def") -> Unit:
+    return Unit(name, kind, head, "arguments.py", tuple(text.strip("\n").splitlines()))
+
+
+def run(*units: Unit, **fields: Any) -> tuple[Evaluation, Thing]:
+    by_name = {one.name: one for one in units}
+    evaluation = Evaluation(Program("megatron-lm", "main", by_name.get, units[0].name, 0, 0), lambda *_: NOT_READ)
+    args = Thing(fields, "args")
+    evaluation.call_unit(units[0].name, [args], {})
+    return evaluation, args
+
+
+HIDDEN = {"tp": Unknown(("tp",)), "pp": 2, "sp": True, "count": 1}
+
+
+def test_a_violated_guard_is_a_refusal_with_the_values_that_it_reads() -> None:
+    found, _ = run(unit("validate", "check args.pp == 1 or args.sp == 3\tone\ncheck args.pp == 2\ttwo"), **HIDDEN)
+    (refusal,) = found.refusals
+    assert (refusal.guard.function, refusal.guard.message) == ("validate", "one")
+    assert refusal.values == (("args.pp", 2), ("args.sp", True))
+
+
+def test_a_raise_under_a_known_condition_refuses_and_does_not_end_the_rest() -> None:
+    found, args = run(unit("validate", "if args.pp > 1\n stop args.pp <= 1\tno\nargs.count = 5"), **HIDDEN)
+    assert [one.guard.condition for one in found.refusals] == ["args.pp <= 1"]
+    assert args.fields["count"] == 5
+
+
+def test_an_unknown_condition_forgets_what_its_branches_leave_different_and_nothing_else() -> None:
+    text = "if args.tp == 1\n args.sp = False\n args.count = 3\nelse\n args.count = 3\nargs.pp = args.pp + 1"
+    _, args = run(unit("validate", text), **HIDDEN)
+    assert isinstance(args.fields["sp"], Unknown) and args.fields["sp"].names == {"tp"}
+    assert (args.fields["count"], args.fields["pp"]) == (3, 3)
+
+
+def test_a_guard_under_an_unknown_condition_is_open_and_names_what_decides_it() -> None:
+    found, _ = run(unit("validate", "if args.tp == 1\n check args.pp == 1\tno\ncheck args.tp < 8\tbig"), **HIDDEN)
+    assert not found.refusals
+    assert [(one.guard.message, one.unknown) for one in found.open] == [("no", ("tp",)), ("big", ("tp",))]
+
+
+def test_what_could_not_be_read_is_neither_refused_nor_open() -> None:
+    found, _ = run(unit("validate", "if ...\n check args.pp == 1\tno\ncheck ... and args.tp\tno"), **HIDDEN)
+    assert not found.refusals and not found.open
+
+
+def test_a_branch_that_upstream_stops_in_leaves_the_other_ones_values() -> None:
+    text = "if args.tp == 1\n args.sp = False\n check args.pp == 1\tno\nelse\n args.count = 4"
+    _, args = run(unit("validate", text), **HIDDEN)
+    assert (args.fields["sp"], args.fields["count"]) == (True, 4)
+
+
+def test_after_a_return_under_an_unknown_condition_the_rest_of_the_function_is_open() -> None:
+    inner = unit("inner", "if args.tp == 1\n return 1\ncheck args.pp == 1\tno\nreturn 2")
+    found, args = run(unit("validate", "args.count = inner(args)\ncheck args.pp == 1\tafter"), inner, **HIDDEN)
+    assert [one.guard.message for one in found.open] == ["no"]
+    assert [one.guard.message for one in found.refusals] == ["after"]
+    assert isinstance(args.fields["count"], Unknown)
+
+
+def test_loops_over_known_items_run_and_others_forget() -> None:
+    text = (
+        "for name in ['pp', 'count']\n if name == 'count'\n  break\n check getattr(args, name) == 1\tno\n"
+        "for item in args.tp\n args.sp = 3\nitems = []\nfor item in [1, 2]\n items = items + [item]\nargs.items = items"
+    )
+    found, args = run(unit("validate", text), **HIDDEN)
+    assert len(found.refusals) == 1
+    assert isinstance(args.fields["sp"], Unknown) and args.fields["items"] == [1, 2]
+
+
+def test_a_config_has_its_bases_defaults_and_checks_itself_when_it_is_made() -> None:
+    base = unit("Base", "tp = 1\nsizes = None", (), "class")
+    config = unit("Config", "layers = 0", ("Base",), "class")
+    ready = unit("Base.__post_init__", "check self.layers % self.tp == 0\tno", ("self",))
+    start = unit("start", "kw = {}\ndo copy_fields(Config, args, kw)\nkw['layers'] = 5\nargs.made = Config(**kw)")
+    found, args = run(start, base, config, ready, tp=2)
+    assert args.fields["made"].fields == {"tp": 2, "sizes": None, "layers": 5}
+    assert found.refusals[0].values == (("self.layers", 5), ("self.tp", 2))
+
+
+def test_a_quiet_line_is_passed_over_only_while_what_it_reads_is_unchanged() -> None:
+    program = unit("validate", "if args.fp8\n check args.bf16\tno")._replace(quiet=frozenset((0,)))
+    evaluation = Evaluation(Program("megatron-lm", "main", {"validate": program}.get, "", 0, 0), lambda *_: NOT_READ)
+    args = Thing({"fp8": True, "bf16": False}, "args")
+    args.changed = set()
+    evaluation.call_unit("validate", [args], {})
+    assert not evaluation.refusals
+    args.changed.add("fp8")
+    evaluation.call_unit("validate", [args], {})
+    assert len(evaluation.refusals) == 1
+
+
+def test_a_program_without_an_end_is_given_up() -> None:
+    with pytest.raises(TooLongError):
+        run(unit("validate", "for a in range(9000)\n for b in range(9000)\n  args.count = a"), **HIDDEN)
+
+
+def test_a_function_that_calls_itself_ends() -> None:
+    found, _ = run(unit("validate", "do validate(args)\ncheck args.pp == 1\tno"), **HIDDEN)
+    assert found.refusals
+
+
+def test_of_each_function_the_first_refusal_is_kept_and_those_that_read_the_same_are_not() -> None:
+    inner = unit("inner", "check args.pp == 4\tsame setting\ncheck args.count == 2\tlater in its function")
+    other = unit("other", "check args.sizes == 2\tindependent")
+    start = unit("start", "check args.pp == 1\tfirst\ncheck args.sp == 3\tsecond\ndo inner(args)\ndo other(args)")
+    found, _ = run(start, inner, other, **HIDDEN, sizes=1)
+    assert [one.guard.message for one in independent(found.refusals)] == ["first", "independent"]
+
+
+def test_a_slug_depends_on_function_and_condition_alone() -> None:
+    one = slug_of("validate", "args.tp % args.cp == 0")
+    assert one.startswith("validate/tp-cp-") and one == slug_of("validate", "args.tp % args.cp == 0")
+    assert one != slug_of("validate", "args.tp % args.cp == 1") and one != slug_of("other", "args.tp % args.cp == 0")

@@ -1,0 +1,101 @@
+"""Launches against the tables: refused where upstream refuses them, and open where they hide what decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.options import parse_assumptions
+from megatron_hcp.launch.readers.target import read_target
+from megatron_hcp.validators.outcome import Judged
+from megatron_hcp.validators.start import judge_start
+
+PLAIN = (
+    "--num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length 4096 --max-position-embeddings 4096 "
+    "--micro-batch-size 1 --global-batch-size 64 --bf16 --position-embedding-type rope --mock-data "
+    "--no-gradient-accumulation-fusion"
+)
+STATED = ("world_size=8", "te=2.14", "torch=2.8", "arch=sm90", "env.CUDA_DEVICE_MAX_CONNECTIONS=1")
+
+
+def launch_of(text: str, *stated: str) -> Launch:
+    return build_launch(read_target("", dialect="mlm", words=tuple(text.split())), assumed=parse_assumptions(stated))
+
+
+def judged(more: str, release: str = "0.19.0", stated: tuple[str, ...] = STATED) -> Judged:
+    found = judge_start(launch_of(f"{PLAIN} {more}", *stated), release)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("release", ["0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.0"])
+def test_a_plain_launch_is_accepted_and_nothing_is_open(release: str) -> None:
+    for more in ("", "--tensor-model-parallel-size 2 --sequence-parallel", "--context-parallel-size 4"):
+        found = judged(more, release)
+        assert (found.refusals, found.open, found.release) == ((), (), release), more
+
+
+@pytest.mark.parametrize(
+    ("more", "function", "said"),
+    [
+        ("--fp16", "validate_args", "not args.bf16"),
+        ("--optimizer-cpu-offload", "validate_args", "use_precision_aware_optimizer"),
+        ("--tensor-model-parallel-size 3", "validate_args", "world_size"),
+        ("--expert-model-parallel-size 2", "validate_args", "num_experts"),
+        ("--context-parallel-size 8 --seq-length 4100", "validate_args", "seq_length"),
+        ("--num-experts 8 --moe-expert-capacity-factor 1 --moe-router-load-balancing-type sinkhorn",
+         "TransformerConfig.__post_init__", "moe_router_load_balancing_type"),
+        ("--cp-comm-type p2p a2a --context-parallel-size 2", "TransformerConfig.__post_init__", "cp_comm_type"),
+        ("--cpu-offloading-num-layers 2 --pipeline-model-parallel-size 2", "TransformerConfig.__post_init__",
+         "pipeline_model_parallel_size"),
+        ("--global-batch-size 12 --eval-global-batch-size 64", "ConstantNumMicroBatchesCalculator.__init__",
+         "global_batch_size"),
+        ("--num-experts 8 --expert-model-parallel-size 4 --expert-tensor-parallel-size 4 --disable-bias-linear",
+         "initialize_model_parallel", "expert_tensor_model_pipeline_parallel_size"),
+    ],
+)  # fmt: skip
+def test_what_upstream_refuses_is_refused_by_its_own_guard(more: str, function: str, said: str) -> None:
+    first = judged(more).refusals[0]
+    assert first.guard.function == function and said in first.guard.condition
+    assert first.guard.slug.startswith(f"{function}/") and first.values
+
+
+def test_what_validate_args_changes_reaches_the_config() -> None:
+    """Sequence parallelism with TP 1 is switched off before the config is made, which would refuse it."""
+    assert not judged("--sequence-parallel").refusals
+    assert not judged("--num-experts 8 --sequence-parallel --disable-bias-linear").refusals
+
+
+def test_a_release_has_its_own_guards() -> None:
+    text = "--optimizer-cpu-offload --use-precision-aware-optimizer --use-distributed-optimizer --fp8-format hybrid"
+    assert not judged(f"{text} --fp8-recipe delayed").refusals
+    assert judged("--hybrid-context-parallel", "0.16.1").refusals and not judged("", "0.16.1").refusals
+
+
+def test_what_the_machine_decides_is_open_until_it_is_stated() -> None:
+    found = judged("--context-parallel-size 4", stated=("world_size=8",))
+    assert not found.refusals
+    assert {name for one in found.open for name in one.unknown} >= {"arch", "env.CUDA_DEVICE_MAX_CONNECTIONS"}
+    assert judged("--context-parallel-size 4", stated=("world_size=8", "arch=sm100")).open == ()
+
+
+def test_a_hidden_setting_leaves_open_what_it_decides(tmp_path: object) -> None:
+    script = tmp_path / "run.sh"  # type: ignore[operator]
+    script.write_text(f"torchrun pretrain_gpt.py {PLAIN} --tensor-model-parallel-size $TP\n")
+    launch = build_launch(read_target(str(script)), assumed=parse_assumptions(STATED))
+    found = judge_start(launch, "0.19.0")
+    assert found is not None and not found.refusals
+    assert ("tensor_model_parallel_size",) in {one.unknown for one in found.open}
+
+
+def test_a_switch_that_switches_off_and_a_stated_fact_are_settings_too() -> None:
+    assert judged("--num-query-groups 3 --group-query-attention --tensor-model-parallel-size 2").refusals
+    first = judged("", stated=(*STATED, "tp=3")).refusals[0]
+    assert first.values == (("args.world_size", 8), ("total_model_size", 3))
+
+
+def test_another_dialect_and_an_unknown_release_are_not_judged() -> None:
+    assert judge_start(launch_of(PLAIN), "0.1.0") is None
+    bridge = build_launch(read_target("", dialect="bridge", words=("model.context_parallel_size=2",)))
+    assert judge_start(bridge, "0.19.0") is None

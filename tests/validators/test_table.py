@@ -1,0 +1,90 @@
+"""The tables: woven texts give each release back, and hold what upstream's own files say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from megatron_hcp.launch.facts.known_options import revisions_with
+from megatron_hcp.validators.checkout import units_of
+from megatron_hcp.validators.options import option_of
+from megatron_hcp.validators.program import Program, Unit, as_lines, condition_of, unit_of
+from megatron_hcp.validators.reader.prune import pruned
+from megatron_hcp.validators.reader.sources import Sources
+from megatron_hcp.validators.reader.statements import Reader
+from megatron_hcp.validators.roots import MEGATRON_LM
+from megatron_hcp.validators.table import FOLDER, lines_of, program_of_release, woven
+from megatron_hcp.validators.trees import tree_of
+from support.needs import UPSTREAM
+
+RELEASES = tuple(
+    line.split()[0]
+    for line in (Path(FOLDER) / "megatron-lm" / "releases.txt").read_text(encoding="utf-8").splitlines()[1:]
+)
+CONFIGS = ("ModelParallelConfig", "TransformerConfig", "MLATransformerConfig")
+
+
+def program(release: str) -> Program:
+    found = program_of_release("megatron-lm", release)
+    assert found is not None
+    return found
+
+
+def test_a_woven_text_gives_each_release_its_own_lines() -> None:
+    texts = [["a", "b", "c"], ["a", "c", "d"], [], ["x", "c", "b"], ["a", "b", "c"]]
+    table = woven(texts).rstrip("\n")
+    assert [lines_of(table, 1 << place) for place in range(len(texts))] == texts
+    assert table.count("\na\n") == 1
+
+
+def test_a_unit_survives_its_lines() -> None:
+    unit = Unit("f", "def", ("args", "n={'a': 1}"), "a.py", ("if args.a", " check args.b\tno"), frozenset((0,)))
+    assert unit_of(as_lines(unit)) == unit
+
+
+def test_the_tables_have_the_releases_whose_options_are_known() -> None:
+    assert revisions_with("context_parallel_size")[-len(RELEASES) :] == RELEASES
+    assert program_of_release("megatron-lm", "0.1.0") is None and program_of_release("other", "main") is None
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_line_of_a_release_is_in_the_notation(release: str) -> None:
+    found = program(release)
+    units = [found.find(file.stem) for file in (Path(FOLDER) / "megatron-lm").glob("*.txt") if file.stem != "releases"]
+    present = [unit for unit in units if unit is not None]
+    assert {"validate_args", "TransformerConfig.__post_init__", "initialize_model_parallel", "options"} <= {
+        unit.name for unit in present
+    }
+    for unit in present:
+        for line in unit.lines:
+            if unit.kind == "options":
+                option_of(line)
+            elif line.lstrip().startswith(("check ", "stop ")):
+                condition, message = condition_of(line)
+                assert tree_of(condition) and len(message) <= 80, line
+    assert found.guards > 200 and found.unreadable < 10
+
+
+@pytest.mark.upstream
+@pytest.mark.parametrize("release", [name for name in RELEASES if (UPSTREAM / f"megatron-core-{name}").is_dir()])
+def test_the_tables_hold_what_the_wheel_says(release: str) -> None:
+    """Wheels before 0.17 lack megatron/training: of those, the configs and the process groups are compared."""
+    folder = UPSTREAM / f"megatron-core-{release}"
+
+    def text_of(path: str) -> str | None:
+        file = folder / path
+        return file.read_text(encoding="utf-8") if file.is_file() else None
+
+    names = [*CONFIGS, *(f"{name}.__post_init__" for name in CONFIGS)]
+    if (folder / "megatron" / "training" / "arguments.py").is_file():
+        names += ["validate_args", "options", "core_transformer_config_from_args"]
+        wheel = units_of(text_of, MEGATRON_LM)
+    else:
+        reader = Reader(Sources(text_of))
+        reader.read("megatron/core/transformer/transformer_config.py", "MLATransformerConfig")
+        wheel = pruned(reader.units, "MLATransformerConfig")
+    for name in names:
+        ours, theirs = program(release).find(name), wheel.get(name)
+        assert (ours and ours.lines) == (theirs and theirs.lines), name
+    assert "TransformerConfig.__post_init__" in wheel
