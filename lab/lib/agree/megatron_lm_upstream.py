@@ -2,7 +2,7 @@
 
 A question without a world size is for the parser alone. For the others, run are upstream's `parse_args` (its parser is
 built once), `validate_args`, `set_global_variables` (the micro-batch calculator), `_initialize_distributed` (the
-process groups) and `core_transformer_config_from_args`. Of what follows, the division of the layers
+process groups), `core_transformer_config_from_args` and the configs of the optimizer and of DDP. Of what follows, the division of the layers
 (`get_num_layers_to_build`, or `select_pipeline_segment` for a hybrid pattern), the choice of the attention backend
 (`_set_attention_backend`) and the training loop's first `update_num_microbatches` are run.
 What this machine lacks is replaced:
@@ -87,6 +87,9 @@ class MegatronLM:
         self.parallel_state = parallel_state
         self.microbatches, self.transformer_block = num_microbatches_calculator, transformer_block
         self.parser = self._build_parser()
+        self.training: Any = None
+        with contextlib.suppress(ImportError):  # it needs more packages than the rest
+            self.training = importlib.import_module("megatron.training.training")
 
     def _find_select_segment(self) -> Any:
         """Upstream's choice of a stage's part of a hybrid pattern; None before 0.17, which had none."""
@@ -168,6 +171,7 @@ class MegatronLM:
         start = self.initialize._initialize_distributed
         start(*[None] * len(inspect.signature(start).parameters))  # two before 0.14
         config = self.arguments.core_transformer_config_from_args(args)
+        self._make_configs(args)
         self.microbatches.update_num_microbatches(0, consistency_check=True)
         pattern = args.hybrid_override_pattern or getattr(args, "hybrid_layer_pattern", None)
         if pattern is None or self.select_segment is None:  # pretrain_gpt.py before 0.17 leaves the pattern aside
@@ -179,6 +183,15 @@ class MegatronLM:
             group = self.parallel_state.get_pipeline_model_parallel_group()
             self.select_segment(pattern.partition("/")[0], group, chunk, *stages)
         self.set_backend(types.SimpleNamespace(config=config))
+
+    def _make_configs(self, args: Any) -> None:
+        """The optimizer's config, as `get_megatron_optimizer_config` makes it, and that of DDP where a function does."""
+        if args.skip_train:
+            return
+        for name in ("get_megatron_optimizer_config", "get_megatron_ddp_config"):
+            make = getattr(self.training, name, None)
+            if make is not None:
+                make(args)
 
     def _end(self) -> None:
         with contextlib.suppress(Exception):

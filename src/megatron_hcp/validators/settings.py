@@ -16,6 +16,7 @@ from megatron_hcp.validators.words import PLAIN
 _STATED = frozenset(("launch", "default", "derived", "presumed"))
 """Origins of facts that the settings themselves have, or that upstream's code computes anew."""
 
+_SHELL = str.maketrans("", "", "\\\"'")
 _FROM_CHECKPOINT = frozenset(("use_checkpoint_args", "use_mp_args_from_checkpoint_args"))
 """With these, upstream takes what the launch leaves out from a checkpoint (`load_args_from_checkpoint`)."""
 
@@ -56,7 +57,7 @@ def arguments_of(launch: Launch, parser: Parser) -> Thing:
             words = setting.value if isinstance(setting.value, list) else [setting.value]
             texts = [word for word in words if isinstance(word, str)]
             if reading.form == "args-yaml":  # upstream's script gives the words to a shell
-                texts = [text.replace("\\", "") for text in texts]
+                texts = [text.translate(_SHELL) for text in texts]
             fields[option.dest] = parsed(option, texts if len(texts) == len(words) else None)
     for key in _hidden_keys(launch):
         if (option := _option(parser, key)) is not None:
