@@ -20,6 +20,8 @@ from megatron_hcp.rules.rule import Stage
 _T = TypeVar("_T")
 _DECIDED_AT: frozenset[Stage] = frozenset(("config", "init"))
 _SHORTEST_CITATION = 12
+_GUARDS = "START"
+"""How the ids of rules begin that are upstream's own guards: they speak for any refusal."""
 _KEPT = 20
 """How many launches of each kind of disagreement are kept."""
 
@@ -131,9 +133,10 @@ class Tally:
         if refusal is None:
             self._add_accepted(launch, ours)
             return
-        owners = owners_of(refusal, self._tables)
+        guards = {rule_id for rule_id in ours.comparable if rule_id.startswith(_GUARDS)}
+        owners = owners_of(refusal, self._tables) or sorted(guards)
         if owners:
-            reported = set(owners) & {*ours.comparable, *ours.beyond}
+            reported = set(owners) & {*ours.comparable, *ours.beyond} or guards
             warned = set(owners) & set(ours.warned)
             self.agreed.update(reported | warned)
             said = "refused by both" if reported else "refused upstream, warned here" if warned else "silent rule"
