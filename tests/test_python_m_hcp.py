@@ -88,9 +88,7 @@ def test_a_package_in_an_archive_is_one_clear_line(root, tmp_path):
     words = [sys.executable, "-S", tmp_path / "hcp.pyz", "explain", "HCP001"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, env={})
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr == "hcp: found its own files in an archive; wanted a folder: they are read; install it with pip\n"
-    )
+    assert done.stderr == "hcp: found its own files in an archive; wanted them in a folder; install it with pip\n"
 
 
 def test_main_imports_nothing_before_the_current_folder_is_left_out(root):

@@ -25,7 +25,7 @@ def start() -> None:
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     if not os.path.isdir(os.path.dirname(os.path.abspath(__file__))):
-        sys.stderr.write("hcp: found its own files in an archive; wanted a folder: they are read; install it with pip\n")
+        sys.stderr.write("hcp: found its own files in an archive; wanted them in a folder; install it with pip\n")
         sys.exit(2)
     from megatron_hcp.cli.main import main
 

@@ -110,14 +110,15 @@ def test_recompute_activations_is_selective_recomputation(hcp: Hcp, root: Path, 
 
 
 def test_the_overrides_of_a_plan_pass_the_check(hcp: Hcp, root: Path) -> None:
-    layouts = planned(hcp, root, *GIVEN, "--top", "4", "--fix", "cp_comm_type=a2a+p2p")["layouts"]
+    release = ("--assume", "mcore=0.16.1")
+    layouts = planned(hcp, root, *GIVEN, *release, "--top", "4", "--fix", "cp_comm_type=a2a+p2p")["layouts"]
     assert layouts
     for item in layouts:
         words = item["overrides"]["mlm"]
         sizes = (
             "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention --num-query-groups 8"
         )
-        stated = ("--assume", "nodes=4", "--assume", "gpus_per_node=8")
+        stated = (*release, "--assume", "nodes=4", "--assume", "gpus_per_node=8")
         done = hcp("check", "--format", "json", *stated, "--", *words, *sizes.split(), cwd=root)
         found = [item["rule"] for item in json.loads(done.stdout)["findings"] if item["severity"] != "info"]
         assert found == [], (words, found)

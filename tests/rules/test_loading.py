@@ -86,7 +86,7 @@ def test_a_fix_is_judged_by_the_families_that_it_brings_in(launch_of: LaunchOf) 
     launch = launch_of("mlm", "--context-parallel-size 2")
     dynamic = launch._replace(facts={**launch.facts, "hybrid_context_parallel": Fact(True, "launch")})
     brought_in = {rule.id for rule in rules_for(dynamic)} - {rule.id for rule in rules_for(launch)}
-    assert {rule_id[:3] for rule_id in brought_in} == {"DCP", "KNO"}
+    assert {rule_id[:3] for rule_id in brought_in} == {"DCP", "KNO", "PAC"}
 
 
 def test_a_plain_launch_imports_no_family_that_it_does_not_need() -> None:

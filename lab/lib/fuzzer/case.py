@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,11 @@ class Case(NamedTuple):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as file:
                 file.write(data)
+
+    def named(self) -> tuple[str, ...]:
+        """What names the files that may be read: the words, and the texts of messages on standard input."""
+        texts = re.findall(r'"([^"\\]*)"', self.stdin.decode("utf-8", "replace")) if self.reader == "message" else ()
+        return (*self.words, *texts)
 
     def size(self) -> int:
         return sum(map(len, self.words)) + sum(len(data) for _, data in self.files) + len(self.stdin)

@@ -27,8 +27,9 @@ LOGS = (
 
 
 def kubernetes(random: Random, seeds: Seeds) -> Made:
-    data = encoded(random, manifest(random, script(random)))
-    if random.random() < 0.4:
+    text = GOOD.decode() if random.random() < 0.6 else script(random)
+    data = encoded(random, manifest(random, text))
+    if random.random() < 0.3:
         data = damaged(random, data, [pick(random, seeds, "yaml")])
     return [*asked(random), "job.yaml"], [("job.yaml", data)], b""
 

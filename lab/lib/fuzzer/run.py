@@ -77,7 +77,7 @@ def examine(case: Case, folder: Path, main: Main | None = None) -> Seen:
         faults: list[Fault] = []
         before = _reset_peak()
         started = time.process_time()
-        with WATCH.watching(folder, case.words) as seen:
+        with WATCH.watching(folder, case.named()) as seen:
             answer = _answer(case, command, faults)
         seconds = time.process_time() - started
         grown = _peak() - before + BARE
@@ -96,6 +96,8 @@ def examine(case: Case, folder: Path, main: Main | None = None) -> Seen:
 
 def _server() -> Main:
     from fuzzer import server
+
+    import megatron_hcp.mcp.server  # noqa: F401  # its imports are no case's doing
 
     return server.main
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @format_option("text", "json")
 def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> None:
     """Explain a rule: why it holds, its symptom, and where upstream says so. Without RULE, list all rules."""
-    from megatron_hcp.cli.guards import guards_in
+    from megatron_hcp.cli.reports.guards import guards_in
     from megatron_hcp.rules.registry import RULES, rule_of
     from megatron_hcp.rules.rule import START
 
@@ -54,7 +54,7 @@ def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> No
 
 
 def _explain_guards(names: Sequence[str], fmt: str) -> None:
-    from megatron_hcp.cli.guards import guard_json, guard_page, guards_named
+    from megatron_hcp.cli.reports.guards import guard_json, guard_page, guards_named
 
     found = [item for name in names for item in guards_named(name)]
     if fmt == "json":

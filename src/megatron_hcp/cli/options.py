@@ -73,9 +73,9 @@ _BESIDE_OPTIONS: tuple[Decorator, ...] = (
         "sources",
         multiple=True,
         metavar="FILE|FOLDER",
-        help="Use this for a file outside the script's folder that the script sources or starts. A FILE replaces one "
-        "of the same name, or one whose name cannot be resolved; in a FOLDER, the file is found by the end of its "
-        "path. Files below the script's folder need no --source. Repeatable.",
+        help="Use this for a file outside the script's repository that the script sources or starts. A FILE replaces "
+        "one of the same name, or one whose name cannot be resolved; in a FOLDER, the file is found by the end of its "
+        "path. Files in the script's repository need no --source. Repeatable.",
     ),
     click.option(
         "--args", "arguments", metavar="WORDS", help="The script's arguments, as one word: --args '3 8' sets $1 and $2."

@@ -56,7 +56,7 @@ def _may_choose_attention(v: View) -> bool:
 
 
 def _may_be_dynamic(v: View) -> bool:
-    facts = ("hybrid_context_parallel", "dynamic_context_parallel", "sequence_packing_scheduler")
+    facts = ("hybrid_context_parallel", "dynamic_context_parallel", "sequence_packing_scheduler", "varlen_dataset")
     return v.dialect == "verl" or _sets(v, *facts)
 
 
@@ -64,6 +64,7 @@ def _may_pack(v: View) -> bool:
     return (
         v.dialect == "verl"
         or not v.known("thd")
+        or _may_be_dynamic(v)
         or _sets(v, "thd", "sft", "inter_document_masking", "mla", "enable_offline_packing")
         or v.get("packed_sequence_size") is not None
         or v.get("packing", "none") != "none"
@@ -164,6 +165,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "slurm.signals": _is_job,
     "slurm.tasks": _is_job,
     "swift": _is_framework,
+    "start": lambda v: v.launch.dialect == "mlm",  # the only one whose start-up the tables have
     "topo.shards": lambda v: _sets(v, "weight_shards", "expert_weight_shards", "gtp", "egtp"),
     "verl": _is_verl,
 }

@@ -76,6 +76,8 @@ VERDICTS: list[Row] = [
     ("KEY007", "mlm", 'MODEL_ARGS:\n  --profile-ranks: "[0 1]"\n', "", "fine"),
     ("KEY007", "slime", f"{JOB}--log-interval 10 20", "", WARNING),
     ("KEY007", "slime", f"{JOB}--log-interval x", "", CRASH),
+    ("KEY007", "slime", f"{JOB}--log-interval 10 20 --save-interval x", "", CRASH),
+    ("KEY007", "mlm", "python $TRAIN --context-parallel-size 2 --log-interval x\n", "", "not concerned"),
     ("KEY007", "slime", f"{JOB}--rollout-temperature hot", "slime=0.3.1", CRASH),
     ("KEY007", "ms-swift", "--model x --async_save", "", "fine"),
     ("KEY007", "ms-swift", "--model x --async_save Yes", "", "fine"),
@@ -164,6 +166,7 @@ FIXES: list[FixRow] = [
     ("KEY006", "mlm", "--seq-length 64 --overlap-grad-reduce false", "", ("overlap_grad_reduce=null",)),
     ("KEY006", "mlm", "--seq-length 64 --no-rope-fusion true", "", ("no_rope_fusion=true",)),
     ("KEY007", "mlm", "--log-interval 1.5", "", ()),
+    ("KEY007", "mlm", "--log-interval 1e300", "", ()),
     ("KEY008", "mlm", "--attention-backend flashy", "", ("attention_backend=flash",)),
     ("KEY008", "mlm", "--lr-decay-style zigzag", "", ()),
     (

@@ -12,7 +12,7 @@ from megatron_hcp.launch.fact import Launch, Setting
 
 _SECTIONS = ("model", "ddp", "optimizer", "train", "dataset", "checkpoint", "mixed_precision", "dist", "scheduler")
 """Sections of Bridge's container, whose fields are those of megatron-core's configs."""
-_OWNERS = frozenset(("args", "self", "config", "cfg", "kwargs"))
+_OWNERS = frozenset(("args", "self", "config", "ddp_config", "optimizer_config", "cfg", "kwargs"))
 _STATED = frozenset(("launch", "assumed", "installed", "derived", "model", "model-name", "recipe", "sourced"))
 """Origins of facts that the launch, or what it was checked with, states: not upstream's defaults."""
 _SWITCHED_OFF = ("no_", "disable_", "non_")

@@ -108,7 +108,7 @@ def options_have_as_many_values_as_they_take_and_of_their_type(v: View) -> Probl
     of which only one may be given. slime ignores further words; miles, and slime before 0.2.3, reject them. ms-swift
     rejects them unless --ignore_args_error is set.
     """
-    is_ignored = v.launch.dialect == "ms-swift" and any(s.key == "ignore_args_error" for s in v.launch.reading.settings)
+    is_ignored = any(s.key == "ignore_args_error" for s in v.launch.reading.settings)
     found = unfit(v, "missing", "type", "excluded", *(() if is_ignored else ("surplus",)))
     if not found:
         return None

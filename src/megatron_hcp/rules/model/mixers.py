@@ -67,6 +67,7 @@ def mamba_heads(v: View) -> int:
             "MambaContextParallel._set_cp_params",
             "nheads must be evenly divisible by tp_size * cp_size",
             ">=0.19",
+            where="checkout",
             branches=("dev",),
         ),
     ),

@@ -6,8 +6,10 @@ from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.rules.rule import Example, Problem, Rule, register
 from megatron_hcp.rules.upstream import (
     ARGUMENTS,
+    DDP,
     MICROBATCHES,
     MODEL_PARALLEL_CONFIG,
+    OPTIMIZER_CONFIG,
     PARALLEL_STATE,
     TRANSFORMER_CONFIG,
     UpstreamFile,
@@ -102,6 +104,26 @@ ROWS = (
         Example("mlm", _MODEL, "mcore=0.16.1 world_size=1"),
         Example("mlm", f"{_MODEL} --sharp-enabled-group dp", "mcore=0.16.1 world_size=1"),
     ),
+    StartRow(
+        "START007",
+        DDP,
+        "DistributedDataParallel.__init__",
+        "assert not self.ddp_config.average_in_collective",
+        ">=0.12",
+        "megatron-core's DistributedDataParallel",
+        Example("mlm", f"{_MODEL} --calculate-per-token-loss", "mcore=0.16.1 world_size=1"),
+        Example("mlm", f"{_MODEL} --calculate-per-token-loss --ddp-average-in-collective", "mcore=0.16.1 world_size=1"),
+    ),
+    StartRow(
+        "START008",
+        OPTIMIZER_CONFIG,
+        "OptimizerConfig.__post_init__",
+        "can only be fp32 when not using precision-aware optimizer",
+        ">=0.12",
+        "megatron-core's OptimizerConfig",
+        Example("mlm", f"{_MODEL} --exp-avg-dtype fp32", "mcore=0.16.1 world_size=1"),
+        Example("mlm", f"{_MODEL} --exp-avg-dtype fp8", "mcore=0.16.1 world_size=1"),
+    ),
 )
 """By id. An id stays with its function for ever."""
 
@@ -127,6 +149,10 @@ _BY_HELPER = {
     "megatron/training/argument_utils.py": "START005",
     "megatron/training/determinism.py": "START001",
     MICROBATCHES.path: "START006",
+    PARALLEL_STATE.path: "START006",
+    MODEL_PARALLEL_CONFIG.path: "START002",
+    "megatron/core/distributed/distributed_data_parallel_config.py": "START007",
+    "megatron/training/training.py": "START007",
 }
 """The rule of the function that calls what stands in a file of helpers."""
 _BY_FUNCTION = {(row.file.path, row.function): row for row in ROWS}

@@ -140,8 +140,16 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
         PARALLEL_STATE.says("initialize_model_parallel", "Data parallel size should be divisible by", ">=0.12"),
     ),
     applies=lambda v: v.get("num_distributed_optimizer_instances", 1) > 1,
-    good=Example("mlm", "--context-parallel-size 2 --num-distributed-optimizer-instances 2", "world_size=8"),
-    bad=Example("mlm", "--context-parallel-size 2 --num-distributed-optimizer-instances 3", "world_size=8"),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --num-distributed-optimizer-instances 2 --use-distributed-optimizer",
+        "world_size=8",
+    ),
+    bad=Example(
+        "mlm",
+        "--context-parallel-size 2 --num-distributed-optimizer-instances 3 --use-distributed-optimizer",
+        "world_size=8",
+    ),
 )
 def optimizer_instances_divide_dp_cp(v: View) -> Problem | None:
     """Distributed-optimizer instances divide DP x CP and the experts' data-parallel size.

@@ -68,7 +68,11 @@ def weight_shards_are_a_multiple_of_tensor_parallelism(v: View) -> Problem | Non
     ),
     applies=_has_shards,
     good=Example("mlm", "--tensor-parallel-num-weight-shards 2", "world_size=8"),
-    bad=Example("mlm", "--tensor-parallel-num-weight-shards 2 --num-distributed-optimizer-instances 2", "world_size=8"),
+    bad=Example(
+        "mlm",
+        "--tensor-parallel-num-weight-shards 2 --num-distributed-optimizer-instances 2 --use-distributed-optimizer",
+        "world_size=8",
+    ),
 )
 def weight_shards_have_one_optimizer_instance(v: View) -> Problem | None:
     """Weight shards are used with a single distributed-optimizer instance.

@@ -131,3 +131,11 @@ def test_a_value_that_the_test_fills_in_is_unknown_and_no_error(value: str) -> N
 def test_an_option_that_the_test_fills_in_hides_all_absent_ones() -> None:
     reading = read_text("MODEL_ARGS:\n  --num-layers: 12\n  ${EXTRA}: true\n", "x.yaml")
     assert reading.unseen is not None and "cp" not in build_launch(reading).facts
+
+
+@pytest.mark.parametrize("written", ['"384 384 97656250"', '"[384 384 97656250]"'])
+def test_several_numbers_in_one_text_are_several_words(written: str) -> None:
+    """v0.12.3 gpt3_15b_8t_release; later releases write the brackets."""
+    text = f"MODEL_ARGS:\n  --num-layers: 4\n  --rampup-batch-size: {written}\n"
+    read = {setting.key: setting.value for setting in read_text(text, "model_config.yaml").settings}
+    assert read["rampup_batch_size"] == ["384", "384", "97656250"]

@@ -83,6 +83,8 @@ def _words(value: Any) -> list[str]:
     text = "" if value is None else str(value).strip()
     if text[:1] == "[" and text[-1:] == "]" and "]" not in text[1:-1]:
         return text[1:-1].split()
+    if re.fullmatch(r"[\d.]+(\s+[\d.]+)+", text):  # numbers in one text, as 0.12 writes --rampup-batch-size
+        return text.split()
     return [text] if text else []
 
 
