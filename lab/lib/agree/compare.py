@@ -20,6 +20,10 @@ from megatron_hcp.rules.rule import Stage
 _T = TypeVar("_T")
 _DECIDED_AT: frozenset[Stage] = frozenset(("config", "init"))
 _SHORTEST_CITATION = 12
+_GUARDS = "START"
+"""How the ids of rules begin that are upstream's own guards: they speak for any refusal."""
+_NOT_RUN = ("get_model.", "setup_model_and_optimizer.", "DistributedDataParallel.")
+"""How the slugs of guards begin that stand where the comparison does not come: they need a model on devices."""
 _KEPT = 20
 """How many launches of each kind of disagreement are kept."""
 
@@ -67,7 +71,10 @@ def errors_of(report: Report, tables: Tables) -> Errors:
     for finding in report.findings:
         if finding.severity == "error":
             decided = (
-                finding.stage in _DECIDED_AT and finding.effect == "crash" and finding.rule.id not in tables.beyond
+                finding.stage in _DECIDED_AT
+                and finding.effect == "crash"
+                and finding.rule.id not in tables.beyond
+                and not (finding.problem.guard or "").startswith(_NOT_RUN)
             )
             (comparable if decided else beyond).append(finding.rule.id)
     return Errors(tuple(comparable), tuple(beyond), warned)
@@ -131,9 +138,10 @@ class Tally:
         if refusal is None:
             self._add_accepted(launch, ours)
             return
-        owners = owners_of(refusal, self._tables)
+        guards = {rule_id for rule_id in ours.comparable if rule_id.startswith(_GUARDS)}
+        owners = owners_of(refusal, self._tables) or sorted(guards)
         if owners:
-            reported = set(owners) & {*ours.comparable, *ours.beyond}
+            reported = set(owners) & {*ours.comparable, *ours.beyond} or guards
             warned = set(owners) & set(ours.warned)
             self.agreed.update(reported | warned)
             said = "refused by both" if reported else "refused upstream, warned here" if warned else "silent rule"

@@ -2,9 +2,9 @@
 
 A question without a world size is for the parser alone. For the others, run are upstream's `parse_args` (its parser is
 built once), `validate_args`, `set_global_variables` (the micro-batch calculator), `_initialize_distributed` (the
-process groups), `core_transformer_config_from_args` and the configs of the optimizer and of DDP. Of what follows, the division of the layers
-(`get_num_layers_to_build`, or `select_pipeline_segment` for a hybrid pattern), the choice of the attention backend
-(`_set_attention_backend`) and the training loop's first `update_num_microbatches` are run.
+process groups), `core_transformer_config_from_args`, and the configs of the optimizer and of DDP. Of what follows, the
+division of the layers (`get_num_layers_to_build`, or `select_pipeline_segment` for a hybrid pattern), the choice of the
+attention backend (`_set_attention_backend`) and the training loop's first `update_num_microbatches` are run.
 What this machine lacks is replaced:
 
 * torch.distributed: torch's own fake process group, for gloo too; no rank but this one exists.
@@ -185,7 +185,7 @@ class MegatronLM:
         self.set_backend(types.SimpleNamespace(config=config))
 
     def _make_configs(self, args: Any) -> None:
-        """The optimizer's config, as `get_megatron_optimizer_config` makes it, and that of DDP where a function does."""
+        """The configs of the optimizer and of DDP, where upstream has a function that makes them."""
         if args.skip_train:
             return
         for name in ("get_megatron_optimizer_config", "get_megatron_ddp_config"):
