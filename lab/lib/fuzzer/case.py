@@ -31,8 +31,9 @@ class Case(NamedTuple):
 
     def named(self) -> tuple[str, ...]:
         """What names the files that may be read: the words, and the texts of messages on standard input."""
-        texts = re.findall(r'"([^"\\]*)"', self.stdin.decode("utf-8", "replace")) if self.reader == "message" else ()
-        return (*self.words, *texts)
+        if self.reader != "message":
+            return self.words
+        return (*self.words, *re.findall(r'"((?:[^"\\]|\\.)*)"', self.stdin.decode("utf-8", "replace")))
 
     def size(self) -> int:
         return sum(map(len, self.words)) + sum(len(data) for _, data in self.files) + len(self.stdin)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
+import yaml
 from fuzzer.shell import FLAGS, KEYS
 from fuzzer.text import monster, value
 
@@ -134,7 +135,8 @@ def manifest(random: Random, script: str) -> str:
         spec = {"entrypoint": script, "rayClusterSpec": {"workerGroupSpecs": [{"replicas": 2, "template": pod}]}}
     elif kind == "Pod":
         spec = pod["spec"]
-    text = json.dumps({"apiVersion": "batch/v1", "kind": kind, "metadata": {"name": "x"}, "spec": spec})
+    whole = {"apiVersion": "batch/v1", "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+    text = yaml.safe_dump(whole, sort_keys=False) if random.random() < 0.8 else json.dumps(whole)
     return text if random.random() < 0.7 else f"{text}\n---\n{dotted(random)}"
 
 
