@@ -36,7 +36,7 @@ SILENT = WORKS | frozenset(_SILENT_NAMES.split())
 """Commands that set no variable; `printf` is missing because `printf -v` sets one."""
 _HARMLESS_SOURCE = (
     r"(^|/)(activate|\.bashrc|\.bash_profile|\.profile|profile|bashrc|conda\.sh|setvars\.sh|set_env\.sh|env|init\.sh|"
-    r"modules?\.sh|bash|lmod\.sh)$|^/(etc|usr|opt)/|^/root/\.|^~|\.venv/"
+    r"modules?\.sh|bash|lmod\.sh)$|^/(etc|usr|opt)/|^/root[/]\.|^~|\.venv/"
 )
 _KEEPS_WORDS = (
     r"""(?:tr\s+(?:-s\s+)?(?:'(?:\\n|\s|\\t)+'|"(?:\\n|\s|\\t)+"|\[:space:\])(?:\s*(?:' '|" "))?"""
