@@ -10,7 +10,6 @@ from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.rules.registry import rules_for
 
-
 HOME = "/".join(("", "root"))  # no path of a machine is committed
 
 
