@@ -218,6 +218,9 @@ def shared_experts_overlap_an_all_to_all(v: View) -> Problem | None:
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__", "disable moe in recompute_modules when enabling overlap_moe", ">=0.17"
         ),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "MTP layernum only supports 1 when enabling overlap_moe", ">=0.14"
+        ),
     ),
     applies=lambda v: bool(v.get("overlap_moe_expert_parallel_comm")),
     good=Example("mlm", f"{_OVERLAP} {_EP} 4 --recompute-granularity selective --recompute-modules core_attn"),

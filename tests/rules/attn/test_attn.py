@@ -71,7 +71,7 @@ FIXES: list[FixRow] = [
     (
         "ATTN003",
         "mlm",
-        "--batch-invariant-mode --attention-backend fused",
+        "--batch-invariant-mode --flash-attention-version 3 --attention-dropout 0 --attention-backend fused",
         "mcore=0.19.0",
         ("attention_backend=flash", "batch_invariant_mode=false"),
     ),

@@ -167,7 +167,9 @@ FIXES: list[FixRow] = [
     (
         "MOE006",
         "mlm",
-        f"{_OVERLAP} alltoall --mtp-num-layers 2",
+        # Upstream wants a pipeline for the overlap with prediction layers, and rotary positions for these.
+        f"{_OVERLAP} alltoall --mtp-num-layers 2 --position-embedding-type rope --num-layers 8 "
+        "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 2",
         "mcore=0.17",
         ("mtp_num_layers=1", "overlap_moe_expert_parallel_comm=false"),
     ),

@@ -102,7 +102,13 @@ TEXTS: list[Row] = [
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
     ("TP004", "mlm", f"{TP} 4 --ffn-hidden-size 1022", "", ("tensor_model_parallel_size=2",)),
-    ("TP004", "mlm", f"{_EXPERTS} --moe-ffn-hidden-size 510", "etp=4", ("expert_tensor_parallel_size=3",)),
+    (
+        "TP004",
+        "mlm",
+        f"{_EXPERTS} --disable-bias-linear --moe-ffn-hidden-size 510",
+        "etp=4",
+        ("expert_tensor_parallel_size=3",),
+    ),
     ("TP002", "mlm", "--tp-comm-overlap", "", ("tp_comm_overlap=false",)),
     ("TP002", "mlm", f"--tp-comm-overlap {TP} 2", "", ("sequence_parallel=true", "tp_comm_overlap=false")),
     ("TP003", "mlm", "--distribute-saved-activations", "", ("distribute_saved_activations=false",)),

@@ -91,7 +91,7 @@ def each_micro_batch_is_one_packed_row(v: View) -> Problem | None:
     ),
     applies=lambda v: v.dialect == "mlm" and v.get("varlen_dataset") is True and v.get("mcore_branch") == "dev",
     good=Example("mlm", "--use-varlen-dataset", ON_DEV),
-    bad=Example("mlm", "--use-varlen-dataset --sft", ON_DEV),
+    bad=Example("mlm", "--use-varlen-dataset --sft --no-create-attention-mask-in-dataloader", ON_DEV),
 )
 def one_dataset_gives_the_boundaries(v: View) -> Problem | None:
     """Megatron-LM's dev branch takes packed rows from one dataset.

@@ -172,7 +172,13 @@ def there_are_two_levels(v: View) -> Problem | None:
 @rule(
     "HCP004",
     "error crash init",
-    source=(PARALLEL_STATE.says("create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),),
+    source=(
+        PARALLEL_STATE.says("create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),
+        # A size of 0 ends here already: the product is 0.
+        ARGUMENTS.says(
+            "validate_args", "args.context_parallel_size == prod(args.hierarchical_context_parallel_sizes)", ">=0.10"
+        ),
+    ),
     applies=_passes_sizes_on,
     good=Example("bridge", BRIDGE),
     bad=Example(
@@ -184,14 +190,14 @@ def sizes_are_positive(v: View) -> Problem | None:
     """All hierarchical sizes are positive.
 
     Two negative sizes pass every product check, because the product is correct. Building the groups with negative
-    lengths then fails deep inside einops or torch with a message about shapes.
+    lengths then fails deep inside einops or torch with a message about shapes that names no option.
     """
     sizes = v.hcp_sizes
     if min(sizes) >= 1:
         return None
     unsigned = [] if 0 in sizes else [Fix({"hcp_sizes": tuple(map(abs, sizes))}, "the same sizes without the signs")]
     return Problem(
-        message="start-up fails while building the hierarchical groups, with an error that names no option",
+        message="start-up fails, at the latest while building the hierarchical groups",
         found=f"hierarchical_context_parallel_sizes {list(sizes)}",
         wanted="sizes of 1 or more",
         facts=("hcp_sizes",),

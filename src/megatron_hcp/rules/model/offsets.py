@@ -9,7 +9,10 @@ from megatron_hcp.rules.view import View
 
 _REACHED = 2**31
 """Elements that a signed 32-bit offset reaches."""
-_HYBRID = "--hybrid-layer-pattern M*M- --hidden-size 4096 --micro-batch-size 1 --seq-length"
+_HYBRID = (
+    "--hybrid-layer-pattern M*M- --hidden-size 4096 --no-create-attention-mask-in-dataloader --micro-batch-size 1 "
+    "--seq-length"
+)
 
 
 @rule(

@@ -223,7 +223,7 @@ _ENERGON = (
     bad=Example("bridge", f"{_ENERGON}1", "bridge=0.7.0"),
 )
 def energon_packs_alone(v: View) -> Problem | None:
-    """Energon's native packing runs with per-token loss, and without a pipeline and multi-token prediction.
+    """Energon's native packing has per-token loss, and no pipeline or multi-token prediction.
 
     Bridge's validation from 0.7 on says so. Its main of September 2026 accepts multi-token prediction
     (NVIDIA-NeMo/Megatron-Bridge#5990), which was not read.

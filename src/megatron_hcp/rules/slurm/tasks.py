@@ -61,7 +61,7 @@ def srun_starts_all_ranks(v: View) -> Problem | None:
     ),
     bad=Example(
         "mlm",
-        "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"
+        "#SBATCH --nodes=2\n#SBATCH --ntasks=16\n"
         "srun torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoint=node1:29500 pretrain_gpt.py "
         "--micro-batch-size 1\n",
     ),
