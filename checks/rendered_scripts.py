@@ -49,6 +49,7 @@ _VERL = (
     "actor_rollout_ref.actor.strategy=megatron",
     "actor_rollout_ref.actor.megatron.context_parallel_size=2",
     "actor_rollout_ref.actor.use_dynamic_bsz=True",
+    "actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct",
 )
 _HOSTILE = (
     "a b",

@@ -129,7 +129,7 @@ def test_what_hcp_check_finds_in_the_launch_and_in_the_script_is_said_at_once(hc
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "verify"])
 def test_a_launch_without_faults_is_rendered_in_silence(name, rendered):
-    # The kind without a recipe and the one that names no model say so, and nothing else.
+    # The kind without a recipe says so, and nothing else.
     undecided = [line for line in rendered(name).stderr.splitlines() if line.startswith("hcp render: undecided: ")]
-    assert len(undecided) == (name in ("ft_launcher", "ray"))
+    assert len(undecided) == (name == "ft_launcher")
     assert rendered(name).stderr == "".join(f"{line}\n" for line in undecided)

@@ -8,7 +8,8 @@ HCP_WORDS = (
 ).split()
 VERL_WORDS = (
     "actor_rollout_ref.actor.strategy=megatron actor_rollout_ref.actor.megatron.context_parallel_size=2 "
-    "actor_rollout_ref.actor.use_dynamic_bsz=True trainer.default_local_dir=/ckpt/run"
+    "actor_rollout_ref.actor.use_dynamic_bsz=True trainer.default_local_dir=/ckpt/run "
+    "actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct"
 ).split()
 SITE = ("--gpus-per-node 8 --time 4:00:00 --arch sm90 --account proj --partition batch").split()
 

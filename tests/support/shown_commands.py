@@ -13,6 +13,7 @@ import click
 
 from megatron_hcp.cli.main import cli
 from support.processes import HANG_S
+from support.small_upstream import small_upstream
 
 ROOT = Path(__file__).resolve().parents[2]
 STAND_INS = {
@@ -31,6 +32,8 @@ TEXTS = {
 }
 SHORTER = {"hcp verify --level cpu": " --list", "hcp verify --launch train.sbatch": " --spec-out spec.json"}
 """Commands that take minutes, and the option with which they say what they would do."""
+HERE = ("--upstream installed", "--upstream src/Megatron-LM")
+"""What is installed differs from machine to machine: a small tree stands for it."""
 
 
 def lines_of(markdown: str) -> list[str]:
@@ -49,12 +52,13 @@ def run_lines(folder: Path, lines: list[str]) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     (folder / "CHECKOUT").mkdir()
+    small_upstream(folder / "src" / "Megatron-LM")
     program = folder / "bin" / "hcp"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m megatron_hcp "$@"\n')
     program.chmod(0o755)
     path = f"{program.parent}:{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "HF_HUB_CACHE": str(folder / "cache")}
+    env = {**os.environ, "PATH": path, "HOME": str(folder), "HF_HUB_CACHE": str(folder / "cache")}
     for line in lines:
         done = subprocess.run(
             line + SHORTER.get(line, ""), shell=True, cwd=folder, env=env, capture_output=True, text=True,
