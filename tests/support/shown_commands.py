@@ -61,7 +61,7 @@ def run_lines(folder: Path, lines: list[str]) -> None:
     env = {**os.environ, "PATH": path, "HOME": str(folder), "HF_HUB_CACHE": str(folder / "cache")}
     for line in lines:
         done = subprocess.run(
-            line + SHORTER.get(line, ""), shell=True, cwd=folder, env=env, capture_output=True, text=True,
+            line.replace(*HERE) + SHORTER.get(line, ""), shell=True, cwd=folder, env=env, capture_output=True, text=True,
             timeout=HANG_S,
         )  # fmt: skip
         assert done.returncode in (0, 1, 4), (line, done.stderr)
