@@ -114,6 +114,13 @@ def test_a_checkpoint_that_holds_the_arguments_counts_as_the_model() -> None:
     assert found is None or found.hides == "model"
 
 
+def test_a_checkpoint_whose_place_is_hidden_counts_as_the_model_too(tmp_path: Path) -> None:
+    start = "torchrun pretrain_gpt.py --use-checkpoint-args --tensor-model-parallel-size 8"
+    found = hidden(script(tmp_path, f"{start} --load $CKPT"), "heads")
+    assert found is not None and found.hides == "model"
+    assert hidden(script(tmp_path, start), "heads") is None
+
+
 def test_where_the_site_keeps_its_files_is_nobodys_secret(tmp_path: Path) -> None:
     launch = script(tmp_path, f"torchrun pretrain_gpt.py {CORE} --save $OUT")
     assert "checkpoint_save" in launch.unknown

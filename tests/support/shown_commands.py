@@ -60,10 +60,8 @@ def run_lines(folder: Path, lines: list[str]) -> None:
     path = f"{program.parent}:{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "HOME": str(folder), "HF_HUB_CACHE": str(folder / "cache")}
     for line in lines:
-        done = subprocess.run(
-            line.replace(*HERE) + SHORTER.get(line, ""), shell=True, cwd=folder, env=env, capture_output=True, text=True,
-            timeout=HANG_S,
-        )  # fmt: skip
+        words = line.replace(*HERE) + SHORTER.get(line, "")
+        done = subprocess.run(words, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=HANG_S)
         assert done.returncode in (0, 1, 4), (line, done.stderr)
 
 

@@ -63,12 +63,13 @@ def taken_from_elsewhere(
     A written flag counts as written: the checkpoint is assumed to agree.
     """
     given = {setting.key: setting.value for setting in settings}
+    written = {*given, *unknown_keys}
     unknown: dict[str, str] = {}
-    makes_model = not _SIZES & {*given, *unknown_keys}
+    makes_model = not _SIZES & written
     if program is not None and re.search(OWN_PROGRAMS, program) is None and makes_model:
         reason = Elsewhere(f"{program} makes the model")
         unknown = {name: reason for name in _TRANSFORMER if name not in given}
-    if _is_on(given, "use_checkpoint_args") and "load" in given:
+    if _is_on(given, "use_checkpoint_args") and "load" in written:
         names = _MODEL + (_PARALLEL if _is_on(given, "use_mp_args_from_checkpoint_args") else ())
         reason = Elsewhere("--use-checkpoint-args takes it from the checkpoint")
         unknown |= {name: reason for name in names if name not in given}
