@@ -28,11 +28,11 @@ from megatron_hcp.rules.rule import Rule
 _WAYS = 12
 """How many places are tried for the edits of one fix."""
 _Id = tuple[str, str]
-"""The model (verl's role) and the rule of a finding."""
+"""The model (verl's role) and the id of a finding."""
 
 
 class Patch(NamedTuple):
-    """One unified diff of the launch's file ("" = none), and (rule id, reason) for each finding that it doesn't fix."""
+    """One unified diff of the launch's file ("" = none), and (id, reason) for each finding that it doesn't fix."""
 
     text: str
     left_out: tuple[tuple[str, str], ...] = ()
