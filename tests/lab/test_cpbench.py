@@ -6,6 +6,7 @@ import json
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agree.megatron_lm_launches import Drawn
@@ -17,7 +18,7 @@ from cpbench.reports import cases_of_reports
 
 GREEN = Case("g", "x", "run.sh")
 RED = Case("r", "x", "run.sh", expect="refused", names=("seq_length", "--seq-length"))
-OPTIONS = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "--seq-length": {"choices": None, "takes": 1},
     "--bf16": {"choices": None, "takes": 0},
     "--fp8-format": {"choices": ["e4m3", "hybrid"], "takes": 1},

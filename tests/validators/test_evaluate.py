@@ -8,8 +8,8 @@ import pytest
 
 from megatron_hcp.validators.evaluate import Evaluation, TooLongError
 from megatron_hcp.validators.guards import independent, slug_of
-from megatron_hcp.validators.program import Program, Unit
-from megatron_hcp.validators.values import NOT_READ, Thing, Unknown
+from megatron_hcp.validators.program import StartProgram, Unit
+from megatron_hcp.validators.values import NOT_READ, NotKnown, Thing
 
 
 def unit(name: str, text: str, head: tuple[str, ...] = ("args",), kind: str = "def") -> Unit:
@@ -18,13 +18,13 @@ def unit(name: str, text: str, head: tuple[str, ...] = ("args",), kind: str = "d
 
 def run(*units: Unit, **fields: Any) -> tuple[Evaluation, Thing]:
     by_name = {one.name: one for one in units}
-    evaluation = Evaluation(Program("megatron-lm", "main", by_name.get, units[0].name, 0, 0), lambda *_: NOT_READ)
+    evaluation = Evaluation(StartProgram("megatron-lm", "main", by_name.get, units[0].name, 0, 0), lambda *_: NOT_READ)
     args = Thing(fields, "args")
     evaluation.call_unit(units[0].name, [args], {})
     return evaluation, args
 
 
-HIDDEN = {"tp": Unknown(("tp",)), "pp": 2, "sp": True, "count": 1}
+HIDDEN = {"tp": NotKnown(("tp",)), "pp": 2, "sp": True, "count": 1}
 
 
 def test_a_violated_guard_is_a_refusal_with_the_values_that_it_reads() -> None:
@@ -43,7 +43,7 @@ def test_a_raise_under_a_known_condition_refuses_and_does_not_end_the_rest() -> 
 def test_an_unknown_condition_forgets_what_its_branches_leave_different_and_nothing_else() -> None:
     text = "if args.tp == 1\n args.sp = False\n args.count = 3\nelse\n args.count = 3\nargs.pp = args.pp + 1"
     _, args = run(unit("validate", text), **HIDDEN)
-    assert isinstance(args.fields["sp"], Unknown) and args.fields["sp"].names == {"tp"}
+    assert isinstance(args.fields["sp"], NotKnown) and args.fields["sp"].names == {"tp"}
     assert (args.fields["count"], args.fields["pp"]) == (3, 3)
 
 
@@ -69,7 +69,7 @@ def test_after_a_return_under_an_unknown_condition_the_rest_of_the_function_is_o
     found, args = run(unit("validate", "args.count = inner(args)\ncheck args.pp == 1\tafter"), inner, **HIDDEN)
     assert [one.guard.message for one in found.open] == ["no"]
     assert [one.guard.message for one in found.refusals] == ["after"]
-    assert isinstance(args.fields["count"], Unknown)
+    assert isinstance(args.fields["count"], NotKnown)
 
 
 def test_loops_over_known_items_run_and_others_forget() -> None:
@@ -79,7 +79,7 @@ def test_loops_over_known_items_run_and_others_forget() -> None:
     )
     found, args = run(unit("validate", text), **HIDDEN)
     assert len(found.refusals) == 1
-    assert isinstance(args.fields["sp"], Unknown) and args.fields["items"] == [1, 2]
+    assert isinstance(args.fields["sp"], NotKnown) and args.fields["items"] == [1, 2]
 
 
 def test_a_config_has_its_bases_defaults_and_checks_itself_when_it_is_made() -> None:
@@ -94,7 +94,9 @@ def test_a_config_has_its_bases_defaults_and_checks_itself_when_it_is_made() -> 
 
 def test_a_quiet_line_is_passed_over_only_while_what_it_reads_is_unchanged() -> None:
     program = unit("validate", "if args.fp8\n check args.bf16\tno")._replace(quiet=frozenset((0,)))
-    evaluation = Evaluation(Program("megatron-lm", "main", {"validate": program}.get, "", 0, 0), lambda *_: NOT_READ)
+    evaluation = Evaluation(
+        StartProgram("megatron-lm", "main", {"validate": program}.get, "", 0, 0), lambda *_: NOT_READ
+    )
     args = Thing({"fp8": True, "bf16": False}, "args")
     args.changed = set()
     evaluation.call_unit("validate", [args], {})

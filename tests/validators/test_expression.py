@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from megatron_hcp.validators.expression import Expressions
-from megatron_hcp.validators.values import NOT_READ, UNREADABLE, Symbol, Thing, Unknown
+from megatron_hcp.validators.values import NOT_READ, UNREADABLE, NotKnown, Symbol, Thing
 
 
 def value_of(text: str, **fields: Any) -> Any:
@@ -16,7 +16,7 @@ def value_of(text: str, **fields: Any) -> Any:
     return evaluator.text_value(text)
 
 
-HIDDEN = {"tp": Unknown(("tp",)), "cp": Unknown(("cp",)), "pp": 2, "name": "ring", "sizes": [2, 4], "off": None}
+HIDDEN = {"tp": NotKnown(("tp",)), "cp": NotKnown(("cp",)), "pp": 2, "name": "ring", "sizes": [2, 4], "off": None}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_is_known_decides(text: str, wanted: Any) -> None:
 )
 def test_what_is_not_known_says_on_what_it_depends(text: str, names: set[str]) -> None:
     found = value_of(text, **HIDDEN)
-    assert isinstance(found, Unknown) and found.names == names
+    assert isinstance(found, NotKnown) and found.names == names
 
 
 def test_a_symbol_equals_itself_alone() -> None:

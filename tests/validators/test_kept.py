@@ -9,7 +9,7 @@ import pytest
 from megatron_hcp.ground import cache
 from megatron_hcp.validators.checkout import program_of_folder
 from megatron_hcp.validators.kept import program_of_tree
-from megatron_hcp.validators.program import Program, as_lines
+from megatron_hcp.validators.program import StartProgram, as_lines
 from support.small_upstream import ARGUMENTS, small_upstream
 
 
@@ -19,7 +19,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "hcp"
 
 
-def lines(program: Program) -> tuple[object, ...]:
+def lines(program: StartProgram) -> tuple[object, ...]:
     units = [program.find(name) for name in ("start", "validate_args", "options")]
     return (*program[:2], program.guards, *(as_lines(unit) for unit in units if unit is not None))
 

@@ -8,7 +8,7 @@ from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.options import parse_assumptions
 from megatron_hcp.launch.readers.target import read_target
-from megatron_hcp.validators.outcome import Judged
+from megatron_hcp.validators.outcome import Judgement
 from megatron_hcp.validators.start import judge_start
 
 PLAIN = (
@@ -30,7 +30,7 @@ def launch_of(text: str, *stated: str) -> Launch:
     return build_launch(read_target("", dialect="mlm", words=tuple(text.split())), assumed=parse_assumptions(stated))
 
 
-def judged(more: str, release: str = "0.19.0", stated: tuple[str, ...] = STATED) -> Judged:
+def judged(more: str, release: str = "0.19.0", stated: tuple[str, ...] = STATED) -> Judgement:
     found = judge_start(launch_of(f"{PLAIN} {more}", *stated), release)
     assert found is not None
     return found

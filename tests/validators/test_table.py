@@ -9,7 +9,7 @@ import pytest
 from megatron_hcp.launch.facts.known_options import revisions_with
 from megatron_hcp.validators.checkout import units_of
 from megatron_hcp.validators.options import option_of
-from megatron_hcp.validators.program import Program, Unit, as_lines, condition_of, unit_of
+from megatron_hcp.validators.program import StartProgram, Unit, as_lines, condition_of, unit_of
 from megatron_hcp.validators.reader.prune import pruned
 from megatron_hcp.validators.reader.sources import Sources
 from megatron_hcp.validators.reader.statements import Reader
@@ -25,7 +25,7 @@ RELEASES = tuple(
 CONFIGS = ("ModelParallelConfig", "TransformerConfig", "MLATransformerConfig")
 
 
-def program(release: str) -> Program:
+def program(release: str) -> StartProgram:
     found = program_of_release("megatron-lm", release)
     assert found is not None
     return found

@@ -8,7 +8,7 @@ from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Effect, Problem, Rename, Rule, Severity, Stage
-from megatron_hcp.validators.outcome import Judged
+from megatron_hcp.validators.outcome import Judgement
 
 Verdict = Literal["ok", "failed", "undecided"]
 
@@ -88,7 +88,7 @@ class StartVerdict(NamedTuple):
 
     findings: tuple[Finding, ...] = ()
     undecided: tuple[Undecided, ...] = ()
-    judged_by: tuple[Judged, ...] = ()
+    judged_by: tuple[Judgement, ...] = ()
 
 
 class Report(NamedTuple):
@@ -102,7 +102,7 @@ class Report(NamedTuple):
     undecided: tuple[Undecided, ...] = ()
     presumed: tuple[Presumed, ...] = ()
     """The presumed values that some recipes set, or that rules applying to the launch requested."""
-    judged_by: tuple[Judged, ...] = ()
+    judged_by: tuple[Judgement, ...] = ()
     """What upstream's own start-up makes of it, by release; one if the launch states its release."""
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 from megatron_hcp.validators.expression import Expressions
 from megatron_hcp.validators.journal import Journal
 from megatron_hcp.validators.trees import tree_of
-from megatron_hcp.validators.values import ABSENT, NOT_READ, Thing, Unknown
+from megatron_hcp.validators.values import ABSENT, NOT_READ, NotKnown, Thing
 
 
 class Assignments(Expressions):
@@ -48,7 +48,7 @@ class Assignments(Expressions):
         elif isinstance(target, _ast.Subscript):
             owner, key = self.value(target.value), self.value(target.slice)
             if isinstance(owner, Thing):
-                if not isinstance(key, Unknown):
+                if not isinstance(key, NotKnown):
                     self.change(owner, key, value)
                 else:
                     for name in list(owner.fields):
@@ -59,6 +59,6 @@ class Assignments(Expressions):
                 self.assign(target.value, changed)
         elif isinstance(target, (_ast.Tuple, _ast.List)):
             fits = isinstance(value, (list, tuple)) and len(value) == len(target.elts)
-            rest = value if isinstance(value, Unknown) or value is ABSENT else NOT_READ
+            rest = value if isinstance(value, NotKnown) or value is ABSENT else NOT_READ
             for place, part in enumerate(target.elts):
                 self.assign(part, value[place] if fits else rest)

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, Protocol
 
 from megatron_hcp.validators.operations import MOST_ITEMS, iterable
-from megatron_hcp.validators.values import ABSENT, NOT_READ, Symbol, Thing, Unknown, merged, truth
+from megatron_hcp.validators.values import ABSENT, NOT_READ, NotKnown, Symbol, Thing, merged, truth
 
 _TYPES: Mapping[str, Any] = {
     "list": list, "tuple": tuple, "int": int, "float": float, "str": str, "bool": bool, "set": frozenset, "dict": Thing,
@@ -55,7 +55,7 @@ def _setattr(evaluator: Evaluator, given: list[Any]) -> Any:
 
 def _isinstance(evaluator: Evaluator, given: list[Any]) -> Any:
     value, kinds = given
-    if isinstance(value, Unknown):
+    if isinstance(value, NotKnown):
         return value
     kinds = tuple(map(str, kinds)) if isinstance(kinds, tuple) else (str(kinds),)
     if isinstance(value, Thing) and value.kind != "dict":
@@ -87,9 +87,9 @@ def _plain(function: Callable[..., Any]) -> Callable[[Evaluator, list[Any]], Any
 
     def call(_: Evaluator, given: list[Any]) -> Any:
         values = [list(iterable(one)) if isinstance(one, (Thing, range)) else one for one in given]
-        if any(isinstance(one, Unknown) for one in values):
+        if any(isinstance(one, NotKnown) for one in values):
             return merged(*values)
-        if any(isinstance(one, (list, tuple)) and any(isinstance(item, Unknown) for item in one) for one in values):
+        if any(isinstance(one, (list, tuple)) and any(isinstance(item, NotKnown) for item in one) for one in values):
             return len(values[0]) if function is len else merged(*values)
         return function(*values)
 
@@ -97,10 +97,10 @@ def _plain(function: Callable[..., Any]) -> Callable[[Evaluator, list[Any]], Any
 
 
 def _any(items: list[Any], stops_at: bool) -> Any:
-    if isinstance(items[0], Unknown):
+    if isinstance(items[0], NotKnown):
         return items[0]
     tests = [truth(item) for item in iterable(items[0])]
-    unknown = [test for test in tests if isinstance(test, Unknown)]
+    unknown = [test for test in tests if isinstance(test, NotKnown)]
     if any(test is stops_at for test in tests):
         return stops_at
     return merged(*unknown) if unknown else not stops_at
@@ -111,7 +111,7 @@ def _unrolled(pattern: Any, text: Any) -> Any:
 
     Source: megatron/core/transformer/pipeline_parallel_layer_layout.py `parse_str_to_list`.
     """
-    if isinstance(text, Unknown):
+    if isinstance(text, NotKnown):
         return text
     if pattern not in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)") or len(text) > MOST_ITEMS:
         return NOT_READ
@@ -161,7 +161,7 @@ BUILTIN: Mapping[str, Callable[[Evaluator, list[Any]], Any]] = {
 
 def method(owner: Any, name: str, given: list[Any]) -> Any:
     """What a method of a plain value returns; `NOT_READ` for one that isn't in the list of those without effects."""
-    if any(isinstance(item, Unknown) for item in given):
+    if any(isinstance(item, NotKnown) for item in given):
         return merged(*given)
     allowed = _METHODS.get(type(owner), frozenset())
     return getattr(owner, name)(*given) if name in allowed else NOT_READ

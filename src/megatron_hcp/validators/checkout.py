@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.intake import TooLargeError, read_whole
-from megatron_hcp.validators.program import Program, Unit, is_readable
-from megatron_hcp.validators.roots import UPSTREAMS, Upstream
+from megatron_hcp.validators.program import StartProgram, Unit, is_readable
+from megatron_hcp.validators.roots import UPSTREAMS, UpstreamRoots
 
 _MOST_BYTES = 2_000_000
 """Upstream's largest file has about 250,000."""
@@ -19,7 +19,7 @@ TextOf = Callable[[str], str | None]
 """Gives the text of a file of upstream by its path; None if there is none."""
 
 
-def program_of_folder(folder: str) -> Program:
+def program_of_folder(folder: str) -> StartProgram:
     """The program of the validators in a checkout or an unpacked wheel.
 
     Raises:
@@ -41,7 +41,7 @@ def texts_of(folder: str) -> TextOf:
     return text_of
 
 
-def read_folder(folder: str, text_of: TextOf) -> tuple[Upstream, str, dict[str, Unit]]:
+def read_folder(folder: str, text_of: TextOf) -> tuple[UpstreamRoots, str, dict[str, Unit]]:
     """Whose code the folder has, the version that it states, and the units of its validators by name.
 
     Raises:
@@ -57,7 +57,7 @@ def read_folder(folder: str, text_of: TextOf) -> tuple[Upstream, str, dict[str, 
     )
 
 
-def units_of(text_of: TextOf, upstream: Upstream) -> dict[str, Unit]:
+def units_of(text_of: TextOf, upstream: UpstreamRoots) -> dict[str, Unit]:
     """The units of an upstream's validators by name; none if it has none. `text_of` gives the text of a file in it."""
     from megatron_hcp.validators.options import as_line
     from megatron_hcp.validators.reader.options import OptionReader
@@ -100,6 +100,6 @@ def counted(units: Iterable[Unit]) -> tuple[int, int]:
     return len(guards), sum(not is_readable(line) for line in guards)
 
 
-def program_of_units(upstream: Upstream, version: str, units: dict[str, Unit]) -> Program:
+def program_of_units(upstream: UpstreamRoots, version: str, units: dict[str, Unit]) -> StartProgram:
     """The program of these units."""
-    return Program(upstream.repo, version, units.get, upstream.start.name, *counted(units.values()))
+    return StartProgram(upstream.repo, version, units.get, upstream.start.name, *counted(units.values()))

@@ -17,9 +17,9 @@ from megatron_hcp.validators.guards import slug_of
 from megatron_hcp.validators.journal import Writes
 from megatron_hcp.validators.operations import iterable
 from megatron_hcp.validators.outcome import Guard, Open, Refusal
-from megatron_hcp.validators.program import Program, Unit, condition_of, shape_of
+from megatron_hcp.validators.program import StartProgram, Unit, condition_of, shape_of
 from megatron_hcp.validators.trees import names_in, tree_of
-from megatron_hcp.validators.values import ABSENT, NOT_READ, UNREADABLE, Thing, Unknown, merged, same, truth
+from megatron_hcp.validators.values import ABSENT, NOT_READ, UNREADABLE, NotKnown, Thing, merged, same, truth
 
 _MOST_STEPS = 200_000
 _DEEPEST = 25
@@ -36,7 +36,7 @@ class TooLongError(Exception):
 class Evaluation(Assignments):
     """One run of a program. `outside` answers what is asked about the machine and the environment."""
 
-    def __init__(self, program: Program, outside: Outside) -> None:
+    def __init__(self, program: StartProgram, outside: Outside) -> None:
         super().__init__()
         self.program, self._outside = program, outside
         self.refusals: list[Refusal] = []
@@ -47,7 +47,7 @@ class Evaluation(Assignments):
         self._ends: dict[str, list[int]] = program.kept.setdefault("ends", {})
         self._reads: dict[Any, frozenset[str]] = program.kept.setdefault("reads", {})
         self._calls: list[Unit] = []
-        self._maybe: list[Unknown] = []
+        self._maybe: list[NotKnown] = []
 
     def has_unit(self, name: str) -> bool:
         return self._unit(name) is not None
@@ -202,7 +202,7 @@ class Evaluation(Assignments):
         if end < len(unit.lines) and self._depths[unit.name][end] == depth and unit.lines[end][depth:] == "else":
             end = ends[end]
         test = False if self._is_quiet(unit, at) else truth(self.text_value(text))
-        if not isinstance(test, Unknown):
+        if not isinstance(test, NotKnown):
             start = at + 1 if test else other + 1
             status = self._block(unit, start, depth + 1) if test or end > other else _NEXT
             return (_NEXT if status == _STOPPED and not self._maybe else status), end
@@ -234,12 +234,12 @@ class Evaluation(Assignments):
         target, _, items = text.partition(" in ")
         owner = self.text_value(items)
         try:
-            values = None if isinstance(owner, Unknown) else iterable(owner)
+            values = None if isinstance(owner, NotKnown) else iterable(owner)
         except ValueError:
             values = None
         tree = tree_of(target)
         if values is None:
-            test = owner if isinstance(owner, Unknown) else NOT_READ
+            test = owner if isinstance(owner, NotKnown) else NOT_READ
             self._maybe.append(test)
             self.assign(tree, test)
             _, writes = self._tried(unit, at + 1, depth + 1)
@@ -260,7 +260,7 @@ class Evaluation(Assignments):
 
     def _check(self, line: str) -> int:
         value = truth(self.text_value(condition_of(line)[0]))
-        if isinstance(value, Unknown):
+        if isinstance(value, NotKnown):
             self._is_open(line, merged(value, *self._maybe))
         elif not value:
             self._violated(line)
@@ -274,7 +274,7 @@ class Evaluation(Assignments):
             guard = self._guard(line)
             self.refusals.append(Refusal(guard, self._values(guard.condition)))
 
-    def _is_open(self, line: str, unknown: Unknown) -> None:
+    def _is_open(self, line: str, unknown: NotKnown) -> None:
         if UNREADABLE not in unknown.names:
             self.open.append(Open(self._guard(line), tuple(sorted(unknown.names))))
 
@@ -287,6 +287,6 @@ class Evaluation(Assignments):
         found: dict[str, object] = {}
         for name, tree in names_in(tree_of(condition)):
             value = self.value(tree)
-            if not isinstance(value, (Unknown, Thing)) and name.partition(".")[0] in self.frame:
+            if not isinstance(value, (NotKnown, Thing)) and name.partition(".")[0] in self.frame:
                 found[name] = value
         return tuple(found.items())

@@ -15,8 +15,8 @@ from typing import Any
 from megatron_hcp.validators.builtin import BUILTIN, method
 from megatron_hcp.validators.operations import FAULTS, compared, iterable, joined, operate, operate_one
 from megatron_hcp.validators.trees import dotted
-from megatron_hcp.validators.values import ABSENT, NOT_READ, Symbol, Thing, Unknown, merged, truth
-from megatron_hcp.validators.words import Words
+from megatron_hcp.validators.values import ABSENT, NOT_READ, NotKnown, Symbol, Thing, merged, truth
+from megatron_hcp.validators.words import PlainWords
 
 _ENVIRON = Symbol("environ")
 
@@ -30,7 +30,7 @@ class Lambda:
         self.tree, self.frame = tree, frame
 
 
-class Expressions(Words):
+class Expressions(PlainWords):
     """Evaluates expressions; what the program's own functions do is in the class that builds on it."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Expressions(Words):
         if isinstance(owner, Thing):
             found = owner.fields.get(name, ABSENT)
             return NOT_READ if found is ABSENT else found
-        if isinstance(owner, Unknown):
+        if isinstance(owner, NotKnown):
             return owner
         if isinstance(owner, Symbol):
             if name == "name":
@@ -88,8 +88,8 @@ class Expressions(Words):
         value = self.value(tree.operand)
         if isinstance(tree.op, _ast.Not):
             value = truth(value)
-            return value if isinstance(value, Unknown) else not value
-        return value if isinstance(value, Unknown) else operate_one(type(tree.op), value)
+            return value if isinstance(value, NotKnown) else not value
+        return value if isinstance(value, NotKnown) else operate_one(type(tree.op), value)
 
     def _binary(self, tree: Any) -> Any:
         return operate(type(tree.op), self.value(tree.left), self.value(tree.right))
@@ -100,7 +100,7 @@ class Expressions(Words):
         for op, part in zip(tree.ops, tree.comparators):
             right = self.value(part)
             found = compared(type(op), left, right)
-            if isinstance(found, Unknown):
+            if isinstance(found, NotKnown):
                 unknown.append(found)
             elif not found:
                 return False
@@ -109,7 +109,7 @@ class Expressions(Words):
 
     def _choice(self, tree: Any) -> Any:
         test = truth(self.value(tree.test))
-        if isinstance(test, Unknown):
+        if isinstance(test, NotKnown):
             return merged(test, self.value(tree.body), self.value(tree.orelse))
         return self.value(tree.body if test else tree.orelse)
 
@@ -119,7 +119,7 @@ class Expressions(Words):
 
     def _set(self, tree: Any) -> Any:
         items = list(self._items(tree.elts))
-        return merged(items) if any(isinstance(item, Unknown) for item in items) else frozenset(items)
+        return merged(items) if any(isinstance(item, NotKnown) for item in items) else frozenset(items)
 
     def _items(self, trees: Any) -> Iterator[Any]:
         for tree in trees:
@@ -138,22 +138,22 @@ class Expressions(Words):
                 fields |= more.fields
             else:
                 name = self.value(key)
-                if isinstance(name, Unknown):
+                if isinstance(name, NotKnown):
                     return name
                 fields[name] = self.value(value)
         return Thing(fields)
 
     def _subscript(self, tree: Any) -> Any:
         owner = self.value(tree.value)
-        if isinstance(owner, Unknown):
+        if isinstance(owner, NotKnown):
             return owner
         if isinstance(tree.slice, _ast.Slice):
             parts = [
                 self.value(part) if part else None for part in (tree.slice.lower, tree.slice.upper, tree.slice.step)
             ]
-            return merged(*parts) if any(isinstance(part, Unknown) for part in parts) else owner[slice(*parts)]
+            return merged(*parts) if any(isinstance(part, NotKnown) for part in parts) else owner[slice(*parts)]
         key = self.value(tree.slice)
-        if isinstance(key, Unknown):
+        if isinstance(key, NotKnown):
             return key
         if isinstance(owner, Thing):
             return owner.fields[key]
@@ -163,7 +163,7 @@ class Expressions(Words):
         parts = [
             self.value(part.value) if isinstance(part, _ast.FormattedValue) else part.value for part in tree.values
         ]
-        if any(isinstance(part, Unknown) for part in parts):
+        if any(isinstance(part, NotKnown) for part in parts):
             return merged(*parts)
         return "".join(map(str, parts)) if all(isinstance(part, (str, int)) for part in parts) else NOT_READ
 
@@ -172,7 +172,7 @@ class Expressions(Words):
             return NOT_READ
         loop = tree.generators[0]
         owner = self.value(loop.iter)
-        if isinstance(owner, Unknown):
+        if isinstance(owner, NotKnown):
             return owner
         found: list[Any] = []
         before = dict(self.frame)
@@ -180,7 +180,7 @@ class Expressions(Words):
             for item in iterable(owner):
                 self.bind(loop.target, item)
                 tests = [truth(self.value(test)) for test in loop.ifs]
-                if any(isinstance(test, Unknown) for test in tests):
+                if any(isinstance(test, NotKnown) for test in tests):
                     return merged(*tests)
                 if all(tests):
                     found.append(
@@ -201,7 +201,7 @@ class Expressions(Words):
             self.frame[target.id] = value
         elif isinstance(target, (_ast.Tuple, _ast.List)):
             fits = isinstance(value, (list, tuple)) and len(value) == len(target.elts)
-            rest = merged(value) if isinstance(value, Unknown) else NOT_READ
+            rest = merged(value) if isinstance(value, NotKnown) else NOT_READ
             for place, part in enumerate(target.elts):
                 self.bind(part, value[place] if fits else rest)
 
@@ -238,7 +238,7 @@ class Expressions(Words):
         if isinstance(called, Symbol):
             called = str(called)
         if not isinstance(called, str):
-            return called if isinstance(called, Unknown) else NOT_READ
+            return called if isinstance(called, NotKnown) else NOT_READ
         if called in BUILTIN:
             return BUILTIN[called](self, given)
         if self.has_unit(called):
@@ -254,7 +254,7 @@ class Expressions(Words):
             self.frame = before
 
     def _method(self, owner: Any, name: str, given: list[Any]) -> Any:
-        if isinstance(owner, Unknown):
+        if isinstance(owner, NotKnown):
             return owner
         if owner == _ENVIRON and name == "get":
             return self.outside("env", given)
@@ -265,7 +265,7 @@ class Expressions(Words):
     def _dict_method(self, owner: Thing, name: str, given: list[Any]) -> Any:
         if name in ("keys", "values", "items"):
             return list(getattr(owner.fields, name)())
-        if given and isinstance(given[0], Unknown):
+        if given and isinstance(given[0], NotKnown):
             return given[0]
         default = given[1] if len(given) > 1 else None
         found = owner.fields.get(given[0], default) if name in ("get", "pop") else NOT_READ

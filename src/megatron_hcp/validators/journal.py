@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from megatron_hcp.validators.values import ABSENT, Unknown, merged, same
+from megatron_hcp.validators.values import ABSENT, NotKnown, merged, same
 
 Writes = dict[tuple[int, Any], tuple[dict[Any, Any], Any]]
 """(the dict's identity, key) -> (dict, its value at the end of a branch)."""
@@ -43,7 +43,7 @@ class Journal:
         self._entries = outer
         return writes
 
-    def join(self, test: Unknown, one: Writes, two: Writes) -> None:
+    def join(self, test: NotKnown, one: Writes, two: Writes) -> None:
         """Writes what two branches under an unknown condition agree on; the rest is unknown."""
         for place, (owner, _) in {**one, **two}.items():
             key = place[1]

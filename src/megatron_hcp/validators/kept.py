@@ -8,11 +8,11 @@ from typing import Any
 
 from megatron_hcp.ground.cache import digest_of, keep, kept
 from megatron_hcp.validators.checkout import TextOf, program_of_units, read_folder, texts_of
-from megatron_hcp.validators.program import Program, as_lines, unit_of
+from megatron_hcp.validators.program import StartProgram, as_lines, unit_of
 from megatron_hcp.validators.roots import UPSTREAMS
 
 
-def program_of_tree(folder: str) -> Program:
+def program_of_tree(folder: str) -> StartProgram:
     """The program of the validators in a folder, as `program_of_folder` has it.
 
     Raises:
@@ -36,7 +36,7 @@ def program_of_tree(folder: str) -> Program:
     return program_of_units(upstream, version, units)
 
 
-def _known(data: Any, text_of: TextOf) -> Program | None:
+def _known(data: Any, text_of: TextOf) -> StartProgram | None:
     """The program that was kept, if its files are still the same."""
     try:
         if any(_digest(text_of(path)) != digest for path, digest in data["files"].items()):

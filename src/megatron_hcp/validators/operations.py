@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from megatron_hcp.validators.values import NOT_READ, Symbol, Thing, Unknown, merged, truth
+from megatron_hcp.validators.values import NOT_READ, NotKnown, Symbol, Thing, merged, truth
 
 MOST_ITEMS = 10_000
 _LARGEST = 10**30
@@ -28,7 +28,7 @@ def operate_one(op: type, value: Any) -> Any:
 
 def operate(op: type, left: Any, right: Any) -> Any:
     """The value of an arithmetic operator."""
-    if isinstance(left, Unknown) or isinstance(right, Unknown):
+    if isinstance(left, NotKnown) or isinstance(right, NotKnown):
         return merged(left, right)
     if op is _ast.Mult and (_repeats(left, right) or _repeats(right, left)):
         return NOT_READ
@@ -42,17 +42,17 @@ def operate(op: type, left: Any, right: Any) -> Any:
 
 def compared(op: type, left: Any, right: Any) -> Any:
     """The value of one comparison."""
-    if isinstance(left, Unknown) or isinstance(right, Unknown):
+    if isinstance(left, NotKnown) or isinstance(right, NotKnown):
         return merged(left, right)
     if op in (_ast.In, _ast.NotIn):
         found = _contains(right, left)
-        return found if isinstance(found, Unknown) else found is (op is _ast.In)
+        return found if isinstance(found, NotKnown) else found is (op is _ast.In)
     if op in (_ast.Is, _ast.IsNot):
         alike = left is right or (isinstance(left, Symbol) and left == right)
         return alike is (op is _ast.Is)
-    if isinstance(left, (list, tuple)) and any(isinstance(item, Unknown) for item in left):
+    if isinstance(left, (list, tuple)) and any(isinstance(item, NotKnown) for item in left):
         return merged(left)
-    if isinstance(right, (list, tuple)) and any(isinstance(item, Unknown) for item in right):
+    if isinstance(right, (list, tuple)) and any(isinstance(item, NotKnown) for item in right):
         return merged(right)
     return _OPERATORS[op](left, right)
 
@@ -81,7 +81,7 @@ def _contains(owner: Any, item: Any) -> Any:
     if isinstance(owner, str):
         return isinstance(item, str) and item in owner
     if isinstance(owner, (list, tuple)):
-        known = [one for one in owner if not isinstance(one, Unknown)]
+        known = [one for one in owner if not isinstance(one, NotKnown)]
         return True if any(one == item for one in known) else merged(owner) if len(known) < len(owner) else False
     return item in owner
 
@@ -92,7 +92,7 @@ def joined(values: Iterable[Any], stops_at: bool) -> Any:
     value: Any = None
     for value in values:
         test = truth(value)
-        if isinstance(test, Unknown):
+        if isinstance(test, NotKnown):
             unknown.append(test)
         elif test is stops_at:
             return value if not unknown else stops_at

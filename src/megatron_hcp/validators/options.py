@@ -6,10 +6,10 @@ from typing import Any
 
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.validators.expression import Expressions
-from megatron_hcp.validators.values import NOT_READ, Symbol, Unknown
+from megatron_hcp.validators.values import NOT_READ, NotKnown, Symbol
 
 
-class Option(NamedTuple):
+class ParserOption(NamedTuple):
     """One option: how argparse was told to read it. `default`, `choices` and `const` are expressions; "" = not given.
 
     `kind` is the type's name: int, float, str, bool, an enum, or a function of upstream's. The choices of an enum of
@@ -26,14 +26,14 @@ class Option(NamedTuple):
     const: str = ""
 
 
-def as_line(option: Option) -> str:
+def as_line(option: ParserOption) -> str:
     return "\t".join((" ".join(option.names), *option[1:]))
 
 
-def option_of(line: str) -> Option:
+def option_of(line: str) -> ParserOption:
     """An option from its line in a table."""
     names, dest, action, kind, nargs, default, choices, const = line.split("\t")
-    return Option(tuple(names.split()), dest, action, kind, nargs, default, choices, const)
+    return ParserOption(tuple(names.split()), dest, action, kind, nargs, default, choices, const)
 
 
 _LITERALS = Expressions()
@@ -44,21 +44,21 @@ def default_value(text: str) -> Any:
     return _LITERALS.text_value(text)
 
 
-def parsed(option: Option, words: list[str] | None) -> Any:
+def parsed(option: ParserOption, words: list[str] | None) -> Any:
     """What the parser makes of an option's words; None for a word that is not known."""
     if option.action in ("store_true", "store_false"):
         return option.action == "store_true"
     if option.action == "store_const" or (not words and option.const):
         return default_value(option.const or "None")
     if words is None or option.action not in ("store", "append"):
-        return Unknown((option.dest,))
+        return NotKnown((option.dest,))
     values = [_converted(option, word) for word in words]
     if option.nargs in ("", "?"):
         return values[0] if len(values) == 1 else NOT_READ
     return values
 
 
-def _converted(option: Option, word: str) -> Any:
+def _converted(option: ParserOption, word: str) -> Any:
     kind = option.kind
     try:
         if kind == "int":

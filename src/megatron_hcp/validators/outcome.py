@@ -40,7 +40,7 @@ class Open(NamedTuple):
     unknown: tuple[str, ...]
 
 
-class Judged(NamedTuple):
+class Judgement(NamedTuple):
     """The outcome of all guards of a program for one launch.
 
     `evaluated` guards were decided or are open; of `unreadable` ones the condition could not be read. `release` is the

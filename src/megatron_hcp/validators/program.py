@@ -41,7 +41,7 @@ class Unit(NamedTuple):
         return [line.lstrip() for line in self.lines if line.lstrip().startswith(("check ", "stop "))]
 
 
-class Program(NamedTuple):
+class StartProgram(NamedTuple):
     """The units of one revision of one upstream, found by name; `start` is the unit that begins."""
 
     repo: str

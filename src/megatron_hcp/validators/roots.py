@@ -7,7 +7,7 @@ from typing import NamedTuple
 from megatron_hcp.validators.program import Unit
 
 
-class Upstream(NamedTuple):
+class UpstreamRoots(NamedTuple):
     """What is read of one upstream: functions with the files that may have them, and the unit that runs them."""
 
     repo: str
@@ -25,7 +25,7 @@ class Upstream(NamedTuple):
     start: Unit
 
 
-MEGATRON_LM = Upstream(
+MEGATRON_LM = UpstreamRoots(
     repo="megatron-lm",
     version="megatron/core/package_info.py",
     functions=(

@@ -9,8 +9,8 @@ from megatron_hcp.core.releases import at_least
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.table import FACTS, index_of, keys_of
 from megatron_hcp.launch.fact import Fact, Launch
-from megatron_hcp.validators.options import Option, default_value, option_of, parsed
-from megatron_hcp.validators.values import NOT_READ, Thing, Unknown
+from megatron_hcp.validators.options import ParserOption, default_value, option_of, parsed
+from megatron_hcp.validators.values import NOT_READ, NotKnown, Thing
 from megatron_hcp.validators.words import PLAIN
 
 _STATED = frozenset(("launch", "default", "derived", "presumed"))
@@ -21,16 +21,16 @@ _FROM_CHECKPOINT = frozenset(("use_checkpoint_args", "use_mp_args_from_checkpoin
 """With these, upstream takes what the launch leaves out from a checkpoint (`load_args_from_checkpoint`)."""
 
 
-class Parser(NamedTuple):
+class ParserTable(NamedTuple):
     """The options of a revision's parser: the defaults by destination, and the options' lines by key."""
 
     defaults: dict[str, Any]
     lines: dict[str, str]
 
 
-def parser_of(lines: Iterable[str]) -> Parser:
+def parser_of(lines: Iterable[str]) -> ParserTable:
     """The parser of a table's lines. Of several options with one destination, the first one's default counts."""
-    parser = Parser({}, {})
+    parser = ParserTable({}, {})
     for line in lines:
         names, dest, _, _, _, default, _ = line.split("\t", 6)
         if dest not in parser.defaults:
@@ -40,7 +40,7 @@ def parser_of(lines: Iterable[str]) -> Parser:
     return parser
 
 
-def arguments_of(launch: Launch, parser: Parser) -> Thing:
+def arguments_of(launch: Launch, parser: ParserTable) -> Thing:
     """The namespace that upstream's parser makes of a launch.
 
     A setting that the launch hides is unknown, and one that it leaves out has upstream's default. What was stated
@@ -49,7 +49,7 @@ def arguments_of(launch: Launch, parser: Parser) -> Thing:
     reading = launch.reading
     index = index_of("mlm")
     hidden = reading.unseen is not None or any(setting.key in _FROM_CHECKPOINT for setting in reading.settings)
-    fields = {dest: Unknown((dest,)) for dest in parser.defaults} if hidden else dict(parser.defaults)
+    fields = {dest: NotKnown((dest,)) for dest in parser.defaults} if hidden else dict(parser.defaults)
     stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in _STATED and name in FACTS}
     for setting in reading.settings:
         option = _option(parser, setting.key)
@@ -61,19 +61,19 @@ def arguments_of(launch: Launch, parser: Parser) -> Thing:
             fields[option.dest] = parsed(option, texts if len(texts) == len(words) else None)
     for key in _hidden_keys(launch):
         if (option := _option(parser, key)) is not None:
-            fields[option.dest] = Unknown((option.dest,))
+            fields[option.dest] = NotKnown((option.dest,))
     for name, fact in stated.items():
         for key in keys_of(FACTS[name], "mlm")[:1]:
             if (option := _option(parser, key)) is not None:
                 fields[option.dest] = _value_of(fact, option, index[key].negated)
     world = launch.facts.get("world_size")
-    fields |= {"rank": 0, "local_rank": 0, "world_size": Unknown(("world_size",)) if world is None else world.value}
+    fields |= {"rank": 0, "local_rank": 0, "world_size": NotKnown(("world_size",)) if world is None else world.value}
     found = Thing(fields, "args")
     found.changed = {name for name, value in fields.items() if value is not parser.defaults.get(name, found)}
     return found
 
 
-def _option(parser: Parser, key: str) -> Option | None:
+def _option(parser: ParserTable, key: str) -> ParserOption | None:
     line = parser.lines.get(key)
     return None if line is None else option_of(line)
 
@@ -89,7 +89,7 @@ def _hidden_keys(launch: Launch) -> Iterator[str]:
             yield name
 
 
-def _value_of(fact: Fact, option: Option, negated: bool) -> Any:
+def _value_of(fact: Fact, option: ParserOption, negated: bool) -> Any:
     """A fact's value as the parser would have it."""
     value = fact.value
     if isinstance(value, bool) and option.action.startswith("store_"):
@@ -108,15 +108,15 @@ def outside_of(facts: Mapping[str, Fact]) -> Any:
             return _variable(facts, given)
         if name == "world_size":
             world = facts.get("world_size")
-            return Unknown(("world_size",)) if world is None else world.value
+            return NotKnown(("world_size",)) if world is None else world.value
         if name == "capability":
             return _capability(facts)
         if name == "installed":
-            return Unknown((f"package.{given[0]}",))
+            return NotKnown((f"package.{given[0]}",))
         if name in ("at_least", "version"):
             fact = facts.get(given[0])
             if fact is None:
-                return Unknown((given[0],))
+                return NotKnown((given[0],))
             if fact.value is None:
                 return False if name == "at_least" else None
             return at_least(str(fact.value), str(given[1])) if name == "at_least" else _release(str(fact.value))
@@ -128,7 +128,7 @@ def outside_of(facts: Mapping[str, Fact]) -> Any:
 def _variable(facts: Mapping[str, Fact], given: list[Any]) -> Any:
     fact = facts.get(f"env.{given[0]}")
     if fact is None:
-        return Unknown((f"env.{given[0]}",))
+        return NotKnown((f"env.{given[0]}",))
     default = given[1] if len(given) > 1 else None
     return default if fact.value is None else str(fact.value)
 
@@ -136,7 +136,7 @@ def _variable(facts: Mapping[str, Fact], given: list[Any]) -> Any:
 def _capability(facts: Mapping[str, Fact]) -> Any:
     fact = facts.get("arch")
     digits = str(fact.value).removeprefix("sm").rstrip("af") if fact is not None else ""
-    return (int(digits[:-1]), int(digits[-1])) if len(digits) > 1 and digits.isdecimal() else Unknown(("arch",))
+    return (int(digits[:-1]), int(digits[-1])) if len(digits) > 1 and digits.isdecimal() else NotKnown(("arch",))
 
 
 def _release(text: str) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.validators.evaluate import Evaluation, TooLongError
 from megatron_hcp.validators.guards import independent
-from megatron_hcp.validators.outcome import Judged, Source
-from megatron_hcp.validators.program import Program
+from megatron_hcp.validators.outcome import Judgement, Source
+from megatron_hcp.validators.program import StartProgram
 from megatron_hcp.validators.settings import arguments_of, outside_of, parser_of
 from megatron_hcp.validators.table import program_of_release
 
@@ -14,7 +14,7 @@ _DIALECTS = {"mlm": "megatron-lm"}
 """The upstream whose start-up reads a dialect's launches."""
 
 
-def judge_start(launch: Launch, release: str, *, program: Program | None = None) -> Judged | None:
+def judge_start(launch: Launch, release: str, *, program: StartProgram | None = None) -> Judgement | None:
     """What upstream's start-up validators of a revision ("0.16.1", "main", "dev") make of the launch.
 
     `program` is that of a checkout (`checkout.program_of_folder`); without one, the package's tables are used. None if
@@ -36,4 +36,4 @@ def judge_start(launch: Launch, release: str, *, program: Program | None = None)
     except TooLongError:
         return None
     readable = program.guards - program.unreadable
-    return Judged(independent(run.refusals), tuple(run.open), readable, program.unreadable, source, program.release)
+    return Judgement(independent(run.refusals), tuple(run.open), readable, program.unreadable, source, program.release)

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from megatron_hcp.validators.guards import slug_of
 from megatron_hcp.validators.outcome import Guard
-from megatron_hcp.validators.program import Program, Unit, condition_of, unit_of
+from megatron_hcp.validators.program import StartProgram, Unit, condition_of, unit_of
 
 FOLDER = os.path.join(os.path.dirname(__file__), "tables")
 RELEASES = "releases.txt"
@@ -21,7 +21,7 @@ _MOST_LINES = 20_000
 
 
 @lru_cache(maxsize=32)
-def program_of_release(repo: str, release: str) -> Program | None:
+def program_of_release(repo: str, release: str) -> StartProgram | None:
     """The program of a release or branch as the tables have it; None if they do not."""
     try:
         rows = [line.split() for line in _text(repo, RELEASES).splitlines() if not line.startswith("#")]
@@ -38,7 +38,7 @@ def program_of_release(repo: str, release: str) -> Program | None:
         lines = lines_of(_text(repo, file), 1 << place) if file in names else None
         return unit_of(lines) if lines else None
 
-    return Program(repo, release, find, "start", int(rows[place][1]), int(rows[place][2]))
+    return StartProgram(repo, release, find, "start", int(rows[place][1]), int(rows[place][2]))
 
 
 def guards_of(repo: str) -> dict[Guard, tuple[str, ...]]:

@@ -11,7 +11,7 @@ ABSENT = object()
 """A field that an object does not have."""
 
 
-class Unknown:
+class NotKnown:
     """A value that is not known. `names` are the launch's settings that decide it, and `UNREADABLE`."""
 
     __slots__ = ("names",)
@@ -23,7 +23,7 @@ class Unknown:
         return f"Unknown({sorted(self.names)})"
 
 
-NOT_READ = Unknown()
+NOT_READ = NotKnown()
 
 
 class Symbol(str):
@@ -53,22 +53,22 @@ class Thing:
         self.changed: set[str] | None = None
 
 
-def merged(*values: Any) -> Unknown:
+def merged(*values: Any) -> NotKnown:
     """The unknown that depends on all unknown ones among the values."""
     names: frozenset[str] = frozenset()
     for value in values:
-        if isinstance(value, Unknown):
+        if isinstance(value, NotKnown):
             names |= value.names
         elif isinstance(value, (list, tuple)):
             for item in value:
-                if isinstance(item, Unknown):
+                if isinstance(item, NotKnown):
                     names |= item.names
-    return Unknown(names or (UNREADABLE,))
+    return NotKnown(names or (UNREADABLE,))
 
 
-def truth(value: Any) -> bool | Unknown:
+def truth(value: Any) -> bool | NotKnown:
     """Whether Python takes a value for true."""
-    if isinstance(value, Unknown):
+    if isinstance(value, NotKnown):
         return value
     if isinstance(value, Symbol):
         return True
@@ -81,7 +81,7 @@ def same(one: Any, other: Any) -> bool:
     """Whether two values are known to be the same."""
     if one is other:
         return True
-    if isinstance(one, (Unknown, Thing)) or isinstance(other, (Unknown, Thing)) or type(one) is not type(other):
+    if isinstance(one, (NotKnown, Thing)) or isinstance(other, (NotKnown, Thing)) or type(one) is not type(other):
         return False
     if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(map(same, one, other))

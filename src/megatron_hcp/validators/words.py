@@ -8,7 +8,7 @@ from typing import Any
 
 from megatron_hcp.validators.operations import FAULTS, compared, joined
 from megatron_hcp.validators.trees import tree_of
-from megatron_hcp.validators.values import ABSENT, NOT_READ, Unknown, truth
+from megatron_hcp.validators.values import ABSENT, NOT_READ, NotKnown, truth
 
 PLAIN: Mapping[str, Any] = {"None": None, "True": True, "False": False, "...": NOT_READ}
 _BRACKETS = ("(", "[", "{", "lambda", "' ", " '")
@@ -18,7 +18,7 @@ _WORD_OPERATORS = {
 }  # fmt: skip
 
 
-class Words:
+class PlainWords:
     """Evaluates an expression's text; trees are for the class that builds on it."""
 
     frame: dict[str, Any]
@@ -42,11 +42,11 @@ class Words:
             found = self._word(words[1])
             if found is not ABSENT:
                 found = truth(found)
-                return found if isinstance(found, Unknown) else not found
+                return found if isinstance(found, NotKnown) else not found
         elif words[1] == "is" and words[-1] == "None" and len(words) in (3, 4):
             found = self._word(words[0])
             if found is not ABSENT:
-                return found if isinstance(found, Unknown) else (found is None) is (len(words) == 3)
+                return found if isinstance(found, NotKnown) else (found is None) is (len(words) == 3)
         elif len(words) == 3 and words[1] in _WORD_OPERATORS:
             left, right = self._word(words[0]), self._word(words[2])
             if left is not ABSENT and right is not ABSENT:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from megatron_hcp.judge.start.context import Context, context_of
 from megatron_hcp.validators.outcome import Guard
-from megatron_hcp.validators.program import Program, Unit
+from megatron_hcp.validators.program import StartProgram, Unit
 
 LINES = """\
 check args.a
@@ -20,7 +20,7 @@ else
 check args.g
 """.splitlines()
 UNIT = Unit("validate", "def", ("args",), "x.py", tuple(LINES))
-PROGRAM = Program("megatron-lm", "1", {"validate": UNIT}.get, "validate", 5, 0)
+PROGRAM = StartProgram("megatron-lm", "1", {"validate": UNIT}.get, "validate", 5, 0)
 
 
 def context(condition: str, message: str = "") -> Context:

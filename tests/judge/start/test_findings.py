@@ -14,7 +14,7 @@ from megatron_hcp.rules.registry import BY_ID
 from megatron_hcp.rules.start.citations import cites
 from megatron_hcp.rules.start.functions import RULES
 from megatron_hcp.rules.upstream import ARGUMENTS
-from megatron_hcp.validators.outcome import Guard, Judged, Refusal
+from megatron_hcp.validators.outcome import Guard, Judgement, Refusal
 
 ARGUMENTS_PY = "megatron/training/arguments.py"
 BOTH = Guard("megatron-lm", ARGUMENTS_PY, "validate_args", "not-fp16-and-bf16", "not (fp16 and bf16)", "one of the two")
@@ -26,11 +26,11 @@ def launch_of(*words: str) -> Launch:
     return load_launch("", LoadOptions(words=words))
 
 
-def judged(release: str, *refusals: tuple[Guard, tuple[tuple[str, Any], ...]]) -> Judged:
-    return Judged(tuple(Refusal(*each) for each in refusals), (), 10, 0, "table", release)
+def judged(release: str, *refusals: tuple[Guard, tuple[tuple[str, Any], ...]]) -> Judgement:
+    return Judgement(tuple(Refusal(*each) for each in refusals), (), 10, 0, "table", release)
 
 
-def found(launch: Launch, *by_release: Judged, **changes: Any) -> list[Finding]:
+def found(launch: Launch, *by_release: Judgement, **changes: Any) -> list[Finding]:
     return findings_of(launch, by_release, [RULES["START001"]._replace(**changes)], changes.pop("fired", []))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from megatron_hcp.validators.options import Option, as_line, option_of, parsed
+from megatron_hcp.validators.options import ParserOption, as_line, option_of, parsed
 from megatron_hcp.validators.reader.options import OptionReader
 from megatron_hcp.validators.reader.sources import Sources
-from megatron_hcp.validators.values import NOT_READ, Symbol, Unknown
+from megatron_hcp.validators.values import NOT_READ, NotKnown, Symbol
 
 ARGUMENTS = """
     from pkg.config import Config, Backend
@@ -48,7 +48,7 @@ CONFIG = """
 """
 
 
-def options() -> dict[str, Option]:
+def options() -> dict[str, ParserOption]:
     files = {"pkg/args.py": dedent(ARGUMENTS), "pkg/config.py": dedent(CONFIG)}
     reader = OptionReader(Sources(files.get))
     reader.read("pkg/args.py", "add_all")
@@ -87,5 +87,5 @@ def test_words_that_the_parser_refuses_or_that_are_not_known_have_no_value() -> 
     found = options()
     assert parsed(found["tp_size"], ["four"]) is NOT_READ and parsed(found["tp_size"], ["1", "2"]) is NOT_READ
     hidden = parsed(found["tp_size"], None)
-    assert isinstance(hidden, Unknown) and hidden.names == {"tp_size"}
+    assert isinstance(hidden, NotKnown) and hidden.names == {"tp_size"}
     assert parsed(found["freq"], ["__import__('os')"]) is NOT_READ

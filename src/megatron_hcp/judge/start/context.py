@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.validators.outcome import Guard
-from megatron_hcp.validators.program import Program, condition_of
+from megatron_hcp.validators.program import StartProgram, condition_of
 
 
 class Context(NamedTuple):
@@ -17,7 +17,7 @@ class Context(NamedTuple):
     own: str = ""
 
 
-def context_of(program: Program, guard: Guard) -> Context:
+def context_of(program: StartProgram, guard: Guard) -> Context:
     """Where a guard stands in its function; nothing if it isn't there."""
     unit = program.find(guard.function)
     lines = unit.lines if unit is not None else ()

@@ -14,7 +14,7 @@ from megatron_hcp.launch.fact import Launch, shown_value
 from megatron_hcp.rules.rule import Fix, Problem, Rule
 from megatron_hcp.rules.start.citations import cites
 from megatron_hcp.rules.start.functions import row_of
-from megatron_hcp.validators.outcome import Guard, Judged, Refusal
+from megatron_hcp.validators.outcome import Guard, Judgement, Refusal
 from megatron_hcp.validators.trees import names_in, tree_of
 
 _MOST_VALUES = 6
@@ -36,9 +36,9 @@ class Refused(NamedTuple):
         return self.refusal.guard
 
 
-def refused_by(launch: Launch, judged: Sequence[Judged]) -> list[Refused]:
+def refused_by(launch: Launch, judged: Sequence[Judgement]) -> list[Refused]:
     """The refusals of some releases, oldest first, once for each guard; with the values of the newest that refuses."""
-    found: dict[Guard, tuple[Judged, Refusal, tuple[str, ...]]] = {}
+    found: dict[Guard, tuple[Judgement, Refusal, tuple[str, ...]]] = {}
     for outcome in judged:
         for refusal in outcome.refusals:
             *_, releases = found.get(refusal.guard, ((),))
@@ -47,7 +47,7 @@ def refused_by(launch: Launch, judged: Sequence[Judged]) -> list[Refused]:
 
 
 def findings_of(
-    launch: Launch, judged: Sequence[Judged], rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool = False
+    launch: Launch, judged: Sequence[Judgement], rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool = False
 ) -> list[Finding]:
     """A finding for each guard that refuses the launch, in the order of the start-up; one for all if only some
     releases refuse it.
@@ -106,7 +106,7 @@ def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str], *, 
     )
 
 
-def _refused(launch: Launch, judged: Judged, refusal: Refusal, releases: tuple[str, ...]) -> Refused:
+def _refused(launch: Launch, judged: Judgement, refusal: Refusal, releases: tuple[str, ...]) -> Refused:
     program = program_of(launch, judged)
     context = context_of(program, refusal.guard) if program is not None else Context()
     spots = [spot_of(launch, name) for name, _ in refusal.values]

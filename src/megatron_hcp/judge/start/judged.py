@@ -8,15 +8,15 @@ from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.facts.known_options import all_options, revision_of, revisions_with
 from megatron_hcp.launch.facts.last_read import BRANCHES
 from megatron_hcp.rules.view import Unknown, View
-from megatron_hcp.validators.outcome import Judged
-from megatron_hcp.validators.program import Program
+from megatron_hcp.validators.outcome import Judgement
+from megatron_hcp.validators.program import StartProgram
 from megatron_hcp.validators.start import judge_start
 
 _MINORS = ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.0")
 """The releases that judge a launch without one: the last of each minor version in the tables, oldest first."""
 
 
-def judgements(launch: Launch) -> tuple[Judged, ...]:
+def judgements(launch: Launch) -> tuple[Judgement, ...]:
     """What upstream's start-up makes of the launch: one outcome, or by release, oldest first.
 
     If the launch states no release, the newest one that has its options judges it, and the others only if that one
@@ -35,13 +35,13 @@ def judgements(launch: Launch) -> tuple[Judged, ...]:
     return (*_judged(launch, releases[:-1]), *newest)
 
 
-def judged_again(launch: Launch, judged: Judged) -> Judged | None:
+def judged_again(launch: Launch, judged: Judgement) -> Judgement | None:
     """What the same code makes of a launch that differs in some settings."""
     program = program_of(launch, judged) if judged.source == "upstream" else None
     return judge_start(launch, judged.release, program=program)
 
 
-def program_of(launch: Launch, judged: Judged) -> Program | None:
+def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
     """The program that judged the launch."""
     if judged.source == "table":
         from megatron_hcp.validators.table import program_of_release
@@ -66,13 +66,13 @@ def _stated(launch: Launch) -> str | None:
         return None
 
 
-def _judged(launch: Launch, releases: tuple[str | None, ...]) -> tuple[Judged, ...]:
+def _judged(launch: Launch, releases: tuple[str | None, ...]) -> tuple[Judgement, ...]:
     found = (judge_start(launch, release) for release in releases if release is not None)
     return tuple(judged for judged in found if judged is not None)
 
 
 @cache
-def _program(tree: UpstreamTree) -> Program:
+def _program(tree: UpstreamTree) -> StartProgram:
     if tree.cached:
         from megatron_hcp.validators.kept import program_of_tree
 

@@ -14,13 +14,13 @@ from megatron_hcp.judge.verdict.legal import legal_values
 from megatron_hcp.judge.verdict.undecided import entry_of
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.hidden import Hidden, hidden
-from megatron_hcp.validators.outcome import Guard, Judged
+from megatron_hcp.validators.outcome import Guard, Judgement
 
 _MOST_TRIALS = 60
 """For all guards of a launch together."""
 
 
-def undecided_by_guards(launch: Launch, judged: Judged) -> tuple[Undecided, ...]:
+def undecided_by_guards(launch: Launch, judged: Judgement) -> tuple[Undecided, ...]:
     """What the launch hides although a guard depends on it, one entry for each reason."""
     names = {name: fact_of(launch, name) for guard in judged.open for name in guard.unknown}
     facts = dict.fromkeys(fact for fact in names.values() if fact is not None and fact in launch.unknown)
@@ -38,7 +38,7 @@ def undecided_by_guards(launch: Launch, judged: Judged) -> tuple[Undecided, ...]
     return tuple(entry_of(launch, found, facts) for found, facts in needs.items())
 
 
-def _refuses(launch: Launch, judged: Judged, name: str, value: object, before: set[Guard]) -> bool:
+def _refuses(launch: Launch, judged: Judgement, name: str, value: object, before: set[Guard]) -> bool:
     """Whether a guard that was open refuses the launch with this value of a hidden fact."""
     unknown = {other: why for other, why in launch.unknown.items() if other != name}
     tried = launch._replace(facts={**launch.facts, name: Fact(value, "assumed")}, unknown=unknown)

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Collection
 
 from megatron_hcp.validators.builtin import BUILTIN
-from megatron_hcp.validators.reader.sources import Found, Sources, is_enum, member_of
+from megatron_hcp.validators.reader.sources import Defined, Sources, is_enum, member_of
 
-Register = Callable[[str, Found, ast.FunctionDef | ast.ClassDef], str]
+Register = Callable[[str, Defined, ast.FunctionDef | ast.ClassDef], str]
 """Names the unit of a function or class: (wanted name, where it is, its definition)."""
 
 _VERSIONS = {
@@ -50,7 +50,7 @@ class Scope:
     """Where an expression stands: its file, the names that are local, what imports of the function bind, its class."""
 
     def __init__(
-        self, path: str, local: Collection[str], imports: dict[str, Found | None], owner: Found | None = None
+        self, path: str, local: Collection[str], imports: dict[str, Defined | None], owner: Defined | None = None
     ) -> None:
         self.path, self.local, self.imports, self.owner = path, set(local), imports, owner
         self.state: set[str] = set()
@@ -80,7 +80,7 @@ class Translator(ast.NodeTransformer):
         text = _NEGATED.sub(r"\1 not \2", ast.unparse(found))
         return text if "\n" not in text and len(text) <= _LONGEST else "..."
 
-    def meaning(self, tree: ast.expr) -> Found | None:
+    def meaning(self, tree: ast.expr) -> Defined | None:
         """What a dotted name means, where it begins with a name that is not local."""
         if isinstance(tree, ast.Name):
             if tree.id in self.scope.local:
@@ -92,10 +92,10 @@ class Translator(ast.NodeTransformer):
             owner = self.meaning(tree.value)
             if owner is not None and owner.node is None:
                 if not owner.path:
-                    return Found("", f"{owner.name}.{tree.attr}")
+                    return Defined("", f"{owner.name}.{tree.attr}")
                 found = self.sources.find(owner.path, tree.attr)
                 file = self.sources.module(f"{owner.name}.{tree.attr}") if found is None else None
-                return Found(file, f"{owner.name}.{tree.attr}") if file else found
+                return Defined(file, f"{owner.name}.{tree.attr}") if file else found
         return None
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
@@ -111,7 +111,7 @@ class Translator(ast.NodeTransformer):
             return self._reference(found)
         return unread() if self.scope.owner is None else self._constant(self.scope.owner, node.id)
 
-    def _reference(self, found: Found) -> ast.expr:
+    def _reference(self, found: Defined) -> ast.expr:
         node = found.node
         if isinstance(node, ast.FunctionDef):
             return unread() if node.name in _NOT_FOLLOWED else ast.Name(self.register(found.name, found, node))
@@ -143,7 +143,7 @@ class Translator(ast.NodeTransformer):
         node.value = self.visit(node.value)
         return unread() if is_unread(node.value) else node
 
-    def _constant(self, owner: Found, name: str) -> ast.expr:
+    def _constant(self, owner: Defined, name: str) -> ast.expr:
         """A constant of a class."""
         assert isinstance(owner.node, ast.ClassDef)
         for line in owner.node.body:
@@ -152,7 +152,7 @@ class Translator(ast.NodeTransformer):
                 return ast.parse(inside.text(line.value), mode="eval").body
         return unread()
 
-    def method(self, owner: Found, name: str, own: bool = True) -> tuple[Found, ast.FunctionDef] | None:
+    def method(self, owner: Defined, name: str, own: bool = True) -> tuple[Defined, ast.FunctionDef] | None:
         """The method of a class, or that of its bases, and the class that has it."""
         assert isinstance(owner.node, ast.ClassDef)
         for line in owner.node.body if own else ():
@@ -163,13 +163,13 @@ class Translator(ast.NodeTransformer):
                 return found
         return None
 
-    def bases(self, owner: Found) -> list[Found]:
+    def bases(self, owner: Defined) -> list[Defined]:
         assert isinstance(owner.node, ast.ClassDef)
         outer = Translator(self.sources, self.register, Scope(owner.path, (), {}))
         found = [outer.meaning(base) for base in owner.node.bases]
         return [base for base in found if base is not None and isinstance(base.node, ast.ClassDef)]
 
-    def _unit_of_method(self, found: tuple[Found, ast.FunctionDef]) -> str:
+    def _unit_of_method(self, found: tuple[Defined, ast.FunctionDef]) -> str:
         owner, node = found
         return self.register(f"{owner.name}.{node.name}", owner, node)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from megatron_hcp.validators.options import Option
+from megatron_hcp.validators.options import ParserOption
 from megatron_hcp.validators.reader.expressions import Scope, Translator
-from megatron_hcp.validators.reader.sources import Found, Sources, default_of, fields_in, is_enum, member_of
+from megatron_hcp.validators.reader.sources import Defined, Sources, default_of, fields_in, is_enum, member_of
 
 _FACTORIES = "Factory"
 _Named = dict[str, ast.expr]
@@ -18,7 +18,7 @@ class OptionReader:
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
-        self.options: list[Option] = []
+        self.options: list[ParserOption] = []
         self._seen: set[tuple[str, str]] = set()
 
     def read(self, path: str, function: str) -> None:
@@ -29,7 +29,7 @@ class OptionReader:
         self._function(found.path, found.node)
 
     def _function(self, path: str, node: ast.FunctionDef) -> None:
-        imports: dict[str, Found | None] = {}
+        imports: dict[str, Defined | None] = {}
         lists: _Named = {}
         factories: dict[str, ast.Call] = {}
         for line in ast.walk(node):
@@ -76,7 +76,7 @@ class OptionReader:
         nargs = named.get("nargs")
         const = named.get("const")
         self.options.append(
-            Option(
+            ParserOption(
                 tuple(names),
                 dest,
                 action,
@@ -117,7 +117,7 @@ class OptionReader:
             if name not in names and not _is_internal(field):
                 self._field(name, field, inside)
 
-    def _fields(self, found: Found) -> Iterator[tuple[str, ast.AnnAssign]]:
+    def _fields(self, found: Defined) -> Iterator[tuple[str, ast.AnnAssign]]:
         assert isinstance(found.node, ast.ClassDef)
         outer = Translator(self.sources, lambda name, *_: name, Scope(found.path, (), {}))
         for base in reversed(outer.bases(found)):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from megatron_hcp.validators.builtin import BUILTIN
 from megatron_hcp.validators.evaluate import Evaluation
 from megatron_hcp.validators.options import default_value, option_of
-from megatron_hcp.validators.program import Program, Unit, condition_of
+from megatron_hcp.validators.program import StartProgram, Unit, condition_of
 from megatron_hcp.validators.values import Thing, truth
 
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
@@ -21,7 +21,7 @@ _PLAIN = {"and", "or", "not", "in", "is", "if", "else", "None", "True", "False",
 
 def marked(units: Mapping[str, Unit], options: str) -> dict[str, Unit]:
     """The units with their quiet lines; `options` is the name of the unit that holds the parser's options."""
-    program = Program("", "", units.get, "", 0, 0)
+    program = StartProgram("", "", units.get, "", 0, 0)
     evaluation = Evaluation(program, lambda *_: None)
     arguments: dict[str, object] = {}
     for line in units[options].lines if options in units else ():

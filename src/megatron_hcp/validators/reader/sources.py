@@ -10,7 +10,7 @@ _DEEPEST = 8
 Definition = ast.FunctionDef | ast.ClassDef | ast.expr
 
 
-class Found(NamedTuple):
+class Defined(NamedTuple):
     """What a name means: its file and its definition; `node` None for a module, "" as the path for what is outside.
 
     `name` is the name where it is defined, or the dotted name of what is outside (`torch.nn.functional`).
@@ -43,21 +43,21 @@ class Sources:
         base = dotted.replace(".", "/")
         return next((path for path in (f"{base}.py", f"{base}/__init__.py") if self.tree(path) is not None), None)
 
-    def find(self, path: str, name: str, depth: int = 0) -> Found | None:
+    def find(self, path: str, name: str, depth: int = 0) -> Defined | None:
         """What a name means at the top of a file; None if that cannot be told."""
         node = self._top(path).get(name)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             return self.imported(path, node, name, depth)
         if isinstance(node, ast.Name) and node.id != name and depth < _DEEPEST:
             return self.find(path, node.id, depth + 1)
-        return Found(path, name, node) if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.expr)) else None
+        return Defined(path, name, node) if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.expr)) else None
 
-    def imported(self, path: str, line: ast.Import | ast.ImportFrom, name: str, depth: int = 0) -> Found | None:
+    def imported(self, path: str, line: ast.Import | ast.ImportFrom, name: str, depth: int = 0) -> Defined | None:
         """What an import binds a name to."""
         alias = next(one for one in line.names if name in (one.asname, one.name, one.name.partition(".")[0]))
         if isinstance(line, ast.Import):
             dotted = alias.name if alias.asname else alias.name.partition(".")[0]
-            return Found(self.module(dotted) or "", dotted)
+            return Defined(self.module(dotted) or "", dotted)
         source = line.module or ""
         if line.level:
             folder = path.rpartition("/")[0].split("/")
@@ -66,10 +66,10 @@ class Sources:
         file = self.module(source)
         inner = self.module(f"{source}.{alias.name}")
         if file is None:
-            return Found(inner or "", f"{source}.{alias.name}")
+            return Defined(inner or "", f"{source}.{alias.name}")
         if depth < _DEEPEST and (found := self.find(file, alias.name, depth + 1)) is not None:
             return found
-        return Found(inner, f"{source}.{alias.name}") if inner is not None else None
+        return Defined(inner, f"{source}.{alias.name}") if inner is not None else None
 
     def _top(self, path: str) -> dict[str, ast.stmt | ast.expr | None]:
         """The names at the top of a file; None for one that is bound more than once, by more than an import."""

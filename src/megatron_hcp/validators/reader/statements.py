@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from megatron_hcp.validators.program import Unit
 from megatron_hcp.validators.reader.expressions import Scope, Translator
 from megatron_hcp.validators.reader.messages import message_of
-from megatron_hcp.validators.reader.sources import Found, Sources, default_of, fields_in
+from megatron_hcp.validators.reader.sources import Defined, Sources, default_of, fields_in
 from megatron_hcp.validators.reader.syntax import (
     copied_fields,
     lambda_of,
@@ -29,11 +29,11 @@ class Reader:
         self.sources = sources
         self.units: dict[str, Unit] = {}
         self._places: dict[str, tuple[str, str]] = {}
-        self._waiting: list[tuple[str, Found, ast.FunctionDef | ast.ClassDef]] = []
-        self._classes: list[Found] = []
+        self._waiting: list[tuple[str, Defined, ast.FunctionDef | ast.ClassDef]] = []
+        self._classes: list[Defined] = []
         self.methods: set[str] = set()
 
-    def register(self, name: str, found: Found, node: ast.FunctionDef | ast.ClassDef) -> str:
+    def register(self, name: str, found: Defined, node: ast.FunctionDef | ast.ClassDef) -> str:
         """The name of the unit of a definition, which is read later if it isn't yet."""
         place = (found.path, f"{found.name}:{node.name}")
         while self._places.setdefault(name, place) != place:
@@ -72,7 +72,7 @@ class Reader:
                     if isinstance(one, ast.FunctionDef) and one.name in self.methods:
                         self.register(f"{owner.name}.{one.name}", owner, one)
 
-    def _unit(self, name: str, found: Found, node: ast.FunctionDef | ast.ClassDef) -> Unit:
+    def _unit(self, name: str, found: Defined, node: ast.FunctionDef | ast.ClassDef) -> Unit:
         if isinstance(node, ast.ClassDef):
             return self._class(name, found, node)
         translator = self.translator_of(found, node)
@@ -86,10 +86,10 @@ class Reader:
         head = tuple(one.arg if default is None else f"{one.arg}={outside.text(default)}" for one, default in pairs)
         return Unit(name, "def", head, found.path, lines)
 
-    def translator_of(self, found: Found, node: ast.FunctionDef | ast.ClassDef) -> Translator:
+    def translator_of(self, found: Defined, node: ast.FunctionDef | ast.ClassDef) -> Translator:
         """What reads the expressions of a function."""
         owner = found if isinstance(found.node, ast.ClassDef) else None
-        imports: dict[str, Found | None] = {}
+        imports: dict[str, Defined | None] = {}
         for line in ast.walk(node):
             if isinstance(line, (ast.Import, ast.ImportFrom)):
                 for alias in line.names:
@@ -106,7 +106,7 @@ class Reader:
             for name in line.names if isinstance(line, ast.Global) else ():
                 yield f"{name} = {outside.text(ast.Name(name, ast.Load()))}"
 
-    def _class(self, name: str, found: Found, node: ast.ClassDef) -> Unit:
+    def _class(self, name: str, found: Defined, node: ast.ClassDef) -> Unit:
         translator = Translator(self.sources, self.register, Scope(found.path, (), {}))
         bases = tuple(
             self.register(base.name, base, base.node)
