@@ -113,6 +113,8 @@ class Complete:
         if isinstance(value, bool):
             return [setting._replace(value=[])] if value != index_of("mlm")[setting.key].negated else []
         words = value if isinstance(value, list) else [value]
+        if FACTS[index_of("mlm")[setting.key].fact].type == "window":
+            words = [",".join(map(str, words))]  # Megatron-LM's parser takes a window as one word
         return [] if value is None else [setting._replace(value=[str(word) for word in words])]
 
 

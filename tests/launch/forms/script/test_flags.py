@@ -94,6 +94,9 @@ def test_only_the_fact_that_cannot_be_told_is_unknown(script: str, reason: str) 
         ("--tp 4 --recompute-modules core_attn $(cat x)", None),
         ("--tp 4 --eval-prompt-data aime $X", None),
         ("--tp 4 --hierarchical-context-parallel-sizes 8 $X", None),
+        ("--tp 4 --hierarchical-context-parallel-sizes 4 2 $X", "X is not set in this script"),
+        ("--tp 4 --hierarchical-context-parallel-sizes $X $Y $Z", None),
+        ("--tp 4 --cp-comm-type p2p $X", "X is not set in this script"),
     ],
 )
 def test_words_that_cannot_be_seen_among_the_flags_make_absent_flags_unknown(words: str, unseen: str | None) -> None:
@@ -107,6 +110,13 @@ def test_a_second_value_that_cannot_be_seen_makes_its_option_unknown(value: str)
     gathered = read(f"python x.py --tp 4 --eval-prompt-data aime {value} --pp 2")
     assert {s.key: s.value for s in gathered.settings} == {"tp": ["4"], "pp": ["2"]}
     assert gathered.unknown == {"eval_prompt_data": "X is not set in this script"}
+
+
+def test_an_unknown_word_after_complete_values_may_be_one_more_or_options() -> None:
+    gathered = read("python x.py --hierarchical-context-parallel-sizes 4 2 $X --pp 2")
+    assert {s.key: s.value for s in gathered.settings} == {"pp": ["2"]}
+    assert gathered.unknown == {"hierarchical_context_parallel_sizes": "X is not set in this script"}
+    assert gathered.unseen == "X is not set in this script"
 
 
 def test_flags_of_an_undecided_branch_are_unknown_and_the_others_are_not() -> None:

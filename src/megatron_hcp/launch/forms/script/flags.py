@@ -21,6 +21,8 @@ _SEVERAL = (
     r"|profile_ranks|rampup_batch_size|spec)$"
 )
 """Options with several values (`nargs`), besides those whose fact says so."""
+_ENOUGH = {"sizes": 2, "comm": 1}
+"""Type of a fact -> how many values such an option usually has: an unknown word after them may as well be options."""
 _ARGUMENTS = r"(?i)(ARG|OPT|OPTION|FLAG|EXTRA|PARAM|OVERRIDE|CONFIG|CMD)"
 _ONE_VALUE = r"(?i)(PATH|FILE|DIR|NAME)\W*$"
 """How names of variables end that hold a single value: EVAL_CONFIG_PATH, OUTPUT_DIR."""
@@ -126,6 +128,8 @@ class _Flags:
     def _unseen(self, item: Unseen) -> None:
         known = self.key is not None and (self.key in self.types or re.search(_SEVERAL, self.key) is not None)
         if (item.scalar or known) and self._wants_value() and not self._is_for_flags(item):
+            if self._has_enough():
+                self.unseen = item.reason
             self._doubt(item.reason, item.span)
         elif _is_of_model(item):
             self.finish()
@@ -155,6 +159,12 @@ class _Flags:
         if self.bare and (kind == "bool" or (not kind and re.match(_BARE_FLAG, self.key))):
             return False
         return not self.values or kind in ("sizes", "floats", "comm") or re.search(_SEVERAL, self.key) is not None
+
+    def _has_enough(self) -> bool:
+        """Whether the flag's values are complete, so that an unknown word here may also hold options."""
+        key = self.key or ""
+        enough = None if re.search(_SEVERAL, key) else _ENOUGH.get(self.types.get(key, ""))
+        return enough is not None and self.doubt is None and len(self.values) >= enough
 
     def _maybe(self, item: Maybe) -> None:
         gathered = []
