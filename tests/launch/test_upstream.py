@@ -75,3 +75,10 @@ def test_the_dev_branch_is_told_by_its_scheduler(tmp_path: Path) -> None:
     tree(tmp_path, "megatron/core/datasets/data_schedule.py", "class DefaultDynamicCPScheduler: ...\n")
     launch = load_launch("", LoadOptions(words=("--seq-length", "2"), upstream=upstreams_of([str(tmp_path)])))
     assert launch.facts["mcore_branch"] == Fact("dev", "upstream")
+
+
+def test_a_repository_has_one_folder(tmp_path: Path) -> None:
+    one, two = (str(tree(tmp_path / name, "megatron/core/package_info.py")) for name in ("one", "two"))
+    assert [item.path for item in upstreams_of([one, one])] == [one]
+    with pytest.raises(HcpError, match="wanted one folder for each repository"):
+        upstreams_of([one, two])

@@ -45,18 +45,26 @@ MOST_BYTES = 5_000_000
 
 
 def upstreams_of(texts: Iterable[str], *, cached: bool = True) -> tuple[UpstreamTree, ...]:
-    """What `--upstream [NAME=]DIR|installed` names; a later one wins over an earlier one of the same repository.
+    """What `--upstream [NAME=]DIR|installed` names; a folder that is named wins over what is installed.
 
     `cached`: what is read may be kept in hcp's cache.
 
     Raises:
-        HcpError: there is no such folder, or it isn't the code of a repository that hcp knows.
+        HcpError: there is no such folder, it isn't the code of a repository that hcp knows, or a repository has two.
     """
-    found: dict[str, UpstreamTree] = {}
+    found: dict[str, str] = {}
+    texts = tuple(texts)
     for text in texts:
-        for repo, folder in _installed() if text == "installed" else _named(text):
-            found[repo] = UpstreamTree(repo, folder, checkout_version(repo, folder), cached)
-    return tuple(found.values())
+        for repo, folder in _named(text) if text != "installed" else ():
+            if found.setdefault(repo, folder) != folder:
+                raise HcpError(
+                    f"--upstream names {found[repo]} and {folder} for {repo}",
+                    wanted="one folder for each repository",
+                    do="leave one out",
+                )
+    for repo, folder in _installed() if "installed" in texts else ():
+        found.setdefault(repo, folder)
+    return tuple(UpstreamTree(repo, folder, checkout_version(repo, folder), cached) for repo, folder in found.items())
 
 
 def versions_of(upstreams: Iterable[UpstreamTree]) -> dict[str, Fact]:

@@ -76,3 +76,10 @@ def test_a_folder_that_is_no_code_of_upstream_is_one_line(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "megatron_hcp", "check", "--upstream", str(tmp_path), "--", *BAD]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "which is no code of upstream; wanted" in done.stderr
+
+
+def test_a_release_that_no_table_has_is_said_not_to_be_judged() -> None:
+    """No tree is named here: nothing of 0.25.0 was read."""
+    words = ["--assume", "mcore=0.25.0", "--", "--num-layers", "2"]
+    done = subprocess.run([sys.executable, "-m", "megatron_hcp", "check", *words], capture_output=True, text=True)
+    assert "upstream's start-up: not judged, 0.25.0 was not read; --upstream DIR reads your own\n" in done.stdout

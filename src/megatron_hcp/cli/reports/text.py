@@ -61,8 +61,13 @@ def report_lines(
 
 def _judged_lines(report: Report) -> list[Line]:
     """How much of upstream's own start-up an ok covers."""
-    if not report.judged_by or report.findings:
+    if report.findings:
         return []
+    if not report.judged_by:
+        stated = report.launch.facts.get("mcore")
+        if report.launch.dialect != "mlm" or stated is None:
+            return []
+        return [f"upstream's start-up: not judged, {stated.value} was not read; --upstream DIR reads your own"]
     first, last = report.judged_by[0], report.judged_by[-1]
     release = last.release if first == last else f"{first.release} to {last.release}"
     count = f"{last.evaluated - len(last.open)} of {last.evaluated + last.unreadable}"
