@@ -29,6 +29,10 @@ VERDICTS: list[Row] = [
         "not concerned",
     ),
     ("LOSS001", "mlm", f"{CP} 2 --sft", "", "warning"),
+    ("LOSS001", "mlm", f"{CP} 2 --sft", "mcore=0.14.0", "warning"),
+    ("LOSS001", "mlm", f"{CP} 2 --sft", "mcore=0.15.0", "warning"),
+    ("LOSS001", "mlm", f"{CP} 2 --sft --mtp-num-layers 1", "mcore=0.16.0", "warning"),
+    ("LOSS001", "mlm", f"{CP} 2 --sft --mtp-num-layers 1", "mcore=0.17.0", "warning"),
     ("LOSS001", "mlm", "--sft", "", "not concerned"),
     ("LOSS001", "bridge", "model.context_parallel_size=2 " + PACKED, "", "needs calculate_per_token_loss"),
     (
