@@ -26,8 +26,9 @@ from megatron_hcp.rules.registry import RULES
 
 MCORE = ("0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.2")
 TE = ("1.9.0", "1.11.0", "1.13.0", "2.4.0", "2.5.0", "2.8.0", "2.11.0", "2.14.0", "2.15.0", "2.18.0", "2.20.2")
-ABOUT_SOFTWARE = frozenset(("KEY", "KNOWN", "ENV", "LEN", "ACCEPT", "ASSUME"))
-"""Families of rules that a layout does not decide: of keys, known faults of releases, environment, lengths."""
+ABOUT_SOFTWARE = frozenset(("KEY", "KNOWN", "ENV", "LEN", "ACCEPT", "ASSUME", "START"))
+"""Families of rules that a layout does not decide: of keys, known faults of releases, environment, lengths, and
+upstream's own guards, which judge whole launches: a drawn one states its sizes and little else."""
 
 
 def random_model(chance: random.Random) -> tuple[PlanModel, dict[str, Any]]:
