@@ -80,9 +80,9 @@ CASES: list[tuple[dict[str, Any], str, int, dict[str, Any]]] = [
     (DEEPSEEK, "pp=8 ep=8 cp=8 cp_comm_type=a2a+p2p hcp_sizes=4,2 recompute=full", 262144, {}),
     (GPT_OSS, "cp=8 ep=8 cp_comm_type=a2a", 131072, {}),
     (GPT_OSS, "pp=2 vp=13 cp=8 ep=8 cp_comm_type=a2a mbs=2", 262144, {}),
-    (DSA, "pp=8 cp=8 ep=8 cp_comm_type=all_gather", 262144, {}),
+    (DSA, "pp=8 cp=8 ep=8 cp_comm_type=all_gather", 262144, {"versions": {"mcore": "0.19.0"}, "loss_in_place": False}),
     (MAMBA, "tp=2 cp=4 pp=2", 65536, {}),
-    (DELTA_NET, "tp=2 cp=8 ep=8", 65536, {}),
+    (DELTA_NET, "tp=2 cp=8 ep=8", 65536, {"versions": {"mcore": "0.19.0"}, "loss_in_place": False}),
     (LLAMA, "tp=4 cp=4", 65536, {"precision": "nvfp4"}),
     (LLAMA, "tp=8 cp=2", 65536, {"gpu": H100, "overlaps_tp": True}),
     (QWEN_MOE, "pp=2 vp=4 ep=16 cp=2 mbs=2", 32768, {"gpu": H100}),
@@ -95,7 +95,8 @@ CASES: list[tuple[dict[str, Any], str, int, dict[str, Any]]] = [
 """Model, layout, tokens of a sequence, and what else the job has."""
 OF_MODEL = {
     "mlm": "--position-embedding-type rope --max-position-embeddings 4096 --seq-length 4096 --micro-batch-size 4 "
-    "--global-batch-size 64 --tensor-model-parallel-size 8 --no-rope-fusion",
+    "--global-batch-size 64 --tensor-model-parallel-size 8 --no-rope-fusion --disable-bias-linear "
+    "--linear-attention-freq 4",
     "bridge": "model.apply_rope_fusion=false model.seq_length=4096 train.micro_batch_size=4",
     "verl": "data.train_batch_size=96 actor_rollout_ref.rollout.n=5 actor_rollout_ref.actor.ppo_mini_batch_size=32 "
     "++actor_rollout_ref.actor.megatron.override_transformer_config.apply_rope_fusion=False "
@@ -103,7 +104,7 @@ OF_MODEL = {
     "nemo-rl": "policy.train_micro_batch_size=4 policy.megatron_cfg.tensor_model_parallel_size=8",
 }
 """Words that a launch of the model may have before those of the plan: of another layout, with other batches."""
-ALONE = "--position-embedding-type rope --no-rope-fusion"
+ALONE = "--position-embedding-type rope --no-rope-fusion --disable-bias-linear --linear-attention-freq 4"
 """What Megatron-LM must know of any of these models: its command line takes nothing from a config.json."""
 
 
@@ -123,6 +124,7 @@ def test_pasted_overrides_pass_the_check(case: tuple[dict[str, Any], str, int, d
     job = job_for(layout, length, more)
     assert forbidden(model, layout, job) == []
     stated = [f"world_size={job.world_size}", "gpus_per_node=8", f"thd={str(job.packed).lower()}"]
+    stated += [f"{name}={version}" for name, version in job.versions.items()]
     if job.precision in RECIPES:
         stated += ["fp8=hybrid", f"fp8_recipe={RECIPES[job.precision]}"]
     for dialect in FRAMEWORKS:

@@ -16,7 +16,7 @@ torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint node1
 --hierarchical-context-parallel-sizes 8 2 --num-attention-heads 32 --group-query-attention --num-query-groups 8 \
 --num-layers 32 --hidden-size 4096 --seq-length 131072 --max-position-embeddings 131072 --micro-batch-size 1 \
 --no-create-attention-mask-in-dataloader \
---save /shared/ckpt --load /shared/ckpt --exit-signal-handler
+--save /shared/ckpt --save-interval 100 --load /shared/ckpt --exit-signal-handler
 """
 LOG = "3: [rank3]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
 
