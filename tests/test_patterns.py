@@ -28,6 +28,11 @@ FROM_TABLES = {
         "*(text.format('found') for text in _PLACES.values())]"
     ),
     ("launch/options.py", "shape[0]"): "[shape for shape, _ in _SHAPES.values()]",
+    (
+        "judge/repair/renaming.py",
+        r"re.sub('[-_]', '[-_]', re.escape(old).replace('\\-', '-'))",
+    ): "['[-_][-_]seq[-_]length']",
+    ("launch/images.py", "pattern"): "[*_ELSEWHERE]",
     ("skills/json_schema.py", "_strict(schema['pattern'])"): (
         "[_strict(json.loads(text)) for path in pack_dir('schemas').glob('hcp.card.*.json')"
         """ for text in re.findall(r'"pattern": ("[^"]+")', path.read_text('utf-8'))]"""

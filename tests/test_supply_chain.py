@@ -194,7 +194,7 @@ def _wheel(folder: Path, stamp: int) -> Path:
 @pytest.mark.slow
 def test_a_wheel_that_is_built_twice_has_the_same_bytes(tmp_path):
     wheels = [_wheel(tmp_path, stamp) for stamp in (1_000_000_001, 1_700_000_000)]
-    assert wheels[0].stat().st_size < 1_650_000
+    assert wheels[0].stat().st_size < 2_500_000
     digests = {(wheel.name, hashlib.sha256(wheel.read_bytes()).hexdigest()) for wheel in wheels}
     assert len(digests) == 1
 

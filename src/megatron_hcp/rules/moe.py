@@ -219,7 +219,13 @@ def shared_experts_overlap_an_all_to_all(v: View) -> Problem | None:
             "TransformerConfig.__post_init__", "disable moe in recompute_modules when enabling overlap_moe", ">=0.17"
         ),
         TRANSFORMER_CONFIG.says(
-            "TransformerConfig.__post_init__", "MTP layernum only supports 1 when enabling overlap_moe", ">=0.14"
+            "TransformerConfig.__post_init__", "MTP layernum only supports 1 when enabling overlap_moe", ">=0.14,<0.19"
+        ),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__",
+            "MTP supports at most one layer when enabling overlap_moe",
+            ">=0.19",
+            branches=("main",),
         ),
     ),
     applies=lambda v: bool(v.get("overlap_moe_expert_parallel_comm")),

@@ -119,7 +119,11 @@ def _unrolled(pattern: Any, text: Any) -> Any:
 
     if any(int(times) > MOST_ITEMS for times in re.findall(r"\*(\d{1,9})", text)):
         return NOT_READ
-    return re.sub(pattern, lambda found: found[1] * int(found[2]), text)
+    if pattern[0] == "(":
+        return re.sub(r"(.)\*(\d+)", lambda found: found[1] * int(found[2]), text)
+    if re.search(r"\([^()]*\(", text) is not None:  # one group in another is no layout
+        return NOT_READ
+    return re.sub(r"\(([^()]+)\)\*(\d+)", lambda found: found[1] * int(found[2]), text)
 
 
 def _range(*given: int) -> Any:

@@ -124,6 +124,7 @@ def one_dataset_gives_the_boundaries(v: View) -> Problem | None:
             "TransformerConfig.__post_init__",
             "sequence_packing only supports moe_token_dispatcher_type",
             ">=0.19",
+            where="checkout",
             branches=("dev",),
         ),
         VERL_ENGINE.says(

@@ -108,7 +108,7 @@ ROWS = (
         "START007",
         DDP,
         "DistributedDataParallel.__init__",
-        "assert not self.ddp_config.average_in_collective",
+        "Cannot average in collective when calculating per-token loss",
         ">=0.12",
         "megatron-core's DistributedDataParallel",
         Example("mlm", f"{_MODEL} --calculate-per-token-loss", "mcore=0.16.1 world_size=1"),
