@@ -31,6 +31,9 @@ WHERE_TIME_COUNTS = {
     "support/slurm.py: monotonic": "the hang guard",
     "support/slurm.py: wait(10)": "a daemon that does not end when it is asked to is killed",
     "skills/test_steps.py: timeout_s=2": "the limit of a step is what is tested",
+    "ground/test_child.py: timeout_s=0.1": "the limit of a child is what is tested",
+    "ground/test_child.py: timeout_s=1": "a program that does not exist never starts",
+    "mcp/test_hostile.py: monotonic": "the hang guard",
     "proofs/test_program.py: --timeout 8": "a rank hangs, and that the limit ends it is what is tested",
 }
 
