@@ -68,6 +68,7 @@ def test_what_is_cited_is_looked_for(hcp, tmp_path: Path, checkout: Path, text: 
     assert done.returncode == (status not in ("right", "unverified here"))
 
 
+@pytest.mark.torch  # megatron-core is installed: without any sources at all, hcp anchors ends with 2
 def test_without_a_checkout_nothing_is_verified(hcp, tmp_path: Path) -> None:
     skill = skill_that_says(tmp_path, "`src/config.py`")
     done = hcp("anchors", skill)
