@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from megatron_hcp.judge.engine import check_launch
@@ -111,6 +111,15 @@ def test_no_launch_makes_a_rule_raise(dialect: Any, facts: dict[str, Fact], comp
 
 @settings(max_examples=examples(quick=8, full=60), derandomize=True)
 @given(dialect=st.sampled_from(DIALECTS), facts=_facts)
+@example(
+    dialect="slime",
+    facts={
+        "world_size": Fact(1, "assumed"),
+        "tp": Fact(2, "assumed"),
+        "actor_num_nodes": Fact(1, "assumed"),
+        "actor_num_gpus_per_node": Fact(None, "assumed"),
+    },
+)
 def test_no_launch_makes_a_fix_raise(dialect: Any, facts: dict[str, Fact]) -> None:
     launch = build_launch(Reading(dialect, "-", "yaml", role="actor_rollout_ref.actor"), assumed=facts)
     for finding in check_launch(launch, RULES).findings:

@@ -27,7 +27,7 @@ def _node_fixes(v: View, unit: int) -> list[Fix]:
     if not v.known(*names):
         return []
     now, gpus = v[names[0]], v[names[1]]
-    if v.world_size != now * gpus:
+    if not (now and gpus) or v.world_size != now * gpus:
         return []
     step = unit // gcd(unit, gpus)
     nodes = -(-now // step) * step
