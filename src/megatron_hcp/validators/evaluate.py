@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from megatron_hcp.validators.assign import Assignments
-from megatron_hcp.validators.guards import slug_of
+from megatron_hcp.validators.guards import guard_of
 from megatron_hcp.validators.journal import Writes
 from megatron_hcp.validators.operations import iterable
 from megatron_hcp.validators.outcome import Guard, Open, Refusal
@@ -279,9 +279,7 @@ class Evaluation(Assignments):
             self.open.append(Open(self._guard(line), tuple(sorted(unknown.names))))
 
     def _guard(self, line: str) -> Guard:
-        condition, message = condition_of(line)
-        unit = self._calls[-1]
-        return Guard(self.program.repo, unit.path, unit.name, slug_of(unit.name, condition), condition, message)
+        return guard_of(self.program.repo, self._calls[-1], line)
 
     def _values(self, condition: str) -> tuple[tuple[str, object], ...]:
         found: dict[str, object] = {}

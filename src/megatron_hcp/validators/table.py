@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 
 from megatron_hcp.ground.record import NamedTuple
-from megatron_hcp.validators.guards import slug_of
+from megatron_hcp.validators.guards import guard_of
 from megatron_hcp.validators.outcome import Guard
-from megatron_hcp.validators.program import StartProgram, Unit, condition_of, unit_of
+from megatron_hcp.validators.program import StartProgram, Unit, unit_of
 
 FOLDER = os.path.join(os.path.dirname(__file__), "tables")
 _MOST_LINES = 20_000
@@ -85,8 +85,7 @@ def guards_of(repo: str) -> dict[Guard, tuple[str, ...]]:
         program = program_of_release(repo, release)
         for unit in filter(None, map(program.find, table.units) if program else ()):
             for line in unit.guards if unit.kind == "def" else ():
-                condition, message = condition_of(line)
-                guard = Guard(repo, unit.path, unit.name, slug_of(unit.name, condition), condition, message)
+                guard = guard_of(repo, unit, line)
                 found[guard] = (*found.get(guard, ()), release)
     return found
 

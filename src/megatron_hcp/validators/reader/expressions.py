@@ -67,6 +67,11 @@ class Scope:
         )
 
 
+def words_of(tree: ast.expr) -> str:
+    """An expression's text as upstream has it, whatever its layout."""
+    return _NEGATED.sub(r"\1 not \2", ast.unparse(tree))
+
+
 class Translator(ast.NodeTransformer):
     """Rewrites an expression (a copy of it: the tree is changed)."""
 
@@ -77,7 +82,7 @@ class Translator(ast.NodeTransformer):
 
     def text(self, tree: ast.expr) -> str:
         found = self.visit(ast.parse(ast.unparse(tree), mode="eval").body)
-        text = _NEGATED.sub(r"\1 not \2", ast.unparse(found))
+        text = words_of(found)
         return text if "\n" not in text and len(text) <= _LONGEST else "..."
 
     def meaning(self, tree: ast.expr) -> Defined | None:
