@@ -46,6 +46,16 @@ def refused_by(launch: Launch, judged: Sequence[Judgement]) -> list[Refused]:
     return [_refused(launch, *each) for each in found.values()]
 
 
+def to_say(launch: Launch, judged: Sequence[Judgement], fired: Iterable[Finding]) -> list[Refused]:
+    """The refusals that read something which the launch states, and which its parser does not refuse first."""
+    unparsed = {key for item in fired if item.rule.id.startswith("KEY") for key in item.keys}
+    return [
+        item
+        for item in refused_by(launch, judged)
+        if any(spot.is_written for spot in item.spots) and not any(spot.key in unparsed for spot in item.spots)
+    ]
+
+
 def findings_of(
     launch: Launch, judged: Sequence[Judgement], rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool = False
 ) -> list[Finding]:
@@ -57,13 +67,8 @@ def findings_of(
     a script that gets the rest elsewhere, lack much that upstream requires), or if the parser refuses a value first.
     """
     fired = list(fired)
-    unparsed = {key for item in fired if item.rule.id.startswith("KEY") for key in item.keys}
     speaking = {rule.id: rule for rule in rules}
-    items = [
-        item
-        for item in refused_by(launch, judged)
-        if any(spot.is_written for spot in item.spots) and not any(spot.key in unparsed for spot in item.spots)
-    ]
+    items = to_say(launch, judged, fired)
     every = {outcome.release for outcome in judged} == {release for item in items for release in item.releases}
     found = []
     for item in items:

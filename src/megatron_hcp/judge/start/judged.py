@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 from megatron_hcp.launch.fact import Launch, UpstreamTree
@@ -22,17 +23,25 @@ def judgements(launch: Launch) -> tuple[Judgement, ...]:
     If the launch states no release, the newest one that has its options judges it, and the others only if that one
     refuses it: a check stays quick.
     """
+    outcomes = one_by_one(launch)
+    newest = next(outcomes, None)
+    if newest is None:
+        return ()
+    return (*[*outcomes][::-1], newest) if newest.refusals else (newest,)
+
+
+def one_by_one(launch: Launch) -> Iterator[Judgement]:
+    """The outcomes of the user's own tree, of the release that the launch states, or of all releases, newest first."""
     for tree in reversed(launch.reading.upstream):
         judged = judge_start(launch, tree.release or "", program=_program(tree))
         if judged is not None:
-            return (judged,)
-    if View(launch).known("mcore"):
-        return _judged(launch, (_stated(launch),))
-    releases = releases_with(launch)
-    newest = _judged(launch, releases[-1:])
-    if not newest or not newest[0].refusals:
-        return newest
-    return (*_judged(launch, releases[:-1]), *newest)
+            yield judged
+            return
+    releases = (_stated(launch),) if View(launch).known("mcore") else releases_with(launch)[::-1]
+    for release in releases:
+        judged = judge_start(launch, release) if release is not None else None
+        if judged is not None:
+            yield judged
 
 
 def judged_again(launch: Launch, judged: Judgement) -> Judgement | None:
@@ -53,7 +62,7 @@ def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
 def releases_with(launch: Launch) -> tuple[str, ...]:
     """The releases that have all options of the launch, oldest first; what no release has, another program adds."""
     known = all_options()
-    have = [frozenset(revisions_with(item.key)) for item in launch.reading.settings if item.key in known]
+    have = {revisions_with(item.key) for item in launch.reading.settings if item.key in known}
     return tuple(release for release in _MINORS if all(release in revisions for revisions in have))
 
 
@@ -64,11 +73,6 @@ def _stated(launch: Launch) -> str | None:
         return revision_of(view.release("mcore"), view.get("mcore_branch", BRANCHES[0]))
     except Unknown:
         return None
-
-
-def _judged(launch: Launch, releases: tuple[str | None, ...]) -> tuple[Judgement, ...]:
-    found = (judge_start(launch, release) for release in releases if release is not None)
-    return tuple(judged for judged in found if judged is not None)
 
 
 @cache
