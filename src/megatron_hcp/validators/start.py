@@ -7,7 +7,7 @@ from megatron_hcp.validators.evaluate import Evaluation, TooLongError
 from megatron_hcp.validators.guards import independent
 from megatron_hcp.validators.outcome import Judgement, Source
 from megatron_hcp.validators.program import StartProgram
-from megatron_hcp.validators.settings import arguments_of, outside_of, parser_of
+from megatron_hcp.validators.settings import ParserTable, arguments_of, outside_of, parser_of
 from megatron_hcp.validators.table import program_of_release
 
 _DIALECTS = {"mlm": "megatron-lm"}
@@ -27,13 +27,19 @@ def judge_start(launch: Launch, release: str, *, program: StartProgram | None = 
     program = program or program_of_release(repo, release)
     if program is None or program.repo != repo:
         return None
-    if "parser" not in program.kept:
-        options = program.find("options")
-        program.kept["parser"] = {"": parser_of(options.lines if options else ())}
     run = Evaluation(program, outside_of(launch.facts))
     try:
-        run.call_unit(program.start, [arguments_of(launch, program.kept["parser"][""])], {})
+        run.call_unit(program.start, [arguments_of(launch, parser_in(program))], {})
     except TooLongError:
         return None
     readable = program.guards - program.unreadable
     return Judgement(independent(run.refusals), tuple(run.open), readable, program.unreadable, source, program.release)
+
+
+def parser_in(program: StartProgram) -> ParserTable:
+    """The options of the program's own parser; none if it has no parser."""
+    if "parser" not in program.kept:
+        options = program.find("options")
+        program.kept["parser"] = {"": parser_of(options.lines if options else ())}
+    found: ParserTable = program.kept["parser"][""]
+    return found
