@@ -20,7 +20,7 @@ def judgements(launch: Launch) -> tuple[Judgement, ...]:
     """What upstream's start-up makes of the launch: one outcome, or by release, oldest first.
 
     If the launch states no release, the newest one that has its options judges it, and the others only if that one
-    refuses it: a check stays quick.
+    refuses it: a check stays quick. Options that no release has yet are a branch's.
     """
     for tree in reversed(launch.reading.upstream):
         judged = judge_start(launch, tree.release or "", program=_program(tree))
@@ -51,10 +51,15 @@ def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
 
 
 def releases_with(launch: Launch) -> tuple[str, ...]:
-    """The releases that have all options of the launch, oldest first; what no release has, another program adds."""
+    """The releases that have all options of the launch, oldest first, else the branches; what neither has, another
+    program adds."""
     known = all_options()
     have = [frozenset(revisions_with(item.key)) for item in launch.reading.settings if item.key in known]
-    return tuple(release for release in _MINORS if all(release in revisions for revisions in have))
+
+    def with_all(revisions: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in revisions if all(name in having for having in have))
+
+    return with_all(_MINORS) or with_all(BRANCHES)
 
 
 def _stated(launch: Launch) -> str | None:
