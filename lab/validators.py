@@ -15,13 +15,18 @@ from functools import cache
 from pathlib import Path
 
 from known_options import BRANCHES, RELEASES
+from older_guards import older_guards
 from program import parser_of
 
+from megatron_hcp.judge.start import judged
 from megatron_hcp.validators.checkout import OPTIONS, counted, units_of
 from megatron_hcp.validators.program import Unit, as_lines, is_readable
 from megatron_hcp.validators.reader.quiet import marked
 from megatron_hcp.validators.roots import UPSTREAMS
 from megatron_hcp.validators.table import FOLDER, Table, woven, written
+
+OLDER = Path(judged.__file__).with_name("older_guards.txt")
+"""Which older releases a check asks, too."""
 
 
 def texts_of(repository: Path, revision: str) -> Callable[[str], str | None]:
@@ -65,6 +70,7 @@ def main() -> int:
             if options.unreadable:
                 show_unreadable(revisions[name])
         Path(FOLDER, f"{upstream.repo}.txt").write_text(written(table_of(revisions)), encoding="utf-8")
+    OLDER.write_text(older_guards("megatron-lm", judged.MINORS), encoding="utf-8")
     return 0
 
 

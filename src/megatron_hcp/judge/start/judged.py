@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import cache
 
@@ -13,35 +14,46 @@ from megatron_hcp.validators.outcome import Judgement
 from megatron_hcp.validators.program import StartProgram
 from megatron_hcp.validators.start import judge_start
 
-_MINORS = ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.0")
+MINORS = ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.0")
 """The releases that judge a launch without one: the last of each minor version in the tables, oldest first."""
 
 
 def judgements(launch: Launch) -> tuple[Judgement, ...]:
     """What upstream's start-up makes of the launch: one outcome, or by release, oldest first.
 
-    If the launch states no release, the newest one that has its options judges it, and the others only if that one
-    refuses it: a check stays quick.
+    If the launch states no release, the newest one that has its options judges it, with those whose older guards may
+    refuse it, and the others only if one of these does: a check stays quick. Options that no release has yet are a
+    branch's.
     """
-    outcomes = one_by_one(launch)
-    newest = next(outcomes, None)
-    if newest is None:
-        return ()
-    return (*[*outcomes][::-1], newest) if newest.refusals else (newest,)
+    stated = _by_the_stated(launch)
+    if stated is not None:
+        return stated
+    releases = releases_with(launch)
+    asked = (*(release for release in releases[:-1] if release in _with_older_guards(launch)), *releases[-1:])
+    first = {release: _judged(launch, (release,)) for release in asked}
+    if not any(one.refusals for outcome in first.values() for one in outcome):
+        return first[releases[-1]] if releases else ()
+    every = (first.get(release) or _judged(launch, (release,)) for release in releases)
+    return tuple(one for outcome in every for one in outcome)
 
 
-def one_by_one(launch: Launch) -> Iterator[Judgement]:
-    """The outcomes of the user's own tree, of the release that the launch states, or of all releases, newest first."""
+def newest_first(launch: Launch) -> Iterator[Judgement]:
+    """The outcome of every release that may judge the launch, each worked out when it is asked for."""
+    stated = _by_the_stated(launch)
+    if stated is not None:
+        yield from stated
+        return
+    for release in releases_with(launch)[::-1]:
+        yield from _judged(launch, (release,))
+
+
+def _by_the_stated(launch: Launch) -> tuple[Judgement, ...] | None:
+    """The outcome of the user's own tree, or of the release that the launch states; None without them."""
     for tree in reversed(launch.reading.upstream):
         judged = judge_start(launch, tree.release or "", program=_program(tree))
         if judged is not None:
-            yield judged
-            return
-    releases = (_stated(launch),) if View(launch).known("mcore") else releases_with(launch)[::-1]
-    for release in releases:
-        judged = judge_start(launch, release) if release is not None else None
-        if judged is not None:
-            yield judged
+            return (judged,)
+    return _judged(launch, (_stated(launch),)) if View(launch).known("mcore") else None
 
 
 def judged_again(launch: Launch, judged: Judgement) -> Judgement | None:
@@ -60,10 +72,29 @@ def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
 
 
 def releases_with(launch: Launch) -> tuple[str, ...]:
-    """The releases that have all options of the launch, oldest first; what no release has, another program adds."""
+    """The releases that have all options of the launch, oldest first, else the branches; what neither has, another
+    program adds."""
     known = all_options()
     have = {revisions_with(item.key) for item in launch.reading.settings if item.key in known}
-    return tuple(release for release in _MINORS if all(release in revisions for revisions in have))
+
+    def with_all(revisions: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in revisions if all(name in having for having in have))
+
+    return with_all(MINORS) or with_all(BRANCHES)
+
+
+def _with_older_guards(launch: Launch) -> frozenset[str]:
+    """The releases that are the last to have a guard about an option that the launch writes."""
+    written = {setting.key for setting in launch.reading.settings}
+    return frozenset(release for release, options in _older_guards().items() if not written.isdisjoint(options))
+
+
+@cache
+def _older_guards() -> dict[str, tuple[str, ...]]:
+    """By release, options of guards that no later one has: see lab/lib/older_guards.py."""
+    with open(os.path.join(os.path.dirname(__file__), "older_guards.txt"), encoding="utf-8") as file:
+        rows = [line.split() for line in file.read().splitlines() if not line.startswith("#")]
+    return {release: tuple(options) for release, *options in rows}
 
 
 def _stated(launch: Launch) -> str | None:
@@ -73,6 +104,11 @@ def _stated(launch: Launch) -> str | None:
         return revision_of(view.release("mcore"), view.get("mcore_branch", BRANCHES[0]))
     except Unknown:
         return None
+
+
+def _judged(launch: Launch, releases: tuple[str | None, ...]) -> tuple[Judgement, ...]:
+    found = (judge_start(launch, release) for release in releases if release is not None)
+    return tuple(judged for judged in found if judged is not None)
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from megatron_hcp.judge.report import Finding, StartVerdict, Undecided
-from megatron_hcp.judge.start.judged import judgements, one_by_one
+from megatron_hcp.judge.start.judged import judgements, newest_first
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Rule
 
@@ -32,7 +32,7 @@ def errors_at_start(launch: Launch, rules: Iterable[Rule], fired: Iterable[Findi
     from megatron_hcp.judge.start.findings import findings_of, to_say
 
     judged = []
-    for outcome in one_by_one(launch):
+    for outcome in newest_first(launch):
         if not outcome.refusals or not to_say(launch, (outcome,), fired):
             return []
         judged.append(outcome)
