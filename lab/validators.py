@@ -1,6 +1,9 @@
 """Writes validators/tables: upstream's start-up validators as data, by release: `python lab validators`.
 
-    python lab validators --megatron-lm GIT_DIRECTORY
+    python lab validators --megatron-lm GIT_DIRECTORY [--megatron-bridge GIT_DIRECTORY]
+
+Megatron-Bridge's tables need Megatron-LM's clone too: each release pins a commit of it. A unit that Megatron-LM's own
+tables have word for word is not written again.
 
 Nothing of upstream is run: its files are taken from the clone at each tag and parsed. Printed are, for each release,
 how many guards it has and how many could not be read; `--unreadable` lists those: `...` is what stands in the way.
@@ -21,7 +24,7 @@ from megatron_hcp.validators.checkout import OPTIONS, counted, units_of
 from megatron_hcp.validators.program import Unit, as_lines, is_readable
 from megatron_hcp.validators.reader.quiet import marked
 from megatron_hcp.validators.roots import UPSTREAMS
-from megatron_hcp.validators.table import FOLDER, Table, woven, written
+from megatron_hcp.validators.table import FOLDER, Table, program_of_release, releases_of, woven, written
 
 
 def texts_of(repository: Path, revision: str) -> Callable[[str], str | None]:
@@ -37,13 +40,47 @@ def texts_of(repository: Path, revision: str) -> Callable[[str], str | None]:
     return text_of
 
 
-def table_of(revisions: Mapping[str, Mapping[str, Unit]]) -> Table:
-    """The table of the units of each revision."""
-    units = {
-        name: woven([as_lines(units[name]) if name in units else () for units in revisions.values()])
-        for name in set().union(*revisions.values())
-    }
-    return Table(tuple((name, *counted(units.values())) for name, units in revisions.items()), units)
+BRIDGE = "0.3.0 0.3.1 0.4.0 0.4.1 0.4.2 0.5.0 0.5.1 0.6.0".split()
+"""Releases of Megatron-Bridge with a tag."""
+
+
+def revisions_of(repo: str) -> dict[str, str]:
+    """The tables' releases and branches of a repository, and what its clone calls them."""
+    if repo == "megatron-bridge":
+        return {**{name: f"v{name}" for name in BRIDGE}, BRANCHES[0]: BRANCHES[0]}
+    return {**{name: f"core_v{name}" for name in RELEASES}, **{name: name for name in BRANCHES}}
+
+
+def with_pinned(clone: Path, revision: str, megatron_lm: Path) -> Callable[[str], str | None]:
+    """What gives the text of a file of Bridge, or of the Megatron-LM that this revision of it pins."""
+    row = subprocess.run(
+        ["git", f"--git-dir={clone}", "ls-tree", revision, "3rdparty/Megatron-LM"], capture_output=True, check=True
+    )
+    own, pinned = texts_of(clone, revision), texts_of(megatron_lm, row.stdout.decode().split()[2])
+    return lambda path: own(f"src/{path}") if path.startswith("megatron/bridge/") else pinned(path)
+
+
+def nearest(units: Mapping[str, Unit]) -> str:
+    """The release of Megatron-LM whose tables have the most of these units word for word."""
+    return max(releases_of("megatron-lm"), key=lambda release: len(_common(units, release)))
+
+
+def _common(units: Mapping[str, Unit], release: str) -> set[str]:
+    program = program_of_release("megatron-lm", release)
+    assert program is not None
+    found = {name: program.find(name) for name in units}
+    return {name for name, unit in units.items() if found[name] == unit}
+
+
+def table_of(revisions: Mapping[str, Mapping[str, Unit]], *, pins: bool) -> Table:
+    """The table of the units of each revision; `pins`: but for those that Megatron-LM's table has."""
+    rows, own = [], []
+    for name, units in revisions.items():
+        pinned = nearest(units) if pins else ""
+        common = _common(units, pinned) if pins else set()
+        rows.append((name, *counted(units.values()), pinned))
+        own.append({name: as_lines(unit) for name, unit in units.items() if name not in common})
+    return Table(tuple(rows), {name: woven([units.get(name, ()) for units in own]) for name in set().union(*own)})
 
 
 def main() -> int:
@@ -57,14 +94,19 @@ def main() -> int:
         if repository is None:
             continue
         revisions = {}
-        for name in (*RELEASES, *BRANCHES):
-            revision = name if name in BRANCHES else f"core_v{name}"
-            revisions[name] = marked(units_of(texts_of(repository, revision), upstream), OPTIONS)
+        for name, revision in revisions_of(upstream.repo).items():
+            if upstream.repo == "megatron-bridge":
+                text_of = with_pinned(repository, revision, options.megatron_lm)
+            else:
+                text_of = texts_of(repository, revision)
+            revisions[name] = marked(units_of(text_of, upstream), OPTIONS)
             guards, unreadable = counted(revisions[name].values())
             print(f"{name}: {guards} guards, {unreadable} unreadable", file=sys.stderr)
             if options.unreadable:
                 show_unreadable(revisions[name])
-        Path(FOLDER, f"{upstream.repo}.txt").write_text(written(table_of(revisions)), encoding="utf-8")
+        Path(FOLDER, f"{upstream.repo}.txt").write_text(
+            written(table_of(revisions, pins=upstream.repo == "megatron-bridge")), encoding="utf-8"
+        )
     return 0
 
 

@@ -5,16 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 from megatron_hcp.launch.fact import Launch, UpstreamTree
-from megatron_hcp.launch.facts.known_options import all_options, revision_of, revisions_with
-from megatron_hcp.launch.facts.last_read import BRANCHES
-from megatron_hcp.rules.view import Unknown, View
+from megatron_hcp.judge.start.releases import releases_with, stated_release, states_release
 from megatron_hcp.validators.outcome import Judgement
 from megatron_hcp.validators.program import StartProgram
-from megatron_hcp.validators.start import judge_start
-
-_MINORS = ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.0")
-"""The releases that judge a launch without one: the last of each minor version in the tables, oldest first."""
-
+from megatron_hcp.validators.start import REPOSITORIES, judge_start
 
 def judgements(launch: Launch) -> tuple[Judgement, ...]:
     """What upstream's start-up makes of the launch: one outcome, or by release, oldest first.
@@ -22,12 +16,12 @@ def judgements(launch: Launch) -> tuple[Judgement, ...]:
     If the launch states no release, the newest one that has its options judges it, and the others only if that one
     refuses it: a check stays quick.
     """
-    for tree in reversed(launch.reading.upstream):
-        judged = judge_start(launch, tree.release or "", program=_program(tree))
-        if judged is not None:
-            return (judged,)
-    if View(launch).known("mcore"):
-        return _judged(launch, (_stated(launch),))
+    own = _own_program(launch)
+    if own is not None:
+        judged = judge_start(launch, own.release, program=own)
+        return () if judged is None else (judged,)
+    if states_release(launch):
+        return _judged(launch, (stated_release(launch),))
     releases = releases_with(launch)
     newest = _judged(launch, releases[-1:])
     if not newest or not newest[0].refusals:
@@ -46,24 +40,14 @@ def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
     if judged.source == "table":
         from megatron_hcp.validators.table import program_of_release
 
-        return program_of_release("megatron-lm", judged.release)
-    return next((_program(tree) for tree in reversed(launch.reading.upstream)), None)
+        return program_of_release(REPOSITORIES[launch.dialect], judged.release)
+    return _own_program(launch)
 
 
-def releases_with(launch: Launch) -> tuple[str, ...]:
-    """The releases that have all options of the launch, oldest first; what no release has, another program adds."""
-    known = all_options()
-    have = [frozenset(revisions_with(item.key)) for item in launch.reading.settings if item.key in known]
-    return tuple(release for release in _MINORS if all(release in revisions for revisions in have))
-
-
-def _stated(launch: Launch) -> str | None:
-    """The release or branch in the tables that the launch states; None if they don't have it."""
-    view = View(launch)
-    try:
-        return revision_of(view.release("mcore"), view.get("mcore_branch", BRANCHES[0]))
-    except Unknown:
-        return None
+def _own_program(launch: Launch) -> StartProgram | None:
+    """The program of the user's own code, if a tree of the upstream is named that starts the launch."""
+    repo = REPOSITORIES.get(launch.dialect)
+    return next((_program(tree) for tree in reversed(launch.reading.upstream) if tree.repo == repo), None)
 
 
 def _judged(launch: Launch, releases: tuple[str | None, ...]) -> tuple[Judgement, ...]:
@@ -76,7 +60,7 @@ def _program(tree: UpstreamTree) -> StartProgram:
     if tree.cached:
         from megatron_hcp.validators.kept import program_of_tree
 
-        return program_of_tree(tree.path)
+        return program_of_tree(tree.path, tree.repo)
     from megatron_hcp.validators.checkout import program_of_folder
 
-    return program_of_folder(tree.path)
+    return program_of_folder(tree.path, tree.repo)
