@@ -120,5 +120,5 @@ def test_no_output_shows_a_credential(name: str, text: str, output: str, tmp_pat
 
 
 def test_an_option_with_an_empty_value_is_judged() -> None:
-    done = hcp("check", "--", "--window-size=")
+    done = hcp("check", "--", "--indow-size=")
     assert done.returncode == 1 and not done.stderr, done.stderr
