@@ -1,13 +1,15 @@
 """Writes validators/tables: upstream's start-up validators as data, by release: `python lab validators`.
 
-    python lab validators --megatron-lm GIT_DIRECTORY
+    python lab validators --megatron-lm GIT_DIRECTORY --verl GIT_DIRECTORY
 
-Nothing of upstream is run: its files are taken from the clone at each tag and parsed. Printed are, for each release,
-how many guards it has and how many could not be read; `--unreadable` lists those: `...` is what stands in the way.
+Nothing of upstream is run: its files are taken from the clone at each tag, or for a release without one from its
+unpacked wheel (tests/fetch_upstream.py), and parsed. Printed are, for each release, how many guards it has and how many
+could not be read; `--unreadable` lists those: `...` is what stands in the way.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -18,11 +20,19 @@ from known_options import BRANCHES, RELEASES
 from program import parser_of
 
 from megatron_hcp.validators.checkout import OPTIONS, counted, units_of
+from megatron_hcp.validators.checkout import texts_of as wheel_texts
 from megatron_hcp.validators.program import Unit, as_lines, is_readable
 from megatron_hcp.validators.reader.quiet import marked
 from megatron_hcp.validators.roots import UPSTREAMS
 from megatron_hcp.validators.table import FOLDER, woven
 from megatron_hcp.validators.table import RELEASES as INDEX
+
+REVISIONS = {
+    "megatron-lm": {**{name: f"core_v{name}" for name in RELEASES}, **{name: name for name in BRANCHES}},
+    "verl": {**{name: f"v{name}" for name in ("0.7.1", "0.8.0", "0.9.0", "0.9.1")}, "main": "HEAD"},
+}
+"""For each upstream the names of its revisions in the tables, oldest first, and what the clone calls them."""
+WHEELS = Path(os.environ.get("HCP_UPSTREAM", Path.home() / ".cache/hcp-upstream"))
 
 
 def texts_of(repository: Path, revision: str) -> Callable[[str], str | None]:
@@ -61,9 +71,11 @@ def main() -> int:
         if repository is None:
             continue
         revisions = {}
-        for name in (*RELEASES, *BRANCHES):
-            revision = name if name in BRANCHES else f"core_v{name}"
-            revisions[name] = marked(units_of(texts_of(repository, revision), upstream), OPTIONS)
+        for name, revision in REVISIONS[upstream.repo].items():
+            text_of = texts_of(repository, revision)
+            if text_of(upstream.functions[0][1][0]) is None:
+                text_of = wheel_texts(str(WHEELS / f"{upstream.repo}-{name}"))
+            revisions[name] = marked(units_of(text_of, upstream), OPTIONS)
             guards, unreadable = counted(revisions[name].values())
             print(f"{name}: {guards} guards, {unreadable} unreadable", file=sys.stderr)
             if options.unreadable:

@@ -12,7 +12,8 @@ from megatron_hcp.validators.roots import UPSTREAMS, UpstreamRoots
 
 _MOST_BYTES = 2_000_000
 """Upstream's largest file has about 250,000."""
-OPTIONS = "options"
+OPTIONS, SETTINGS = "options", "settings"
+"""The units with an upstream's options or settings and their defaults."""
 
 
 TextOf = Callable[[str], str | None]
@@ -60,9 +61,10 @@ def read_folder(folder: str, text_of: TextOf) -> tuple[UpstreamRoots, str, dict[
 def units_of(text_of: TextOf, upstream: UpstreamRoots) -> dict[str, Unit]:
     """The units of an upstream's validators by name; none if it has none. `text_of` gives the text of a file in it."""
     from megatron_hcp.validators.options import as_line
+    from megatron_hcp.validators.reader.composed import settings_in, targets_in
     from megatron_hcp.validators.reader.options import OptionReader
     from megatron_hcp.validators.reader.parts import PartReader
-    from megatron_hcp.validators.reader.prune import pruned
+    from megatron_hcp.validators.reader.prune import pruned, read_settings
     from megatron_hcp.validators.reader.sources import Sources
 
     sources = Sources(text_of)
@@ -76,11 +78,16 @@ def units_of(text_of: TextOf, upstream: UpstreamRoots) -> dict[str, Unit]:
         reader.read_block(path, function, made)
     for path, name in upstream.constructors:
         reader.read_constructor(path, name, ("config", "ddp_config"))
-    options = OptionReader(sources)
-    options.read(*upstream.options)
-    lines = tuple(map(as_line, options.options))
-    units = pruned({**reader.units, upstream.start.name: upstream.start}, upstream.start.name)
-    units[OPTIONS] = Unit(OPTIONS, "options", (), upstream.options[0], lines)
+    settings = settings_in(text_of(upstream.settings) or "") if upstream.settings else []
+    made = reader.read_classes(targets_in(settings, upstream.sections))
+    units = pruned({**reader.units, upstream.start.name: upstream.start}, (upstream.start.name,), made)
+    if upstream.settings:
+        lines = tuple(read_settings(settings, units))
+        units[SETTINGS] = Unit(SETTINGS, SETTINGS, (), upstream.settings, lines)
+    if upstream.options[0]:
+        options = OptionReader(sources)
+        options.read(*upstream.options)
+        units[OPTIONS] = Unit(OPTIONS, "options", (), upstream.options[0], tuple(map(as_line, options.options)))
     return units
 
 
@@ -91,6 +98,8 @@ def _version(text: str) -> str:
         name, equals, value = line.partition(" = ")
         if equals and name in ("MAJOR", "MINOR", "PATCH"):
             numbers[name] = value.strip()
+    if not numbers and len(text) < 100:  # a file with nothing else
+        return text.strip()
     return ".".join(numbers.get(name, "0") for name in ("MAJOR", "MINOR", "PATCH"))
 
 

@@ -14,15 +14,19 @@ class UpstreamRoots(NamedTuple):
     version: str
     """The file that states the version."""
     functions: tuple[tuple[str, tuple[str, ...]], ...]
-    calls: tuple[tuple[str, str, str], ...]
-    """(file, function, what it calls): of these functions only that call is read, as the unit `FUNCTION.CALLED`."""
-    blocks: tuple[tuple[str, str, str], ...]
-    """(file, function, the name that it makes): of these functions the block is read that makes it, `FUNCTION.NAME`."""
-    constructors: tuple[tuple[str, str], ...]
-    """(file, class): of their `__init__` the guards are read that depend on `config` and `ddp_config` alone."""
-    options: tuple[str, str]
-    """(file, function) that adds the options of its parser."""
     start: Unit
+    calls: tuple[tuple[str, str, str], ...] = ()
+    """(file, function, what it calls): of these functions only that call is read, as the unit `FUNCTION.CALLED`."""
+    blocks: tuple[tuple[str, str, str], ...] = ()
+    """(file, function, the name that it makes): of these functions the block is read that makes it, `FUNCTION.NAME`."""
+    constructors: tuple[tuple[str, str], ...] = ()
+    """(file, class): of their `__init__` the guards are read that depend on `config` and `ddp_config` alone."""
+    options: tuple[str, str] = ("", "")
+    """(file, function) that adds the options of its parser."""
+    settings: str = ""
+    """The composed YAML configuration with all settings and their defaults."""
+    sections: tuple[str, ...] = ()
+    """Its sections of which the start makes objects: the classes that they name are read too."""
 
 
 MEGATRON_LM = UpstreamRoots(
@@ -69,4 +73,32 @@ MEGATRON_LM = UpstreamRoots(
         ),
     ),
 )
-UPSTREAMS = (MEGATRON_LM,)
+VERL = UpstreamRoots(
+    repo="verl",
+    version="verl/version/version",
+    functions=(
+        ("validate_config", ("verl/utils/config.py",)),
+        ("need_reference_policy", ("verl/trainer/ppo/utils.py",)),
+        ("need_critic", ("verl/trainer/ppo/utils.py",)),
+    ),
+    settings="verl/trainer/config/_generated_ppo_megatron_trainer.yaml",
+    sections=(
+        "actor_rollout_ref.actor",
+        "actor_rollout_ref.ref",
+        "actor_rollout_ref.rollout",
+        "critic",
+    ),
+    start=Unit(
+        "start",
+        "def",
+        ("config",),
+        "",
+        (
+            "do validate_config(config, need_reference_policy(config), need_critic(config))",
+            "if need_reference_policy(config)",
+            " do instantiate(config.actor_rollout_ref.ref)",
+            "do instantiate(config.actor_rollout_ref.rollout)",
+        ),
+    ),
+)
+UPSTREAMS = (MEGATRON_LM, VERL)

@@ -9,31 +9,48 @@ from megatron_hcp.validators.outcome import Judgement, Source
 from megatron_hcp.validators.program import StartProgram
 from megatron_hcp.validators.settings import arguments_of, outside_of, parser_of
 from megatron_hcp.validators.table import program_of_release
+from megatron_hcp.validators.upstreams import upstreams_of
+from megatron_hcp.validators.values import Thing
 
-_DIALECTS = {"mlm": "megatron-lm"}
-"""The upstream whose start-up reads a dialect's launches."""
 
-
-def judge_start(launch: Launch, release: str, *, program: StartProgram | None = None) -> Judgement | None:
+def judge_start(
+    launch: Launch, release: str, *, repo: str | None = None, program: StartProgram | None = None
+) -> Judgement | None:
     """What upstream's start-up validators of a revision ("0.16.1", "main", "dev") make of the launch.
 
-    `program` is that of a checkout (`checkout.program_of_folder`); without one, the package's tables are used. None if
-    there is neither a program nor a table for the launch's dialect and release.
+    `program` is that of a checkout (`checkout.program_of_folder`); without one, the package's tables of the repository
+    are used, by default those of the first that reads the launch's dialect. None if there is neither a program nor a
+    table for the launch's dialect and release.
     """
-    repo = _DIALECTS.get(launch.dialect)
-    if repo is None:
-        return None
+    repos = [upstream.repo for upstream in upstreams_of(launch)]
     source: Source = "table" if program is None else "upstream"
-    program = program or program_of_release(repo, release)
-    if program is None or program.repo != repo:
+    if not repos:
         return None
-    if "parser" not in program.kept:
-        options = program.find("options")
-        program.kept["parser"] = {"": parser_of(options.lines if options else ())}
+    program = program or program_of_release(repo or repos[0], release)
+    if program is None or program.repo not in repos:
+        return None
     run = Evaluation(program, outside_of(launch.facts))
     try:
-        run.call_unit(program.start, [arguments_of(launch, program.kept["parser"][""])], {})
+        run.call_unit(program.start, [_given(launch, program)], {})
     except TooLongError:
         return None
     readable = program.guards - program.unreadable
-    return Judgement(independent(run.refusals), tuple(run.open), readable, program.unreadable, source, program.release)
+    return Judgement(
+        independent(run.refusals), tuple(run.open), readable, program.unreadable, source, program.release, program.repo
+    )
+
+
+def _given(launch: Launch, program: StartProgram) -> Thing:
+    """What the program starts with: the parser's namespace, or the composed configuration."""
+    kept = program.kept.setdefault("inputs", {})
+    settings = program.find("settings")
+    if settings is not None:
+        from megatron_hcp.validators.config import Settings, configuration_of
+
+        if "settings" not in kept:
+            kept["settings"] = Settings(settings.lines)
+        return configuration_of(launch, kept["settings"])
+    if "parser" not in kept:
+        options = program.find("options")
+        kept["parser"] = parser_of(options.lines if options else ())
+    return arguments_of(launch, kept["parser"])

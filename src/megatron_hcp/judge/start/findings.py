@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.judge.report import Finding
@@ -109,15 +108,16 @@ def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str], *, 
 def _refused(launch: Launch, judged: Judgement, refusal: Refusal, releases: tuple[str, ...]) -> Refused:
     program = program_of(launch, judged)
     context = context_of(program, refusal.guard) if program is not None else Context()
-    spots = [spot_of(launch, name) for name, _ in refusal.values]
-    around = [spot for spot in _written_in(launch, context.around) if spot not in spots]
+    spots = [spot_of(launch, refusal.key_of(name)) for name, _ in refusal.values]
+    around = [spot for spot in _written_in(launch, refusal, context) if spot not in spots]
     return Refused(refusal, releases, context, (*spots, *around))
 
 
-def _written_in(launch: Launch, conditions: Iterable[str]) -> list[Spot]:
-    """What the launch writes of the settings that conditions read."""
-    names = dict.fromkeys(name for text in conditions for name, _ in names_in(tree_of(text)) if "." in name)
-    return [spot for spot in map(partial(spot_of, launch), names) if spot.is_written]
+def _written_in(launch: Launch, refusal: Refusal, context: Context) -> list[Spot]:
+    """What the launch writes of the settings that lead upstream to a guard, and of those that its names stand for."""
+    texts = (*context.around, *context.behind)
+    names = dict.fromkeys(name for text in texts for name, _ in names_in(tree_of(text)) if "." in name)
+    return [spot for name in names if (spot := spot_of(launch, refusal.key_of(name))).is_written]
 
 
 def _fixes(launch: Launch, item: Refused) -> tuple[Fix, ...]:

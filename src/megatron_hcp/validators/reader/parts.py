@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from megatron_hcp.validators.program import Unit
+from megatron_hcp.validators.reader.expressions import NOT_FOLLOWED
 from megatron_hcp.validators.reader.prune import only_about
 from megatron_hcp.validators.reader.statements import Body, Reader
 from megatron_hcp.validators.reader.syntax import begins, blocks_of, makes
@@ -12,6 +14,16 @@ from megatron_hcp.validators.reader.syntax import begins, blocks_of, makes
 
 class PartReader(Reader):
     """Reads whole functions, and parts of those that do much else."""
+
+    def read_classes(self, names: Iterable[str]) -> list[str]:
+        """Reads classes by their dotted names; returns the names of those that upstream's tree has."""
+        found = []
+        for dotted in names:
+            module, _, name = dotted.rpartition(".")
+            path = self.sources.module(module)
+            if path is not None and name not in NOT_FOLLOWED and self.read(path, name):
+                found.append(name)
+        return found
 
     def read_call(self, path: str, function: str, called: str) -> bool:
         """Makes a unit of one call with the arguments that a function gives it, `FUNCTION.CALLED`; False if not found.
