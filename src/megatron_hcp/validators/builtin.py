@@ -30,6 +30,10 @@ class Evaluator(Protocol):
 
     def made(self, kind: str, fields: dict[str, Any], key: str | None) -> Any: ...
 
+    def method_of(self, kind: str, name: str) -> str | None: ...
+
+    def kinds_of(self, kind: str) -> frozenset[str] | None: ...
+
 
 def _getattr(evaluator: Evaluator, given: list[Any]) -> Any:
     owner, name = given[:2]
@@ -44,7 +48,9 @@ def _getattr(evaluator: Evaluator, given: list[Any]) -> Any:
 def _hasattr(evaluator: Evaluator, given: list[Any]) -> Any:
     owner, name = given
     if isinstance(owner, Thing) and isinstance(name, str):
-        return True if name in owner.fields else (False if owner.is_closed else NOT_READ)
+        if name in owner.fields or evaluator.method_of(owner.kind, name) is not None:
+            return True
+        return False if owner.is_closed else NOT_READ
     return merged(owner, name)
 
 
@@ -61,7 +67,10 @@ def _isinstance(evaluator: Evaluator, given: list[Any]) -> Any:
         return value
     kinds = tuple(map(str, kinds)) if isinstance(kinds, tuple) else (str(kinds),)
     if isinstance(value, Thing) and value.kind != "dict":
-        return True if value.kind in kinds else False if all(kind in _TYPES for kind in kinds) else NOT_READ
+        own = evaluator.kinds_of(value.kind)
+        if own is None:
+            return False if all(kind in _TYPES for kind in kinds) else NOT_READ
+        return not own.isdisjoint(kinds)
     if isinstance(value, Symbol):
         return False if all(kind in _TYPES for kind in kinds) else any(value.startswith(f"{kind}.") for kind in kinds)
     known = tuple(_TYPES[kind] for kind in kinds if kind in _TYPES)
@@ -95,7 +104,7 @@ def _instantiate(evaluator: Evaluator, given: list[Any]) -> Any:
 
 
 def _fields(evaluator: Evaluator, given: list[Any]) -> Any:
-    names = evaluator.fields_of(str(given[0]))
+    names = evaluator.fields_of(given[0].kind if isinstance(given[0], Thing) else str(given[0]))
     return NOT_READ if names is None else [Thing({"name": name}) for name in names]
 
 

@@ -58,7 +58,7 @@ class Settings:
 
 
 def configuration_of(launch: Launch, settings: Settings) -> Thing:
-    """The whole configuration. A setting that the launch hides is unknown; what was stated beside it counts as written."""
+    """The whole configuration. What the launch hides is unknown; what was stated beside it counts as written."""
     reading = launch.reading
     written: dict[str, Any] = {}
     if reading.unseen is not None or not reading.complete:

@@ -43,10 +43,6 @@ class Expressions(PlainWords):
         """Whether the program has a function or class of that name; alone, expressions have none."""
         return False
 
-    def method_of(self, kind: str, name: str) -> str | None:
-        """The unit of a class's method, which may be a base's; None if it has none."""
-        return None
-
     def made(self, kind: str, fields: dict[str, Any], key: str | None) -> Any:
         raise NotImplementedError
 
@@ -59,6 +55,14 @@ class Expressions(PlainWords):
 
     def fields_of(self, name: str) -> list[str] | None:
         raise NotImplementedError
+
+    def method_of(self, kind: str, name: str) -> str | None:
+        """The unit of a class's method, or of its bases'."""
+        return None
+
+    def kinds_of(self, kind: str) -> frozenset[str] | None:
+        """A class's name and those of its bases; None for a class that isn't known."""
+        return None
 
     def value(self, tree: Any) -> Any:
         visit = _VISITS.get(type(tree))

@@ -31,7 +31,7 @@ def judge_start(
         return None
     run = Evaluation(program, outside_of(launch.facts))
     try:
-        run.call_unit(program.start, [_given(launch, program)], {})
+        run.call_unit(program.start, [_given(launch, run)], {})
     except TooLongError:
         return None
     readable = program.guards - program.unreadable
@@ -40,10 +40,14 @@ def judge_start(
     )
 
 
-def _given(launch: Launch, program: StartProgram) -> Thing:
-    """What the program starts with: the parser's namespace, or the composed configuration."""
-    kept = program.kept.setdefault("inputs", {})
-    settings = program.find("settings")
+def _given(launch: Launch, run: Evaluation) -> Thing:
+    """What upstream's start-up is given: the namespace of its parser, the container of configs, or the composed one."""
+    if run.program.repo == "megatron-bridge":
+        from megatron_hcp.validators.container import container_of
+
+        return container_of(launch, run)
+    kept = run.program.kept.setdefault("inputs", {})
+    settings = run.program.find("settings")
     if settings is not None:
         from megatron_hcp.validators.config import Settings, configuration_of
 
@@ -51,6 +55,6 @@ def _given(launch: Launch, program: StartProgram) -> Thing:
             kept["settings"] = Settings(settings.lines)
         return configuration_of(launch, kept["settings"])
     if "parser" not in kept:
-        options = program.find("options")
+        options = run.program.find("options")
         kept["parser"] = parser_of(options.lines if options else ())
     return arguments_of(launch, kept["parser"])

@@ -32,6 +32,7 @@ def names_in(tree: Any) -> list[tuple[str, Any]]:
     if isinstance(tree, _ast.Call) and isinstance(tree.func, _ast.Name):
         if (
             tree.func.id == "getattr"
+            and len(tree.args) > 1
             and isinstance(tree.args[0], _ast.Name)
             and isinstance(tree.args[1], _ast.Constant)
         ):

@@ -22,7 +22,12 @@ MEGATRON_LM = Upstream(
     "megatron-lm", "mcore", ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.0")
 )
 VERL = Upstream("verl", "verl", ("0.7.1", "0.8.0", "0.9.1"))
-_BY_DIALECT: Mapping[str, tuple[Upstream, ...]] = {"mlm": (MEGATRON_LM,), "verl": (VERL,)}
+MEGATRON_BRIDGE = Upstream("megatron-bridge", "bridge", ())
+_BY_DIALECT: Mapping[str, tuple[Upstream, ...]] = {
+    "mlm": (MEGATRON_LM,),
+    "bridge": (MEGATRON_BRIDGE,),
+    "verl": (VERL,),
+}
 _VERL_CONFIGURATIONS = ("ppo_trainer", "ppo_megatron_trainer")
 
 
@@ -34,7 +39,7 @@ def upstreams_of(launch: Launch) -> tuple[Upstream, ...]:
 
 
 def _is_ppo(launch: Launch) -> bool:
-    """Whether verl's main_ppo reads the launch, with an actor that Megatron trains: other trainers check other things."""
+    """Whether verl's main_ppo reads the launch, with an actor on Megatron: other trainers check other things."""
     reading = launch.reading
     strategy = launch.facts.get("strategy")
     if reading.role != "actor_rollout_ref.actor" or strategy is None or strategy.value != "megatron":

@@ -88,7 +88,7 @@ def _program(tree: UpstreamTree) -> StartProgram:
     if tree.cached:
         from megatron_hcp.validators.kept import program_of_tree
 
-        return program_of_tree(tree.path)
+        return program_of_tree(tree.path, tree.repo)
     from megatron_hcp.validators.checkout import program_of_folder
 
-    return program_of_folder(tree.path)
+    return program_of_folder(tree.path, tree.repo)

@@ -16,8 +16,9 @@ _CHANGES = (".pop(", "setattr(", "copy_fields(", "instantiate(")
 
 
 def pruned(units: Mapping[str, Unit], starts: Iterable[str], made: Iterable[str] = ()) -> dict[str, Unit]:
-    """The units that the starts need, without statements that change nothing a guard reads. `made` are classes that they
-    make objects of without naming them; of those, they need the ones that have guards.
+    """The units that the starts need, without statements that change nothing a guard reads.
+
+    `made` are classes of which the starts make objects without naming them: those that have guards are needed.
 
     A statement that assigns local names is left out where no other statement of its function reads them and nothing
     that it calls has a guard or changes an object; so is a call, a branch or a loop that is empty then.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 _INVERSE = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
@@ -77,14 +77,15 @@ def with_free_names(node: ast.FunctionDef) -> ast.FunctionDef:
 
 
 def inner_functions(node: ast.AST) -> Iterator[ast.FunctionDef]:
-    """The functions in a function's body that read none of its names, and have more than a result."""
+    """The functions in a function's body that have guards, and read none of its names."""
     body = node.body if isinstance(node, ast.FunctionDef) else []
     functions = [line for line in body if isinstance(line, ast.FunctionDef)]
     for function in functions:
         own = local_names(function)
         others = local_names(node) - own | {one.name for one in functions}
         reads = {one.id for one in ast.walk(function) if isinstance(one, ast.Name)}
-        if len(function.body) > 1 and not function.decorator_list and not reads & others:
+        has_guards = any(isinstance(one, (ast.Assert, ast.Raise)) for one in ast.walk(function))
+        if has_guards and not function.decorator_list and not reads & others:
             yield function
 
 
@@ -110,3 +111,13 @@ def makes(line: ast.stmt, name: str) -> bool:
 def begins(line: ast.stmt) -> bool:
     """Whether a statement makes an empty dict."""
     return isinstance(line, ast.Assign) and isinstance(line.value, ast.Dict) and not line.value.keys
+
+
+def names_a_field(line: ast.stmt, owners: Collection[str]) -> bool:
+    """Whether a statement gives a field of one of some objects a name: `train_config = cfg.train`."""
+    return (
+        isinstance(line, ast.Assign)
+        and isinstance(line.targets[0], ast.Name)
+        and isinstance(line.value, ast.Attribute)
+        and ast.unparse(line.value.value) in owners
+    )
