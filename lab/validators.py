@@ -1,16 +1,18 @@
 """Writes validators/tables: upstream's start-up validators as data, by release: `python lab validators`.
 
-    python lab validators --megatron-lm GIT_DIRECTORY [--megatron-bridge GIT_DIRECTORY]
+    python lab validators --megatron-lm GIT_DIRECTORY --megatron-bridge GIT_DIRECTORY --verl GIT_DIRECTORY
 
 Megatron-Bridge's tables need Megatron-LM's clone too: each release pins a commit of it. A unit that Megatron-LM's own
 tables have word for word is not written again.
 
-Nothing of upstream is run: its files are taken from the clone at each tag and parsed. Printed are, for each release,
-how many guards it has and how many could not be read; `--unreadable` lists those: `...` is what stands in the way.
+Nothing of upstream is run: its files are taken from the clone at each tag, or for a release without one from its
+unpacked wheel (tests/fetch_upstream.py), and parsed. Printed are, for each release, how many guards it has and how many
+could not be read; `--unreadable` lists those: `...` is what stands in the way.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -21,10 +23,22 @@ from known_options import BRANCHES, RELEASES
 from program import parser_of
 
 from megatron_hcp.validators.checkout import OPTIONS, counted, units_of
+from megatron_hcp.validators.checkout import texts_of as wheel_texts
+from megatron_hcp.validators.framework_roots import UPSTREAMS
 from megatron_hcp.validators.program import Unit, as_lines, is_readable
 from megatron_hcp.validators.reader.quiet import marked
-from megatron_hcp.validators.roots import UPSTREAMS
 from megatron_hcp.validators.table import FOLDER, Table, program_of_release, releases_of, woven, written
+
+REVISIONS = {
+    "megatron-bridge": {
+        **{name: f"v{name}" for name in "0.3.0 0.3.1 0.4.0 0.4.1 0.4.2 0.5.0 0.5.1 0.6.0".split()},
+        BRANCHES[0]: BRANCHES[0],
+    },
+    "megatron-lm": {**{name: f"core_v{name}" for name in RELEASES}, **{name: name for name in BRANCHES}},
+    "verl": {**{name: f"v{name}" for name in ("0.7.1", "0.8.0", "0.9.0", "0.9.1")}, "main": "HEAD"},
+}
+"""For each upstream the names of its revisions in the tables, oldest first, and what the clone calls them."""
+WHEELS = Path(os.environ.get("HCP_UPSTREAM", Path.home() / ".cache/hcp-upstream"))
 
 
 def texts_of(repository: Path, revision: str) -> Callable[[str], str | None]:
@@ -38,17 +52,6 @@ def texts_of(repository: Path, revision: str) -> Callable[[str], str | None]:
         return shown.stdout.decode() if shown.returncode == 0 else None
 
     return text_of
-
-
-BRIDGE = "0.3.0 0.3.1 0.4.0 0.4.1 0.4.2 0.5.0 0.5.1 0.6.0".split()
-"""Releases of Megatron-Bridge with a tag."""
-
-
-def revisions_of(repo: str) -> dict[str, str]:
-    """The tables' releases and branches of a repository, and what its clone calls them."""
-    if repo == "megatron-bridge":
-        return {**{name: f"v{name}" for name in BRIDGE}, BRANCHES[0]: BRANCHES[0]}
-    return {**{name: f"core_v{name}" for name in RELEASES}, **{name: name for name in BRANCHES}}
 
 
 def with_pinned(clone: Path, revision: str, megatron_lm: Path) -> Callable[[str], str | None]:
@@ -94,11 +97,13 @@ def main() -> int:
         if repository is None:
             continue
         revisions = {}
-        for name, revision in revisions_of(upstream.repo).items():
+        for name, revision in REVISIONS[upstream.repo].items():
             if upstream.repo == "megatron-bridge":
                 text_of = with_pinned(repository, revision, options.megatron_lm)
             else:
                 text_of = texts_of(repository, revision)
+            if text_of(upstream.functions[0][1][0]) is None:
+                text_of = wheel_texts(str(WHEELS / f"{upstream.repo}-{name}"), upstream)
             revisions[name] = marked(units_of(text_of, upstream), OPTIONS)
             guards, unreadable = counted(revisions[name].values())
             print(f"{name}: {guards} guards, {unreadable} unreadable", file=sys.stderr)

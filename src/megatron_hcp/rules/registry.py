@@ -167,6 +167,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "swift": _is_framework,
     "start.bridge": lambda v: v.launch.dialect == "bridge",
     "start.functions": lambda v: v.launch.dialect in ("mlm", "bridge"),
+    "start.verl": _is_verl,
     "topo.shards": lambda v: _sets(v, "weight_shards", "expert_weight_shards", "gtp", "egtp"),
     "verl": _is_verl,
 }

@@ -5,10 +5,21 @@ from __future__ import annotations
 from functools import cache
 
 from megatron_hcp.launch.fact import Launch, UpstreamTree
-from megatron_hcp.judge.start.releases import releases_with, stated_release, states_release
+from megatron_hcp.launch.facts.known_options import all_options, revision_of, revisions_with
+from megatron_hcp.launch.facts.last_read import BRANCHES
+from megatron_hcp.rules.view import Unknown, View
 from megatron_hcp.validators.outcome import Judgement
 from megatron_hcp.validators.program import StartProgram
-from megatron_hcp.validators.start import REPOSITORIES, judge_start
+from megatron_hcp.validators.start import judge_start
+from megatron_hcp.validators.upstreams import (
+    MEGATRON_BRIDGE,
+    MEGATRON_LM,
+    Upstream,
+    bridge_with,
+    revision_in,
+    upstreams_of,
+)
+
 
 def judgements(launch: Launch) -> tuple[Judgement, ...]:
     """What upstream's start-up makes of the launch: one outcome, or by release, oldest first.
@@ -16,23 +27,30 @@ def judgements(launch: Launch) -> tuple[Judgement, ...]:
     If the launch states no release, the newest one that has its options judges it, and the others only if that one
     refuses it: a check stays quick.
     """
-    own = _own_program(launch)
-    if own is not None:
-        judged = judge_start(launch, own.release, program=own)
+    return next(filter(None, (judged_by(launch, upstream) for upstream in upstreams_of(launch))), ())
+
+
+def judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
+    """What one upstream's validators make of the launch."""
+    tree = _tree(launch, upstream.repo)
+    if tree is not None:
+        judged = judge_start(launch, tree.release or "", program=_program(tree))
         return () if judged is None else (judged,)
-    if states_release(launch):
-        return _judged(launch, (stated_release(launch),))
-    releases = releases_with(launch)
-    newest = _judged(launch, releases[-1:])
+    if View(launch).known(upstream.fact) or (upstream is MEGATRON_BRIDGE and View(launch).known("mcore")):
+        return _judged(launch, upstream, (_stated(launch, upstream),))
+    releases = releases_with(launch) if upstream is MEGATRON_LM else upstream.releases
+    if launch.reading.recipe is not None:  # its settings are those of the newest release
+        releases = releases[-1:]
+    newest = _judged(launch, upstream, releases[-1:])
     if not newest or not newest[0].refusals:
         return newest
-    return (*_judged(launch, releases[:-1]), *newest)
+    return (*_judged(launch, upstream, releases[:-1]), *newest)
 
 
 def judged_again(launch: Launch, judged: Judgement) -> Judgement | None:
     """What the same code makes of a launch that differs in some settings."""
     program = program_of(launch, judged) if judged.source == "upstream" else None
-    return judge_start(launch, judged.release, program=program)
+    return judge_start(launch, judged.release, repo=judged.repo, program=program)
 
 
 def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
@@ -40,19 +58,40 @@ def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
     if judged.source == "table":
         from megatron_hcp.validators.table import program_of_release
 
-        return program_of_release(REPOSITORIES[launch.dialect], judged.release)
-    return _own_program(launch)
+        return program_of_release(judged.repo, judged.release)
+    tree = _tree(launch, judged.repo)
+    return None if tree is None else _program(tree)
 
 
-def _own_program(launch: Launch) -> StartProgram | None:
-    """The program of the user's own code, if a tree of the upstream is named that starts the launch."""
-    repo = REPOSITORIES.get(launch.dialect)
-    return next((_program(tree) for tree in reversed(launch.reading.upstream) if tree.repo == repo), None)
+def releases_with(launch: Launch) -> tuple[str, ...]:
+    """The releases that have all options of the launch, oldest first; what no release has, another program adds."""
+    known = all_options()
+    have = [frozenset(revisions_with(item.key)) for item in launch.reading.settings if item.key in known]
+    return tuple(release for release in MEGATRON_LM.releases if all(release in revisions for revisions in have))
 
 
-def _judged(launch: Launch, releases: tuple[str | None, ...]) -> tuple[Judgement, ...]:
-    found = (judge_start(launch, release) for release in releases if release is not None)
+def _stated(launch: Launch, upstream: Upstream) -> str | None:
+    """The release or branch in the tables that the launch states; None if they don't have it."""
+    view = View(launch)
+    try:
+        if upstream is MEGATRON_BRIDGE and not view.known("bridge"):
+            return bridge_with(view.release("mcore"))
+        release = view.release(upstream.fact)
+        if upstream is MEGATRON_LM:
+            return revision_of(release, view.get("mcore_branch", BRANCHES[0]))
+        return revision_in(upstream, release)
+    except Unknown:
+        return None
+
+
+def _judged(launch: Launch, upstream: Upstream, releases: tuple[str | None, ...]) -> tuple[Judgement, ...]:
+    found = (judge_start(launch, release, repo=upstream.repo) for release in releases if release is not None)
     return tuple(judged for judged in found if judged is not None)
+
+
+def _tree(launch: Launch, repo: str) -> UpstreamTree | None:
+    """The tree of a repository that the user named last."""
+    return next((tree for tree in reversed(launch.reading.upstream) if tree.repo == repo), None)
 
 
 @cache

@@ -129,10 +129,10 @@ _BY_ID = {row.id: row for row in ROWS}
 
 def row_of(guard: Guard) -> StartRow:
     """The row of the function that a guard stands in, or for a helper that of the function that calls it."""
-    if guard.repo == "megatron-bridge":
-        from megatron_hcp.rules.start.bridge import row_of_bridge
+    if guard.repo != "megatron-lm":
+        from megatron_hcp.rules.start.frameworks import row_of_framework
 
-        return row_of_bridge(guard)
+        return row_of_framework(guard)
     path = guard.path.removeprefix("src/")
     own = _BY_FUNCTION.get((path, guard.function)) or _BY_NAME.get(guard.function)
     return own or _BY_ID[_BY_HELPER.get(path) or ("START001" if path == ARGUMENTS.path else "START003")]
