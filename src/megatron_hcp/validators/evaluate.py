@@ -60,6 +60,11 @@ class Evaluation(Assignments):
             return None
         return list(self.defaults_of(name))
 
+    def made(self, kind: str, fields: dict[str, Any], key: str | None) -> Any:
+        """An object of a class, with these fields and the others' defaults."""
+        unit = self._unit(kind)
+        return Thing(fields, kind, key=key) if unit is None else self._construct(unit, [], fields, key)
+
     def _unit(self, name: str) -> Unit | None:
         if name not in self._units:
             unit = self._units[name] = self.program.find(name)
@@ -95,15 +100,15 @@ class Evaluation(Assignments):
             self.frame = before
         return frame.get(_RETURN)
 
-    def _construct(self, unit: Unit, given: list[Any], named: dict[str, Any]) -> Any:
+    def _construct(self, unit: Unit, given: list[Any], named: dict[str, Any], key: str | None = None) -> Any:
         start = self.method_of(unit.name, "__init__")
         if start is not None:
-            thing = Thing({}, unit.name)
+            thing = Thing({}, unit.name, key=key)
             self.call_unit(start, [thing, *given], named)
             return thing
         defaults = self.defaults_of(unit.name)
         fields = {**defaults, **dict(zip(defaults, given)), **named}
-        thing = Thing(fields, unit.name)
+        thing = Thing(fields, unit.name, key=key)
         thing.changed = {name for name, value in fields.items() if not same(value, defaults.get(name, ABSENT))}
         ready = self.method_of(unit.name, "__post_init__")
         if ready is not None:
@@ -280,7 +285,9 @@ class Evaluation(Assignments):
             self._is_open(line, merged(*self._maybe))
         else:
             guard = self._guard(line)
-            self.refusals.append(Refusal(guard, self._values(guard.condition)))
+            things = ((name, value.key) for name, value in self.frame.items() if isinstance(value, Thing))
+            sections = tuple((name, key) for name, key in things if key is not None)
+            self.refusals.append(Refusal(guard, self._values(guard.condition), sections))
 
     def _is_open(self, line: str, unknown: NotKnown) -> None:
         if UNREADABLE not in unknown.names:
