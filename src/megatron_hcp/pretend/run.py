@@ -27,6 +27,7 @@ class Request(NamedTuple):
     te: tuple[str, str] | None
     words: tuple[str, ...]
     replaced: tuple[str, ...]
+    is_world_stated: bool
     environment: dict[str, str]
     world: int
     gpus_per_node: int
@@ -51,7 +52,7 @@ def prepare(request: Request) -> None:
 
         transformer_engine.install(Path(request.te[0]), request.te[1])
     tensors.install()
-    argparse.ArgumentParser.error = _refuse  # type: ignore[method-assign, assignment]
+    argparse.ArgumentParser.error = _refuse  # type: ignore[method-assign]
     importlib.import_module("megatron.training.training")
     for module in (files, data, experts, fused):
         module.late()
@@ -81,7 +82,7 @@ def run(request: Request, rank: int) -> dict[str, Any]:
         error = raised
     return {
         "stage": PROGRESS.stage,
-        "error": None if error is None else answer(error, request.replaced),
+        "error": None if error is None else answer(error, request.replaced, request.is_world_stated),
         "stand_ins": sorted(RECORD.stand_ins),
         "made_up": sorted({f"{RECORD.shown(place.file)} {place.function}" for place in RECORD.made_up}),
         "cpu_seconds": round(time.process_time() - begun, 1),

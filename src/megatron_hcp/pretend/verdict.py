@@ -9,26 +9,35 @@ from pathlib import Path
 from typing import Any
 
 from megatron_hcp.pretend.record import RECORD, Place
+from megatron_hcp.pretend.stages import PROGRESS
 from megatron_hcp.pretend.stand_ins import tensors
 
 _OURS = str(Path(__file__).resolve().parents[1]) + "/"
 _PASSES_THROUGH = (tensors.__file__, tensors.real_call.__name__)
 """The frame below which an exception is torch's own."""
+_PROGRAM = str(Path(__file__).with_name("program.py"))
 _MAX_MESSAGE = 600
+_READS_DATA = ("megatron/core/datasets/", "megatron/training/datasets/", "megatron/core/tokenizers/",
+               "megatron/training/tokenizer/")  # fmt: skip
+"""Where upstream reads what is replaced: data and tokenizer."""
+_OF_THE_WORLD = r"(?i)world[- _]?size|data[- _]parallel"
 _LIMITS = (
+    (r"(?i)nvidia[-_]resiliency[-_]ext", "the package nvidia-resiliency-ext"),
     (r"DefaultCPUAllocator|can't allocate memory|std::bad_alloc", "memory of this machine, within the run's limit"),
-    (r"[Mm]eta (tensor|backend|device)|data[- ]dependent|aten::|Unsupported device", "an operator of torch for a device without values"),
+    (r"[Mm]eta (tensor|backend|device)|data[- ]dependent|aten::|Unsupported device",
+     "an operator of torch for a device without values"),
     (r"not compiled with CUDA|No CUDA|CUDA driver|NVIDIA driver|libcuda", "a CUDA device"),
     (r"(?i)(please|must|need to) (be )?install|not (been )?installed|not available|requires? (the )?\w+ package",
      "a package that is not here"),
 )  # fmt: skip
 
 
-def answer(error: BaseException, words: tuple[str, ...]) -> dict[str, Any]:
+def answer(error: BaseException, words: tuple[str, ...], is_world_stated: bool = True) -> dict[str, Any]:
     """What is told about an exception; `missing` says why it decides nothing, and is "" where upstream refused.
 
     Args:
         words: those that replace or stand for the launch's own.
+        is_world_stated: whether the number of ranks is the launch's.
     """
     frames = traceback.extract_tb(error.__traceback__)
     upstream = [frame for frame in frames if RECORD.is_upstream(frame.filename)]
@@ -40,16 +49,18 @@ def answer(error: BaseException, words: tuple[str, ...]) -> dict[str, Any]:
         "line": (last.lineno or 0) if last else 0,
         "function": last.name if last else "",
         "code": ((last.line or "") if last else "")[:200],
-        "missing": _missing(error, words),
+        "missing": _missing(error, words, is_world_stated),
     }
 
 
-def _missing(error: BaseException, words: tuple[str, ...]) -> str:
+def _missing(error: BaseException, words: tuple[str, ...], is_world_stated: bool) -> str:
     for one in _chain(error):
         why = _not_upstreams(one)
         if why:
             return why
     text = str(error)
+    if not is_world_stated and (PROGRESS.stage == "groups" or re.search(_OF_THE_WORLD, text)):
+        return "the number of ranks, which the launch doesn't state"
     named = [word for word in words if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text)]
     if named:
         return f"the launch's own words in place of {named[0]}"
@@ -84,8 +95,19 @@ def _not_upstreams(error: BaseException) -> str:
     read = next((place for place in map(Place._make, codes) if place in RECORD.made_up), None)
     if read is not None:
         return f"a value of the device, read in {RECORD.shown(read.file)} {read.function}"
-    if not any(RECORD.is_upstream(file) for file, _ in codes) and not isinstance(error, SystemExit):
-        return f"upstream's code: {text[:200]}"
+    if any(RECORD.shown(file).startswith(_READS_DATA) for file, _ in codes):
+        return "the launch's own data and tokenizer"
+    return _outside_upstream(codes, error)
+
+
+def _outside_upstream(codes: list[tuple[str, str]], error: BaseException) -> str:
+    """Why an exception doesn't come from a launch's way through upstream's code; "" if it does."""
+    files = [file for file, _ in codes]
+    if not any(map(RECORD.is_upstream, files)) and not isinstance(error, SystemExit):
+        return f"upstream's code: {type(error).__name__} {str(error)[:200]}"
+    functions = {function for file, function in codes if RECORD.is_upstream(file)}
+    if _PROGRAM in files and not functions & {"pretrain", "parse_and_validate_args"}:
+        return "upstream's own program"  # ours asked for something that this release has not
     return ""
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from types import ModuleType
 from typing import Any
 
-from megatron_hcp.pretend.late import replace, replace_everywhere
+from megatron_hcp.pretend.late import replace_everywhere
 from megatron_hcp.proofs.te_cpu.absent import anything
 
 STANDS_FOR = "checkpoints, TensorBoard, Weights & Biases, one_logger, signal handlers, extensions compiled at start"
@@ -40,8 +40,8 @@ def install() -> None:
 
 def late() -> None:
     for name in _NOTHING:
-        replace(name, lambda *_, **__: None)
-    replace("megatron.training.training.load_checkpoint", lambda *_, **__: (0, 0))
+        replace_everywhere(name, lambda *_, **__: None)
+    replace_everywhere("megatron.training.training.load_checkpoint", lambda *_, **__: (0, 0))
     strategy: Any = lambda strategy="nvrx", *_, **__: (strategy, defaultdict(anything))  # noqa: E731
     replace_everywhere(f"{_STRATEGIES}.torch.get_async_strategy", strategy)
     for name in (f"{_STRATEGIES}.nvrx.has_nvrx_async_support",

@@ -26,7 +26,7 @@ def _called(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class RMSNorm(torch.nn.Module):
+class RMSNorm(torch.nn.Module):  # type: ignore[misc]
     """mamba_ssm's gated norm: its constructor's arguments, [..., hidden_size] -> the same."""
 
     def __init__(

@@ -22,7 +22,7 @@ META = torch.device("meta")
 SMALL = 4096
 """Elements of a device tensor whose values are still followed."""
 _DEVICE, _IS_CUDA, _IS_META = torch.Tensor.device, torch.Tensor.is_cuda, torch.Tensor.is_meta
-_device_of: Any = _DEVICE.__get__  # type: ignore[attr-defined]
+_device_of: Any = _DEVICE.__get__
 _READS = {
     getattr(torch.Tensor, name)
     for name in "item tolist numpy __bool__ __int__ __float__ __index__ __array__ __contains__".split()
@@ -58,7 +58,7 @@ def real_call(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
-class Pretend(TorchFunctionMode):
+class Pretend(TorchFunctionMode):  # type: ignore[misc]
     """cuda is meta."""
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
