@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+from megatron_hcp.dryrun import conversations
 from megatron_hcp.dryrun.program import program_of, trees_of
 from megatron_hcp.dryrun.ranks import environment_of, ranks_of, sizes_of, world_of
 from megatron_hcp.dryrun.sandbox import environment, sandbox
-from megatron_hcp.dryrun.words import Words, words_of
+from megatron_hcp.dryrun.words import Words, is_packed, words_of
 from megatron_hcp.ground.child import Child, run_child
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch, UpstreamTree
@@ -22,6 +23,8 @@ STAGES = ("arguments", "groups", "model", "optimizer", "data", "forward", "backw
 SECONDS, MEMORY_GIB = 120, 4
 """Limits of each rank."""
 _IMPORTS_S = 120
+_SEQ_LENGTH = 4096
+"""Of a launch that states none: upstream refuses it before the data is read."""
 
 
 class Ask(NamedTuple):
@@ -103,6 +106,8 @@ def dry_run(launch: Launch, ask: Ask) -> DryRun:
         "memory": ask.memory_gib << 30,
     }
     with tempfile.TemporaryDirectory(prefix="hcp-dryrun-") as folder:
+        if is_packed(launch):
+            conversations.write(folder, int(facts.get("seq_length") or _SEQ_LENGTH))
         limits = sandbox(folder, os.path.abspath(tree.path))
         command = [*limits.words, *environment(folder, {}), sys.executable, "-B", "-m", "megatron_hcp.pretend"]
         timeout = _IMPORTS_S + ask.seconds * len(ranks)

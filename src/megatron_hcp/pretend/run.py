@@ -41,11 +41,22 @@ def prepare(request: Request) -> None:
     """Puts the stand-ins in place and imports upstream's training."""
     for name in ("torch._dynamo", "torch.distributed.tensor", "torch.utils.cpp_extension", "torch.utils.flop_counter"):
         importlib.import_module(name)  # they look for CUDA when they are imported
-    from megatron_hcp.pretend.stand_ins import data, device, experts, files, fused, kernels, packages, tensors, world
+    from megatron_hcp.pretend.stand_ins import (
+        conversations,
+        data,
+        device,
+        experts,
+        files,
+        fused,
+        kernels,
+        packages,
+        tensors,
+        world,
+    )
 
     RECORD.start((*request.roots, *([request.te[0]] if request.te else [])))
     sys.path[:0] = request.roots
-    for stand_in in (device, world, packages, kernels, files, data):
+    for stand_in in (device, world, packages, kernels, files, data, conversations):
         stand_in.install()
     if request.te is not None:
         from megatron_hcp.pretend.stand_ins import transformer_engine
@@ -54,7 +65,7 @@ def prepare(request: Request) -> None:
     tensors.install()
     argparse.ArgumentParser.error = _refuse  # type: ignore[method-assign]
     importlib.import_module("megatron.training.training")
-    for module in (files, data, experts, fused):
+    for module in (files, data, conversations, experts, fused):
         module.late()
     from megatron_hcp.pretend.stages import watch
 
