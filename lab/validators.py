@@ -21,8 +21,7 @@ from megatron_hcp.validators.checkout import OPTIONS, counted, units_of
 from megatron_hcp.validators.program import Unit, as_lines, is_readable
 from megatron_hcp.validators.reader.quiet import marked
 from megatron_hcp.validators.roots import UPSTREAMS
-from megatron_hcp.validators.table import FOLDER, woven
-from megatron_hcp.validators.table import RELEASES as INDEX
+from megatron_hcp.validators.table import FOLDER, Table, woven, written
 
 
 def texts_of(repository: Path, revision: str) -> Callable[[str], str | None]:
@@ -38,16 +37,13 @@ def texts_of(repository: Path, revision: str) -> Callable[[str], str | None]:
     return text_of
 
 
-def files_of(revisions: Mapping[str, Mapping[str, Unit]]) -> dict[str, str]:
-    """The tables' files by name, for the units of each revision."""
-    names = sorted(set().union(*revisions.values()))
-    files = {
-        f"{name}.txt": woven([as_lines(units[name]) if name in units else () for units in revisions.values()])
-        for name in names
+def table_of(revisions: Mapping[str, Mapping[str, Unit]]) -> Table:
+    """The table of the units of each revision."""
+    units = {
+        name: woven([as_lines(units[name]) if name in units else () for units in revisions.values()])
+        for name in set().union(*revisions.values())
     }
-    rows = (" ".join((name, *map(str, counted(units.values())))) for name, units in revisions.items())
-    files[INDEX] = "\n".join(("# Written by lab/validators.py: release, guards, unreadable guards", *rows, ""))
-    return files
+    return Table(tuple((name, *counted(units.values())) for name, units in revisions.items()), units)
 
 
 def main() -> int:
@@ -68,14 +64,7 @@ def main() -> int:
             print(f"{name}: {guards} guards, {unreadable} unreadable", file=sys.stderr)
             if options.unreadable:
                 show_unreadable(revisions[name])
-        folder = Path(FOLDER) / upstream.repo
-        folder.mkdir(parents=True, exist_ok=True)
-        files = files_of(revisions)
-        for old in folder.glob("*.txt"):
-            if old.name not in files:
-                old.unlink()
-        for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
+        Path(FOLDER, f"{upstream.repo}.txt").write_text(written(table_of(revisions)), encoding="utf-8")
     return 0
 
 

@@ -28,6 +28,10 @@ class Evaluator(Protocol):
 
     def fields_of(self, name: str) -> list[str] | None: ...
 
+    def method_of(self, kind: str, name: str) -> str | None: ...
+
+    def kinds_of(self, kind: str) -> frozenset[str] | None: ...
+
 
 def _getattr(evaluator: Evaluator, given: list[Any]) -> Any:
     owner, name = given[:2]
@@ -42,7 +46,9 @@ def _getattr(evaluator: Evaluator, given: list[Any]) -> Any:
 def _hasattr(evaluator: Evaluator, given: list[Any]) -> Any:
     owner, name = given
     if isinstance(owner, Thing) and isinstance(name, str):
-        return True if name in owner.fields else (False if owner.is_closed else NOT_READ)
+        if name in owner.fields or evaluator.method_of(owner.kind, name) is not None:
+            return True
+        return False if owner.is_closed else NOT_READ
     return merged(owner, name)
 
 
@@ -59,7 +65,8 @@ def _isinstance(evaluator: Evaluator, given: list[Any]) -> Any:
         return value
     kinds = tuple(map(str, kinds)) if isinstance(kinds, tuple) else (str(kinds),)
     if isinstance(value, Thing) and value.kind != "dict":
-        return NOT_READ
+        own = evaluator.kinds_of(value.kind)
+        return NOT_READ if own is None else not own.isdisjoint(kinds)
     if isinstance(value, Symbol):
         return False if all(kind in _TYPES for kind in kinds) else any(value.startswith(f"{kind}.") for kind in kinds)
     known = tuple(_TYPES[kind] for kind in kinds if kind in _TYPES)
@@ -78,7 +85,7 @@ def _copy_fields(evaluator: Evaluator, given: list[Any]) -> Any:
 
 
 def _fields(evaluator: Evaluator, given: list[Any]) -> Any:
-    names = evaluator.fields_of(str(given[0]))
+    names = evaluator.fields_of(given[0].kind if isinstance(given[0], Thing) else str(given[0]))
     return NOT_READ if names is None else [Thing({"name": name}) for name in names]
 
 

@@ -19,21 +19,32 @@ TextOf = Callable[[str], str | None]
 """Gives the text of a file of upstream by its path; None if there is none."""
 
 
-def program_of_folder(folder: str) -> StartProgram:
-    """The program of the validators in a checkout or an unpacked wheel.
+def program_of_folder(folder: str, repo: str = "megatron-lm") -> StartProgram:
+    """The program of a repository's validators in a checkout or an unpacked wheel.
 
     Raises:
         HcpError: the folder holds none that is known.
     """
-    return program_of_units(*read_folder(folder, texts_of(folder)))
+    upstream = roots_of(repo)
+    return program_of_units(upstream, *read_folder(folder, upstream, texts_of(folder, upstream)))
 
 
-def texts_of(folder: str) -> TextOf:
-    """What reads the files below a folder."""
+def roots_of(repo: str) -> UpstreamRoots:
+    """What is read of a repository.
+
+    Raises:
+        StopIteration: nothing of it is.
+    """
+    return next(upstream for upstream in UPSTREAMS if upstream.repo == repo)
+
+
+def texts_of(folder: str, upstream: UpstreamRoots) -> TextOf:
+    """What reads an upstream's files below a folder, by their paths in a wheel."""
 
     def text_of(path: str) -> str | None:
         try:
-            place = file_below(folder, path, "a source file", follow=True)
+            places = (file_below(folder, inner + path, "a source file", follow=True) for inner in upstream.folders)
+            place = next(filter(None, places), None)
             return None if place is None else read_whole(place, _MOST_BYTES).decode()
         except (HcpError, OSError, ValueError, TooLargeError):
             return None
@@ -41,16 +52,15 @@ def texts_of(folder: str) -> TextOf:
     return text_of
 
 
-def read_folder(folder: str, text_of: TextOf) -> tuple[UpstreamRoots, str, dict[str, Unit]]:
-    """Whose code the folder has, the version that it states, and the units of its validators by name.
+def read_folder(folder: str, upstream: UpstreamRoots, text_of: TextOf) -> tuple[str, dict[str, Unit]]:
+    """The version that an upstream's code in the folder states, and the units of its validators by name.
 
     Raises:
         HcpError: the folder holds none that is known.
     """
-    for upstream in UPSTREAMS:
-        units = units_of(text_of, upstream)
-        if units:
-            return upstream, _version(text_of(upstream.version) or ""), units
+    units = units_of(text_of, upstream)
+    if units:
+        return _version(text_of(upstream.version) or ""), units
     wanted = "a checkout or an unpacked wheel of " + " or ".join(upstream.repo for upstream in UPSTREAMS)
     raise HcpError(
         f"{folder} has no validators that can be read", wanted=wanted, do="name the folder with megatron/ in it"
@@ -70,16 +80,22 @@ def units_of(text_of: TextOf, upstream: UpstreamRoots) -> dict[str, Unit]:
     found = [any(reader.read(path, name) for path in paths) for name, paths in upstream.functions]
     if not any(found):
         return {}
-    for path, function, called in upstream.calls:
-        reader.read_call(path, function, called)
+    listed = {name for name, _ in upstream.functions}
+    classes = [name for name, unit in reader.units.items() if unit.kind == "class" and name.rstrip("_") in listed]
+    for path, function, called, given in upstream.calls:
+        reader.read_call(path, function, called, given)
     for path, function, made in upstream.blocks:
         reader.read_block(path, function, made)
     for path, name in upstream.constructors:
         reader.read_constructor(path, name, ("config", "ddp_config"))
+    named = [name for path, decorator in upstream.decorated for name in reader.read_decorated(path, decorator)]
+    own = {unit.name: unit for unit in (*upstream.stands_for, upstream.start)}
+    units = pruned({**reader.units, **own}, (upstream.start.name, *named, *classes))
+    if upstream.options is None:
+        return units
     options = OptionReader(sources)
     options.read(*upstream.options)
     lines = tuple(map(as_line, options.options))
-    units = pruned({**reader.units, upstream.start.name: upstream.start}, upstream.start.name)
     units[OPTIONS] = Unit(OPTIONS, "options", (), upstream.options[0], lines)
     return units
 

@@ -13,7 +13,7 @@ from megatron_hcp.validators.options import ParserOption, default_value, option_
 from megatron_hcp.validators.values import NOT_READ, NotKnown, Thing
 from megatron_hcp.validators.words import PLAIN
 
-_STATED = frozenset(("launch", "default", "derived", "presumed"))
+STATED = frozenset(("launch", "default", "derived", "presumed"))
 """Origins of facts that the settings themselves have, or that upstream's code computes anew."""
 
 _SHELL = str.maketrans("", "", "\\\"'")
@@ -50,7 +50,7 @@ def arguments_of(launch: Launch, parser: ParserTable) -> Thing:
     index = index_of("mlm")
     hidden = reading.unseen is not None or any(setting.key in _FROM_CHECKPOINT for setting in reading.settings)
     fields = {dest: NotKnown((dest,)) for dest in parser.defaults} if hidden else dict(parser.defaults)
-    stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in _STATED and name in FACTS}
+    stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in STATED and name in FACTS}
     for setting in reading.settings:
         option = _option(parser, setting.key)
         if option is not None and setting.value is not False:  # an edit left the switch out

@@ -7,10 +7,11 @@ from megatron_hcp.validators.evaluate import Evaluation, TooLongError
 from megatron_hcp.validators.guards import independent
 from megatron_hcp.validators.outcome import Judgement, Source
 from megatron_hcp.validators.program import StartProgram
-from megatron_hcp.validators.settings import arguments_of, outside_of, parser_of
+from megatron_hcp.validators.settings import ParserTable, arguments_of, outside_of, parser_of
 from megatron_hcp.validators.table import program_of_release
+from megatron_hcp.validators.values import Thing
 
-_DIALECTS = {"mlm": "megatron-lm"}
+REPOSITORIES = {"mlm": "megatron-lm", "bridge": "megatron-bridge"}
 """The upstream whose start-up reads a dialect's launches."""
 
 
@@ -20,20 +21,35 @@ def judge_start(launch: Launch, release: str, *, program: StartProgram | None = 
     `program` is that of a checkout (`checkout.program_of_folder`); without one, the package's tables are used. None if
     there is neither a program nor a table for the launch's dialect and release.
     """
-    repo = _DIALECTS.get(launch.dialect)
+    repo = REPOSITORIES.get(launch.dialect)
     if repo is None:
         return None
     source: Source = "table" if program is None else "upstream"
     program = program or program_of_release(repo, release)
     if program is None or program.repo != repo:
         return None
-    if "parser" not in program.kept:
-        options = program.find("options")
-        program.kept["parser"] = {"": parser_of(options.lines if options else ())}
     run = Evaluation(program, outside_of(launch.facts))
     try:
-        run.call_unit(program.start, [arguments_of(launch, program.kept["parser"][""])], {})
+        run.call_unit(program.start, [_given(launch, run)], {})
     except TooLongError:
         return None
     readable = program.guards - program.unreadable
     return Judgement(independent(run.refusals), tuple(run.open), readable, program.unreadable, source, program.release)
+
+
+def _given(launch: Launch, run: Evaluation) -> Thing:
+    """What upstream's start-up is given: the parser's namespace of arguments, or the container of configs."""
+    if launch.dialect == "bridge":
+        from megatron_hcp.validators.container import container_of
+
+        return container_of(launch, run)
+    return arguments_of(launch, parser_in(run.program))
+
+
+def parser_in(program: StartProgram) -> ParserTable:
+    """The options of the program's own parser; none if it has no parser."""
+    if "parser" not in program.kept:
+        options = program.find("options")
+        program.kept["parser"] = {"": parser_of(options.lines if options else ())}
+    found: ParserTable = program.kept["parser"][""]
+    return found

@@ -16,6 +16,10 @@ class Context(NamedTuple):
     around: tuple[str, ...] = ()
     own: str = ""
 
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return (*self.around, self.own) if self.own else self.around
+
 
 def context_of(program: StartProgram, guard: Guard) -> Context:
     """Where a guard stands in its function; nothing if it isn't there."""
@@ -24,12 +28,12 @@ def context_of(program: StartProgram, guard: Guard) -> Context:
     for at, line in enumerate(lines):
         kind = line.lstrip().partition(" ")[0]
         if kind in ("check", "stop") and condition_of(line) == (guard.condition, guard.message):
-            found = _above(lines, at)
+            found = above(lines, at)
             return Context(tuple(found[:-1]), found[-1]) if kind == "stop" and found else Context(tuple(found))
     return Context()
 
 
-def _above(lines: tuple[str, ...], at: int) -> list[str]:
+def above(lines: tuple[str, ...], at: int) -> list[str]:
     """The conditions of the blocks around a line, outermost first."""
     found: list[str] = []
     depth = _depth(lines[at])

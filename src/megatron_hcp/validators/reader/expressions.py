@@ -21,7 +21,7 @@ _VERSIONS = {
 _VERSION_OF = {"get_te_version": "te", "get_torch_version": "torch", "get_fa_version": "flash_attn"}
 _ANSWERED = {
     "torch.distributed.is_initialized()": "True", "torch.distributed.get_rank()": "0",
-    "torch.distributed.get_world_size()": "world_size()",
+    "torch.distributed.get_world_size()": "world_size()", "get_world_size_safe()": "world_size()", "get_rank_safe()": "0",
 }  # fmt: skip
 """What is so when a training starts."""
 _ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
@@ -32,9 +32,12 @@ _NEGATED = re.compile(r"\b(and|or) \(not ([\w.]+)\)(?= and | or |\)|$)")
 """Brackets that `ast.unparse` writes and a person would not."""
 _NOT_FOLLOWED = frozenset((
     "create_group", "create_hierarchical_groups", "get_nccl_options", "overwrite_nccl_comm_cfgs",
-    "_set_global_memory_buffer", "load_retro_config",
+    "_set_global_memory_buffer", "load_retro_config", "default_layer_spec", "transformer_engine_layer_spec",
+    "transformer_engine_full_layer_spec", "transformer_engine_mamba_stack_spec", "get_default_mamba_stack_spec",
+    "get_default_hybrid_stack_spec", "encoder_model_with_transformer_engine_default_spec",
+    "decoder_model_with_transformer_engine_default_spec", "file_exists", "resolve_path",
 ))  # fmt: skip
-"""Functions of upstream's that work with devices or files: what they check is not about settings."""
+"""Functions of upstream's that work with devices, files or modules: what they check is not about settings."""
 
 
 def unread() -> ast.expr:
@@ -67,6 +70,11 @@ class Scope:
         )
 
 
+def words_of(tree: ast.expr) -> str:
+    """An expression's text as upstream has it, whatever its layout."""
+    return _NEGATED.sub(r"\1 not \2", ast.unparse(tree))
+
+
 class Translator(ast.NodeTransformer):
     """Rewrites an expression (a copy of it: the tree is changed)."""
 
@@ -77,7 +85,7 @@ class Translator(ast.NodeTransformer):
 
     def text(self, tree: ast.expr) -> str:
         found = self.visit(ast.parse(ast.unparse(tree), mode="eval").body)
-        text = _NEGATED.sub(r"\1 not \2", ast.unparse(found))
+        text = words_of(found)
         return text if "\n" not in text and len(text) <= _LONGEST else "..."
 
     def meaning(self, tree: ast.expr) -> Defined | None:
@@ -233,8 +241,9 @@ class Translator(ast.NodeTransformer):
             return None
         if not isinstance(function, ast.Attribute):
             return None
-        if ast.unparse(function.value) == "super()" and self.scope.owner is not None:
-            method = self.method(self.scope.owner, function.attr, own=False)
+        after = self._super_of(function.value)
+        if after is not None:
+            method = self.method(after, function.attr, own=False)
             return None if method is None else (ast.Name(self._unit_of_method(method)), [ast.Name("self")])
         if isinstance(function.value, ast.Name) and function.value.id == "self" and self.scope.owner is not None:
             method = self.method(self.scope.owner, function.attr)
@@ -247,9 +256,16 @@ class Translator(ast.NodeTransformer):
         owner = self.meaning(function.value)
         if owner is not None and isinstance(owner.node, ast.ClassDef):
             method = self.method(owner, function.attr)
-            if method is None or not any(ast.unparse(one) == "staticmethod" for one in method[1].decorator_list):
+            if method is None or any(ast.unparse(one) == "classmethod" for one in method[1].decorator_list):
                 return None
-            return ast.Name(self._unit_of_method(method)), []
+            return ast.Name(self._unit_of_method(method)), []  # static, or called with its object
         value = self.visit(function.value)
         self.methods.add(function.attr)
         return None if is_unread(value) else (ast.Attribute(value, function.attr, ast.Load()), [])
+
+    def _super_of(self, tree: ast.expr) -> Defined | None:
+        """The class after which `super()`, or `super(CLASS, self)`, looks for a method."""
+        if not isinstance(tree, ast.Call) or ast.unparse(tree.func) != "super" or self.scope.owner is None:
+            return None
+        named = self.meaning(tree.args[0]) if tree.args else self.scope.owner
+        return named if named is not None and isinstance(named.node, ast.ClassDef) else None

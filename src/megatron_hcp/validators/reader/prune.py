@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from megatron_hcp.validators.program import Unit
@@ -14,8 +14,8 @@ _TARGETS = re.compile(r"[A-Za-z_]\w*(, [A-Za-z_]\w*)*\Z")
 _CHANGES = (".pop(", "setattr(", "copy_fields(")
 
 
-def pruned(units: Mapping[str, Unit], start: str) -> dict[str, Unit]:
-    """The units that the start needs, without statements that change nothing a guard reads.
+def pruned(units: Mapping[str, Unit], starts: Iterable[str]) -> dict[str, Unit]:
+    """The units that the starts need, without statements that change nothing a guard reads.
 
     A statement that assigns local names is left out where no other statement of its function reads them and nothing
     that it calls has a guard or changes an object; so is a call, a branch or a loop that is empty then.
@@ -23,7 +23,7 @@ def pruned(units: Mapping[str, Unit], start: str) -> dict[str, Unit]:
     acting = _acting(units)
     smaller = {name: _smaller(unit, acting) if unit.kind == "def" else unit for name, unit in units.items()}
     needed: set[str] = set()
-    waiting = [start]
+    waiting = list(starts)
     while waiting:
         name = waiting.pop()
         if name in needed or name not in smaller:

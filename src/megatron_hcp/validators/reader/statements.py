@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.validators.guards import name_of
 from megatron_hcp.validators.program import Unit
-from megatron_hcp.validators.reader.expressions import Scope, Translator
+from megatron_hcp.validators.reader.expressions import Scope, Translator, words_of
 from megatron_hcp.validators.reader.messages import message_of
 from megatron_hcp.validators.reader.sources import Defined, Sources, default_of, fields_in
 from megatron_hcp.validators.reader.syntax import (
@@ -126,13 +128,25 @@ class Reader:
         return Unit(name, "class", bases, found.path, tuple(lines))
 
 
+class _Condition(NamedTuple):
+    """A condition in the notation, and in upstream's own words ("" if it has none)."""
+
+    text: str
+    own: str = ""
+
+    def line(self, said: ast.expr | None) -> str:
+        """What follows `check` or `stop`."""
+        name = f"\t{name_of(self.own)}" if self.own not in ("", self.text) else ""
+        return f"{self.text}\t{message_of(said)}{name}"
+
+
 class Body:
     """The statements of one function."""
 
     def __init__(self, translator: Translator) -> None:
         self._text = translator.text
         self._translator = translator
-        self._guards: list[str] = []
+        self._guards: list[_Condition] = []
         """The condition that keeps upstream out of each block around a statement."""
 
     def block(self, lines: Iterable[ast.stmt], depth: int) -> Iterator[str]:
@@ -144,15 +158,17 @@ class Body:
         if isinstance(line, ast.Assert):
             if self._translator.scope.is_state(line.test):
                 return
-            condition = self._text(line.test)
-            if condition in ("False", "0"):
-                yield f"{pad}stop {self._guards[-1] if self._guards else 'False'}\t{message_of(line.msg)}"
+            condition = self._condition(line.test)
+            if condition.text in ("False", "0"):
+                yield self._stop(pad, line.msg)
             else:
-                yield f"{pad}check {condition}\t{message_of(line.msg)}"
+                yield f"{pad}check {condition.line(line.msg)}"
         elif isinstance(line, ast.Raise):
-            yield f"{pad}stop {self._guards[-1] if self._guards else 'False'}\t{message_of(line.exc)}"
+            yield self._stop(pad, line.exc)
         elif isinstance(line, ast.If):
-            yield from self._if(self._text(line.test), self._text(negated(line.test)), line.body, line.orelse, depth)
+            yield from self._if(
+                self._condition(line.test), self._condition(negated(line.test)), line.body, line.orelse, depth
+            )
         elif isinstance(line, ast.Try):
             yield from self._try(line, depth)
         elif isinstance(line, ast.With):
@@ -177,6 +193,13 @@ class Body:
                 yield f"{pad}forget {', '.join(changed)}"
         else:
             yield from self._change(line, pad)
+
+    def _condition(self, test: ast.expr) -> _Condition:
+        return _Condition(self._text(test), words_of(test))
+
+    def _stop(self, pad: str, said: ast.expr | None) -> str:
+        condition = self._guards[-1] if self._guards else _Condition("False")
+        return f"{pad}stop {condition.line(said)}"
 
     def _change(self, line: ast.stmt, pad: str) -> Iterator[str]:
         if isinstance(line, ast.Assign):
@@ -203,7 +226,7 @@ class Body:
         name = ast.unparse(call.func)
         owner, _, method = name.rpartition(".")
         if name in ("exit", "quit", "sys.exit"):
-            yield f"{pad}stop {self._guards[-1] if self._guards else 'False'}\t{message_of(call)}"
+            yield self._stop(pad, call)
             return
         if method.lstrip("_").startswith(_SAYS) or owner in ("warnings", "logger", "logging"):
             return
@@ -225,7 +248,9 @@ class Body:
             return f"{ast.unparse(target.value)}[{self._text(target.slice)}]"
         return ast.unparse(target).strip("()")
 
-    def _if(self, test: str, negated: str, body: list[ast.stmt], orelse: list[ast.stmt], depth: int) -> Iterator[str]:
+    def _if(
+        self, test: _Condition, negated: _Condition, body: list[ast.stmt], orelse: list[ast.stmt], depth: int
+    ) -> Iterator[str]:
         pad = " " * depth
         self._guards.append(negated)
         inside = list(self.block(body, depth + 1))
@@ -235,10 +260,10 @@ class Body:
         if not inside and not other:
             return
         if not inside:
-            yield f"{pad}if {negated}"
+            yield f"{pad}if {negated.text}"
             yield from other
             return
-        yield f"{pad}if {test}"
+        yield f"{pad}if {test.text}"
         yield from inside
         if other:
             yield f"{pad}else"
@@ -251,7 +276,7 @@ class Body:
         body = [*line.body, *line.orelse]
         if packages and len(packages) == len(line.body):
             test = f"installed({packages[0].partition('.')[0]!r})"
-            yield from self._if(test, f"not {test}", body, handlers, depth)
+            yield from self._if(_Condition(test), _Condition(f"not {test}"), body, handlers, depth)
         else:
-            yield from self._if("...", "...", body, handlers, depth)
+            yield from self._if(_Condition("..."), _Condition("..."), body, handlers, depth)
         yield from self.block(line.finalbody, depth)

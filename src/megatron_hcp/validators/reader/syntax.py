@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 _INVERSE = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
@@ -78,3 +78,13 @@ def makes(line: ast.stmt, name: str) -> bool:
 def begins(line: ast.stmt) -> bool:
     """Whether a statement makes an empty dict."""
     return isinstance(line, ast.Assign) and isinstance(line.value, ast.Dict) and not line.value.keys
+
+
+def names_a_field(line: ast.stmt, owners: Collection[str]) -> bool:
+    """Whether a statement gives a field of one of some objects a name: `train_config = cfg.train`."""
+    return (
+        isinstance(line, ast.Assign)
+        and isinstance(line.targets[0], ast.Name)
+        and isinstance(line.value, ast.Attribute)
+        and ast.unparse(line.value.value) in owners
+    )
