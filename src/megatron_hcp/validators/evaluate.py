@@ -58,6 +58,11 @@ class Evaluation(Assignments):
     def fields_of(self, name: str) -> list[str] | None:
         return list(self.defaults_of(name)) if self.has_unit(name) else None
 
+    def made(self, kind: str, fields: dict[str, Any], key: str | None) -> Any:
+        """An object of a class, with these fields and the others' defaults."""
+        unit = self._unit(kind)
+        return Thing(fields, kind, key=key) if unit is None else self._construct(unit, [], fields, key)
+
     def _unit(self, name: str) -> Unit | None:
         if name not in self._units:
             unit = self._units[name] = self.program.find(name)
@@ -74,17 +79,13 @@ class Evaluation(Assignments):
         if not (is_plain(given) and is_plain(named.values())):
             return self._run(unit, given, named)
         call = (name, repr(given), repr(named))
-        if call in self._results:
-            return self._results[call]
-        before = len(self.refusals), len(self.open), self._asked
-        result = self._run(unit, given, named)
-        if (
-            before == (len(self.refusals), len(self.open), self._asked)
-            and is_plain((result,))
-            and len(self._results) < _MOST_STEPS
-        ):
+        if call not in self._results:
+            traces = len(self.refusals), len(self.open), self._asked
+            result = self._run(unit, given, named)
+            if traces != (len(self.refusals), len(self.open), self._asked) or not is_plain((result,)):
+                return result
             self._results[call] = result  # upstream computes the same rank groups again and again
-        return result
+        return self._results[call]
 
     def _run(self, unit: Unit, given: list[Any], named: dict[str, Any]) -> Any:
         frame: dict[str, Any] = {}
@@ -107,15 +108,15 @@ class Evaluation(Assignments):
             self.frame = before
         return frame.get(_RETURN)
 
-    def _construct(self, unit: Unit, given: list[Any], named: dict[str, Any]) -> Any:
+    def _construct(self, unit: Unit, given: list[Any], named: dict[str, Any], key: str | None = None) -> Any:
         start = self.method_of(unit.name, "__init__")
         if start is not None:
-            thing = Thing({}, unit.name)
+            thing = Thing({}, unit.name, key=key)
             self.call_unit(start, [thing, *given], named)
             return thing
         defaults = self.defaults_of(unit.name)
         fields = {**defaults, **dict(zip(defaults, given)), **named}
-        thing = Thing(fields, unit.name)
+        thing = Thing(fields, unit.name, key=key)
         thing.changed = {name for name, value in fields.items() if not same(value, defaults.get(name, ABSENT))}
         ready = self.method_of(unit.name, "__post_init__")
         if ready is not None:
@@ -154,8 +155,6 @@ class Evaluation(Assignments):
         if unit is None or unit.kind != "class":
             return None
         return frozenset((kind,)).union(*(self.kinds_of(base) or () for base in unit.head))
-
-    # Statements
 
     def _block(self, unit: Unit, at: int, depth: int) -> int:
         """Runs the statements of a depth from a line on, up to the end of their block."""
@@ -289,7 +288,9 @@ class Evaluation(Assignments):
             self._is_open(line, merged(*self._maybe))
         else:
             guard = self._guard(line)
-            self.refusals.append(Refusal(guard, values_in(guard.condition, self)))
+            things = ((name, value.key) for name, value in self.frame.items() if isinstance(value, Thing))
+            sections = tuple((name, key) for name, key in things if key is not None)
+            self.refusals.append(Refusal(guard, values_in(guard.condition, self), sections))
 
     def _is_open(self, line: str, unknown: NotKnown) -> None:
         if UNREADABLE not in unknown.names:
