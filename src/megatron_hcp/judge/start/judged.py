@@ -23,7 +23,6 @@ from megatron_hcp.validators.upstreams import (
     upstreams_of,
 )
 
-
 Speaks = Callable[[Judgement], bool]
 
 

@@ -18,9 +18,9 @@ def started(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, 
     def speaks(outcome: Judgement) -> bool:
         if not outcome.refusals:
             return False
-        from megatron_hcp.judge.start.findings import to_say
+        from megatron_hcp.judge.start.findings import findings_of
 
-        return bool(to_say(launch, (outcome,), fired))
+        return bool(findings_of(launch, (outcome,), rules, fired))
 
     judged = judgements(launch, speaks)
     findings: list[Finding] = []
