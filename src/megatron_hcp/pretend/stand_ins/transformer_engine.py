@@ -59,6 +59,8 @@ def _replace_modules() -> None:
         kind.forward = _norm
     if hasattr(te, "GroupedLinear"):
         te.GroupedLinear.forward = _grouped_linear
+    base: Any = sys.modules[f"{PACKAGE}.module.base"]
+    base.initialize_ub = _entered(base.initialize_ub)
     for name in ("fp8_autocast", "fp8_model_init", "autocast", "quantized_model_init"):
         if hasattr(te, name):
             setattr(te, name, _entered(getattr(te, name)))
@@ -73,12 +75,12 @@ def _replace_compiled(compiled: Any) -> None:
 
 
 def _entered(real: Callable[..., Any]) -> Callable[..., Any]:
-    """A context manager that does nothing, called as the real one is."""
+    """A context manager that does nothing, called as the real function is: FP8's, and the start of userbuffers."""
     signature = inspect.signature(real)
 
     def enter(*args: Any, **kwargs: Any) -> Any:
         signature.bind(*args, **kwargs)
-        RECORD.used("transformer_engine.fp8")
+        RECORD.used(f"transformer_engine.{real.__name__}")
         return contextlib.nullcontext()
 
     return enter
