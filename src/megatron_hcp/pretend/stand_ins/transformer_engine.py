@@ -59,6 +59,9 @@ def _replace_modules() -> None:
         kind.forward = _norm
     if hasattr(te, "GroupedLinear"):
         te.GroupedLinear.forward = _grouped_linear
+    graph: Any = sys.modules.get(f"{PACKAGE}.graph")
+    if hasattr(graph, "make_weak_ref"):
+        graph.make_weak_ref = lambda tensors: tensors
     base: Any = sys.modules[f"{PACKAGE}.module.base"]
     base.initialize_ub = _entered(base.initialize_ub)
     for name in ("fp8_autocast", "fp8_model_init", "autocast", "quantized_model_init"):
