@@ -33,7 +33,8 @@ BASE = (
     "--ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention --num-query-groups 8 --seq-length 80640 "
     "--position-embedding-type rope --rotary-base 500000 --normalization RMSNorm --swiglu --disable-bias-linear "
     "--untie-embeddings-and-output-weights --attention-dropout 0.0 --hidden-dropout 0.0 --micro-batch-size 1 "
-    "--train-iters 100 --eval-interval 100 --save-interval 100 --lr 1e-5 --min-lr 1e-6 --bf16 --use-distributed-optimizer"
+    "--train-iters 100 --eval-interval 100 --save-interval 100 --lr 1e-5 --min-lr 1e-6 --bf16 "
+    "--use-distributed-optimizer"
 )
 """Llama 3 8B: what a good example of a few words leaves open. 80,640 tokens divide by most layouts."""
 _VARIABLES = "env.CUDA_DEVICE_MAX_CONNECTIONS=1"
