@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from megatron_hcp.triage.collective.collectives import TOKENS as COLLECTIVE_TOKENS
 from megatron_hcp.triage.collective.collectives import CollectiveWaits
 from megatron_hcp.triage.course.idle import Idle
 from megatron_hcp.triage.course.not_finite import said
 from megatron_hcp.triage.events import IDLE, LASTING, FileEvents
-from megatron_hcp.triage.inputs.log_name import read_name
+from megatron_hcp.triage.history import History
 from megatron_hcp.triage.is_cp_on import CpEvidence
 from megatron_hcp.triage.line import QUIET, Line, read_line
 from megatron_hcp.triage.logged_job import LoggedJob
@@ -76,18 +75,13 @@ class LineReader:
         self.job = LoggedJob()
         self.cp = CpEvidence()
         self.waits = CollectiveWaits()
-        self.files: list[FileEvents] = []
+        self.history = History()
         self.known: dict[bytes, str | None] = {}
 
     @property
     def entry(self) -> FileEvents:
         """Of the attempt that is being read."""
-        return self.files[-1]
-
-    def open(self, path: Path, begins: bool) -> None:
-        """Begins a log; `begins`: it shows how the program starts."""
-        name = read_name(str(path))
-        self.files.append(FileEvents(path, name, name.attempt, begins=begins))
+        return self.history.entry
 
     def read(self, hit: Hit, file: int) -> None:
         if hit.is_not_finite:
@@ -285,8 +279,7 @@ class LineReader:
         last = self.entry
         last.attempt = last.attempt or 0
         self._begin(last.attempt + 1)
-        self.entry.begun = last.begun
-        if all(entry.path == last.path for entry in self.files):
+        if all(entry.path == last.path for entry in self.history.files):
             self.waits = CollectiveWaits()  # of the last start alone
 
     def _begin(self, attempt: int) -> None:
@@ -294,5 +287,5 @@ class LineReader:
         if self.entry.attempt is None:
             self.entry.attempt = attempt - 1 if self.entry.seen and attempt else attempt
         if attempt > self.entry.attempt:
-            self.files.append(FileEvents(self.entry.path, self.entry.name, attempt))
+            self.history.begin(attempt)
         self.entry.begins = True

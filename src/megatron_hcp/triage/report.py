@@ -9,9 +9,9 @@ from typing import Any
 
 from megatron_hcp.triage.advice import Attempt, came_back
 from megatron_hcp.triage.collective.collectives import Waited
+from megatron_hcp.triage.conclude import Diagnosis
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.line import When
-from megatron_hcp.triage.read import Diagnosis
 
 _CP_NEXT = {
     "off": "hcp check {launch} --select HCP,LOAD",
@@ -53,12 +53,15 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
             "message": failure.message,
             "location": {"file": str(failure.path), "line": failure.line},
             "launcher": failure.launcher or None,
+            "ranks": list(failure.ranks),
+            "step": failure.step or None,
             "next": next_steps(failure, diagnosis, launch),
         },
         "recommendation": None
         if advice is None
         else {"action": advice.action, "node": advice.node, "reason": advice.reason},
         "came_back": came_back(diagnosis.attempts),
+        "later_steps": [_later(later) for later in diagnosis.later],
         "attempts": [_attempt(attempt) for attempt in diagnosis.attempts],
         "collective": _collective(diagnosis.waited),
         "context_parallel": {
@@ -87,6 +90,16 @@ def _unclear(diagnosis: Diagnosis) -> dict[str, Any] | None:
         "why": diagnosis.unclear,
         "location": None if path is None else {"file": str(path), "line": number},
         "message": text,
+    }
+
+
+def _later(failure: Failure) -> dict[str, Any]:
+    return {
+        "step": failure.step or None,
+        "signature": failure.signature.id,
+        "cause": failure.cause,
+        "message": failure.message,
+        "location": {"file": str(failure.path), "line": failure.line},
     }
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.triage.advice import Attempt, came_back
 from megatron_hcp.triage.collective.collectives import collective_text
+from megatron_hcp.triage.conclude import Diagnosis
 from megatron_hcp.triage.failure import Failure
-from megatron_hcp.triage.read import Diagnosis
 from megatron_hcp.triage.report import cp_next, left_out, next_steps, rule_of, time_text
 
 _CP_WORDS = {
@@ -30,6 +30,10 @@ _UNCLEAR = {
     "error-line": (
         "no known failure in {files}{steps}, but this line may say what went wrong",
         "read the lines around it: did the program end there, or go on?",
+    ),
+    "no-end": (
+        "in {files}{steps} only the shell failed, before the ranks started; how they ended isn't there",
+        "pass the files with the job's other output, as the .out beside an .err",
     ),
     "no-step": (
         "no failure in {files}, but no training step either",
@@ -93,6 +97,7 @@ def _failure(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list
     if diagnosis.advice:
         lines.append(f"do: {diagnosis.advice.action.replace('-', ' ')}: {diagnosis.advice.reason}")
     lines += [f"  next: {step}" for step in next_steps(failure, diagnosis, launch)]
+    lines += [f"srun step {later.step or 'after it'} failed too: {_short(later.cause)}" for later in diagnosis.later]
     lines += _attempts(diagnosis)
     if diagnosis.noise:
         also = [f"{count} x {name}" for name, count in sorted(diagnosis.noise.items())]
@@ -114,6 +119,9 @@ def _where(failure: Failure) -> str:
         where = f"seen by {where}"
     where += f" on {failure.node}" if failure.node else ""
     when = time_text(failure.when)
+    others = len(set(failure.ranks) - {failure.rank})
+    if others and not failure.waited:
+        where += f" and {_count(others, 'more rank')}"
     return where + (_TIMES[failure.timed_by].format(when) if when and failure.timed_by else "")
 
 
