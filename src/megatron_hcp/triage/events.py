@@ -225,7 +225,7 @@ class FileEvents:
         earlier = self.pending.setdefault(event.role, event)
         if signature.id in _INSTEAD_OF.get(earlier.signature.id, ()):
             self.pending[event.role] = earlier = event
-        if earlier is event and signature.role == "general":
+        if earlier is event and (signature.role == "general" or signature.id in _WHERE):
             self.pending[event.role] = event._replace(groups={**groups, "at": raised_at(hit.before(), line)})
         elif is_rerun and earlier.signature is signature:
             self.pending[event.role] = event  # the program was started again, into the same log
@@ -253,6 +253,7 @@ _INSTEAD_OF = {
 }
 """By signature, those of the same role that say more, and take its place."""
 _MOST_FURTHER = 50
+_WHERE = ("gpu-memory",)  # causes whose phase tells what to do
 _RAISED: tuple[Role, ...] = ("cause", "general")
 _ENDING = ("step-aborted", "cancelled")
 """Signatures of Slurm's word that it ends a step: it kills what doesn't end by itself."""
@@ -265,7 +266,6 @@ _ENDS = ("torchrun-root", "torchrun-block", "torchrun-worker", "srun-task", "mpi
 """Signatures of launchers' lines about a process that ended."""
 _AT_ONCE = ("bad-option",)
 """Signatures of programs that end as soon as they are started."""
-
 
 _NAMES_WHAT = re.compile(r"\b[A-Z]\w{2,60}(?:Error|Exception): \S|\bfatal\b|\bFATAL\b|\bCRITICAL\b")
 

@@ -7,7 +7,7 @@ import re
 import shlex
 from typing import Any
 
-from megatron_hcp.triage.advice import Attempt, came_back
+from megatron_hcp.triage.advice import Attempt, came_back, is_first_collective
 from megatron_hcp.triage.collective.collectives import Waited
 from megatron_hcp.triage.conclude import Diagnosis
 from megatron_hcp.triage.failure import Failure
@@ -59,7 +59,12 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
         },
         "recommendation": None
         if advice is None
-        else {"action": advice.action, "node": advice.node, "reason": advice.reason},
+        else {
+            "action": advice.action,
+            "node": advice.node,
+            "reason": advice.reason,
+            "location": None if failure is None else {"file": str(failure.path), "line": failure.line},
+        },
         "came_back": came_back(diagnosis.attempts),
         "later_steps": [_later(later) for later in diagnosis.later],
         "attempts": [_attempt(attempt) for attempt in diagnosis.attempts],
@@ -156,6 +161,14 @@ def _word(text: str) -> str | None:
     return shlex.quote(f"./{text}" if text.startswith("-") and text != "-" else text) if text.isprintable() else None
 
 
+_NETWORK = (
+    "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET shows each rank's interface: set NCCL_SOCKET_IFNAME and "
+    "GLOO_SOCKET_IFNAME to the one that all nodes share, and look for a firewall between them"
+)
+_LOADS = re.compile(r", in (?:_?load\w*|from_pretrained|\w*convert\w*|\w*export\w*|materialize\w*)\b")
+_LOADING = "it was loading or converting weights: more tensor or pipeline parallelism shrinks them, CP does not"
+
+
 def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list[str]:
     """The signature's steps, with what is known about the job filled in."""
     from megatron_hcp.rules.registry import BY_ID
@@ -163,7 +176,11 @@ def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> li
     steps = []
     if failure.launcher:
         steps.append(f"read the log of the task that the launcher names first: {failure.launcher}")
+    done = diagnosis.attempts[-1].steps
+    if is_first_collective(failure, done):
+        steps.append(_NETWORK)
     for step in failure.signature.next:
+        step = _LOADING if step == "{memory}" and not done and _LOADS.search(failure.cause) else step
         filled = _filled(_unpassed(step, diagnosis), diagnosis, launch, failure)
         named = re.findall(r"\b(?:explain|--select) ([A-Z]+\d+)\b", filled or "")
         # An entry of the catalogue that no launch can decide: there is nothing to run.

@@ -86,7 +86,7 @@ def _failure(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list
     what = "stopped from outside" if failure.is_from_outside else "first failure"
     what += f", attempt {diagnosis.attempts[-1].number}" if len(diagnosis.attempts) > 1 else ""
     lines = [f"{what}: {failure.cause}" + (f" [{rule}]" if rule else "")]
-    lines.append(f"where: {_where(failure)}")
+    lines.append(f"where: {_where(failure, diagnosis.attempts[-1])}")
     lines.append(f"why: {failure.path}:{failure.line}: {_short(failure.message)}")
     if failure.waited and failure.waited.at:
         lines.append(f"  {failure.waited.at}, according to the flight-recorder dumps")
@@ -111,7 +111,7 @@ def _place(unnamed: tuple[Path, int, str]) -> str:
     return f"{path}:{number}: {_short(text)}"
 
 
-def _where(failure: Failure) -> str:
+def _where(failure: Failure, last: Attempt) -> str:
     where = f"rank {failure.rank}" if failure.rank is not None else "a rank that the logs don't name"
     if failure.rank is None and failure.local_rank is not None:
         where = f"local rank {failure.local_rank}"
@@ -119,6 +119,8 @@ def _where(failure: Failure) -> str:
         where = f"seen by {where}"
     where += f" on {failure.node}" if failure.node else ""
     when = time_text(failure.when)
+    if failure.kind == "cause" and not failure.is_from_outside and last.begins and not last.steps:
+        where += ", before the first training step"
     others = len(set(failure.ranks) - {failure.rank})
     if others and not failure.waited:
         where += f" and {_count(others, 'more rank')}"
