@@ -13,12 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from megatron_hcp.validators.assign import Assignments
-from megatron_hcp.validators.guards import slug_of
+from megatron_hcp.validators.guards import guard_of
 from megatron_hcp.validators.journal import Writes
 from megatron_hcp.validators.operations import iterable
 from megatron_hcp.validators.outcome import Guard, Open, Refusal
 from megatron_hcp.validators.program import StartProgram, Unit, condition_of, shape_of
-from megatron_hcp.validators.trees import names_in, tree_of
+from megatron_hcp.validators.trees import names_in, tree_of, variable_fields
 from megatron_hcp.validators.values import ABSENT, NOT_READ, UNREADABLE, NotKnown, Thing, merged, same, truth
 
 _MOST_STEPS = 200_000
@@ -60,6 +60,11 @@ class Evaluation(Assignments):
             return None
         return list(self.defaults_of(name))
 
+    def made(self, kind: str, fields: dict[str, Any], key: str | None) -> Any:
+        """An object of a class, with these fields and the others' defaults."""
+        unit = self._unit(kind)
+        return Thing(fields, kind, key=key) if unit is None else self._construct(unit, [], fields, key)
+
     def _unit(self, name: str) -> Unit | None:
         if name not in self._units:
             unit = self._units[name] = self.program.find(name)
@@ -95,17 +100,17 @@ class Evaluation(Assignments):
             self.frame = before
         return frame.get(_RETURN)
 
-    def _construct(self, unit: Unit, given: list[Any], named: dict[str, Any]) -> Any:
-        start = self._method_of(unit, "__init__")
+    def _construct(self, unit: Unit, given: list[Any], named: dict[str, Any], key: str | None = None) -> Any:
+        start = self.method_of(unit.name, "__init__")
         if start is not None:
-            thing = Thing({}, unit.name)
+            thing = Thing({}, unit.name, key=key)
             self.call_unit(start, [thing, *given], named)
             return thing
         defaults = self.defaults_of(unit.name)
         fields = {**defaults, **dict(zip(defaults, given)), **named}
-        thing = Thing(fields, unit.name)
+        thing = Thing(fields, unit.name, key=key)
         thing.changed = {name for name, value in fields.items() if not same(value, defaults.get(name, ABSENT))}
-        ready = self._method_of(unit, "__post_init__")
+        ready = self.method_of(unit.name, "__post_init__")
         if ready is not None:
             self.call_unit(ready, [thing], {})
         return thing
@@ -129,11 +134,19 @@ class Evaluation(Assignments):
             known[name] = dict(fields)
         return fields
 
-    def _method_of(self, unit: Unit, name: str) -> str | None:
-        if self.has_unit(f"{unit.name}.{name}"):
-            return f"{unit.name}.{name}"
-        bases = filter(None, map(self._unit, unit.head))
-        return next(filter(None, (self._method_of(base, name) for base in bases)), None)
+    def method_of(self, kind: str, name: str) -> str | None:
+        own = f"{kind.rstrip('_')}.{name}"
+        if self.has_unit(own):
+            return own
+        unit = self._unit(kind)
+        bases = unit.head if unit is not None and unit.kind == "class" else ()
+        return next(filter(None, (self.method_of(base, name) for base in bases)), None)
+
+    def kinds_of(self, kind: str) -> frozenset[str] | None:
+        unit = self._unit(kind)
+        if unit is None or unit.kind != "class":
+            return None
+        return frozenset((kind,)).union(*(self.kinds_of(base) or () for base in unit.head))
 
     # Statements
 
@@ -272,21 +285,26 @@ class Evaluation(Assignments):
             self._is_open(line, merged(*self._maybe))
         else:
             guard = self._guard(line)
-            self.refusals.append(Refusal(guard, self._values(guard.condition)))
+            things = ((name, value.key) for name, value in self.frame.items() if isinstance(value, Thing))
+            sections = tuple((name, key) for name, key in things if key is not None)
+            self.refusals.append(Refusal(guard, self._values(guard.condition), sections))
 
     def _is_open(self, line: str, unknown: NotKnown) -> None:
         if UNREADABLE not in unknown.names:
             self.open.append(Open(self._guard(line), tuple(sorted(unknown.names))))
 
     def _guard(self, line: str) -> Guard:
-        condition, message = condition_of(line)
-        unit = self._calls[-1]
-        return Guard(self.program.repo, unit.path, unit.name, slug_of(unit.name, condition), condition, message)
+        return guard_of(self.program.repo, self._calls[-1], line)
 
     def _values(self, condition: str) -> tuple[tuple[str, object], ...]:
         found: dict[str, object] = {}
-        for name, tree in names_in(tree_of(condition)):
+        whole = tree_of(condition)
+        by_variable = {variable: (owner, tree) for owner, variable, tree in variable_fields(whole)}
+        for name, tree in names_in(whole):
             value = self.value(tree)
+            if name in by_variable:  # `getattr(args, arg)`: the field that is meant
+                owner, tree = by_variable[name]
+                name, value = f"{owner}.{value}", self.value(tree)
             if not isinstance(value, (NotKnown, Thing)) and name.partition(".")[0] in self.frame:
                 found[name] = value
         return tuple(found.items())

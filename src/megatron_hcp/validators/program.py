@@ -13,6 +13,8 @@ A unit has one statement on each line, indented by one space for each block that
     forget TARGET, ...        what a statement may have changed that could not be read
     break, continue
 
+A guard whose condition upstream writes in other words ends in a tab and the name that upstream's words give it.
+
 A class has `TARGET = EXPRESSION` for each field with its default. Expressions: see `expression.py`.
 """
 
@@ -78,7 +80,7 @@ def shape_of(lines: Sequence[str]) -> tuple[list[int], list[int]]:
 
 def condition_of(line: str) -> tuple[str, str]:
     """(condition, message) of a guard's line."""
-    condition, _, message = line.lstrip().partition(" ")[2].partition("\t")
+    condition, message, *_ = f"{line.lstrip().partition(' ')[2]}\t".split("\t")
     return condition, message
 
 

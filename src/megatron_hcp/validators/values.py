@@ -43,13 +43,16 @@ class Symbol(str):
 class Thing:
     """A namespace, a config object or a dict. `kind` is its class's name; `is_closed`: it has no other fields.
 
-    `changed` are the fields that may differ from upstream's defaults; None if that isn't followed.
+    `changed` are the fields that may differ from upstream's defaults; None if that isn't followed. `key` is the
+    section of the launch's settings that it is made of, `actor_rollout_ref.actor`; "" for all of them, None for none.
     """
 
-    __slots__ = ("changed", "fields", "is_closed", "kind")
+    __slots__ = ("changed", "fields", "is_closed", "key", "kind")
 
-    def __init__(self, fields: dict[Any, Any], kind: str = "dict", is_closed: bool = True) -> None:
-        self.fields, self.kind, self.is_closed = fields, kind, is_closed
+    def __init__(
+        self, fields: dict[Any, Any], kind: str = "dict", is_closed: bool = True, key: str | None = None
+    ) -> None:
+        self.fields, self.kind, self.is_closed, self.key = fields, kind, is_closed, key
         self.changed: set[str] | None = None
 
 
