@@ -24,13 +24,10 @@ from megatron_hcp.validators.upstreams import (
 )
 
 Speaks = Callable[[Judgement], bool]
+"""Whether a finding comes of an outcome."""
 
 
-def refuses(outcome: Judgement) -> bool:
-    return bool(outcome.refusals)
-
-
-def judgements(launch: Launch, speaks: Speaks = refuses) -> tuple[Judgement, ...]:
+def judgements(launch: Launch, speaks: Speaks) -> tuple[Judgement, ...]:
     """What upstream's start-up makes of the launch: one outcome, or by release, oldest first.
 
     If the launch states no release, the newest one that has its options judges it, with those whose older guards may
@@ -40,7 +37,7 @@ def judgements(launch: Launch, speaks: Speaks = refuses) -> tuple[Judgement, ...
     return next(filter(None, (judged_by(launch, upstream, speaks) for upstream in upstreams_of(launch))), ())
 
 
-def judged_by(launch: Launch, upstream: Upstream, speaks: Speaks = refuses) -> tuple[Judgement, ...]:
+def judged_by(launch: Launch, upstream: Upstream, speaks: Speaks) -> tuple[Judgement, ...]:
     """What one upstream's validators make of the launch."""
     stated = _by_the_stated(launch, upstream)
     if stated is not None:
