@@ -40,6 +40,19 @@ BASE = (
 _VARIABLES = "env.CUDA_DEVICE_MAX_CONNECTIONS=1"
 
 
+KINDS = {
+    "dense": "",
+    "pipeline": "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 8",
+    "a2a+p2p": "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2",
+    "MLA": "--multi-latent-attention --qk-layernorm --kv-lora-rank 512 --q-lora-rank 1536 --no-rope-fusion",
+    "experts": "--num-experts 8 --expert-model-parallel-size 2 --moe-grouped-gemm --moe-token-dispatcher-type alltoall",
+    "packed": "--sft --no-create-attention-mask-in-dataloader",
+    "recompute": "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+}
+"""What the table of docs/dryrun.md has, each added to the base with CP 2 and TP 2 on 16 ranks."""
+_LAYOUT = "--tensor-model-parallel-size 2 --sequence-parallel --context-parallel-size 2 --max-position-embeddings 80640"
+
+
 class Case(NamedTuple):
     """A launch, and the facts to run it with: tried in turn until one isn't refused."""
 
@@ -97,6 +110,20 @@ def good_examples() -> Iterator[Case]:
         yield Case(rule.id, "", words, (f"{stated} {_VARIABLES}",), release[1] if release else "")
 
 
+def table(checkouts: list[Path], te: str) -> None:
+    """Prints, as Markdown, the stage that each kind of launch comes to on each checkout."""
+    print(f"| | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
+    for checkout in checkouts:
+        cells = []
+        for name, words in KINDS.items():
+            case = Case(name, "", (*f"{BASE} {_LAYOUT} {words}".split(),), (f"world_size=16 {_VARIABLES}",))
+            row = run(case, checkout, te, Ask(ranks="0"))
+            cells.append("done" if row["verdict"] == "done" else f"{row['verdict']}: {row['stage']}")
+            print(json.dumps(row), file=sys.stderr, flush=True)
+        release = versions_of(upstreams_of([str(checkout)]))["mcore"].value
+        print(f"| {checkout.name.rpartition('-')[2]} ({release}) | {' | '.join(cells)} |", flush=True)
+
+
 def minor_of(release: str) -> list[str]:
     return release.split(".")[:2]
 
@@ -138,12 +165,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", nargs="+", type=Path)
     parser.add_argument("--good", action="store_true", help="the rules' good examples instead of functional tests")
+    parser.add_argument("--table", action="store_true", help="the table of docs/dryrun.md")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="each N-th launch")
     parser.add_argument("--start", type=int, default=0, metavar="K", help="the first launch of the sample")
     parser.add_argument("--only", default="", metavar="TEXT", help="launches whose name has this")
     parser.add_argument("--te", default="2.20", help="the release of Transformer Engine, unpacked in $HCP_UPSTREAM")
     parser.add_argument("--ranks", default="0", help="as hcp dryrun has it")
     options = parser.parse_args()
+    if options.table:
+        table(options.checkouts, options.te)
+        return 0
     refused = 0
     for checkout in options.checkouts:
         cases = good_examples() if options.good else functional_tests(checkout)

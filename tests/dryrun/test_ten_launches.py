@@ -27,7 +27,7 @@ REFUSED = [
     ("0.17.1", "--seq-length 8190", "arguments", "arguments.py", "multiple of 2 * context-parallel-size"),
     ("0.18.2", "--num-query-groups 3 --group-query-attention", "model", "transformer_config.py", "num_query_groups"),
     ("0.19.2", "--eval-interval", "data", "training.py", "NoneType"),
-    ("0.18.2", f"{MLA} --mla-down-proj-fusion", "forward", "multi_latent_attention.py", "split_sizes"),
+    ("0.18.2", f"{MLA} --cp-comm-type all_gather", "forward", "context_parallel.py", "does not support MLA"),
 ]
 """The wheel, words, the stage, the file of upstream that raises, and what it says."""
 
