@@ -25,6 +25,7 @@ from megatron_hcp.launch.load import LoadOptions, load_launches
 from megatron_hcp.launch.upstream import upstreams_of, versions_of
 from megatron_hcp.rules.registry import RULES
 
+LAB_LIB = Path(__file__).resolve().parent / "lib"
 _KINDS = ("gpt", "moe", "mixtral", "hybrid")
 _OTHER_PROGRAMS = ("inference", "rl", "grpo", "modelopt", "export")
 """Words in the names of tests that don't train by pretrain_gpt.py or pretrain_hybrid.py."""
@@ -110,6 +111,28 @@ def good_examples() -> Iterator[Case]:
         yield Case(rule.id, "", words, (f"{stated} {_VARIABLES}",), release[1] if release else "")
 
 
+def faults(checkouts: list[Path]) -> int:
+    """Runs the reported crashes; how many end at upstream's own line, of those whose release is here."""
+    trees = {".".join(minor_of(versions_of(upstreams_of([str(path)]))["mcore"].value)): path for path in checkouts}
+    found = total = 0
+    for line in (LAB_LIB / "dryrun_faults.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        name, release, te, ranks, words, file, says = (cell.strip() for cell in line.split(" | "))
+        if release not in trees:
+            continue
+        own = {word for word in words.split() if word.startswith("--")}
+        base = " ".join(f"--{one}" for one in f"{BASE} {_LAYOUT}"[2:].split(" --") if f"--{one.split()[0]}" not in own)
+        more = () if words in own else tuple(words.split())
+        case = Case(name, "", (*base.split(), *more), (f"world_size={ranks} {_VARIABLES}",))
+        row = run(case, trees[release], te, Ask(ranks="0"))
+        is_right = row["verdict"] == "refused" and file in row["at"] and says in row["why"]
+        found, total = found + is_right, total + 1
+        print(json.dumps({"as_reported": is_right, **row}), flush=True)
+    print(f"# {found} of {total} reported crashes stop at upstream's own line")
+    return found
+
+
 def table(checkouts: list[Path], te: str) -> None:
     """Prints, as Markdown, the stage that each kind of launch comes to on each checkout."""
     print(f"| | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
@@ -165,6 +188,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", nargs="+", type=Path)
     parser.add_argument("--good", action="store_true", help="the rules' good examples instead of functional tests")
+    parser.add_argument("--faults", action="store_true", help="reported crashes (lib/dryrun_faults.txt)")
     parser.add_argument("--table", action="store_true", help="the table of docs/dryrun.md")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="each N-th launch")
     parser.add_argument("--start", type=int, default=0, metavar="K", help="the first launch of the sample")
@@ -172,6 +196,9 @@ def main() -> int:
     parser.add_argument("--te", default="2.20", help="the release of Transformer Engine, unpacked in $HCP_UPSTREAM")
     parser.add_argument("--ranks", default="0", help="as hcp dryrun has it")
     options = parser.parse_args()
+    if options.faults:
+        faults(options.checkouts)
+        return 0
     if options.table:
         table(options.checkouts, options.te)
         return 0

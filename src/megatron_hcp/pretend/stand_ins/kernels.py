@@ -57,8 +57,9 @@ def _split_scan(zxbcdt: Any, conv1d_weight: Any, conv1d_bias: Any, dt_bias: Any,
     return (zxbcdt[..., :1].expand(*zxbcdt.shape[:-1], width) + 0 * conv1d_weight.sum()).contiguous()
 
 
-def _scanned(zxbcdt: Any, *args: Any, headdim: Any = None, **_: Any) -> tuple[int, ...]:
-    return (*zxbcdt.shape[:-1], args[4].numel() * (headdim or 1))
+def _scanned(zxbcdt: Any, conv1d_weight: Any, conv1d_bias: Any, dt_bias: Any, A: Any, D: Any, *_: Any,
+             headdim: Any = None, **__: Any) -> tuple[int, ...]:  # fmt: skip
+    return (*zxbcdt.shape[:-1], D.numel() * (headdim or 1))
 
 
 def _chunk_scan(x: Any, *_: Any, return_final_states: bool = False, **__: Any) -> Any:
