@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from megatron_hcp.dryrun.ask import Ask, DryRun, dry_run
+from megatron_hcp.dryrun.ask import HowToRun, DryRun, dry_run
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions, load_launches
 from megatron_hcp.launch.upstream import upstreams_of, versions_of
@@ -51,7 +51,10 @@ KINDS = {
     "recompute": "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
 }
 """What the table of docs/dryrun.md has, each added to the base with CP 2 and TP 2 on 16 ranks."""
-_LAYOUT = "--tensor-model-parallel-size 2 --sequence-parallel --context-parallel-size 2 --max-position-embeddings 80640"
+_LAYOUT = (
+    "--tensor-model-parallel-size 2 --sequence-parallel --context-parallel-size 2 --max-position-embeddings 80640 "
+    "--global-batch-size 64 --no-create-attention-mask-in-dataloader"
+)
 
 
 class Case(NamedTuple):
@@ -123,9 +126,11 @@ def faults(checkouts: list[Path]) -> int:
             continue
         own = {word for word in words.split() if word.startswith("--")}
         base = " ".join(f"--{one}" for one in f"{BASE} {_LAYOUT}"[2:].split(" --") if f"--{one.split()[0]}" not in own)
+        if "--multi-latent-attention" in own:
+            base = base.replace("--group-query-attention --num-query-groups 8 ", "")
         more = () if words in own else tuple(words.split())
         case = Case(name, "", (*base.split(), *more), (f"world_size={ranks} {_VARIABLES}",))
-        row = run(case, trees[release], te, Ask(ranks="0"))
+        row = run(case, trees[release], te, HowToRun(ranks="0"))
         is_right = row["verdict"] == "refused" and file in row["at"] and says in row["why"]
         found, total = found + is_right, total + 1
         print(json.dumps({"as_reported": is_right, **row}), flush=True)
@@ -139,8 +144,9 @@ def table(checkouts: list[Path], te: str) -> None:
     for checkout in checkouts:
         cells = []
         for name, words in KINDS.items():
-            case = Case(name, "", (*f"{BASE} {_LAYOUT} {words}".split(),), (f"world_size=16 {_VARIABLES}",))
-            row = run(case, checkout, te, Ask(ranks="0"))
+            base = BASE.replace("--group-query-attention --num-query-groups 8 ", "") if name == "MLA" else BASE
+            case = Case(name, "", (*f"{base} {_LAYOUT} {words}".split(),), (f"world_size=16 {_VARIABLES}",))
+            row = run(case, checkout, te, HowToRun(ranks="0"))
             cells.append("done" if row["verdict"] == "done" else f"{row['verdict']}: {row['stage']}")
             print(json.dumps(row), file=sys.stderr, flush=True)
         release = versions_of(upstreams_of([str(checkout)]))["mcore"].value
@@ -151,7 +157,7 @@ def minor_of(release: str) -> list[str]:
     return release.split(".")[:2]
 
 
-def run(case: Case, checkout: Path, te: str, ask: Ask) -> dict[str, Any]:
+def run(case: Case, checkout: Path, te: str, ask: HowToRun) -> dict[str, Any]:
     """What came of one launch."""
     upstream = upstreams_of([str(checkout)])
     row: dict[str, Any] = {}
@@ -210,7 +216,7 @@ def main() -> int:
         sample = [case for case in cases if options.only in case.name][options.start :: options.every]
         rows = []
         for case in sample:
-            rows.append(run(case, checkout, options.te, Ask(ranks=options.ranks, seconds=180)))
+            rows.append(run(case, checkout, options.te, HowToRun(ranks=options.ranks, seconds=180)))
             print(json.dumps(rows[-1]), flush=True)
         verdicts, stages = (Counter(row[name] for row in rows) for name in ("verdict", "stage"))
         refused += verdicts["refused"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.dryrun.ask import Ask, DryRun, Outcome, outcome_of
+from megatron_hcp.dryrun.ask import HowToRun, DryRun, RankRun, outcome_of
 from megatron_hcp.dryrun.join import is_contradicted
 from megatron_hcp.dryrun.report import as_json, exit_code, lines
 from megatron_hcp.dryrun.words import words_of
@@ -23,13 +23,13 @@ def error(missing: str = "") -> dict[str, Any]:
     return {"type": "AssertionError", "message": "no", **place, "missing": missing}
 
 
-DONE = Outcome(0, "rank 0", "backward", None)
-REFUSED = Outcome(1, "rank 1", "arguments", error())
-OPEN = Outcome(2, "rank 2", "model", error("a stand-in"))
+DONE = RankRun(0, "rank 0", "backward", None)
+REFUSED = RankRun(1, "rank 1", "arguments", error())
+OPEN = RankRun(2, "rank 2", "model", error("a stand-in"))
 
 
-def run(*outcomes: Outcome) -> DryRun:
-    return DryRun(LAUNCH, (), "pretrain_gpt.py", words_of(LAUNCH), Ask(), 2, False, "", "", outcomes)
+def run(*outcomes: RankRun) -> DryRun:
+    return DryRun(LAUNCH, (), "pretrain_gpt.py", words_of(LAUNCH), HowToRun(), 2, False, "", "", outcomes)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def run(*outcomes: Outcome) -> DryRun:
     ],
 )
 def test_a_refusal_of_one_rank_decides_and_nothing_else_is_a_failure(
-    outcomes: tuple[Outcome, ...], verdict: str, code: int
+    outcomes: tuple[RankRun, ...], verdict: str, code: int
 ) -> None:
     told = run(*outcomes)
     assert (told.verdict, exit_code(told), as_json(told)["ok"]) == (verdict, code, code == 0)
@@ -82,6 +82,6 @@ def test_a_process_that_ends_without_an_answer_decides_nothing(stdout: str, stag
         (OPEN._replace(stage="imports"), False),
     ],
 )
-def test_an_error_at_a_stage_that_upstream_passed_is_a_suspect(outcome: Outcome, suspect: bool) -> None:
+def test_an_error_at_a_stage_that_upstream_passed_is_a_suspect(outcome: RankRun, suspect: bool) -> None:
     (finding,) = [finding for finding in check_launch(LAUNCH, RULES).findings if finding.id == "CP001"]
     assert is_contradicted(finding, run(outcome)) is suspect

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from megatron_hcp.dryrun.ask import Ask, DryRun, dry_run
+from megatron_hcp.dryrun.ask import HowToRun, DryRun, dry_run
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.launch.upstream import upstreams_of
@@ -41,4 +41,4 @@ def launch_of(
 
 def run(more: str = "", *, ranks: str = "0", until: str = "backward", **how: Any) -> DryRun:
     """The dry run of `launch_of` on one rank."""
-    return dry_run(launch_of(more, **how), Ask(ranks=ranks, until=until))
+    return dry_run(launch_of(more, **how), HowToRun(ranks=ranks, until=until))

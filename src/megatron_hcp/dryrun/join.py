@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from megatron_hcp.dryrun.ask import STAGES, Ask, DryRun, dry_run
+from megatron_hcp.dryrun.ask import STAGES, HowToRun, DryRun, dry_run
 from megatron_hcp.dryrun.report import as_json, lines
 from megatron_hcp.judge.report import Finding, Report, UpstreamRun
 
@@ -16,7 +16,7 @@ def with_dry_run(report: Report) -> Report:
     Raises:
         HcpError: as `dry_run`.
     """
-    run = dry_run(report.launch, Ask())
+    run = dry_run(report.launch, HowToRun())
     suspects = tuple(dict.fromkeys(finding.id for finding in report.findings if is_contradicted(finding, run)))
     return report._replace(run=UpstreamRun(run.verdict, as_json(run), tuple(lines(run)), suspects))
 
