@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from megatron_hcp.dryrun.ask import HowToRun, DryRun, dry_run
+from megatron_hcp.dryrun.ask import DryRun, HowToRun, dry_run
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions, load_launches
 from megatron_hcp.launch.upstream import upstreams_of, versions_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.dryrun.ask import HowToRun, DryRun, RankRun, outcome_of
+from megatron_hcp.dryrun.ask import DryRun, HowToRun, RankRun, outcome_of
 from megatron_hcp.dryrun.join import is_contradicted
 from megatron_hcp.dryrun.report import as_json, exit_code, lines
 from megatron_hcp.dryrun.words import words_of

@@ -14,7 +14,7 @@ from megatron_hcp.dryrun import conversations
 from megatron_hcp.dryrun.program import program_of, trees_of
 from megatron_hcp.dryrun.ranks import environment_of, ranks_of, sizes_of, world_of
 from megatron_hcp.dryrun.sandbox import environment, sandbox
-from megatron_hcp.dryrun.words import Words, is_packed, words_of
+from megatron_hcp.dryrun.words import ProgramWords, is_packed, words_of
 from megatron_hcp.ground.child import Child, run_child
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch, UpstreamTree
@@ -61,7 +61,7 @@ class DryRun(NamedTuple):
     launch: Launch
     upstream: tuple[UpstreamTree, ...]
     program: str
-    words: Words
+    words: ProgramWords
     ask: HowToRun
     world: int
     is_world_stated: bool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from megatron_hcp.dryrun.ask import STAGES, HowToRun, DryRun, dry_run
+from megatron_hcp.dryrun.ask import STAGES, DryRun, HowToRun, dry_run
 from megatron_hcp.dryrun.report import as_json, lines
 from megatron_hcp.judge.report import Finding, Report, UpstreamRun
 

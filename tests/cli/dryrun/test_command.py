@@ -12,7 +12,7 @@ import pytest
 from support.dry_runs import BASE, FACTS
 from support.needs import UPSTREAM
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 WHEEL = ("--upstream", str(UPSTREAM / "megatron-core-0.18.2"), "--assume", f"te=2.14 {FACTS}")
 
 
