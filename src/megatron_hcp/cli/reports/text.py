@@ -55,6 +55,7 @@ def report_lines(
     lines += [f"note: {age}" for age in ages_of(report.launch)]
     lines += _backports_lines(report.launch)
     lines += _judged_lines(report)
+    lines += _run_lines(report)
     lines.append(_verdict_line(report, strict))
     return lines
 
@@ -75,6 +76,14 @@ def _judged_lines(report: Report) -> list[Line]:
     more = f", {refused} not shown" if refused else ""
     more += f", {last.unreadable} could not be read" if last.unreadable else ""
     return [f"upstream's start-up ({release}): {count} guards passed, {len(last.open)} open{more}"]
+
+
+def _run_lines(report: Report) -> list[Line]:
+    """What upstream's own code did, and the rules that it contradicts."""
+    if report.run is None:
+        return []
+    suspects = [f"suspect: {name}: upstream's own code passed the stage of this error" for name in report.run.suspects]
+    return [*report.run.lines, *suspects]
 
 
 def _backports_lines(launch: Launch) -> list[Line]:
