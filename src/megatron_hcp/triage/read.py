@@ -87,7 +87,7 @@ def triage(
             do="a job that wrote nothing may have had no folder for its output (SLURM011)",
         )
     waited, unread = read_dumps(dumps)
-    diagnosis = conclude(reader, plan, waited)
+    diagnosis = conclude(reader, plan, waited, dumps[0] if dumps else None)
     return replace(
         diagnosis,
         files=tuple(read_paths),
