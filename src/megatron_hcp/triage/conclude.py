@@ -59,6 +59,8 @@ class Diagnosis:
     """What ended the job, or a rank of it, after the training was done: each its file, number, and what it was."""
     not_finite: tuple[tuple[Path, int, str], ...] = ()
     """Losses and gradient norms that are no numbers, and no failure: each its file, number, and what was said."""
+    is_hierarchical: bool = False
+    """Whether the launch or the log sets sizes of hierarchical context parallelism."""
     is_of_training: bool = True
     """Whether any line is one that a training job writes."""
     in_preamble: int = 0
@@ -68,7 +70,7 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool:
-        return self.state in ("running", "no-failure") and self.cp.state in ("on", "unknown")
+        return self.state in ("running", "no-failure") and self.cp.state in ("on", "none", "unknown")
 
     @property
     def unclear(self) -> Literal["error-line", "no-end", "no-step", "no-log"] | None:
@@ -119,7 +121,7 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
         failure = with_ends(_with_collective(failure, waited, job), current, job)
         attempts[-1] = attempts[-1]._replace(failure=failure)
     cp = judge(reader.cp, job.groups, plan)
-    is_shown = steps > 0 or is_done or cp.state != "unknown" or any(entry.runs for entry in files)
+    is_shown = steps > 0 or is_done or cp.state not in ("none", "unknown") or any(entry.runs for entry in files)
     is_clear = unnamed is None and is_shown
     return Diagnosis(
         _state(failure, is_clear, steps > 0 and not is_done),
@@ -144,6 +146,7 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
             if (late := next((entry.late[role] for role in _TOLD if role in entry.late), None))
         ),
         is_done=is_done,
+        is_hierarchical=bool(plan.hcp_sizes or reader.cp.echoed or reader.cp.has_sizes),
         not_finite=tuple(
             (entry.path, *note) for entry in current if not _is_lasting(failure) for note in entry.not_finite.notes()
         ),

@@ -11,10 +11,11 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.triage.collective.flight_recorder import read_dumps
 from megatron_hcp.triage.conclude import Diagnosis, conclude
+from megatron_hcp.triage.cp.evidence import SPEED_TOKENS
 from megatron_hcp.triage.inputs.compressed import Unreadable
 from megatron_hcp.triage.inputs.lead import without_lead
 from megatron_hcp.triage.inputs.sources import is_log, opened
-from megatron_hcp.triage.is_cp_on import SPEED_TOKENS, CpPlan
+from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.line_reader import LineReader
 from megatron_hcp.triage.scan import Bytes, scan
 from megatron_hcp.triage.signatures.progress import is_of_a_training, shows_start

@@ -232,7 +232,7 @@ def _filled(step: str, diagnosis: Diagnosis, launch: str | None, failure: Failur
 
 def cp_next(diagnosis: Diagnosis, launch: str | None) -> list[str]:
     """What to do about the verdict on context parallelism; nothing where a dead job's logs do not show it."""
-    if diagnosis.failure is not None and diagnosis.cp.state == "unknown":
+    if diagnosis.cp.state == "unknown" and (diagnosis.failure is not None or not diagnosis.is_hierarchical):
         return []
     step = _filled(_CP_NEXT.get(diagnosis.cp.state, ""), diagnosis, launch)
     return [step] if step else []
