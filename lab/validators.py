@@ -20,14 +20,17 @@ from functools import cache
 from pathlib import Path
 
 from known_options import BRANCHES, RELEASES
+from older_guards import older_guards
 from program import parser_of
 
+from megatron_hcp.judge.start import judged
 from megatron_hcp.validators.checkout import OPTIONS, counted, units_of
 from megatron_hcp.validators.checkout import texts_of as wheel_texts
 from megatron_hcp.validators.framework_roots import UPSTREAMS
 from megatron_hcp.validators.program import Unit, as_lines, is_readable
 from megatron_hcp.validators.reader.quiet import marked
 from megatron_hcp.validators.table import FOLDER, Table, program_of_release, releases_of, woven, written
+from megatron_hcp.validators.upstreams import MEGATRON_LM
 
 REVISIONS = {
     "megatron-bridge": {
@@ -39,6 +42,9 @@ REVISIONS = {
 }
 """For each upstream the names of its revisions in the tables, oldest first, and what the clone calls them."""
 WHEELS = Path(os.environ.get("HCP_UPSTREAM", Path.home() / ".cache/hcp-upstream"))
+
+OLDER = Path(judged.__file__).with_name("older_guards.txt")
+"""Which older releases a check asks, too."""
 
 
 def texts_of(repository: Path, revision: str) -> Callable[[str], str | None]:
@@ -112,6 +118,7 @@ def main() -> int:
         Path(FOLDER, f"{upstream.repo}.txt").write_text(
             written(table_of(revisions, pins=upstream.repo == "megatron-bridge")), encoding="utf-8"
         )
+    OLDER.write_text(older_guards("megatron-lm", MEGATRON_LM.releases), encoding="utf-8")
     return 0
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 
 from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.facts.known_options import all_options, revision_of, revisions_with
@@ -24,27 +27,56 @@ from megatron_hcp.validators.upstreams import (
 def judgements(launch: Launch) -> tuple[Judgement, ...]:
     """What upstream's start-up makes of the launch: one outcome, or by release, oldest first.
 
-    If the launch states no release, the newest one that has its options judges it, and the others only if that one
-    refuses it: a check stays quick.
+    If the launch states no release, the newest one that has its options judges it, with those whose older guards may
+    refuse it, and the others only if one of these does: a check stays quick. Options that no release has yet are a
+    branch's.
     """
     return next(filter(None, (judged_by(launch, upstream) for upstream in upstreams_of(launch))), ())
 
 
 def judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
     """What one upstream's validators make of the launch."""
+    stated = _by_the_stated(launch, upstream)
+    if stated is not None:
+        return stated
+    releases = _in_question(launch, upstream)
+    older = _with_older_guards(launch) if upstream is MEGATRON_LM else frozenset()
+    asked = (*(release for release in releases[:-1] if release in older), *releases[-1:])
+    first = {release: _judged(launch, upstream, (release,)) for release in asked}
+    if not any(one.refusals for outcome in first.values() for one in outcome):
+        return first[releases[-1]] if releases else ()
+    every = (first.get(release) or _judged(launch, upstream, (release,)) for release in releases)
+    return tuple(one for outcome in every for one in outcome)
+
+
+def newest_first(launch: Launch) -> Iterator[Judgement]:
+    """The outcome of every release that may judge the launch, each worked out when it is asked for."""
+    for upstream in upstreams_of(launch):
+        stated = _by_the_stated(launch, upstream)
+        releases = _in_question(launch, upstream)[::-1] if stated is None else ()
+        outcomes = chain(stated or (), (one for release in releases for one in _judged(launch, upstream, (release,))))
+        for first in outcomes:
+            yield first
+            yield from outcomes
+            return
+
+
+def _by_the_stated(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...] | None:
+    """The outcome of the user's own tree, or of the release that the launch states; None without them."""
     tree = _tree(launch, upstream.repo)
     if tree is not None:
         judged = judge_start(launch, tree.release or "", program=_program(tree))
         return () if judged is None else (judged,)
     if View(launch).known(upstream.fact) or (upstream is MEGATRON_BRIDGE and View(launch).known("mcore")):
         return _judged(launch, upstream, (_stated(launch, upstream),))
+    return None
+
+
+def _in_question(launch: Launch, upstream: Upstream) -> tuple[str, ...]:
+    """The releases that may judge a launch which states none, oldest first."""
     releases = releases_with(launch) if upstream is MEGATRON_LM else upstream.releases
-    if launch.reading.recipe is not None:  # its settings are those of the newest release
-        releases = releases[-1:]
-    newest = _judged(launch, upstream, releases[-1:])
-    if not newest or not newest[0].refusals:
-        return newest
-    return (*_judged(launch, upstream, releases[:-1]), *newest)
+    # A recipe's settings are those of the newest release.
+    return releases[-1:] if launch.reading.recipe is not None else releases
 
 
 def judged_again(launch: Launch, judged: Judgement) -> Judgement | None:
@@ -64,10 +96,29 @@ def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
 
 
 def releases_with(launch: Launch) -> tuple[str, ...]:
-    """The releases that have all options of the launch, oldest first; what no release has, another program adds."""
+    """The releases that have all options of the launch, oldest first, else the branches; what neither has, another
+    program adds."""
     known = all_options()
-    have = [frozenset(revisions_with(item.key)) for item in launch.reading.settings if item.key in known]
-    return tuple(release for release in MEGATRON_LM.releases if all(release in revisions for revisions in have))
+    have = {revisions_with(item.key) for item in launch.reading.settings if item.key in known}
+
+    def with_all(revisions: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in revisions if all(name in having for having in have))
+
+    return with_all(MEGATRON_LM.releases) or with_all(BRANCHES)
+
+
+def _with_older_guards(launch: Launch) -> frozenset[str]:
+    """The releases that are the last to have a guard about an option that the launch writes."""
+    written = {setting.key for setting in launch.reading.settings}
+    return frozenset(release for release, options in _older_guards().items() if not written.isdisjoint(options))
+
+
+@cache
+def _older_guards() -> dict[str, tuple[str, ...]]:
+    """By release, options of guards that no later one has: see lab/lib/older_guards.py."""
+    with open(os.path.join(os.path.dirname(__file__), "older_guards.txt"), encoding="utf-8") as file:
+        rows = [line.split() for line in file.read().splitlines() if not line.startswith("#")]
+    return {release: tuple(options) for release, *options in rows}
 
 
 def _stated(launch: Launch, upstream: Upstream) -> str | None:

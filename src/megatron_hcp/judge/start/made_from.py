@@ -44,7 +44,7 @@ def options_behind(launch: Launch, program: StartProgram, refusal: Refusal, cont
     around = [name for text in context for name, _ in names_in(tree_of(text))]
     for name in dict.fromkeys((*(name for name, _ in refusal.values), *around)):
         own = name.rpartition(".")[2]
-        sources = (own,) if own in written else _sources(program, refusal.guard.function, name)
+        sources = (own,) if own in written else sources_of(program, refusal.guard.function, name)
         found |= dict.fromkeys(written[source] for source in sources if source in written)
     return list(found)
 
@@ -71,7 +71,7 @@ def _written(launch: Launch, program: StartProgram) -> dict[str, str]:
     return found
 
 
-def _sources(program: StartProgram, function: str, name: str) -> Iterator[str]:
+def sources_of(program: StartProgram, function: str, name: str) -> Iterator[str]:
     """The arguments from which upstream makes what a guard reads under a name."""
     owner, dot, field = name.partition(".")
     here = program.find(function)
