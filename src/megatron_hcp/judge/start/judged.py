@@ -148,9 +148,9 @@ def _tree(launch: Launch, repo: str) -> UpstreamTree | None:
 @cache
 def _program(tree: UpstreamTree) -> StartProgram:
     if tree.cached:
-        from megatron_hcp.validators.kept import program_of_tree
+        from megatron_hcp.validators.reader.kept import program_of_tree
 
         return program_of_tree(tree.path, tree.repo)
-    from megatron_hcp.validators.checkout import program_of_folder
+    from megatron_hcp.validators.reader.checkout import program_of_folder
 
     return program_of_folder(tree.path, tree.repo)
