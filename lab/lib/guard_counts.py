@@ -17,7 +17,7 @@ FRAMEWORKS = {
     "ms-swift": ("ms-swift",),
 }
 """Frameworks as people write them, and the repositories that rules about them cite."""
-TABLES = {"megatron-lm": ("0.16.1", "0.19.0", "main")}
+TABLES = {"megatron-lm": ("0.16.1", "0.19.0", "main"), "megatron-bridge": ("0.3.1", "0.6.0", "main")}
 """The repositories whose guards are in the tables, and the releases to count."""
 BEGIN, END = "<!-- python lab guards --write -->", "<!-- end -->"
 
