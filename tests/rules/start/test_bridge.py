@@ -1,4 +1,4 @@
-"""A row of every START rule of Megatron-Bridge besides its examples: a guard that refuses, and a launch that is fine."""
+"""A row of every START rule of Megatron-Bridge besides its examples: guards that refuse, and launches that are fine."""
 
 from __future__ import annotations
 
