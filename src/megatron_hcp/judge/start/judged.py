@@ -144,16 +144,24 @@ def _judged(launch: Launch, upstream: Upstream, releases: tuple[str | None, ...]
 
 
 def _tree(launch: Launch, repo: str) -> UpstreamTree | None:
-    """The tree of a repository that the user named last."""
-    return next((tree for tree in reversed(launch.reading.upstream) if tree.repo == repo), None)
+    """The tree of a repository that the user named last; not a Bridge checkout without its submodule, Megatron-LM."""
+    tree = next((tree for tree in reversed(launch.reading.upstream) if tree.repo == repo), None)
+    return tree if tree is None or repo != MEGATRON_BRIDGE.repo or _has_core(tree) else None
+
+
+@cache
+def _has_core(tree: UpstreamTree) -> bool:
+    from megatron_hcp.validators.reader.checkout import roots_of, texts_of
+
+    return texts_of(tree.path, roots_of(tree.repo))("megatron/core/package_info.py") is not None
 
 
 @cache
 def _program(tree: UpstreamTree) -> StartProgram:
     if tree.cached:
-        from megatron_hcp.validators.kept import program_of_tree
+        from megatron_hcp.validators.reader.kept import program_of_tree
 
         return program_of_tree(tree.path, tree.repo)
-    from megatron_hcp.validators.checkout import program_of_folder
+    from megatron_hcp.validators.reader.checkout import program_of_folder
 
     return program_of_folder(tree.path, tree.repo)
