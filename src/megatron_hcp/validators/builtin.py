@@ -28,6 +28,8 @@ class Evaluator(Protocol):
 
     def fields_of(self, name: str) -> list[str] | None: ...
 
+    def made(self, kind: str, fields: dict[str, Any], key: str | None) -> Any: ...
+
     def method_of(self, kind: str, name: str) -> str | None: ...
 
     def kinds_of(self, kind: str) -> frozenset[str] | None: ...
@@ -66,7 +68,9 @@ def _isinstance(evaluator: Evaluator, given: list[Any]) -> Any:
     kinds = tuple(map(str, kinds)) if isinstance(kinds, tuple) else (str(kinds),)
     if isinstance(value, Thing) and value.kind != "dict":
         own = evaluator.kinds_of(value.kind)
-        return NOT_READ if own is None else not own.isdisjoint(kinds)
+        if own is None:
+            return False if all(kind in _TYPES for kind in kinds) else NOT_READ
+        return not own.isdisjoint(kinds)
     if isinstance(value, Symbol):
         return False if all(kind in _TYPES for kind in kinds) else any(value.startswith(f"{kind}.") for kind in kinds)
     known = tuple(_TYPES[kind] for kind in kinds if kind in _TYPES)
@@ -82,6 +86,21 @@ def _copy_fields(evaluator: Evaluator, given: list[Any]) -> Any:
             if name in owner.fields:
                 evaluator.change(target, name, owner.fields[name])
     return None
+
+
+def _instantiate(evaluator: Evaluator, given: list[Any]) -> Any:
+    """Makes objects of a section of settings and those in it, the inner ones first: of the class that `_target_` names.
+
+    Source: `hydra.utils.instantiate`.
+    """
+    section = given[0]
+    if not isinstance(section, Thing) or section.kind != "dict":
+        return section
+    fields = {name: _instantiate(evaluator, [value]) for name, value in section.fields.items()}
+    target = fields.pop("_target_", None)
+    if not isinstance(target, str) or not target:
+        return Thing(fields, key=section.key)
+    return evaluator.made(target.rpartition(".")[2], fields, section.key)
 
 
 def _fields(evaluator: Evaluator, given: list[Any]) -> Any:
@@ -145,6 +164,7 @@ BUILTIN: Mapping[str, Callable[[Evaluator, list[Any]], Any]] = {
     "isinstance": _isinstance,
     "fields": _fields,
     "copy_fields": _copy_fields,
+    "instantiate": _instantiate,
     "any": lambda _, given: _any(given, True),
     "all": lambda _, given: _any(given, False),
     "bool": lambda _, given: truth(given[0]),

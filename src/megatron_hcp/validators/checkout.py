@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable
 from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.intake import TooLargeError, read_whole
+from megatron_hcp.validators.framework_roots import UPSTREAMS
 from megatron_hcp.validators.program import StartProgram, Unit, is_readable
-from megatron_hcp.validators.roots import UPSTREAMS, UpstreamRoots
+from megatron_hcp.validators.roots import UpstreamRoots
 
 _MOST_BYTES = 2_000_000
 """Upstream's largest file has about 250,000."""
-OPTIONS = "options"
+OPTIONS, SETTINGS = "options", "settings"
+"""The units with an upstream's options or settings and their defaults."""
 
 
 TextOf = Callable[[str], str | None]
@@ -70,9 +72,10 @@ def read_folder(folder: str, upstream: UpstreamRoots, text_of: TextOf) -> tuple[
 def units_of(text_of: TextOf, upstream: UpstreamRoots) -> dict[str, Unit]:
     """The units of an upstream's validators by name; none if it has none. `text_of` gives the text of a file in it."""
     from megatron_hcp.validators.options import as_line
+    from megatron_hcp.validators.reader.composed import settings_in, targets_in
     from megatron_hcp.validators.reader.options import OptionReader
     from megatron_hcp.validators.reader.parts import PartReader
-    from megatron_hcp.validators.reader.prune import pruned
+    from megatron_hcp.validators.reader.prune import pruned, read_settings
     from megatron_hcp.validators.reader.sources import Sources
 
     sources = Sources(text_of)
@@ -84,19 +87,21 @@ def units_of(text_of: TextOf, upstream: UpstreamRoots) -> dict[str, Unit]:
     classes = [name for name, unit in reader.units.items() if unit.kind == "class" and name.rstrip("_") in listed]
     for path, function, called, given in upstream.calls:
         reader.read_call(path, function, called, given)
-    for path, function, made in upstream.blocks:
-        reader.read_block(path, function, made)
+    for path, function, name in upstream.blocks:
+        reader.read_block(path, function, name)
     for path, name in upstream.constructors:
         reader.read_constructor(path, name, ("config", "ddp_config"))
     named = [name for path, decorator in upstream.decorated for name in reader.read_decorated(path, decorator)]
+    settings = settings_in(text_of(upstream.settings) or "") if upstream.settings else []
+    made = reader.read_classes(targets_in(settings, upstream.sections))
     own = {unit.name: unit for unit in (*upstream.stands_for, upstream.start)}
-    units = pruned({**reader.units, **own}, (upstream.start.name, *named, *classes))
-    if upstream.options is None:
-        return units
-    options = OptionReader(sources)
-    options.read(*upstream.options)
-    lines = tuple(map(as_line, options.options))
-    units[OPTIONS] = Unit(OPTIONS, "options", (), upstream.options[0], lines)
+    units = pruned({**reader.units, **own}, (upstream.start.name, *named, *classes), made)
+    if upstream.settings:
+        units[SETTINGS] = Unit(SETTINGS, SETTINGS, (), upstream.settings, tuple(read_settings(settings, units)))
+    if upstream.options is not None:
+        options = OptionReader(sources)
+        options.read(*upstream.options)
+        units[OPTIONS] = Unit(OPTIONS, "options", (), upstream.options[0], tuple(map(as_line, options.options)))
     return units
 
 
@@ -107,6 +112,8 @@ def _version(text: str) -> str:
         name, equals, value = line.partition(" = ")
         if equals and name in ("MAJOR", "MINOR", "PATCH"):
             numbers[name] = value.strip()
+    if not numbers and len(text) < 100:  # a file with nothing else
+        return text.strip()
     return ".".join(numbers.get(name, "0") for name in ("MAJOR", "MINOR", "PATCH"))
 
 

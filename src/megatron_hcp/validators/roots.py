@@ -14,22 +14,26 @@ class UpstreamRoots(NamedTuple):
     version: str
     """The file that states the version."""
     functions: tuple[tuple[str, tuple[str, ...]], ...]
-    calls: tuple[tuple[str, str, str, tuple[str, ...]], ...]
+    calls: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
     """(file, function, what it calls, the parameters that are known): of these functions only that call is read, as
     the unit `FUNCTION.CALLED`."""
-    blocks: tuple[tuple[str, str, str], ...]
+    blocks: tuple[tuple[str, str, str], ...] = ()
     """(file, function, the name that it makes): of these functions the block is read that makes it, `FUNCTION.NAME`."""
-    constructors: tuple[tuple[str, str], ...]
+    constructors: tuple[tuple[str, str], ...] = ()
     """(file, class): of their `__init__` the guards are read that depend on `config` and `ddp_config` alone."""
-    options: tuple[str, str] | None
+    options: tuple[str, str] | None = None
     """(file, function) that adds the options of its parser; None if a container of configs has the settings."""
-    start: Unit
+    start: Unit = Unit("start", "def", (), "", ())
     decorated: tuple[tuple[str, str], ...] = ()
     """(file, decorator): functions that others find by their names in a register."""
     stands_for: tuple[Unit, ...] = ()
     """Units in our words, for functions of which upstream's own text says less to an evaluation."""
     folders: tuple[str, ...] = ("",)
     """Where a checkout or a wheel has the files."""
+    settings: str = ""
+    """The composed YAML configuration with all settings and their defaults."""
+    sections: tuple[str, ...] = ()
+    """Its sections of which the start makes objects: the classes that they name are read too."""
 
 
 MEGATRON_LM = UpstreamRoots(
@@ -96,12 +100,31 @@ MEGATRON_BRIDGE = UpstreamRoots(
         *(
             (name, (_CONFIG,))
             for name in (
-                "ConfigContainer", "OptimizerConfig", "DistributedDataParallelConfig", "TrainingConfig",
-                "SchedulerConfig", "CheckpointConfig", "LoggerConfig", "TokenizerConfig", "ValidationConfig",
-                "ProfilingConfig", "NVRxStragglerDetectionConfig", "TensorInspectConfig", "FaultToleranceConfig",
-                "StragglerDetectionConfig", "InProcessRestartConfig", "GPTDatasetConfig", "MockGPTDatasetConfig",
-                "GPTFIMDatasetConfig", "FinetuningDatasetConfig", "GPTSFTDatasetConfig", "DirectHFSFTDatasetConfig",
-                "EnergonDatasetConfig", "MockVLMSFTDatasetConfig", "PackedSequenceSpecs", "CommOverlapConfig",
+                "ConfigContainer",
+                "OptimizerConfig",
+                "DistributedDataParallelConfig",
+                "TrainingConfig",
+                "SchedulerConfig",
+                "CheckpointConfig",
+                "LoggerConfig",
+                "TokenizerConfig",
+                "ValidationConfig",
+                "ProfilingConfig",
+                "NVRxStragglerDetectionConfig",
+                "TensorInspectConfig",
+                "FaultToleranceConfig",
+                "StragglerDetectionConfig",
+                "InProcessRestartConfig",
+                "GPTDatasetConfig",
+                "MockGPTDatasetConfig",
+                "GPTFIMDatasetConfig",
+                "FinetuningDatasetConfig",
+                "GPTSFTDatasetConfig",
+                "DirectHFSFTDatasetConfig",
+                "EnergonDatasetConfig",
+                "MockVLMSFTDatasetConfig",
+                "PackedSequenceSpecs",
+                "CommOverlapConfig",
             )
         ),
         ("HFDatasetConfig", (f"{_DATA}/hf_dataset.py",)),
@@ -165,4 +188,3 @@ MEGATRON_BRIDGE = UpstreamRoots(
     ),
     folders=("", "src/", "3rdparty/Megatron-LM/"),
 )
-UPSTREAMS = (MEGATRON_LM, MEGATRON_BRIDGE)

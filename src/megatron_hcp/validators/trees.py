@@ -27,10 +27,9 @@ def dotted(tree: Any) -> str | None:
 
 def names_in(tree: Any) -> list[tuple[str, Any]]:
     """The names and fields that an expression reads, `args.x` as one, each with its tree; `getattr(args, 'x')` too."""
-    if isinstance(tree, _ast.Name):
-        return [(str(tree.id), tree)]
-    if isinstance(tree, _ast.Attribute) and isinstance(tree.value, _ast.Name):
-        return [(f"{tree.value.id}.{tree.attr}", tree)]
+    name = dotted(tree)
+    if name is not None:
+        return [(name, tree)]
     if isinstance(tree, _ast.Call) and isinstance(tree.func, _ast.Name):
         if (
             tree.func.id == "getattr"

@@ -6,10 +6,10 @@ import pytest
 
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.report import Report
-from megatron_hcp.judge.start.judged import MINORS
 from megatron_hcp.launch.facts.known_options import revisions_with
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.rules.registry import rules_for
+from megatron_hcp.validators.upstreams import MEGATRON_LM
 
 CORE = (
     "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 "
@@ -37,7 +37,7 @@ def test_what_only_older_releases_refuse_is_a_warning_that_names_the_last_of_the
 
 
 def test_a_launch_that_no_release_refuses_is_judged_by_the_newest_that_has_its_options() -> None:
-    assert [one.release for one in checked("--deterministic-mode").judged_by] == [MINORS[-1]]
+    assert [one.release for one in checked("--deterministic-mode").judged_by] == [MEGATRON_LM.releases[-1]]
 
 
 def test_options_that_no_release_has_yet_are_judged_by_the_branch_that_has_them() -> None:

@@ -50,6 +50,18 @@ def refused_by(launch: Launch, judged: Sequence[Judgement]) -> list[Refused]:
     return [_refused(launch, *each) for each in found.values()]
 
 
+def to_say(launch: Launch, judged: Sequence[Judgement], fired: Iterable[Finding]) -> list[Refused]:
+    """The refusals that concern what the launch states, or a whole one lacks; not what the parser refuses first."""
+    unparsed = {key for item in fired if item.rule.id.startswith("KEY") for key in item.keys}
+    whole = is_whole(launch)
+    return [
+        item
+        for item in refused_by(launch, judged)
+        if (whole or any(spot.is_written for spot in item.spots))
+        and not any(spot.key in unparsed for spot in item.spots)
+    ]
+
+
 def findings_of(
     launch: Launch, judged: Sequence[Judgement], rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool = False
 ) -> list[Finding]:
@@ -62,15 +74,8 @@ def findings_of(
     refuses a value first.
     """
     fired = list(fired)
-    unparsed = {key for item in fired if item.rule.id.startswith("KEY") for key in item.keys}
     speaking = {rule.id: rule for rule in rules}
-    whole = is_whole(launch)
-    items = [
-        item
-        for item in refused_by(launch, judged)
-        if (whole or any(spot.is_written for spot in item.spots))
-        and not any(spot.key in unparsed for spot in item.spots)
-    ]
+    items = to_say(launch, judged, fired)
     every = {outcome.release for outcome in judged} == {release for item in items for release in item.releases}
     found = []
     for item in items:
@@ -123,7 +128,7 @@ def _message_of(item: Refused) -> str:
 def _refused(launch: Launch, judged: Judgement, refusal: Refusal, releases: tuple[str, ...]) -> Refused:
     program = program_of(launch, judged)
     context = context_of(program, refusal.guard) if program is not None else Context()
-    spots = [spot_of(launch, name) for name, _ in refusal.values]
+    spots = [spot_of(launch, refusal.key_of(name)) for name, _ in refusal.values]
     around = [spot for spot in _led_by(launch, program, refusal, context) if spot.key not in {one.key for one in spots}]
     if any(spot.is_written for spot in (*spots, *around)):
         around = [spot for spot in around if spot.is_written]
@@ -132,7 +137,8 @@ def _refused(launch: Launch, judged: Judgement, refusal: Refusal, releases: tupl
 
 def _led_by(launch: Launch, program: StartProgram | None, refusal: Refusal, context: Context) -> list[Spot]:
     """The settings that lead upstream to a guard, or to what it reads."""
-    names = [name for text in context.around for name, _ in names_in(tree_of(text)) if "." in name]
+    texts = (*context.around, *context.behind)
+    names = [refusal.key_of(name) for text in texts for name, _ in names_in(tree_of(text)) if "." in name]
     if program is not None and launch.dialect in COMMAND_LINES:
         names += options_behind(launch, program, refusal, context.conditions)
     return list({spot.key: spot for spot in map(partial(spot_of, launch), dict.fromkeys(names))}.values())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from megatron_hcp.validators.program import Unit
+from megatron_hcp.validators.reader.expressions import NOT_FOLLOWED
 from megatron_hcp.validators.reader.prune import only_about
 from megatron_hcp.validators.reader.statements import Body, Reader
 from megatron_hcp.validators.reader.syntax import begins, blocks_of, makes, names_a_field
@@ -12,6 +14,16 @@ from megatron_hcp.validators.reader.syntax import begins, blocks_of, makes, name
 
 class PartReader(Reader):
     """Reads whole functions, and parts of those that do much else."""
+
+    def read_classes(self, names: Iterable[str]) -> list[str]:
+        """Reads classes by their dotted names; returns the names of those that upstream's tree has."""
+        found = []
+        for dotted in names:
+            module, _, name = dotted.rpartition(".")
+            path = self.sources.module(module)
+            if path is not None and name not in NOT_FOLLOWED and self.read(path, name):
+                found.append(name)
+        return found
 
     def read_decorated(self, path: str, decorator: str) -> tuple[str, ...]:
         """Reads the functions of a file that have a decorator; returns their names."""

@@ -13,10 +13,12 @@ from megatron_hcp.validators.reader.messages import message_of
 from megatron_hcp.validators.reader.sources import Defined, Sources, default_of, fields_in
 from megatron_hcp.validators.reader.syntax import (
     copied_fields,
+    inner_functions,
     lambda_of,
     local_names,
     negated,
     targets,
+    with_free_names,
 )
 
 _SAYS = ("print", "warn", "log", "debug", "info", "error")
@@ -77,6 +79,7 @@ class Reader:
     def _unit(self, name: str, found: Defined, node: ast.FunctionDef | ast.ClassDef) -> Unit:
         if isinstance(node, ast.ClassDef):
             return self._class(name, found, node)
+        node = with_free_names(node)
         translator = self.translator_of(found, node)
         body = Body(translator)
         lines = (*self._globals(found.path, node), *body.block(node.body, 0))
@@ -99,6 +102,8 @@ class Reader:
                     imports[bound] = self.sources.imported(found.path, line, bound)
         scope = Scope(found.path, local_names(node), imports, owner)
         scope.state = {name for line in ast.walk(node) if isinstance(line, ast.Global) for name in line.names}
+        for inner in inner_functions(node):
+            scope.inner[inner.name] = self.register(f"{node.name}.{inner.name}", found._replace(node=None), inner)
         return Translator(self.sources, self.register, scope)
 
     def _globals(self, path: str, node: ast.FunctionDef) -> Iterator[str]:
@@ -214,6 +219,8 @@ class Body:
             whole = ast.BinOp(ast.parse(ast.unparse(line.target), mode="eval").body, line.op, line.value)
             yield f"{pad}{self._target(line.target)} = {self._text(ast.fix_missing_locations(whole))}"
         elif isinstance(line, ast.FunctionDef):
+            if line.name in self._translator.scope.inner:
+                return
             if len(line.body) == 1 and isinstance(line.body[0], ast.Return) and line.body[0].value is not None:
                 names = ", ".join(one.arg for one in line.args.args)
                 yield f"{pad}{line.name} = {self._text(lambda_of(names, line.body[0].value))}"
