@@ -240,6 +240,7 @@ FIXES: list[FixRow] = [
         (
             f"{A}ppo_micro_batch_size_per_gpu=1",
             f"data.train_batch_size=64 {A}ppo_mini_batch_size=64",
+            "trainer.nnodes=6",  # 240 sequences are 10 micro-batches of 2 on DP 12
             f"{A}use_dynamic_bsz=true",
         ),
     ),
@@ -283,6 +284,7 @@ FIXES: list[FixRow] = [
         "",
         (
             f"data.train_batch_size=1056 {A}ppo_mini_batch_size=264",
+            "trainer.nnodes=2",
             f"{A}use_dynamic_bsz=true",
         ),
     ),

@@ -48,6 +48,7 @@ def sequences_of_a_step_divide_into_micro_batches(v: View) -> Problem | None:
     dp = v.world_size // model
     fixes = [*(micro_batches_that_divide(sequences // dp, v.micro_batch_size) if sequences % dp == 0 else ())]
     fixes.append(Fix(edits, f"{size} prompts per step, in whole mini-batches of {mini}"))
+    fixes += _fewer_nodes(v, model, sequences)
     return Problem(
         message="the sequences of a step cannot be split over the ranks in micro-batches: start-up fails",
         found=f"{sequences} sequences for DP {v.world_size // model} x micro-batch {v.micro_batch_size}",
@@ -89,6 +90,18 @@ def _splits_steps(v: View) -> bool:
     """Whether verl's synchronous trainer splits a step of Megatron's actor into mini-batches."""
     is_one = v.dialect == "verl" and v.get("strategy") == "megatron" and v.launch.reading.role == ACTOR
     return is_one and not is_unvalidated(v)
+
+
+def _fewer_nodes(v: View, model: int, sequences: int) -> list[Fix]:
+    """The most nodes, of those fewer than now, over whose ranks the sequences of a step divide."""
+    nodes, per_node = v.get("nodes"), v.get("gpus_per_node")
+    if not isinstance(nodes, int) or not isinstance(per_node, int):
+        return []
+    for fewer in range(nodes - 1, 0, -1):
+        ranks = fewer * per_node
+        if ranks % model == 0 and sequences % (ranks // model * v.micro_batch_size) == 0:
+            return [Fix({"nodes": fewer}, f"{ranks} ranks")]
+    return []
 
 
 @rule(
