@@ -114,7 +114,10 @@ def _of_dataset(word: Word) -> Word:
 
 def bridge_unknown(unknown: Mapping[str, str]) -> dict[str, str]:
     """Why keys are unknown that options with unknown values (name -> why) set."""
-    keys = {name: (*filter(None, (BRIDGE_FLAGS.get(name) or _PUBLIC_FLAGS.get(name),)), *_ALSO_SETS.get(name, ())) for name in unknown}
+    keys = {
+        name: (*filter(None, (BRIDGE_FLAGS.get(name) or _PUBLIC_FLAGS.get(name),)), *_ALSO_SETS.get(name, ()))
+        for name in unknown
+    }
     return {key: unknown[name] for name in unknown for key in keys[name]}
 
 
