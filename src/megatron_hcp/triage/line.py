@@ -89,6 +89,8 @@ When = tuple[int, int, float]
 """(month, day, seconds of the day): what all formats state."""
 Writer = tuple[int | None, int | None, int | None, int | None]
 """(rank, label, local rank, process id), each where the line states it."""
+NOBODY: Writer = (None, None, None, None)
+"""Of a line that states none of them, as a shell's."""
 
 
 class Line(NamedTuple):
