@@ -149,7 +149,12 @@ def _cause(training: Training | None, found: dict[str, Any] | None) -> str:
         return f"the kernel killed a process on {killed.node} that used more memory than the job may"
     if ray := next((end for end in failures if end.what == "ray"), None):
         return f"Ray on {ray.node} exited with {ray.code}"
-    if found is None or found.get("kind") in _NO_CAUSE or not isinstance(found.get("cause"), str):
+    if (
+        found is None
+        or found.get("signature") == "srun-task"
+        or found.get("kind") in _NO_CAUSE
+        or not isinstance(found.get("cause"), str)
+    ):
         return ""
     rank = found.get("rank")
     return (f"rank {rank}: " if isinstance(rank, int) else "") + str(found["cause"])
