@@ -80,6 +80,14 @@ def test_one_that_ends_early_goes_on_if_it_left_a_checkpoint_where_the_trainer_s
 
 
 @pytest.mark.slow
+def test_an_attempt_that_found_nothing_left_to_do_is_completed(job, tmp_path):
+    writes = "open('ck/latest_checkpointed_iteration.txt', 'w').write('3'); print(' iteration        3/       3 |')"
+    job(writes, checkpoints="ck").communicate(timeout=HANG_S)
+    job("pass", checkpoints="ck", task={**TASK, "SLURM_RESTART_COUNT": "1"}).communicate(timeout=HANG_S)
+    assert json.loads((tmp_path / "verdict-r1.json").read_text())["status"] == "completed"
+
+
+@pytest.mark.slow
 def test_a_launch_with_an_error_is_not_trained(ended, tmp_path):
     words = ["--context-parallel-size", "3", "--hierarchical-context-parallel-sizes", "2", "2", *LAUNCH[2:]]
     code, verdict, out = ended("open('trained', 'w')", words=[*words, "--cp-comm-type", "a2a+p2p"], check=CHECK)
