@@ -163,7 +163,7 @@ def test_a_launch_of_the_overrides_alone_has_their_layout_memory_and_time(
     given = {"gpus": job.world_size, "gpu": job.gpu.name, "packed": job.packed}
     if dialect == "verl":  # its data has the length, its step is counted in prompts
         given |= {"seq_length": length, "global_batch": job.global_batch}
-    again = job_of(given, facts, versions, traits_in(launch, facts))
+    again = job_of(given, facts, versions, traits_in(launch, launch.reading.settings, facts))
     assert layout_of(facts, length) == layout
     assert not again.marks
     before, after = (judge(model, layout, one, rates_for(one)) for one in (job, again))

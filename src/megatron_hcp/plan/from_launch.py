@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from megatron_hcp.core.releases import MCORE_WITHOUT_TE_LOSS, at_least
 from megatron_hcp.cost.gpus import GPUS, Gpu, gpu_named
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.fact import Setting
 from megatron_hcp.launch.facts.known_models import fields_of
 from megatron_hcp.plan.constants import BLACKWELL
 from megatron_hcp.plan.launch_traits import PLAIN, Traits, last_words
@@ -88,9 +88,9 @@ def named(facts: Facts) -> str:
     return name if "/" in name else name.rpartition(".")[2]
 
 
-def with_vocabulary(launch: Launch, facts: Facts) -> dict[str, Any]:
+def with_vocabulary(settings: Iterable[Setting], facts: Facts) -> dict[str, Any]:
     """The facts with the vocabulary of a public model, where the launch says none and takes that model's tokenizer."""
-    words = last_words((item.key, item.value) for item in launch.reading.settings)
+    words = last_words((item.key, item.value) for item in settings)
     name = words.get("tokenizer_model")
     of_tokenizer = fields_of(str(name[-1] if isinstance(name, list) and name else name)).get("vocab_size")
     return {**facts, "vocab_size": facts.get("vocab_size") or of_tokenizer}

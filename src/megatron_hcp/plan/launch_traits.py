@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.fact import Launch, Setting
 
 _OFF = ("false", "0", "no", "off")
 _CORE_ATTENTION = {"core_attn"}
@@ -58,9 +58,9 @@ _OVERLAP_UNASKED = ("bridge", "bridge-provider")
 """Dialects whose recipes overlap communication without being asked."""
 
 
-def traits_in(launch: Launch, facts: Facts) -> Traits:
-    """The traits of the launch; `facts` are the values of its facts."""
-    traits = traits_of(facts, last_words((item.key, item.value) for item in launch.reading.settings))
+def traits_in(launch: Launch, settings: Iterable[Setting], facts: Facts) -> Traits:
+    """The traits of the launch by its settings, a recipe's among them, and the values of its facts."""
+    traits = traits_of(facts, last_words((item.key, item.value) for item in settings))
     if launch.dialect not in _OVERLAP_UNASKED:
         traits = traits._replace(overlaps_ep=bool(traits.overlaps_ep), whole_graph=bool(traits.whole_graph))
     if launch.dialect == "mlm":
