@@ -97,8 +97,15 @@ def with_vocabulary(settings: Iterable[Setting], facts: Facts) -> dict[str, Any]
 
 
 def with_own_split(model: PlanModel, facts: Facts) -> dict[str, Any]:
-    """The facts with a custom pipeline layout as virtual stages, where it splits the layers as a plan does for them."""
+    """The facts without a split of their own, where it is the one that a plan makes.
+
+    A custom pipeline layout becomes virtual stages. Embedding and loss that count as layers leave an even split of all.
+    """
     written, pp = facts.get("pipeline_layout"), facts.get("pp") or 1
+    parts = pp * (facts.get("vpp") or 1)
+    layers = model.sizes.num_layers
+    if facts.get("embedding_counts") and facts.get("loss_counts") and layers % parts and (layers + 2) % parts == 0:
+        return {**facts, "embedding_counts": None, "loss_counts": None}
     try:
         stages = stages_of(written).stages if written else ()
     except Unknown:
@@ -106,8 +113,8 @@ def with_own_split(model: PlanModel, facts: Facts) -> dict[str, Any]:
     vp, rest = divmod(len(stages), pp)
     if not vp or rest:
         return dict(facts)
-    layers = stage_layers(model, Layout(pp=pp, vp=vp))
-    if [stage.count("t") for stage in stages] != [layers[stage][chunk] for chunk in range(vp) for stage in range(pp)]:
+    split = stage_layers(model, Layout(pp=pp, vp=vp))
+    if [stage.count("t") for stage in stages] != [split[stage][chunk] for chunk in range(vp) for stage in range(pp)]:
         return dict(facts)
     return {**facts, "vpp": vp, "pipeline_layout": None}
 
@@ -153,6 +160,9 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
         overlaps_tp=traits.overlaps_tp,
         loss_in_place=_has_loss_in_place(traits, versions),
         whole_graph=traits.whole_graph,
+        delays_wgrad=traits.delays_wgrad,
+        recomputes=traits.recomputes,
+        optimizer_bytes=traits.optimizer_bytes,
         marks=traits.job_marks,
     )
 

@@ -64,6 +64,8 @@ def question_of(
     job = job_of(given, facts, {name: str(facts[name]) for name in PACKAGES if facts.get(name)}, traits)
     if is_own:
         job = replace(job, marks=(*job.marks, *traits.layout_marks, *open_marks(unknown, given)))
+    else:
+        job = replace(job, recomputes=None)  # a search recomputes what is usual
     rates = rates_for(job)
     notes = [*usual, *said.notes, *_assumed(job, launch is not None, facts, given), *_positions(model, job)]
     notes += _of_experts(job, rates) if model.sizes.experts else []

@@ -240,6 +240,8 @@ def test_the_host_starts_the_kernels_of_each_expert_unless_a_graph_does() -> Non
     assert moe["overlapped"](few).moe.total - moe["eager"](few).moe.total == pytest.approx(
         8 * FITTED["host.expert"] * FITTED["host.overlap"]
     )
+    same = rates_of(b200, "bf16", {}, overlaps_ep=True, delays_wgrad=False)
+    assert Work(model, job, same).units(few).moe.total == pytest.approx(moe["eager"](few).moe.total)
     assert moe["whole"](few).moe.host == 0 < moe["eager"](few).moe.host
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from megatron_hcp.cost.cp_cost import CpTraffic, bytes_per_token, link_of
 from megatron_hcp.cost.model_sizes import ModelSizes
 from megatron_hcp.plan.constants import Rates
-from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.layout import CORE_ATTENTION, Layout, PlanJob
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.time.cp_passes import cp_passes
 from megatron_hcp.plan.time.links import exchange_seconds, fits_inside, ranks_inside, ring_bandwidth
@@ -29,6 +29,10 @@ ELEMENT_BYTES = {"bf16": 2.0, "fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 1 / 2 + 
 """Bytes of an element as products read it, with its scale: one for each 32 in MXFP8, for each 16 in NVFP4."""
 CAST, CAST_ALONE, TRANSPOSE = 4, 3, 2
 """Bytes for each element that is cast to 8 bits: with a copy by column, without, and that copy made later."""
+
+
+_WHOLE_MLP = frozenset({"mlp", "moe"})
+"""Modules whose recomputation repeats an MLP's forward pass."""
 
 
 class LayerSeconds(NamedTuple):
@@ -104,13 +108,20 @@ class Mlp(NamedTuple):
     ep: float = 0.0
 
 
-def joined(front: Front, mlp: Mlp, recompute: str, floor_s: float, ep_exposed: float = 0.0) -> LayerSeconds:
-    """A layer of that attention and that MLP; the host cannot start its kernels in less than `floor_s`."""
+def joined(
+    front: Front, mlp: Mlp, recompute: str, floor_s: float, ep_exposed: float = 0.0,
+    modules: frozenset[str] = CORE_ATTENTION,
+) -> LayerSeconds:  # fmt: skip
+    """A layer of that attention and that MLP; the host cannot start its kernels in less than `floor_s`.
+
+    `modules`: what selective recomputation repeats; of the small ones no time is counted.
+    """
     gemm, memory = front.gemm + mlp.gemm, front.memory_bound + mlp.memory_bound
     tp, ep = front.tp, mlp.ep * ep_exposed
     again = 0.0
     if recompute == "selective":
-        again = front.forward_attention + front.cp / 3
+        again = (front.forward_attention + front.cp / 3) * ("core_attn" in modules)
+        again += ((mlp.gemm + mlp.memory_bound) / 3 + ep / 2) * bool(modules & _WHOLE_MLP)
     elif recompute == "full":
         share = TP_FORWARD_SHARE
         again = gemm / 3 + front.forward_attention + memory / 3 + tp * share + ep / 2 + front.cp / 3
@@ -198,13 +209,16 @@ class Work:
     def units(self, layout: Layout) -> Units:
         """All parts of one layout."""
         rates, front, nothing = self.rates, self.front(layout), LayerSeconds()
-        is_moe, again = self.model.is_moe, layout.recompute
+        is_moe, again, modules = self.model.is_moe, layout.recompute, self.job.modules_again(layout)
         dense = moe = nothing
         if not all(is_moe):
-            dense = joined(front, self.dense(layout), again, rates.host_dense_s)
+            dense = joined(front, self.dense(layout), again, rates.host_dense_s, modules=modules - {"moe"})
         if any(is_moe):
             mlp, held = self.experts(layout), self.sizes.experts // layout.ep
-            ways = [joined(front, mlp, again, rates.host_s(way, held), way.exposed) for way in rates.exchanges]
+            ways = [
+                joined(front, mlp, again, rates.host_s(way, held), way.exposed, modules - {"mlp"})
+                for way in rates.exchanges
+            ]
             moe = min(ways, key=lambda layer: layer.total)
         output = self.output(layout)
         return Units(dense, moe, output, self.mtp(layout, output) if self.model.mtp else nothing)
