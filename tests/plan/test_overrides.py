@@ -171,6 +171,15 @@ def test_a_launch_of_the_overrides_alone_has_their_layout_memory_and_time(
     assert after.time == before.time
 
 
+@pytest.mark.parametrize("dialect", ["bridge", "mlm"])
+def test_modules_that_are_recomputed_are_read_back(dialect: str) -> None:
+    job = replace(job_for(Layout(recompute="selective"), 4096, {}), recomputes=frozenset({"mlp", "layernorm"}))
+    words = overrides(plan_model(LLAMA), Layout(recompute="selective"), job, dialect)
+    launch = load_launch("", LoadOptions(cast("Dialect", dialect), tuple(words)))
+    facts = {name: fact.value for name, fact in launch.facts.items()}
+    assert traits_in(launch, launch.reading.settings, facts).recomputes == job.recomputes
+
+
 @pytest.mark.parametrize("text", ["pp=2 ep=16 cp=2", "ep=16 recompute=full", "pp=2 vp=4 ep=16 cp=2", "ep=16"])
 def test_an_exchange_is_counted_as_overlapped_where_megatron_core_lets_it_be(text: str) -> None:
     model, layout = plan_model(QWEN_MOE), parse_layout(text)
