@@ -13,10 +13,11 @@ from megatron_hcp.plan.constants_fitted import FITTED
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.model import plan_model
 from megatron_hcp.plan.time.cp_passes import cp_passes
-from megatron_hcp.plan.time.layer import Mlp, Work, gemm_seconds, joined
+from megatron_hcp.plan.time.layer import Work, gemm_seconds
 from megatron_hcp.plan.time.links import exchange_seconds, ring_bandwidth
 from megatron_hcp.plan.time.margin import UNCOVERED
 from megatron_hcp.plan.time.overlap import ring_overlap
+from megatron_hcp.plan.time.parts import Mlp, joined
 from megatron_hcp.plan.time.shapes import Product, attention_products, expert_products, mlp_products
 from megatron_hcp.plan.time.step import (
     LAYER_TERMS,

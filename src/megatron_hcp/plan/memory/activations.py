@@ -75,7 +75,10 @@ def _layer_saved(
     if again is WHOLE_LAYER:
         return {"layer inputs": 2.0 * tokens * hidden}
     wide = 1.0 if eight_bit else 2.0  # what a GEMM reads is kept as it reads it
-    norms = tokens * hidden * (2 * model.norms + (0 if "layernorm" in again else 2 * wide))
+    blocks, norm_count = model.mixers.blocks, model.norms
+    if blocks is not None:
+        norm_count = 1
+    norms = tokens * hidden * (2 * norm_count + (0 if "layernorm" in again else min(2, norm_count) * wide))
     head_out = out * (2 + (1 if eight_bit else 0))
     terms = {
         "norms": norms,
@@ -90,16 +93,22 @@ def _layer_saved(
         terms["second output"] = 2.0 * tokens * out
     if "mla_up_proj" in again and s.kv_lora:
         del terms["q, k, v"]
-    matrices = 2 if s.gated else 1
+    matrices, part = 2 if s.gated else 1, 1.0
+    if blocks is not None:  # the mean over layers that are one block each
+        share = blocks.attention / blocks.layers
+        terms = {name: size * (1.0 if name == "norms" else share) for name, size in terms.items()}
+        kept = 2 * (blocks.mamba_in + blocks.mamba_inner + blocks.mamba_states) + (2 + wide) * blocks.mamba_inner
+        terms["mamba"] = tokens * kept / tp * blocks.mamba / blocks.layers
+        part = blocks.mlp / max(1, blocks.attention + blocks.mamba + blocks.mlp)
     if not moe:
-        mlp = 0.0 if "mlp" in again else tokens * (2 * matrices + wide) * s.dense_ffn / tp
+        mlp = 0.0 if "mlp" in again else part * tokens * (2 * matrices + wide) * s.dense_ffn / tp
         return {**terms, "mlp": mlp}
     if "moe" in again:
         return terms
     rows = tokens * s.topk / tp
     terms["routing"] = 8.0 * tokens * s.experts / tp + 8 * rows
     activated = 0.0 if "moe_act" in again else wide
-    kept = wide * s.hidden_size + (2 * matrices + activated) * s.moe_ffn / etp
+    kept = wide * s.routed_hidden + (2 * matrices + activated) * s.moe_ffn / etp
     terms["experts"] = UNEVEN_ROWS * rows * etp * kept
     if s.shared_ffn and "shared_experts" not in again:
         terms["shared expert"] = tokens * (2 * matrices + wide) * s.shared_ffn / tp
