@@ -6,6 +6,8 @@ import pytest
 
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.launch.recipes.running import KEYS, running_of
+from megatron_hcp.plan.answer import judge
+from megatron_hcp.plan.from_launch import layout_of
 from megatron_hcp.plan.from_recipe import said_by
 from megatron_hcp.plan.launch_traits import Traits, last_words, traits_in, traits_of
 from megatron_hcp.plan.question import Question, question_of
@@ -50,6 +52,17 @@ def test_each_setting_of_the_table_is_one_that_it_may_hold() -> None:
     for name in (GB200, "gpt_oss_120b_pretrain_64gpu_gb300_fp8mx_config"):
         keys = [setting.key for setting in running_of(name, "0.7.0")]
         assert keys == [key for key in KEYS if key in keys]
+
+
+def test_a_layout_that_upstream_runs_is_legal_in_its_own_spelling() -> None:
+    """GLM-5.2 at 200,000 tokens on 608 H100, a verified run of its model card: cp_comm_type allgather."""
+    words = ("dataset.seq_length=200000",)
+    recipe = "glm52_sft_608gpu_h100_bf16_200k_config"
+    options = LoadOptions("bridge", words, assumes=("bridge=0.7.0",), recipe=recipe)
+    found = question_of("", options, {"gpu": "h100", "gpus": 608}, None, True)
+    layout = layout_of(found.facts, found.job.seq_length)
+    assert layout.cp_comm_type == "all_gather"
+    assert judge(found.model, layout, found.job, found.rates).rules == ()
 
 
 def test_layers_and_experts_that_no_line_says_follow_from_what_is_said() -> None:

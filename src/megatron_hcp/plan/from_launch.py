@@ -58,6 +58,7 @@ def layout_of(facts: Facts, seq_length: int = 0) -> Layout:
             names = ", ".join(kinds)
             raise HcpError(f"cp_comm_type: found {names} on different layers", wanted="one for all", do="give --layout")
         kind = kinds[0]
+    kind = "all_gather" if kind == "allgather" else kind  # megatron-core takes both spellings with DSA
     sizes = facts.get("hcp_sizes")
     if sizes is not None and len(sizes) != 2:
         raise HcpError(
