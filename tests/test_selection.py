@@ -150,3 +150,28 @@ def test_a_file_that_is_left_out_whole_is_not_even_read(run, tmp_path: Path) -> 
     assert "it was read" not in output and "and 1 file" in output
     for words in (("--all",), ("test_whole.py::test_x",), ("-m", "slow")):
         assert "it was read" in run("-n", "0", *words)[1], words
+
+
+DRAWN = """\
+import sys
+from hypothesis import given, settings, strategies as st
+
+drawn = []
+
+@given(st.integers())
+@settings(max_examples=300, database=None)
+def test_draw(number):
+    drawn.append(number)
+
+def test_what_was_drawn():
+    print("drawn:", hash(tuple(drawn)))
+"""
+
+
+def test_what_a_process_imported_before_changes_no_draw(run, tmp_path: Path) -> None:
+    (tmp_path / "test_kinds.py").write_text(DRAWN)
+    alone = re.search(r"drawn: .*", run("-n", "0")[1])
+    (tmp_path / "neighbour.py").write_text("NUMBERS = (" + ", ".join(str(7919 * n) for n in range(200)) + ")")
+    (tmp_path / "test_kinds.py").write_text(DRAWN + "\nimport neighbour\n")
+    beside = re.search(r"drawn: .*", run("-n", "0")[1])
+    assert alone and beside and alone[0] == beside[0]

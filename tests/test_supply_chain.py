@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from release.sbom import bill_of
 
 from support.processes import HANG_S
-from support.requirements import BASE, BUILD, EXTRAS, HASHED, PINS, PROJECT, ROOT, pinned, pins_of, wanted_by_users
+from support.requirements import BASE, BUILD, EXTRAS, FOR_USERS, HASHED, PINS, PROJECT, ROOT, pinned, pins_of
 
 BOUNDLESS = {"torch", "megatron-core", "transformer-engine", "tensordict", "einops"}
 """The containers of users decide on these."""
@@ -125,7 +125,7 @@ def test_the_hashed_constraints_hold_what_users_install_at_the_same_versions():
         for each in (PINS.read_text(encoding="utf-8"), text)
     )
     assert hashed <= plain, "run lab release/hashes: constraints.txt has other versions by now"
-    missing = closure_of(wanted_by_users()).installed.keys() - pins_of(text).keys()
+    missing = closure_of(FOR_USERS).installed.keys() - pins_of(text).keys()
     assert not missing, f"run lab release/hashes: constraints.hashed.txt lacks {', '.join(sorted(missing))}"
 
 

@@ -17,9 +17,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from program import parser_of
 
-from support.requirements import HASHED, PINS, wanted_by_users
+from support.requirements import FOR_USERS, HASHED, PINS
 
-VERSION = "import sys; print(*sys.version_info[:2])"
 PLATFORMS = (
     ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"),
     ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64"),
@@ -28,8 +27,7 @@ PLATFORMS = (
 HEAD = """\
 # What users install, the base and [mcp], at the versions of constraints.txt, with the SHA-256 of each wheel:
 #     pip install --require-hashes --no-deps -r constraints.hashed.txt && pip install --no-deps WHEEL
-# `python lab release/hashes` writes it, for Python 3.10 to 3.13 on Linux (x86-64, Arm) and macOS (Arm);
-# [mcp] from 3.11 on, because some of its packages at these versions are not made for 3.10.
+# `python lab release/hashes` writes it, for Python 3.10 to 3.13 on Linux (x86-64, Arm) and macOS (Arm).
 """
 
 
@@ -51,14 +49,13 @@ def wheels(python: str, platform: tuple[str, ...], requirements: list[str]) -> l
     ]
 
 
-def text_of(hashes: dict[tuple[str, str], set[str]], everywhere: set[str]) -> str:
-    """The file: the lines of constraints.txt that are wanted, with their hashes; `everywhere`: not only from 3.11."""
+def text_of(hashes: dict[tuple[str, str], set[str]]) -> str:
+    """The file: the lines of constraints.txt that are wanted, with their hashes."""
     lines = []
     for line in PINS.read_text("utf-8").splitlines():
         pin = Requirement(line) if line and not line.startswith("#") else None
         key = (canonicalize_name(pin.name), str(pin.specifier).removeprefix("==")) if pin else ("", "")
         if key in hashes:
-            line += "" if ";" in line or key[0] in everywhere else '; python_version >= "3.11"'
             lines.append(" \\\n    ".join([line, *(f"--hash=sha256:{value}" for value in sorted(hashes[key]))]))
     return HEAD + "\n".join(lines) + "\n"
 
@@ -67,15 +64,11 @@ def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("pythons", nargs="+", metavar="PYTHON")
     hashes: dict[tuple[str, str], set[str]] = defaultdict(set)
-    everywhere: set[str] = set()
     for python in parser.parse_args().pythons:
-        told = subprocess.run([python, "-c", VERSION], check=True, capture_output=True, text=True).stdout
-        number = tuple(map(int, told.split()))
         for platform in PLATFORMS:
-            for name, version, value in wheels(python, platform, [str(each) for each in wanted_by_users(number)]):
+            for name, version, value in wheels(python, platform, [str(each) for each in FOR_USERS]):
                 hashes[name, version].add(value)
-                everywhere |= {name} if number < (3, 11) else set()
-    HASHED.write_text(text_of(hashes, everywhere), encoding="utf-8")
+    HASHED.write_text(text_of(hashes), encoding="utf-8")
     print(f"{HASHED.name}: {len(hashes)} versions, {sum(map(len, hashes.values()))} wheels")
     return 0
 

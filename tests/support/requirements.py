@@ -27,14 +27,8 @@ EXTRAS = {
     name: [Requirement(text) for text in texts] for name, texts in PROJECT["project"]["optional-dependencies"].items()
 }
 BUILD = [Requirement(text) for text in PROJECT["build-system"]["requires"]]
-
-
-def wanted_by_users(version: tuple[int, ...] = sys.version_info[:2]) -> list[Requirement]:
-    """What the base and the extra for agents need: the packages whose files constraints.hashed.txt pins.
-
-    On Python 3.10 the base alone: what the extra needs at the versions of constraints.txt is not made for it.
-    """
-    return [*BASE, *(EXTRAS["mcp"] if version >= (3, 11) else ())]
+FOR_USERS = [*BASE, *EXTRAS["mcp"]]
+"""The base and the extra for agents: what users install, whose files constraints.hashed.txt pins."""
 
 
 def pinned(text: str) -> list[tuple[Requirement, tuple[str, ...]]]:

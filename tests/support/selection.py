@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 LEFT_OUT = ("slurm", "torch", "slow", "upstream")
 """The markers that the quick set leaves out, those of the longest tests first: with `--all` they start first."""
@@ -48,6 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # The same examples in every run of a tree: what fails in CI fails here, and a draw turns nobody's change red.
     settings.register_profile(name, _PROFILES[name], derandomize=config.getoption("--hypothesis-seed", None) is None)
     settings.load_profile(name)
+    # It also draws constants out of the local modules that this process has imported, and those depend on which tests
+    # xdist gave it before: one seed, other examples. It keeps to its own constants.
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 @pytest.hookimpl(optionalhook=True)

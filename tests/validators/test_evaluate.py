@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from megatron_hcp.validators.evaluate import Evaluation, TooLongError
-from megatron_hcp.validators.guards import independent, slug_of
+from megatron_hcp.validators.guards import guard_of, independent
 from megatron_hcp.validators.program import StartProgram, Unit
 from megatron_hcp.validators.values import NOT_READ, NotKnown, Thing
 
@@ -125,6 +125,22 @@ def test_of_each_function_the_first_refusal_is_kept_and_those_that_read_the_same
 
 
 def test_a_slug_depends_on_function_and_condition_alone() -> None:
-    one = slug_of("validate", "args.tp % args.cp == 0")
-    assert one.startswith("validate/tp-cp-") and one == slug_of("validate", "args.tp % args.cp == 0")
-    assert one != slug_of("validate", "args.tp % args.cp == 1") and one != slug_of("other", "args.tp % args.cp == 0")
+    def slug_of(function: str, line: str) -> str:
+        return guard_of("megatron-lm", unit(function, line), line).slug
+
+    one = slug_of("validate", "check args.tp % args.cp == 0\tno")
+    assert one.startswith("validate/tp-cp-") and one == slug_of("validate", " check args.tp % args.cp == 0\tother")
+    assert one != slug_of("validate", "check args.tp % args.cp == 1\tno")
+    assert one != slug_of("other", "check args.tp % args.cp == 0\tno")
+
+
+def test_a_function_of_plain_values_runs_once_for_the_same_ones_and_never_hides_a_refusal() -> None:
+    groups = unit("groups", "count = 0\nfor n in range(size)\n count = count + n\nreturn count", ("size",))
+    refusing = unit("refusing", "check size < 3\tno\nreturn size", ("size",))
+    calls = "args.count = groups(3) + groups(3) + groups(4)\nargs.tp = refusing(3) + refusing(3)"
+    start = unit("start", calls)
+    once, _ = run(unit("start", "args.count = groups(3) + groups(4)"), groups, refusing, **HIDDEN)
+    found, args = run(start, groups, refusing, **HIDDEN)
+    assert args.fields["count"] == 12 and args.fields["tp"] == 6
+    assert len(found.refusals) == 2
+    assert found.steps - once.steps == 1 + 2 * 2  # the third call of `groups` ran no statement

@@ -14,14 +14,19 @@ from megatron_hcp.validators.reader.prune import pruned
 from megatron_hcp.validators.reader.sources import Sources
 from megatron_hcp.validators.reader.statements import Reader
 from megatron_hcp.validators.roots import MEGATRON_LM
-from megatron_hcp.validators.table import FOLDER, lines_of, program_of_release, woven
+from megatron_hcp.validators.table import (
+    FOLDER,
+    lines_of,
+    program_of_release,
+    releases_of,
+    table_of,
+    woven,
+    written,
+)
 from megatron_hcp.validators.trees import tree_of
 from support.needs import UPSTREAM
 
-RELEASES = tuple(
-    line.split()[0]
-    for line in (Path(FOLDER) / "megatron-lm" / "releases.txt").read_text(encoding="utf-8").splitlines()[1:]
-)
+RELEASES = releases_of("megatron-lm")
 CONFIGS = ("ModelParallelConfig", "TransformerConfig", "MLATransformerConfig")
 
 
@@ -33,9 +38,14 @@ def program(release: str) -> StartProgram:
 
 def test_a_woven_text_gives_each_release_its_own_lines() -> None:
     texts = [["a", "b", "c"], ["a", "c", "d"], [], ["x", "c", "b"], ["a", "b", "c"]]
-    table = woven(texts).rstrip("\n")
+    table = woven(texts)
     assert [lines_of(table, 1 << place) for place in range(len(texts))] == texts
     assert table.count("\na\n") == 1
+
+
+@pytest.mark.parametrize("file", sorted(Path(FOLDER).iterdir()), ids=lambda file: file.stem)
+def test_a_file_of_tables_is_as_it_is_written(file: Path) -> None:
+    assert written(table_of(file.stem)) == file.read_text(encoding="utf-8")
 
 
 def test_a_unit_survives_its_lines() -> None:
@@ -51,8 +61,7 @@ def test_the_tables_have_the_releases_whose_options_are_known() -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_line_of_a_release_is_in_the_notation(release: str) -> None:
     found = program(release)
-    units = [found.find(file.stem) for file in (Path(FOLDER) / "megatron-lm").glob("*.txt") if file.stem != "releases"]
-    present = [unit for unit in units if unit is not None]
+    present = [unit for unit in map(found.find, table_of("megatron-lm").units) if unit is not None]
     assert {"validate_args", "TransformerConfig.__post_init__", "initialize_model_parallel", "options"} <= {
         unit.name for unit in present
     }
@@ -83,7 +92,7 @@ def test_the_tables_hold_what_the_wheel_says(release: str) -> None:
     else:
         reader = Reader(Sources(text_of))
         reader.read("megatron/core/transformer/transformer_config.py", "MLATransformerConfig")
-        wheel = pruned(reader.units, "MLATransformerConfig")
+        wheel = pruned(reader.units, ("MLATransformerConfig",))
     for name in names:
         ours, theirs = program(release).find(name), wheel.get(name)
         assert (ours and ours.lines) == (theirs and theirs.lines), name

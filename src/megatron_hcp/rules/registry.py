@@ -165,7 +165,9 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "slurm.signals": _is_job,
     "slurm.tasks": _is_job,
     "swift": _is_framework,
-    "start": lambda v: v.launch.dialect == "mlm",  # the only one whose start-up the tables have
+    "start.bridge": lambda v: v.launch.dialect == "bridge",
+    "start.functions": lambda v: v.launch.dialect in ("mlm", "bridge"),
+    "start.verl": _is_verl,
     "topo.shards": lambda v: _sets(v, "weight_shards", "expert_weight_shards", "gtp", "egtp"),
     "verl": _is_verl,
 }

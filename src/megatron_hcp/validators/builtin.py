@@ -28,6 +28,12 @@ class Evaluator(Protocol):
 
     def fields_of(self, name: str) -> list[str] | None: ...
 
+    def made(self, kind: str, fields: dict[str, Any], key: str | None) -> Any: ...
+
+    def method_of(self, kind: str, name: str) -> str | None: ...
+
+    def kinds_of(self, kind: str) -> frozenset[str] | None: ...
+
 
 def _getattr(evaluator: Evaluator, given: list[Any]) -> Any:
     owner, name = given[:2]
@@ -42,7 +48,9 @@ def _getattr(evaluator: Evaluator, given: list[Any]) -> Any:
 def _hasattr(evaluator: Evaluator, given: list[Any]) -> Any:
     owner, name = given
     if isinstance(owner, Thing) and isinstance(name, str):
-        return True if name in owner.fields else (False if owner.is_closed else NOT_READ)
+        if name in owner.fields or evaluator.method_of(owner.kind, name) is not None:
+            return True
+        return False if owner.is_closed else NOT_READ
     return merged(owner, name)
 
 
@@ -59,7 +67,10 @@ def _isinstance(evaluator: Evaluator, given: list[Any]) -> Any:
         return value
     kinds = tuple(map(str, kinds)) if isinstance(kinds, tuple) else (str(kinds),)
     if isinstance(value, Thing) and value.kind != "dict":
-        return NOT_READ
+        own = evaluator.kinds_of(value.kind)
+        if own is None:
+            return False if all(kind in _TYPES for kind in kinds) else NOT_READ
+        return not own.isdisjoint(kinds)
     if isinstance(value, Symbol):
         return False if all(kind in _TYPES for kind in kinds) else any(value.startswith(f"{kind}.") for kind in kinds)
     known = tuple(_TYPES[kind] for kind in kinds if kind in _TYPES)
@@ -77,8 +88,23 @@ def _copy_fields(evaluator: Evaluator, given: list[Any]) -> Any:
     return None
 
 
+def _instantiate(evaluator: Evaluator, given: list[Any]) -> Any:
+    """Makes objects of a section of settings and those in it, the inner ones first: of the class that `_target_` names.
+
+    Source: `hydra.utils.instantiate`.
+    """
+    section = given[0]
+    if not isinstance(section, Thing) or section.kind != "dict":
+        return section
+    fields = {name: _instantiate(evaluator, [value]) for name, value in section.fields.items()}
+    target = fields.pop("_target_", None)
+    if not isinstance(target, str) or not target:
+        return Thing(fields, key=section.key)
+    return evaluator.made(target.rpartition(".")[2], fields, section.key)
+
+
 def _fields(evaluator: Evaluator, given: list[Any]) -> Any:
-    names = evaluator.fields_of(str(given[0]))
+    names = evaluator.fields_of(given[0].kind if isinstance(given[0], Thing) else str(given[0]))
     return NOT_READ if names is None else [Thing({"name": name}) for name in names]
 
 
@@ -138,6 +164,7 @@ BUILTIN: Mapping[str, Callable[[Evaluator, list[Any]], Any]] = {
     "isinstance": _isinstance,
     "fields": _fields,
     "copy_fields": _copy_fields,
+    "instantiate": _instantiate,
     "any": lambda _, given: _any(given, True),
     "all": lambda _, given: _any(given, False),
     "bool": lambda _, given: truth(given[0]),

@@ -43,6 +43,9 @@ class Expressions(PlainWords):
         """Whether the program has a function or class of that name; alone, expressions have none."""
         return False
 
+    def made(self, kind: str, fields: dict[str, Any], key: str | None) -> Any:
+        raise NotImplementedError
+
     def outside(self, name: str, given: list[Any]) -> Any:
         """The answer of a function about the machine: `env`, `at_least`, `version`, `capability`, `installed`."""
         return NOT_READ
@@ -52,6 +55,14 @@ class Expressions(PlainWords):
 
     def fields_of(self, name: str) -> list[str] | None:
         raise NotImplementedError
+
+    def method_of(self, kind: str, name: str) -> str | None:
+        """The unit of a class's method, or of its bases'."""
+        return None
+
+    def kinds_of(self, kind: str) -> frozenset[str] | None:
+        """A class's name and those of its bases; None for a class that isn't known."""
+        return None
 
     def value(self, tree: Any) -> Any:
         visit = _VISITS.get(type(tree))
@@ -226,8 +237,9 @@ class Expressions(PlainWords):
             if name is not None and self.has_unit(name):
                 return self.call_unit(name, given, named)
             owner = self.value(tree.func.value)
-            if isinstance(owner, Thing) and self.has_unit(f"{owner.kind}.{tree.func.attr}"):
-                return self.call_unit(f"{owner.kind}.{tree.func.attr}", [owner, *given], named)
+            found = self.method_of(owner.kind, tree.func.attr) if isinstance(owner, Thing) else None
+            if found is not None:
+                return self.call_unit(found, [owner, *given], named)
             return self._method(owner, tree.func.attr, given)
         if not isinstance(tree.func, _ast.Name):
             return NOT_READ

@@ -5,21 +5,54 @@ from __future__ import annotations
 import re
 from zlib import crc32
 
-from megatron_hcp.validators.outcome import Refusal
-from megatron_hcp.validators.trees import names_in, tree_of
+from megatron_hcp.validators.expression import Expressions
+from megatron_hcp.validators.outcome import Guard, Refusal
+from megatron_hcp.validators.program import Unit, condition_of
+from megatron_hcp.validators.trees import names_in, tree_of, variable_fields
+from megatron_hcp.validators.values import NotKnown, Thing
 
-_VARIABLE = re.compile(r"\benv\('(\w+)'")
+_VARIABLE = re.compile(r"""['"]([A-Z][A-Z0-9_]{3,})['"]""")
+_MEGATRON_LM = ("megatron/core/", "megatron/training/")
+_MODULES = ("os.", "sys.", "torch.")
 
 
-def slug_of(function: str, condition: str) -> str:
-    """A guard's stable name: the function, the settings that its condition reads, and a digest of the condition.
+def guard_of(repo: str, unit: Unit, line: str) -> Guard:
+    """The guard in a line of a unit."""
+    condition, message = condition_of(line)
+    if unit.path.startswith(_MEGATRON_LM):  # whoever starts it
+        repo = "megatron-lm"
+    own = line.split("\t")[2:]
+    name = own[0] if own else name_of(condition)
+    return Guard(repo, unit.path, unit.name, f"{unit.name}/{name}", condition, message)
 
-    >>> slug_of("validate_args", "args.tp % args.cp == 0")
-    'validate_args/tp-cp-2f9d'
+
+def name_of(condition: str) -> str:
+    """A condition's stable name: the settings that it reads, and a digest of its text.
+
+    It is made from upstream's own text, so that it lasts when the notation of conditions changes.
+
+    >>> name_of("args.tp % args.cp == 0")
+    'tp-cp-906b'
     """
-    names = dict.fromkeys(name.partition(".")[2] or name for name, _ in names_in(tree_of(condition)))
+    read = (name for name, _ in names_in(tree_of(condition)) if not name.startswith(_MODULES))
+    names = dict.fromkeys(name.partition(".")[2] or name for name in read)
     words = "-".join(names or _VARIABLE.findall(condition))[:60].rstrip("-") or "always"
-    return f"{function}/{words}-{crc32(condition.encode()) & 0xFFFF:04x}"
+    return f"{words}-{crc32(condition.encode()) & 0xFFFF:04x}"
+
+
+def values_in(condition: str, run: Expressions) -> tuple[tuple[str, object], ...]:
+    """The known settings that a condition reads, by upstream's names, at this point of a run."""
+    found: dict[str, object] = {}
+    whole = tree_of(condition)
+    by_variable = {variable: (owner, tree) for owner, variable, tree in variable_fields(whole)}
+    for name, tree in names_in(whole):
+        value = run.value(tree)
+        if name in by_variable:  # `getattr(args, arg)`: the field that is meant
+            owner, tree = by_variable[name]
+            name, value = f"{owner}.{value}", run.value(tree)
+        if not isinstance(value, (NotKnown, Thing)) and name.partition(".")[0] in run.frame:
+            found[name] = value
+    return tuple(found.items())
 
 
 def independent(refusals: list[Refusal]) -> tuple[Refusal, ...]:

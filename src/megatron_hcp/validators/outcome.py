@@ -31,6 +31,18 @@ class Refusal(NamedTuple):
     guard: Guard
     values: tuple[tuple[str, object], ...]
     """At that point of the program: upstream's own assignments before it are made."""
+    sections: tuple[tuple[str, str], ...] = ()
+    """Which of the function's objects are sections of the launch's settings: `self` is `actor_rollout_ref.actor`."""
+
+    def key_of(self, name: str) -> str:
+        """The launch's key of what the condition calls by this name; the name itself if it belongs to no section.
+
+        >>> Refusal(Guard(*[""] * 6), (), (("self", "actor.megatron"), ("config", ""))).key_of("self.dtype")
+        'actor.megatron.dtype'
+        """
+        owner, dot, field = name.partition(".")
+        section = next((key for head, key in self.sections if head == owner), None)
+        return name if section is None or not dot else f"{section}.{field}".lstrip(".")
 
 
 class Open(NamedTuple):
@@ -53,3 +65,4 @@ class Judgement(NamedTuple):
     unreadable: int
     source: Source
     release: str
+    repo: str = "megatron-lm"

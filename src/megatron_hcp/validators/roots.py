@@ -14,15 +14,26 @@ class UpstreamRoots(NamedTuple):
     version: str
     """The file that states the version."""
     functions: tuple[tuple[str, tuple[str, ...]], ...]
-    calls: tuple[tuple[str, str, str], ...]
-    """(file, function, what it calls): of these functions only that call is read, as the unit `FUNCTION.CALLED`."""
-    blocks: tuple[tuple[str, str, str], ...]
+    calls: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
+    """(file, function, what it calls, the parameters that are known): of these functions only that call is read, as
+    the unit `FUNCTION.CALLED`."""
+    blocks: tuple[tuple[str, str, str], ...] = ()
     """(file, function, the name that it makes): of these functions the block is read that makes it, `FUNCTION.NAME`."""
-    constructors: tuple[tuple[str, str], ...]
+    constructors: tuple[tuple[str, str], ...] = ()
     """(file, class): of their `__init__` the guards are read that depend on `config` and `ddp_config` alone."""
-    options: tuple[str, str]
-    """(file, function) that adds the options of its parser."""
-    start: Unit
+    options: tuple[str, str] | None = None
+    """(file, function) that adds the options of its parser; None if a container of configs has the settings."""
+    start: Unit = Unit("start", "def", (), "", ())
+    decorated: tuple[tuple[str, str], ...] = ()
+    """(file, decorator): functions that others find by their names in a register."""
+    stands_for: tuple[Unit, ...] = ()
+    """Units in our words, for functions of which upstream's own text says less to an evaluation."""
+    folders: tuple[str, ...] = ("",)
+    """Where a checkout or a wheel has the files."""
+    settings: str = ""
+    """The composed YAML configuration with all settings and their defaults."""
+    sections: tuple[str, ...] = ()
+    """Its sections of which the start makes objects: the classes that they name are read too."""
 
 
 MEGATRON_LM = UpstreamRoots(
@@ -37,8 +48,8 @@ MEGATRON_LM = UpstreamRoots(
         ("get_megatron_ddp_config", ("megatron/training/training.py",)),
     ),
     calls=(
-        ("megatron/training/global_vars.py", "set_global_variables", "init_num_microbatches_calculator"),
-        ("megatron/training/initialize.py", "_initialize_distributed", "initialize_model_parallel"),
+        ("megatron/training/global_vars.py", "set_global_variables", "init_num_microbatches_calculator", ("args",)),
+        ("megatron/training/initialize.py", "_initialize_distributed", "initialize_model_parallel", ("args",)),
     ),
     blocks=(
         ("megatron/training/training.py", "get_megatron_optimizer_config", "config"),
@@ -69,4 +80,111 @@ MEGATRON_LM = UpstreamRoots(
         ),
     ),
 )
-UPSTREAMS = (MEGATRON_LM,)
+_PROVIDERS = "megatron/bridge/models"
+_MIXED_PRECISION = "megatron/bridge/training/mixed_precision.py"
+_CONFIG = "megatron/bridge/training/config.py"
+_DATA = "megatron/bridge/data/builders"
+_CORE_CONFIGS = (
+    ("TransformerConfig", ("megatron/core/transformer/transformer_config.py",)),
+    ("MLATransformerConfig", ("megatron/core/transformer/transformer_config.py",)),
+    ("OptimizerConfig", ("megatron/core/optimizer/optimizer_config.py",)),
+    ("DistributedDataParallelConfig", ("megatron/core/distributed/distributed_data_parallel_config.py",)),
+)
+"""Read before Bridge's classes of the same names, whose units then end in `_`."""
+MEGATRON_BRIDGE = UpstreamRoots(
+    repo="megatron-bridge",
+    version="megatron/bridge/package_info.py",
+    functions=(
+        *_CORE_CONFIGS,
+        ("runtime_config_update", (_CONFIG,)),
+        *(
+            (name, (_CONFIG,))
+            for name in (
+                "ConfigContainer",
+                "OptimizerConfig",
+                "DistributedDataParallelConfig",
+                "TrainingConfig",
+                "SchedulerConfig",
+                "CheckpointConfig",
+                "LoggerConfig",
+                "TokenizerConfig",
+                "ValidationConfig",
+                "ProfilingConfig",
+                "NVRxStragglerDetectionConfig",
+                "TensorInspectConfig",
+                "FaultToleranceConfig",
+                "StragglerDetectionConfig",
+                "InProcessRestartConfig",
+                "GPTDatasetConfig",
+                "MockGPTDatasetConfig",
+                "GPTFIMDatasetConfig",
+                "FinetuningDatasetConfig",
+                "GPTSFTDatasetConfig",
+                "DirectHFSFTDatasetConfig",
+                "EnergonDatasetConfig",
+                "MockVLMSFTDatasetConfig",
+                "PackedSequenceSpecs",
+                "CommOverlapConfig",
+            )
+        ),
+        ("HFDatasetConfig", (f"{_DATA}/hf_dataset.py",)),
+        ("MixedPrecisionConfig", (_MIXED_PRECISION,)),
+        ("TransformerConfig", (f"{_PROVIDERS}/transformer_config.py",)),
+        ("MLATransformerConfig", (f"{_PROVIDERS}/transformer_config.py",)),
+        ("GPTModelProvider", (f"{_PROVIDERS}/gpt_provider.py",)),
+        ("MLAModelProvider", (f"{_PROVIDERS}/mla_provider.py",)),
+        ("T5ModelProvider", (f"{_PROVIDERS}/t5_provider.py",)),
+        ("HybridModelProvider", (f"{_PROVIDERS}/hybrid/hybrid_provider.py",)),
+        ("MambaModelProvider", (f"{_PROVIDERS}/mamba/mamba_provider.py",)),
+    ),
+    calls=(
+        ("megatron/bridge/training/initialize.py", "initialize_megatron", "init_num_microbatches_calculator", ("cfg",)),
+        (
+            "megatron/bridge/training/initialize.py",
+            "_initialize_distributed",
+            "initialize_model_parallel",
+            ("model_config", "dist_config", "num_distributed_optimizer_instances"),
+        ),
+    ),
+    blocks=(),
+    constructors=(("megatron/core/distributed/distributed_data_parallel.py", "DistributedDataParallel"),),
+    options=None,
+    start=Unit(
+        "start",
+        "def",
+        ("cfg",),
+        "",
+        (
+            "do runtime_config_update(cfg)",
+            "do initialize_megatron.init_num_microbatches_calculator(cfg)",
+            "if not cfg.dist.use_decentralized_pg",
+            " do _initialize_distributed.initialize_model_parallel(cfg.model, cfg.dist, "
+            "cfg.ddp.num_distributed_optimizer_instances)",
+            "if not (cfg.dist.use_torch_fsdp2 or cfg.dist.use_megatron_fsdp or cfg.ddp.use_megatron_fsdp)",
+            " do DistributedDataParallel.__init__(cfg.model, cfg.ddp)",
+        ),
+    ),
+    decorated=((_MIXED_PRECISION, "register"),),
+    stands_for=(
+        Unit(
+            "get_mixed_precision_config",
+            "def",
+            ("name",),
+            _MIXED_PRECISION,
+            ("recipe = name.replace('-', '_')", "return recipe()"),
+        ),
+        Unit(
+            "update_config_with_precision_overrides",
+            "def",
+            ("mixed_precision_config", "config"),
+            _MIXED_PRECISION,
+            (
+                "for field in fields(mixed_precision_config)",
+                " if hasattr(config, field.name)",
+                "  do setattr(config, field.name, getattr(mixed_precision_config, field.name))",
+                "return config",
+            ),
+        ),
+    ),
+    folders=("", "src/", "3rdparty/Megatron-LM/"),
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from megatron_hcp.core.releases import at_least
@@ -13,12 +14,10 @@ from megatron_hcp.validators.options import ParserOption, default_value, option_
 from megatron_hcp.validators.values import NOT_READ, NotKnown, Thing
 from megatron_hcp.validators.words import PLAIN
 
-_STATED = frozenset(("launch", "default", "derived", "presumed"))
+STATED = frozenset(("launch", "default", "derived", "presumed"))
 """Origins of facts that the settings themselves have, or that upstream's code computes anew."""
 
 _SHELL = str.maketrans("", "", "\\\"'")
-_FROM_CHECKPOINT = frozenset(("use_checkpoint_args", "use_mp_args_from_checkpoint_args"))
-"""With these, upstream takes what the launch leaves out from a checkpoint (`load_args_from_checkpoint`)."""
 
 
 class ParserTable(NamedTuple):
@@ -32,12 +31,19 @@ def parser_of(lines: Iterable[str]) -> ParserTable:
     """The parser of a table's lines. Of several options with one destination, the first one's default counts."""
     parser = ParserTable({}, {})
     for line in lines:
-        names, dest, _, _, _, default, _ = line.split("\t", 6)
-        if dest not in parser.defaults:
-            parser.defaults[dest] = PLAIN[default] if default in PLAIN else default_value(default)
-        for name in names.split(" "):
-            parser.lines[name[2:].replace("-", "_")] = line
+        keys, dest, default = _option_line(line)
+        parser.defaults.setdefault(dest, default)
+        for key in keys:
+            parser.lines[key] = line
     return parser
+
+
+@cache
+def _option_line(line: str) -> tuple[list[str], str, Any]:
+    """(keys, destination, default) of an option's line, which most releases share."""
+    names, dest, _, _, _, default, _ = line.split("\t", 6)
+    keys = [name[2:] for name in names.replace("-", "_").split(" ")]
+    return keys, dest, PLAIN[default] if default in PLAIN else default_value(default)
 
 
 def arguments_of(launch: Launch, parser: ParserTable) -> Thing:
@@ -48,9 +54,9 @@ def arguments_of(launch: Launch, parser: ParserTable) -> Thing:
     """
     reading = launch.reading
     index = index_of("mlm")
-    hidden = reading.unseen is not None or any(setting.key in _FROM_CHECKPOINT for setting in reading.settings)
+    hidden = reading.unseen is not None
     fields = {dest: NotKnown((dest,)) for dest in parser.defaults} if hidden else dict(parser.defaults)
-    stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in _STATED and name in FACTS}
+    stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in STATED and name in FACTS}
     for setting in reading.settings:
         option = _option(parser, setting.key)
         if option is not None and setting.value is not False:  # an edit left the switch out

@@ -7,33 +7,60 @@ from megatron_hcp.validators.evaluate import Evaluation, TooLongError
 from megatron_hcp.validators.guards import independent
 from megatron_hcp.validators.outcome import Judgement, Source
 from megatron_hcp.validators.program import StartProgram
-from megatron_hcp.validators.settings import arguments_of, outside_of, parser_of
+from megatron_hcp.validators.settings import ParserTable, arguments_of, outside_of, parser_of
 from megatron_hcp.validators.table import program_of_release
+from megatron_hcp.validators.upstreams import upstreams_of
+from megatron_hcp.validators.values import Thing
 
-_DIALECTS = {"mlm": "megatron-lm"}
-"""The upstream whose start-up reads a dialect's launches."""
 
-
-def judge_start(launch: Launch, release: str, *, program: StartProgram | None = None) -> Judgement | None:
+def judge_start(
+    launch: Launch, release: str, *, repo: str | None = None, program: StartProgram | None = None
+) -> Judgement | None:
     """What upstream's start-up validators of a revision ("0.16.1", "main", "dev") make of the launch.
 
-    `program` is that of a checkout (`checkout.program_of_folder`); without one, the package's tables are used. None if
-    there is neither a program nor a table for the launch's dialect and release.
+    `program` is that of a checkout (`checkout.program_of_folder`); without one, the package's tables of the repository
+    are used, by default those of the first that reads the launch's dialect. None if there is neither a program nor a
+    table for the launch's dialect and release.
     """
-    repo = _DIALECTS.get(launch.dialect)
-    if repo is None:
-        return None
+    repos = [upstream.repo for upstream in upstreams_of(launch)]
     source: Source = "table" if program is None else "upstream"
-    program = program or program_of_release(repo, release)
-    if program is None or program.repo != repo:
+    if not repos:
         return None
-    if "parser" not in program.kept:
-        options = program.find("options")
-        program.kept["parser"] = {"": parser_of(options.lines if options else ())}
+    program = program or program_of_release(repo or repos[0], release)
+    if program is None or program.repo not in repos:
+        return None
     run = Evaluation(program, outside_of(launch.facts))
     try:
-        run.call_unit(program.start, [arguments_of(launch, program.kept["parser"][""])], {})
+        run.call_unit(program.start, [_given(launch, run)], {})
     except TooLongError:
         return None
     readable = program.guards - program.unreadable
-    return Judgement(independent(run.refusals), tuple(run.open), readable, program.unreadable, source, program.release)
+    return Judgement(
+        independent(run.refusals), tuple(run.open), readable, program.unreadable, source, program.release, program.repo
+    )
+
+
+def _given(launch: Launch, run: Evaluation) -> Thing:
+    """What upstream's start-up is given: the namespace of its parser, the container of configs, or the composed one."""
+    if run.program.repo == "megatron-bridge":
+        from megatron_hcp.validators.container import container_of
+
+        return container_of(launch, run)
+    settings = run.program.find("settings")
+    if settings is not None:
+        from megatron_hcp.validators.config import Settings, configuration_of
+
+        kept = run.program.kept.setdefault("inputs", {})
+        if "settings" not in kept:
+            kept["settings"] = Settings(settings.lines)
+        return configuration_of(launch, kept["settings"])
+    return arguments_of(launch, parser_in(run.program))
+
+
+def parser_in(program: StartProgram) -> ParserTable:
+    """The options of the program's own parser; none if it has no parser."""
+    if "parser" not in program.kept:
+        options = program.find("options")
+        program.kept["parser"] = {"": parser_of(options.lines if options else ())}
+    found: ParserTable = program.kept["parser"][""]
+    return found

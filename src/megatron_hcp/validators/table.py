@@ -1,73 +1,120 @@
-"""The tables of upstream's validators: one file for each unit, woven of all releases.
+"""The tables of upstream's validators: one file for each upstream, each unit woven of all releases.
 
-A line `=MASK` says which releases have the lines below it: bit N is the Nth release of `releases.txt`. The lines of one
-release, in order, are its unit's text. Written by lab/validators.py.
+A file begins with a line for each release: its name, how many guards it has, how many of them could not be read, and
+for Megatron-Bridge the release of Megatron-LM whose table has the units that are not in this one. A
+line `@UNIT` heads the text of a unit. In it a line `=MASK` says which releases have the lines below it: bit N is the
+Nth release of the file. The lines of one release, in order, are its unit's text. Written by lab/validators.py.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 
-from megatron_hcp.validators.guards import slug_of
+from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.validators.guards import guard_of
 from megatron_hcp.validators.outcome import Guard
-from megatron_hcp.validators.program import StartProgram, Unit, condition_of, unit_of
+from megatron_hcp.validators.program import StartProgram, Unit, unit_of
 
 FOLDER = os.path.join(os.path.dirname(__file__), "tables")
-RELEASES = "releases.txt"
-"""For each release a line: its name, how many guards it has, and how many of them could not be read."""
 _MOST_LINES = 20_000
+_HEAD = "# Written by lab/validators.py: release, guards, unreadable guards; @UNIT; =RELEASES"
+
+
+class Table(NamedTuple):
+    """One upstream's: (name, guards, unreadable guards, release of Megatron-LM or "") of each release, oldest first;
+    woven texts by unit."""
+
+    releases: tuple[tuple[str, int, int, str], ...]
+    units: Mapping[str, str]
+
+
+_NO_TABLE = Table((), {})
+
+
+@cache
+def table_of(repo: str) -> Table:
+    """The table of an upstream; empty if there is none."""
+    try:
+        with open(os.path.join(FOLDER, f"{repo}.txt"), encoding="utf-8") as file:
+            return _table(file.read())
+    except FileNotFoundError:
+        return _NO_TABLE
+
+
+def _table(text: str) -> Table:
+    head, *parts = text.rstrip("\n").split("\n@")
+    rows = (line.split() for line in head.split("\n")[1:])
+    units = (part.partition("\n") for part in parts)
+    return Table(
+        tuple((name, int(guards), int(unreadable), *(pinned or [""])) for name, guards, unreadable, *pinned in rows),
+        {name: lines for name, _, lines in units},
+    )
+
+
+def written(table: Table) -> str:
+    """The text of a table's file."""
+    rows = (" ".join(map(str, row)).rstrip() for row in table.releases)
+    units = (f"@{name}\n{text}" for name, text in sorted(table.units.items()))
+    return "\n".join((_HEAD, *rows, *units, ""))
 
 
 @lru_cache(maxsize=32)
 def program_of_release(repo: str, release: str) -> StartProgram | None:
     """The program of a release or branch as the tables have it; None if they do not."""
-    try:
-        rows = [line.split() for line in _text(repo, RELEASES).splitlines() if not line.startswith("#")]
-    except FileNotFoundError:
-        return None
-    place = next((place for place, row in enumerate(rows) if row[0] == release), None)
-    if place is None:
-        return None
+    table = table_of(repo)
+    for place, (name, guards, unreadable, pinned) in enumerate(table.releases):
+        if name == release:
+            return StartProgram(repo, release, _finder(table, 1 << place, pinned), "start", guards, unreadable)
+    return None
 
-    names = frozenset(os.listdir(os.path.join(FOLDER, repo)))
+
+def _finder(table: Table, bit: int, pinned: str) -> Callable[[str], Unit | None]:
+    below = program_of_release("megatron-lm", pinned) if pinned else None
 
     def find(name: str) -> Unit | None:
-        file = f"{name}.txt"
-        lines = lines_of(_text(repo, file), 1 << place) if file in names else None
-        return unit_of(lines) if lines else None
+        text = table.units.get(name)
+        lines = lines_of(text, bit) if text else None
+        return unit_of(lines) if lines else below.find(name) if below is not None else None
 
-    return StartProgram(repo, release, find, "start", int(rows[place][1]), int(rows[place][2]))
+    return find
 
 
 def guards_of(repo: str) -> dict[Guard, tuple[str, ...]]:
     """Every guard in the tables of a repository, and the releases that have it, oldest first."""
     found: dict[Guard, tuple[str, ...]] = {}
-    names = sorted(name for name in os.listdir(os.path.join(FOLDER, repo)) if name != RELEASES)
+    table = table_of(repo)
     for release in releases_of(repo):
         program = program_of_release(repo, release)
-        for unit in filter(None, (program.find(name.removesuffix(".txt")) for name in names) if program else ()):
+        for unit in filter(None, map(program.find, table.units) if program else ()):
             for line in unit.guards if unit.kind == "def" else ():
-                condition, message = condition_of(line)
-                guard = Guard(repo, unit.path, unit.name, slug_of(unit.name, condition), condition, message)
+                guard = guard_of(repo, unit, line)
                 found[guard] = (*found.get(guard, ()), release)
     return found
 
 
 def releases_of(repo: str) -> tuple[str, ...]:
     """The releases and branches in the tables of a repository, oldest first."""
-    return tuple(line.split()[0] for line in _text(repo, RELEASES).splitlines() if not line.startswith("#"))
+    return tuple(name for name, *_ in table_of(repo).releases)
 
 
 def lines_of(text: str, bit: int) -> list[str]:
     """The lines of a woven text that a release has."""
-    found: list[str] = []
-    for part in text[1:].split("\n="):
-        mask, _, lines = part.partition("\n")
-        if int(mask, 16) & bit:
-            found += lines.split("\n")
-    return found
+    return [line for mask, lines in _parts(text) if mask & bit for line in _lines(lines)]
+
+
+@cache
+def _parts(text: str) -> tuple[tuple[int, str], ...]:
+    """(mask of releases, lines), in order."""
+    parts = (part.partition("\n") for part in text[1:].split("\n="))
+    return tuple((int(mask, 16), lines) for mask, _, lines in parts)
+
+
+@cache
+def _lines(text: str) -> list[str]:
+    """Lines that releases share, as the same texts."""
+    return text.split("\n")
 
 
 def woven(texts: Sequence[Iterable[str]]) -> str:
@@ -92,9 +139,4 @@ def woven(texts: Sequence[Iterable[str]]) -> str:
             parts.append(f"={mask:x}")
             last = mask
         parts.append(line)
-    return "\n".join(parts) + "\n"
-
-
-def _text(repo: str, name: str) -> str:
-    with open(os.path.join(FOLDER, repo, name), encoding="utf-8") as file:
-        return file.read().rstrip("\n")
+    return "\n".join(parts)

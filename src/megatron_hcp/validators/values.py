@@ -43,14 +43,25 @@ class Symbol(str):
 class Thing:
     """A namespace, a config object or a dict. `kind` is its class's name; `is_closed`: it has no other fields.
 
-    `changed` are the fields that may differ from upstream's defaults; None if that isn't followed.
+    `changed` are the fields that may differ from upstream's defaults; None if that isn't followed. `key` is the
+    section of the launch's settings that it is made of, `actor_rollout_ref.actor`; "" for all of them, None for none.
     """
 
-    __slots__ = ("changed", "fields", "is_closed", "kind")
+    __slots__ = ("changed", "fields", "is_closed", "key", "kind")
 
-    def __init__(self, fields: dict[Any, Any], kind: str = "dict", is_closed: bool = True) -> None:
-        self.fields, self.kind, self.is_closed = fields, kind, is_closed
+    def __init__(
+        self, fields: dict[Any, Any], kind: str = "dict", is_closed: bool = True, key: str | None = None
+    ) -> None:
+        self.fields, self.kind, self.is_closed, self.key = fields, kind, is_closed, key
         self.changed: set[str] | None = None
+
+
+_PLAIN = frozenset((int, str, bool, float, type(None), NotKnown))
+
+
+def is_plain(values: Iterable[Any]) -> bool:
+    """Whether values are nothing that changes or is looked into: plain ones, unknown ones, lists and tuples of them."""
+    return all(type(value) in _PLAIN or (type(value) in (list, tuple) and is_plain(value)) for value in values)
 
 
 def merged(*values: Any) -> NotKnown:
@@ -68,7 +79,7 @@ def merged(*values: Any) -> NotKnown:
 
 def truth(value: Any) -> bool | NotKnown:
     """Whether Python takes a value for true."""
-    if isinstance(value, NotKnown):
+    if value is True or value is False or isinstance(value, NotKnown):
         return value
     if isinstance(value, Symbol):
         return True

@@ -12,6 +12,7 @@ from megatron_hcp.judge.report import Report
 from megatron_hcp.launch.comments import acceptances_of
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.rules.registry import RULES, rules_for, selected
+from megatron_hcp.rules.start import frameworks
 from megatron_hcp.rules.start.functions import ROWS, row_of
 from megatron_hcp.validators.outcome import Guard
 
@@ -66,4 +67,5 @@ def test_start001_a_helpers_guard_belongs_to_its_file() -> None:
 
 
 def test_start001_every_start_rule_is_published() -> None:
-    assert [rule.id for rule in RULES if rule.id.startswith("START")] == [row.id for row in ROWS]
+    rows = (*ROWS, *frameworks.ROWS)
+    assert [rule.id for rule in RULES if rule.id.startswith("START")] == [row.id for row in rows]

@@ -6,6 +6,7 @@ from textwrap import dedent
 
 import pytest
 
+from megatron_hcp.validators.guards import guard_of, name_of
 from megatron_hcp.validators.program import Unit, condition_of
 from megatron_hcp.validators.reader.sources import Sources
 from megatron_hcp.validators.reader.statements import Reader
@@ -83,7 +84,23 @@ def lines_of(body: str) -> list[str]:
     ],
 )
 def test_statements_are_translated(body: str, wanted: list[str]) -> None:
-    assert lines_of(body) == wanted
+    assert ["\t".join(line.split("\t")[:2]) for line in lines_of(body)] == wanted
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("assert args.tp   % args.cp == 0", "args.tp % args.cp == 0"),
+        ("assert is_te_min_version('2.9')", "is_te_min_version('2.9')"),
+        ("assert 'A_SWITCH' in os.environ", "'A_SWITCH' in os.environ"),
+        ("if args.kind != Kind.ring:\n    raise ValueError('no')", "args.kind == Kind.ring"),
+        ("assert args.n < utils.LIMIT", "args.n < utils.LIMIT"),
+        ("assert open('x')", "open('x')"),
+    ],
+)
+def test_upstreams_own_words_name_a_guard_whatever_the_notation_makes_of_them(body: str, words: str) -> None:
+    (line,) = (line for line in lines_of(body) if line.lstrip().startswith(("check ", "stop ")))
+    assert guard_of("megatron-lm", Unit("validate", "def", (), "", ()), line).slug == f"validate/{name_of(words)}"
 
 
 def test_functions_that_are_called_are_read_too_and_their_messages_are_cut() -> None:

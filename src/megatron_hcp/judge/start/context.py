@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.validators.outcome import Guard
 from megatron_hcp.validators.program import StartProgram, condition_of
+from megatron_hcp.validators.trees import names_in, tree_of
 
 
 class Context(NamedTuple):
     """The conditions of the blocks that a guard stands in within its function, outermost first.
 
-    `own` is the condition of the block of a raise: the guard's own, turned round. An assert has none.
+    `own` is the condition of the block of a raise: the guard's own, turned round. An assert has none. `behind` are the
+    expressions that the function's own names in its condition were given before.
     """
 
     around: tuple[str, ...] = ()
     own: str = ""
+    behind: tuple[str, ...] = ()
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return (*self.around, self.own) if self.own else self.around
 
 
 def context_of(program: StartProgram, guard: Guard) -> Context:
@@ -24,12 +33,14 @@ def context_of(program: StartProgram, guard: Guard) -> Context:
     for at, line in enumerate(lines):
         kind = line.lstrip().partition(" ")[0]
         if kind in ("check", "stop") and condition_of(line) == (guard.condition, guard.message):
-            found = _above(lines, at)
-            return Context(tuple(found[:-1]), found[-1]) if kind == "stop" and found else Context(tuple(found))
+            found, behind = above(lines, at), _behind(lines[:at], guard.condition)
+            if kind == "stop" and found:
+                return Context(tuple(found[:-1]), found[-1], behind)
+            return Context(tuple(found), behind=behind)
     return Context()
 
 
-def _above(lines: tuple[str, ...], at: int) -> list[str]:
+def above(lines: tuple[str, ...], at: int) -> list[str]:
     """The conditions of the blocks around a line, outermost first."""
     found: list[str] = []
     depth = _depth(lines[at])
@@ -43,6 +54,23 @@ def _above(lines: tuple[str, ...], at: int) -> list[str]:
             found.append(f"not ({rest})" if is_else else rest)
         is_else = word == "else"
     return found[::-1]
+
+
+def _behind(lines: Sequence[str], condition: str) -> tuple[str, ...]:
+    """The expressions that the names in a condition were given in these lines, and the names in those."""
+    given: dict[str, list[str]] = {}
+    for line in lines:
+        target, equals, text = line.strip().partition(" = ")
+        if equals and target.isidentifier():
+            given.setdefault(target, []).append(text)
+    found: dict[str, None] = {}
+    waiting = [condition]
+    while waiting:
+        for name, _ in names_in(tree_of(waiting.pop())):
+            more = [text for text in given.pop(name, ()) if text not in found]
+            found |= dict.fromkeys(more)
+            waiting += more
+    return tuple(found)
 
 
 def _depth(line: str) -> int:

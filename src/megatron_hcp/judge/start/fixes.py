@@ -38,7 +38,7 @@ def fixes_for(launch: Launch, refusal: Refusal, context: Iterable[Spot] = ()) ->
     values = {name: value for name, value in refusal.values if "." in name}
     tree = tree_of(refusal.guard.condition)
     options = [
-        (_cost(launch, name, old, new), name, new)
+        (_cost(spot_of(launch, refusal.key_of(name)), old, new), name, new)
         for name, old in values.items()
         for new in _alternatives(tree, values, old)
     ]
@@ -97,8 +97,7 @@ def _alternatives(tree: Any, values: dict[str, Any], old: Any) -> Iterator[Any]:
         yield None
 
 
-def _cost(launch: Launch, name: str, old: Any, new: Any) -> float:
-    spot = spot_of(launch, name)
+def _cost(spot: Spot, old: Any, new: Any) -> float:
     cost = float(_INTENT.get(spot.fact or "", 1))
     if not spot.is_written:
         cost += 1  # what the launch doesn't write is added to it
@@ -110,7 +109,7 @@ def _cost(launch: Launch, name: str, old: Any, new: Any) -> float:
 def _fix(launch: Launch, refusal: Refusal, changes: Iterable[tuple[str, Any]]) -> Fix | None:
     edits: dict[str, Any] = {}
     for name, value in changes:
-        edit = _edit(launch, spot_of(launch, name), name, value)
+        edit = _edit(launch, spot_of(launch, refusal.key_of(name)), name, value)
         if edit is None:
             return None
         edits[edit[0]] = edit[1]

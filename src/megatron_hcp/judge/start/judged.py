@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 
 from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.facts.known_options import all_options, revision_of, revisions_with
@@ -11,34 +14,75 @@ from megatron_hcp.rules.view import Unknown, View
 from megatron_hcp.validators.outcome import Judgement
 from megatron_hcp.validators.program import StartProgram
 from megatron_hcp.validators.start import judge_start
-
-_MINORS = ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.0")
-"""The releases that judge a launch without one: the last of each minor version in the tables, oldest first."""
+from megatron_hcp.validators.upstreams import (
+    MEGATRON_BRIDGE,
+    MEGATRON_LM,
+    Upstream,
+    bridge_with,
+    revision_in,
+    upstreams_of,
+)
 
 
 def judgements(launch: Launch) -> tuple[Judgement, ...]:
     """What upstream's start-up makes of the launch: one outcome, or by release, oldest first.
 
-    If the launch states no release, the newest one that has its options judges it, and the others only if that one
-    refuses it: a check stays quick.
+    If the launch states no release, the newest one that has its options judges it, with those whose older guards may
+    refuse it, and the others only if one of these does: a check stays quick. Options that no release has yet are a
+    branch's.
     """
-    for tree in reversed(launch.reading.upstream):
+    return next(filter(None, (judged_by(launch, upstream) for upstream in upstreams_of(launch))), ())
+
+
+def judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
+    """What one upstream's validators make of the launch."""
+    stated = _by_the_stated(launch, upstream)
+    if stated is not None:
+        return stated
+    releases = _in_question(launch, upstream)
+    older = _with_older_guards(launch) if upstream is MEGATRON_LM else frozenset()
+    asked = (*(release for release in releases[:-1] if release in older), *releases[-1:])
+    first = {release: _judged(launch, upstream, (release,)) for release in asked}
+    if not any(one.refusals for outcome in first.values() for one in outcome):
+        return first[releases[-1]] if releases else ()
+    every = (first.get(release) or _judged(launch, upstream, (release,)) for release in releases)
+    return tuple(one for outcome in every for one in outcome)
+
+
+def newest_first(launch: Launch) -> Iterator[Judgement]:
+    """The outcome of every release that may judge the launch, each worked out when it is asked for."""
+    for upstream in upstreams_of(launch):
+        stated = _by_the_stated(launch, upstream)
+        releases = _in_question(launch, upstream)[::-1] if stated is None else ()
+        outcomes = chain(stated or (), (one for release in releases for one in _judged(launch, upstream, (release,))))
+        for first in outcomes:
+            yield first
+            yield from outcomes
+            return
+
+
+def _by_the_stated(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...] | None:
+    """The outcome of the user's own tree, or of the release that the launch states; None without them."""
+    tree = _tree(launch, upstream.repo)
+    if tree is not None:
         judged = judge_start(launch, tree.release or "", program=_program(tree))
-        if judged is not None:
-            return (judged,)
-    if View(launch).known("mcore"):
-        return _judged(launch, (_stated(launch),))
-    releases = releases_with(launch)
-    newest = _judged(launch, releases[-1:])
-    if not newest or not newest[0].refusals:
-        return newest
-    return (*_judged(launch, releases[:-1]), *newest)
+        return () if judged is None else (judged,)
+    if View(launch).known(upstream.fact) or (upstream is MEGATRON_BRIDGE and View(launch).known("mcore")):
+        return _judged(launch, upstream, (_stated(launch, upstream),))
+    return None
+
+
+def _in_question(launch: Launch, upstream: Upstream) -> tuple[str, ...]:
+    """The releases that may judge a launch which states none, oldest first."""
+    releases = releases_with(launch) if upstream is MEGATRON_LM else upstream.releases
+    # A recipe's settings are those of the newest release.
+    return releases[-1:] if launch.reading.recipe is not None else releases
 
 
 def judged_again(launch: Launch, judged: Judgement) -> Judgement | None:
     """What the same code makes of a launch that differs in some settings."""
     program = program_of(launch, judged) if judged.source == "upstream" else None
-    return judge_start(launch, judged.release, program=program)
+    return judge_start(launch, judged.release, repo=judged.repo, program=program)
 
 
 def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
@@ -46,29 +90,59 @@ def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
     if judged.source == "table":
         from megatron_hcp.validators.table import program_of_release
 
-        return program_of_release("megatron-lm", judged.release)
-    return next((_program(tree) for tree in reversed(launch.reading.upstream)), None)
+        return program_of_release(judged.repo, judged.release)
+    tree = _tree(launch, judged.repo)
+    return None if tree is None else _program(tree)
 
 
 def releases_with(launch: Launch) -> tuple[str, ...]:
-    """The releases that have all options of the launch, oldest first; what no release has, another program adds."""
+    """The releases that have all options of the launch, oldest first, else the branches; what neither has, another
+    program adds."""
     known = all_options()
-    have = [frozenset(revisions_with(item.key)) for item in launch.reading.settings if item.key in known]
-    return tuple(release for release in _MINORS if all(release in revisions for revisions in have))
+    have = {revisions_with(item.key) for item in launch.reading.settings if item.key in known}
+
+    def with_all(revisions: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in revisions if all(name in having for having in have))
+
+    return with_all(MEGATRON_LM.releases) or with_all(BRANCHES)
 
 
-def _stated(launch: Launch) -> str | None:
+def _with_older_guards(launch: Launch) -> frozenset[str]:
+    """The releases that are the last to have a guard about an option that the launch writes."""
+    written = {setting.key for setting in launch.reading.settings}
+    return frozenset(release for release, options in _older_guards().items() if not written.isdisjoint(options))
+
+
+@cache
+def _older_guards() -> dict[str, tuple[str, ...]]:
+    """By release, options of guards that no later one has: see lab/lib/older_guards.py."""
+    with open(os.path.join(os.path.dirname(__file__), "older_guards.txt"), encoding="utf-8") as file:
+        rows = [line.split() for line in file.read().splitlines() if not line.startswith("#")]
+    return {release: tuple(options) for release, *options in rows}
+
+
+def _stated(launch: Launch, upstream: Upstream) -> str | None:
     """The release or branch in the tables that the launch states; None if they don't have it."""
     view = View(launch)
     try:
-        return revision_of(view.release("mcore"), view.get("mcore_branch", BRANCHES[0]))
+        if upstream is MEGATRON_BRIDGE and not view.known("bridge"):
+            return bridge_with(view.release("mcore"))
+        release = view.release(upstream.fact)
+        if upstream is MEGATRON_LM:
+            return revision_of(release, view.get("mcore_branch", BRANCHES[0]))
+        return revision_in(upstream, release)
     except Unknown:
         return None
 
 
-def _judged(launch: Launch, releases: tuple[str | None, ...]) -> tuple[Judgement, ...]:
-    found = (judge_start(launch, release) for release in releases if release is not None)
+def _judged(launch: Launch, upstream: Upstream, releases: tuple[str | None, ...]) -> tuple[Judgement, ...]:
+    found = (judge_start(launch, release, repo=upstream.repo) for release in releases if release is not None)
     return tuple(judged for judged in found if judged is not None)
+
+
+def _tree(launch: Launch, repo: str) -> UpstreamTree | None:
+    """The tree of a repository that the user named last."""
+    return next((tree for tree in reversed(launch.reading.upstream) if tree.repo == repo), None)
 
 
 @cache
@@ -76,7 +150,7 @@ def _program(tree: UpstreamTree) -> StartProgram:
     if tree.cached:
         from megatron_hcp.validators.kept import program_of_tree
 
-        return program_of_tree(tree.path)
+        return program_of_tree(tree.path, tree.repo)
     from megatron_hcp.validators.checkout import program_of_folder
 
-    return program_of_folder(tree.path)
+    return program_of_folder(tree.path, tree.repo)

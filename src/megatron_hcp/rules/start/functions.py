@@ -1,9 +1,9 @@
-"""A rule for each function of upstream that refuses launches at start-up."""
+"""A rule for each function of Megatron-LM that refuses launches at start-up."""
 
 from __future__ import annotations
 
-from megatron_hcp.ground.record import NamedTuple
-from megatron_hcp.rules.rule import Example, Problem, Rule, register
+from megatron_hcp.rules.rule import Example
+from megatron_hcp.rules.start.row import StartRow, rule_of
 from megatron_hcp.rules.upstream import (
     ARGUMENTS,
     DDP,
@@ -12,24 +12,8 @@ from megatron_hcp.rules.upstream import (
     OPTIMIZER_CONFIG,
     PARALLEL_STATE,
     TRANSFORMER_CONFIG,
-    UpstreamFile,
 )
-from megatron_hcp.rules.view import View
 from megatron_hcp.validators.outcome import Guard
-
-
-class StartRow(NamedTuple):
-    """A function of upstream: where it is, a text in it, whose it is in words, and an example that it refuses."""
-
-    id: str
-    file: UpstreamFile
-    function: str
-    contains: str
-    versions: str
-    whose: str
-    good: Example
-    bad: Example
-
 
 _MODEL = (
     "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 "
@@ -127,24 +111,7 @@ ROWS = (
 )
 """By id. An id stays with its function for ever."""
 
-_WHY = (
-    "Its asserts and raises, and those of the functions that it calls in its file, are read as data and evaluated over "
-    "the settings; nothing of it is executed. Each one that refuses is a finding of its own, START…/guard, with "
-    "upstream's condition and message. Where another rule cites the same place, that rule speaks instead. A guard that "
-    "depends on what hcp can't know is counted as open."
-)
-
-
-def _rule(row: StartRow) -> Rule:
-    def check(v: View) -> Problem | None:
-        return None
-
-    check.__doc__ = f"{row.whose} accepts the launch.\n\n{_WHY}"
-    source = (row.file.says(row.function, row.contains, row.versions),)
-    return Rule(row.id, "error", "crash", "config", source, lambda v: False, check, row.good, row.bad, table=__name__)
-
-
-RULES = {row.id: register(_rule(row)) for row in ROWS}
+RULES = {row.id: rule_of(row, __name__) for row in ROWS}
 _BY_HELPER = {
     "megatron/training/argument_utils.py": "START005",
     "megatron/training/determinism.py": "START001",
@@ -162,6 +129,10 @@ _BY_ID = {row.id: row for row in ROWS}
 
 def row_of(guard: Guard) -> StartRow:
     """The row of the function that a guard stands in, or for a helper that of the function that calls it."""
+    if guard.repo != "megatron-lm":
+        from megatron_hcp.rules.start.frameworks import row_of_framework
+
+        return row_of_framework(guard)
     path = guard.path.removeprefix("src/")
     own = _BY_FUNCTION.get((path, guard.function)) or _BY_NAME.get(guard.function)
     return own or _BY_ID[_BY_HELPER.get(path) or ("START001" if path == ARGUMENTS.path else "START003")]

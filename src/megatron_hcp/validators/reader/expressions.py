@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 
 from megatron_hcp.validators.builtin import BUILTIN
 from megatron_hcp.validators.reader.sources import Defined, Sources, is_enum, member_of
+from megatron_hcp.validators.reader.syntax import alternatives
 
 Register = Callable[[str, Defined, ast.FunctionDef | ast.ClassDef], str]
 """Names the unit of a function or class: (wanted name, where it is, its definition)."""
@@ -19,9 +20,11 @@ _VERSIONS = {
     "is_causal_conv1d_min_version": "causal_conv1d", "is_transformers_min_version": "transformers",
 }  # fmt: skip
 _VERSION_OF = {"get_te_version": "te", "get_torch_version": "torch", "get_fa_version": "flash_attn"}
+_INSTANTIATES = ("omega_conf_to_dataclass", "instantiate")
+"""What makes an object of the class that a section's `_target_` names."""
 _ANSWERED = {
     "torch.distributed.is_initialized()": "True", "torch.distributed.get_rank()": "0",
-    "torch.distributed.get_world_size()": "world_size()",
+    "torch.distributed.get_world_size()": "world_size()", "get_world_size_safe()": "world_size()", "get_rank_safe()": "0",
 }  # fmt: skip
 """What is so when a training starts."""
 _ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
@@ -30,11 +33,14 @@ _KEPT = {*BUILTIN, "list", "tuple", "int", "float", "str", "bool", "set", "dict"
 _LONGEST = 1_500
 _NEGATED = re.compile(r"\b(and|or) \(not ([\w.]+)\)(?= and | or |\)|$)")
 """Brackets that `ast.unparse` writes and a person would not."""
-_NOT_FOLLOWED = frozenset((
+NOT_FOLLOWED = frozenset((
     "create_group", "create_hierarchical_groups", "get_nccl_options", "overwrite_nccl_comm_cfgs",
-    "_set_global_memory_buffer", "load_retro_config",
+    "_set_global_memory_buffer", "load_retro_config", "default_layer_spec", "transformer_engine_layer_spec",
+    "transformer_engine_full_layer_spec", "transformer_engine_mamba_stack_spec", "get_default_mamba_stack_spec",
+    "get_default_hybrid_stack_spec", "encoder_model_with_transformer_engine_default_spec",
+    "decoder_model_with_transformer_engine_default_spec", "file_exists", "resolve_path", "HFModelConfig",
 ))  # fmt: skip
-"""Functions of upstream's that work with devices or files: what they check is not about settings."""
+"""What of upstream's works with devices, files or modules: what it checks is not about settings."""
 
 
 def unread() -> ast.expr:
@@ -55,6 +61,8 @@ class Scope:
         self.path, self.local, self.imports, self.owner = path, set(local), imports, owner
         self.state: set[str] = set()
         """The global names that a function changes."""
+        self.inner: dict[str, str] = {}
+        """The units of functions that are defined in this one."""
 
     def is_state(self, test: ast.expr) -> bool:
         """Whether an assert is about what upstream itself did before: that a group is not there yet."""
@@ -67,6 +75,11 @@ class Scope:
         )
 
 
+def words_of(tree: ast.expr) -> str:
+    """An expression's text as upstream has it, whatever its layout."""
+    return _NEGATED.sub(r"\1 not \2", ast.unparse(tree))
+
+
 class Translator(ast.NodeTransformer):
     """Rewrites an expression (a copy of it: the tree is changed)."""
 
@@ -77,7 +90,7 @@ class Translator(ast.NodeTransformer):
 
     def text(self, tree: ast.expr) -> str:
         found = self.visit(ast.parse(ast.unparse(tree), mode="eval").body)
-        text = _NEGATED.sub(r"\1 not \2", ast.unparse(found))
+        text = words_of(found)
         return text if "\n" not in text and len(text) <= _LONGEST else "..."
 
     def meaning(self, tree: ast.expr) -> Defined | None:
@@ -114,7 +127,7 @@ class Translator(ast.NodeTransformer):
     def _reference(self, found: Defined) -> ast.expr:
         node = found.node
         if isinstance(node, ast.FunctionDef):
-            return unread() if node.name in _NOT_FOLLOWED else ast.Name(self.register(found.name, found, node))
+            return unread() if node.name in NOT_FOLLOWED else ast.Name(self.register(found.name, found, node))
         if isinstance(node, ast.ClassDef):
             return ast.Name(node.name if is_enum(node) else self.register(found.name, found, node))
         if node is None:
@@ -194,6 +207,8 @@ class Translator(ast.NodeTransformer):
             return ast.Call(ast.Name("at_least"), [ast.Constant(_VERSIONS[last]), *equal], [])
         if last in _VERSION_OF:
             return ast.Call(ast.Name("version"), [ast.Constant(_VERSION_OF[last])], [])
+        if last in _INSTANTIATES and len(node.args) == 1:
+            return ast.Call(ast.Name("instantiate"), [self.visit(node.args[0])], [])
         if last in ("PkgVersion", "Version"):
             return ast.Call(ast.Name("release"), [self.visit(one) for one in node.args], [])
         if last == "get_device_capability":
@@ -202,6 +217,8 @@ class Translator(ast.NodeTransformer):
             return ast.Subscript(ast.Call(ast.Name("capability"), [], []), ast.Constant(0), ast.Load())
         if ast.unparse(node) in _ANSWERED:
             return ast.parse(_ANSWERED[ast.unparse(node)], mode="eval").body
+        if name == "isinstance" and len(node.args) == 2:
+            node.args[1] = alternatives(node.args[1])
         if name in ("np.prod", "math.prod") and len(node.args) == 1:
             return ast.Call(ast.Name("prod"), [self.visit(node.args[0])], [])
         if name == "re.sub" and len(node.args) == 3:
@@ -219,11 +236,13 @@ class Translator(ast.NodeTransformer):
         """(what is called, the arguments before the written ones); None if it is not known."""
         function = node.func
         if isinstance(function, ast.Name):
+            if function.id in self.scope.inner:
+                return ast.parse(self.scope.inner[function.id], mode="eval").body, []
             if function.id in self.scope.local or function.id in BUILTIN:
                 return function, []
             found = self.meaning(function)
             if found is not None and isinstance(found.node, (ast.FunctionDef, ast.ClassDef)):
-                if found.node.name in _NOT_FOLLOWED:
+                if found.node.name in NOT_FOLLOWED:
                     return None
                 if isinstance(found.node, ast.ClassDef) and is_enum(found.node):
                     return None
@@ -233,8 +252,9 @@ class Translator(ast.NodeTransformer):
             return None
         if not isinstance(function, ast.Attribute):
             return None
-        if ast.unparse(function.value) == "super()" and self.scope.owner is not None:
-            method = self.method(self.scope.owner, function.attr, own=False)
+        after = self._super_of(function.value)
+        if after is not None:
+            method = self.method(after, function.attr, own=False)
             return None if method is None else (ast.Name(self._unit_of_method(method)), [ast.Name("self")])
         if isinstance(function.value, ast.Name) and function.value.id == "self" and self.scope.owner is not None:
             method = self.method(self.scope.owner, function.attr)
@@ -247,9 +267,16 @@ class Translator(ast.NodeTransformer):
         owner = self.meaning(function.value)
         if owner is not None and isinstance(owner.node, ast.ClassDef):
             method = self.method(owner, function.attr)
-            if method is None or not any(ast.unparse(one) == "staticmethod" for one in method[1].decorator_list):
+            if method is None or any(ast.unparse(one) == "classmethod" for one in method[1].decorator_list):
                 return None
-            return ast.Name(self._unit_of_method(method)), []
+            return ast.Name(self._unit_of_method(method)), []  # static, or called with its object
         value = self.visit(function.value)
         self.methods.add(function.attr)
         return None if is_unread(value) else (ast.Attribute(value, function.attr, ast.Load()), [])
+
+    def _super_of(self, tree: ast.expr) -> Defined | None:
+        """The class after which `super()`, or `super(CLASS, self)`, looks for a method."""
+        if not isinstance(tree, ast.Call) or ast.unparse(tree.func) != "super" or self.scope.owner is None:
+            return None
+        named = self.meaning(tree.args[0]) if tree.args else self.scope.owner
+        return named if named is not None and isinstance(named.node, ast.ClassDef) else None

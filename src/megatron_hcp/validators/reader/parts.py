@@ -3,29 +3,56 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from megatron_hcp.validators.program import Unit
+from megatron_hcp.validators.reader.expressions import NOT_FOLLOWED
 from megatron_hcp.validators.reader.prune import only_about
 from megatron_hcp.validators.reader.statements import Body, Reader
-from megatron_hcp.validators.reader.syntax import begins, blocks_of, makes
+from megatron_hcp.validators.reader.syntax import begins, blocks_of, makes, names_a_field
 
 
 class PartReader(Reader):
     """Reads whole functions, and parts of those that do much else."""
 
-    def read_call(self, path: str, function: str, called: str) -> bool:
+    def read_classes(self, names: Iterable[str]) -> list[str]:
+        """Reads classes by their dotted names; returns the names of those that upstream's tree has."""
+        found = []
+        for dotted in names:
+            module, _, name = dotted.rpartition(".")
+            path = self.sources.module(module)
+            if path is not None and name not in NOT_FOLLOWED and self.read(path, name):
+                found.append(name)
+        return found
+
+    def read_decorated(self, path: str, decorator: str) -> tuple[str, ...]:
+        """Reads the functions of a file that have a decorator; returns their names."""
+        tree = self.sources.tree(path)
+        names = tuple(
+            line.name
+            for line in (tree.body if tree is not None else ())
+            if isinstance(line, ast.FunctionDef) and decorator in map(ast.unparse, line.decorator_list)
+        )
+        for name in names:
+            self.read(path, name)
+        return names
+
+    def read_call(self, path: str, function: str, called: str, given: tuple[str, ...]) -> bool:
         """Makes a unit of one call with the arguments that a function gives it, `FUNCTION.CALLED`; False if not found.
 
-        Its parameters are `args` and those of the function, which stay unknown.
+        `given` are its parameters; others of the function stay unknown. Names that the function gives fields of a
+        parameter, as in `train_config = cfg.train`, are theirs.
         """
         found = self.sources.find(path, function)
         if found is None or not isinstance(found.node, ast.FunctionDef):
             return False
         for call in ast.walk(found.node):
             if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == called:
-                text = self.translator_of(found, found.node).text(call)
+                translator = self.translator_of(found, found.node)
+                named = [line for line in found.node.body if names_a_field(line, given)]
+                lines = (*Body(translator).block(named, 0), f"do {translator.text(call)}")
                 name = f"{function}.{called}"
-                self.units[name] = Unit(name, "def", ("args",), found.path, (f"do {text}",))
+                self.units[name] = Unit(name, "def", given, found.path, lines)
                 self.finish()
                 return True
         return False

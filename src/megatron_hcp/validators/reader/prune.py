@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from megatron_hcp.validators.program import Unit
 
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_WORD = re.compile(r"\w+")
 _TARGETS = re.compile(r"[A-Za-z_]\w*(, [A-Za-z_]\w*)*\Z")
-_CHANGES = (".pop(", "setattr(", "copy_fields(")
+_CHANGES = (".pop(", "setattr(", "copy_fields(", "instantiate(")
 
 
-def pruned(units: Mapping[str, Unit], start: str) -> dict[str, Unit]:
-    """The units that the start needs, without statements that change nothing a guard reads.
+def pruned(units: Mapping[str, Unit], starts: Iterable[str], made: Iterable[str] = ()) -> dict[str, Unit]:
+    """The units that the starts need, without statements that change nothing a guard reads.
+
+    `made` are classes of which the starts make objects without naming them: those that have guards are needed.
 
     A statement that assigns local names is left out where no other statement of its function reads them and nothing
     that it calls has a guard or changes an object; so is a call, a branch or a loop that is empty then.
@@ -23,7 +26,7 @@ def pruned(units: Mapping[str, Unit], start: str) -> dict[str, Unit]:
     acting = _acting(units)
     smaller = {name: _smaller(unit, acting) if unit.kind == "def" else unit for name, unit in units.items()}
     needed: set[str] = set()
-    waiting = [start]
+    waiting = [*starts, *acting.intersection(made)]
     while waiting:
         name = waiting.pop()
         if name in needed or name not in smaller:
@@ -41,6 +44,26 @@ def pruned(units: Mapping[str, Unit], start: str) -> dict[str, Unit]:
 @lru_cache(maxsize=20_000)
 def _words(line: str) -> list[str]:
     return _NAME.findall(_TEXT.sub("", line.partition("\t")[0]))
+
+
+def read_settings(lines: Iterable[str], units: Mapping[str, Unit]) -> list[str]:
+    """Those lines of a table of settings that the units may read: by the last part of their keys."""
+    functions = [unit for unit in units.values() if unit.kind == "def"]
+    words = {word for unit in functions for line in (*unit.lines, *unit.head) for word in _WORD.findall(line)}
+    lines = list(lines)
+    wanted = [line for line in lines if _reads(line, words, units)]
+    keys = {other for line in wanted if (other := line.partition("\t@")[2].partition("\t")[0])}
+    return [line for line in lines if line in wanted or any(_is_in(line, key) for key in keys)]
+
+
+def _reads(line: str, words: set[str], units: Mapping[str, Unit]) -> bool:
+    key, _, value = line.partition("\t")
+    name = key.rpartition(".")[2]
+    return value[1:-1].rpartition(".")[2] in units if name == "_target_" else name in words
+
+
+def _is_in(line: str, key: str) -> bool:
+    return f"{line.partition(chr(9))[0]}.".startswith(f"{key}.")
 
 
 def _acting(units: Mapping[str, Unit]) -> set[str]:

@@ -45,12 +45,26 @@ class Sources:
 
     def find(self, path: str, name: str, depth: int = 0) -> Defined | None:
         """What a name means at the top of a file; None if that cannot be told."""
-        node = self._top(path).get(name)
+        top = self._top(path)
+        node = top.get(name)
+        if name not in top and depth < _DEEPEST:
+            return self._by_star(path, name, depth)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             return self.imported(path, node, name, depth)
         if isinstance(node, ast.Name) and node.id != name and depth < _DEEPEST:
             return self.find(path, node.id, depth + 1)
         return Defined(path, name, node) if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.expr)) else None
+
+    def _by_star(self, path: str, name: str, depth: int) -> Defined | None:
+        """What a name means that a file has from `from MODULE import *`."""
+        tree = self.tree(path)
+        for line in tree.body if tree is not None else ():
+            if isinstance(line, ast.ImportFrom) and line.names[0].name == "*":
+                file = self.module(_source_of(path, line))
+                found = None if file is None else self.find(file, name, depth + 1)
+                if found is not None:
+                    return found
+        return None
 
     def imported(self, path: str, line: ast.Import | ast.ImportFrom, name: str, depth: int = 0) -> Defined | None:
         """What an import binds a name to."""
@@ -58,11 +72,7 @@ class Sources:
         if isinstance(line, ast.Import):
             dotted = alias.name if alias.asname else alias.name.partition(".")[0]
             return Defined(self.module(dotted) or "", dotted)
-        source = line.module or ""
-        if line.level:
-            folder = path.rpartition("/")[0].split("/")
-            folder = folder[: len(folder) - line.level + 1]
-            source = ".".join([*folder, *([source] if source else [])])
+        source = _source_of(path, line)
         file = self.module(source)
         inner = self.module(f"{source}.{alias.name}")
         if file is None:
@@ -98,6 +108,16 @@ class Sources:
                 *(part for one in getattr(line, "handlers", ()) for part in one.body),
             ):
                 self._bind(names, inner, certain=False)
+
+
+def _source_of(path: str, line: ast.ImportFrom) -> str:
+    """The module that a `from` names, seen from a file."""
+    source = line.module or ""
+    if line.level:
+        folder = path.rpartition("/")[0].split("/")
+        folder = folder[: len(folder) - line.level + 1]
+        source = ".".join([*folder, *([source] if source else [])])
+    return source
 
 
 def is_enum(node: ast.ClassDef) -> bool:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.validators.guards import name_of
 from megatron_hcp.validators.program import Unit
-from megatron_hcp.validators.reader.expressions import Scope, Translator
+from megatron_hcp.validators.reader.expressions import Scope, Translator, words_of
 from megatron_hcp.validators.reader.messages import message_of
 from megatron_hcp.validators.reader.sources import Defined, Sources, default_of, fields_in
 from megatron_hcp.validators.reader.syntax import (
     copied_fields,
+    inner_functions,
     lambda_of,
     local_names,
     negated,
     targets,
+    with_free_names,
 )
 
 _SAYS = ("print", "warn", "log", "debug", "info", "error")
@@ -75,6 +79,7 @@ class Reader:
     def _unit(self, name: str, found: Defined, node: ast.FunctionDef | ast.ClassDef) -> Unit:
         if isinstance(node, ast.ClassDef):
             return self._class(name, found, node)
+        node = with_free_names(node)
         translator = self.translator_of(found, node)
         body = Body(translator)
         lines = (*self._globals(found.path, node), *body.block(node.body, 0))
@@ -97,6 +102,8 @@ class Reader:
                     imports[bound] = self.sources.imported(found.path, line, bound)
         scope = Scope(found.path, local_names(node), imports, owner)
         scope.state = {name for line in ast.walk(node) if isinstance(line, ast.Global) for name in line.names}
+        for inner in inner_functions(node):
+            scope.inner[inner.name] = self.register(f"{node.name}.{inner.name}", found._replace(node=None), inner)
         return Translator(self.sources, self.register, scope)
 
     def _globals(self, path: str, node: ast.FunctionDef) -> Iterator[str]:
@@ -126,13 +133,25 @@ class Reader:
         return Unit(name, "class", bases, found.path, tuple(lines))
 
 
+class _Condition(NamedTuple):
+    """A condition in the notation, and in upstream's own words ("" if it has none)."""
+
+    text: str
+    own: str = ""
+
+    def line(self, said: ast.expr | None) -> str:
+        """What follows `check` or `stop`."""
+        name = f"\t{name_of(self.own)}" if self.own not in ("", self.text) else ""
+        return f"{self.text}\t{message_of(said)}{name}"
+
+
 class Body:
     """The statements of one function."""
 
     def __init__(self, translator: Translator) -> None:
         self._text = translator.text
         self._translator = translator
-        self._guards: list[str] = []
+        self._guards: list[_Condition] = []
         """The condition that keeps upstream out of each block around a statement."""
 
     def block(self, lines: Iterable[ast.stmt], depth: int) -> Iterator[str]:
@@ -144,15 +163,17 @@ class Body:
         if isinstance(line, ast.Assert):
             if self._translator.scope.is_state(line.test):
                 return
-            condition = self._text(line.test)
-            if condition in ("False", "0"):
-                yield f"{pad}stop {self._guards[-1] if self._guards else 'False'}\t{message_of(line.msg)}"
+            condition = self._condition(line.test)
+            if condition.text in ("False", "0"):
+                yield self._stop(pad, line.msg)
             else:
-                yield f"{pad}check {condition}\t{message_of(line.msg)}"
+                yield f"{pad}check {condition.line(line.msg)}"
         elif isinstance(line, ast.Raise):
-            yield f"{pad}stop {self._guards[-1] if self._guards else 'False'}\t{message_of(line.exc)}"
+            yield self._stop(pad, line.exc)
         elif isinstance(line, ast.If):
-            yield from self._if(self._text(line.test), self._text(negated(line.test)), line.body, line.orelse, depth)
+            yield from self._if(
+                self._condition(line.test), self._condition(negated(line.test)), line.body, line.orelse, depth
+            )
         elif isinstance(line, ast.Try):
             yield from self._try(line, depth)
         elif isinstance(line, ast.With):
@@ -178,6 +199,13 @@ class Body:
         else:
             yield from self._change(line, pad)
 
+    def _condition(self, test: ast.expr) -> _Condition:
+        return _Condition(self._text(test), words_of(test))
+
+    def _stop(self, pad: str, said: ast.expr | None) -> str:
+        condition = self._guards[-1] if self._guards else _Condition("False")
+        return f"{pad}stop {condition.line(said)}"
+
     def _change(self, line: ast.stmt, pad: str) -> Iterator[str]:
         if isinstance(line, ast.Assign):
             text = self._text(line.value)
@@ -191,6 +219,8 @@ class Body:
             whole = ast.BinOp(ast.parse(ast.unparse(line.target), mode="eval").body, line.op, line.value)
             yield f"{pad}{self._target(line.target)} = {self._text(ast.fix_missing_locations(whole))}"
         elif isinstance(line, ast.FunctionDef):
+            if line.name in self._translator.scope.inner:
+                return
             if len(line.body) == 1 and isinstance(line.body[0], ast.Return) and line.body[0].value is not None:
                 names = ", ".join(one.arg for one in line.args.args)
                 yield f"{pad}{line.name} = {self._text(lambda_of(names, line.body[0].value))}"
@@ -203,7 +233,7 @@ class Body:
         name = ast.unparse(call.func)
         owner, _, method = name.rpartition(".")
         if name in ("exit", "quit", "sys.exit"):
-            yield f"{pad}stop {self._guards[-1] if self._guards else 'False'}\t{message_of(call)}"
+            yield self._stop(pad, call)
             return
         if method.lstrip("_").startswith(_SAYS) or owner in ("warnings", "logger", "logging"):
             return
@@ -225,7 +255,9 @@ class Body:
             return f"{ast.unparse(target.value)}[{self._text(target.slice)}]"
         return ast.unparse(target).strip("()")
 
-    def _if(self, test: str, negated: str, body: list[ast.stmt], orelse: list[ast.stmt], depth: int) -> Iterator[str]:
+    def _if(
+        self, test: _Condition, negated: _Condition, body: list[ast.stmt], orelse: list[ast.stmt], depth: int
+    ) -> Iterator[str]:
         pad = " " * depth
         self._guards.append(negated)
         inside = list(self.block(body, depth + 1))
@@ -235,10 +267,10 @@ class Body:
         if not inside and not other:
             return
         if not inside:
-            yield f"{pad}if {negated}"
+            yield f"{pad}if {negated.text}"
             yield from other
             return
-        yield f"{pad}if {test}"
+        yield f"{pad}if {test.text}"
         yield from inside
         if other:
             yield f"{pad}else"
@@ -251,7 +283,7 @@ class Body:
         body = [*line.body, *line.orelse]
         if packages and len(packages) == len(line.body):
             test = f"installed({packages[0].partition('.')[0]!r})"
-            yield from self._if(test, f"not {test}", body, handlers, depth)
+            yield from self._if(_Condition(test), _Condition(f"not {test}"), body, handlers, depth)
         else:
-            yield from self._if("...", "...", body, handlers, depth)
+            yield from self._if(_Condition("..."), _Condition("..."), body, handlers, depth)
         yield from self.block(line.finalbody, depth)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 _INVERSE = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
@@ -21,6 +21,14 @@ def copied_fields(line: ast.For) -> ast.expr | None:
         text,
     )
     return ast.parse(f"copy_fields({found[2]}, {found[3]}, {found[4]})", mode="eval").body if found else None
+
+
+def alternatives(kinds: ast.expr) -> ast.expr:
+    """`list | tuple` as a tuple."""
+    if isinstance(kinds, ast.BinOp) and isinstance(kinds.op, ast.BitOr):
+        left = alternatives(kinds.left)
+        return ast.Tuple([*(left.elts if isinstance(left, ast.Tuple) else [left]), kinds.right], ast.Load())
+    return kinds
 
 
 def lambda_of(names: str, body: ast.expr) -> ast.expr:
@@ -56,6 +64,31 @@ def local_names(node: ast.AST) -> set[str]:
     return names
 
 
+_WORDS = frozenset(("check", "stop", "do", "forget"))
+"""Words of the program's own that Python has as names."""
+
+
+def with_free_names(node: ast.FunctionDef) -> ast.FunctionDef:
+    """The function with `stop_` for a name of its own that means a statement in the program."""
+    taken = [one for one in ast.walk(node) if isinstance(one, ast.Name) and one.id in _WORDS]
+    for one in taken if any(isinstance(one.ctx, ast.Store) for one in taken) else ():
+        one.id += "_"
+    return node
+
+
+def inner_functions(node: ast.AST) -> Iterator[ast.FunctionDef]:
+    """The functions in a function's body that have guards, and read none of its names."""
+    body = node.body if isinstance(node, ast.FunctionDef) else []
+    functions = [line for line in body if isinstance(line, ast.FunctionDef)]
+    for function in functions:
+        own = local_names(function)
+        others = local_names(node) - own | {one.name for one in functions}
+        reads = {one.id for one in ast.walk(function) if isinstance(one, ast.Name)}
+        has_guards = any(isinstance(one, (ast.Assert, ast.Raise)) for one in ast.walk(function))
+        if has_guards and not function.decorator_list and not reads & others:
+            yield function
+
+
 def blocks_of(node: ast.FunctionDef) -> Iterator[list[ast.stmt]]:
     """The lists of statements in a function, its own first."""
     for one in ast.walk(node):
@@ -78,3 +111,13 @@ def makes(line: ast.stmt, name: str) -> bool:
 def begins(line: ast.stmt) -> bool:
     """Whether a statement makes an empty dict."""
     return isinstance(line, ast.Assign) and isinstance(line.value, ast.Dict) and not line.value.keys
+
+
+def names_a_field(line: ast.stmt, owners: Collection[str]) -> bool:
+    """Whether a statement gives a field of one of some objects a name: `train_config = cfg.train`."""
+    return (
+        isinstance(line, ast.Assign)
+        and isinstance(line.targets[0], ast.Name)
+        and isinstance(line.value, ast.Attribute)
+        and ast.unparse(line.value.value) in owners
+    )

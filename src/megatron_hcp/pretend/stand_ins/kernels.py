@@ -1,0 +1,143 @@
+"""Compiled packages beside Transformer Engine, by shape: mamba_ssm, causal_conv1d, flash-linear-attention, APEX."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from megatron_hcp.pretend.record import RECORD
+from megatron_hcp.pretend.stand_ins.contract import same, stands_for
+
+STANDS_FOR = "mamba_ssm, causal_conv1d, flash-linear-attention; APEX's layer norm and fused weight gradient"
+CANNOT_TELL = "numbers, and what these kernels refuse"
+
+VERSION = "2.2.4"
+
+
+def _called(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that returns nothing of a shape."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        RECORD.used(name)
+        return ours(*args, **kwargs)
+
+    return call
+
+
+class RMSNorm(torch.nn.Module):  # type: ignore[misc]
+    """mamba_ssm's gated norm: its constructor's arguments, [..., hidden_size] -> the same."""
+
+    def __init__(
+        self,
+        hidden_size: int,
+        eps: float = 1e-5,
+        norm_before_gate: bool = True,
+        group_size: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(hidden_size, device=device, dtype=dtype))
+        self.bias = None
+
+    @stands_for("mamba_ssm.RMSNorm", lambda self, x, *_, **__: x.shape)
+    def forward(self, x: Any, z: Any = None) -> Any:
+        return x * self.weight.to(x.dtype)
+
+
+def _split_scan(zxbcdt: Any, conv1d_weight: Any, conv1d_bias: Any, dt_bias: Any, A: Any, D: Any, *args: Any,
+                headdim: Any = None, **_: Any) -> Any:  # fmt: skip
+    """[batch, length, …] -> [batch, length, heads x headdim]."""
+    width = D.numel() * (headdim or 1)
+    return (zxbcdt[..., :1].expand(*zxbcdt.shape[:-1], width) + 0 * conv1d_weight.sum()).contiguous()
+
+
+def _scanned(zxbcdt: Any, *args: Any, headdim: Any = None, **_: Any) -> tuple[int, ...]:
+    return (*zxbcdt.shape[:-1], args[4].numel() * (headdim or 1))
+
+
+def _chunk_scan(x: Any, *_: Any, return_final_states: bool = False, **__: Any) -> Any:
+    return (x * 1, None) if return_final_states else x * 1
+
+
+def _same(x: Any, *_: Any, **__: Any) -> Any:
+    return x * 1
+
+
+def _same_and_state(x: Any, *_: Any, **__: Any) -> Any:
+    return x * 1, None
+
+
+def _gated_delta(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> Any:
+    return v * 1 + 0 * (q.sum() + k.sum()), None
+
+
+class LayerNorm:
+    """APEX's autograd functions: [..., hidden] -> the same."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Any, weight: Any, bias: Any, *_: Any, memory_efficient: bool = False) -> Any:
+        """Its arguments are looked at before it is called."""
+
+    @staticmethod
+    @stands_for("apex.layer_norm", same)
+    def apply(x: Any, weight: Any, *_: Any) -> Any:
+        return x * weight.to(x.dtype)
+
+
+KERNELS: dict[str, dict[str, Any]] = {
+    "apex.contrib.layer_norm.layer_norm": {"FastLayerNormFN": LayerNorm},
+    "apex.normalization.fused_layer_norm": {"FusedLayerNormAffineFunction": LayerNorm},
+    **{
+        f"scaled_{kind}_cuda": {
+            "forward": stands_for("apex.softmax", same)(lambda x, *_: x.softmax(-1)),
+            "backward": stands_for("apex.softmax", same)(_same),
+            "get_batch_per_block": _called("apex.softmax", lambda *_: 4),
+        }
+        for kind in ("softmax", "masked_softmax", "upper_triang_masked_softmax", "aligned_causal_masked_softmax")
+    },
+    "fused_weight_gradient_mlp_cuda": dict.fromkeys(
+        ("wgrad_gemm_accum_fp32", "wgrad_gemm_accum_fp16"), _called("apex.weight_gradient", lambda *_: None)
+    ),
+    "mamba_ssm.ops.triton.ssd_combined": {
+        "mamba_split_conv1d_scan_combined": stands_for("mamba_ssm.split_scan", _scanned)(_split_scan),
+        "mamba_chunk_scan_combined": stands_for("mamba_ssm.chunk_scan", same)(_chunk_scan),
+    },
+    "mamba_ssm.ops.triton.layernorm_gated": {"RMSNorm": RMSNorm},
+    "mamba_ssm.ops.triton.selective_state_update": {"selective_state_update": None},
+    "causal_conv1d": {
+        "causal_conv1d_fn": stands_for("causal_conv1d", same)(_same),
+        "causal_conv1d_update": None,
+    },
+    "fla.modules.convolution": {"causal_conv1d": stands_for("fla.causal_conv1d", same)(_same_and_state)},
+    "fla.modules.l2norm": {"l2norm": stands_for("fla.l2norm", same)(_same)},
+    "fla.ops.gated_delta_rule": {
+        "chunk_gated_delta_rule": stands_for("fla.gated_delta_rule", lambda q, k, v, *_, **__: v.shape)(_gated_delta)
+    },
+}
+
+
+def install() -> None:
+    """Makes the packages importable, with the functions that megatron-core calls; other parts of APEX are absent."""
+    for path, functions in KERNELS.items():
+        parts = path.split(".")
+        for end in range(1, len(parts) + 1):
+            name = ".".join(parts[:end])
+            if name not in sys.modules:
+                sys.modules[name] = _package(name)
+                if end > 1:
+                    setattr(sys.modules[".".join(parts[: end - 1])], parts[end - 1], sys.modules[name])
+        vars(sys.modules[path]).update(functions)
+    sys.modules["amp_C"] = None  # type: ignore[assignment]
+
+
+def _package(name: str) -> ModuleType:
+    module: Any = ModuleType(name)
+    module.__path__, module.__version__ = [], VERSION
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
+    return module  # type: ignore[no-any-return]

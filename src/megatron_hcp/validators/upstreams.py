@@ -1,0 +1,83 @@
+"""Whose start-up reads a launch, and which of its releases are in the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.facts.last_read import BRANCHES, of_package
+
+
+class Upstream(NamedTuple):
+    """A repository whose validators read launches: the fact that states its release, and the releases that judge a
+    launch without one, oldest first: the last of each minor version in the tables."""
+
+    repo: str
+    fact: str
+    releases: tuple[str, ...]
+
+
+MEGATRON_LM = Upstream(
+    "megatron-lm", "mcore", ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.0")
+)
+VERL = Upstream("verl", "verl", ("0.7.1", "0.8.0", "0.9.1"))
+MEGATRON_BRIDGE = Upstream("megatron-bridge", "bridge", ("0.3.1", "0.4.2", "0.5.1", "0.6.0"))
+_BY_DIALECT: Mapping[str, tuple[Upstream, ...]] = {
+    "mlm": (MEGATRON_LM,),
+    "bridge": (MEGATRON_BRIDGE,),
+    "verl": (VERL,),
+}
+_VERL_CONFIGURATIONS = ("ppo_trainer", "ppo_megatron_trainer")
+
+
+def upstreams_of(launch: Launch) -> tuple[Upstream, ...]:
+    """The upstreams whose start-up reads the launch, in the order in which they do."""
+    if launch.dialect == "verl" and not _is_ppo(launch):
+        return ()
+    return _BY_DIALECT.get(launch.dialect, ())
+
+
+def _is_ppo(launch: Launch) -> bool:
+    """Whether verl's main_ppo reads the launch, with an actor on Megatron: other trainers check other things."""
+    reading = launch.reading
+    strategy = launch.facts.get("strategy")
+    if reading.role != "actor_rollout_ref.actor" or strategy is None or strategy.value != "megatron":
+        return False
+    names = [setting.value for setting in reading.settings if setting.key == "--config-name"]
+    return all(name in _VERL_CONFIGURATIONS for name in names) and not any(
+        setting.key.startswith(("async_training.", "rollout.")) for setting in reading.settings
+    )
+
+
+def revision_in(upstream: Upstream, release: tuple[int, int, int]) -> str | None:
+    """The revision in the tables that a release is: itself, the newest before it of its minor version, or main.
+
+    >>> revision_in(VERL, (0, 9, 3)), revision_in(VERL, (0, 10, 0)), revision_in(VERL, (0, 5, 0))
+    ('0.9.1', 'main', None)
+    """
+    from megatron_hcp.validators.table import releases_of
+
+    names = [name for name in releases_of(upstream.repo) if name not in BRANCHES]
+    same = [name for name in names if _numbers(name)[:2] == release[:2]]
+    older = [name for name in same if _numbers(name) <= release]
+    if older or same:
+        return (older[-1:] or same)[0]
+    main = of_package(upstream.fact, "main")
+    return "main" if main is not None and main.numbers[:2] == release[:2] else None
+
+
+def bridge_with(core: tuple[int, int, int]) -> str | None:
+    """The newest release of Megatron-Bridge in the tables that pins a megatron-core of this minor version.
+
+    >>> bridge_with((0, 18, 2)), bridge_with((0, 12, 0))
+    ('0.5.1', None)
+    """
+    from megatron_hcp.validators.table import table_of
+
+    rows = ((name, pinned) for name, *_, pinned in table_of("megatron-bridge").releases if pinned not in BRANCHES)
+    return next((name for name, pinned in reversed([*rows]) if _numbers(pinned)[:2] == core[:2]), None)
+
+
+def _numbers(name: str) -> tuple[int, ...]:
+    return tuple(map(int, name.split(".")))
