@@ -1,9 +1,9 @@
 """verl's own start-up on overrides: run by agree/verl.py, as `verl_upstream.py VERL`.
 
-Run are Hydra's composition of verl's configuration, and `validate_config` with the classes of actor, critic and
-engine that it makes. What this machine lacks is replaced: packages that are not installed (see `_MISSING`) can be
-imported and do nothing; the model of the critic is not read. torch, hydra, omegaconf, transformers and ray are real;
-no Ray cluster is started.
+Run are Hydra's composition of verl's configuration, `validate_config` with the classes of actor, critic and engine
+that it makes, and those that the workers make of ref and rollout. What this machine lacks is replaced: packages that
+are not installed (see `_MISSING`) can be imported and do nothing; the model of the critic is not read. torch, hydra,
+omegaconf, transformers and ray are real; no Ray cluster is started.
 """
 
 from __future__ import annotations
@@ -59,6 +59,11 @@ class Verl:
             use_reference_policy=self.utils.need_reference_policy(config),
             use_critic=self.utils.need_critic(config),
         )
+        # What the workers make of their sections before they build anything.
+        actor_rollout_ref = config.actor_rollout_ref
+        sections = [actor_rollout_ref.ref] if self.utils.need_reference_policy(config) else []
+        for section in (*sections, actor_rollout_ref.rollout):
+            self.config.omega_conf_to_dataclass(section)
 
 
 def main() -> None:
