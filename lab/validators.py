@@ -17,14 +17,17 @@ from functools import cache
 from pathlib import Path
 
 from known_options import BRANCHES, RELEASES
+from older_guards import older_guards
 from program import parser_of
 
+from megatron_hcp.judge.start import judged
 from megatron_hcp.validators.checkout import OPTIONS, counted, units_of
 from megatron_hcp.validators.checkout import texts_of as wheel_texts
 from megatron_hcp.validators.framework_roots import UPSTREAMS
 from megatron_hcp.validators.program import Unit, as_lines, is_readable
 from megatron_hcp.validators.reader.quiet import marked
 from megatron_hcp.validators.table import FOLDER, Table, woven, written
+from megatron_hcp.validators.upstreams import MEGATRON_LM
 
 REVISIONS = {
     "megatron-lm": {**{name: f"core_v{name}" for name in RELEASES}, **{name: name for name in BRANCHES}},
@@ -32,6 +35,8 @@ REVISIONS = {
 }
 """For each upstream the names of its revisions in the tables, oldest first, and what the clone calls them."""
 WHEELS = Path(os.environ.get("HCP_UPSTREAM", Path.home() / ".cache/hcp-upstream"))
+OLDER = Path(judged.__file__).with_name("older_guards.txt")
+"""Which older releases a check asks, too."""
 
 
 def texts_of(repository: Path, revision: str) -> Callable[[str], str | None]:
@@ -77,6 +82,8 @@ def main() -> int:
             if options.unreadable:
                 show_unreadable(revisions[name])
         Path(FOLDER, f"{upstream.repo}.txt").write_text(written(table_of(revisions)), encoding="utf-8")
+    if options.megatron_lm is not None:
+        OLDER.write_text(older_guards("megatron-lm", MEGATRON_LM.releases), encoding="utf-8")
     return 0
 
 

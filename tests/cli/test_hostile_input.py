@@ -117,3 +117,8 @@ def test_no_output_shows_a_credential(name: str, text: str, output: str, tmp_pat
     done = hcp("check", name, *show, "--format", form, cwd=tmp_path)
     assert done.returncode in (0, 1, 4), done.stderr
     assert "cp" in done.stdout and "hunter2" not in done.stdout + done.stderr
+
+
+def test_an_option_with_an_empty_value_is_judged() -> None:
+    done = hcp("check", "--", "--indow-size=")
+    assert done.returncode == 1 and not done.stderr, done.stderr

@@ -15,9 +15,9 @@ ALL_MODULES = sorted(path for name in ("src", "tests", "checks", "lab") for path
 
 CHAINS = (
     "ground <- core <- cost <- dcp <- bash <- launch <- validators <- rules <- judge <- "
-    "plan support render triage skills backports <- cli mcp",
+    "plan support render triage skills backports dryrun <- cli mcp",
     "ground <- core <- cost <- dcp <- draw data <- cli",
-    "ground <- core <- cost <- dcp <- runtime <- proofs integrations",
+    "ground <- core <- cost <- dcp <- runtime <- proofs integrations <- pretend",
 )
 """A room (a folder of src/megatron_hcp) imports itself and what is left of it in a chain; rooms side by side do not."""
 INSIDE = {
@@ -28,7 +28,7 @@ INSIDE = {
 """The same for the folders and modules inside a room; `*` stands for those that are not named."""
 FOR_ALL = {"megatron_hcp", "megatron_hcp.resources"}
 """The modules at the root that every room may import."""
-WITH_TORCH = {"runtime", "proofs", "integrations"}
+WITH_TORCH = {"runtime", "proofs", "integrations", "pretend"}
 HEAVY = {"torch", "megatron", "tensordict", "einops", "transformer_engine"}
 MAX_LINES, MAX_RULE_LINES, MAX_MODULES = 300, 80, 22
 FLAT = {Path("checks"), Path("lab"), Path("tests/support")}

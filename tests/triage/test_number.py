@@ -7,8 +7,8 @@ import pytest
 
 import megatron_hcp.triage
 from megatron_hcp.triage.exit_codes import exit_code
+from megatron_hcp.triage.inputs.log_name import read_name
 from megatron_hcp.triage.line import last_time, read_line
-from megatron_hcp.triage.log_name import read_name
 from megatron_hcp.triage.number import number, whole
 
 MODULES = sorted(Path(megatron_hcp.triage.__file__).parent.glob("*.py"))

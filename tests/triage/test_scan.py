@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from megatron_hcp.triage.inputs.log_name import read_name
 from megatron_hcp.triage.line import last_time, read_line
-from megatron_hcp.triage.log_name import read_name
 from megatron_hcp.triage.scan import scan
 from support.processes import HANG_S
 from support.rows import rows

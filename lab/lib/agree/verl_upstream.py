@@ -34,7 +34,7 @@ class Verl:
         sys.path.insert(0, verl)
         import hydra
 
-        self.hydra = hydra
+        self.hydra, self.open_dict = hydra, importlib.import_module("omegaconf").open_dict
         self.folder = os.path.join(os.path.abspath(verl), "verl", "trainer", "config")
         self.config = importlib.import_module("verl.utils.config")
         self.utils = importlib.import_module("verl.trainer.ppo.utils")
@@ -60,10 +60,16 @@ class Verl:
             use_critic=self.utils.need_critic(config),
         )
         # What the workers make of their sections before they build anything.
-        actor_rollout_ref = config.actor_rollout_ref
-        sections = [actor_rollout_ref.ref] if self.utils.need_reference_policy(config) else []
-        for section in (*sections, actor_rollout_ref.rollout):
-            self.config.omega_conf_to_dataclass(section)
+        ref, rollout = config.actor_rollout_ref.ref, config.actor_rollout_ref.rollout
+        if self.utils.need_reference_policy(config):
+            with self.open_dict(ref):  # as `ActorRolloutRefWorker.init_model`
+                ref.ppo_mini_batch_size = config.actor_rollout_ref.actor.ppo_mini_batch_size
+                ref.ppo_micro_batch_size = ref.pop("log_prob_micro_batch_size", None)
+                ref.ppo_micro_batch_size_per_gpu = ref.pop("log_prob_micro_batch_size_per_gpu", None)
+                ref.use_dynamic_bsz = ref.pop("log_prob_use_dynamic_bsz", False)
+                ref.ppo_max_token_len_per_gpu = ref.pop("log_prob_max_token_len_per_gpu", None)
+            self.config.omega_conf_to_dataclass(ref)
+        self.config.omega_conf_to_dataclass(rollout)
 
 
 def main() -> None:

@@ -9,9 +9,9 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cpbench.case import Case
 
@@ -19,13 +19,27 @@ _LONGEST_S = 60
 
 
 class Answer(NamedTuple):
-    """Exit code 0 means ok, 1 refused, anything else no answer."""
+    """Exit code 0 means ok, 1 refused, anything else no answer.
+
+    `text` is why it refused; `told` is what it said beside that: warnings and notes.
+    """
 
     code: int
     text: str
+    told: str = ""
 
 
-COLUMNS = ("ok", "false error", "upstream's fault", "undecided", "refused", "wrong cause", "silent", "no answer")
+COLUMNS = (
+    "ok",
+    "false error",
+    "upstream's fault",
+    "undecided",
+    "refused",
+    "told",
+    "wrong cause",
+    "silent",
+    "no answer",
+)
 Tool = Callable[[Case], Answer]
 
 
@@ -36,7 +50,7 @@ def outcome_of(case: Case, answer: Answer) -> str:
     if case.expect == "ok":
         return "false error" if answer.code else "ok"
     if answer.code == 0:
-        return "silent"
+        return "told" if any(name in answer.told for name in case.names) else "silent"
     return "refused" if any(name in answer.text for name in case.names) else "wrong cause"
 
 
@@ -57,7 +71,8 @@ def command(tool: str) -> Tool:
                 )
             except (OSError, subprocess.TimeoutExpired) as error:
                 return Answer(2, str(error))
-        return Answer(done.returncode, done.stdout + done.stderr)
+        said = done.stdout + done.stderr
+        return Answer(done.returncode, said, said)
 
     return answer
 
@@ -81,24 +96,31 @@ def ours(*, versions: bool, upstream: Sequence[Path] = ()) -> Tool:
                 code = end.code if isinstance(end.code, int) else 1 if end.code else 0
             finally:
                 os.chdir(before)
-        return Answer(code, _errors_in(out.getvalue()))
+        return _answer(code, out.getvalue())
 
     return answer
 
 
-def _errors_in(said: str) -> str:
-    """The text of the errors alone: what is not checked or undecided names settings, too."""
+def _answer(code: int, said: str) -> Answer:
+    """The text of the errors, and that of the other findings: what is not checked or undecided names settings, too."""
     try:
         found = json.loads(said)
     except ValueError:
-        return said
-    launches = found.get("launches") or [found]
-    errors = [item for one in launches for item in one.get("findings", ()) if item["severity"] == "error"]
-    parts = ("rule", "message", "found", "expected")
-    lines = [" ".join([*(item[part] for part in parts), *item["keys"]]) for item in errors]
+        return Answer(code, said)
+    launches = found.get("results") or [found]
+    findings = [item for one in launches for item in one.get("findings", ())]
+    errors, others = (
+        [item for item in findings if (item["severity"] == "error") is is_error] for is_error in (True, False)
+    )
     undecided = [str(item) for one in launches for item in one.get("undecided", ())]
     refused = [str(found["error"])] if "error" in found else []
-    return "\n".join(lines or undecided or refused)
+    return Answer(
+        code, "\n".join([_line(item) for item in errors] or undecided or refused), "\n".join(map(_line, others))
+    )
+
+
+def _line(finding: Mapping[str, Any]) -> str:
+    return " ".join([*(finding[part] for part in ("rule", "message", "found", "expected")), *finding["keys"]])
 
 
 @contextlib.contextmanager

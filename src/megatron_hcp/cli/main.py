@@ -39,6 +39,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("megatron_hcp.cli.explain", "Explain a rule: why it holds, its symptom, and where upstream says so."),
     "backports": ("megatron_hcp.cli.backports", "List the fixes upstream made after the launch's releases."),
     "verify": ("megatron_hcp.cli.verify", "Run the verification steps that the skills' cards list."),
+    "dryrun": (
+        "megatron_hcp.cli.dryrun",
+        "Run upstream's own program on a launch, without a GPU: executes the code that --upstream names.",
+    ),
     "anchors": ("megatron_hcp.cli.anchors", "Check the source anchors of rules and cards against upstream's sources."),
     "skills": ("megatron_hcp.cli.skills.command", "List, show, validate and install the skills of this pack."),
     "render": ("megatron_hcp.cli.render", "Write an sbatch script that checks itself before it trains."),

@@ -43,10 +43,10 @@ def triage(
     context parallelism is off, and with 4 if the logs do not settle it: a line reports an error that is not known, or
     there is neither a failure nor a training step.
     """
+    from megatron_hcp.triage.inputs.sources import find_logs
     from megatron_hcp.triage.read import triage as read_logs
     from megatron_hcp.triage.report import diagnosis_document
     from megatron_hcp.triage.screen_text import diagnosis_text
-    from megatron_hcp.triage.sources import find_logs
 
     plan = _plan(launch, dialect, tuple(assumes), beside)
     found = find_logs(logs)

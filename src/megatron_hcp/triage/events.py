@@ -19,8 +19,8 @@ from megatron_hcp.triage.exit_codes import (
     exit_code,
     read_end,
 )
+from megatron_hcp.triage.inputs.log_name import Name, is_record
 from megatron_hcp.triage.line import QUIET, Line, When, Writer, last_time
-from megatron_hcp.triage.log_name import Name, is_record
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
 from megatron_hcp.triage.signatures.launchers import ABORTED_AT_EXIT

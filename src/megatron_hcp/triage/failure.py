@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from megatron_hcp.triage.collectives import Waited
+from megatron_hcp.triage.collective.collectives import Waited
 from megatron_hcp.triage.events import NAMES_THE_END, ROLES, SENT_FROM_OUTSIDE, Event, FileEvents
 from megatron_hcp.triage.exit_codes import ABORTED, ProcessEnd, explain_code
 from megatron_hcp.triage.line import When

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from megatron_hcp.triage.collectives import TOKENS as COLLECTIVE_TOKENS
-from megatron_hcp.triage.collectives import CollectiveWaits
+from megatron_hcp.triage.collective.collectives import TOKENS as COLLECTIVE_TOKENS
+from megatron_hcp.triage.collective.collectives import CollectiveWaits
 from megatron_hcp.triage.course.idle import Idle
 from megatron_hcp.triage.course.not_finite import said
 from megatron_hcp.triage.events import IDLE, LASTING, FileEvents
+from megatron_hcp.triage.inputs.log_name import read_name
 from megatron_hcp.triage.is_cp_on import CpEvidence
 from megatron_hcp.triage.line import QUIET, Line, read_line
-from megatron_hcp.triage.log_name import read_name
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.progress import HARMLESS, begun, done, last_words

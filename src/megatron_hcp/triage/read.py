@@ -12,10 +12,11 @@ from typing import Literal
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.triage.advice import Advice, Attempt, advise
-from megatron_hcp.triage.collectives import Waited, collective_text
+from megatron_hcp.triage.collective.collectives import Waited, collective_text
+from megatron_hcp.triage.collective.flight_recorder import read_dumps
 from megatron_hcp.triage.events import LASTING, FileEvents
 from megatron_hcp.triage.failure import Failure, first_failure, with_ends
-from megatron_hcp.triage.flight_recorder import read_dumps
+from megatron_hcp.triage.inputs.sources import is_log, opened, without_lead
 from megatron_hcp.triage.is_cp_on import SPEED_TOKENS, CpPlan, CpVerdict, judge
 from megatron_hcp.triage.line_reader import LineReader
 from megatron_hcp.triage.logged_job import LoggedJob
@@ -23,7 +24,6 @@ from megatron_hcp.triage.scan import scan
 from megatron_hcp.triage.signatures.progress import is_of_a_training, shows_start
 from megatron_hcp.triage.signatures.row import Role, filled_cause, said_text
 from megatron_hcp.triage.signatures.table import SIGNATURES, compiled
-from megatron_hcp.triage.sources import is_log, opened, without_lead
 
 _HANGS = ("collective-timeout", "watchdog-stuck")
 

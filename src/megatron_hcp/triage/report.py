@@ -8,7 +8,7 @@ import shlex
 from typing import Any
 
 from megatron_hcp.triage.advice import Attempt, came_back
-from megatron_hcp.triage.collectives import Waited
+from megatron_hcp.triage.collective.collectives import Waited
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.line import When
 from megatron_hcp.triage.read import Diagnosis

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.triage.advice import Attempt, came_back
-from megatron_hcp.triage.collectives import collective_text
+from megatron_hcp.triage.collective.collectives import collective_text
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.read import Diagnosis
 from megatron_hcp.triage.report import cp_next, left_out, next_steps, rule_of, time_text

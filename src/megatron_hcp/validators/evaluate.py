@@ -18,7 +18,7 @@ from megatron_hcp.validators.journal import Writes
 from megatron_hcp.validators.operations import iterable
 from megatron_hcp.validators.outcome import Guard, Open, Refusal
 from megatron_hcp.validators.program import StartProgram, Unit, condition_of, shape_of
-from megatron_hcp.validators.trees import names_in, tree_of
+from megatron_hcp.validators.trees import names_in, tree_of, variable_fields
 from megatron_hcp.validators.values import ABSENT, NOT_READ, UNREADABLE, NotKnown, Thing, merged, same, truth
 
 _MOST_STEPS = 200_000
@@ -298,8 +298,13 @@ class Evaluation(Assignments):
 
     def _values(self, condition: str) -> tuple[tuple[str, object], ...]:
         found: dict[str, object] = {}
-        for name, tree in names_in(tree_of(condition)):
+        whole = tree_of(condition)
+        by_variable = {variable: (owner, tree) for owner, variable, tree in variable_fields(whole)}
+        for name, tree in names_in(whole):
             value = self.value(tree)
+            if name in by_variable:  # `getattr(args, arg)`: the field that is meant
+                owner, tree = by_variable[name]
+                name, value = f"{owner}.{value}", self.value(tree)
             if not isinstance(value, (NotKnown, Thing)) and name.partition(".")[0] in self.frame:
                 found[name] = value
         return tuple(found.items())

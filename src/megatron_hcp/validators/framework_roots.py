@@ -28,7 +28,12 @@ VERL = UpstreamRoots(
         (
             "do validate_config(config, need_reference_policy(config), need_critic(config))",
             "if need_reference_policy(config)",
-            " do instantiate(config.actor_rollout_ref.ref)",
+            " ref = config.actor_rollout_ref.ref",
+            " ref.ppo_mini_batch_size = config.actor_rollout_ref.actor.ppo_mini_batch_size",
+            " ref.ppo_micro_batch_size = ref.log_prob_micro_batch_size",
+            " ref.ppo_micro_batch_size_per_gpu = ref.log_prob_micro_batch_size_per_gpu",
+            " ref.use_dynamic_bsz = ref.log_prob_use_dynamic_bsz",
+            " do instantiate(ref)",
             "do instantiate(config.actor_rollout_ref.rollout)",
         ),
     ),

@@ -17,8 +17,6 @@ STATED = frozenset(("launch", "default", "derived", "presumed"))
 """Origins of facts that the settings themselves have, or that upstream's code computes anew."""
 
 _SHELL = str.maketrans("", "", "\\\"'")
-_FROM_CHECKPOINT = frozenset(("use_checkpoint_args", "use_mp_args_from_checkpoint_args"))
-"""With these, upstream takes what the launch leaves out from a checkpoint (`load_args_from_checkpoint`)."""
 
 
 class ParserTable(NamedTuple):
@@ -48,7 +46,7 @@ def arguments_of(launch: Launch, parser: ParserTable) -> Thing:
     """
     reading = launch.reading
     index = index_of("mlm")
-    hidden = reading.unseen is not None or any(setting.key in _FROM_CHECKPOINT for setting in reading.settings)
+    hidden = reading.unseen is not None
     fields = {dest: NotKnown((dest,)) for dest in parser.defaults} if hidden else dict(parser.defaults)
     stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in STATED and name in FACTS}
     for setting in reading.settings:

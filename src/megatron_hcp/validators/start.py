@@ -7,7 +7,7 @@ from megatron_hcp.validators.evaluate import Evaluation, TooLongError
 from megatron_hcp.validators.guards import independent
 from megatron_hcp.validators.outcome import Judgement, Source
 from megatron_hcp.validators.program import StartProgram
-from megatron_hcp.validators.settings import arguments_of, outside_of, parser_of
+from megatron_hcp.validators.settings import ParserTable, arguments_of, outside_of, parser_of
 from megatron_hcp.validators.table import program_of_release
 from megatron_hcp.validators.upstreams import upstreams_of
 from megatron_hcp.validators.values import Thing
@@ -46,15 +46,21 @@ def _given(launch: Launch, run: Evaluation) -> Thing:
         from megatron_hcp.validators.container import container_of
 
         return container_of(launch, run)
-    kept = run.program.kept.setdefault("inputs", {})
     settings = run.program.find("settings")
     if settings is not None:
         from megatron_hcp.validators.config import Settings, configuration_of
 
-        if "settings" not in kept:
-            kept["settings"] = Settings(settings.lines)
-        return configuration_of(launch, kept["settings"])
-    if "parser" not in kept:
-        options = run.program.find("options")
-        kept["parser"] = parser_of(options.lines if options else ())
-    return arguments_of(launch, kept["parser"])
+        kept = run.program.kept.setdefault("settings", {})
+        if not kept:
+            kept[""] = Settings(settings.lines)
+        return configuration_of(launch, kept[""])
+    return arguments_of(launch, parser_in(run.program))
+
+
+def parser_in(program: StartProgram) -> ParserTable:
+    """The options of the program's own parser; none if it has no parser."""
+    if "parser" not in program.kept:
+        options = program.find("options")
+        program.kept["parser"] = {"": parser_of(options.lines if options else ())}
+    found: ParserTable = program.kept["parser"][""]
+    return found

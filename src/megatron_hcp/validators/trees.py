@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _ast
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -45,3 +46,16 @@ def names_in(tree: Any) -> list[tuple[str, Any]]:
             if isinstance(item, _ast.AST):
                 found += names_in(item)
     return found
+
+
+def variable_fields(tree: Any) -> Iterator[tuple[str, str, Any]]:
+    """(owner, variable, tree) of each `getattr(owner, variable)`: which field it reads, only the variable says."""
+    if isinstance(tree, _ast.Call) and getattr(tree.func, "id", None) == "getattr":
+        owner, field = tree.args[0], tree.args[1]
+        if isinstance(owner, _ast.Name) and isinstance(field, _ast.Name):
+            yield str(owner.id), str(field.id), tree
+    for field in tree._fields:
+        part = getattr(tree, field, None)
+        for item in part if isinstance(part, list) else [part]:
+            if isinstance(item, _ast.AST):
+                yield from variable_fields(item)

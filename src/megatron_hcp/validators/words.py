@@ -78,4 +78,4 @@ class PlainWords:
             return int(word)
         if owner.isdecimal() and name.isdecimal():
             return float(word)
-        return word[1:-1] if word[0] == "'" == word[-1] and word.count("'") == 2 and "\\" not in word else ABSENT
+        return word[1:-1] if word[:1] == "'" == word[-1:] and word.count("'") == 2 and "\\" not in word else ABSENT

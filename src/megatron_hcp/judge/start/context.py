@@ -21,6 +21,10 @@ class Context(NamedTuple):
     own: str = ""
     behind: tuple[str, ...] = ()
 
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return (*self.around, self.own) if self.own else self.around
+
 
 def context_of(program: StartProgram, guard: Guard) -> Context:
     """Where a guard stands in its function; nothing if it isn't there."""
@@ -29,14 +33,14 @@ def context_of(program: StartProgram, guard: Guard) -> Context:
     for at, line in enumerate(lines):
         kind = line.lstrip().partition(" ")[0]
         if kind in ("check", "stop") and condition_of(line) == (guard.condition, guard.message):
-            found, behind = _above(lines, at), _behind(lines[:at], guard.condition)
+            found, behind = above(lines, at), _behind(lines[:at], guard.condition)
             if kind == "stop" and found:
                 return Context(tuple(found[:-1]), found[-1], behind)
             return Context(tuple(found), behind=behind)
     return Context()
 
 
-def _above(lines: tuple[str, ...], at: int) -> list[str]:
+def above(lines: tuple[str, ...], at: int) -> list[str]:
     """The conditions of the blocks around a line, outermost first."""
     found: list[str] = []
     depth = _depth(lines[at])

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.judge.report import Finding
 from megatron_hcp.judge.start.context import Context, context_of
 from megatron_hcp.judge.start.judged import program_of
 from megatron_hcp.judge.start.keys import Spot, spot_of, written_value
+from megatron_hcp.judge.start.made_from import is_whole, options_behind
+from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
 from megatron_hcp.launch.fact import Launch, shown_value
 from megatron_hcp.rules.rule import Fix, Problem, Rule
 from megatron_hcp.rules.start.citations import cites
 from megatron_hcp.rules.start.functions import row_of
 from megatron_hcp.validators.outcome import Guard, Judgement, Refusal
+from megatron_hcp.validators.program import StartProgram
 from megatron_hcp.validators.trees import names_in, tree_of
 
 _MOST_VALUES = 6
@@ -22,7 +26,8 @@ _MOST_VALUES = 6
 class Refused(NamedTuple):
     """A guard that refuses the launch: in these releases, oldest first, with what it reads, and where it stands.
 
-    `spots` are the settings of its condition, then what the launch writes of those that lead upstream to it.
+    `spots` are the settings of its condition, then those that lead upstream to it: what the launch writes of them, or
+    all if it writes nothing of either.
     """
 
     refusal: Refusal
@@ -52,16 +57,19 @@ def findings_of(
     releases refuse it.
 
     `rules` are the START rules that are to speak. A guard is silent where a finding of another rule cites it: that one
-    has the reason and the fix. It is silent too if the launch states nothing that it reads (a few words after `--`, or
-    a script that gets the rest elsewhere, lack much that upstream requires), or if the parser refuses a value first.
+    has the reason and the fix. It is silent too if the launch is not whole and states nothing that it reads (a few
+    words after `--`, or a script that gets the rest elsewhere, lack much that upstream requires), or if the parser
+    refuses a value first.
     """
     fired = list(fired)
     unparsed = {key for item in fired if item.rule.id.startswith("KEY") for key in item.keys}
     speaking = {rule.id: rule for rule in rules}
+    whole = is_whole(launch)
     items = [
         item
         for item in refused_by(launch, judged)
-        if any(spot.is_written for spot in item.spots) and not any(spot.key in unparsed for spot in item.spots)
+        if (whole or any(spot.is_written for spot in item.spots))
+        and not any(spot.key in unparsed for spot in item.spots)
     ]
     every = {outcome.release for outcome in judged} == {release for item in items for release in item.releases}
     found = []
@@ -69,8 +77,7 @@ def findings_of(
         rule, slug = speaking.get(row_of(item.guard).id), item.guard.slug
         if rule is None or slug in rule.without or (rule.only is not None and slug not in rule.only):
             continue
-        conditions = (*item.context.around, item.context.own)
-        if not any(cites(one.rule.source, item.guard, conditions) for one in fired):
+        if not any(cites(one.rule.source, item.guard, item.context.conditions) for one in fired):
             found.append(_finding(launch, rule, item, [outcome.release for outcome in judged], fixes=fixes))
     return found if every else _as_one(found)
 
@@ -89,7 +96,7 @@ def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str], *, 
     shown = [f"{spot.key}={shown_value(value)}" for spot, (_, value) in zip(item.spots, values)]
     shown += [f"{spot.key}={shown_value(written_value(launch, spot))}" for spot in item.spots[len(values) :]]
     more = f" and {len(shown) - _MOST_VALUES} more" if len(shown) > _MOST_VALUES else ""
-    said = f'"{guard.message}"' if guard.message else guard.condition
+    said = f'"{_message_of(item)}"' if guard.message else guard.condition
     problem = Problem(
         message=f"{guard.function} refuses it{_by(item, releases)}: {said}",
         found=", ".join(shown[:_MOST_VALUES]) + more,
@@ -105,25 +112,38 @@ def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str], *, 
     )
 
 
+def _message_of(item: Refused) -> str:
+    """The guard's message, with the name of the argument that it is about where upstream puts that in."""
+    message, names = item.guard.message, [name for name, _ in item.refusal.values]
+    if "getattr(args, arg)" not in item.guard.condition or len(names) != 1:
+        return message
+    return message.replace("{}", names[0].rpartition(".")[2])
+
+
 def _refused(launch: Launch, judged: Judgement, refusal: Refusal, releases: tuple[str, ...]) -> Refused:
     program = program_of(launch, judged)
     context = context_of(program, refusal.guard) if program is not None else Context()
     spots = [spot_of(launch, refusal.key_of(name)) for name, _ in refusal.values]
-    around = [spot for spot in _written_in(launch, refusal, context) if spot not in spots]
+    around = [spot for spot in _led_by(launch, program, refusal, context) if spot.key not in {one.key for one in spots}]
+    if any(spot.is_written for spot in (*spots, *around)):
+        around = [spot for spot in around if spot.is_written]
     return Refused(refusal, releases, context, (*spots, *around))
 
 
-def _written_in(launch: Launch, refusal: Refusal, context: Context) -> list[Spot]:
-    """What the launch writes of the settings that lead upstream to a guard, and of those that its names stand for."""
-    texts = (*context.around, *context.behind)
-    names = dict.fromkeys(name for text in texts for name, _ in names_in(tree_of(text)) if "." in name)
-    return [spot for name in names if (spot := spot_of(launch, refusal.key_of(name))).is_written]
+def _led_by(launch: Launch, program: StartProgram | None, refusal: Refusal, context: Context) -> list[Spot]:
+    """The settings that lead upstream to a guard, or to what it reads."""
+    texts = context.around if launch.dialect in COMMAND_LINES else (*context.around, *context.behind)
+    names = [refusal.key_of(name) for text in texts for name, _ in names_in(tree_of(text)) if "." in name]
+    if program is not None and launch.dialect in COMMAND_LINES:
+        names += options_behind(launch, program, refusal, context.conditions)
+    return list({spot.key: spot for spot in map(partial(spot_of, launch), dict.fromkeys(names))}.values())
 
 
 def _fixes(launch: Launch, item: Refused) -> tuple[Fix, ...]:
     from megatron_hcp.judge.start.fixes import fixes_for
 
-    return fixes_for(launch, item.refusal, item.spots[len(item.refusal.values) :])
+    context = [spot for spot in item.spots[len(item.refusal.values) :] if spot.is_written]
+    return fixes_for(launch, item.refusal, context)
 
 
 def _by(item: Refused, releases: list[str]) -> str:

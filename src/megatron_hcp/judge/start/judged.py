@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 
 from megatron_hcp.launch.fact import Launch, UpstreamTree
@@ -17,8 +18,9 @@ from megatron_hcp.validators.upstreams import MEGATRON_LM, Upstream, revision_in
 def judgements(launch: Launch) -> tuple[Judgement, ...]:
     """What upstream's start-up makes of the launch: one outcome, or by release, oldest first.
 
-    If the launch states no release, the newest one that has its options judges it, and the others only if that one
-    refuses it: a check stays quick.
+    If the launch states no release, the newest one that has its options judges it, with those whose older guards may
+    refuse it, and the others only if one of these does: a check stays quick. Options that no release has yet are a
+    branch's.
     """
     return next(filter(None, (judged_by(launch, upstream) for upstream in upstreams_of(launch))), ())
 
@@ -32,10 +34,13 @@ def judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
     if View(launch).known(upstream.fact):
         return _judged(launch, upstream, (_stated(launch, upstream),))
     releases = releases_with(launch) if upstream is MEGATRON_LM else upstream.releases
-    newest = _judged(launch, upstream, releases[-1:])
-    if not newest or not newest[0].refusals:
-        return newest
-    return (*_judged(launch, upstream, releases[:-1]), *newest)
+    older = _with_older_guards(launch) if upstream is MEGATRON_LM else ()
+    asked = (*(release for release in releases[:-1] if release in older), *releases[-1:])
+    first = {release: _judged(launch, upstream, (release,)) for release in asked}
+    if not any(one.refusals for outcome in first.values() for one in outcome):
+        return first[releases[-1]] if releases else ()
+    every = (first.get(release) or _judged(launch, upstream, (release,)) for release in releases)
+    return tuple(one for outcome in every for one in outcome)
 
 
 def judged_again(launch: Launch, judged: Judgement) -> Judgement | None:
@@ -55,10 +60,29 @@ def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
 
 
 def releases_with(launch: Launch) -> tuple[str, ...]:
-    """The releases that have all options of the launch, oldest first; what no release has, another program adds."""
+    """The releases that have all options of the launch, oldest first, else the branches; what neither has, another
+    program adds."""
     known = all_options()
     have = [frozenset(revisions_with(item.key)) for item in launch.reading.settings if item.key in known]
-    return tuple(release for release in MEGATRON_LM.releases if all(release in revisions for revisions in have))
+
+    def with_all(revisions: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in revisions if all(name in having for having in have))
+
+    return with_all(MEGATRON_LM.releases) or with_all(BRANCHES)
+
+
+def _with_older_guards(launch: Launch) -> frozenset[str]:
+    """The releases that are the last to have a guard about an option that the launch writes."""
+    written = {setting.key for setting in launch.reading.settings}
+    return frozenset(release for release, options in _older_guards().items() if not written.isdisjoint(options))
+
+
+@cache
+def _older_guards() -> dict[str, tuple[str, ...]]:
+    """By release, options of guards that no later one has: see lab/lib/older_guards.py."""
+    with open(os.path.join(os.path.dirname(__file__), "older_guards.txt"), encoding="utf-8") as file:
+        rows = [line.split() for line in file.read().splitlines() if not line.startswith("#")]
+    return {release: tuple(options) for release, *options in rows}
 
 
 def _stated(launch: Launch, upstream: Upstream) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.machinery
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -96,10 +96,13 @@ class _ImportedModule(ModuleType):
 
 
 class AbsentPackages:
-    """A finder that is asked last: a package of ONLY_IMPORTED that is installed stays as it is."""
+    """A finder that is asked last: a package of these that is installed stays as it is."""
+
+    def __init__(self, names: Iterable[str] = ONLY_IMPORTED) -> None:
+        self.names = frozenset(names)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if name.split(".")[0] not in ONLY_IMPORTED:
+        if name.split(".")[0] not in self.names:
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 

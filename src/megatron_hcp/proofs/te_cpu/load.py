@@ -84,13 +84,13 @@ class OneWait:
             work.wait()
 
 
-def load(folder: Path) -> Release:
-    """Imports the release that is unpacked in `folder` (`…/transformer-engine-2.20.2`).
+def load(folder: Path, version: str | None = None) -> Release:
+    """Imports the release that is unpacked in `folder` (`…/transformer-engine-2.20.2`, or any name with its `version`).
 
     Raises:
         HcpError: the folder holds no Transformer Engine 2.1 or newer.
     """
-    version = folder.name.rpartition("-")[2]
+    version = version or folder.name.rpartition("-")[2]
     if not (folder / "transformer_engine/pytorch").is_dir() or Version(version) < Version("2.1"):
         raise HcpError(
             f"{folder}: found no Transformer Engine 2.1 or later:", do="unpack its wheel to transformer-engine-X.Y.Z"

@@ -87,7 +87,7 @@ def dense_and_expert_pipelines_agree(v: View) -> Problem | None:
         message="start-up fails: dense and expert layers would get different pipeline groups (in a dense model, too)",
         found=f"rank order {order} with tp x cp = {width} and etp x ep = {of_experts * v.ep} at pp {v.pp}",
         wanted=f"the order {DEFAULT_ORDER}, or etp x ep equal to tp x cp",
-        facts=("rank_order", "ep", "cp"),
+        facts=("rank_order", "tp", "cp", "etp", "ep", "pp"),
         fixes=tuple(fixes),
     )
 

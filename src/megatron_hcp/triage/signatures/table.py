@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from megatron_hcp.triage.collectives import TOKENS as COLLECTIVE_TOKENS
+from megatron_hcp.triage.collective.collectives import TOKENS as COLLECTIVE_TOKENS
 from megatron_hcp.triage.is_cp_on import ECHO_TOKEN, GROUP_TOKEN, SPEED_TOKENS
 from megatron_hcp.triage.signatures.ascend import ASCEND
 from megatron_hcp.triage.signatures.checkpoints import CHECKPOINTS

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
+from functools import cache
 
 from megatron_hcp.launch.fact import Elsewhere, Setting
 
@@ -32,16 +34,12 @@ _TRANSFORMER = (
     "moe_router_topk",
     "moe_shared_expert_intermediate_size",
 )
-_MODEL = (
-    *_TRANSFORMER,
-    "spec",
-    "mamba_head_dim",
-    "mamba_num_groups",
-    "mamba_num_heads",
-    "hybrid_layer_pattern",
-    "hybrid_override_pattern",
-)
 _SIZES = {"num_layers", "hidden_size", "num_attention_heads", "hybrid_layer_pattern", "hybrid_override_pattern"}
+_TOLD_BY = {
+    "num_attention_heads": ("num_query_groups", "group_query_attention"),
+    "num_layers": ("hybrid_layer_pattern", "hybrid_override_pattern", "mtp_hybrid_override_pattern"),
+}
+"""What a launch that writes the first means by leaving the others out: no groups of heads, no hybrid layers."""
 _PARALLEL = (
     "tensor_model_parallel_size",
     "pipeline_model_parallel_size",
@@ -49,6 +47,13 @@ _PARALLEL = (
     "num_layers_per_virtual_pipeline_stage",
     "expert_model_parallel_size",
 )
+
+
+@cache
+def from_checkpoint() -> tuple[str, ...]:
+    """The options of the model that a checkpoint settles."""
+    with open(os.path.join(os.path.dirname(__file__), "from_checkpoint.txt"), encoding="utf-8") as file:
+        return tuple(line for line in file.read().splitlines() if not line.startswith("#"))
 
 
 def taken_from_elsewhere(
@@ -60,7 +65,8 @@ def taken_from_elsewhere(
     than Megatron-LM's own, that gets nothing of the model, makes the model itself, presumably a transformer.
 
     Source: megatron/training/checkpointing.py `load_args_from_checkpoint`, megatron/training/arguments.py `parse_args`.
-    A written flag counts as written: the checkpoint is assumed to agree.
+    A written flag counts as written: the checkpoint is assumed to agree, also with what a launch tells by leaving it
+    out (`_TOLD_BY`).
     """
     given = {setting.key: setting.value for setting in settings}
     written = {*given, *unknown_keys}
@@ -69,10 +75,11 @@ def taken_from_elsewhere(
     if program is not None and re.search(OWN_PROGRAMS, program) is None and makes_model:
         reason = Elsewhere(f"{program} makes the model")
         unknown = {name: reason for name in _TRANSFORMER if name not in given}
-    if _is_on(given, "use_checkpoint_args") and "load" in written:
-        names = _MODEL + (_PARALLEL if _is_on(given, "use_mp_args_from_checkpoint_args") else ())
+    if _is_on(given, "use_checkpoint_args") and not written.isdisjoint(("load", "pretrained_checkpoint")):
+        names = from_checkpoint() + (_PARALLEL if _is_on(given, "use_mp_args_from_checkpoint_args") else ())
+        told = {*given, *(name for key, others in _TOLD_BY.items() if key in given for name in others)}
         reason = Elsewhere("--use-checkpoint-args takes it from the checkpoint")
-        unknown |= {name: reason for name in names if name not in given}
+        unknown |= {name: reason for name in names if name not in told}
     unseen = "--yaml-cfg takes all arguments from a file" if "yaml_cfg" in given else None
     return unknown, unseen
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
-from megatron_hcp.triage.flight_recorder import is_dump
+from megatron_hcp.triage.collective.flight_recorder import is_dump
 from megatron_hcp.triage.line import read_line
 from megatron_hcp.triage.names import job_id
 from megatron_hcp.triage.scan import Bytes

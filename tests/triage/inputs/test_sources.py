@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.triage.inputs.sources import STDIN, find_logs, opened, without_lead
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
 from megatron_hcp.triage.report import left_out
-from megatron_hcp.triage.sources import STDIN, find_logs, opened, without_lead
 from support.logs import write_logs
 from support.processes import HANG_S
 

@@ -3,7 +3,7 @@
 import re
 
 from megatron_hcp.resources import pack_dir
-from megatron_hcp.triage.log_name import is_record
+from megatron_hcp.triage.inputs.log_name import is_record
 
 LOGS = ("comm.txt", "health.txt")
 """What programs print into files with a record's ending: a failure happens in them."""

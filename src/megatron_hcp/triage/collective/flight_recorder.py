@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from megatron_hcp.ground.intake import TooLargeError, read_whole
-from megatron_hcp.triage.collectives import Waited
+from megatron_hcp.triage.collective.collectives import Waited
+from megatron_hcp.triage.collective.plain_pickle import NotPlain, read_plain_pickle
 from megatron_hcp.triage.number import whole
-from megatron_hcp.triage.plain_pickle import NotPlain, read_plain_pickle
 
 _LARGEST = 64 << 20
 _MOST_RANKS = 20_000

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from megatron_hcp.triage.flight_recorder import read_dumps
+from megatron_hcp.triage.collective.flight_recorder import read_dumps
+from megatron_hcp.triage.collective.plain_pickle import NotPlain, read_plain_pickle
+from megatron_hcp.triage.inputs.sources import find_logs
 from megatron_hcp.triage.is_cp_on import CpPlan
-from megatron_hcp.triage.plain_pickle import NotPlain, read_plain_pickle
 from megatron_hcp.triage.read import triage
 from megatron_hcp.triage.report import diagnosis_json
 from megatron_hcp.triage.screen_text import diagnosis_text
-from megatron_hcp.triage.sources import find_logs
 from support.logs import write_logs
 from support.processes import HANG_S
 

@@ -1,0 +1,109 @@
+"""From which of the launch's own options upstream makes what a guard reads.
+
+A guard reads fields of a config (`self.fp8_param`), arguments under the parser's names, or variables of its function;
+the launch writes options (`--fp8-param-gather`). The program says how one becomes the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from megatron_hcp.judge.start.context import above
+from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.validators.options import option_of
+from megatron_hcp.validators.outcome import Refusal
+from megatron_hcp.validators.program import StartProgram, Unit
+from megatron_hcp.validators.start import parser_in
+from megatron_hcp.validators.trees import names_in, tree_of
+
+_CALLED = re.compile(r"\b([A-Za-z_][\w.]*)\(")
+_FILLED = re.compile(r"\s*(?:\w*args\['(\w+)'\]|(?:args|self)\.(\w+)) = (.+)")
+"""`kw_args['fp8_param'] = args.fp8_param_gather`: how upstream fills a config, and completes its arguments."""
+_REQUIRED = (
+    ("num_layers", "encoder_num_layers", "hybrid_layer_pattern"),
+    ("hidden_size",),
+    ("num_attention_heads",),
+    ("seq_length", "encoder_seq_length"),
+    ("max_position_embeddings",),
+    ("micro_batch_size",),
+)
+"""What validate_args asks of every launch; of each, one option."""
+_MOST_REQUIRED = len(_REQUIRED) - 1
+_TEXT = re.compile(r"'(\w+)'")
+
+
+def options_behind(launch: Launch, program: StartProgram, refusal: Refusal, context: Iterable[str]) -> list[str]:
+    """The options that the launch writes and that lead to what a guard reads, or to the blocks that it stands in.
+
+    `context` are the conditions of those blocks. The names are the launch's own keys.
+    """
+    written = _written(launch, program)
+    found: dict[str, None] = {}
+    around = [name for text in context for name, _ in names_in(tree_of(text))]
+    for name in dict.fromkeys((*(name for name, _ in refusal.values), *around)):
+        own = name.rpartition(".")[2]
+        sources = (own,) if own in written else sources_of(program, refusal.guard.function, name)
+        found |= dict.fromkeys(written[source] for source in sources if source in written)
+    return list(found)
+
+
+def is_whole(launch: Launch) -> bool:
+    """Whether the launch is a command that gives most of what upstream requires: what it then leaves out is missing.
+
+    One that gives less is an excerpt, gets the rest elsewhere, or has a program that makes the model.
+    """
+    reading = launch.reading
+    if launch.dialect not in COMMAND_LINES or reading.form not in ("shell", "args-yaml") or reading.unseen is not None:
+        return False
+    given = {setting.key for setting in reading.settings} | set(reading.unknown)
+    return sum(not given.isdisjoint(keys) for keys in _REQUIRED) >= _MOST_REQUIRED
+
+
+def _written(launch: Launch, program: StartProgram) -> dict[str, str]:
+    """The parser's name of every argument that the launch writes -> the launch's key."""
+    lines = parser_in(program).lines
+    found = {}
+    for setting in launch.reading.settings:
+        line = lines.get(setting.key)
+        found[option_of(line).dest if line is not None else setting.key] = setting.key
+    return found
+
+
+def sources_of(program: StartProgram, function: str, name: str) -> Iterator[str]:
+    """The arguments from which upstream makes what a guard reads under a name."""
+    owner, dot, field = name.partition(".")
+    here = program.find(function)
+    if not dot:
+        yield from _assigned(here, re.compile(rf"\s*{owner} = (.+)")) if here is not None else ()
+        return
+    for unit in (*_started(program), *filter(None, (here,))):
+        for at, line in enumerate(unit.lines):
+            filled = _FILLED.fullmatch(line)
+            if filled is not None and field in (filled[1], filled[2]):
+                for text in (filled[3], *above(unit.lines, at)):
+                    yield from _arguments(text)
+
+
+def _assigned(unit: Unit, pattern: re.Pattern[str]) -> Iterator[str]:
+    """What is assigned to a variable of a function: arguments, and texts that may name some."""
+    for line in unit.lines:
+        made = pattern.fullmatch(line)
+        if made is not None:
+            yield from _arguments(made[1])
+            yield from _TEXT.findall(made[1])
+
+
+def _arguments(text: str) -> Iterator[str]:
+    for name, _ in names_in(tree_of(text)):
+        owner, _, field = name.partition(".")
+        if owner in ("args", "self") and field:
+            yield field
+
+
+def _started(program: StartProgram) -> Iterator[Unit]:
+    """The functions that the start-up calls itself: those that make the configs are among them."""
+    start = program.find(program.start)
+    calls = dict.fromkeys(name for line in (start.lines if start else ()) for name in _CALLED.findall(line))
+    yield from (unit for unit in map(program.find, calls) if unit is not None and unit.kind == "def")

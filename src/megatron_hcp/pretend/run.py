@@ -1,0 +1,94 @@
+"""One rank of one launch, in this process, from the program's start to where the dry run ends."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import resource
+import runpy
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from megatron_hcp.pretend.record import RECORD
+from megatron_hcp.pretend.stages import PROGRESS, Reached
+from megatron_hcp.pretend.verdict import answer
+
+OURS = Path(__file__).with_name("program.py")
+
+
+class Request(NamedTuple):
+    """What `hcp dryrun` asks: `program` is upstream's file, or "" for ours; `te` the folder and release, if any."""
+
+    roots: tuple[str, ...]
+    program: str
+    te: tuple[str, str] | None
+    words: tuple[str, ...]
+    replaced: tuple[str, ...]
+    environment: dict[str, str]
+    world: int
+    gpus_per_node: int
+    ranks: tuple[int, ...]
+    until: str
+    seconds: int
+    memory: int
+
+
+def prepare(request: Request) -> None:
+    """Puts the stand-ins in place and imports upstream's training."""
+    for name in ("torch._dynamo", "torch.distributed.tensor", "torch.utils.cpp_extension", "torch.utils.flop_counter"):
+        importlib.import_module(name)  # they look for CUDA when they are imported
+    from megatron_hcp.pretend.stand_ins import data, device, experts, files, fused, kernels, packages, tensors, world
+
+    RECORD.start((*request.roots, *([request.te[0]] if request.te else [])))
+    sys.path[:0] = request.roots
+    for stand_in in (device, world, packages, kernels, files, data):
+        stand_in.install()
+    if request.te is not None:
+        from megatron_hcp.pretend.stand_ins import transformer_engine
+
+        transformer_engine.install(Path(request.te[0]), request.te[1])
+    tensors.install()
+    argparse.ArgumentParser.error = _refuse  # type: ignore[method-assign, assignment]
+    importlib.import_module("megatron.training.training")
+    for module in (files, data, experts, fused):
+        module.late()
+    from megatron_hcp.pretend.stages import watch
+
+    watch()
+
+
+def run(request: Request, rank: int) -> dict[str, Any]:
+    """The stage that the rank came to, what ended it (None where it came to the end), and what was pretended."""
+    begun = time.process_time()
+    local = rank % request.gpus_per_node
+    os.environ.update(request.environment)
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(request.world), LOCAL_RANK=str(local),
+                      LOCAL_WORLD_SIZE=str(min(request.world, request.gpus_per_node)), MASTER_ADDR="localhost",
+                      MASTER_PORT="1")  # fmt: skip
+    PROGRESS.until = request.until
+    sys.argv = [request.program or OURS.name, *request.words]
+    error: BaseException | None = None
+    try:
+        runpy.run_path(request.program or str(OURS), run_name="__main__")
+    except Reached:
+        pass
+    except SystemExit as stop:
+        error = stop if stop.code not in (0, None) else None
+    except BaseException as raised:
+        error = raised
+    return {
+        "stage": PROGRESS.stage,
+        "error": None if error is None else answer(error, request.replaced),
+        "stand_ins": sorted(RECORD.stand_ins),
+        "made_up": sorted({f"{RECORD.shown(place.file)} {place.function}" for place in RECORD.made_up}),
+        "cpu_seconds": round(time.process_time() - begun, 1),
+        "rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+
+
+def _refuse(self: argparse.ArgumentParser, message: str) -> NoReturn:
+    """A parser's error, without its usage, which is pages."""
+    raise SystemExit(message)

@@ -1,0 +1,80 @@
+"""How far a run came: where in upstream's program each stage begins, and where the dry run ends."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+STAGES = ("arguments", "groups", "model", "optimizer", "data", "forward", "backward")
+"""In order. A run that is done has come to the optimizer's step: upstream's program itself would go on there."""
+
+_TRAINING = "megatron.training.training"
+_BEGINS = (
+    ("megatron.training.initialize", "_initialize_distributed", "groups"),
+    (_TRAINING, "setup_model_and_optimizer", "model"),
+    (_TRAINING, "get_megatron_optimizer", "optimizer"),
+    (_TRAINING, "get_megatron_muon_optimizer", "optimizer"),
+    (_TRAINING, "build_train_valid_test_data_iterators", "data"),
+    (_TRAINING, "train_step", "forward"),
+    ("megatron.core.pipeline_parallel.schedules", "backward_step", "backward"),
+    ("torch.autograd", "backward", "backward"),
+)
+
+
+class Reached(BaseException):
+    """The program came to where the dry run ends. No handler of upstream's catches it."""
+
+
+class Progress:
+    """The stage that the run is in, and the last one that it is to reach."""
+
+    def __init__(self) -> None:
+        self.stage, self.until = STAGES[0], STAGES[-1]
+        self.report: Callable[[str], None] = lambda stage: None
+
+    def to(self, stage: str) -> None:
+        """A stage begins; a late caller of an earlier one changes nothing.
+
+        Raises:
+            Reached: the run was to end before it.
+        """
+        place = STAGES.index(stage)
+        if place > STAGES.index(self.until):
+            raise Reached
+        if place > STAGES.index(self.stage):
+            self.stage = stage
+            self.report(stage)
+
+
+PROGRESS = Progress()
+
+
+def watch() -> None:
+    """Puts a mark before each of upstream's functions with which a stage begins, and before the optimizer's step."""
+    for path, name, stage in _BEGINS:
+        with contextlib.suppress(ImportError):
+            module = importlib.import_module(path)
+            if hasattr(module, name):
+                setattr(module, name, _begins(getattr(module, name), stage))
+    for path in ("optimizer", "layer_wise_optimizer"):
+        with contextlib.suppress(ImportError):
+            module = importlib.import_module(f"megatron.core.optimizer.{path}")
+            for kind in vars(module).values():
+                if isinstance(kind, type) and "step" in vars(kind) and kind.__module__ == module.__name__:
+                    kind.step = _ends  # type: ignore[attr-defined]
+
+
+def _begins(real: Any, stage: str) -> Any:
+    @functools.wraps(real)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        PROGRESS.to(stage)
+        return real(*args, **kwargs)
+
+    return wrapped
+
+
+def _ends(*_: Any, **__: Any) -> None:
+    raise Reached

@@ -1,0 +1,32 @@
+"""Fused kernels that megatron-core takes from other packages: rotary embeddings and Transformer Engine's loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from megatron_hcp.pretend.late import replace, replace_everywhere
+from megatron_hcp.pretend.record import RECORD
+
+STANDS_FOR = "fused rotary embeddings, and Transformer Engine's cross entropy"
+CANNOT_TELL = "numbers"
+
+_ROPE = "megatron.core.models.common.embeddings.rope_utils"
+_LOSS = "megatron.core.extensions.transformer_engine.te_parallel_cross_entropy"
+
+
+def rotate(t: Any, *_: Any, **__: Any) -> Any:
+    """[..., head_dim] -> the same."""
+    RECORD.used("fused_rope")
+    return t * 1.0
+
+
+def cross_entropy(logits: Any, labels: Any, *_: Any, **__: Any) -> Any:
+    """[..., vocabulary] -> [...], in fp32."""
+    RECORD.used("te_cross_entropy")
+    return logits.float().mean(-1) * 1.0
+
+
+def late() -> None:
+    for name in ("fused_apply_rotary_pos_emb", "fused_apply_rotary_pos_emb_thd"):
+        replace(f"{_ROPE}.{name}", rotate)
+    replace_everywhere(_LOSS, cross_entropy)

@@ -1,0 +1,111 @@
+"""Compiled packages beside Transformer Engine, by shape: mamba_ssm, causal_conv1d, flash-linear-attention, APEX."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from megatron_hcp.pretend.record import RECORD
+
+STANDS_FOR = "mamba_ssm, causal_conv1d, flash-linear-attention; APEX's fused weight gradient"
+CANNOT_TELL = "numbers, and what these kernels refuse"
+
+VERSION = "2.2.4"
+
+
+def _called(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        RECORD.used(name)
+        return ours(*args, **kwargs)
+
+    return call
+
+
+class RMSNorm(torch.nn.Module):
+    """mamba_ssm's gated norm: its constructor's arguments, [..., hidden_size] -> the same."""
+
+    def __init__(
+        self,
+        hidden_size: int,
+        eps: float = 1e-5,
+        norm_before_gate: bool = True,
+        group_size: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(hidden_size, device=device, dtype=dtype))
+        self.bias = None
+
+    def forward(self, x: Any, z: Any = None) -> Any:
+        RECORD.used("mamba_ssm.RMSNorm")
+        return x * self.weight.to(x.dtype)
+
+
+def _split_scan(zxbcdt: Any, conv1d_weight: Any, conv1d_bias: Any, dt_bias: Any, A: Any, D: Any, *args: Any,
+                headdim: Any = None, **_: Any) -> Any:  # fmt: skip
+    """[batch, length, …] -> [batch, length, heads x headdim]."""
+    width = D.numel() * (headdim or 1)
+    return (zxbcdt[..., :1].expand(*zxbcdt.shape[:-1], width) + 0 * conv1d_weight.sum()).contiguous()
+
+
+def _chunk_scan(x: Any, *_: Any, return_final_states: bool = False, **__: Any) -> Any:
+    return (x * 1, None) if return_final_states else x * 1
+
+
+def _same(x: Any, *_: Any, **__: Any) -> Any:
+    return x * 1
+
+
+def _same_and_state(x: Any, *_: Any, **__: Any) -> Any:
+    return x * 1, None
+
+
+def _gated_delta(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> Any:
+    return v * 1 + 0 * (q.sum() + k.sum()), None
+
+
+KERNELS: dict[str, dict[str, Any]] = {
+    "mamba_ssm.ops.triton.ssd_combined": {
+        "mamba_split_conv1d_scan_combined": _called("mamba_ssm.split_scan", _split_scan),
+        "mamba_chunk_scan_combined": _called("mamba_ssm.chunk_scan", _chunk_scan),
+    },
+    "mamba_ssm.ops.triton.layernorm_gated": {"RMSNorm": RMSNorm},
+    "mamba_ssm.ops.triton.selective_state_update": {"selective_state_update": None},
+    "causal_conv1d": {
+        "causal_conv1d_fn": _called("causal_conv1d", _same),
+        "causal_conv1d_update": None,
+    },
+    "fla.modules.convolution": {"causal_conv1d": _called("fla.causal_conv1d", _same_and_state)},
+    "fla.modules.l2norm": {"l2norm": _called("fla.l2norm", _same)},
+    "fla.ops.gated_delta_rule": {"chunk_gated_delta_rule": _called("fla.gated_delta_rule", _gated_delta)},
+}
+
+
+def install() -> None:
+    """Makes the packages importable, with the functions that megatron-core calls; APEX itself is absent."""
+    for path, functions in KERNELS.items():
+        parts = path.split(".")
+        for end in range(1, len(parts) + 1):
+            name = ".".join(parts[:end])
+            if name not in sys.modules:
+                sys.modules[name] = _package(name)
+                if end > 1:
+                    setattr(sys.modules[".".join(parts[: end - 1])], parts[end - 1], sys.modules[name])
+        vars(sys.modules[path]).update(functions)
+    fused: Any = _package("fused_weight_gradient_mlp_cuda")
+    fused.wgrad_gemm_accum_fp32 = fused.wgrad_gemm_accum_fp16 = lambda *_: None
+    sys.modules[fused.__name__] = fused
+    sys.modules["apex"] = sys.modules["amp_C"] = None  # type: ignore[assignment]
+
+
+def _package(name: str) -> ModuleType:
+    module: Any = ModuleType(name)
+    module.__path__, module.__version__ = [], VERSION
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
+    return module  # type: ignore[no-any-return]

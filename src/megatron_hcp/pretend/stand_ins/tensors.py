@@ -1,0 +1,188 @@
+"""Tensors on "cuda": on torch's meta device, which has shapes and no values, and saying that they are on cuda:0.
+
+Host tensors are real, so that data, seeds and bookkeeping run as they are. A small device tensor that was made from
+host data keeps its values beside it (`_host`); any other value that is read is made up, and `RECORD` says where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from megatron_hcp.pretend.record import RECORD
+from megatron_hcp.pretend.stand_ins.device import CUDA
+
+STANDS_FOR = "tensors in GPU memory"
+CANNOT_TELL = "values, and what depends on them; operators that only CUDA has"
+
+META = torch.device("meta")
+SMALL = 4096
+"""Elements of a device tensor whose values are still followed."""
+_DEVICE, _IS_CUDA, _IS_META = torch.Tensor.device, torch.Tensor.is_cuda, torch.Tensor.is_meta
+_device_of: Any = _DEVICE.__get__  # type: ignore[attr-defined]
+_READS = {
+    getattr(torch.Tensor, name)
+    for name in "item tolist numpy __bool__ __int__ __float__ __index__ __array__ __contains__".split()
+}
+_MADE_OF_NUMBERS = ("tensor", "zeros", "ones", "full", "arange", "as_tensor")
+_KINDS = {
+    "Float": torch.float32,
+    "Half": torch.float16,
+    "BFloat16": torch.bfloat16,
+    "Long": torch.int64,
+    "Int": torch.int32,
+    "Byte": torch.uint8,
+    "Double": torch.float64,
+    "Bool": torch.bool,
+}
+
+
+def install() -> None:
+    """Enters the mode, for as long as the process lives."""
+    import torch.fx.experimental._config as symbolic
+
+    symbolic.meta_nonzero_assume_all_nonzero = True
+    Pretend().__enter__()
+
+
+def is_on_device(value: Any) -> bool:
+    """Whether this is a tensor on the pretended GPU."""
+    return isinstance(value, torch.Tensor) and bool(_device_of(value).type == "meta")
+
+
+def real_call(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """torch's own function. An exception below this frame is torch's, not this module's (`verdict` looks for it)."""
+    return func(*args, **kwargs)
+
+
+class Pretend(TorchFunctionMode):
+    """cuda is meta."""
+
+    def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        owner = getattr(func, "__self__", None)
+        if owner is _DEVICE:
+            device = func(*args, **kwargs)
+            return CUDA if device.type == "meta" else device
+        if owner is _IS_CUDA:
+            return is_on_device(args[0])
+        if owner is _IS_META:
+            return False
+        if func is torch.Tensor.backward:
+            with self:  # upstream's own functions run in it
+                return _backward(*args, **kwargs)
+        if args and isinstance(args[0], torch.Tensor):
+            answer = _of_tensor(func, args, kwargs)
+            if answer is not _ASK_TORCH:
+                return answer
+        if func is torch.device and args and isinstance(args[0], int):
+            return CUDA
+        if func in (torch.allclose, torch.equal, torch.is_nonzero) and any(map(is_on_device, args)):
+            RECORD.read()
+            return True
+        if _is_cuda(kwargs.get("device")):
+            kwargs["device"] = META
+        kwargs.pop("pin_memory", None)
+        if func is torch.Tensor.to:
+            args = (args[0], *(META if _is_cuda(arg) and not isinstance(arg, int) else arg for arg in args[1:]))
+        return _followed(func, args, kwargs, real_call(func, args, kwargs))
+
+
+def _backward(tensor: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False,
+              inputs: Any = None) -> None:  # fmt: skip
+    torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+_ASK_TORCH = object()
+
+
+def _of_tensor(func: Any, args: Any, kwargs: Any) -> Any:
+    """The answer of a method that moves a tensor or reads it; `_ASK_TORCH` for any other."""
+    tensor = args[0]
+    on_device = is_on_device(tensor)
+    if func is torch.Tensor.cuda:
+        return tensor if on_device else _followed(torch.Tensor.to, (tensor, META), {}, tensor.to(META))
+    if func is torch.Tensor.pin_memory:
+        return tensor
+    if func is torch.Tensor.type and len(args) > 1 and "cuda" in str(args[1]):
+        kind = _KINDS.get(str(args[1]).rpartition(".")[2].removesuffix("'>").removesuffix("Tensor"), tensor.dtype)
+        return tensor.to(META, kind)
+    if not on_device:
+        if func is torch.Tensor.copy_ and is_on_device(args[1]):
+            return real_call(func, (tensor, made_up(args[1]), *args[2:]), {})
+        return _ASK_TORCH
+    if func is torch.Tensor.type and len(args) == 1 and not kwargs:
+        return "torch.cuda." + func(*args).rpartition(".")[2]
+    if func in _READS:
+        return real_call(func, (made_up(tensor), *args[1:]), kwargs)
+    if func is torch.Tensor.cpu:
+        return made_up(tensor)
+    if func is torch.Tensor.to and _wants_cpu(args[1:], kwargs):
+        return real_call(func, (made_up(tensor), *args[1:]), kwargs)
+    if func is torch.Tensor.data_ptr:
+        return tensor.storage_offset() + 512
+    return _ASK_TORCH
+
+
+def made_up(tensor: torch.Tensor) -> torch.Tensor:
+    """A device tensor on the host: its values where they were followed, else ones, zeros for integers, or False."""
+    host = getattr(tensor, "_host", None)
+    if host is not None:
+        return torch.Tensor.clone(host.detach())
+    RECORD.read()
+    make = torch.ones if tensor.dtype.is_floating_point else torch.zeros
+    return make(tensor.shape, dtype=tensor.dtype)
+
+
+def _is_cuda(device: Any) -> bool:
+    if device is None or isinstance(device, bool):
+        return False
+    return isinstance(device, int) or str(device).startswith("cuda")
+
+
+def _wants_cpu(args: Any, kwargs: Any) -> bool:
+    values = (*args, kwargs.get("device"))
+    return any(isinstance(value, (str, torch.device)) and str(value) == "cpu" for value in values)
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    for value in values:
+        yield from (one for one in (value if isinstance(value, (list, tuple)) else (value,)) if _is_tensor(one))
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _followed(func: Any, args: Any, kwargs: Any, result: Any) -> Any:
+    """The result, with its values beside it where they follow from host data."""
+    if not is_on_device(result) or result.numel() > SMALL:
+        return result
+    name = getattr(func, "__name__", "")
+    given = list(_tensors((*args, *kwargs.values())))
+    if any(is_on_device(one) and not hasattr(one, "_host") for one in given):
+        if name.endswith("_") or name == "__setitem__":
+            vars(result).pop("_host", None)
+        return result
+    if not given and name not in _MADE_OF_NUMBERS:
+        return result
+    try:
+        with torch.no_grad():
+            value = func(*map(_on_host, args), **{key: _on_host(arg) for key, arg in kwargs.items()})
+        if _is_tensor(value) and value.shape == result.shape:
+            result._host = value
+    except Exception:
+        vars(result).pop("_host", None)  # a value that can't be followed is made up when it is read
+    return result
+
+
+def _on_host(value: Any) -> Any:
+    if _is_tensor(value):
+        return getattr(value, "_host", value)
+    if type(value) in (list, tuple):
+        return type(value)(map(_on_host, value))
+    is_meta = (isinstance(value, torch.device) and value == META) or (isinstance(value, str) and value == "meta")
+    return torch.device("cpu") if is_meta else value

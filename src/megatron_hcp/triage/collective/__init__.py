@@ -1,0 +1,1 @@
+"""Which collective a job stopped in: from its log lines, and from the dumps of the flight recorder."""

@@ -1,0 +1,1 @@
+"""What triage reads: files, folders, pipes, and compressed logs."""

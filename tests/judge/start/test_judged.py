@@ -1,0 +1,46 @@
+"""Which releases judge a launch that states none."""
+
+from __future__ import annotations
+
+import pytest
+
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.judge.report import Report
+from megatron_hcp.launch.facts.known_options import revisions_with
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.rules.registry import rules_for
+from megatron_hcp.validators.upstreams import MEGATRON_LM
+
+CORE = (
+    "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 "
+    "--micro-batch-size 1"
+)
+
+
+def checked(words: str, *assumes: str) -> Report:
+    launch = load_launch("", LoadOptions(words=(*CORE.split(), *words.split()), assumes=assumes))
+    return check_launch(launch, rules_for, fixes=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--rotary-interleaved --position-embedding-type rope", "(up to 0.13.1)"),
+        ("--deterministic-mode --use-flash-attn", "(up to 0.18.2)"),
+    ],
+)
+def test_what_only_older_releases_refuse_is_a_warning_that_names_the_last_of_them(words: str, says: str) -> None:
+    found = [item for item in checked(words).findings if item.id.startswith("START")]
+    assert [item.severity for item in found] == ["warning"]
+    assert says in found[0].problem.message
+    assert not [item for item in checked(words, "mcore=0.19.0").findings if item.id.startswith("START")]
+
+
+def test_a_launch_that_no_release_refuses_is_judged_by_the_newest_that_has_its_options() -> None:
+    assert [one.release for one in checked("--deterministic-mode").judged_by] == [MEGATRON_LM.releases[-1]]
+
+
+def test_options_that_no_release_has_yet_are_judged_by_the_branch_that_has_them() -> None:
+    assert revisions_with("use_fused_mhc") == ("dev",)
+    (found,) = [item for item in checked("--use-fused-mhc").findings if item.id.startswith("START")]
+    assert found.severity == "error" and "use_fused_mhc requires enable_hyper_connections" in found.problem.message

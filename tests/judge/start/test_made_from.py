@@ -1,0 +1,74 @@
+"""A guard speaks of the launch's own options, whatever upstream's configs call what it makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.judge.report import Finding
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.rules.registry import rules_for
+
+REQUIRED = {
+    "--num-layers": "4",
+    "--hidden-size": "64",
+    "--num-attention-heads": "4",
+    "--seq-length": "64",
+    "--max-position-embeddings": "64",
+    "--micro-batch-size": "1",
+}
+
+
+def guards_of(folder: Path, *words: str, without: tuple[str, ...] = (), release: str = "0.19.0") -> list[Finding]:
+    """What upstream's start-up refuses of a script that starts pretrain_gpt.py on two ranks."""
+    given = [word for option, value in REQUIRED.items() if option not in without for word in (option, value)]
+    file = folder / "run.sh"
+    file.write_text(f"torchrun --nproc-per-node 2 pretrain_gpt.py {' '.join((*given, *words))}\n")
+    launch = load_launch(str(file), LoadOptions(assumes=(f"mcore={release}", "te=2.9", "arch=sm90")))
+    return [item for item in check_launch(launch, rules_for, fixes=False).findings if item.id.startswith("START")]
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "says"),
+    [
+        ("--fp8-param-gather", "fp8_param_gather", "fp8_param must be used together with fp8 mode"),
+        ("--no-position-embedding", "no_position_embedding", "--no-position-embedding is deprecated"),
+        ("--moe-router-padding-for-fp8", "moe_router_padding_for_fp8", "fp8/fp4 must be specified"),
+        ("--squared-relu", "squared_relu", "When bias_activation_fusion is True"),
+        (
+            "--pipeline-model-parallel-size 2 --overlap-p2p-communication-warmup-flush",
+            "overlap_p2p_communication_warmup_flush",
+            "overlapping in warmup and flush is only compa",
+        ),
+    ],
+)
+def test_a_config_field_is_named_by_the_option_that_it_comes_from(
+    tmp_path: Path, words: str, option: str, says: str
+) -> None:
+    found = [item for item in guards_of(tmp_path, *words.split()) if says in item.problem.message]
+    assert [option in item.keys for item in found] == [True]
+
+
+def test_options_that_a_function_names_as_texts_are_named(tmp_path: Path) -> None:
+    (item,) = guards_of(tmp_path, "--deterministic-mode", "--cross-entropy-loss-fusion", release="0.20.0")
+    assert "cross_entropy_loss_fusion" in item.keys
+    assert "--deterministic-mode requires" in item.problem.message
+
+
+@pytest.mark.parametrize("option", [*REQUIRED])
+def test_an_option_that_upstream_requires_is_missed_in_a_launch_that_has_the_others(
+    tmp_path: Path, option: str
+) -> None:
+    assert guards_of(tmp_path) == []
+    assert any(option[2:].replace("-", "_") in item.keys for item in guards_of(tmp_path, without=(option,)))
+
+
+def test_a_missing_argument_is_named_in_upstreams_message(tmp_path: Path) -> None:
+    (item,) = guards_of(tmp_path, without=("--hidden-size",))
+    assert '"hidden_size argument is None"' in item.problem.message
+
+
+def test_an_excerpt_is_not_told_what_upstream_requires(tmp_path: Path) -> None:
+    assert guards_of(tmp_path, without=("--seq-length", "--micro-batch-size")) == []
