@@ -31,6 +31,8 @@ from megatron_hcp.validators.upstreams import MEGATRON_LM
 
 REVISIONS = {
     "megatron-lm": {**{name: f"core_v{name}" for name in RELEASES}, **{name: name for name in BRANCHES}},
+    "slime": {**{name: f"v{name}" for name in ("0.2.0", "0.2.4", "0.3.0", "0.3.1")}, "main": "HEAD"},
+    "miles": {"0.1.0": "v0.1.0", "main": "HEAD"},
     "verl": {**{name: f"v{name}" for name in ("0.7.1", "0.8.0", "0.9.0", "0.9.1")}, "main": "HEAD"},
 }
 """For each upstream the names of its revisions in the tables, oldest first, and what the clone calls them."""

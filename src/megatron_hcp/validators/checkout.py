@@ -100,7 +100,8 @@ def units_of(text_of: TextOf, upstream: UpstreamRoots) -> dict[str, Unit]:
         units[SETTINGS] = Unit(SETTINGS, SETTINGS, (), upstream.settings, tuple(read_settings(settings, units)))
     if upstream.options is not None:
         options = OptionReader(sources)
-        options.read(*upstream.options)
+        for place in (upstream.options, *upstream.more_options):
+            options.read(*place)
         units[OPTIONS] = Unit(OPTIONS, "options", (), upstream.options[0], tuple(map(as_line, options.options)))
     return units
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from megatron_hcp.launch.dialects.table import FACTS, keys_of

@@ -46,7 +46,8 @@ def arguments_of(launch: Launch, parser: ParserTable) -> Thing:
     """
     reading = launch.reading
     index = index_of("mlm")
-    hidden = reading.unseen is not None
+    # Where slime's options of the model are in a file that isn't read, that may set any.
+    hidden = reading.unseen is not None or (launch.dialect == "slime" and "num_layers" in reading.unknown)
     fields = {dest: NotKnown((dest,)) for dest in parser.defaults} if hidden else dict(parser.defaults)
     stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in STATED and name in FACTS}
     for setting in reading.settings:

@@ -15,21 +15,22 @@ from megatron_hcp.validators.start import judge_start
 from megatron_hcp.validators.upstreams import MEGATRON_LM, Upstream, revision_in, upstreams_of
 
 
-def judgements(launch: Launch) -> tuple[Judgement, ...]:
-    """What upstream's start-up makes of the launch: one outcome, or by release, oldest first.
+def judgements(launch: Launch) -> list[tuple[Judgement, ...]]:
+    """What upstream's start-up makes of the launch, by repository: one outcome, or by release, oldest first.
 
     If the launch states no release, the newest one that has its options judges it, with those whose older guards may
     refuse it, and the others only if one of these does: a check stays quick. Options that no release has yet are a
     branch's.
     """
-    return next(filter(None, (judged_by(launch, upstream) for upstream in upstreams_of(launch))), ())
+    return [judged for upstream in upstreams_of(launch) if (judged := _judged_by(launch, upstream))]
 
 
-def judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
+def _judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
     """What one upstream's validators make of the launch."""
     tree = _tree(launch, upstream.repo)
     if tree is not None:
-        judged = judge_start(launch, tree.release or "", program=_program(tree))
+        beside = _beside(launch, upstream.repo)
+        judged = judge_start(launch, tree.release or "", program=_program(tree), beside=beside)
         return () if judged is None else (judged,)
     if View(launch).known(upstream.fact):
         return _judged(launch, upstream, (_stated(launch, upstream),))
@@ -46,7 +47,8 @@ def judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
 def judged_again(launch: Launch, judged: Judgement) -> Judgement | None:
     """What the same code makes of a launch that differs in some settings."""
     program = program_of(launch, judged) if judged.source == "upstream" else None
-    return judge_start(launch, judged.release, repo=judged.repo, program=program)
+    beside = _beside(launch, judged.repo)
+    return judge_start(launch, judged.release, repo=judged.repo, program=program, beside=beside)
 
 
 def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
@@ -98,8 +100,28 @@ def _stated(launch: Launch, upstream: Upstream) -> str | None:
 
 
 def _judged(launch: Launch, upstream: Upstream, releases: tuple[str | None, ...]) -> tuple[Judgement, ...]:
-    found = (judge_start(launch, release, repo=upstream.repo) for release in releases if release is not None)
+    beside = _beside(launch, upstream.repo)
+    found = (
+        judge_start(launch, release, repo=upstream.repo, beside=beside) for release in releases if release is not None
+    )
     return tuple(judged for judged in found if judged is not None)
+
+
+def _beside(launch: Launch, repo: str) -> StartProgram | None:
+    """The other program of a launch that two upstreams parse: of slime's Megatron-LM's, of Megatron-LM's slime's."""
+    from megatron_hcp.validators.table import program_of_release
+
+    other = next((upstream for upstream in upstreams_of(launch) if upstream.repo != repo), None)
+    if other is None:
+        return None
+    tree = _tree(launch, other.repo)
+    if tree is not None:
+        return _program(tree)
+    if View(launch).known(other.fact):
+        release = _stated(launch, other)
+    else:
+        release = (releases_with(launch) if other is MEGATRON_LM else other.releases)[-1]
+    return None if release is None else program_of_release(other.repo, release)
 
 
 def _tree(launch: Launch, repo: str) -> UpstreamTree | None:

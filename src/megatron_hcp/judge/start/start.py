@@ -12,16 +12,20 @@ from megatron_hcp.rules.rule import Rule
 
 def started(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool) -> StartVerdict:
     """What the START rules among the rules say; `fired` are the findings of the others."""
-    judged = judgements(launch)
+    fired = list(fired)
+    by_repo = judgements(launch)
     findings: list[Finding] = []
-    undecided: tuple[Undecided, ...] = ()
-    # Most launches have nothing to say of: what words it is loaded only then.
-    if any(one.refusals for one in judged):
-        from megatron_hcp.judge.start.findings import findings_of
+    undecided: list[Undecided] = []
+    for judged in by_repo:
+        # Most launches have nothing to say of: what words it is loaded only then.
+        if any(one.refusals for one in judged):
+            from megatron_hcp.judge.start.findings import findings_of
 
-        findings = findings_of(launch, judged, rules, fired, fixes=fixes)
-    if launch.unknown and judged and judged[-1].open:
-        from megatron_hcp.judge.start.undecided import undecided_by_guards
+            findings += findings_of(launch, judged, rules, fired, fixes=fixes)
+        if launch.unknown and judged[-1].open:
+            from megatron_hcp.judge.start.undecided import undecided_by_guards
 
-        undecided = undecided_by_guards(launch, judged[-1])
-    return StartVerdict(tuple(findings), undecided, judged)
+            undecided += undecided_by_guards(launch, judged[-1])
+    return StartVerdict(
+        tuple(findings), tuple(dict.fromkeys(undecided)), tuple(one for each in by_repo for one in each)
+    )
