@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from megatron_hcp.validators.options import ParserOption, option_of
 from megatron_hcp.validators.program import Unit, condition_of
 
 _NUMBERS = (0, 1, 2, 3, 4, 8, 64)
@@ -27,6 +28,28 @@ def drawn_settings(units: Mapping[str, Unit], sections: Sequence[str]) -> Space:
             if values:
                 space[key] = values
     return space
+
+
+def drawn_options(units: Mapping[str, Unit]) -> Mapping[str, Sequence[Sequence[str]]]:
+    """For each option of upstream's parser that a condition reads, the words that may follow it."""
+    compared = _compared(unit for unit in units.values() if unit.kind == "def")
+    space = {}
+    for line in units["options"].lines:
+        option = option_of(line)
+        if option.dest in compared and option.action in ("store", "store_true", "store_false"):
+            space[option.names[0]] = _words(option, compared[option.dest])
+    return space
+
+
+def _words(option: ParserOption, others: Sequence[Any]) -> Sequence[Sequence[str]]:
+    if option.action != "store":
+        return [()]
+    texts = (
+        list(ast.literal_eval(option.choices)) if option.choices.startswith("[") and "..." not in option.choices else []
+    )
+    numbers = {"int": _NUMBERS, "float": (0.0, 0.5, 1.0)}.get(option.kind, ())
+    values = texts or numbers or [*(other for other in others if isinstance(other, str)), "other"]
+    return [(str(value),) for value in values]
 
 
 def _values(default: str, others: Sequence[Any]) -> list[Any]:

@@ -29,6 +29,9 @@ class Settings:
         line = self.lines.get(key)
         if line is None:
             return self.section(key, written, depth + 1)
+        if line == "{}":
+            inside = {name: value for name, value in written.items() if name.startswith(f"{key}.")}
+            return Settings(()).section(key, inside, depth + 1) or Thing({}, key=key)
         if line[0] != "@":
             return PLAIN[line] if line in PLAIN else default_value(line)
         other, _, default = line[1:].partition("\t")

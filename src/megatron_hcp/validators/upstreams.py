@@ -22,6 +22,8 @@ class Upstream(NamedTuple):
 MEGATRON_LM = Upstream(
     "megatron-lm", "mcore", ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.0")
 )
+_PINNED = MEGATRON_LM._replace(releases=("0.16.1",))
+"""slime 0.2.4 to 0.3.1 and miles build a commit of main between 0.16.0rc0 and 0.17, with patches of their own."""
 VERL = Upstream("verl", "verl", ("0.7.1", "0.8.0", "0.9.1"))
 SLIME = Upstream("slime", "slime", ("0.2.4", "0.3.1"))
 MILES = Upstream("miles", "miles", ("0.1.0",))
@@ -39,7 +41,7 @@ def upstreams_of(launch: Launch) -> tuple[Upstream, ...]:
     if launch.dialect == "verl" and not _is_ppo(launch):
         return ()
     if launch.dialect == "slime":
-        return (MILES if _is_miles(launch) else SLIME, MEGATRON_LM)
+        return (MILES if _is_miles(launch) else SLIME, _PINNED)
     return _BY_DIALECT.get(launch.dialect, ())
 
 

@@ -22,7 +22,10 @@ def judgements(launch: Launch) -> list[tuple[Judgement, ...]]:
     refuse it, and the others only if one of these does: a check stays quick. Options that no release has yet are a
     branch's.
     """
-    return [judged for upstream in upstreams_of(launch) if (judged := _judged_by(launch, upstream))]
+    upstreams = upstreams_of(launch)
+    if len(upstreams) > 1 and not all(_beside(launch, upstream.repo) for upstream in upstreams):
+        return []  # what one of the two makes of the arguments isn't known
+    return [judged for upstream in upstreams if (judged := _judged_by(launch, upstream))]
 
 
 def _judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
@@ -34,8 +37,8 @@ def _judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
         return () if judged is None else (judged,)
     if View(launch).known(upstream.fact):
         return _judged(launch, upstream, (_stated(launch, upstream),))
-    releases = releases_with(launch) if upstream is MEGATRON_LM else upstream.releases
-    older = _with_older_guards(launch) if upstream is MEGATRON_LM else ()
+    releases = releases_of(launch, upstream)
+    older = _with_older_guards(launch) if upstream == MEGATRON_LM else ()
     asked = (*(release for release in releases[:-1] if release in older), *releases[-1:])
     first = {release: _judged(launch, upstream, (release,)) for release in asked}
     if not any(one.refusals for outcome in first.values() for one in outcome):
@@ -61,16 +64,21 @@ def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
     return None if tree is None else _program(tree)
 
 
-def releases_with(launch: Launch) -> tuple[str, ...]:
-    """The releases that have all options of the launch, oldest first, else the branches; what neither has, another
-    program adds."""
+def releases_of(launch: Launch, upstream: Upstream) -> tuple[str, ...]:
+    """The releases that judge a launch which states none, oldest first."""
+    return releases_with(launch, upstream.releases) if upstream.repo == MEGATRON_LM.repo else upstream.releases
+
+
+def releases_with(launch: Launch, releases: tuple[str, ...] = MEGATRON_LM.releases) -> tuple[str, ...]:
+    """Those of the releases that have all options of the launch, oldest first, else any release, else the branches;
+    what none has, another program adds."""
     known = all_options()
     have = [frozenset(revisions_with(item.key)) for item in launch.reading.settings if item.key in known]
 
     def with_all(revisions: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in revisions if all(name in having for having in have))
 
-    return with_all(MEGATRON_LM.releases) or with_all(BRANCHES)
+    return with_all(releases) or with_all(MEGATRON_LM.releases) or with_all(BRANCHES)
 
 
 def _with_older_guards(launch: Launch) -> frozenset[str]:
@@ -92,7 +100,7 @@ def _stated(launch: Launch, upstream: Upstream) -> str | None:
     view = View(launch)
     try:
         release = view.release(upstream.fact)
-        if upstream is MEGATRON_LM:
+        if upstream.repo == MEGATRON_LM.repo:
             return revision_of(release, view.get("mcore_branch", BRANCHES[0]))
         return revision_in(upstream, release)
     except Unknown:
@@ -120,7 +128,7 @@ def _beside(launch: Launch, repo: str) -> StartProgram | None:
     if View(launch).known(other.fact):
         release = _stated(launch, other)
     else:
-        release = (releases_with(launch) if other is MEGATRON_LM else other.releases)[-1]
+        release = next(reversed(releases_of(launch, other)), None)
     return None if release is None else program_of_release(other.repo, release)
 
 
