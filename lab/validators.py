@@ -1,6 +1,9 @@
 """Writes validators/tables: upstream's start-up validators as data, by release: `python lab validators`.
 
-    python lab validators --megatron-lm GIT_DIRECTORY --verl GIT_DIRECTORY
+    python lab validators --megatron-lm GIT_DIRECTORY --megatron-bridge GIT_DIRECTORY --verl GIT_DIRECTORY
+
+Megatron-Bridge's tables need Megatron-LM's clone too: each release pins a commit of it. A unit that Megatron-LM's own
+tables have word for word is not written again.
 
 Nothing of upstream is run: its files are taken from the clone at each tag, or for a release without one from its
 unpacked wheel (tests/fetch_upstream.py), and parsed. Printed are, for each release, how many guards it has and how many
@@ -26,10 +29,14 @@ from megatron_hcp.validators.checkout import texts_of as wheel_texts
 from megatron_hcp.validators.framework_roots import UPSTREAMS
 from megatron_hcp.validators.program import Unit, as_lines, is_readable
 from megatron_hcp.validators.reader.quiet import marked
-from megatron_hcp.validators.table import FOLDER, Table, woven, written
+from megatron_hcp.validators.table import FOLDER, Table, program_of_release, releases_of, woven, written
 from megatron_hcp.validators.upstreams import MEGATRON_LM
 
 REVISIONS = {
+    "megatron-bridge": {
+        **{name: f"v{name}" for name in "0.3.0 0.3.1 0.4.0 0.4.1 0.4.2 0.5.0 0.5.1 0.6.0".split()},
+        BRANCHES[0]: BRANCHES[0],
+    },
     "megatron-lm": {**{name: f"core_v{name}" for name in RELEASES}, **{name: name for name in BRANCHES}},
     "slime": {**{name: f"v{name}" for name in ("0.2.0", "0.2.4", "0.3.0", "0.3.1")}, "main": "HEAD"},
     "miles": {"0.1.0": "v0.1.0", "main": "HEAD"},
@@ -37,6 +44,7 @@ REVISIONS = {
 }
 """For each upstream the names of its revisions in the tables, oldest first, and what the clone calls them."""
 WHEELS = Path(os.environ.get("HCP_UPSTREAM", Path.home() / ".cache/hcp-upstream"))
+
 OLDER = Path(judged.__file__).with_name("older_guards.txt")
 """Which older releases a check asks, too."""
 
@@ -54,13 +62,36 @@ def texts_of(repository: Path, revision: str) -> Callable[[str], str | None]:
     return text_of
 
 
-def table_of(revisions: Mapping[str, Mapping[str, Unit]]) -> Table:
-    """The table of the units of each revision."""
-    units = {
-        name: woven([as_lines(units[name]) if name in units else () for units in revisions.values()])
-        for name in set().union(*revisions.values())
-    }
-    return Table(tuple((name, *counted(units.values())) for name, units in revisions.items()), units)
+def with_pinned(clone: Path, revision: str, megatron_lm: Path) -> Callable[[str], str | None]:
+    """What gives the text of a file of Bridge, or of the Megatron-LM that this revision of it pins."""
+    row = subprocess.run(
+        ["git", f"--git-dir={clone}", "ls-tree", revision, "3rdparty/Megatron-LM"], capture_output=True, check=True
+    )
+    own, pinned = texts_of(clone, revision), texts_of(megatron_lm, row.stdout.decode().split()[2])
+    return lambda path: own(f"src/{path}") if path.startswith("megatron/bridge/") else pinned(path)
+
+
+def nearest(units: Mapping[str, Unit]) -> str:
+    """The release of Megatron-LM whose tables have the most of these units word for word."""
+    return max(releases_of("megatron-lm"), key=lambda release: len(_common(units, release)))
+
+
+def _common(units: Mapping[str, Unit], release: str) -> set[str]:
+    program = program_of_release("megatron-lm", release)
+    assert program is not None
+    found = {name: program.find(name) for name in units}
+    return {name for name, unit in units.items() if found[name] == unit}
+
+
+def table_of(revisions: Mapping[str, Mapping[str, Unit]], *, pins: bool) -> Table:
+    """The table of the units of each revision; `pins`: but for those that Megatron-LM's table has."""
+    rows, own = [], []
+    for name, units in revisions.items():
+        pinned = nearest(units) if pins else ""
+        common = _common(units, pinned) if pins else set()
+        rows.append((name, *counted(units.values()), pinned))
+        own.append({name: as_lines(unit) for name, unit in units.items() if name not in common})
+    return Table(tuple(rows), {name: woven([units.get(name, ()) for units in own]) for name in set().union(*own)})
 
 
 def main() -> int:
@@ -75,7 +106,10 @@ def main() -> int:
             continue
         revisions = {}
         for name, revision in REVISIONS[upstream.repo].items():
-            text_of = texts_of(repository, revision)
+            if upstream.repo == "megatron-bridge":
+                text_of = with_pinned(repository, revision, options.megatron_lm)
+            else:
+                text_of = texts_of(repository, revision)
             if text_of(upstream.functions[0][1][0]) is None:
                 text_of = wheel_texts(str(WHEELS / f"{upstream.repo}-{name}"), upstream)
             revisions[name] = marked(units_of(text_of, upstream), OPTIONS)
@@ -83,7 +117,9 @@ def main() -> int:
             print(f"{name}: {guards} guards, {unreadable} unreadable", file=sys.stderr)
             if options.unreadable:
                 show_unreadable(revisions[name])
-        Path(FOLDER, f"{upstream.repo}.txt").write_text(written(table_of(revisions)), encoding="utf-8")
+        Path(FOLDER, f"{upstream.repo}.txt").write_text(
+            written(table_of(revisions, pins=upstream.repo == "megatron-bridge")), encoding="utf-8"
+        )
     if options.megatron_lm is not None:
         OLDER.write_text(older_guards("megatron-lm", MEGATRON_LM.releases), encoding="utf-8")
     return 0

@@ -55,7 +55,7 @@ def test_wrong_fields_are_refused(given: dict[str, typing.Any]) -> None:
     with pytest.raises(TypeError, match="argument"):
         Ours(**given)
     with pytest.raises(ValueError, match="unexpected field names"):
-        Ours("a")._replace(**{"other": 1})
+        Ours("a")._replace(other=1)
 
 
 def test_a_field_without_default_after_one_is_our_mistake() -> None:

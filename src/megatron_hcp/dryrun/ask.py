@@ -10,18 +10,21 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+from megatron_hcp.dryrun import conversations
+from megatron_hcp.dryrun.program import program_of, trees_of
 from megatron_hcp.dryrun.ranks import environment_of, ranks_of, sizes_of, world_of
 from megatron_hcp.dryrun.sandbox import environment, sandbox
-from megatron_hcp.dryrun.words import Words, words_of
+from megatron_hcp.dryrun.words import Words, is_packed, words_of
 from megatron_hcp.ground.child import Child, run_child
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.ground.upstream_folder import unpacked_releases
 from megatron_hcp.launch.fact import Launch, UpstreamTree
 
 STAGES = ("arguments", "groups", "model", "optimizer", "data", "forward", "backward")
 SECONDS, MEMORY_GIB = 120, 4
 """Limits of each rank."""
 _IMPORTS_S = 120
+_SEQ_LENGTH = 4096
+"""Of a launch that states none: upstream refuses it before the data is read."""
 
 
 class Ask(NamedTuple):
@@ -79,14 +82,13 @@ def dry_run(launch: Launch, ask: Ask) -> DryRun:
     Raises:
         HcpError: the launch isn't Megatron-LM's or not wholly known, no tree of upstream is named, or torch isn't here.
     """
-    tree, te = _trees(launch)
+    tree, te = trees_of(launch)
     if find_spec("torch") is None:
         raise HcpError("found no torch for this Python", wanted="torch, as the job has it", do="run hcp where it is")
     words, sizes = words_of(launch), sizes_of(launch)
     world, is_stated = world_of(launch)
     ranks = ranks_of(ask.ranks, sizes, world)
-    program = os.path.join(os.path.abspath(tree.path), "pretrain_gpt.py")
-    program = program if os.path.isfile(program) else ""
+    program = program_of(launch, os.path.abspath(tree.path))
     facts = {name: fact.value for name, fact in launch.facts.items()}
     request = {
         "roots": [os.path.abspath(tree.path)],
@@ -95,6 +97,7 @@ def dry_run(launch: Launch, ask: Ask) -> DryRun:
         "words": words.words,
         "replaced": words.not_the_launchs,
         "environment": environment_of(facts),
+        "is_world_stated": is_stated,
         "world": world,
         "gpus_per_node": facts.get("gpus_per_node") or 8,
         "ranks": ranks,
@@ -103,6 +106,8 @@ def dry_run(launch: Launch, ask: Ask) -> DryRun:
         "memory": ask.memory_gib << 30,
     }
     with tempfile.TemporaryDirectory(prefix="hcp-dryrun-") as folder:
+        if is_packed(launch):
+            conversations.write(folder, int(facts.get("seq_length") or _SEQ_LENGTH))
         limits = sandbox(folder, os.path.abspath(tree.path))
         command = [*limits.words, *environment(folder, {}), sys.executable, "-B", "-m", "megatron_hcp.pretend"]
         timeout = _IMPORTS_S + ask.seconds * len(ranks)
@@ -120,25 +125,6 @@ def dry_run(launch: Launch, ask: Ask) -> DryRun:
         limits.files,
         outcomes,
     )
-
-
-def _trees(launch: Launch) -> tuple[UpstreamTree, UpstreamTree | None]:
-    """Megatron-LM's tree, and Transformer Engine's: named, or an unpacked wheel of the stated release."""
-    named = {tree.repo: tree for tree in launch.reading.upstream}
-    tree = named.get("megatron-lm")
-    if tree is None or not os.path.isdir(os.path.join(tree.path, "megatron/training")):
-        raise HcpError(
-            "found no code of Megatron-LM to run" if tree is None else f"found no megatron/training in {tree.path}",
-            wanted="--upstream with a checkout, or a wheel of megatron-core 0.17 or newer; or --upstream installed",
-            do="name it: it is executed",
-        )
-    te = named.get("transformer-engine")
-    if te is None and "te" in launch.facts and launch.facts["te"].value is not None:
-        stated = str(launch.facts["te"].value)
-        for version, folder in unpacked_releases("transformer-engine").items():
-            if version == stated or version.startswith(f"{stated}."):
-                te = UpstreamTree("transformer-engine", str(folder), version)
-    return tree, te
 
 
 def _outcome(rank: int, role: str, child: Child) -> Outcome:

@@ -46,7 +46,7 @@ def sizes_of(launch: Launch) -> Sizes:
 
 
 def world_of(launch: Launch) -> tuple[int, bool]:
-    """The number of ranks, and whether the launch or the user states it; else it is the smallest that the sizes take."""
+    """The number of ranks, and whether it is stated; if not, it is the smallest that the sizes take."""
     if "world_size" in launch.facts and isinstance(launch.facts["world_size"].value, int):
         return min(launch.facts["world_size"].value, LARGEST_WORLD), True
     tp, pp, cp = sizes_of(launch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from megatron_hcp.dryrun import conversations
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch, Setting
 
@@ -29,7 +30,6 @@ _LEFT_OUT = frozenset(
 )
 _MOVED = frozenset("save tensorboard_dir wandb_save_dir data_cache_path profile_dir memory_snapshot_path".split())
 """Their values name folders: each becomes one in the run's temporary folder."""
-_PACKED = frozenset(("sft", "sft_mock_dataset_config_json"))
 
 
 class Replaced(NamedTuple):
@@ -69,7 +69,7 @@ def words_of(launch: Launch) -> Words:
         raise HcpError(f"a word of the launch is not known: {hidden}", wanted="every word", do="state it with --set")
     own, groups = _sorted(reading.settings)
     now = {
-        "data": ("--mock-data",),
+        "data": ("--data-path", conversations.NAME) if is_packed(launch) else ("--mock-data",),
         "tokenizer": ("--tokenizer-type", "NullTokenizer"),
         "checkpoint": (),
         "folders": tuple(word for setting in groups["folders"] for word in (_name(setting), setting.key)),
@@ -118,4 +118,4 @@ def _written(settings: Sequence[Setting]) -> tuple[str, ...]:
 
 def is_packed(launch: Launch) -> bool:
     """Whether the launch trains on packed conversations, whose data has no mock."""
-    return any(setting.key in _PACKED and setting.value is not False for setting in launch.reading.settings)
+    return any(setting.key == "sft" and setting.value is not False for setting in launch.reading.settings)

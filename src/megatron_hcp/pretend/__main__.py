@@ -13,7 +13,7 @@ from typing import IO, Any
 
 def main() -> None:
     """Imports upstream once, and runs each rank in a fork of its own, within its limits."""
-    given = json.load(sys.stdin)
+    given: dict[str, Any] = json.load(sys.stdin)
     given["te"] = given["te"] and tuple(given["te"])
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what upstream prints is no answer
@@ -28,9 +28,9 @@ def main() -> None:
     except BaseException as error:
         from megatron_hcp.pretend.verdict import answer
 
-        told = {"stage": "imports", "error": answer(error, ())}
-        told["error"]["missing"] = told["error"]["missing"] or f"imports: {type(error).__name__}"
-        _say(out, told)
+        told = answer(error, ())
+        told["missing"] = told["missing"] or f"imports: {type(error).__name__}"
+        _say(out, {"stage": "imports", "error": told})
         os._exit(0)
     for rank in request.ranks:
         _fork(request, rank, out)
@@ -51,9 +51,8 @@ def _fork(request: Any, rank: int, out: IO[str]) -> None:
         os._exit(0)
     status = os.waitpid(pid, 0)[1]
     if status:
-        _say(
-            out, {"rank": rank, "ended": signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "exit"}
-        )
+        name = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "exit"
+        _say(out, {"rank": rank, "ended": name})
 
 
 def _say(out: IO[str], told: dict[str, Any]) -> None:

@@ -1,11 +1,7 @@
-"""A pretraining program for GPT, in place of upstream's pretrain_gpt.py, which no wheel of megatron-core has.
-
-It builds the layers as the launch asks for, takes upstream's mock data, and computes upstream's masked mean.
-"""
-
-from __future__ import annotations
+"""In place of pretrain_gpt.py, which no wheel of megatron-core has: GPT on mock data, with a masked mean."""
 
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -15,25 +11,20 @@ from megatron.core.datasets.gpt_dataset import GPTDatasetConfig, MockGPTDataset
 from megatron.core.enums import ModelType
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt import gpt_layer_specs as specs
-from megatron.training import get_args, get_tokenizer, pretrain
-from megatron.training.arguments import core_transformer_config_from_args
-from megatron.training.utils import get_batch_on_this_cp_rank, get_batch_on_this_tp_rank
+from megatron.training import arguments, get_args, get_tokenizer, pretrain
 
 
+# fmt: off
 def model_provider(pre_process: bool = True, post_process: bool = True, *_: Any, **more: Any) -> Any:
-    args = get_args()
-    config = more.get("config") or core_transformer_config_from_args(args)
-    is_te = args.transformer_impl == "transformer_engine"
-    if args.num_experts:
-        spec = specs.get_gpt_decoder_block_spec(config, use_transformer_engine=is_te)
-    else:
-        layer = specs.get_gpt_layer_with_transformer_engine_spec if is_te else specs.get_gpt_layer_local_spec
-        spec = layer(qk_layernorm=args.qk_layernorm, multi_latent_attention=args.multi_latent_attention)
-    return GPTModel(config, spec, args.padded_vocab_size, args.max_position_embeddings,
-                    pre_process=pre_process, post_process=post_process, parallel_output=True,
-                    share_embeddings_and_output_weights=not args.untie_embeddings_and_output_weights,
-                    position_embedding_type=args.position_embedding_type, rotary_percent=args.rotary_percent,
-                    rotary_base=args.rotary_base, vp_stage=more.get("vp_stage"))  # fmt: skip
+    args, is_te = get_args(), get_args().transformer_impl == "transformer_engine"
+    config = more.get("config") or arguments.core_transformer_config_from_args(args)
+    layer = specs.get_gpt_layer_with_transformer_engine_spec if is_te else specs.get_gpt_layer_local_spec
+    spec = (specs.get_gpt_decoder_block_spec(config, use_transformer_engine=is_te) if args.num_experts
+            else layer(qk_layernorm=args.qk_layernorm, multi_latent_attention=args.multi_latent_attention))
+    given = {name: getattr(args, name) for name in ("position_embedding_type", "rotary_percent", "rotary_base")}
+    given |= {"share_embeddings_and_output_weights": not args.untie_embeddings_and_output_weights}
+    return GPTModel(config, spec, args.padded_vocab_size, args.max_position_embeddings, pre_process=pre_process,
+                    post_process=post_process, parallel_output=True, vp_stage=more.get("vp_stage"), **given)
 
 
 def loss_of(loss_mask: Any, output: Any) -> Any:
@@ -42,22 +33,25 @@ def loss_of(loss_mask: Any, output: Any) -> Any:
 
 
 def forward_step(data_iterator: Any, model: Any, *_: Any) -> Any:
-    batch = {"tokens": None, "labels": None, "loss_mask": None, "attention_mask": None, "position_ids": None}
-    if groups.is_pipeline_first_stage() or groups.is_pipeline_last_stage():
-        batch = get_batch_on_this_cp_rank(get_batch_on_this_tp_rank(data_iterator))
-    output = model(batch["tokens"], batch["position_ids"], batch["attention_mask"], labels=batch["labels"])
-    return output, partial(loss_of, batch["loss_mask"])
+    keys, size = ("tokens", "position_ids", "labels", "loss_mask"), groups.get_context_parallel_world_size()
+    empty = torch.zeros(get_args().micro_batch_size, get_args().seq_length)
+    batch = next(data_iterator) if data_iterator else dict.fromkeys(keys, empty)
+    chunks = torch.tensor([(rank := groups.get_context_parallel_rank()), 2 * size - 1 - rank] if size > 1 else [0, 1])
+    cut = {key: batch[key].unflatten(1, (2 * size, -1))[:, chunks].flatten(1).cuda() for key in keys}
+    tokens, positions, labels = (cut[key].long() for key in keys[:3])
+    return model(tokens, positions, None, labels=labels), partial(loss_of, cut["loss_mask"])
 
 
 def datasets_provider(samples: Any, *_: Any, **__: Any) -> Any:
-    args = get_args()
+    args, off = get_args(), ("reset_position_ids", "reset_attention_mask", "eod_mask_loss", "create_attention_mask")
     config = GPTDatasetConfig(random_seed=args.seed, sequence_length=args.seq_length, tokenizer=get_tokenizer(),
-                              split=args.split, reset_position_ids=False, reset_attention_mask=False,
-                              eod_mask_loss=False, mid_level_dataset_surplus=0.005,
-                              create_attention_mask=args.create_attention_mask_in_dataloader)  # fmt: skip
+                              split=args.split, **dict.fromkeys(off, False))
     return BlendedMegatronDatasetBuilder(MockGPTDataset, samples, lambda: True, config).build()
 
 
 if __name__ == "__main__":
     datasets_provider.is_distributed = True  # type: ignore[attr-defined]
-    pretrain(datasets_provider, model_provider, ModelType.encoder_or_decoder, forward_step)
+    parse = getattr(arguments, "parse_and_validate_args", None)  # since 0.18 the program does it
+    read: Any = parse and import_module("megatron.training.argument_utils").pretrain_cfg_container_from_args
+    pretrain(*([read(parse())] if parse else []), train_valid_test_dataset_provider=datasets_provider,
+             model_provider=model_provider, model_type=ModelType.encoder_or_decoder, forward_step_func=forward_step)

@@ -31,7 +31,7 @@ class Record:
         self.stand_ins[name] = None
 
     def read(self) -> None:
-        """A value of a device tensor was asked for: none exists, so one is made up for upstream's innermost function."""
+        """A value of a device tensor was asked for: one is made up for upstream's innermost function."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and not self.is_upstream(frame.f_code.co_filename):
             frame = frame.f_back

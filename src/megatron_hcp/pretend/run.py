@@ -27,6 +27,7 @@ class Request(NamedTuple):
     te: tuple[str, str] | None
     words: tuple[str, ...]
     replaced: tuple[str, ...]
+    is_world_stated: bool
     environment: dict[str, str]
     world: int
     gpus_per_node: int
@@ -40,20 +41,31 @@ def prepare(request: Request) -> None:
     """Puts the stand-ins in place and imports upstream's training."""
     for name in ("torch._dynamo", "torch.distributed.tensor", "torch.utils.cpp_extension", "torch.utils.flop_counter"):
         importlib.import_module(name)  # they look for CUDA when they are imported
-    from megatron_hcp.pretend.stand_ins import data, device, experts, files, fused, kernels, packages, tensors, world
+    from megatron_hcp.pretend.stand_ins import (
+        conversations,
+        data,
+        device,
+        experts,
+        files,
+        fused,
+        kernels,
+        packages,
+        tensors,
+        world,
+    )
 
     RECORD.start((*request.roots, *([request.te[0]] if request.te else [])))
     sys.path[:0] = request.roots
-    for stand_in in (device, world, packages, kernels, files, data):
+    for stand_in in (device, world, packages, kernels, files, data, conversations):
         stand_in.install()
     if request.te is not None:
         from megatron_hcp.pretend.stand_ins import transformer_engine
 
         transformer_engine.install(Path(request.te[0]), request.te[1])
     tensors.install()
-    argparse.ArgumentParser.error = _refuse  # type: ignore[method-assign, assignment]
+    argparse.ArgumentParser.error = _refuse  # type: ignore[method-assign]
     importlib.import_module("megatron.training.training")
-    for module in (files, data, experts, fused):
+    for module in (files, data, conversations, experts, fused):
         module.late()
     from megatron_hcp.pretend.stages import watch
 
@@ -81,7 +93,7 @@ def run(request: Request, rank: int) -> dict[str, Any]:
         error = raised
     return {
         "stage": PROGRESS.stage,
-        "error": None if error is None else answer(error, request.replaced),
+        "error": None if error is None else answer(error, request.replaced, request.is_world_stated),
         "stand_ins": sorted(RECORD.stand_ins),
         "made_up": sorted({f"{RECORD.shown(place.file)} {place.function}" for place in RECORD.made_up}),
         "cpu_seconds": round(time.process_time() - begun, 1),

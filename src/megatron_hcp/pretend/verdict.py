@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 import re
+import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from megatron_hcp.pretend.record import RECORD, Place
+from megatron_hcp.pretend.stages import PROGRESS
 from megatron_hcp.pretend.stand_ins import tensors
 
 _OURS = str(Path(__file__).resolve().parents[1]) + "/"
+_OF_THE_RUN = (str(Path(__file__).with_name("run.py")), str(Path(__file__).with_name("stages.py")))
+"""What starts and watches the program, and pretends nothing."""
 _PASSES_THROUGH = (tensors.__file__, tensors.real_call.__name__)
 """The frame below which an exception is torch's own."""
+_PACKAGES = ("megatron_hcp.pretend.stand_ins", "megatron_hcp.proofs.te_cpu")
+_PROGRAM = str(Path(__file__).with_name("program.py"))
 _MAX_MESSAGE = 600
+_READS_DATA = ("megatron/core/datasets/", "megatron/training/datasets/", "megatron/core/tokenizers/",
+               "megatron/training/tokenizer/")  # fmt: skip
+"""Where upstream reads what is replaced: data and tokenizer."""
+_OF_THE_WORLD = r"(?i)world[- _]?size|data[- _]parallel"
 _LIMITS = (
+    (r"(?i)nvidia[-_]resiliency[-_]ext", "the package nvidia-resiliency-ext"),
     (r"DefaultCPUAllocator|can't allocate memory|std::bad_alloc", "memory of this machine, within the run's limit"),
-    (r"[Mm]eta (tensor|backend|device)|data[- ]dependent|aten::|Unsupported device", "an operator of torch for a device without values"),
-    (r"not compiled with CUDA|No CUDA|CUDA driver|NVIDIA driver|libcuda", "a CUDA device"),
+    (r"[Mm]eta (tensor|backend|device)|data[- ]dependent|aten::|Unsupported device|unknown parameter type",
+     "an operator of torch for a device without values"),
+    (r"not compiled with CUDA|accelerator device|No CUDA|CUDA driver|NVIDIA driver|libcuda|ATen_cuda", "a CUDA device"),
     (r"(?i)(please|must|need to) (be )?install|not (been )?installed|not available|requires? (the )?\w+ package",
      "a package that is not here"),
 )  # fmt: skip
 
 
-def answer(error: BaseException, words: tuple[str, ...]) -> dict[str, Any]:
+def answer(error: BaseException, words: tuple[str, ...], is_world_stated: bool = True) -> dict[str, Any]:
     """What is told about an exception; `missing` says why it decides nothing, and is "" where upstream refused.
 
     Args:
         words: those that replace or stand for the launch's own.
+        is_world_stated: whether the number of ranks is the launch's.
     """
     frames = traceback.extract_tb(error.__traceback__)
     upstream = [frame for frame in frames if RECORD.is_upstream(frame.filename)]
@@ -40,19 +54,36 @@ def answer(error: BaseException, words: tuple[str, ...]) -> dict[str, Any]:
         "line": (last.lineno or 0) if last else 0,
         "function": last.name if last else "",
         "code": ((last.line or "") if last else "")[:200],
-        "missing": _missing(error, words),
+        "missing": _missing(error, words, is_world_stated),
     }
 
 
-def _missing(error: BaseException, words: tuple[str, ...]) -> str:
+def _missing(error: BaseException, words: tuple[str, ...], is_world_stated: bool) -> str:
     for one in _chain(error):
         why = _not_upstreams(one)
         if why:
             return why
     text = str(error)
+    if isinstance(error, SystemExit) and (option := _of_another_parser(text)):
+        return f"a package that adds the option {option}"
+    if not is_world_stated and (PROGRESS.stage == "groups" or re.search(_OF_THE_WORLD, text)):
+        return "the number of ranks, which the launch doesn't state"
     named = [word for word in words if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text)]
     if named:
         return f"the launch's own words in place of {named[0]}"
+    return ""
+
+
+def _of_another_parser(text: str) -> str:
+    """An option that the parser doesn't know here, and some module of upstream adds; "" if there is none."""
+    options = re.findall(r"--[\w-]+", text) if "unrecognized arguments" in text else []
+    if not options:
+        return ""
+    added = re.compile(rf"add_argument\(\s*['\"]({'|'.join(map(re.escape, options))})['\"]")
+    for root in RECORD.roots:
+        for file in Path(root, "megatron").rglob("*.py"):
+            if found := added.search(file.read_text(encoding="utf-8", errors="replace")):
+                return found[1]
     return ""
 
 
@@ -73,19 +104,50 @@ def _not_upstreams(error: BaseException) -> str:
     ours = stand_in_below_upstream(codes)
     if ours:
         return f"{ours}: {' '.join(str(error).split())[:200] or type(error).__name__}"
+    if _is_about_a_stand_in(error):
+        return f"a stand-in: {' '.join(str(error).split())[:200]}"
     if isinstance(error, ImportError):
-        return f"the package {error.name}" if error.name else "a package"
+        return f"the package {error.name}" if error.name else f"a package: {' '.join(str(error).split())[:200]}"
     if isinstance(error, MemoryError):
         return "memory of this machine, within the run's limit"
     text = f"{type(error).__name__}: {error}"
+    if re.search(r"(?i)\bapex\b", text):
+        return "the rest of APEX"
     for pattern, why in _LIMITS:
         if re.search(pattern, text):
             return why
     read = next((place for place in map(Place._make, codes) if place in RECORD.made_up), None)
     if read is not None:
         return f"a value of the device, read in {RECORD.shown(read.file)} {read.function}"
-    if not any(RECORD.is_upstream(file) for file, _ in codes) and not isinstance(error, SystemExit):
-        return f"upstream's code: {text[:200]}"
+    if any(RECORD.shown(file).startswith(_READS_DATA) for file, _ in codes):
+        return "the launch's own data and tokenizer"
+    return _outside_upstream(codes, error)
+
+
+def _is_about_a_stand_in(error: BaseException) -> bool:
+    """Whether upstream asked a stand-in, or a torch without CUDA, for what it lacks, or called one in another way."""
+    if isinstance(error, AttributeError):
+        held = error.obj
+        is_made = isinstance(held, ModuleType) and getattr(held, "__file__", None) is None
+        module = getattr(held, "__module__", None) or type(held).__module__
+        is_torchs = isinstance(held, ModuleType) and held.__name__.startswith("torch")
+        return is_made or is_torchs or str(module).startswith(_PACKAGES)
+    called = re.match(r"([\w.<>]+)\(\) (got|missing|takes)", str(error)) if isinstance(error, TypeError) else None
+    if called is None:
+        return False
+    name = called[1].partition(".")[0]
+    modules = [module for path, module in sys.modules.items() if path.startswith(_PACKAGES)]
+    return any(str(getattr(vars(module).get(name), "__module__", "")).startswith(_PACKAGES) for module in modules)
+
+
+def _outside_upstream(codes: list[tuple[str, str]], error: BaseException) -> str:
+    """Why an exception doesn't come from a launch's way through upstream's code; "" if it does."""
+    files = [file for file, _ in codes]
+    if not any(map(RECORD.is_upstream, files)) and not isinstance(error, SystemExit):
+        return f"upstream's code: {type(error).__name__} {str(error)[:200]}"
+    functions = {function for file, function in codes if RECORD.is_upstream(file)}
+    if _PROGRAM in files and not functions & {"pretrain", "parse_and_validate_args"}:
+        return "upstream's own program"  # ours asked for something that this release has not
     return ""
 
 
@@ -98,6 +160,6 @@ def stand_in_below_upstream(codes: list[tuple[str, str]]) -> str:
     for file, function in reversed(codes):
         if (file, function) == _PASSES_THROUGH or RECORD.is_upstream(file):
             return ""
-        if file.startswith(_OURS):
+        if file.startswith(_OURS) and file not in _OF_THE_RUN:
             return f"a stand-in, {file[len(_OURS) :].removesuffix('.py')}"
     return ""

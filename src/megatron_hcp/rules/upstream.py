@@ -87,6 +87,7 @@ TRANSFORMER_LAYER = UpstreamFile("megatron-core", "megatron/core/transformer/tra
 TRANSFORMER_UTILS = UpstreamFile("megatron-core", "megatron/core/transformer/utils.py")
 UNIFIED_MEMORY = UpstreamFile("megatron-core", "megatron/core/inference/unified_memory.py")
 
+BRIDGE_COMM_OVERLAP = UpstreamFile("megatron-bridge", "megatron/bridge/training/comm_overlap.py")
 BRIDGE_CONFIG = UpstreamFile("megatron-bridge", "megatron/bridge/training/config.py")
 BRIDGE_EVAL_CP = UpstreamFile(
     "megatron-bridge", "megatron/bridge/training/eval_context_parallel_rebinding.py", "checkout"
@@ -106,6 +107,7 @@ BRIDGE_VLM_STEP = UpstreamFile("megatron-bridge", "megatron/bridge/training/vlm_
 BRIDGE_GEMMA3_VL = UpstreamFile("megatron-bridge", "megatron/bridge/models/gemma_vl/gemma3_vl_provider.py", "checkout")
 BRIDGE_GEMMA4 = UpstreamFile("megatron-bridge", "megatron/bridge/models/gemma/modeling_gemma4.py", "checkout")
 BRIDGE_GPT_STEP = UpstreamFile("megatron-bridge", "megatron/bridge/training/gpt_step.py")
+BRIDGE_HYBRID_PROVIDER = UpstreamFile("megatron-bridge", "megatron/bridge/models/hybrid/hybrid_provider.py", "checkout")
 BRIDGE_INITIALIZE = UpstreamFile("megatron-bridge", "megatron/bridge/training/initialize.py", "checkout")
 BRIDGE_INPROCESS_RESTART = UpstreamFile("megatron-bridge", "megatron/bridge/training/inprocess_restart.py")
 BRIDGE_LOADERS = UpstreamFile("megatron-bridge", "megatron/bridge/data/loaders.py", "checkout")
@@ -113,6 +115,7 @@ BRIDGE_LOAD_SAVE = UpstreamFile("megatron-bridge", "megatron/bridge/training/mod
 BRIDGE_MIMO_V2_FLASH = UpstreamFile(
     "megatron-bridge", "megatron/bridge/models/mimo_v2_flash/mimo_v2_flash_provider.py", "checkout"
 )
+BRIDGE_MIXED_PRECISION = UpstreamFile("megatron-bridge", "megatron/bridge/training/mixed_precision.py")
 BRIDGE_MOE_DOC = UpstreamFile("megatron-bridge", "docs/training/moe-optimization.md", "checkout")
 BRIDGE_OMEGACONF = UpstreamFile("megatron-bridge", "megatron/bridge/training/utils/omegaconf_utils.py")
 BRIDGE_PACKED_SEQUENCE = UpstreamFile("megatron-bridge", "megatron/bridge/data/datasets/packed_sequence.py")
@@ -126,6 +129,7 @@ BRIDGE_QWEN3_VL = UpstreamFile(
 )
 BRIDGE_RUN_PLUGINS = UpstreamFile("megatron-bridge", "megatron/bridge/recipes/run_plugins.py", "checkout")
 BRIDGE_SBATCH = UpstreamFile("megatron-bridge", "scripts/training/launch_with_sbatch.sh", "checkout")
+BRIDGE_SFT_CONFIG = UpstreamFile("megatron-bridge", "megatron/bridge/data/builders/gpt_sft.py", "checkout")
 BRIDGE_STATE = UpstreamFile("megatron-bridge", "megatron/bridge/training/state.py", "checkout")
 BRIDGE_TRANSFORMER_CONFIG = UpstreamFile("megatron-bridge", "megatron/bridge/models/transformer_config.py", "checkout")
 

@@ -47,7 +47,7 @@ def container_of(launch: Launch, run: Evaluation) -> Thing:
     sections.pop("env_vars", None)
     make = _Sections(run, known, launch.facts["vision"].value is False if "vision" in launch.facts else False)
     fields = {name: make.section(name, tree.get(name, ABSENT)) for name in sections if not name.startswith("_")}
-    return Thing(fields, "ConfigContainer")
+    return Thing(fields, "ConfigContainer", key="")
 
 
 def _tree(launch: Launch) -> Tree:
@@ -130,7 +130,7 @@ class _Sections:
             length = length if length is not ABSENT or self._known else NotKnown((f"{path}.seq_length",))
             if length is not ABSENT:
                 fields |= dict.fromkeys(_SAME_LENGTH, length)
-        made = Thing(fields, kind, closed and bool(kind))
+        made = Thing(fields, kind, closed and bool(kind), key=path)
         if self._known:
             made.changed = {name for name, value in fields.items() if not self._is_default(kind, name, value)}
         return made
@@ -140,7 +140,9 @@ class _Sections:
             target = str(value.get("_target_", "")).rpartition(".")[2]
             if target and not self._run.has_unit(target):
                 return Thing({name: part for name, part in value.items() if name != "_target_"}, target, False)
-            kind = target or (default.kind if isinstance(default, Thing) else "PackedSequenceSpecs" * path.endswith("_specs"))
+            kind = target or (
+                default.kind if isinstance(default, Thing) else "PackedSequenceSpecs" * path.endswith("_specs")
+            )
             return self._object(path, kind, value, closed=True) if kind and kind != "dict" else Thing(dict(value))
         if isinstance(value, str):
             if value.startswith(_CALLED) and " " not in value:

@@ -10,12 +10,15 @@ from megatron_hcp.validators.program import Unit, condition_of
 from megatron_hcp.validators.trees import names_in, tree_of
 
 _VARIABLE = re.compile(r"""['"]([A-Z][A-Z0-9_]{3,})['"]""")
+_MEGATRON_LM = ("megatron/core/", "megatron/training/")
 _MODULES = ("os.", "sys.", "torch.")
 
 
 def guard_of(repo: str, unit: Unit, line: str) -> Guard:
     """The guard in a line of a unit."""
     condition, message = condition_of(line)
+    if unit.path.startswith(_MEGATRON_LM):  # whoever starts it
+        repo = "megatron-lm"
     own = line.split("\t")[2:]
     name = own[0] if own else name_of(condition)
     return Guard(repo, unit.path, unit.name, f"{unit.name}/{name}", condition, message)

@@ -1,6 +1,7 @@
 """The tables of upstream's validators: one file for each upstream, each unit woven of all releases.
 
-A file begins with a line for each release: its name, how many guards it has, and how many of them could not be read. A
+A file begins with a line for each release: its name, how many guards it has, how many of them could not be read, and
+for Megatron-Bridge the release of Megatron-LM whose table has the units that are not in this one. A
 line `@UNIT` heads the text of a unit. In it a line `=MASK` says which releases have the lines below it: bit N is the
 Nth release of the file. The lines of one release, in order, are its unit's text. Written by lab/validators.py.
 """
@@ -22,9 +23,10 @@ _HEAD = "# Written by lab/validators.py: release, guards, unreadable guards; @UN
 
 
 class Table(NamedTuple):
-    """One upstream's: (name, guards, unreadable guards) of each release, oldest first; woven texts by unit."""
+    """One upstream's: (name, guards, unreadable guards, release of Megatron-LM or "") of each release, oldest first;
+    woven texts by unit."""
 
-    releases: tuple[tuple[str, int, int], ...]
+    releases: tuple[tuple[str, int, int, str], ...]
     units: Mapping[str, str]
 
 
@@ -46,14 +48,14 @@ def _table(text: str) -> Table:
     rows = (line.split() for line in head.split("\n")[1:])
     units = (part.partition("\n") for part in parts)
     return Table(
-        tuple((name, int(guards), int(unreadable)) for name, guards, unreadable in rows),
+        tuple((name, int(guards), int(unreadable), *(pinned or [""])) for name, guards, unreadable, *pinned in rows),
         {name: lines for name, _, lines in units},
     )
 
 
 def written(table: Table) -> str:
     """The text of a table's file."""
-    rows = (" ".join(map(str, row)) for row in table.releases)
+    rows = (" ".join(map(str, row)).rstrip() for row in table.releases)
     units = (f"@{name}\n{text}" for name, text in sorted(table.units.items()))
     return "\n".join((_HEAD, *rows, *units, ""))
 
@@ -62,17 +64,19 @@ def written(table: Table) -> str:
 def program_of_release(repo: str, release: str) -> StartProgram | None:
     """The program of a release or branch as the tables have it; None if they do not."""
     table = table_of(repo)
-    for place, (name, guards, unreadable) in enumerate(table.releases):
+    for place, (name, guards, unreadable, pinned) in enumerate(table.releases):
         if name == release:
-            return StartProgram(repo, release, _finder(table, 1 << place), "start", guards, unreadable)
+            return StartProgram(repo, release, _finder(table, 1 << place, pinned), "start", guards, unreadable)
     return None
 
 
-def _finder(table: Table, bit: int) -> Callable[[str], Unit | None]:
+def _finder(table: Table, bit: int, pinned: str) -> Callable[[str], Unit | None]:
+    below = program_of_release("megatron-lm", pinned) if pinned else None
+
     def find(name: str) -> Unit | None:
         text = table.units.get(name)
         lines = lines_of(text, bit) if text else None
-        return unit_of(lines) if lines else None
+        return unit_of(lines) if lines else below.find(name) if below is not None else None
 
     return find
 
@@ -92,7 +96,7 @@ def guards_of(repo: str) -> dict[Guard, tuple[str, ...]]:
 
 def releases_of(repo: str) -> tuple[str, ...]:
     """The releases and branches in the tables of a repository, oldest first."""
-    return tuple(name for name, _, _ in table_of(repo).releases)
+    return tuple(name for name, *_ in table_of(repo).releases)
 
 
 def lines_of(text: str, bit: int) -> list[str]:

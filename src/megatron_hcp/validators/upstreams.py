@@ -27,7 +27,7 @@ _PINNED = MEGATRON_LM._replace(releases=("0.16.1",))
 VERL = Upstream("verl", "verl", ("0.7.1", "0.8.0", "0.9.1"))
 SLIME = Upstream("slime", "slime", ("0.2.4", "0.3.1"))
 MILES = Upstream("miles", "miles", ("0.1.0",))
-MEGATRON_BRIDGE = Upstream("megatron-bridge", "bridge", ())
+MEGATRON_BRIDGE = Upstream("megatron-bridge", "bridge", ("0.3.1", "0.4.2", "0.5.1", "0.6.0"))
 _BY_DIALECT: Mapping[str, tuple[Upstream, ...]] = {
     "mlm": (MEGATRON_LM,),
     "bridge": (MEGATRON_BRIDGE,),
@@ -89,6 +89,18 @@ def revision_in(upstream: Upstream, release: tuple[int, int, int]) -> str | None
         return (older[-1:] or same)[0]
     main = of_package(upstream.fact, "main")
     return "main" if main is not None and main.numbers[:2] == release[:2] else None
+
+
+def bridge_with(core: tuple[int, int, int]) -> str | None:
+    """The newest release of Megatron-Bridge in the tables that pins a megatron-core of this minor version.
+
+    >>> bridge_with((0, 18, 2)), bridge_with((0, 12, 0))
+    ('0.5.1', None)
+    """
+    from megatron_hcp.validators.table import table_of
+
+    rows = ((name, pinned) for name, *_, pinned in table_of("megatron-bridge").releases if pinned not in BRANCHES)
+    return next((name for name, pinned in reversed([*rows]) if _numbers(pinned)[:2] == core[:2]), None)
 
 
 def _numbers(name: str) -> tuple[int, ...]:

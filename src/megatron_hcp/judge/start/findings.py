@@ -132,7 +132,7 @@ def _refused(launch: Launch, judged: Judgement, refusal: Refusal, releases: tupl
 
 def _led_by(launch: Launch, program: StartProgram | None, refusal: Refusal, context: Context) -> list[Spot]:
     """The settings that lead upstream to a guard, or to what it reads."""
-    texts = context.around if launch.dialect in COMMAND_LINES else (*context.around, *context.behind)
+    texts = (*context.around, *context.behind)
     names = [refusal.key_of(name) for text in texts for name, _ in names_in(tree_of(text)) if "." in name]
     if program is not None and launch.dialect in COMMAND_LINES:
         names += options_behind(launch, program, refusal, context.conditions)

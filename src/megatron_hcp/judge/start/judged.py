@@ -12,7 +12,14 @@ from megatron_hcp.rules.view import Unknown, View
 from megatron_hcp.validators.outcome import Judgement
 from megatron_hcp.validators.program import StartProgram
 from megatron_hcp.validators.start import judge_start
-from megatron_hcp.validators.upstreams import MEGATRON_LM, Upstream, revision_in, upstreams_of
+from megatron_hcp.validators.upstreams import (
+    MEGATRON_BRIDGE,
+    MEGATRON_LM,
+    Upstream,
+    bridge_with,
+    revision_in,
+    upstreams_of,
+)
 
 
 def judgements(launch: Launch) -> list[tuple[Judgement, ...]]:
@@ -35,10 +42,12 @@ def _judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
         beside = _beside(launch, upstream.repo)
         judged = judge_start(launch, tree.release or "", program=_program(tree), beside=beside)
         return () if judged is None else (judged,)
-    if View(launch).known(upstream.fact):
+    if View(launch).known(upstream.fact) or (upstream is MEGATRON_BRIDGE and View(launch).known("mcore")):
         return _judged(launch, upstream, (_stated(launch, upstream),))
     releases = releases_of(launch, upstream)
-    older = _with_older_guards(launch) if upstream == MEGATRON_LM else ()
+    if launch.reading.recipe is not None:  # its settings are those of the newest release
+        releases = releases[-1:]
+    older = _with_older_guards(launch) if upstream == MEGATRON_LM else frozenset()
     asked = (*(release for release in releases[:-1] if release in older), *releases[-1:])
     first = {release: _judged(launch, upstream, (release,)) for release in asked}
     if not any(one.refusals for outcome in first.values() for one in outcome):
@@ -99,6 +108,8 @@ def _stated(launch: Launch, upstream: Upstream) -> str | None:
     """The release or branch in the tables that the launch states; None if they don't have it."""
     view = View(launch)
     try:
+        if upstream is MEGATRON_BRIDGE and not view.known("bridge"):
+            return bridge_with(view.release("mcore"))
         release = view.release(upstream.fact)
         if upstream.repo == MEGATRON_LM.repo:
             return revision_of(release, view.get("mcore_branch", BRANCHES[0]))

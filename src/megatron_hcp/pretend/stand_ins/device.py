@@ -102,7 +102,7 @@ def install() -> None:
     cuda.default_generators = tuple(torch.Generator() for _ in range(8))
     compiled: Any = torch._C
     compiled._graph_pool_handle = cuda.graph_pool_handle = cuda.graphs._graph_pool_handle = lambda *_: (0, 0)
-    compiled._cuda_setStream = compiled._cuda_setDevice = _nothing
+    compiled._cuda_setStream = compiled._cuda_setDevice = compiled._host_emptyCache = _nothing
     for name, kind in _TYPED.items():
         setattr(cuda, name, _typed(name, kind))
     top: Any = torch

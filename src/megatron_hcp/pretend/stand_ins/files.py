@@ -7,10 +7,10 @@ from collections import defaultdict
 from types import ModuleType
 from typing import Any
 
-from megatron_hcp.pretend.late import replace, replace_everywhere
+from megatron_hcp.pretend.late import replace_everywhere
 from megatron_hcp.proofs.te_cpu.absent import anything
 
-STANDS_FOR = "checkpoints, TensorBoard, Weights & Biases, one_logger, signal handlers, extensions compiled at start"
+STANDS_FOR = "checkpoints, loggers, signal handlers, the CPU's affinity, extensions compiled at start"
 CANNOT_TELL = "whether a checkpoint fits the model"
 
 _NOTHING = """
@@ -23,9 +23,10 @@ megatron.training.global_vars._set_one_logger
 megatron.training.global_vars._set_signal_handler
 megatron.training.training.save_checkpoint
 megatron.training.async_utils.init_persistent_async_worker
+megatron.core.pipeline_parallel.utils.set_ideal_affinity_for_current_gpu
 """.split()
 _STRATEGIES = "megatron.core.dist_checkpointing.strategies"
-_ABSENT = ("apex", "amp_C", "wandb", "modelopt", "one_logger")
+_ABSENT = ("wandb", "modelopt", "one_logger")
 
 
 def install() -> None:
@@ -40,8 +41,8 @@ def install() -> None:
 
 def late() -> None:
     for name in _NOTHING:
-        replace(name, lambda *_, **__: None)
-    replace("megatron.training.training.load_checkpoint", lambda *_, **__: (0, 0))
+        replace_everywhere(name, lambda *_, **__: None)
+    replace_everywhere("megatron.training.training.load_checkpoint", lambda *_, **__: (0, 0))
     strategy: Any = lambda strategy="nvrx", *_, **__: (strategy, defaultdict(anything))  # noqa: E731
     replace_everywhere(f"{_STRATEGIES}.torch.get_async_strategy", strategy)
     for name in (f"{_STRATEGIES}.nvrx.has_nvrx_async_support",

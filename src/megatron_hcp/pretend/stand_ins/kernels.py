@@ -12,7 +12,7 @@ import torch
 
 from megatron_hcp.pretend.record import RECORD
 
-STANDS_FOR = "mamba_ssm, causal_conv1d, flash-linear-attention; APEX's fused weight gradient"
+STANDS_FOR = "mamba_ssm, causal_conv1d, flash-linear-attention; APEX's layer norm and fused weight gradient"
 CANNOT_TELL = "numbers, and what these kernels refuse"
 
 VERSION = "2.2.4"
@@ -26,7 +26,7 @@ def _called(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class RMSNorm(torch.nn.Module):
+class RMSNorm(torch.nn.Module):  # type: ignore[misc]
     """mamba_ssm's gated norm: its constructor's arguments, [..., hidden_size] -> the same."""
 
     def __init__(
@@ -70,7 +70,33 @@ def _gated_delta(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> Any:
     return v * 1 + 0 * (q.sum() + k.sum()), None
 
 
+class LayerNorm:
+    """APEX's autograd functions: [..., hidden] -> the same."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Any, weight: Any, bias: Any, *_: Any, memory_efficient: bool = False) -> Any:
+        """Its arguments are looked at before it is called."""
+
+    @staticmethod
+    def apply(x: Any, weight: Any, *_: Any) -> Any:
+        RECORD.used("apex.layer_norm")
+        return x * weight.to(x.dtype)
+
+
 KERNELS: dict[str, dict[str, Any]] = {
+    "apex.contrib.layer_norm.layer_norm": {"FastLayerNormFN": LayerNorm},
+    "apex.normalization.fused_layer_norm": {"FusedLayerNormAffineFunction": LayerNorm},
+    **{
+        f"scaled_{kind}_cuda": {
+            "forward": _called("apex.softmax", lambda x, *_: x.softmax(-1)),
+            "backward": _called("apex.softmax", _same),
+            "get_batch_per_block": _called("apex.softmax", lambda *_: 4),
+        }
+        for kind in ("softmax", "masked_softmax", "upper_triang_masked_softmax", "aligned_causal_masked_softmax")
+    },
+    "fused_weight_gradient_mlp_cuda": dict.fromkeys(
+        ("wgrad_gemm_accum_fp32", "wgrad_gemm_accum_fp16"), _called("apex.weight_gradient", lambda *_: None)
+    ),
     "mamba_ssm.ops.triton.ssd_combined": {
         "mamba_split_conv1d_scan_combined": _called("mamba_ssm.split_scan", _split_scan),
         "mamba_chunk_scan_combined": _called("mamba_ssm.chunk_scan", _chunk_scan),
@@ -88,7 +114,7 @@ KERNELS: dict[str, dict[str, Any]] = {
 
 
 def install() -> None:
-    """Makes the packages importable, with the functions that megatron-core calls; APEX itself is absent."""
+    """Makes the packages importable, with the functions that megatron-core calls; other parts of APEX are absent."""
     for path, functions in KERNELS.items():
         parts = path.split(".")
         for end in range(1, len(parts) + 1):
@@ -98,10 +124,7 @@ def install() -> None:
                 if end > 1:
                     setattr(sys.modules[".".join(parts[: end - 1])], parts[end - 1], sys.modules[name])
         vars(sys.modules[path]).update(functions)
-    fused: Any = _package("fused_weight_gradient_mlp_cuda")
-    fused.wgrad_gemm_accum_fp32 = fused.wgrad_gemm_accum_fp16 = lambda *_: None
-    sys.modules[fused.__name__] = fused
-    sys.modules["apex"] = sys.modules["amp_C"] = None  # type: ignore[assignment]
+    sys.modules["amp_C"] = None  # type: ignore[assignment]
 
 
 def _package(name: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""Packages that upstream's modules import at their top and a dry run never enters: each has any name, and does nothing."""
+"""Packages that upstream imports and a dry run never enters: each has any name, and does nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IMPORTED = (*ONLY_IMPORTED, "six", "tensorstore", "zarr", "regex", "psutil", "nl
 
 def install() -> None:
     """A package of these that is installed stays as it is."""
-    sys.meta_path.append(AbsentPackages(IMPORTED))  # type: ignore[arg-type]
+    sys.meta_path.append(AbsentPackages(IMPORTED))
     if not hasattr(typing, "override"):
         anything: Any = typing
         anything.override = lambda method: method  # upstream asks for 3.12, and its wheels' code runs under 3.11

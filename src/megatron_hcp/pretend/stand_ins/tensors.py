@@ -22,7 +22,7 @@ META = torch.device("meta")
 SMALL = 4096
 """Elements of a device tensor whose values are still followed."""
 _DEVICE, _IS_CUDA, _IS_META = torch.Tensor.device, torch.Tensor.is_cuda, torch.Tensor.is_meta
-_device_of: Any = _DEVICE.__get__  # type: ignore[attr-defined]
+_device_of: Any = _DEVICE.__get__
 _READS = {
     getattr(torch.Tensor, name)
     for name in "item tolist numpy __bool__ __int__ __float__ __index__ __array__ __contains__".split()
@@ -45,7 +45,26 @@ def install() -> None:
     import torch.fx.experimental._config as symbolic
 
     symbolic.meta_nonzero_assume_all_nonzero = True
+    autograd: Any = torch.autograd
+    autograd._engine_run_backward = _in_the_mode(autograd._engine_run_backward)
+    compiled: Any = torch._C._autograd
+    push = compiled._push_saved_tensors_default_hooks
+    compiled._push_saved_tensors_default_hooks = lambda *hooks: push(*map(_in_the_mode, hooks))
+    anything: Any = torch.Tensor
+    anything.record_stream = lambda *_: None
     Pretend().__enter__()
+
+
+def _in_the_mode(run: Callable[..., Any]) -> Callable[..., Any]:
+    """What calls upstream's own functions from inside torch, which has set its modes aside there."""
+
+    def run_in_the_mode(*args: Any, **kwargs: Any) -> Any:
+        if torch.overrides._get_current_function_mode() is not None:
+            return run(*args, **kwargs)
+        with Pretend():
+            return run(*args, **kwargs)
+
+    return run_in_the_mode
 
 
 def is_on_device(value: Any) -> bool:
@@ -58,7 +77,7 @@ def real_call(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
-class Pretend(TorchFunctionMode):
+class Pretend(TorchFunctionMode):  # type: ignore[misc]
     """cuda is meta."""
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -71,9 +90,6 @@ class Pretend(TorchFunctionMode):
             return is_on_device(args[0])
         if owner is _IS_META:
             return False
-        if func is torch.Tensor.backward:
-            with self:  # upstream's own functions run in it
-                return _backward(*args, **kwargs)
         if args and isinstance(args[0], torch.Tensor):
             answer = _of_tensor(func, args, kwargs)
             if answer is not _ASK_TORCH:
@@ -87,13 +103,8 @@ class Pretend(TorchFunctionMode):
             kwargs["device"] = META
         kwargs.pop("pin_memory", None)
         if func is torch.Tensor.to:
-            args = (args[0], *(META if _is_cuda(arg) and not isinstance(arg, int) else arg for arg in args[1:]))
+            args = (args[0], *(META if _is_cuda(arg) else arg for arg in args[1:]))
         return _followed(func, args, kwargs, real_call(func, args, kwargs))
-
-
-def _backward(tensor: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False,
-              inputs: Any = None) -> None:  # fmt: skip
-    torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 _ASK_TORCH = object()

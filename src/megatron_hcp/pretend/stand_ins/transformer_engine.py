@@ -36,7 +36,7 @@ def install(folder: Path, version: str) -> None:
     for module in (backends, release.context_parallel):
         for name, kind in list(vars(module).items()):
             if inspect.isclass(kind) and issubclass(kind, torch.autograd.Function) and _is_attention(name):
-                kind.apply = staticmethod(_attention_of(kind))
+                setattr(kind, "apply", staticmethod(_attention_of(kind)))  # noqa: B010
         for name in ("flash_attn_func", "flash_attn_varlen_func", "flash_attn_func_v3", "flash_attn_varlen_func_v3"):
             setattr(module, name, lambda q, k, v, *_, **__: _attend(q, k, v))
     _replace_modules()

@@ -1,4 +1,4 @@
-"""A world of N ranks of which one exists: groups are torch's own fake ones; collectives check sizes and move nothing."""
+"""A world of N ranks of which one exists: groups are torch's fake ones, collectives check sizes and move nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class WrongSizes(NotImplementedError):
 
 
 def _size(group: Any) -> int:
-    return dist.get_world_size(group) if group is not None else dist.get_world_size()
+    return int(dist.get_world_size(group))
 
 
 def _check(name: str, fits: bool, *tensors: Any) -> None:
