@@ -18,7 +18,8 @@ from megatron_hcp.validators.journal import Writes
 from megatron_hcp.validators.operations import iterable
 from megatron_hcp.validators.outcome import Guard, Open, Refusal
 from megatron_hcp.validators.program import StartProgram, Unit, condition_of, shape_of
-from megatron_hcp.validators.trees import names_in, tree_of, variable_fields
+from megatron_hcp.validators.read_values import values_in
+from megatron_hcp.validators.trees import tree_of
 from megatron_hcp.validators.values import ABSENT, NOT_READ, UNREADABLE, NotKnown, Thing, merged, same, truth
 
 _MOST_STEPS = 200_000
@@ -287,7 +288,8 @@ class Evaluation(Assignments):
             guard = self._guard(line)
             things = ((name, value.key) for name, value in self.frame.items() if isinstance(value, Thing))
             sections = tuple((name, key) for name, key in things if key is not None)
-            self.refusals.append(Refusal(guard, self._values(guard.condition), sections))
+            values = values_in(self, guard.condition, self._calls[-1])
+            self.refusals.append(Refusal(guard, values, sections))
 
     def _is_open(self, line: str, unknown: NotKnown) -> None:
         if UNREADABLE not in unknown.names:
@@ -295,16 +297,3 @@ class Evaluation(Assignments):
 
     def _guard(self, line: str) -> Guard:
         return guard_of(self.program.repo, self._calls[-1], line)
-
-    def _values(self, condition: str) -> tuple[tuple[str, object], ...]:
-        found: dict[str, object] = {}
-        whole = tree_of(condition)
-        by_variable = {variable: (owner, tree) for owner, variable, tree in variable_fields(whole)}
-        for name, tree in names_in(whole):
-            value = self.value(tree)
-            if name in by_variable:  # `getattr(args, arg)`: the field that is meant
-                owner, tree = by_variable[name]
-                name, value = f"{owner}.{value}", self.value(tree)
-            if not isinstance(value, (NotKnown, Thing)) and name.partition(".")[0] in self.frame:
-                found[name] = value
-        return tuple(found.items())
