@@ -19,7 +19,7 @@ srun: error: n2: task 12: Exited with exit code 1
 """
 TEXT = """\
 first failure: the product of the hierarchical sizes is not the context-parallel size (the assertion has no text) [HCP002]
-where: rank 12 on n2
+where: rank 12 on n2, before the first training step
 why: job.log:3: assert np.prod(hierarchical_context_parallel_sizes) == context_parallel_size
 do: stop: the same launch would fail the same way; fix the cause first
   next: hcp check LAUNCH --select HCP002

@@ -17,6 +17,7 @@ CHAINS = (
     "ground <- core <- cost <- dcp <- bash <- launch <- validators <- rules <- judge <- "
     "plan support render triage skills backports dryrun <- cli mcp",
     "ground <- core <- cost <- dcp <- draw data <- cli",
+    "ground <- core <- job <- render triage <- cli",
     "ground <- core <- cost <- dcp <- runtime <- proofs integrations <- pretend",
 )
 """A room (a folder of src/megatron_hcp) imports itself and what is left of it in a chain; rooms side by side do not."""

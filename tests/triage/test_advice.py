@@ -5,6 +5,8 @@ import pytest
 from megatron_hcp.triage.advice import came_back
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
+from megatron_hcp.triage.report import diagnosis_json
+from megatron_hcp.triage.screen_text import diagnosis_text
 from support.logs import STEP, write_logs
 
 START = (
@@ -119,3 +121,52 @@ def test_what_follows_the_end_of_the_job_is_no_failure(tmp_path):
     after = "1: RuntimeError: DataLoader worker (pid 7) exited unexpectedly\nsrun: error: n1: task 0: Killed\n"
     assert _diagnosis(tmp_path, STEPS + TIME + after).failure.signature.id == "time-limit"
     assert _diagnosis(tmp_path, STEPS + after + TIME).failure.signature.id == "loader-killed"
+
+
+@pytest.mark.parametrize(
+    ("said", "steps", "action"),
+    [
+        ("IndentationError: unexpected indent", "", "stop"),
+        ("IndentationError: unexpected indent", STEPS, "stop"),
+        ("AttributeError: 'Namespace' object has no attribute 'deepspeed_config_dict'", "", "stop"),
+        ("AttributeError: 'NoneType' object has no attribute 'shape'", STEPS, "restart"),
+        ("NameError: name 'garbage' is not defined", "", "stop"),
+        ("ImportError: attempted relative import with no known parent package", "", "stop"),
+        ("AssertionError: lr_warmup_steps must be less than lr_decay_steps", "", "stop"),
+        ("AssertionError: the batch is empty", STEPS, "restart"),
+        ("RuntimeError: got mixed torch.Tensor and DTensor", "", "stop"),
+        ("ValueError: operands could not be broadcast together with shapes (9,2) (9,)", "", "stop"),
+        ("OSError: [Errno 28] No space left on device", STEPS, "stop"),
+        ("OSError: m/x is not a local folder and is not a valid model identifier", "", "stop"),
+        ("slurmstepd: error: pyxis: failed to import docker image", "", "stop"),
+        ("ValueError: bad sample 5", STEPS, "restart"),
+    ],
+)
+def test_what_would_fail_again_is_not_started_again(tmp_path, said, steps, action):
+    diagnosis = triage(write_logs(tmp_path, a_log=f"{steps}{said}\n"), CpPlan())
+    assert diagnosis.advice.action == action, diagnosis.advice
+    location = diagnosis_json(diagnosis, None)["recommendation"]["location"]
+    assert location["line"] == diagnosis.failure.line, "the advice names the line that it rests on"
+
+
+TIMEOUT = (
+    "[rank{0}]:[E822 10:30:00.1 x.cpp:6] [Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={1}, "
+    "OpType=BROADCAST, NumelIn=1, NumelOut=1, Timeout(ms)=1800000) ran for 1800004 milliseconds before timing out.\n"
+)
+
+
+def test_the_first_collective_that_times_out_is_a_matter_of_the_network(tmp_path):
+    first = triage(write_logs(tmp_path, a_log=TIMEOUT.format(0, 1) + TIMEOUT.format(1, 1)), CpPlan())
+    assert first.advice.action == "stop" and "never reached each other" in first.advice.reason
+    assert "NCCL_SOCKET_IFNAME" in diagnosis_text(first, None)
+    for log in (TIMEOUT.format(0, 7), STEPS + TIMEOUT.format(0, 1)):
+        assert triage(write_logs(tmp_path, b_log=log), CpPlan()).advice.action == "restart"
+
+
+def test_where_memory_ran_out_decides_what_would_help(tmp_path):
+    oom = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    head = 'Traceback (most recent call last):\n  File "weights.py", line 9, in load_weights\n    tensor.to("cuda")\n'
+    loading = diagnosis_text(triage(write_logs(tmp_path, a_log=head + oom), CpPlan()), None)
+    assert "before the first training step" in loading and "CP does not" in loading and "hcp plan" in loading
+    training = diagnosis_text(triage(write_logs(tmp_path, b_log=STEPS + oom), CpPlan()), None)
+    assert "after 4 logged steps" in training and "raise context_parallel_size" in training

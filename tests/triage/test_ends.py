@@ -50,7 +50,10 @@ def test_torchruns_report_tells_when_and_where_a_rank_failed_that_states_no_time
     said = [failure[name] for name in ("rank", "node", "local_rank", "pid", "exit_code", "time", "time_source")]
     assert said == [13, "hgx-a015", 5, 1306, 1, "11-21 03:08:47", "launcher"]
     assert failure["time_is_stated"] is False
-    assert "rank 13 on hgx-a015, at 11-21 03:08:47 (by torchrun's report)\n" in diagnosis_text(diagnosis, None)
+    assert (
+        "rank 13 on hgx-a015, before the first training step, at 11-21 03:08:47 (by torchrun's report)\n"
+        in diagnosis_text(diagnosis, None)
+    )
     other = _failure(tmp_path, f"{EARLY}[default5]:[rank21]: {OOM}{BLOCK}{OTHER}")
     assert (other.node, other.pid, other.exit_code) == ("hgx-a016", 1409, -15)
     assert _failure(tmp_path, f"[default4]:[rank12]: {OOM}{BLOCK}{OTHER}").node is None, "no report is about rank 12"

@@ -207,3 +207,43 @@ def test_what_nccl_gives_as_its_last_error_is_said_instead_of_that_it_failed(tmp
     unsaid = "[rank0]: ncclUnhandledCudaError: Call to CUDA function failed.\n[rank0]: Last error:\n"
     assert "no reverse path" in _failure(tmp_path, a_log=unsaid + "[rank0]: there is no reverse path\n").cause
     assert _failure(tmp_path, a_log=unsaid).signature.id == "nccl-cuda-unsaid"
+
+
+def test_what_a_deallocator_raises_while_the_interpreter_closes_is_no_failure(tmp_path):
+    steps = "".join(STEP.format(s=s, speed=400.0) for s in range(3))
+    closing = (
+        "[rank0]:Exception ignored while calling deallocator <function CheckpointManager.__del__ at 0x7faa>:\n"
+        '[rank0]:Traceback (most recent call last):\n[rank0]:  File "x.py", line 9, in f\n[rank0]:    f()\n'
+        "[rank0]:PythonFinalizationError: cannot join thread at interpreter shutdown\n"
+    )
+    assert _failure(tmp_path, a_log=steps + closing) is None
+
+
+def test_the_exception_in_torchruns_report_is_read_though_it_is_indented(tmp_path):
+    report = (
+        "E0529 09:14:53.1 1 torch/distributed/elastic/multiprocessing/api.py:986] failed (exitcode: 1) local_rank: 1\n"
+        "Root Cause (first observed failure):\n[0]:\n  host      : n1\n  rank      : 1 (local_rank: 1)\n"
+        "  exitcode  : 1 (pid: 7)\n  error_file: /tmp/error.json\n  traceback : Traceback (most recent call last):\n"
+        '    File "train.py", line 9, in main\n      launch()\n'
+        "  RuntimeError: Triton Error [CUDA]: device-side assert triggered\n"
+    )
+    assert "device-side assert" in _failure(tmp_path, a_log=report).message
+
+
+def test_a_call_to_another_process_that_failed_is_not_the_cause_but_what_stands_below_it(tmp_path):
+    log = (
+        "Traceback (most recent call last):\n  File 'x'\nmonarch._src.actor.ActorError: Actor call spawn failed.\n"
+        ' Traceback of where the remote call failed (most recent call last):\n  File "mesh.py", line 9, in spawn\n'
+        "    raise ValueError(\nValueError: mixes both async and sync endpoints\n"
+    )
+    assert _failure(tmp_path, a_log=log).message == "ValueError: mixes both async and sync endpoints"
+
+
+def test_lost_peers_say_nothing_once_processes_exit_successfully(tmp_path):
+    """DeepSpeed's launcher says so of each process."""
+    steps = "".join(STEP.format(s=s, speed=400.0) for s in range(3))
+    lost = "[rank4]:[W322 11:32:32.1 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=114): reset by peer\n"
+    done = "[2026-03-22 11:32:37,776] [INFO] [launch.py:367:main] Process 324733 exits successfully.\n"
+    assert triage(write_logs(tmp_path, a_log=steps + lost + done), CpPlan()).state == "running"
+    died = "[2026-03-22 11:32:38,1] [ERROR] [launch.py:341:sigkill_handler] ['python'] exits with return code = -9\n"
+    assert triage(write_logs(tmp_path, b_log=steps + lost + done + died), CpPlan()).state == "failed"

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from megatron_hcp.validators.options import ParserOption, option_of
+from megatron_hcp.validators.given.options import ParserOption, option_of
 from megatron_hcp.validators.program import Unit, condition_of
 
 _NUMBERS = (0, 1, 2, 3, 4, 8, 64)

@@ -92,6 +92,8 @@ def check(
         raise HcpError(f"found --full with --format {fmt}", wanted="json", do="leave one out")
     if every and not show:
         raise HcpError("found --all without --show", wanted="both", do="use hcp show --all")
+    if not options.upstream:  # the user's own code may have guards of its own
+        _know_guards(("--select", select), ("--ignore", ignore))
     names, options = split_targets(targets, options)
     files = [_output(text) for text in outputs]
     paths = [path for path, _ in files]
@@ -116,6 +118,14 @@ def check(
         raise results[0].error
     _print(results, fmt, shape._replace(full=full))
     return exit_code([result.report for result in results], strict, allow_undecided)
+
+
+def _know_guards(*given: tuple[str, str | None]) -> None:
+    for option, names in given:
+        if names is not None and "/" in names:
+            from megatron_hcp.rules.start.names import refuse_unknown_guards
+
+            refuse_unknown_guards(option, names)
 
 
 def _check(name: str, options: LoadOptions, select: str | None, ignore: str | None) -> list[TargetResult]:

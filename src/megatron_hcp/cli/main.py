@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "anchors": ("megatron_hcp.cli.anchors", "Check the source anchors of rules and cards against upstream's sources."),
     "skills": ("megatron_hcp.cli.skills.command", "List, show, validate and install the skills of this pack."),
     "render": ("megatron_hcp.cli.render", "Write an sbatch script that checks itself before it trains."),
+    "job": ("megatron_hcp.cli.job", "Run a rendered job from the inside, as its script does on every node."),
     "triage": (
         "megatron_hcp.cli.triage",
         "Find the first failure of a dead job, or whether CP is active in a running one.",

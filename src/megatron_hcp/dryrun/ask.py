@@ -85,49 +85,58 @@ def dry_run(launch: Launch, ask: Ask) -> DryRun:
     tree, te = trees_of(launch)
     if find_spec("torch") is None:
         raise HcpError("found no torch for this Python", wanted="torch, as the job has it", do="run hcp where it is")
-    words, sizes = words_of(launch), sizes_of(launch)
+    request, sizes = request_of(launch, ask), sizes_of(launch)
+    root, ranks = request["roots"][0], request["ranks"]
+    with tempfile.TemporaryDirectory(prefix="hcp-dryrun-") as folder:
+        if is_packed(launch):
+            seq_length = launch.facts["seq_length"].value if "seq_length" in launch.facts else None
+            conversations.write(folder, seq_length or _SEQ_LENGTH)
+        limits = sandbox(folder, root)
+        command = [*limits.words, *environment(folder, {}), sys.executable, "-B", "-m", "megatron_hcp.pretend"]
+        timeout = _IMPORTS_S + ask.seconds * len(ranks)
+        child = run_child(command, input=json.dumps(request), timeout_s=timeout, folder=folder)
+    return DryRun(
+        launch=launch,
+        upstream=(tree, te) if te else (tree,),
+        program=os.path.basename(request["program"]),
+        words=words_of(launch),
+        ask=ask,
+        world=request["world"],
+        is_world_stated=request["is_world_stated"],
+        network=limits.network,
+        files=limits.files,
+        outcomes=tuple(outcome_of(rank, sizes.role(request["world"], rank), child) for rank in ranks),
+    )
+
+
+def request_of(launch: Launch, ask: Ask) -> dict[str, Any]:
+    """What `python -m megatron_hcp.pretend` is asked; its `Request` has the meaning of each.
+
+    Raises:
+        HcpError: as `dry_run`.
+    """
+    tree, te = trees_of(launch)
+    root, words = os.path.abspath(tree.path), words_of(launch)
     world, is_stated = world_of(launch)
-    ranks = ranks_of(ask.ranks, sizes, world)
-    program = program_of(launch, os.path.abspath(tree.path))
     facts = {name: fact.value for name, fact in launch.facts.items()}
-    request = {
-        "roots": [os.path.abspath(tree.path)],
-        "program": program,
+    return {
+        "roots": [root],
+        "program": program_of(launch, root),
         "te": [os.path.abspath(te.path), te.release] if te else None,
         "words": words.words,
         "replaced": words.not_the_launchs,
-        "environment": environment_of(facts),
         "is_world_stated": is_stated,
+        "environment": environment_of(facts),
         "world": world,
         "gpus_per_node": facts.get("gpus_per_node") or 8,
-        "ranks": ranks,
+        "ranks": ranks_of(ask.ranks, sizes_of(launch), world),
         "until": ask.until,
         "seconds": ask.seconds,
         "memory": ask.memory_gib << 30,
     }
-    with tempfile.TemporaryDirectory(prefix="hcp-dryrun-") as folder:
-        if is_packed(launch):
-            conversations.write(folder, int(facts.get("seq_length") or _SEQ_LENGTH))
-        limits = sandbox(folder, os.path.abspath(tree.path))
-        command = [*limits.words, *environment(folder, {}), sys.executable, "-B", "-m", "megatron_hcp.pretend"]
-        timeout = _IMPORTS_S + ask.seconds * len(ranks)
-        child = run_child(command, input=json.dumps(request), timeout_s=timeout, folder=folder)
-    outcomes = tuple(_outcome(rank, sizes.role(world, rank), child) for rank in ranks)
-    return DryRun(
-        launch,
-        (tree, te) if te else (tree,),
-        os.path.basename(program),
-        words,
-        ask,
-        world,
-        is_stated,
-        limits.network,
-        limits.files,
-        outcomes,
-    )
 
 
-def _outcome(rank: int, role: str, child: Child) -> Outcome:
+def outcome_of(rank: int, role: str, child: Child) -> Outcome:
     """The answer about one rank; what ended without one isn't decided."""
     stage = "arguments"
     for line in child.stdout.splitlines():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -9,7 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.json_layout import laid_out
 from megatron_hcp.ground.numbers import time_limit_s
+from megatron_hcp.job.own import ENTRY
+from megatron_hcp.job.spec import JobSpec, spec_json
 from megatron_hcp.launch.fact import Argument, Launch
 from megatron_hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
 from megatron_hcp.render.container import Container, container_of
@@ -55,12 +59,10 @@ class Job:
     @property
     def writes_checkpoints(self) -> bool:
         """Whether checkpoints go to a known folder and not to an object store."""
-        return bool(self.launch_lines) and self.checkpoint_dir is not None and "://" not in str(self.checkpoint_dir)
-
-    @property
-    def tests_communication(self) -> bool:
-        """Whether communication in the groups of every level is tested before training."""
-        return bool(self.site["comm_test"] or self.site["comm_gbps"])
+        if not self.launch_lines or self.checkpoint_dir is None or "://" in str(self.checkpoint_dir):
+            return False
+        # An element of an array may write elsewhere, by words of its own.
+        return not any("save" in word or "local_dir" in word for words in self.site["array"] or () for word in words)
 
     @property
     def ending_signals(self) -> str:
@@ -68,25 +70,44 @@ class Job:
         return "TERM INT" if self.site["in_allocation"] else "TERM"
 
     @property
-    def evidence(self) -> tuple[str, ...]:
-        """Files that a verdict lists if they exist."""
-        health, triage = ("health.txt",) * bool(self.health), ("triage.json",) * self.reads_logs
-        return ("check.json", "nodes.txt", *health, "facts.txt", "ranks.txt", "ranks.log", "comm.txt", *triage)
+    def entry(self) -> str:
+        """The code with which the job's Python starts hcp."""
+        return ENTRY
 
     @property
-    def reads_logs(self) -> bool:
-        """Whether the job looks for the failed node before it is requeued."""
-        return self.site["requeue"] is not None and bool(self.launch_lines)
+    def spec(self) -> str:
+        """What the job's supervisor must know, as JSON."""
+        trains, site = bool(self.program), self.site
+        spec = JobSpec(
+            start=self.start.name,  # type: ignore[arg-type]  # a key of STARTS
+            nodes=site["nodes"],
+            gpus_per_node=site["gpus_per_node"],
+            gpus_to_see=0 if site["gpu_request"] == "none" else site["gpus_per_node"],
+            check=list(self.check_arguments) if trains else None,
+            check_skip=self.check_skip,
+            check_connections=self.has_connections,
+            ranks=list(self.rank_arguments) if self.start.has_ranks else None,
+            communication=self._communication_arguments(),
+            shared=tuple(site["shared"] or ()),
+            free_gib=site["free_gib"],
+            requeue=site["requeue"],
+            stall_s=None if site["stall"] is None else site["stall"] * 60,
+        )
+        text = laid_out(spec_json(spec))  # printing the script must not send control characters to the terminal
+        return "".join(
+            letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1] for letter in text
+        )
+
+    def _communication_arguments(self) -> list[str] | None:
+        if not (self.site["comm_test"] or self.site["comm_gbps"]) or not self.start.has_ranks:
+            return None
+        least = [f"--min-gbps={self.site['comm_gbps']}"] if self.site["comm_gbps"] is not None else []
+        return [*self.group_arguments, *least]
 
     @property
     def ntasks_per_node(self) -> int:
         """How many tasks srun starts per node by default."""
         return self.site["gpus_per_node"] if self.start.tasks_are_ranks else 1
-
-    @property
-    def gpus_to_see(self) -> int:
-        """How many GPUs every node must show; 0 for any number."""
-        return 0 if self.site["gpu_request"] == "none" else self.site["gpus_per_node"]
 
 
 def plan_job(

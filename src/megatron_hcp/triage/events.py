@@ -20,12 +20,13 @@ from megatron_hcp.triage.exit_codes import (
     read_end,
 )
 from megatron_hcp.triage.inputs.log_name import Name, is_record
-from megatron_hcp.triage.line import QUIET, Line, When, Writer, last_time
+from megatron_hcp.triage.line import NOBODY, QUIET, Line, When, Writer, last_time
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
 from megatron_hcp.triage.signatures.launchers import ABORTED_AT_EXIT
 from megatron_hcp.triage.signatures.row import Role, Signature
 from megatron_hcp.triage.signatures.tracebacks import goes_on, raised_at, time_around, was_logged
+from megatron_hcp.triage.spread import Spread
 
 _KEPT = 200
 _STEPS_THAT_SURVIVE = 3
@@ -50,6 +51,11 @@ class Event(NamedTuple):
     ended: ProcessEnd = ProcessEnd()
     around: When | None = None
     """The time of a line that states none, where lines of the same rank fix it."""
+
+    @property
+    def is_of_a_shell(self) -> bool:
+        """Whether nobody who has a rank wrote it, and it is neither Slurm's word on the job nor a warning."""
+        return self.line.writer == NOBODY and self.role not in _LAST_WORDS
 
     @property
     def code(self) -> int | None:
@@ -88,8 +94,21 @@ class FileEvents:
     """Roles that no longer count: the training said that it was done."""
     idle: tuple[int, str] | None = None
     """What may show that the training learns nothing: the number of a line, and what it says."""
+    part: int = 0
+    """Of the log, counted from 0: an attempt, or an srun step, begins another."""
+    step: str = ""
+    """srun's step that wrote this part (`12.0`), where its end is told."""
+    is_ending: bool = False
+    """Whether Slurm ends the step, and nothing was raised since, as by another step."""
+    last_step: When | None = None  # as far as its line says when
+    ranked_from: int | None = None  # where the first line starts that a launcher labels with its rank or task
+    further: list[Event] = field(default_factory=list)
+    """Of roles that say what happened, the events after the pending one, which may have been survived."""
+    spread: Spread = field(default_factory=Spread)
     begins: bool = False
     """Whether the log shows how the program starts."""
+    in_preamble: int = 0
+    """Events of the shell's preamble, above the first rank's line."""
     late: dict[Role, Event] = field(default_factory=dict)
     """The first event of each of these roles, after the training said so."""
     begun: set[tuple[bytes, tuple[int | None, ...]]] = field(default_factory=set)
@@ -118,17 +137,27 @@ class FileEvents:
     def forget(self) -> None:
         """What was pending did not end the job: training went on, or was done."""
         self.survived += len(self.seen)
-        self.outlived.update(_shape(event) for role, event in self.pending.items() if role in _OUTLIVED)
+        self.outlived.update(shape_of(event) for role, event in self.pending.items() if role in _OUTLIVED)
         self.pending = {role: event for role, event in self.pending.items() if event.signature.id in LASTING}
         self.seen, self.since, self.reported = set(), 0, False
         self.counts, self.over, self.late = Counter(), frozenset(), {}
-        self.ends, self.cut, self.lost = [], {}, set()
+        self.ends, self.cut, self.lost, self.further = [], {}, set(), []
+
+    def leave_preamble(self, offset: int) -> None:
+        """Ranks write from `offset` on: what the shell said above was survived, whatever it was."""
+        above = [event for event in self.pending.values() if event.offset < offset and event.is_of_a_shell]
+        self.ranked_from = offset
+        self.in_preamble += len(above)
+        self.pending = {role: event for role, event in self.pending.items() if event not in above}
+        self.further = [event for event in self.further if event.offset >= offset or not event.is_of_a_shell]
+        self.seen, self.reported = set(), False
 
     def add_unknown(self, line: Line, hit: Hit, file: int) -> None:
         """A line that says error, and that no signature knows; the first one of those that say most is kept."""
         if is_record(str(self.path)) or "unknown" in self.over or not _says_more(line, self.pending.get("unknown")):
             return
-        if not goes_on(hit):
+        is_of_a_shell = self.ranked_from is not None and hit.offset < self.ranked_from and line.writer == NOBODY
+        if not goes_on(hit) and not is_of_a_shell:
             when = line.when or last_time(hit.before())
             event = Event(UNKNOWN, "unknown", {"text": line.body}, line, file, hit.offset, hit.number, when)
             self.pending["unknown"], self.since = event._replace(around=time_around(hit, line)), 0
@@ -143,6 +172,8 @@ class FileEvents:
         """Adds the line of a hit, which a signature knows; `file` is the place of this log among all."""
         self.since = self.since if signature.role == "stall" else 0
         self.counts[signature.id] += 1
+        self.is_ending = signature.id in _ENDING or (self.is_ending and signature.role not in _RAISED)
+        self.spread.add(signature.id, line)
         is_rerun = signature.id in _AT_ONCE  # a log may hold several starts
         key = (signature.id + line.body * is_rerun, line.rank, line.label)
         ended = read_end(signature.id, groups, hit.before(), hit.after()) if signature.id in _ENDS else ProcessEnd()
@@ -164,7 +195,7 @@ class FileEvents:
         if signature.role == "general" and was_logged(hit, line):
             event = event._replace(role="unknown")
         if signature.role == "report":
-            is_ending = signature.id == "srun-task" and any(self.counts[name] for name in _ENDING)
+            is_ending = signature.id == "srun-task" and self.is_ending
             role: Role = _role_of_report(event.code, not self.reported)
             event = event._replace(role="echo" if is_ending and event.code == KILLED else role)
             self.reported = True
@@ -174,31 +205,36 @@ class FileEvents:
             # Where nothing is left to save, an abort costs as little as a time limit.
             role = "end" if "end" in self.over else "death"
             event = event._replace(signature=ABORTED_AT_EXIT, role=role, groups=groups)
-        shape = _shape(event)
+        shape = shape_of(event)
         is_python = signature.id.startswith("exception") and bool(shape)
         if (
             event.role in self.over
             or (self.over and signature.id in _OF_OTHERS)
-            or self.outlived[shape] >= _OFTEN
+            or self.outlived[shape] >= OFTEN
             or (is_python and goes_on(hit))
         ):
             self.seen.discard(key)
             if self.over:
                 self.late.setdefault(event.role, event)
             return
-        if event.role not in self.pending and event.line.when is None:
+        is_further = event.role in _RAISED and event.role in self.pending
+        if (event.role not in self.pending or is_further) and event.line.when is None:
             event = event._replace(around=time_around(hit, line))
         if event.role == "stall":
             self.seen.discard(key)  # each time counts, and none was survived where the training goes on
         earlier = self.pending.setdefault(event.role, event)
         if signature.id in _INSTEAD_OF.get(earlier.signature.id, ()):
             self.pending[event.role] = earlier = event
-        if earlier is event and signature.role == "general":
+        if earlier is event and (signature.role == "general" or signature.id in _WHERE):
             self.pending[event.role] = event._replace(groups={**groups, "at": raised_at(hit.before(), line)})
         elif is_rerun and earlier.signature is signature:
             self.pending[event.role] = event  # the program was started again, into the same log
+        elif is_further and len(self.further) < _MOST_FURTHER:
+            self.further.append(event._replace(groups={"at": raised_at(hit.before(), line), **groups}))
 
 
+_LAST_WORDS: frozenset[Role] = frozenset(("end", "stall"))
+"""Roles of what is not survived because ranks write after it: Slurm's word on the job, and warnings."""
 _ENDED: frozenset[Role] = frozenset(("cause", "death", "general", "end", "report"))
 """Roles of lines after which a program may have been started again."""
 IDLE = "steps-skipped"
@@ -208,7 +244,7 @@ LASTING = ("loss-nan", "grad-norm-nan")
 SENT_FROM_OUTSIDE = ("terminated",)
 """Signatures of a signal that nobody inside the job sends before something failed."""
 NAMES_THE_END = ("cancelled", "interrupted")
-"""Of the signatures of what is said while a job is being ended, those that say how."""
+"""Of what is said while a job is being ended, those that say how."""
 _INSTEAD_OF = {
     "nccl-cuda-unsaid": ("nccl-said",),
     "ray-worker-died": ("ray-worker-exit",),
@@ -216,17 +252,20 @@ _INSTEAD_OF = {
     **dict.fromkeys(("step-aborted", "terminated", "child-failed", "torchrun-block", "nccl-proxy"), NAMES_THE_END),
 }
 """By signature, those of the same role that say more, and take its place."""
+_MOST_FURTHER = 50
+_WHERE = ("gpu-memory",)  # causes whose phase tells what to do
+_RAISED: tuple[Role, ...] = ("cause", "general")
 _ENDING = ("step-aborted", "cancelled")
 """Signatures of Slurm's word that it ends a step: it kills what doesn't end by itself."""
 _OUTLIVED: tuple[Role, ...] = ("general", "unknown")
-_OFTEN = 2
+OFTEN = 2
+"""So often training went on after a line that it counts no more."""
 _OF_OTHERS = ("nccl-said",)
-"""Signatures of a general role that a rank which ended, once the training was done, explains too."""
+"""Of a general role, what a rank which ended, once the training was done, explains too."""
 _ENDS = ("torchrun-root", "torchrun-block", "torchrun-worker", "srun-task", "mpi-abort", "process-ended")
 """Signatures of launchers' lines about a process that ended."""
 _AT_ONCE = ("bad-option",)
 """Signatures of programs that end as soon as they are started."""
-
 
 _NAMES_WHAT = re.compile(r"\b[A-Z]\w{2,60}(?:Error|Exception): \S|\bfatal\b|\bFATAL\b|\bCRITICAL\b")
 
@@ -243,7 +282,7 @@ def _weight(line: Line) -> int:
     return 2 if line.level in ("CRITICAL", "FATAL", "fatal", "F") or _NAMES_WHAT.search(line.body) else 1
 
 
-def _shape(event: Event) -> str:
+def shape_of(event: Event) -> str:
     """The line of an event, without what differs from one time to the next; empty for a role that always counts."""
     return re.sub(r"\d+", "", event.line.body[:200]) if event.role in _OUTLIVED else ""
 

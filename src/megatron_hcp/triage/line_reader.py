@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from megatron_hcp.triage.collective.collectives import TOKENS as COLLECTIVE_TOKENS
 from megatron_hcp.triage.collective.collectives import CollectiveWaits
 from megatron_hcp.triage.course.idle import Idle
 from megatron_hcp.triage.course.not_finite import said
 from megatron_hcp.triage.events import IDLE, LASTING, FileEvents
-from megatron_hcp.triage.inputs.log_name import read_name
+from megatron_hcp.triage.history import History
 from megatron_hcp.triage.is_cp_on import CpEvidence
 from megatron_hcp.triage.line import QUIET, Line, read_line
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.scan import Hit
-from megatron_hcp.triage.signatures.progress import HARMLESS, begun, done, last_words
+from megatron_hcp.triage.signatures.progress import HARMLESS, ONE_DONE, begun, done, last_words
 from megatron_hcp.triage.signatures.ray import WRAPPER as RAYS_WRAPPER
 from megatron_hcp.triage.signatures.row import Role, Signature
 from megatron_hcp.triage.signatures.table import ALWAYS, JOB_TOKEN, RESTART_TOKEN, words_of
@@ -26,6 +25,7 @@ from megatron_hcp.triage.signatures.tracebacks import (
     is_ignored,
     last_frame_below,
     lines_below,
+    passes_on,
     raised_at,
     rejoined,
     text_below,
@@ -42,13 +42,14 @@ _RAYS_TRACEBACK = (b"RayTaskError(", b"raised in its creation task", b"nhandled 
 """In lines that stand above the frames of another process, as Ray passes them on."""
 _FRAME = b'", line '
 _SAYS_ERROR = re.compile(
-    r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )\S|"
+    r"^(?:\S{1,80}: )?\[?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)\]?(?: |: )\S|"
     r"^(?!.{0,200}[Ww]arning).{0,200}?\b[A-Z]\w{2,40}(?:Error|Exception): \S"
 )
 """A line that says error by itself, without a logger's level; or names an exception behind an unknown prefix."""
 _ERROR_LEVELS = frozenset(("E", "F", "C", "ERROR", "CRITICAL", "FATAL", "error", "fatal"))
 _KNOWN: frozenset[Role] = frozenset(("cause", "death", "general"))
 """Roles of lines that say what happened."""
+_OF_GONE: tuple[Role, ...] = ("unknown", "effect")
 _SPOKEN = ("cause", "general", "effect")
 """Roles of lines that a logger's level can take back: a warning ended nothing."""
 _WRAPPED = ("cause", "origin", "effect", "report")
@@ -76,18 +77,13 @@ class LineReader:
         self.job = LoggedJob()
         self.cp = CpEvidence()
         self.waits = CollectiveWaits()
-        self.files: list[FileEvents] = []
+        self.history = History()
         self.known: dict[bytes, str | None] = {}
 
     @property
     def entry(self) -> FileEvents:
         """Of the attempt that is being read."""
-        return self.files[-1]
-
-    def open(self, path: Path, begins: bool) -> None:
-        """Begins a log; `begins`: it shows how the program starts."""
-        name = read_name(str(path))
-        self.files.append(FileEvents(path, name, name.attempt, begins=begins))
+        return self.history.entry
 
     def read(self, hit: Hit, file: int) -> None:
         if hit.is_not_finite:
@@ -253,7 +249,7 @@ class LineReader:
     def _add(self, row: Signature, match: re.Match[str], line: Line, hit: Hit, file: int) -> None:
         if row.role in ("cause", "general") and is_ignored(hit.before()):
             return
-        if row.role == "general" and was_caught(hit, line):
+        if row.role == "general" and (was_caught(hit, line) or passes_on(hit)):
             self.entry.add_unknown(line, hit, file)
             return
         if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):
@@ -276,6 +272,9 @@ class LineReader:
         if (over := done(hit.line)) is not None:
             self.entry.forget()
             self.entry.over = over
+        if ONE_DONE in hit.line:
+            for role in _OF_GONE:
+                self.entry.pending.pop(role, None)
         if any(token in hit.line for token in COLLECTIVE_TOKENS):
             self.waits.read(text[:8192], line.rank)
         self.cp.read(text, line.rank, str(self.entry.path))
@@ -285,8 +284,7 @@ class LineReader:
         last = self.entry
         last.attempt = last.attempt or 0
         self._begin(last.attempt + 1)
-        self.entry.begun = last.begun
-        if all(entry.path == last.path for entry in self.files):
+        if all(entry.path == last.path for entry in self.history.files):
             self.waits = CollectiveWaits()  # of the last start alone
 
     def _begin(self, attempt: int) -> None:
@@ -294,5 +292,5 @@ class LineReader:
         if self.entry.attempt is None:
             self.entry.attempt = attempt - 1 if self.entry.seen and attempt else attempt
         if attempt > self.entry.attempt:
-            self.files.append(FileEvents(self.entry.path, self.entry.name, attempt))
+            self.history.begin(attempt)
         self.entry.begins = True

@@ -7,11 +7,11 @@ import re
 import shlex
 from typing import Any
 
-from megatron_hcp.triage.advice import Attempt, came_back
+from megatron_hcp.triage.advice import Attempt, came_back, is_first_collective
 from megatron_hcp.triage.collective.collectives import Waited
+from megatron_hcp.triage.conclude import Diagnosis
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.line import When
-from megatron_hcp.triage.read import Diagnosis
 
 _CP_NEXT = {
     "off": "hcp check {launch} --select HCP,LOAD",
@@ -53,12 +53,20 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
             "message": failure.message,
             "location": {"file": str(failure.path), "line": failure.line},
             "launcher": failure.launcher or None,
+            "ranks": list(failure.ranks),
+            "step": failure.step or None,
             "next": next_steps(failure, diagnosis, launch),
         },
         "recommendation": None
         if advice is None
-        else {"action": advice.action, "node": advice.node, "reason": advice.reason},
+        else {
+            "action": advice.action,
+            "node": advice.node,
+            "reason": advice.reason,
+            "location": None if failure is None else {"file": str(failure.path), "line": failure.line},
+        },
         "came_back": came_back(diagnosis.attempts),
+        "later_steps": [_later(later) for later in diagnosis.later],
         "attempts": [_attempt(attempt) for attempt in diagnosis.attempts],
         "collective": _collective(diagnosis.waited),
         "context_parallel": {
@@ -87,6 +95,16 @@ def _unclear(diagnosis: Diagnosis) -> dict[str, Any] | None:
         "why": diagnosis.unclear,
         "location": None if path is None else {"file": str(path), "line": number},
         "message": text,
+    }
+
+
+def _later(failure: Failure) -> dict[str, Any]:
+    return {
+        "step": failure.step or None,
+        "signature": failure.signature.id,
+        "cause": failure.cause,
+        "message": failure.message,
+        "location": {"file": str(failure.path), "line": failure.line},
     }
 
 
@@ -143,6 +161,14 @@ def _word(text: str) -> str | None:
     return shlex.quote(f"./{text}" if text.startswith("-") and text != "-" else text) if text.isprintable() else None
 
 
+_NETWORK = (
+    "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET shows each rank's interface: set NCCL_SOCKET_IFNAME and "
+    "GLOO_SOCKET_IFNAME to the one that all nodes share, and look for a firewall between them"
+)
+_LOADS = re.compile(r", in (?:_?load\w*|from_pretrained|\w*convert\w*|\w*export\w*|materialize\w*)\b")
+_LOADING = "it was loading or converting weights: more tensor or pipeline parallelism shrinks them, CP does not"
+
+
 def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list[str]:
     """The signature's steps, with what is known about the job filled in."""
     from megatron_hcp.rules.registry import BY_ID
@@ -150,7 +176,11 @@ def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> li
     steps = []
     if failure.launcher:
         steps.append(f"read the log of the task that the launcher names first: {failure.launcher}")
+    done = diagnosis.attempts[-1].steps
+    if is_first_collective(failure, done):
+        steps.append(_NETWORK)
     for step in failure.signature.next:
+        step = _LOADING if step == "{memory}" and not done and _LOADS.search(failure.cause) else step
         filled = _filled(_unpassed(step, diagnosis), diagnosis, launch, failure)
         named = re.findall(r"\b(?:explain|--select) ([A-Z]+\d+)\b", filled or "")
         # An entry of the catalogue that no launch can decide: there is nothing to run.

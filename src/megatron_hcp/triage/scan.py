@@ -43,6 +43,8 @@ class Hit(NamedTuple):
     """Of the hit at the end of a chunk: whether the chunk shows that the program ran."""
     idle: Idle | None = None
     """Likewise: what shows, so far, that the training learns nothing."""
+    last_step: bytes = b""
+    """Likewise: the chunk's last line of a training step."""
 
     def before(self) -> str:
         """The text before the line, as far as it is kept."""
@@ -150,4 +152,5 @@ def _hits(
             counts[1] - finite,
             runs=marks.runs,
             idle=marks.idle,
+            last_step=marks.last_step,
         )

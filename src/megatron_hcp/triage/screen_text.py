@@ -7,8 +7,8 @@ from pathlib import Path
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.triage.advice import Attempt, came_back
 from megatron_hcp.triage.collective.collectives import collective_text
+from megatron_hcp.triage.conclude import Diagnosis
 from megatron_hcp.triage.failure import Failure
-from megatron_hcp.triage.read import Diagnosis
 from megatron_hcp.triage.report import cp_next, left_out, next_steps, rule_of, time_text
 
 _CP_WORDS = {
@@ -30,6 +30,10 @@ _UNCLEAR = {
     "error-line": (
         "no known failure in {files}{steps}, but this line may say what went wrong",
         "read the lines around it: did the program end there, or go on?",
+    ),
+    "no-end": (
+        "in {files}{steps} only the shell failed, before the ranks started; how they ended isn't there",
+        "pass the files with the job's other output, as the .out beside an .err",
     ),
     "no-step": (
         "no failure in {files}, but no training step either",
@@ -82,7 +86,7 @@ def _failure(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list
     what = "stopped from outside" if failure.is_from_outside else "first failure"
     what += f", attempt {diagnosis.attempts[-1].number}" if len(diagnosis.attempts) > 1 else ""
     lines = [f"{what}: {failure.cause}" + (f" [{rule}]" if rule else "")]
-    lines.append(f"where: {_where(failure)}")
+    lines.append(f"where: {_where(failure, diagnosis.attempts[-1])}")
     lines.append(f"why: {failure.path}:{failure.line}: {_short(failure.message)}")
     if failure.waited and failure.waited.at:
         lines.append(f"  {failure.waited.at}, according to the flight-recorder dumps")
@@ -93,6 +97,7 @@ def _failure(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list
     if diagnosis.advice:
         lines.append(f"do: {diagnosis.advice.action.replace('-', ' ')}: {diagnosis.advice.reason}")
     lines += [f"  next: {step}" for step in next_steps(failure, diagnosis, launch)]
+    lines += [f"srun step {later.step or 'after it'} failed too: {_short(later.cause)}" for later in diagnosis.later]
     lines += _attempts(diagnosis)
     if diagnosis.noise:
         also = [f"{count} x {name}" for name, count in sorted(diagnosis.noise.items())]
@@ -106,7 +111,7 @@ def _place(unnamed: tuple[Path, int, str]) -> str:
     return f"{path}:{number}: {_short(text)}"
 
 
-def _where(failure: Failure) -> str:
+def _where(failure: Failure, last: Attempt) -> str:
     where = f"rank {failure.rank}" if failure.rank is not None else "a rank that the logs don't name"
     if failure.rank is None and failure.local_rank is not None:
         where = f"local rank {failure.local_rank}"
@@ -114,6 +119,11 @@ def _where(failure: Failure) -> str:
         where = f"seen by {where}"
     where += f" on {failure.node}" if failure.node else ""
     when = time_text(failure.when)
+    if failure.kind == "cause" and not failure.is_from_outside and last.begins and not last.steps:
+        where += ", before the first training step"
+    others = len(set(failure.ranks) - {failure.rank})
+    if others and not failure.waited:
+        where += f" and {_count(others, 'more rank')}"
     return where + (_TIMES[failure.timed_by].format(when) if when and failure.timed_by else "")
 
 

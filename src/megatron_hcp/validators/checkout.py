@@ -71,7 +71,7 @@ def read_folder(folder: str, upstream: UpstreamRoots, text_of: TextOf) -> tuple[
 
 def units_of(text_of: TextOf, upstream: UpstreamRoots) -> dict[str, Unit]:
     """The units of an upstream's validators by name; none if it has none. `text_of` gives the text of a file in it."""
-    from megatron_hcp.validators.options import as_line
+    from megatron_hcp.validators.given.options import as_line
     from megatron_hcp.validators.reader.composed import settings_in, targets_in
     from megatron_hcp.validators.reader.options import OptionReader
     from megatron_hcp.validators.reader.parts import PartReader

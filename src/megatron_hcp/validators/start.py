@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.validators.evaluate import Evaluation, TooLongError
+from megatron_hcp.validators.given.settings import ParserTable, arguments_of, outside_of, parser_of
 from megatron_hcp.validators.guards import independent
 from megatron_hcp.validators.outcome import Judgement, Source
 from megatron_hcp.validators.program import StartProgram
-from megatron_hcp.validators.settings import ParserTable, arguments_of, outside_of, parser_of
 from megatron_hcp.validators.table import program_of_release
 from megatron_hcp.validators.upstreams import upstreams_of
 from megatron_hcp.validators.values import Thing
@@ -49,12 +49,12 @@ def judge_start(
 def _given(launch: Launch, run: Evaluation, beside: StartProgram | None) -> Thing:
     """What upstream's start-up is given: the namespace of its parser, the container of configs, or the composed one."""
     if run.program.repo == "megatron-bridge":
-        from megatron_hcp.validators.container import container_of
+        from megatron_hcp.validators.given.container import container_of
 
         return container_of(launch, run)
     settings = run.program.find("settings")
     if settings is not None:
-        from megatron_hcp.validators.config import Settings, configuration_of
+        from megatron_hcp.validators.given.config import Settings, configuration_of
 
         kept = run.program.kept.setdefault("settings", {})
         if not kept:

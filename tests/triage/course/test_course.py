@@ -150,3 +150,13 @@ def test_where_a_line_was_printed_is_the_step_before_the_epoch():
     assert place_of("Training epoch 0, iteration 120/149 | lr: 3e-05") == "iteration 120"
     assert place_of("{'loss': 0.1, 'epoch': 0.53}") == "epoch 0.53"
     assert place_of("loss: nan") == ""
+
+
+def test_a_configuration_that_megatron_core_prints_at_the_start_is_no_step():
+    """megatron/core/optimizer/__init__.py prints it; a job that hangs below it has not trained."""
+    line = (
+        b"INFO:megatron.core.optimizer:Setting up optimizer with config AdamOptimizerConfig(lr=0.1, "
+        b"loss_scale_window=1000, muon_num_ns_steps=5)"
+    )
+    assert kind_of(line) is None
+    assert kind_of(b"step 5 | loss: 2.5").is_step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from megatron_hcp.validators.options import ParserOption, as_line, option_of, parsed
+from megatron_hcp.validators.given.options import ParserOption, as_line, option_of, parsed
 from megatron_hcp.validators.reader.options import OptionReader
 from megatron_hcp.validators.reader.sources import Sources
 from megatron_hcp.validators.values import NOT_READ, NotKnown, Symbol

@@ -171,7 +171,8 @@ def test_a_function_inside_another_is_read_if_it_has_guards_and_needs_no_name_of
     """
     units = units_of(body)
     assert "do validate.alone(args.a, args.b, 'x')" in units["validate"].lines
-    assert [line for line in units["validate.alone"].lines if "stop" in line][0].startswith(" stop not (a is None")
+    (stop,) = (line for line in units["validate.alone"].lines if "stop" in line)
+    assert stop.startswith(" stop not (a is None")
     assert "validate.bound" not in units
 
 

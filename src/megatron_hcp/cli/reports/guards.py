@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.judge.start.context import context_of
 from megatron_hcp.rules.registry import rule_of
+from megatron_hcp.rules.rule import START
 from megatron_hcp.rules.start.functions import row_of
 from megatron_hcp.validators.outcome import Guard
 from megatron_hcp.validators.table import guards_of, program_of_release
+
 
 class Explained(NamedTuple):
     """A guard, its rule, and the releases in the tables that have it, oldest first."""
@@ -43,6 +45,8 @@ def guards_named(name: str) -> list[Explained]:
         HcpError: no release in the tables has it.
     """
     rule, _, slug = name.partition("/")
+    if not rule.upper().startswith(START):
+        raise _without_rule(name)
     own = rule_of(rule).id
     found = [Explained(own, guard, releases) for guard, releases in _guards_of(own).items() if guard.slug == slug]
     found = [item for item in found if row_of(item.guard).id == own]
@@ -53,6 +57,16 @@ def guards_named(name: str) -> list[Explained]:
             do="a guard of your own code (--upstream) is explained by its finding alone",
         )
     return found
+
+
+def _without_rule(name: str) -> HcpError:
+    """The error for a guard that is named without its rule."""
+    found = [f"{row_of(guard).id}/{guard.slug}" for guard in guards_of(_REPO) if guard.slug.startswith(name)]
+    return HcpError(
+        f"found {name[:200]!r}, which names no rule",
+        wanted=f"{found[0]}" if found else f"{START}001/GUARD",
+        do="write it as the finding does" if found else f"hcp explain {START}001 lists a function's guards",
+    )
 
 
 def guard_page(item: Explained) -> str:

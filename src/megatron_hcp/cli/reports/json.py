@@ -137,8 +137,11 @@ def summary_json(report: Report) -> dict[str, int]:
 
 
 def judged_json(report: Report) -> list[dict[str, Any]]:
-    """Which code of upstream judged the start-up. `release` is null if the launch states none: then all that the tables
-    have judged it, and the numbers are the newest's."""
+    """Which code of upstream judged the start-up, by repository, and how many guards it decided.
+
+    `release` is null if the launch states none: then all that the tables have judged it, and the numbers are the
+    newest's.
+    """
     judged = {item.repo: item for item in report.judged_by}
     releases = Counter(item.repo for item in report.judged_by)
     paths = {tree.repo: tree.path for tree in report.launch.reading.upstream}
@@ -148,7 +151,7 @@ def judged_json(report: Report) -> list[dict[str, Any]]:
             "source": item.source,
             "path": paths.get(item.repo) if item.source == "upstream" else None,
             "release": item.release if releases[item.repo] == 1 else None,
-            "evaluated": item.evaluated,
+            "evaluated": item.evaluated - len(item.open),
             "open": len(item.open),
             "unreadable": item.unreadable,
         }

@@ -78,8 +78,10 @@ def _judged_lines(report: Report) -> list[Line]:
 def _judged_line(judged: list[Judgement], named: bool) -> Line:
     first, last = judged[0], judged[-1]
     release = last.release if first == last else f"{first.release} to {last.release}"
-    count = f"{last.evaluated - len(last.open)} of {last.evaluated + last.unreadable}"
-    more = f", {last.unreadable} could not be read" if last.unreadable else ""
+    refused = len(last.refusals)  # each is ignored, or silent in an excerpt: a finding would stand here
+    count = f"{last.evaluated - len(last.open) - refused} of {last.evaluated + last.unreadable}"
+    more = f", {refused} not shown" if refused else ""
+    more += f", {last.unreadable} could not be read" if last.unreadable else ""
     whose = f"{last.repo} {release}" if named else release
     return f"upstream's start-up ({whose}): {count} guards passed, {len(last.open)} open{more}"
 
@@ -186,5 +188,12 @@ def _verdict_line(report: Report, strict: bool) -> Line:
         f"{launch_name(report.launch)}: ",
         Part(word, colour, bold=True),
         f"{more}{';' if word == 'UNDECIDED' else ':'} {counts}{accepted}; "
-        f"{numbered(report.applied, 'rule')} applied, {left} not checked",
+        f"{_applied(report)} applied, {left} not checked",
     )
+
+
+def _applied(report: Report) -> str:
+    """How many rules were applied; of upstream's guards, where only they were selected."""
+    if report.applied or not report.judged_by:
+        return numbered(report.applied, "rule")
+    return numbered(report.judged_by[-1].evaluated, "guard")

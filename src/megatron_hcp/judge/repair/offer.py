@@ -11,7 +11,7 @@ from megatron_hcp.judge.run import run, start_of
 from megatron_hcp.judge.verdict.legal import legal_values
 from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import Fact, Launch
-from megatron_hcp.rules.rule import Fix, Rule
+from megatron_hcp.rules.rule import START, Fix, Rule
 from megatron_hcp.rules.view import Unknown, View
 
 RulesFor = Callable[[Launch], Iterable[Rule]]
@@ -99,10 +99,11 @@ def _before(launch: Launch, rules_for: RulesFor, errors: Iterable[str]) -> _Befo
     return _Before(launch, own, own.union(errors), frozenset(item.rule.id for item in unchecked))
 
 
-def _judged(launch: Launch, rules_for: RulesFor) -> tuple[list[Finding], list[NotChecked]]:
+def _judged(launch: Launch, rules_for: RulesFor, *, errors_only: bool = True) -> tuple[list[Finding], list[NotChecked]]:
+    """What the rules report; of upstream's start-up, with `errors_only`, the errors."""
     rules = tuple(rules_for(launch))
     done = run(View(launch), (rule for rule in rules if not rule.last))
-    findings = [*done.findings, *start_of(launch, rules, done.findings).findings]
+    findings = [*done.findings, *start_of(launch, rules, done.findings, errors_only=errors_only).findings]
     return findings, [item for item in done.not_checked if item.rule.severity == "error"]
 
 
@@ -114,7 +115,7 @@ def _trial(before: _Before, finding: Finding, fix: Fix, rules_for: RulesFor) -> 
     fixed = apply_fix(before.launch, fix)
     if fixed is None:
         return Trial(finding, fix, "cannot be written in this launch")
-    found, unchecked = _judged(fixed, rules_for)
+    found, unchecked = _judged(fixed, rules_for, errors_only=not finding.rule.id.startswith(START))
     left = {item.id for item in found}
     new = sorted(_errors(found) - before.tolerated)
     lost = [item for item in unchecked if item.rule.id not in before.unchecked]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 
 from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.facts.known_options import all_options, revision_of, revisions_with
@@ -29,24 +31,15 @@ def judgements(launch: Launch) -> list[tuple[Judgement, ...]]:
     refuse it, and the others only if one of these does: a check stays quick. Options that no release has yet are a
     branch's.
     """
-    upstreams = upstreams_of(launch)
-    if len(upstreams) > 1 and not all(_beside(launch, upstream.repo) for upstream in upstreams):
-        return []  # what one of the two makes of the arguments isn't known
-    return [judged for upstream in upstreams if (judged := _judged_by(launch, upstream))]
+    return [judged for upstream in _reading(launch) if (judged := _judged_by(launch, upstream))]
 
 
 def _judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
     """What one upstream's validators make of the launch."""
-    tree = _tree(launch, upstream.repo)
-    if tree is not None:
-        beside = _beside(launch, upstream.repo)
-        judged = judge_start(launch, tree.release or "", program=_program(tree), beside=beside)
-        return () if judged is None else (judged,)
-    if View(launch).known(upstream.fact) or (upstream is MEGATRON_BRIDGE and View(launch).known("mcore")):
-        return _judged(launch, upstream, (_stated(launch, upstream),))
-    releases = releases_of(launch, upstream)
-    if launch.reading.recipe is not None:  # its settings are those of the newest release
-        releases = releases[-1:]
+    stated = _by_the_stated(launch, upstream)
+    if stated is not None:
+        return stated
+    releases = _in_question(launch, upstream)
     older = _with_older_guards(launch) if upstream == MEGATRON_LM else frozenset()
     asked = (*(release for release in releases[:-1] if release in older), *releases[-1:])
     first = {release: _judged(launch, upstream, (release,)) for release in asked}
@@ -54,6 +47,46 @@ def _judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
         return first[releases[-1]] if releases else ()
     every = (first.get(release) or _judged(launch, upstream, (release,)) for release in releases)
     return tuple(one for outcome in every for one in outcome)
+
+
+def newest_first(launch: Launch) -> Iterator[Iterator[Judgement]]:
+    """By repository, the outcome of every release that may judge the launch, each worked out when it is asked for."""
+    for upstream in _reading(launch):
+        stated = _by_the_stated(launch, upstream)
+        releases = _in_question(launch, upstream)[::-1] if stated is None else ()
+        yield chain(stated or (), _each(launch, upstream, releases))
+
+
+def _each(launch: Launch, upstream: Upstream, releases: tuple[str, ...]) -> Iterator[Judgement]:
+    for release in releases:
+        yield from _judged(launch, upstream, (release,))
+
+
+def _reading(launch: Launch) -> tuple[Upstream, ...]:
+    """The upstreams that judge the launch; none if what one of two makes of the arguments isn't known."""
+    upstreams = upstreams_of(launch)
+    is_known = len(upstreams) < 2 or all(_beside(launch, upstream.repo) for upstream in upstreams)
+    return upstreams if is_known else ()
+
+
+def _by_the_stated(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...] | None:
+    """The outcome of the user's own tree, or of the release that the launch states; None without them."""
+    tree = _tree(launch, upstream.repo)
+    if tree is not None:
+        beside = _beside(launch, upstream.repo)
+        judged = judge_start(launch, tree.release or "", program=_program(tree), beside=beside)
+        return () if judged is None else (judged,)
+    if View(launch).known(upstream.fact) or (upstream is MEGATRON_BRIDGE and View(launch).known("mcore")):
+        return _judged(launch, upstream, (_stated(launch, upstream),))
+    return None
+
+
+def _in_question(launch: Launch, upstream: Upstream) -> tuple[str, ...]:
+    """The releases that may judge a launch which states none, oldest first."""
+    is_megatron = upstream.repo == MEGATRON_LM.repo
+    releases = releases_with(launch, upstream.releases) if is_megatron else upstream.releases
+    # A recipe's settings are those of the newest release.
+    return releases[-1:] if launch.reading.recipe is not None else releases
 
 
 def judged_again(launch: Launch, judged: Judgement) -> Judgement | None:
@@ -73,16 +106,11 @@ def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
     return None if tree is None else _program(tree)
 
 
-def releases_of(launch: Launch, upstream: Upstream) -> tuple[str, ...]:
-    """The releases that judge a launch which states none, oldest first."""
-    return releases_with(launch, upstream.releases) if upstream.repo == MEGATRON_LM.repo else upstream.releases
-
-
 def releases_with(launch: Launch, releases: tuple[str, ...] = MEGATRON_LM.releases) -> tuple[str, ...]:
     """Those of the releases that have all options of the launch, oldest first, else any release, else the branches;
     what none has, another program adds."""
     known = all_options()
-    have = [frozenset(revisions_with(item.key)) for item in launch.reading.settings if item.key in known]
+    have = {revisions_with(item.key) for item in launch.reading.settings if item.key in known}
 
     def with_all(revisions: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in revisions if all(name in having for having in have))
@@ -139,7 +167,7 @@ def _beside(launch: Launch, repo: str) -> StartProgram | None:
     if View(launch).known(other.fact):
         release = _stated(launch, other)
     else:
-        release = next(reversed(releases_of(launch, other)), None)
+        release = next(reversed(_in_question(launch, other)), None)
     return None if release is None else program_of_release(other.repo, release)
 
 

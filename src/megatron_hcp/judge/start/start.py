@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from megatron_hcp.judge.report import Finding, StartVerdict, Undecided
-from megatron_hcp.judge.start.judged import judgements
+from megatron_hcp.judge.start.judged import judgements, newest_first
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Rule
+from megatron_hcp.validators.outcome import Judgement
 
 
 def started(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool) -> StartVerdict:
@@ -29,3 +30,23 @@ def started(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, 
     return StartVerdict(
         tuple(findings), tuple(dict.fromkeys(undecided)), tuple(one for each in by_repo for one in each)
     )
+
+
+def errors_at_start(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding]) -> list[Finding]:
+    """The errors of `started` alone: what all releases of a repository refuse."""
+    rules, fired = list(rules), list(fired)
+    return [one for outcomes in newest_first(launch) for one in _errors_of(launch, outcomes, rules, fired)]
+
+
+def _errors_of(
+    launch: Launch, outcomes: Iterable[Judgement], rules: Iterable[Rule], fired: list[Finding]
+) -> list[Finding]:
+    """The findings of a repository if all its releases refuse; the first one that doesn't ends the search."""
+    from megatron_hcp.judge.start.findings import findings_of, to_say
+
+    judged = []
+    for outcome in outcomes:
+        if not outcome.refusals or not to_say(launch, (outcome,), fired):
+            return []
+        judged.append(outcome)
+    return findings_of(launch, judged[::-1], rules, fired)

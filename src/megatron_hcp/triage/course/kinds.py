@@ -31,6 +31,8 @@ _COUNTER = re.compile(
     rb"(?i)(?<![a-z])(?P<word>step|iter|iteration|epoch|batch|update|episode|samples?[_ ]count)s?\b"
     rb"(?:\((?:train|val)\))?[^a-z\n]{0,12}?(?P<number>\d+)(?P<total>\s{0,3}/\s{0,8}\d)?"
 )
+_CONFIGURATION = re.compile(rb"\b[A-Z]\w{1,60}\(\w{1,60}=[^=\n]{0,200}, \w{1,60}=")
+"""An object with its fields, as megatron-core prints configurations at the start: counters and figures among them."""
 _VALUE = rb"['\"]?\s{0,3}[:=|]?\s{0,8}['\"]?(?:np\.float\d\d)?[\[(]{0,2}-?(?:\d|nan\b|inf\b)"
 _MEASURE = re.compile(
     rb"(?i)(?<![a-z])(?:loss|grad(?:ient)?[_ ]norm|ppl|perplexity|rewards?|tps|tgs|mfu|tflops?|throughput)"
@@ -77,7 +79,7 @@ def kind_of(line: bytes) -> LineKind | None:
     A step's line is told by what it is: a counter, and a figure or a rate beside it.
     """
     line = line[:LONGEST]
-    if not _HINT.search(line) or _ERROR_LINE.search(line):
+    if not _HINT.search(line) or _ERROR_LINE.search(line) or _CONFIGURATION.search(line):
         return None
     is_finite = _FINITE.search(line) is not None
     if bar := _BAR.search(line):

@@ -25,6 +25,8 @@ class Marks(NamedTuple):
     runs: bool
     idle: Idle | None
     """What shows, so far, that the training learns nothing."""
+    last_step: bytes = b""
+    """The last line of a step."""
 
 
 class _Known(NamedTuple):
@@ -58,7 +60,7 @@ class Course:
         return marks._replace(idle=self.idling.said()), shapes
 
     def _mark(self, lines: list[bytes], shapes: list[bytes], begin: int, marks: Marks) -> Marks:
-        known, runs, idling = self.known, marks.runs, self.idling
+        known, runs, idling, last = self.known, marks.runs, self.idling, marks.last_step
         if len(known) > _KINDS:
             known.clear()
         hashes = list(map(hash, shapes))
@@ -89,7 +91,8 @@ class Course:
             runs = runs or times > 0
             if kind.is_step:
                 marks.steps.extend([start] * times)
-        return marks._replace(runs=runs)
+                last = line if times else last
+        return marks._replace(runs=runs, last_step=last)
 
     def _grown(self, kind: LineKind, line: bytes) -> int:
         """How many steps a line reports whose counter must have grown: with the first that shows it, the one before."""

@@ -33,6 +33,8 @@ MLPerf's programs print when the training is done, and what is no failure any mo
 other, and some find that the others are gone. A rank that aborts then is still a failure, and so is a time limit,
 except after MLPerf's and after Megatron-LM's last evaluation (the one on the test set), when nothing is left to save.
 """
+ONE_DONE = b" exits successfully."
+"""What DeepSpeed's launcher prints of each process: others may still fail, but that some are gone says nothing."""
 _HOWEVER_IT_ENDED = b"Training completed or interrupted"
 """verl's asynchronous trainer says so after a failure too."""
 

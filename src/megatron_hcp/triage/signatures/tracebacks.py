@@ -24,7 +24,13 @@ _HEAD = re.compile(r'(?P<logger>.{1,80}?)(?:Traceback \(most recent| {2}File ")'
 _FRAME = re.compile(r'\s{0,8}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,7}), in (?P<name>\S{1,100})')
 _OF_TRACEBACK = re.compile(r"(?:[\w.]{1,80}: )?Traceback \(most recent|[\w.]{1,80}(?:Error|Exception)\b|\[Errno ")
 _CLEANS_UP = re.compile(r", in _run_finalizers$|multiprocessing/resource_tracker\.py\", line")
-_IGNORED = ("Exception ignored in", "--- Logging error ---", "Error in atexit._run_exitfuncs", "NVML Error: ")
+_IGNORED = (
+    "Exception ignored in",
+    "Exception ignored while",
+    "--- Logging error ---",
+    "Error in atexit._run_exitfuncs",
+    "NVML Error: ",
+)
 
 
 def line_below(hit: Hit) -> Hit | None:
@@ -60,30 +66,42 @@ class Raised(NamedTuple):
     hit: Hit
     line: Line
     is_behind: bool
-    """Whether a logger of unknown form wrote it: what this writes before the line is taken off here."""
+    """Whether something stands before it that is taken off here: a logger's text of unknown form, or an indent."""
 
 
 def end_of_traceback(start: Hit) -> Raised | None:
     """The end of the traceback that begins at a hit; lines of others are passed over.
 
     It begins with its head, with a frame where the log lacks the head, or with a line above the frames of another
-    process, which need not follow: then there is none.
+    process, which need not follow: then there is none. torchrun's report shows it with an indent, frames and all.
     """
     first = read_line(start.line)
     logger = _logger_of(start, first)
     has_frames, is_source = b'File "' in start.line or HEAD in start.line, False
+    frames = 0
     for hit, line in lines_below(start):
         own = logger.match(line.body) if logger else None
         if line.writer != first.writer or (logger and not own):
             continue
         body = line.body[own.end() :] if own else line.body
         is_frame, was_source = body.lstrip().startswith('File "'), is_source
-        is_indented = body.startswith((" ", "\t"))
-        is_source = is_frame and not is_indented and '"<' not in body  # the indents were lost
+        indent = len(body) - len(body.lstrip(" \t"))
+        frames = frames or (indent if is_frame else 0)
+        is_source = is_frame and not indent and '"<' not in body  # the indents were lost
         has_frames = has_frames or is_frame
-        if body.strip() and not (is_frame or was_source or is_indented):
-            return Raised(hit, line._replace(body=body.strip()), logger is not None) if has_frames else None
+        if body.strip() and not (is_frame or was_source or indent >= (frames or 1)):
+            is_behind = logger is not None or indent > 0
+            return Raised(hit, line._replace(body=body.strip()), is_behind) if has_frames else None
     return None
+
+
+_OF_ANOTHER = re.compile(r"\s*Traceback of where the remote call failed")
+
+
+def passes_on(hit: Hit) -> bool:
+    """Whether an exception only says that a call to another process failed, whose traceback monarch prints below."""
+    below = line_below(hit)
+    return below is not None and _OF_ANOTHER.match(read_line(below.line).body) is not None
 
 
 def heads_traceback(hit: Hit, line: Line) -> bool:

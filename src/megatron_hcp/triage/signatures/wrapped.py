@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from megatron_hcp.triage.line import QUIET, Line, read_line
+from megatron_hcp.triage.line import NOBODY, QUIET, Line, read_line
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.tracebacks import lines_below
 
@@ -14,7 +14,6 @@ _SHORTEST = 60
 _LOOKED_AT = 2000
 _MOST = 2
 """Lines above and below one that are put together with it."""
-_NOBODY = (None, None, None, None)
 
 
 def line_above(hit: Hit) -> Line:
@@ -67,5 +66,5 @@ def _rest(hit: Hit, line: Line) -> list[str]:
 
 def _may_go_on(line: Line, below: Line) -> bool:
     """Whether a line may be the rest of the one above it: it has no prefix, or the same, and is no traceback's."""
-    is_of_it = below.writer in (line.writer, _NOBODY)
+    is_of_it = below.writer in (line.writer, NOBODY)
     return is_of_it and not below.level and bool(below.body.strip()) and not below.body.startswith((" ", "\t"))

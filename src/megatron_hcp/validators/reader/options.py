@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from megatron_hcp.validators.options import ParserOption
+from megatron_hcp.validators.given.options import ParserOption
 from megatron_hcp.validators.reader.expressions import Scope, Translator
 from megatron_hcp.validators.reader.sources import Defined, Sources, default_of, fields_in, is_enum, member_of
 
@@ -73,14 +73,11 @@ class OptionReader:
         if action in ("help", "version"):
             return
         if "action" in named and ast.unparse(named["action"]) == _ON_OR_OFF:
-            default = named.get("default", ast.Constant(None))
-            self._add(
-                names,
-                {"dest": ast.Constant(dest), "action": ast.Constant("store_true"), "default": default},
-                translator,
-            )
+            unset = named.get("default", ast.Constant(None))
+            on: _Named = {"dest": ast.Constant(dest), "action": ast.Constant("store_true"), "default": unset}
+            self._add(names, on, translator)
             action, names = "store_false", [f"--no{name[1:]}" for name in names]
-            named = {"default": default}
+            named = {"default": unset}
         kind, choices = self._type(named, translator)
         default = named.get("default")
         if default is None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.validators.options import default_value
-from megatron_hcp.validators.settings import STATED
+from megatron_hcp.validators.given.options import default_value
+from megatron_hcp.validators.given.settings import STATED
 from megatron_hcp.validators.values import NOT_READ, NotKnown, Thing
 from megatron_hcp.validators.words import PLAIN
 

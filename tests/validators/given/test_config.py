@@ -10,7 +10,7 @@ from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.options import parse_assumptions
 from megatron_hcp.launch.readers.target import read_target
-from megatron_hcp.validators.config import Settings, configuration_of
+from megatron_hcp.validators.given.config import Settings, configuration_of
 from megatron_hcp.validators.values import NotKnown, Thing
 
 ACTOR = "actor_rollout_ref.actor"

@@ -1,0 +1,202 @@
+"""What the logs of a job show, put together: how it ended, its first failure, and what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from megatron_hcp.triage.advice import Advice, Attempt, advise
+from megatron_hcp.triage.collective.collectives import Waited, collective_text
+from megatron_hcp.triage.events import LASTING, FileEvents
+from megatron_hcp.triage.failure import Failure, failures_by_step, with_ends
+from megatron_hcp.triage.is_cp_on import CpPlan, CpVerdict, judge
+from megatron_hcp.triage.line_reader import LineReader
+from megatron_hcp.triage.logged_job import LoggedJob
+from megatron_hcp.triage.signatures.row import Role, filled_cause, said_text
+
+_HANGS = ("collective-timeout", "watchdog-stuck")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the logs of one job show. `noise` counts the failure lines that are not the first, by signature."""
+
+    state: Literal["failed", "stopped", "running", "unclear", "no-failure"]
+    """stopped: from outside, as by a preemption or a time limit. running: its last word is not that the training is
+    done, as it is in a log without a failure that has ended. unclear: no signature found a failure, but nothing
+    shows that there was none (`unclear`)."""
+    failure: Failure | None
+    cp: CpVerdict
+    job: LoggedJob
+    noise: Counter[str]
+    survived: int
+    steps: int
+    files: tuple[Path, ...]
+    """The logs that were read."""
+    binary: tuple[Path, ...]
+    """Files that begin like no log: they were not read."""
+    bytes: int
+    attempts: tuple[Attempt, ...] = ()
+    """All attempts that the logs tell apart, in order; the last is the one that `failure` is of."""
+    advice: Advice | None = None
+    waited: Waited | None = None
+    """The collective that the job stopped in."""
+    dumps: tuple[Path, ...] = ()
+    unread: tuple[tuple[Path, str], ...] = ()
+    """Dumps that could not be read, and logs that were gone when they were to be read, each with why."""
+    later: tuple[Failure, ...] = ()
+    """Of the srun steps after the one of `failure`, the first failure of each that failed too."""
+    unnamed: tuple[Path, int, str] | None = None
+    """The first line that says error and that no signature knows, where no cause is known: its file, number, text."""
+    plan: CpPlan = field(default_factory=CpPlan)
+    """What the launch plans, as far as it is known."""
+    after_done: tuple[tuple[Path, int, str], ...] = ()
+    """What ended the job, or a rank of it, after the training was done: each its file, number, and what it was."""
+    not_finite: tuple[tuple[Path, int, str], ...] = ()
+    """Losses and gradient norms that are no numbers, and no failure: each its file, number, and what was said."""
+    is_of_training: bool = True
+    """Whether any line is one that a training job writes."""
+    in_preamble: int = 0
+    """Errors of the shell's, above the first line that a rank wrote."""
+    is_done: bool = False
+    """Whether the training says that it was done."""
+
+    @property
+    def ok(self) -> bool:
+        return self.state in ("running", "no-failure") and self.cp.state in ("on", "unknown")
+
+    @property
+    def unclear(self) -> Literal["error-line", "no-end", "no-step", "no-log"] | None:
+        """Why the state is unclear: a line says error; only the shell failed, and ranks started below it; there is no
+        training step; no line is of a training job."""
+        if self.state != "unclear":
+            return None
+        if self.unnamed:
+            return "error-line"
+        return "no-end" if self.in_preamble else "no-step" if self.is_of_training else "no-log"
+
+
+def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagnosis:
+    """What was read, put together; `dumped` is what the flight recorder's dumps say."""
+    files, job = reader.history.files, reader.job
+    numbers = sorted({entry.attempt for entry in files if entry.attempt is not None}) or [0]
+    attempts, by_step = [], []
+    # A launcher that starts ranks again inside the job counts on: what comes after the job's own last number is of it.
+    for number in numbers:
+        own = [entry for entry in files if entry.attempt == number or (entry.attempt is None and number == numbers[-1])]
+        is_completed = job.ends.get(min(number, job.attempt)) == "completed"
+        failed = [] if is_completed else failures_by_step(own, job.of_attempt(number))
+        by_step.append(failed)
+        begins = any(entry.begins for entry in own)
+        attempts.append(Attempt(number, failed[0] if failed else None, sum(entry.steps for entry in own), begins))
+    # A launcher that would start its ranks again, and finds that another gave up, tells the end of the attempt before.
+    while len(numbers) > 1 and numbers[-1] > job.attempt and _is_echo(attempts[-1].failure):
+        del attempts[-1], numbers[-1], by_step[-1]
+    current = [entry for entry in files if entry.attempt in (None, numbers[-1])]
+    steps = sum(entry.steps for entry in files)
+    noise = sum((entry.counts for entry in current), Counter[str]())
+    survived = sum(entry.survived + entry.in_preamble for entry in files)
+    failure, unnamed = attempts[-1].failure, None
+    is_done = any(entry.over for entry in current)
+    if failure:
+        noise[failure.signature.id] -= 1
+    elif job.ends.get(min(numbers[-1], job.attempt)) == "completed":
+        survived, noise, is_done = survived + sum(len(entry.seen) for entry in current), Counter(), True
+    if not is_done and (failure is None or failure.kind == "effect"):
+        unnamed = _unknown_line(current, failure)
+    if failure is None and unnamed is None:
+        unnamed = next(((entry.path, *entry.idle) for entry in current if entry.idle), None)
+    waited = dumped or reader.waits.first(job.world())
+    if failure and waited and failure.signature.id in _HANGS:
+        failure = with_ends(_with_collective(failure, waited, job), current, job)
+        attempts[-1] = attempts[-1]._replace(failure=failure)
+    cp = judge(reader.cp, job.groups, plan)
+    is_shown = steps > 0 or is_done or cp.state != "unknown" or any(entry.runs for entry in files)
+    is_clear = unnamed is None and is_shown
+    return Diagnosis(
+        _state(failure, is_clear, steps > 0 and not is_done),
+        failure,
+        cp,
+        job,
+        +noise,
+        survived,
+        steps,
+        (),
+        (),
+        0,
+        tuple(attempts),
+        advise(tuple(attempts)),
+        waited,
+        unnamed=unnamed,
+        later=tuple(by_step[-1][1:]),
+        in_preamble=sum(entry.in_preamble for entry in current),
+        after_done=tuple(
+            (entry.path, late.number, filled_cause(late.signature.cause, late.groups))
+            for entry in current
+            if (late := next((entry.late[role] for role in _TOLD if role in entry.late), None))
+        ),
+        is_done=is_done,
+        not_finite=tuple(
+            (entry.path, *note) for entry in current if not _is_lasting(failure) for note in entry.not_finite.notes()
+        ),
+    )
+
+
+def _state(
+    failure: Failure | None, is_clear: bool, is_training: bool
+) -> Literal["failed", "stopped", "running", "unclear", "no-failure"]:
+    if failure:
+        return "stopped" if failure.is_from_outside else "failed"
+    return "unclear" if not is_clear else "running" if is_training else "no-failure"
+
+
+def _is_echo(failure: Failure | None) -> bool:
+    return failure is not None and failure.signature.role == "echo"
+
+
+def _is_lasting(failure: Failure | None) -> bool:
+    return failure is not None and failure.signature.id in LASTING
+
+
+_TOLD: tuple[Role, ...] = ("end", "death", "general", "origin")
+"""Of what comes after the training was done, the first of these is reported; how ranks lose each other is not."""
+_AGAIN = 3
+"""So many warnings of one kind, and no training step, are not passed over."""
+
+
+def _unknown_line(files: Sequence[FileEvents], failure: Failure | None) -> tuple[Path, int, str] | None:
+    """The first line that says error and that no signature knows, above the failure where both are in one log.
+
+    Where there is neither, nor a training step: what a warning means that repeats, or where a traceback breaks off.
+    """
+    for entry in files:
+        event = entry.pending.get("unknown")
+        if event and not (failure and failure.path == entry.path and failure.line <= event.number):
+            return entry.path, event.number, said_text(event.line.body)
+    if failure or any(entry.steps for entry in files):
+        return None
+    for entry in files:
+        stall = entry.pending.get("stall")
+        if stall and entry.counts[stall.signature.id] >= _AGAIN:
+            cause = filled_cause(stall.signature.cause, stall.groups)
+            return entry.path, stall.number, said_text(f"{cause}: {stall.line.body}")
+    for entry in files:
+        for event in entry.cut.values():
+            at = event.groups["at"]
+            return entry.path, event.number, said_text(f"the traceback breaks off here: {event.line.body}{at}")
+    return None
+
+
+def _with_collective(failure: Failure, waited: Waited, job: LoggedJob) -> Failure:
+    """The failure in the words of the collective that timed out, at the rank that never reached it."""
+    cause = collective_text(waited, f"timed out after {waited.seconds} s" if waited.seconds else "timed out")
+    if not waited.missing:
+        return replace(failure, cause=f"{cause}; these logs don't show which rank was missing", waited=waited)
+    rank = waited.missing[0]
+    node = job.node_of_rank.get(rank)
+    if node is None and job.gpus_per_node and rank // job.gpus_per_node < len(job.nodes):
+        node = job.nodes[rank // job.gpus_per_node]
+    return replace(failure, cause=cause, waited=waited, rank=rank, node=node, local_rank=None, exit_code=None, pid=None)

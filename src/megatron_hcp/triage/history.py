@@ -1,0 +1,84 @@
+"""The parts of a job's logs: the shell's preamble, attempts, and srun's steps, each with its own events."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+from megatron_hcp.triage.events import OFTEN, FileEvents
+from megatron_hcp.triage.inputs.log_name import read_name
+from megatron_hcp.triage.line import read_line
+from megatron_hcp.triage.scan import Hit
+
+_RANKED = re.compile(
+    rb"(?m)^(?:\s{0,12}\d{1,6}: (?!\d\d:)\S|\[default\d{1,6}\]:|\[(?:\d{1,6},)?\d{1,6}\]<std(?:out|err)>:)"
+)
+"""A line that a launcher labels with its task or rank, as `srun --label`, torchrun's and mpirun's tags do. `[rank3]:`
+is none of these: torch labels only some lines of a rank so, and what stands above the first may be the same rank's."""
+_PREAMBLE = 4 << 20
+"""Bytes at the start of a log in which the first of these is looked for."""
+STEP_TOKEN = b"Terminating StepId="
+_STEP_ENDS = re.compile(rb"Terminating StepId=(\d{1,12}\.\d{1,9})\b|\*\*\* STEP (\d{1,12}\.\d{1,9}) ON ")
+_SLURMS = (b"srun: ", b"slurmstepd: ", b"slurmstepd-")
+
+
+class History:
+    """The parts of the logs that were read, in order; the last one is being read."""
+
+    def __init__(self) -> None:
+        self.files: list[FileEvents] = []
+        self._looked = 0
+        self._step_ended = False
+
+    @property
+    def entry(self) -> FileEvents:
+        """The part that is being read."""
+        return self.files[-1]
+
+    def open(self, path: Path, begins: bool) -> None:
+        """Begins a log; `begins`: it shows how the program starts."""
+        name = read_name(str(path))
+        entry = FileEvents(path, name, name.attempt, begins=begins)
+        if name.attempt:
+            for other in self.files:
+                if other.attempt is not None and other.attempt < name.attempt:
+                    entry.outlived |= _known(other)
+        self.files.append(entry)
+        self._looked, self._step_ended = 0, False
+
+    def follow(self, hit: Hit) -> None:
+        """Looks at where a hit stands: below the ranks' first line, or below the end of an srun step."""
+        if self.entry.ranked_from is None and self._looked < _PREAMBLE and hit.offset > self._looked:
+            begin = max(0, hit.at - (hit.offset - self._looked))
+            found = _RANKED.search(hit.chunk, begin, hit.at + len(hit.line))
+            if found:
+                self.entry.leave_preamble(hit.offset - hit.at + found.start())
+            self._looked = hit.offset
+        if hit.last_step and (when := read_line(hit.last_step).when):
+            self.entry.last_step = when
+        if not hit.line:
+            return
+        if self._step_ended and not any(speaker in hit.line[:80] for speaker in _SLURMS):
+            self.begin(self.entry.attempt)
+            self._step_ended = False
+        if ended := _STEP_ENDS.search(hit.line):
+            self.entry.step = self.entry.step or (ended[1] or ended[2]).decode()
+            self._step_ended = True
+
+    def begin(self, attempt: int | None) -> FileEvents:
+        """Begins another part of the log: a further attempt, or what comes after an srun step."""
+        last = self.entry
+        entry = FileEvents(last.path, last.name, attempt, part=last.part + 1, ranked_from=last.ranked_from)
+        entry.begun, entry.begins = last.begun, last.begins
+        if attempt == last.attempt:
+            entry.over, entry.outlived, entry.is_ending = last.over, last.outlived, last.is_ending
+        else:
+            entry.outlived = _known(last)
+        self.files.append(entry)
+        return entry
+
+
+def _known(entry: FileEvents) -> Counter[str]:
+    """The lines after which a part trained on: where another attempt prints them too, they are no news."""
+    return Counter(dict.fromkeys(entry.outlived, OFTEN))

@@ -1,0 +1,195 @@
+"""Which event of a job came first: of what it did not survive, by srun's step, time, and kind.
+
+A job's files are one history. What stands above the first line that a rank wrote is the shell's preamble, which was
+survived once any rank writes (`FileEvents.leave_preamble`). What an srun step wrote stands in a part of its own
+(`FileEvents.step`): of several that failed the first counts, since later ones miss what it should have left, and the
+others are told too. Within a step time decides before the kind of a line does, and the number of ranks decides last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from megatron_hcp.triage.events import NAMES_THE_END, ROLES, Event, FileEvents
+from megatron_hcp.triage.line import When
+from megatron_hcp.triage.logged_job import LoggedJob
+from megatron_hcp.triage.place import are_tasks_ranks, place_of
+from megatron_hcp.triage.signatures.row import Role
+
+Said = tuple[FileEvents, Event]
+"""An event, and the log that has it."""
+
+_HAPPENED: frozenset[Role] = frozenset(("cause", "death", "general"))
+"""Roles of lines that say what happened: among them the earliest counts, whatever row knows it."""
+_WAITED = ("collective-timeout", "gloo-timeout", "ft-heartbeat")
+"""Signatures of ranks that waited for minutes: what stands below them, they may have caused; above them, not."""
+_OF_AN_END: frozenset[Role] = frozenset(("end", "report", "echo"))
+"""Roles of what is said while a job is ended from outside."""
+_AGAIN_AND_AGAIN = 10
+_AT_ONCE = 100
+"""Lines between events that belong together: a chain of exceptions, a launcher's word and what its program said."""
+_STEPS_THAT_SURVIVE, _SURVIVED_S = 3, 120
+"""Steps of a part that follows a failure, and seconds by which another file's last step does, that show that the job
+went on: ranks that wait for one that ended report none."""
+
+
+def parts_by_step(files: Sequence[FileEvents]) -> list[list[FileEvents]]:
+    """The parts of the logs by srun's step, in the order of the steps; a log that names none belongs to each."""
+    steps: dict[str, list[FileEvents]] = {}
+    other: list[FileEvents] = []
+    step, path = "", None
+    for entry in files:
+        if entry.path != path:
+            step, path = "", entry.path
+        step = entry.step or step
+        (steps.setdefault(step, []) if step else other).append(entry)
+    return [[*parts, *other] for parts in steps.values()] or [other]
+
+
+def candidates_of(parts: Sequence[FileEvents], files: Sequence[FileEvents]) -> list[Said]:
+    """The events of some parts that the job did not survive, as far as all its files show."""
+    said = []
+    for entry in parts:
+        for role, event in entry.pending.items():
+            alike = (event, *(later for later in entry.further if later.role == role))
+            said += [(entry, one) for one in alike if not _went_on(entry, one, files)][:1]
+    return said
+
+
+def _went_on(entry: FileEvents, event: Event, files: Sequence[FileEvents]) -> bool:
+    """Whether the job trained on after an event: in a later part of the log, or, by the clock, in another one."""
+    later = [other for other in files if other.path == entry.path and other.part > entry.part]
+    if sum(other.steps for other in later) >= _STEPS_THAT_SURVIVE:
+        return True
+    if event.line.when is None:
+        return False
+    last = [other.last_step for other in files if other.path != entry.path and other.steps >= _STEPS_THAT_SURVIVE]
+    return any(when is not None and _seconds(when) > _seconds(event.line.when) + _SURVIVED_S for when in last)
+
+
+def _seconds(when: When) -> float:
+    month, day, seconds = when
+    return (31 * month + day) * 86_400 + seconds
+
+
+def first_event(
+    parts: Sequence[FileEvents], files: Sequence[FileEvents], job: LoggedJob
+) -> tuple[Said, list[Said]] | None:
+    """The event that came first in some parts of a job's files, and all that may have been; None where nothing failed.
+
+    What follows the end of the job (its time limit, its preemption) is no failure. A line that says error and that no
+    signature knows is one only where others show that something ended. Between files without times the order of the
+    files decides.
+    """
+    candidates = candidates_of(parts, files)
+    stalls = [item for item in candidates if item[1].role == "stall"]
+    candidates = [item for item in candidates if item[1].role != "stall"]
+    ends = [event for _, event in candidates if event.role == "end"]
+    candidates = [item for item in candidates if not any(_follows(item[1], end) for end in ends)]
+    known = [event for _, event in candidates if event.role != "unknown"]
+    if _had_its_programs(parts) and not all(map(_is_of_a_shell, known)):
+        candidates = [item for item in candidates if not _is_of_a_shell(item[1])]
+        known = [event for event in known if not _is_of_a_shell(event)]
+    if not known:
+        return None
+    if ends and not any(entry.steps for entry in parts) and {event.role for event in known} <= _OF_AN_END:
+        for item in stalls:
+            if item[0].counts[item[1].signature.id] >= _AGAIN_AND_AGAIN:
+                return item, candidates
+    # A line that nothing explains may be the cause of what follows it, not of what stands above it.
+    candidates = [
+        item for item in candidates if item[1].role != "unknown" or not any(_follows(item[1], event) for event in known)
+    ]
+    first = _earliest(candidates)
+    if first[1].role in _SAID_BY_OTHERS:
+        first = _odd_one(parts, job, place_of(*first, job)[0]) or first
+    return first, candidates
+
+
+def _earliest(candidates: Sequence[Said]) -> Said:
+    """The earliest of those that say most: within a log by place, between logs by time.
+
+    A launcher's word that a task died of a signal comes late, and no log of the task can say so: exceptions of
+    others do not count beside it.
+    """
+    has_death = any(event.role == "death" for _, event in candidates)
+    said = [item for item in candidates if not (has_death and item[1].role == "general")]
+    of_each: dict[int, list[Said]] = {}
+    for item in sorted(said, key=lambda item: (_tier(item[1]), item[1].offset)):
+        of_each.setdefault(item[1].file, []).append(item)
+    return min((_of_one_moment(items) for items in of_each.values()), key=_order)
+
+
+def _of_one_moment(items: Sequence[Said]) -> Said:
+    """Of the first event of a log and those that stand so near that they were said at once, the one that says most."""
+    first = items[0][1]
+    near = [item for item in items if _tier(item[1]) == _tier(first) and item[1].number - first.number <= _AT_ONCE]
+    return min(near, key=lambda item: (ROLES.index(item[1].role), item[1].offset))
+
+
+def _tier(event: Event) -> tuple[int, bool]:
+    """What a line says: what happened, or that somebody ended the job, waited, or saw the end of another."""
+    role: Role = "cause" if event.role in _HAPPENED or event.signature.id in _WAITED else event.role
+    return ROLES.index(role), event.role == "echo" and event.signature.id not in NAMES_THE_END
+
+
+def _order(item: Said) -> tuple[tuple[int, bool], bool, When, int, int]:
+    entry, event = item
+    return (
+        _tier(event),
+        event.when is None,
+        event.when or (0, 0, 0.0),
+        event.file,
+        -len(entry.spread.of(event.signature.id, event.line)),
+    )
+
+
+_NOT_STARTED = frozenset((126, 127))
+
+
+def _is_of_a_shell(event: Event) -> bool:
+    """Whether a shell said that it did not find a program."""
+    return event.signature.id == "program-unknown" and bool(event.groups["program"])
+
+
+def _had_its_programs(files: Sequence[FileEvents]) -> bool:
+    """Whether the script went on without a program that its shell did not find: a job that trained had all it needs,
+    and so had one whose tasks ended in another way than by that."""
+    codes = {event.code for entry in files for event in entry.ends}
+    return any(entry.steps for entry in files) or (bool(codes) and not codes & _NOT_STARTED)
+
+
+_SAID_BY_OTHERS: tuple[Role, ...] = ("origin", "effect", "report", "echo")
+
+
+def _odd_one(files: Sequence[FileEvents], job: LoggedJob, victim: int | None) -> Said | None:
+    """Of the rank that ended otherwise than all others: by an exit code of its own, where signals ended these, or
+    with the only traceback that is not about a lost peer, where `victim` is another rank, that says that it lost one.
+    None where there is no such rank, or more than one."""
+    cut = {place_of(entry, event, job)[0]: (entry, event) for entry in files for event in entry.cut.values()}
+    lost = {rank for entry in files for rank in entry.lost}
+    said = [(entry, event) for entry in files for event in entry.ends]
+    is_rank = are_tasks_ranks(files, job)
+    own: dict[int, Said] = {}
+    for entry, event in said:
+        if event.ended.is_own and event.ended.rank is not None:
+            own.setdefault(event.ended.rank, (entry, event))
+        elif event.ended.is_own and is_rank and event.ended.tasks:
+            first = event.ended.tasks[0].start
+            own.setdefault(first, (entry, event))
+            if sum(map(len, event.ended.tasks)) > 1:
+                own[first + 1] = entry, event  # there is more than one
+    if len(own) == 1 and any(event.ended.is_signalled for _, event in said):
+        (rank, (entry, event)), *_ = own.items()
+        groups = {**event.groups, "at": "; signals ended the others"}
+        return None if rank in lost else cut.get(rank) or (entry, event._replace(groups=groups))
+    alone = [item for rank, item in cut.items() if rank is not None and rank not in lost and item[1].groups["at"]]
+    return alone[0] if len(alone) == 1 and victim is not None and not {None, victim} & cut.keys() else None
+
+
+def _follows(event: Event, end: Event) -> bool:
+    if event is end or event.role == "end":
+        return False
+    if event.file == end.file:
+        return event.offset > end.offset
+    return event.when is not None and end.when is not None and event.when > end.when

@@ -1,0 +1,131 @@
+"""All files of a job are one history: the shell's preamble, its steps, its ranks, and what trained on."""
+
+import pytest
+
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.read import triage
+from megatron_hcp.triage.report import diagnosis_json
+from megatron_hcp.triage.screen_text import diagnosis_text
+from support.logs import STEP, write_logs
+
+WANDB = (
+    'Traceback (most recent call last):\n  File "/usr/bin/wandb", line 5, in <module>\n'
+    "    from wandb.cli.cli import cli\nModuleNotFoundError: No module named 'dataclasses'\n"
+)
+"""A Slurm script's own `wandb login` under the system's Python, above what srun starts."""
+SHELL = "/var/spool/slurmd/job9/slurm_script: line 366: python: command not found\n"
+MISMATCH = (
+    "{0}: [rank{0}]: AssertionError: OptimizerParamScheduler: class input value 1e-05 and checkpoint value 2e-05 for "
+    "minimum learning rate do not match\n"
+)
+ENDED = "srun: error: n1: task 0: Exited with exit code 1\nsrun: Terminating StepId=9.{}\n"
+
+
+def _read(tmp_path, **files):
+    return triage(write_logs(tmp_path, **files), CpPlan())
+
+
+def _steps(first=0):
+    return "".join(STEP.format(s=s, speed=400.0) for s in range(first, first + 5))
+
+
+def test_what_the_shell_said_before_ranks_wrote_is_not_what_ended_them(tmp_path):
+    diagnosis = _read(tmp_path, job_err=WANDB + "".join(map(MISMATCH.format, range(4))) + ENDED.format(0))
+    assert "OptimizerParamScheduler" in diagnosis.failure.message
+    assert diagnosis.failure.ranks == (0, 1, 2, 3) and "and 3 more ranks" in diagnosis_text(diagnosis, None)
+    assert diagnosis.survived == 1
+    alone = _read(tmp_path, other_err=WANDB)
+    assert alone.failure.signature.id == "module-missing", "without ranks below it, it is what ended the job"
+
+
+def test_a_ranks_own_line_above_the_first_label_is_not_the_shells(tmp_path):
+    own = "[rank3]: RuntimeError: could not open the tokenizer\n"
+    later = "0: [rank0]: RuntimeError: [x/pair.cc:553] Connection closed by peer [127.0.0.1]:3456\n"
+    assert _read(tmp_path, job_err=own + later).failure.rank == 3
+
+
+def test_torchs_tag_on_some_lines_of_a_rank_does_not_end_the_preamble(tmp_path):
+    """Python's traceback has no tag where torchrun adds none, and torch's C++ writes one behind it."""
+    log = (
+        "ValueError: no such dataset\n[rank0]:[W822 10:00:00 x.cpp:1] Warning: destroy_process_group() was not called\n"
+    )
+    assert _read(tmp_path, job_log=log).failure.message == "ValueError: no such dataset"
+
+
+@pytest.mark.parametrize("said", [SHELL, WANDB])
+def test_a_job_whose_stderr_has_a_file_of_its_own_trained_all_the_same(tmp_path, said):
+    diagnosis = _read(tmp_path, h_err=said + " 0: import pynvml\n", h_out=_steps())
+    assert (diagnosis.state, diagnosis.failure, diagnosis.survived) == ("running", None, 1)
+
+
+def test_where_only_the_shell_failed_and_ranks_started_the_end_is_not_in_the_files(tmp_path):
+    diagnosis = _read(tmp_path, h_err=SHELL + " 0: import pynvml\n")
+    assert (diagnosis.state, diagnosis.unclear) == ("unclear", "no-end")
+    text = diagnosis_text(diagnosis, None)
+    assert "only the shell failed" in text and ".out" in text
+
+
+def test_the_first_step_that_failed_counts_and_the_later_ones_are_told(tmp_path):
+    first = "0: [rank1]: AssertionError: Inference must always gather TP logits\n" + ENDED.format(0)
+    second = "0: ModuleNotFoundError: No module named 'src'\n" + ENDED.format(1)
+    diagnosis = _read(tmp_path, job_err=first + second)
+    assert "gather TP logits" in diagnosis.failure.message and diagnosis.failure.step == "9.0"
+    (later,) = diagnosis.later
+    assert (later.step, later.line) == ("9.1", 4)
+    assert "srun step 9.1 failed too" in diagnosis_text(diagnosis, None)
+    assert diagnosis_json(diagnosis, None)["later_steps"][0]["message"].endswith("No module named 'src'")
+
+
+def test_a_step_that_failed_before_one_that_trained_did_not_end_the_job(tmp_path):
+    first = "0: [rank1]: AssertionError: the check of the nodes failed\n" + ENDED.format(0)
+    assert _read(tmp_path, job_err=first + _steps()).state == "running"
+    assert _read(tmp_path, job_err=first + _steps().splitlines(keepends=True)[0]).state == "failed"
+
+
+def test_ranks_that_slurm_kills_because_it_ends_their_step_did_not_die_first(tmp_path):
+    log = (
+        '0: [rank0]: Traceback (most recent call last):\n0: [rank0]:   File "a.py", line 1, in f\n'
+        "0: [rank0]:     raise StopIteration\n0: [rank0]: StopIteration\n"
+        "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\nsrun: Terminating StepId=9.0\n"
+        "3: terminate called without an active exception\nsrun: error: n1: tasks 4,6: Killed\n"
+    )
+    assert _read(tmp_path, job_err=log).failure.message == "StopIteration"
+
+
+def test_what_the_clock_shows_that_another_file_trained_on_after_is_no_failure(tmp_path):
+    error = "2026-08-22 10:0{}:00 ERROR RuntimeError: could not send the metrics\n"
+    raised = "2026-08-22 10:0{}:00 ValueError: no\n"
+    steps = "".join(STEP.format(s=s, speed=400.0).replace("10:00:", "10:09:") for s in range(5))
+    assert _read(tmp_path, a_err=raised.format(1), a_out=steps).failure is None
+    assert _read(tmp_path, b_err=raised.format(9), b_out=steps).failure.signature.id == "exception"
+    assert _read(tmp_path, c_err=error.format(1) + "Exception: no\n", c_out=steps).failure is not None, (
+        "a line without a time of its own may be of any"
+    )
+
+
+def test_time_decides_before_the_kind_of_a_line(tmp_path):
+    """A row that knows its line says no more about when it was written than one that does not."""
+    first = "3: [rank3]: ValueError: the shard 7 has no tokens\n"
+    waiting = "0: INFO: waiting\n" * 200
+    known = "0: [rank0]: RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    assert _read(tmp_path, a_log=first + waiting + known).failure.rank == 3
+    assert _read(tmp_path, b_log=first + known).failure.signature.id == "gpu-memory", "said at once: the kind decides"
+
+
+def test_a_timeout_is_the_cause_of_what_ranks_raise_after_it(tmp_path):
+    """A broadcast timed out, and ranks used what they had not received."""
+    timeout = (
+        "3: [rank3]:[E521 13:22:10.386 x.cpp:694] [Rank 3] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=7, OpType=BROADCAST, Timeout(ms)=600000) ran for 600010 milliseconds before timing out.\n"
+    )
+    raised = "5: [rank5]: RuntimeError: Storage size calculation overflowed with sizes=[1]\n"
+    between = "0: INFO: waiting\n" * 200
+    assert _read(tmp_path, a_log=timeout + between + raised).failure.signature.id == "collective-timeout"
+    assert _read(tmp_path, b_log=raised + between + timeout).failure.rank == 5
+
+
+def test_a_line_after_which_an_attempt_trained_is_no_news_in_the_next(tmp_path):
+    error = "[rank3]: RuntimeError: could not send metrics\n"
+    begin = "Setting OMP_NUM_THREADS environment variable for each process to be 1\n"
+    diagnosis = _read(tmp_path, a_log=begin + error + _steps() + begin + error + "[rank1]: ValueError: no\n")
+    assert diagnosis.failure.message == "ValueError: no"
