@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
@@ -10,7 +11,7 @@ from megatron_hcp.rules.registry import rule_of
 from megatron_hcp.rules.rule import START
 from megatron_hcp.rules.start.functions import row_of
 from megatron_hcp.validators.outcome import Guard
-from megatron_hcp.validators.table import guards_of, program_of_release
+from megatron_hcp.validators.table import guards_of, program_of_release, repositories
 
 
 class Explained(NamedTuple):
@@ -59,9 +60,15 @@ def guards_named(name: str) -> list[Explained]:
     return found
 
 
+def _guards() -> Iterator[Guard]:
+    """The guards of every table."""
+    for repo in repositories():
+        yield from guards_of(repo)
+
+
 def _without_rule(name: str) -> HcpError:
     """The error for a guard that is named without its rule."""
-    found = [f"{row_of(guard).id}/{guard.slug}" for guard in guards_of(_REPO) if guard.slug.startswith(name)]
+    found = [f"{row_of(guard).id}/{guard.slug}" for guard in _guards() if guard.slug.startswith(name)]
     return HcpError(
         f"found {name[:200]!r}, which names no rule",
         wanted=f"{found[0]}" if found else f"{START}001/GUARD",
