@@ -18,7 +18,7 @@ from megatron_hcp.launch.options import parse_assumptions
 from megatron_hcp.launch.readers.target import read_target
 from megatron_hcp.launch.upstream import checkout_version
 from megatron_hcp.rules.registry import rules_for
-from megatron_hcp.validators.checkout import roots_of, texts_of, units_of
+from megatron_hcp.validators.reader.checkout import roots_of, texts_of, units_of
 
 _SOUND = (
     "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --rollout-batch-size 32 --n-samples-per-prompt 8 --num-rollout 10 "

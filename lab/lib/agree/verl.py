@@ -19,8 +19,8 @@ from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.forms.words.settings import Word
 from megatron_hcp.launch.readers.words import reading_of_words
 from megatron_hcp.rules.registry import rules_for
-from megatron_hcp.validators.checkout import texts_of, units_of
 from megatron_hcp.validators.framework_roots import VERL
+from megatron_hcp.validators.reader.checkout import texts_of, units_of
 
 _ACTOR, _REF, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "actor_rollout_ref.rollout"
 _MICRO = (None, 1, 1, 2, 4)

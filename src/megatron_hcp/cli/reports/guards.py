@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
@@ -60,15 +59,10 @@ def guards_named(name: str) -> list[Explained]:
     return found
 
 
-def _guards() -> Iterator[Guard]:
-    """The guards of every table."""
-    for repo in repositories():
-        yield from guards_of(repo)
-
-
 def _without_rule(name: str) -> HcpError:
     """The error for a guard that is named without its rule."""
-    found = [f"{row_of(guard).id}/{guard.slug}" for guard in _guards() if guard.slug.startswith(name)]
+    every = (guard for repo in repositories() for guard in guards_of(repo))
+    found = [f"{row_of(guard).id}/{guard.slug}" for guard in every if guard.slug.startswith(name)]
     return HcpError(
         f"found {name[:200]!r}, which names no rule",
         wanted=f"{found[0]}" if found else f"{START}001/GUARD",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import chain
 
@@ -23,18 +23,21 @@ from megatron_hcp.validators.upstreams import (
     upstreams_of,
 )
 
+Speaks = Callable[[Judgement], bool]
+"""Whether a finding comes of an outcome."""
 
-def judgements(launch: Launch) -> list[tuple[Judgement, ...]]:
+
+def judgements(launch: Launch, speaks: Speaks) -> list[tuple[Judgement, ...]]:
     """What upstream's start-up makes of the launch, by repository: one outcome, or by release, oldest first.
 
     If the launch states no release, the newest one that has its options judges it, with those whose older guards may
-    refuse it, and the others only if one of these does: a check stays quick. Options that no release has yet are a
-    branch's.
+    refuse it, and the others only if one of these has something to say: a check stays quick. Options that no release
+    has yet are a branch's.
     """
-    return [judged for upstream in _reading(launch) if (judged := _judged_by(launch, upstream))]
+    return [judged for upstream in _reading(launch) if (judged := _judged_by(launch, upstream, speaks))]
 
 
-def _judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
+def _judged_by(launch: Launch, upstream: Upstream, speaks: Speaks) -> tuple[Judgement, ...]:
     """What one upstream's validators make of the launch."""
     stated = _by_the_stated(launch, upstream)
     if stated is not None:
@@ -43,7 +46,7 @@ def _judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
     older = _with_older_guards(launch) if upstream == MEGATRON_LM else frozenset()
     asked = (*(release for release in releases[:-1] if release in older), *releases[-1:])
     first = {release: _judged(launch, upstream, (release,)) for release in asked}
-    if not any(one.refusals for outcome in first.values() for one in outcome):
+    if not any(speaks(one) for outcome in first.values() for one in outcome):
         return first[releases[-1]] if releases else ()
     every = (first.get(release) or _judged(launch, upstream, (release,)) for release in releases)
     return tuple(one for outcome in every for one in outcome)
@@ -172,16 +175,24 @@ def _beside(launch: Launch, repo: str) -> StartProgram | None:
 
 
 def _tree(launch: Launch, repo: str) -> UpstreamTree | None:
-    """The tree of a repository that the user named last."""
-    return next((tree for tree in reversed(launch.reading.upstream) if tree.repo == repo), None)
+    """The tree of a repository that the user named last; not a Bridge checkout without its submodule, Megatron-LM."""
+    tree = next((tree for tree in reversed(launch.reading.upstream) if tree.repo == repo), None)
+    return tree if tree is None or repo != MEGATRON_BRIDGE.repo or _has_core(tree) else None
+
+
+@cache
+def _has_core(tree: UpstreamTree) -> bool:
+    from megatron_hcp.validators.reader.checkout import roots_of, texts_of
+
+    return texts_of(tree.path, roots_of(tree.repo))("megatron/core/package_info.py") is not None
 
 
 @cache
 def _program(tree: UpstreamTree) -> StartProgram:
     if tree.cached:
-        from megatron_hcp.validators.kept import program_of_tree
+        from megatron_hcp.validators.reader.kept import program_of_tree
 
         return program_of_tree(tree.path, tree.repo)
-    from megatron_hcp.validators.checkout import program_of_folder
+    from megatron_hcp.validators.reader.checkout import program_of_folder
 
     return program_of_folder(tree.path, tree.repo)

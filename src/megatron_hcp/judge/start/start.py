@@ -14,7 +14,15 @@ from megatron_hcp.validators.outcome import Judgement
 def started(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool) -> StartVerdict:
     """What the START rules among the rules say; `fired` are the findings of the others."""
     fired = list(fired)
-    by_repo = judgements(launch)
+
+    def speaks(outcome: Judgement) -> bool:
+        if not outcome.refusals:
+            return False
+        from megatron_hcp.judge.start.findings import findings_of
+
+        return bool(findings_of(launch, (outcome,), rules, fired))
+
+    by_repo = judgements(launch, speaks)
     findings: list[Finding] = []
     undecided: list[Undecided] = []
     for judged in by_repo:
