@@ -33,6 +33,9 @@ class Expressions(PlainWords):
         """Whether the program has a function or class of that name; alone, expressions have none."""
         return False
 
+    def made(self, kind: str, fields: dict[str, Any], key: str | None) -> Any:
+        raise NotImplementedError
+
     def outside(self, name: str, given: list[Any]) -> Any:
         """The answer of a function about the machine: `env`, `at_least`, `version`, `capability`, `installed`."""
         return NOT_READ
