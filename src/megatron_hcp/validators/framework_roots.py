@@ -40,8 +40,9 @@ VERL = UpstreamRoots(
 )
 
 
-def _on_megatron_lm(name: str, parsing: str, defaults: tuple[str, ...]) -> UpstreamRoots:
-    """slime, or miles: `defaults` are the names that the function has that sets Megatron-LM's arguments."""
+def _on_megatron_lm(name: str, parsing: str, defaults: tuple[str, ...], after: tuple[Unit, ...] = ()) -> UpstreamRoots:
+    """slime, or miles: `defaults` are the functions that set Megatron-LM's arguments, `after` is what its own
+    `parse_args` checks behind Megatron-LM's."""
     arguments, megatron = f"{name}/utils/arguments.py", f"{name}/backends/megatron_utils/arguments.py"
     return UpstreamRoots(
         repo=name,
@@ -62,11 +63,24 @@ def _on_megatron_lm(name: str, parsing: str, defaults: tuple[str, ...]) -> Upstr
                 *(f"do {function}(args)" for function in defaults),
                 f"do {name}_validate_args(args)",
                 "do validate_args(args)",
+                *("do parse_args(args)" for _ in after),
             ),
         ),
+        stands_for=after,
     )
 
 
 SLIME = _on_megatron_lm("slime", "_pre_parse_mode", ("set_default_megatron_args",))
-MILES = _on_megatron_lm("miles", "parse_args_train_backend", ("set_default_megatron_args",))
+_AFTER_MILES = Unit(
+    "parse_args",
+    "def",
+    ("args",),
+    "miles/utils/arguments.py",
+    (
+        "if args.pipeline_model_parallel_size == 1",
+        " check args.decoder_first_pipeline_num_layers is None and args.decoder_last_pipeline_num_layers is None"
+        "\tdecoder_first_pipeline_num_layers and decoder_last_pipeline_num_layers should...",
+    ),
+)
+MILES = _on_megatron_lm("miles", "parse_args_train_backend", ("set_default_megatron_args",), (_AFTER_MILES,))
 UPSTREAMS = (MEGATRON_LM, MEGATRON_BRIDGE, VERL, SLIME, MILES)

@@ -94,6 +94,11 @@ def guards_of(repo: str) -> dict[Guard, tuple[str, ...]]:
     return found
 
 
+def repositories() -> tuple[str, ...]:
+    """The upstreams that have a table."""
+    return tuple(sorted(name.removesuffix(".txt") for name in os.listdir(FOLDER)))
+
+
 def releases_of(repo: str) -> tuple[str, ...]:
     """The releases and branches in the tables of a repository, oldest first."""
     return tuple(name for name, *_ in table_of(repo).releases)

@@ -10,7 +10,7 @@ from megatron_hcp.rules.registry import rule_of
 from megatron_hcp.rules.rule import START
 from megatron_hcp.rules.start.functions import row_of
 from megatron_hcp.validators.outcome import Guard
-from megatron_hcp.validators.table import guards_of, program_of_release
+from megatron_hcp.validators.table import guards_of, program_of_release, repositories
 
 
 class Explained(NamedTuple):
@@ -61,7 +61,7 @@ def guards_named(name: str) -> list[Explained]:
 
 def _without_rule(name: str) -> HcpError:
     """The error for a guard that is named without its rule."""
-    every = (guard for repo in ("megatron-lm", "megatron-bridge") for guard in guards_of(repo))
+    every = (guard for repo in repositories() for guard in guards_of(repo))
     found = [f"{row_of(guard).id}/{guard.slug}" for guard in every if guard.slug.startswith(name)]
     return HcpError(
         f"found {name[:200]!r}, which names no rule",
