@@ -33,6 +33,14 @@ BRIDGE_FLAGS = {
     "global_batch_size": "train.global_batch_size",
     "gb": "train.global_batch_size",
     "cuda_graph_impl": "model.cuda_graph_impl",
+    "max_steps": "train.train_iters",
+    "lr": "optimizer.lr",
+    "min_lr": "optimizer.min_lr",
+    "warmup_iters": "scheduler.lr_warmup_iters",
+    "pretrained_checkpoint": "checkpoint.pretrained_checkpoint",
+    "save_dir": "checkpoint.save",
+    "load_dir": "checkpoint.load",
+    "save_interval": "checkpoint.save_interval",
 }
 """What the flags of Bridge's own training scripts set."""
 _PUBLIC_FLAGS = {
