@@ -90,7 +90,11 @@ class Translator(ast.NodeTransformer):
         """The names of methods that are called on values."""
 
     def text(self, tree: ast.expr) -> str:
-        found = self.visit(ast.parse(ast.unparse(tree), mode="eval").body)
+        return self.text_of(ast.unparse(tree))
+
+    def text_of(self, words: str) -> str:
+        """The notation for upstream's own words."""
+        found = self.visit(ast.parse(words, mode="eval").body)
         text = words_of(found)
         return text if "\n" not in text and len(text) <= _LONGEST else "..."
 
