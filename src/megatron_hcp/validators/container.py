@@ -131,7 +131,7 @@ class _Sections:
                 fields |= dict.fromkeys(_SAME_LENGTH, length)
         made = Thing(fields, kind, closed and bool(kind), key=path)
         if self._known:
-            made.changed = {name for name, value in fields.items() if not self._is_default(kind, name, value)}
+            made.changed = self._changed(kind, fields)
         return made
 
     def _value(self, path: str, value: Any, default: Any) -> Any:
@@ -148,10 +148,12 @@ class _Sections:
                 return Symbol(f"{default.partition('.')[0]}.{value}")
         return value
 
-    def _is_default(self, kind: str, name: str, value: Any) -> bool:
-        """Whether a field has the default of its class and of all its bases that have it."""
-        kinds = self._run.kinds_of(kind) or ()
-        return all(same(value, self._run.defaults_of(one).get(name, value)) for one in kinds)
+    def _changed(self, kind: str, fields: dict[str, Any]) -> set[str]:
+        """The fields that differ from the default of their class, or of one of its bases that has another."""
+        defaults = [self._run.defaults_of(one) for one in self._run.kinds_of(kind) or ()]
+        return {
+            name for name, value in fields.items() if not all(same(value, known.get(name, value)) for known in defaults)
+        }
 
 
 def _sync(fields: dict[str, Any]) -> None:

@@ -46,6 +46,7 @@ def report_json(
         "backports": first_json(lacking(report.launch).lacking),
         "facts": {name: fact_json(name, fact) for name, fact in sorted(report.launch.facts.items()) if name in used},
         "judged_by": judged_json(report),
+        **({} if report.run is None else {"dryrun": report.run.data, "suspects": list(report.run.suspects)}),
         "patch": patch,
         **({} if left_out is None else {"left_out": [{"rule": rule, "reason": why} for rule, why in left_out]}),
     }

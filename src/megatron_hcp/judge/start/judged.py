@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import chain
 
@@ -23,18 +23,21 @@ from megatron_hcp.validators.upstreams import (
     upstreams_of,
 )
 
+Speaks = Callable[[Judgement], bool]
+"""Whether a finding comes of an outcome."""
 
-def judgements(launch: Launch) -> tuple[Judgement, ...]:
+
+def judgements(launch: Launch, speaks: Speaks) -> tuple[Judgement, ...]:
     """What upstream's start-up makes of the launch: one outcome, or by release, oldest first.
 
     If the launch states no release, the newest one that has its options judges it, with those whose older guards may
-    refuse it, and the others only if one of these does: a check stays quick. Options that no release has yet are a
-    branch's.
+    refuse it, and the others only if one of these has something to say: a check stays quick. Options that no release
+    has yet are a branch's.
     """
-    return next(filter(None, (judged_by(launch, upstream) for upstream in upstreams_of(launch))), ())
+    return next(filter(None, (judged_by(launch, upstream, speaks) for upstream in upstreams_of(launch))), ())
 
 
-def judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
+def judged_by(launch: Launch, upstream: Upstream, speaks: Speaks) -> tuple[Judgement, ...]:
     """What one upstream's validators make of the launch."""
     stated = _by_the_stated(launch, upstream)
     if stated is not None:
@@ -43,7 +46,7 @@ def judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
     older = _with_older_guards(launch) if upstream is MEGATRON_LM else frozenset()
     asked = (*(release for release in releases[:-1] if release in older), *releases[-1:])
     first = {release: _judged(launch, upstream, (release,)) for release in asked}
-    if not any(one.refusals for outcome in first.values() for one in outcome):
+    if not any(speaks(one) for outcome in first.values() for one in outcome):
         return first[releases[-1]] if releases else ()
     every = (first.get(release) or _judged(launch, upstream, (release,)) for release in releases)
     return tuple(one for outcome in every for one in outcome)

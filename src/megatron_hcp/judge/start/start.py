@@ -8,11 +8,21 @@ from megatron_hcp.judge.report import Finding, StartVerdict, Undecided
 from megatron_hcp.judge.start.judged import judgements, newest_first
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Rule
+from megatron_hcp.validators.outcome import Judgement
 
 
 def started(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool) -> StartVerdict:
     """What the START rules among the rules say; `fired` are the findings of the others."""
-    judged = judgements(launch)
+    fired = list(fired)
+
+    def speaks(outcome: Judgement) -> bool:
+        if not outcome.refusals:
+            return False
+        from megatron_hcp.judge.start.findings import findings_of
+
+        return bool(findings_of(launch, (outcome,), rules, fired))
+
+    judged = judgements(launch, speaks)
     findings: list[Finding] = []
     undecided: tuple[Undecided, ...] = ()
     # Most launches have nothing to say of: what words it is loaded only then.
