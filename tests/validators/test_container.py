@@ -9,8 +9,8 @@ from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.forms.words.settings import Word
 from megatron_hcp.launch.readers.target import read_text
 from megatron_hcp.launch.readers.words import reading_of_words
-from megatron_hcp.validators.container import container_of
 from megatron_hcp.validators.evaluate import Evaluation
+from megatron_hcp.validators.given.container import container_of
 from megatron_hcp.validators.start import judge_start
 from megatron_hcp.validators.table import program_of_release
 from megatron_hcp.validators.values import NotKnown, Symbol, Thing

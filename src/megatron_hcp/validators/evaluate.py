@@ -291,7 +291,7 @@ class Evaluation(Assignments):
             guard = self._guard(line)
             things = ((name, value.key) for name, value in self.frame.items() if isinstance(value, Thing))
             sections = tuple((name, key) for name, key in things if key is not None)
-            self.refusals.append(Refusal(guard, values_in(guard.condition, self), sections))
+            self.refusals.append(Refusal(guard, values_in(guard.condition, self, self._calls[-1]), sections))
 
     def _is_open(self, line: str, unknown: NotKnown) -> None:
         self._traces += 1

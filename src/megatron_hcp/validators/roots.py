@@ -23,6 +23,8 @@ class UpstreamRoots(NamedTuple):
     """(file, class): of their `__init__` the guards are read that depend on `config` and `ddp_config` alone."""
     options: tuple[str, str] | None = None
     """(file, function) that adds the options of its parser; None if a container of configs has the settings."""
+    more_options: tuple[tuple[str, str], ...] = ()
+    """Further such functions."""
     start: Unit = Unit("start", "def", (), "", ())
     decorated: tuple[tuple[str, str], ...] = ()
     """(file, decorator): functions that others find by their names in a register."""

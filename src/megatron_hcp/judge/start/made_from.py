@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from megatron_hcp.judge.start.context import above
 from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
 from megatron_hcp.launch.fact import Elsewhere, Launch
-from megatron_hcp.validators.options import option_of
+from megatron_hcp.validators.given.options import option_of
 from megatron_hcp.validators.outcome import Refusal
 from megatron_hcp.validators.program import StartProgram, Unit
 from megatron_hcp.validators.start import parser_in

@@ -7,7 +7,7 @@ from typing import Any
 from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.validators.evaluate import Evaluation
-from megatron_hcp.validators.settings import STATED
+from megatron_hcp.validators.given.settings import STATED
 from megatron_hcp.validators.values import ABSENT, NotKnown, Symbol, Thing, same
 
 _CLASSES = {
