@@ -113,7 +113,7 @@ TABLES = Tables(
         (r"linear_attention_freq", "the layers of a gated delta net"),
         (r"Cross Entropy Fusion", "determinism of the loss"),
         (
-            r"package is not installed|requires FusedAdam|TypeError|AttributeError",
+            r"package is not installed|requires FusedAdam|not available|TypeError|AttributeError",
             "a package or a type, not a relation",
         ),
     ),

@@ -17,6 +17,11 @@ from megatron_hcp.rules.upstream import (
 )
 from megatron_hcp.rules.view import Unknown, View
 
+_EVALUATED: tuple[Source, ...] = (
+    ARGUMENTS.says("validate_args", "eval_micro_batch_size", ">=0.18"),
+    BRIDGE_CONFIG.says("ConfigContainer.validate", "eval_dp_product", ">=0.5", where="checkout"),
+)
+"""An evaluation has the batch sizes of the training unless it has its own."""
 _COUNTED: tuple[Source, ...] = (
     MICROBATCHES.says("ConstantNumMicroBatchesCalculator.__init__", "is not divisible by micro batch size", ">=0.12"),
     GLOBAL_VARS.says("set_global_variables", "init_num_microbatches_calculator(", ">=0.12"),
@@ -81,7 +86,7 @@ def _sizes_near(name: str, size: int, unit: int) -> tuple[Fix, ...]:
 @rule(
     "BATCH001",
     "error crash init",
-    source=_COUNTED,
+    source=(*_COUNTED, *_EVALUATED),
     applies=lambda v: _has_batches(v) and _has_one_size(v),
     good=Example("mlm", "--context-parallel-size 2 --micro-batch-size 1 --global-batch-size 32", "world_size=16"),
     bad=Example("mlm", "--context-parallel-size 2 --micro-batch-size 1 --global-batch-size 30", "world_size=16"),
@@ -112,10 +117,7 @@ def global_batch_divides(v: View) -> Problem | None:
 @rule(
     "BATCH002",
     "error crash config",
-    source=(
-        ARGUMENTS.says("validate_args", "eval_micro_batch_size", ">=0.18"),
-        BRIDGE_CONFIG.says("ConfigContainer.validate", "eval_dp_product", ">=0.5", where="checkout"),
-    ),
+    source=_EVALUATED,
     applies=lambda v: (
         _has_batches(v)
         and _has_eval_sizes(v)

@@ -112,3 +112,7 @@ def test_a_guard_that_the_recipe_decides_is_open_and_never_refuses() -> None:
 
 def test_a_peft_that_only_the_recipe_may_have_asks_for_no_checkpoint() -> None:
     assert not refused(overrides("checkpoint.pretrained_checkpoint=null"))
+
+
+def test_a_target_that_is_no_class_of_upstreams_is_not_followed() -> None:
+    assert not refused(overrides("model._target_=start", "dataset._target_=runtime_config_update"))

@@ -109,7 +109,7 @@ class _Sections:
 
     def _kind(self, name: str, fields: Tree) -> str:
         target = str(fields.get("_target_", "")).rpartition(".")[2]
-        if target and self._run.has_unit(target) and name not in _CLASSES:
+        if self._run.kinds_of(target) is not None and name not in _CLASSES:
             return target
         if name == "model":
             if any(fields.get(pattern) for pattern in _PATTERNS):
@@ -137,7 +137,7 @@ class _Sections:
     def _value(self, path: str, value: Any, default: Any) -> Any:
         if isinstance(value, dict):
             target = str(value.get("_target_", "")).rpartition(".")[2]
-            if target and not self._run.has_unit(target):
+            if target and self._run.kinds_of(target) is None:
                 return Thing({name: part for name, part in value.items() if name != "_target_"}, target, False)
             kind = target or ("PackedSequenceSpecs" if path.endswith("_specs") else getattr(default, "kind", "dict"))
             return Thing(dict(value)) if kind == "dict" else self._object(path, kind, value, closed=True)
