@@ -67,3 +67,10 @@ def test_a_word_that_is_not_known_is_an_error(tmp_path: Path) -> None:
     script.write_text('torchrun pretrain_gpt.py --num-layers 4 --bf16 "${MORE[@]}"\n')
     with pytest.raises(HcpError, match="not known"):
         words_of(load_launch(str(script), LoadOptions()))
+
+
+def test_a_layout_in_model_args_loses_the_backslashes_that_a_shell_takes_off(tmp_path: Path) -> None:
+    file = tmp_path / "model_config.yaml"
+    file.write_text("MODEL_ARGS:\n  --num-layers: 4\n  --pipeline-model-parallel-layout: Ett\\|\\ttL\n")
+    words = words_of(load_launch(str(file), LoadOptions())).words
+    assert words[words.index("--pipeline-model-parallel-layout") + 1] == "Ett|ttL"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -107,9 +106,10 @@ def _sorted(settings: Iterable[Setting]) -> tuple[list[Setting], dict[str, list[
 
 
 def _as_a_shell_gives(setting: Setting) -> Setting:
-    """Upstream's runner of MODEL_ARGS has a shell read them, which takes the backslash off `\\|` in a layout."""
-    values = setting.value if isinstance(setting.value, list) else [setting.value]
-    return setting._replace(value=[re.sub(r"\\+\|", "|", one) if isinstance(one, str) else one for one in values])
+    """Upstream's runner of MODEL_ARGS has a shell read them, for which a layout's bars are escaped."""
+    if setting.key != "pipeline_model_parallel_layout" or not isinstance(setting.value, list):
+        return setting
+    return setting._replace(value=[str(value).replace("\\", "") for value in setting.value])
 
 
 def _name(setting: Setting) -> str:

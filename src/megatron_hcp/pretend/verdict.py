@@ -25,6 +25,9 @@ _MAX_MESSAGE = 600
 _READS_DATA = ("megatron/core/datasets/", "megatron/training/datasets/", "megatron/core/tokenizers/",
                "megatron/training/tokenizer/")  # fmt: skip
 """Where upstream reads what is replaced: data and tokenizer."""
+_CAPTURES = ("megatron/core/transformer/cuda_graphs.py", "megatron/core/full_cuda_graph.py",
+             "transformer_engine/pytorch/graph.py")  # fmt: skip
+"""Where upstream captures CUDA graphs: streams, generators and graphs are pretended, and so is their state."""
 _OF_THE_WORLD = r"(?i)world[- _]?size|data[- _]parallel"
 _LIMITS = (
     (r"(?i)nvidia[-_]resiliency[-_]ext", "the package nvidia-resiliency-ext"),
@@ -128,6 +131,8 @@ def _not_upstreams(error: BaseException) -> str:
         return f"a value of the device, read in {RECORD.shown(read.file)} {read.function}"
     if any(RECORD.shown(file).startswith(_READS_DATA) for file, _ in codes):
         return "the launch's own data and tokenizer"
+    if any(RECORD.shown(file) in _CAPTURES for file, _ in codes):
+        return "CUDA graphs, which are not captured here"
     return ""
 
 

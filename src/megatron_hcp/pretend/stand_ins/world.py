@@ -151,6 +151,8 @@ def install() -> None:
         real_init("fake", store=FakeStore(), rank=rank, world_size=world)
 
     def new_group(ranks: Any = None, *_: Any, **kwargs: Any) -> Any:
+        if ranks is not None and int(os.environ["RANK"]) not in ranks:
+            return dist.GroupMember.NON_GROUP_MEMBER  # as torch answers, without the bookkeeping of a group
         return real_new(ranks, backend="fake", group_desc=kwargs.get("group_desc"))
 
     answers: dict[str, Any] = dict.fromkeys(_TRANSFERS, _done)
