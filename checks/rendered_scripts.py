@@ -151,10 +151,10 @@ def missing_facts(outcomes: Outcomes) -> None:
     )
     lacking = [
         name
-        for name in ("nodes", "gpus_per_node", "time", "program", "arch", "checkpoint_dir")
+        for name in ("nodes", "gpus_per_node", "time", "program", "checkpoint_dir")
         if f"{name} (" not in done.stderr
     ]
-    outcomes.expect("all six facts are named", not lacking, f"{lacking} are not: {done.stderr}")
+    outcomes.expect("all five facts are named", not lacking, f"{lacking} are not: {done.stderr}")
     outcomes.expect_equal("in one line, with exit code 2", (done.returncode, done.stderr.count("\n")), (2, 1))
     outcomes.expect("no script is written", not (outcomes.folder / "job.sbatch").exists() and not done.stdout)
 
@@ -179,8 +179,8 @@ def hostile_values(outcomes: Outcomes) -> None:
         },
     )
     text = render_job(plan_job("srun", site, load_launch("", LoadOptions(dialect="mlm", words=words)), words))
-    phase, marker, _ = text.partition("# ---- state:")
-    assert marker, "the script has no section `state`"
+    phase, marker, _ = text.partition("# ---- one start")
+    assert marker, "the script does not start hcp"
     slurm = StandinSlurm(outcomes.folder / "job")
     report = "import json, os, sys; print(json.dumps([dict(os.environ), sys.argv[1:]]))"
     script = slurm.folder / "phase.sh"
@@ -255,7 +255,7 @@ def _with_trainer(folder: Path, placement: str = "block") -> tuple[StandinSlurm,
     trainer = folder / "trainer.py"
     trainer.write_text(
         f"import os, pathlib\npathlib.Path({str(folder / 'started')!r}, os.environ['RANK'] + ' ' + "
-        "os.environ['SLURMD_NODENAME']).touch()\n"
+        "os.environ['SLURMD_NODENAME']).touch()\nprint('iteration 1/1')\n"
     )
     return slurm, str(trainer)
 

@@ -29,12 +29,14 @@ def save(step):
         tracker.write_text(str(step))
 
 # It runs until the job is signalled, however long that takes on a busy machine, and 200 steps more.
-step, left = first, 3 if behaviour == "short" else 200
+step, left = first, 3 if behaviour in ("short", "leaves") else 200
 while left:
     step += 1
     time.sleep(0.05)
-    left -= behaviour == "short" or pathlib.Path(__file__).with_name("signalled").exists()
-    sys.stdout.write(f"step {step}\\n")  # in one piece: the lines of all ranks meet in one file
+    left -= behaviour in ("short", "leaves") or pathlib.Path(__file__).with_name("signalled").exists()
+    total = first + 3 if behaviour in ("short", "leaves") else 1000
+    total += behaviour == "leaves"
+    sys.stdout.write(f" iteration {step:8d}/{total:8d} |\\n")  # in one piece: the lines of all ranks meet in a file
     sys.stdout.flush()
     if asked:
         save(step)
@@ -62,6 +64,8 @@ def failures(outcomes: Outcomes) -> None:
     _decided(outcomes, "failed after a checkpoint", ended, "failed", "requeue")
     ended = _attempt(outcomes.folder / "c", "short")
     _decided(outcomes, "trained to the end", ended, "completed", "none")
+    ended = _attempt(outcomes.folder / "d", "leaves")
+    _decided(outcomes, "left with 0 before its end, without a checkpoint", ended, "ended-early", "none")
 
 
 def limit(outcomes: Outcomes) -> None:
@@ -133,7 +137,7 @@ def _job(
     )
 
     def may_be_signalled(said: str) -> bool:
-        is_training = said.count("step 3\n") >= 4
+        is_training = said.count("iteration        3/") >= 4
         if is_training:
             (folder / "signalled").touch()
         return is_training

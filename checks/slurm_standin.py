@@ -193,6 +193,7 @@ def _srun(words: Sequence[str], environment: Mapping[str, str]) -> int:
     for rank in range(num_tasks):
         is_cyclic = environment["STANDIN_PLACEMENT"] == "cyclic"
         node, local = (rank % num_nodes, rank // num_nodes) if is_cyclic else (rank // per_node, rank % per_node)
+        on_node = range(node * per_node, (node + 1) * per_node)
         own = {
             **environment,
             "SLURM_PROCID": str(rank),
@@ -200,6 +201,7 @@ def _srun(words: Sequence[str], environment: Mapping[str, str]) -> int:
             "SLURM_NODEID": str(node),
             "SLURMD_NODENAME": f"n{node + 1}",
             "SLURM_NTASKS": str(num_tasks),
+            "SLURM_GTIDS": ",".join(map(str, range(node, num_tasks, num_nodes) if is_cyclic else on_node)),
         }
         process = subprocess.Popen(
             command,

@@ -24,10 +24,10 @@ from older_guards import older_guards
 from program import parser_of
 
 from megatron_hcp.judge.start import judged
-from megatron_hcp.validators.checkout import OPTIONS, counted, units_of
-from megatron_hcp.validators.checkout import texts_of as wheel_texts
 from megatron_hcp.validators.framework_roots import UPSTREAMS
 from megatron_hcp.validators.program import Unit, as_lines, is_readable
+from megatron_hcp.validators.reader.checkout import OPTIONS, counted, units_of
+from megatron_hcp.validators.reader.checkout import texts_of as wheel_texts
 from megatron_hcp.validators.reader.quiet import marked
 from megatron_hcp.validators.table import FOLDER, Table, program_of_release, releases_of, woven, written
 from megatron_hcp.validators.upstreams import MEGATRON_LM

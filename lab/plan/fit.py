@@ -1,10 +1,11 @@
 """Fits the constants of the time model to published steps, and prints every row, the terms' ablation and the scores.
 
-    python lab plan/fit --rows FOLDER [--judge FILE] [--write] [--ablation] [--print-rows]
+    python lab plan/fit --rows FOLDER [--judge FILE] [--leave pair] [--write] [--ablation] [--print-rows]
 
 FOLDER holds measured_bridge.jsonl, measured_b200_simumax.jsonl and long_sequence_llama2_7b_fp8_h100.jsonl. Logarithms
 of constants are fitted by damped Gauss-Newton to the logarithms of the steps' seconds, with a robust loss (soft L1) and
-a pull towards the priors. `--judge`: rows of the same form that are not fitted. `--write` writes
+a pull towards the priors. `--judge`: rows of the same form that are not fitted.
+`--leave`: each model, GPU or pair of them is predicted by the fit to the others. `--write` writes
 src/megatron_hcp/plan/constants_fitted.py.
 """
 
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from left_out import LEFT_OUT, left_out, left_out_scores, predicted, with_margins
 from program import parser_of
 from rows import Measured, bridge_rows, long_rows, simumax_rows
 
@@ -26,17 +28,22 @@ from megatron_hcp.plan.time.step import step_time
 PRIORS = {
     "gemm.bf16": 0.6, "gemm.fp8": 0.57, "gemm.mxfp8": 0.6, "gemm.nvfp4": 0.42, "gemm.half_size": 0.15,
     "bias.passes": 2.0,
-    "gemm.grouped.hopper": 0.4, "gemm.grouped.blackwell": 0.71, "gemm.unaligned": 0.85, "casts.nvfp4": 1.5,
+    "gemm.grouped.bf16": 0.71, "gemm.grouped.fp8": 0.4, "gemm.grouped.mxfp8": 0.71, "gemm.unaligned": 0.85,
+    "casts.nvfp4": 1.5,
     "attention.hopper": 0.65, "attention.blackwell": 0.55, "attention.graphed": 1.3, "bandwidth": 0.75,
     "tp.exposed": 0.7, "tp.overlapped": 0.3, "ep.exposed": 0.9,
     "ep.overlapped": 0.25, "dp.exposed": 0.3,
-    "host.expert": 6e-4, "host.overlap": 2.5e-3,
+    "host.expert": 6e-4, "host.overlap": 0.5,
     "gpu.h100": 1.0, "gpu.b200": 0.95, "gpu.b300": 0.95, "gpu.gb200": 0.95, "gpu.gb300": 1.0,
 }  # fmt: skip
 """A typical sustained rate, unless the rows say otherwise."""
-FIXED = {"attention.backward": 0.85, "host.dense": 3.0e-3, "host.moe": 4.0e-3}
-SPREAD = 0.25
-"""Standard deviation of a constant about its prior, in logarithms."""
+FIXED = {
+    "attention.backward": 0.85, "host.dense": 3.0e-3, "host.moe": 4.0e-3,
+    "margin.scale": constants_fitted.FITTED.get("margin.scale", 1.0),
+    "margin.gpu": constants_fitted.FITTED.get("margin.gpu", 1.0),
+}  # fmt: skip
+SPREAD, SPREAD_OF_GPUS = 0.25, 0.1
+"""Standard deviation of a constant about its prior, in logarithms; GPUs are more alike in what they reach of a rate."""
 NOISE = 0.06
 """The spread of identical layouts, in logarithms; larger residuals count linearly instead of quadratically."""
 STEPS = 30
@@ -46,6 +53,11 @@ def residual(row: Measured, values: dict[str, float]) -> float:
     """Logarithm of predicted over measured seconds."""
     rates = rates_for(row.job, values)
     return math.log(step_time(row.model, row.layout, row.job, rates).seconds / row.seconds)
+
+
+def spread_of(name: str) -> float:
+    """How far that constant may lie from its prior."""
+    return SPREAD_OF_GPUS if name.startswith("gpu.") else SPREAD
 
 
 def weight_of(error: float) -> float:
@@ -82,12 +94,14 @@ def fitted(rows: Sequence[Measured], left_out: frozenset[str] = frozenset()) -> 
             moved = {**values, name: values[name] * 1.001}
             slopes.append([(residual(row, moved) - error) / math.log(1.001) for row, error in zip(rows, errors)])
         weights = [weight_of(error) / NOISE for error in errors]
-        offsets = [math.log(values[name] / PRIORS[name]) / SPREAD for name in names]
+        offsets = [math.log(values[name] / PRIORS[name]) / spread_of(name) for name in names]
         right, matrix = [], []
         for i, slope in enumerate(slopes):
-            right.append(-sum(w * w * s * e for w, s, e in zip(weights, slope, errors)) - offsets[i] / SPREAD)
+            right.append(
+                -sum(w * w * s * e for w, s, e in zip(weights, slope, errors)) - offsets[i] / spread_of(names[i])
+            )
             matrix.append([sum(w * w * s * o for w, s, o in zip(weights, slope, other)) for other in slopes])
-            matrix[i][i] = matrix[i][i] * (1 + damping) + 1 / SPREAD**2
+            matrix[i][i] = matrix[i][i] * (1 + damping) + 1 / spread_of(names[i]) ** 2
         step = solve(matrix, right)
         moved = {
             **values, **{name: values[name] * math.exp(max(-0.3, min(0.3, by))) for name, by in zip(names, step)}
@@ -107,7 +121,7 @@ def fitted(rows: Sequence[Measured], left_out: frozenset[str] = frozenset()) -> 
 
 def _loss(rows: Sequence[Measured], values: dict[str, float]) -> float:
     robust = sum(2 * ((1 + (residual(row, values) / NOISE) ** 2) ** 0.5 - 1) for row in rows)
-    return robust + sum((math.log(values[name] / prior) / SPREAD) ** 2 for name, prior in PRIORS.items())
+    return robust + sum((math.log(values[name] / prior) / spread_of(name)) ** 2 for name, prior in PRIORS.items())
 
 
 def scores(rows: Sequence[Measured], values: dict[str, float]) -> str:
@@ -145,21 +159,6 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float:
     return 1 - 6 * sum((a - b) ** 2 for a, b in zip(*ranks)) / (count * (count**2 - 1))
 
 
-def cross_validated(rows: Sequence[Measured], folds: int = 5) -> list[float]:
-    """Relative errors of rows by constants that were fitted without all rows of the same model, system and layout."""
-    keys = sorted({_key(row) for row in rows})
-    errors = []
-    for fold in range(folds):
-        out = set(keys[fold::folds])
-        values = fitted([row for row in rows if _key(row) not in out])
-        errors += [math.exp(residual(row, values)) - 1 for row in rows if _key(row) in out]
-    return errors
-
-
-def _key(row: Measured) -> str:
-    return row.name.partition(" ")[2] or row.name
-
-
 def unstated(rows: Sequence[Measured]) -> list[Measured]:
     """The rows as they would be if the release were not stated."""
     return [row._replace(job=replace(row.job, versions={})) for row in rows]
@@ -178,7 +177,7 @@ def main() -> None:
     parser.add_argument("--judge", type=Path)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--ablation", action="store_true")
-    parser.add_argument("--folds", action="store_true", help="five-fold: no row of the same layout is fitted")
+    parser.add_argument("--leave", choices=sorted(LEFT_OUT), action="append", help="predict each by the others' fit")
     parser.add_argument("--print-rows", action="store_true")
     words = parser.parse_args()
     bridge = list(bridge_rows(words.rows / "measured_bridge.jsonl", stated=True))
@@ -200,14 +199,18 @@ def main() -> None:
         print(f"apart: {group:11}", scores([row for row in bridge if row.group == group], values))
     if words.judge:
         judged = list(bridge_rows(words.judge, stated=True))
-        print("judged, not fitted", scores([row for row in judged if row.group == "counted"], values))
-    if words.folds:
-        errors = sorted(map(abs, cross_validated([*counted, *box, *long])))
-        print(f"left out by layout   median {statistics.median(errors):.1%}, p90 {errors[int(0.9 * len(errors))]:.1%}")
+        apart = [row for row in judged if row.group == "counted"]
+        print("judged, not fitted", scores(apart, values))
+        print("judged, margins   ", left_out_scores([predicted(row, values) for row in apart], values))
+    for name in words.leave or ():
+        print(
+            f"{name} left out".ljust(18),
+            left_out_scores(left_out(name, counted, [*box, *long], fitted), values, name == "gpu"),
+        )
     if words.ablation:
         ablate([*counted, *box, *long], values)
     if words.write:
-        write(values)
+        write(with_margins(values, counted, [*box, *long], fitted))
 
 
 ABLATED = {

@@ -32,12 +32,14 @@ _EP_OVERLAP: dict[str, tuple[tuple[str, bool | None], ...]] = {
     "qwen3-30b h100": (("", True), ("26.02.01", False)),
     "qwen3-235b h100": (("", True),),
     "deepseek-v3 h100": (("", True), ("26.02", False)),
+    "deepseek-v3 b200": (("", None), ("26.04.01", True), ("26.06", None)),
     "qwen3-30b b200": (("", False), ("26.06.01", None)),
     "qwen3-235b b200": (("", True), ("26.02", False), ("26.06.01", None)),
     "qwen3-235b b300": (("", True), ("26.04", False), ("26.06.01", None)),
 }
 """Whether recipes of a model (on a GPU) overlap EP's exchange, from each container on; None: as others on that GPU do.
-Source: moe_a2a_overlap in scripts/performance/configs of Megatron-Bridge v0.2.0 to v0.5.1; kimi_k2.py of 0.6.2."""
+Source: moe_a2a_overlap in scripts/performance/configs of Megatron-Bridge v0.2.0 to v0.5.1; kimi_k2.py of 0.6.2. The
+row of DeepSeek-V3 on B200 in 26.04.01 has the layout of v0.4.2's recipe, not of v0.4.1's."""
 _SENDS_ONCE: dict[str, tuple[tuple[str, bool | None], ...]] = {
     "qwen3-30b h100": (("", False), ("26.02", True)),
     "qwen3-30b b200": (("", False), ("26.02.01", True)),

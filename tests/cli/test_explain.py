@@ -79,3 +79,10 @@ def test_a_guard_of_upstream_is_explained_by_its_name(hcp: Callable[..., subproc
 def test_a_guard_that_no_release_has_is_one_line(hcp: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     done = hcp("explain", "START001/validate_args/nothing-0000")
     assert (done.returncode, done.stdout) == (2, "") and "one that hcp explain START001 lists" in done.stderr
+
+
+def test_a_guard_without_its_rule_is_answered_with_the_whole_name(
+    hcp: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    done = hcp("explain", "validate_args/bf16-c4ee")
+    assert done.returncode == 2 and "wanted START001/validate_args/bf16-c4ee" in done.stderr

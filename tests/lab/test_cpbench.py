@@ -42,6 +42,7 @@ weak_scaling:
         (GREEN, Answer(1, "seq_length"), "false error"),
         (GREEN, Answer(4, ""), "undecided"),
         (RED, Answer(0, "seq_length"), "silent"),
+        (RED, Answer(0, "", "seq_length is long"), "told"),
         (RED, Answer(1, "--seq-length is odd"), "refused"),
         (RED, Answer(1, "no"), "wrong cause"),
         (RED, Answer(2, "seq_length"), "no answer"),
@@ -56,7 +57,8 @@ def test_a_tool_gets_the_file_and_the_releases(tmp_path: Path) -> None:
     program = tmp_path / "tool.py"
     program.write_text("import sys; print(open(sys.argv[1]).read(), *sys.argv[2:]); sys.exit(1)")
     answer = command(f"{sys.executable} {program} {{file}} {{versions}}")(case)
-    assert answer == Answer(1, "torchrun x.py\n te=2.14 mcore=0.17\n")
+    said = "torchrun x.py\n te=2.14 mcore=0.17\n"
+    assert answer == Answer(1, said, said)
     assert says_ok(case).code == 0
 
 

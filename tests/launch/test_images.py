@@ -190,3 +190,10 @@ def test_a_rendered_job_is_checked_with_its_sites_image(hcp: Hcp, tmp_path: Path
     packed = "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2 --sft"
     done = hcp("render", "--start", "srun", "--site", "site.yaml", "--", *packed.split(), cwd=tmp_path)
     assert "HCP014" in done.stderr  # Transformer Engine 2.8 has no packed data with a2a+p2p
+
+
+def test_an_image_that_is_not_listed_is_named_until_a_release_is_stated(hcp: Hcp) -> None:
+    words = ("check", "--assume", "image=nvcr.io/nvidia/nemo:99.99", "--", "--context-parallel-size", "2")
+    assert "the image nvcr.io/nvidia/nemo:99.99 isn't listed" in hcp(*words).stdout
+    assert "isn't listed" not in hcp(*words[:3], "te=2.14", *words[3:]).stdout
+    assert "isn't listed" not in hcp(*words[:2], "image=nvcr.io/nvidia/nemo:26.04", *words[3:]).stdout

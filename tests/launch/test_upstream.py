@@ -51,6 +51,8 @@ def test_a_folder_of_installed_packages_has_the_code_of_several(tmp_path: Path) 
     [
         ("{}", "which is no code of upstream"),
         ("{}/nowhere", "no such folder"),
+        ("", "an empty text"),
+        (__file__, "which is a file"),
         ("verl={}", "no code of verl"),
         ("nonsense={}", "a name that is unknown"),
     ],

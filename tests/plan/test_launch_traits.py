@@ -16,8 +16,9 @@ from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.memory.peak import stage_terms
 from megatron_hcp.plan.model import plan_model
 from megatron_hcp.plan.time.layer import Work
+from megatron_hcp.plan.time.margin import UNCOVERED
 from megatron_hcp.plan.time.shapes import weights_of
-from megatron_hcp.plan.time.step import BAND, BAND_UNCOVERED, step_time
+from megatron_hcp.plan.time.step import step_time
 from support.rules import launch
 
 SIZES = "--num-layers 8 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --vocab-size 128256"
@@ -85,7 +86,7 @@ def test_gradients_have_the_bytes_that_the_launch_gives_them(dialect: str, text:
         ("--use-torch-fsdp2", "FSDP has no formula"),
         ("--recompute-granularity full --recompute-method block --recompute-num-layers 1", "method block of 1 layers"),
         ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 2", "recompute_num_layers 2"),
-        ("--recompute-granularity selective --recompute-modules mlp core_attn", "recompute_modules core_attn, mlp"),
+        ("--recompute-granularity selective --recompute-modules mlp attn_of_mine", "recompute_modules attn_of_mine"),
         ("--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 6", "split of layers is not read"),
         ("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Ettt|tttttL", "split of layers is not"),
     ],
@@ -95,7 +96,7 @@ def test_what_no_formula_covers_is_marked(text: str, says: str) -> None:
     (mark,) = (*said.job_marks, *said.layout_marks)
     assert says in mark
     time = step_time(DENSE, Layout(), replace(JOB, marks=(mark,)), H100)
-    assert time.band == BAND_UNCOVERED > BAND and mark in time.marks
+    assert time.band == UNCOVERED > step_time(DENSE, Layout(), JOB, H100).band and mark in time.marks
 
 
 @pytest.mark.parametrize(

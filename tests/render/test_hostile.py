@@ -1,5 +1,6 @@
 """Values that a shell could take for code: they arrive in the job unchanged, or are refused; none is ever evaluated."""
 
+import json
 import os
 import subprocess
 import sys
@@ -76,7 +77,7 @@ def _script(env=(), words=(), **site):
 
 def _arrives(script, folder, after=""):
     """Runs the script's own environment phase and definitions, then prints what a program would get."""
-    begin, rest = script.split("# ---- state:")[0], 'exec "$the_python" -c "$the_program" '
+    begin, rest = script.split("# ---- one start")[0], 'exec "$the_python" -c "$the_program" '
     text = begin.replace("\nset -euo pipefail\n", "\nset -euo pipefail\n" + STUBS, 1) + rest + after
     path = folder / "phase.sh"
     path.write_text(text)
@@ -172,11 +173,12 @@ def test_paths_arrive_unchanged(tmp_path, value):
 def test_shared_folders_reach_the_program_that_looks_for_them(tmp_path, value):
     value = value[:1000]
     script = _script(shared=[value])
-    command = script[script.index('"${per_node[@]}" "${container[@]}"') :].split(" >")[0]
+    begins = script.index('cat >"$run/job.json"')
     path = tmp_path / "command.sh"
-    path.write_text('per_node=() container=() inside=() own=(print)\nprint() { printf "%s\\0" "$@"; }\n' + command)
-    done = subprocess.run(["bash", path], capture_output=True, timeout=HANG_S, env={"PATH": os.environ["PATH"]})
-    assert done.stdout.decode().split("\0")[-3:-1] == ["--mount", value], done.stderr
+    path.write_text(script[begins : script.index("\nHCP_JOB\n") + 9], encoding="utf-8")
+    subprocess.run(["bash", path], check=True, timeout=HANG_S, env={"PATH": os.environ["PATH"], "run": str(tmp_path)})
+    assert json.loads((tmp_path / "job.json").read_text(encoding="utf-8"))["shared"] == [value]
+    assert all(character.isprintable() or character == "\n" for character in path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def test_a_yaml_of_bridge_is_given_as_its_file_and_checked_as_its_file(hcp, tmp_
     )
     assert done.returncode == 0, done.stderr
     assert "    --config-file run.yaml\n    model.context_parallel_size=4\n" in done.stdout
-    assert "check=(\n    run.yaml\n" in done.stdout and '-- "${launch[@]:2}"' in done.stdout
+    assert '"run.yaml", "--dialect=bridge"' in done.stdout and '"check_skip": 2' in done.stdout
     assert "#SBATCH --job-name=run  # default\n" in done.stdout
 
 
@@ -54,7 +54,7 @@ def test_a_script_gives_its_training_command_word_for_word(hcp, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (
         """program=(scripts/training/run_recipe.py)
-# The launch, word for word: the program's arguments, which `hcp check` reads in phase 0.
+# The launch, word for word: the program's arguments.
 launch=(
     --recipe llama3_8b
     --dataset 'my data'
@@ -95,7 +95,7 @@ def test_words_before_the_first_flag_are_for_the_program_alone(hcp, tmp_path):
     (tmp_path / "train.sh").write_text("srun python pretrain_gpt.py my.cfg --num-layers 2 --context-parallel-size 2\n")
     done = hcp("render", "train.sh", "--start", "srun", "--nodes", "2", *SITE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "launch=(\n    my.cfg\n    --num-layers 2\n" in done.stdout and '-- "${launch[@]:1}"' in done.stdout
+    assert "launch=(\n    my.cfg\n    --num-layers 2\n" in done.stdout and '"check_skip": 1' in done.stdout
 
 
 def test_an_interpreter_of_any_name_starts_verl_with_ray(hcp):
@@ -112,7 +112,7 @@ def test_words_that_slurm_completes_are_completed_in_the_job(hcp, tmp_path):
     done = hcp("render", "train.sh", "--start", "torchrun", "--nodes", "2", *SITE, "--requeue", "1", cwd=tmp_path)
     assert done.returncode in (0, 1), done.stderr
     folder = """"${PWD}"'/my runs/a,'"${SLURM_JOB_ID}"_"${SLURM_JOB_NAME}"\n"""
-    assert f"    --save {folder}" in done.stdout and f"checkpoints={folder}" in done.stdout
+    assert f"    --save {folder}" in done.stdout and f"--checkpoints={folder[:-1]}" in done.stdout
 
 
 def test_a_word_that_differs_from_task_to_task_is_refused(hcp, tmp_path):

@@ -30,7 +30,8 @@ def run(script, tmp_path):
     assert {"json", "runpy", "types", "argparse"} & names >= {"json", "argparse"}
     for name in names:
         (tmp_path / f"{name}.py").write_text("open('IMPORTED', 'a').write(__name__ + ' ')\n")
-    definition = script[script.index("\npython=") : script.index("\nprogram=")]
+    begins = script.index("\nhcp=(")
+    definition = f"python={shlex.quote(sys.executable)}\n" + script[begins : script.index("\nstart()')", begins) + 10]
 
     def run_words(words, **env):
         path = tmp_path / "own.sh"
@@ -60,38 +61,44 @@ def _paths():
 @pytest.mark.parametrize(
     "words",
     [
-        "megatron_hcp --version",
-        "megatron_hcp.render.preflight node",
-        "megatron_hcp check --dialect=mlm -- --context-parallel-size 2",
-        "megatron_hcp facts",
+        "--version",
+        "job run --help",
+        "check --dialect=mlm -- --context-parallel-size 2",
+        "facts",
     ],
 )
 def test_nothing_is_imported_from_the_folder_of_the_job(run, tmp_path, words, path):
-    assert run(f'"${{own[@]}}" -m {words}', PYTHONPATH=path)
+    assert run(f'"${{hcp[@]}}" {words}', PYTHONPATH=path)
     assert not (tmp_path / "IMPORTED").exists(), (tmp_path / "IMPORTED").read_text()
 
 
 @pytest.mark.slow
 def test_a_check_of_the_pack_is_run_with_its_own_words_alone(run, tmp_path):
-    said = run('"${own[@]}" -m megatron_hcp.render.preflight run comm_levels --help', PYTHONPATH=_paths()[1])
+    said = run('"${hcp[@]}" job test-groups -- --help', PYTHONPATH=_paths()[1])
     assert said.startswith("usage: comm_levels.py")
     assert not (tmp_path / "IMPORTED").exists(), (tmp_path / "IMPORTED").read_text()
 
 
-@pytest.mark.slow
-def test_words_reach_a_program_as_they_are(run, tmp_path):
-    elsewhere = tmp_path / "elsewhere" / "shown"
-    elsewhere.mkdir(parents=True)
-    (elsewhere / "__main__.py").write_text("import sys\nprint(sys.argv[1:])\n")
-    words = ["check", "8 1", "$x", "", "-m", "--", "-c", "*", "é"]
-    said = run(f'"${{own[@]}}" -m shown {shlex.join(words)}', PYTHONPATH=str(elsewhere.parent), PYTHONUTF8="1")
-    assert said == f"{words}\n"
+def test_where_hcp_is_missing_one_task_says_so_in_one_line(script, tmp_path):
+    begins = script.index("\nhcp=(")
+    definition = script[begins : script.index("\nstart()')", begins) + 10]
+    path = tmp_path / "own.sh"
+    path.write_text(f'python=python3{definition}\n"${{hcp[@]}}" job run x\n')
+    bare = tmp_path / "python3"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # -S: no installed packages
+    bare.chmod(0o755)
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    said = []
+    for task in "01":
+        own = {**env, "PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_PROCID": task}
+        done = subprocess.run(["bash", path], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, env=own)
+        said.append((done.returncode, done.stderr.count("\n"), done.stderr[:27]))
+    assert said == [(1, 1, "hcp: found no megatron-hcp "), (0, 0, "")]
 
 
 def test_the_trainer_keeps_its_own_path(script):
     assert "PYTHONSAFEPATH" not in script and "PYTHONPATH" not in script
-    started = script[script.index("# ---- phase 3") :]
-    assert '"${start[@]}" "${program[@]}" "${launch[@]}"' in started and "own[@]" not in started
+    assert '-- "${start[@]}" "${program[@]}" "${launch[@]}"' in script
 
 
 @pytest.mark.torch
@@ -99,7 +106,7 @@ def test_torchrun_starts_a_program_of_the_job_on_every_rank(run, tmp_path):
     for rival in tmp_path.glob("*.py"):
         rival.unlink()  # torchrun itself is started with the path of the trainer
     said = run(
-        '"$python" -m torch.distributed.run --nproc-per-node=2 --no-python "${own[@]}" -m megatron_hcp --version',
+        '"$python" -m torch.distributed.run --nproc-per-node=2 --no-python "${hcp[@]}" --version',
         OMP_NUM_THREADS="1",
     )
     assert said.count("hcp, version") == 2

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from megatron_hcp.render.preflight import differences, misplaced_rank
+from megatron_hcp.job.nodes import differences
+from megatron_hcp.job.placement import misplaced_rank
 from support.processes import HANG_S
 
 
@@ -30,7 +31,7 @@ def _node(name, clock=1000.0, driver="550.1", wanted=8, mounts=None, **facts):
         (_node("b", te="2.14"), "te differs: None on a, 2.14 on b"),
         (_node("b", driver="560.0"), "driver differs: 550.1 on a, 560.0 on b"),
         (_node("b", gpus_per_node=7), "gpus_per_node differs: 8 on a, 7 on b"),
-        (_node("b", clock=1100.0), "the clocks are 100 s apart"),
+        (_node("b", clock=1100.0), "the clocks are 100 s apart: a is behind b"),
         (_node("b", mounts={"/data": False}), "/data does not exist on b"),
     ],
 )

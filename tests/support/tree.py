@@ -17,6 +17,7 @@ CHAINS = (
     "ground <- core <- cost <- dcp <- bash <- launch <- validators <- rules <- judge <- "
     "plan support render triage skills backports dryrun <- cli mcp",
     "ground <- core <- cost <- dcp <- draw data <- cli",
+    "ground <- core <- job <- render triage <- cli",
     "ground <- core <- cost <- dcp <- runtime <- proofs integrations <- pretend",
 )
 """A room (a folder of src/megatron_hcp) imports itself and what is left of it in a chain; rooms side by side do not."""
@@ -40,6 +41,7 @@ TESTED_FROM_ABOVE = {
     "cli/reports": "cli/, by what commands print",
     "launch/forms": "launch/forms/, by its folders",
     "launch/forms/kubernetes": "launch/readers/test_kubernetes.py, by the launches in manifests",
+    "pretend/stand_ins": "pretend/test_seeded_faults.py, by a fault sown in each",
     "support": "cli/test_support.py, by what the command prints: tests/support holds what tests share",
     "triage/signatures": "triage/test_signatures.py, by the rows of the table",
     "triage/signatures/cp": "triage/test_signatures.py, by the rows of the table",

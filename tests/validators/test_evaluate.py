@@ -132,3 +132,22 @@ def test_a_slug_depends_on_function_and_condition_alone() -> None:
     assert one.startswith("validate/tp-cp-") and one == slug_of("validate", " check args.tp % args.cp == 0\tother")
     assert one != slug_of("validate", "check args.tp % args.cp == 1\tno")
     assert one != slug_of("other", "check args.tp % args.cp == 0\tno")
+
+
+def test_a_function_of_plain_values_runs_once_for_the_same_ones_and_never_hides_a_refusal() -> None:
+    groups = unit("groups", "count = 0\nfor n in range(size)\n count = count + n\nreturn count", ("size",))
+    refusing = unit("refusing", "check size < 3\tno\nreturn size", ("size",))
+    calls = "args.count = groups(3) + groups(3) + groups(4)\nargs.tp = refusing(3) + refusing(3)"
+    start = unit("start", calls)
+    once, _ = run(unit("start", "args.count = groups(3) + groups(4)"), groups, refusing, **HIDDEN)
+    found, args = run(start, groups, refusing, **HIDDEN)
+    assert args.fields["count"] == 12 and args.fields["tp"] == 6
+    assert len(found.refusals) == 2
+    assert found.steps - once.steps == 1 + 2 * 2  # the third call of `groups` ran no statement
+
+
+def test_a_function_that_stops_where_upstream_may_not_come_is_run_again_where_it_does() -> None:
+    refusing = unit("refusing", "check size < 3\tno\nreturn 1", ("size",))
+    start = unit("start", "if ...\n args.count = refusing(3)\nargs.tp = refusing(3)")
+    found, _ = run(start, refusing, **HIDDEN)
+    assert [one.guard.function for one in found.refusals] == ["refusing"]

@@ -16,7 +16,10 @@ _PROGRAMS = {
     "bridge": "torchrun --nproc-per-node 8 run_recipe.py",
     "verl": "python3 -m verl.trainer.main_ppo",
 }
-_IDENTIFIER = re.compile(r"--[a-z][\w-]+|\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b")
+_IDENTIFIER = re.compile(
+    r"--[a-z][\w-]+|\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b|\b[A-Z0-9]+(?:_[A-Z0-9]+)+\b|\b[a-z]+(?:-[a-z]+){2,}\b"
+)
+"""Options with or without their dashes, fields, and variables of the environment."""
 _OPTIONS = ("--launcher", "--dialect", "--recipe")
 _MEANS = {
     "TP": "tensor_model_parallel_size",

@@ -97,7 +97,7 @@ def _program(text: str) -> Callable[[Job], None]:
 
 
 def _short_stall(job: Job) -> None:
-    job.edit = lambda: job.hurry_the_watchdog(10, after=3)  # type: ignore[attr-defined]
+    job.edit = lambda: job.hurry_the_watchdog(10)  # type: ignore[attr-defined]
 
 
 def _versions(job: Job) -> None:

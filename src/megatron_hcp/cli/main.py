@@ -40,12 +40,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "backports": ("megatron_hcp.cli.backports", "List the fixes upstream made after the launch's releases."),
     "verify": ("megatron_hcp.cli.verify", "Run the verification steps that the skills' cards list."),
     "dryrun": (
-        "megatron_hcp.cli.dryrun",
+        "megatron_hcp.cli.dryrun.command",
         "Run upstream's own program on a launch, without a GPU: executes the code that --upstream names.",
     ),
     "anchors": ("megatron_hcp.cli.anchors", "Check the source anchors of rules and cards against upstream's sources."),
     "skills": ("megatron_hcp.cli.skills.command", "List, show, validate and install the skills of this pack."),
     "render": ("megatron_hcp.cli.render", "Write an sbatch script that checks itself before it trains."),
+    "job": ("megatron_hcp.cli.job", "Run a rendered job from the inside, as its script does on every node."),
     "triage": (
         "megatron_hcp.cli.triage",
         "Find the first failure of a dead job, or whether CP is active in a running one.",

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions
 
+_OURS = ("--upstream", "--assume", "--select", "--ignore", "--allow-undecided", "--skip-unrecognised")
+"""Options of hcp's own that no launcher has."""
+
 
 def split_targets(words: Sequence[str], options: LoadOptions) -> tuple[list[str], LoadOptions]:
     """The targets ("" is the launch made only of the words after `--`), and the options with the stated facts added.
@@ -16,6 +19,9 @@ def split_targets(words: Sequence[str], options: LoadOptions) -> tuple[list[str]
         HcpError: neither a target nor words after `--`, or such words with several targets.
     """
     names, more = without_assumptions(words)
+    ours = next((word for word in options.words if word.partition("=")[0] in _OURS), None)
+    if ours is not None:
+        raise HcpError(f"found {ours[:200]} after --", wanted="the launch's own words there", do="write it before --")
     options = options._replace(assumes=(*options.assumes, *more))
     if len(names) > 1 and options.words:
         raise HcpError(

@@ -14,7 +14,7 @@ from megatron_hcp.dryrun import conversations
 from megatron_hcp.dryrun.program import program_of, trees_of
 from megatron_hcp.dryrun.ranks import environment_of, ranks_of, sizes_of, world_of
 from megatron_hcp.dryrun.sandbox import environment, sandbox
-from megatron_hcp.dryrun.words import Words, is_packed, words_of
+from megatron_hcp.dryrun.words import ProgramWords, is_packed, words_of
 from megatron_hcp.ground.child import Child, run_child
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch, UpstreamTree
@@ -27,7 +27,7 @@ _SEQ_LENGTH = 4096
 """Of a launch that states none: upstream refuses it before the data is read."""
 
 
-class Ask(NamedTuple):
+class HowToRun(NamedTuple):
     """How the dry run is to be done: `ranks` as `--ranks` has it, the last stage, and the limits of each rank."""
 
     ranks: str = "auto"
@@ -36,7 +36,7 @@ class Ask(NamedTuple):
     memory_gib: int = MEMORY_GIB
 
 
-class Outcome(NamedTuple):
+class RankRun(NamedTuple):
     """What came of one rank. `error` is as `hcp.dryrun/1` has it, with `missing`: why it isn't upstream's own."""
 
     rank: int
@@ -61,13 +61,13 @@ class DryRun(NamedTuple):
     launch: Launch
     upstream: tuple[UpstreamTree, ...]
     program: str
-    words: Words
-    ask: Ask
+    words: ProgramWords
+    ask: HowToRun
     world: int
     is_world_stated: bool
     network: str
     files: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[RankRun, ...]
 
     @property
     def verdict(self) -> str:
@@ -76,7 +76,7 @@ class DryRun(NamedTuple):
         return next((verdict for verdict in ("refused", "undecided", "done") if verdict in found), "undecided")
 
 
-def dry_run(launch: Launch, ask: Ask) -> DryRun:
+def dry_run(launch: Launch, ask: HowToRun) -> DryRun:
     """Runs upstream's program on the launch's words.
 
     Raises:
@@ -85,68 +85,77 @@ def dry_run(launch: Launch, ask: Ask) -> DryRun:
     tree, te = trees_of(launch)
     if find_spec("torch") is None:
         raise HcpError("found no torch for this Python", wanted="torch, as the job has it", do="run hcp where it is")
-    words, sizes = words_of(launch), sizes_of(launch)
+    request, sizes = request_of(launch, ask), sizes_of(launch)
+    root, ranks = request["roots"][0], request["ranks"]
+    with tempfile.TemporaryDirectory(prefix="hcp-dryrun-") as folder:
+        if is_packed(launch):
+            seq_length = launch.facts["seq_length"].value if "seq_length" in launch.facts else None
+            conversations.write(folder, seq_length or _SEQ_LENGTH)
+        limits = sandbox(folder, root)
+        command = [*limits.words, *environment(folder, {}), sys.executable, "-B", "-m", "megatron_hcp.pretend"]
+        timeout = _IMPORTS_S + ask.seconds * len(ranks)
+        child = run_child(command, input=json.dumps(request), timeout_s=timeout, folder=folder)
+    return DryRun(
+        launch=launch,
+        upstream=(tree, te) if te else (tree,),
+        program=os.path.basename(request["program"]),
+        words=words_of(launch),
+        ask=ask,
+        world=request["world"],
+        is_world_stated=request["is_world_stated"],
+        network=limits.network,
+        files=limits.files,
+        outcomes=tuple(outcome_of(rank, sizes.role(request["world"], rank), child) for rank in ranks),
+    )
+
+
+def request_of(launch: Launch, ask: HowToRun) -> dict[str, Any]:
+    """What `python -m megatron_hcp.pretend` is asked; its `Request` has the meaning of each.
+
+    Raises:
+        HcpError: as `dry_run`.
+    """
+    tree, te = trees_of(launch)
+    root, words = os.path.abspath(tree.path), words_of(launch)
     world, is_stated = world_of(launch)
-    ranks = ranks_of(ask.ranks, sizes, world)
-    program = program_of(launch, os.path.abspath(tree.path))
     facts = {name: fact.value for name, fact in launch.facts.items()}
-    request = {
-        "roots": [os.path.abspath(tree.path)],
-        "program": program,
+    return {
+        "roots": [root],
+        "program": program_of(launch, root),
         "te": [os.path.abspath(te.path), te.release] if te else None,
         "words": words.words,
         "replaced": words.not_the_launchs,
-        "environment": environment_of(facts),
         "is_world_stated": is_stated,
+        "environment": environment_of(facts),
         "world": world,
         "gpus_per_node": facts.get("gpus_per_node") or 8,
-        "ranks": ranks,
+        "ranks": ranks_of(ask.ranks, sizes_of(launch), world),
         "until": ask.until,
         "seconds": ask.seconds,
         "memory": ask.memory_gib << 30,
     }
-    with tempfile.TemporaryDirectory(prefix="hcp-dryrun-") as folder:
-        if is_packed(launch):
-            conversations.write(folder, int(facts.get("seq_length") or _SEQ_LENGTH))
-        limits = sandbox(folder, os.path.abspath(tree.path))
-        command = [*limits.words, *environment(folder, {}), sys.executable, "-B", "-m", "megatron_hcp.pretend"]
-        timeout = _IMPORTS_S + ask.seconds * len(ranks)
-        child = run_child(command, input=json.dumps(request), timeout_s=timeout, folder=folder)
-    outcomes = tuple(_outcome(rank, sizes.role(world, rank), child) for rank in ranks)
-    return DryRun(
-        launch,
-        (tree, te) if te else (tree,),
-        os.path.basename(program),
-        words,
-        ask,
-        world,
-        is_stated,
-        limits.network,
-        limits.files,
-        outcomes,
-    )
 
 
-def _outcome(rank: int, role: str, child: Child) -> Outcome:
+def outcome_of(rank: int, role: str, child: Child) -> RankRun:
     """The answer about one rank; what ended without one isn't decided."""
     stage = "arguments"
     for line in child.stdout.splitlines():
         told = _told(line)
         if told.get("stage") == "imports":
-            return Outcome(rank, role, "imports", told["error"])
+            return RankRun(rank, role, "imports", told["error"])
         if told.get("rank") != rank:
             continue
         if "reached" in told:
             stage = told["reached"]
         elif "stage" in told:
             fields = {name: told[name] for name in ("error", "cpu_seconds", "rss_mib")}
-            return Outcome(rank, role, told["stage"], stand_ins=tuple(told["stand_ins"]),
+            return RankRun(rank, role, told["stage"], stand_ins=tuple(told["stand_ins"]),
                            made_up=tuple(told["made_up"]), **fields)  # fmt: skip
         elif "ended" in told:
             why = "more time" if told["ended"] == "SIGALRM" else f"an end that isn't {told['ended']}"
-            return Outcome(rank, role, stage, _lost(why))
+            return RankRun(rank, role, stage, _lost(why))
     lines = [line for line in child.stderr.splitlines() if line.strip()]
-    return Outcome(rank, role, stage, _lost("more time" if child.why == "time" else (lines or ["an answer"])[-1][:200]))
+    return RankRun(rank, role, stage, _lost("more time" if child.why == "time" else (lines or ["an answer"])[-1][:200]))
 
 
 def _told(line: str) -> dict[str, Any]:

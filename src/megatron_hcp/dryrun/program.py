@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from megatron_hcp.dryrun.words import is_packed
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.upstream_folder import unpacked_releases
 from megatron_hcp.launch.fact import Launch, UpstreamTree
@@ -28,7 +29,7 @@ def program_of(launch: Launch, root: str) -> str:
     for name in (*named, *usual):
         if os.path.isfile(os.path.join(root, name)):
             return os.path.join(root, name)
-    if is_hybrid or any(name != "pretrain_gpt.py" for name in named):
+    if is_hybrid or is_packed(launch) or any(name != "pretrain_gpt.py" for name in named):
         raise HcpError(
             f"found no {next(iter(named), usual[0])} in {root}", wanted="a checkout, which has upstream's programs"
         )

@@ -49,16 +49,20 @@ def run(view: View, rules: Iterable[Rule]) -> Run:
     return done._replace(applied=applied)
 
 
-def start_of(launch: Launch, rules: Iterable[Rule], found: Iterable[Finding], *, fixes: bool = False) -> StartVerdict:
+def start_of(
+    launch: Launch, rules: Iterable[Rule], found: Iterable[Finding], *, fixes: bool = False, errors_only: bool = False
+) -> StartVerdict:
     """What upstream's own start-up makes of the launch, as far as the rules stand for it; `found` is what they find.
 
-    With `fixes`, its findings have fixes, which have not been tried.
+    With `fixes`, its findings have fixes, which have not been tried. With `errors_only`, there are only its errors.
     """
     own = [rule for rule in rules if rule.id.startswith(START)]
     if not own:
         return StartVerdict()
-    from megatron_hcp.judge.start.start import started
+    from megatron_hcp.judge.start.start import errors_at_start, started
 
+    if errors_only:
+        return StartVerdict(tuple(errors_at_start(launch, own, found)))
     return started(launch, own, found, fixes=fixes)
 
 

@@ -110,6 +110,12 @@ def facts_of_image(reading: Reading, assumed: Mapping[str, Fact]) -> dict[str, F
     }
 
 
+def unlisted_image(reading: Reading, assumed: Mapping[str, Fact]) -> str | None:
+    """The image that the launch names, as far as it isn't listed."""
+    named = image_of({**reading.facts, **assumed})
+    return named[0] if named is not None and image_named(named[0]) is None else None
+
+
 def _replaced(reading: Reading) -> set[str]:
     """The facts that the launch takes from elsewhere: a mount, a path for imports, an installation, a checkout."""
     texts = [str(fact.value) for name, fact in reading.facts.items() if name.endswith(("container_mounts", ".mounts"))]

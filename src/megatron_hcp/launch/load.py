@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
@@ -87,7 +87,8 @@ def _loaded(reading: Reading, options: LoadOptions) -> Launch:
     assumed = assumed_facts(options)
     reading = _with_recipe(reading, options.recipe, assumed)
     if options.upstream:
-        reading = reading._replace(upstream=options.upstream)
+        notes = (*reading.notes, *_notes_on_releases(options, assumed))
+        reading = reading._replace(upstream=options.upstream, notes=notes)
     edit = Edit(reading)
     if options.sets:
         edit = apply_sets(reading, options.sets)
@@ -97,6 +98,19 @@ def _loaded(reading: Reading, options: LoadOptions) -> Launch:
 
         model = read_model(options.model_file)
     return build_launch(edit.reading, assumed=edit.still_assumed(assumed), model=model)
+
+
+def _notes_on_releases(options: LoadOptions, assumed: Mapping[str, Fact]) -> Iterator[str]:
+    """Which of two stated releases counts, where --upstream and an assumption differ."""
+    from megatron_hcp.launch.upstream import versions_of
+
+    for name, fact in versions_of(options.upstream).items():
+        stated = assumed[name].value
+        if stated != fact.value:
+            yield (
+                f"--upstream is {name} {fact.value}, and {name}={stated} is stated: rules go by what is stated, "
+                "upstream's start-up by the tree"
+            )
 
 
 def _with_recipe(reading: Reading, name: str | None, assumed: Mapping[str, Fact]) -> Reading:

@@ -107,7 +107,8 @@ def _named(text: str) -> list[tuple[str, str]]:
     if not equals or os.path.isdir(text):
         name, folder = "", text
     if not os.path.isdir(folder):
-        raise HcpError(f"found --upstream {text[:200]}, and no such folder", wanted=_WANTED, do="check the path")
+        what = "which is a file" if os.path.isfile(folder) else "and no such folder" if folder else "an empty text"
+        raise HcpError(f"found --upstream {text[:200]!r}, {what}", wanted=_WANTED, do="check the path")
     here = recognised(folder)
     if not name:
         if here:

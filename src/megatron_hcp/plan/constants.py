@@ -22,8 +22,9 @@ EVIDENCE: dict[str, tuple[str, str, str]] = {
     "gemm.mxfp8": ("of the fp8 peak", "fitted", _BRIDGE),
     "gemm.nvfp4": ("of the fp4 peak", "fitted", _BRIDGE),
     "gemm.half_size": ("of 4096: edge of a cube at half the bf16 rate", "fitted", _BRIDGE),
-    "gemm.grouped.hopper": ("of a plain GEMM's rate", "fitted", _BRIDGE),
-    "gemm.grouped.blackwell": ("of a plain GEMM's rate", "fitted", _BRIDGE),
+    "gemm.grouped.bf16": ("of a plain GEMM's rate", "fitted", _BRIDGE),
+    "gemm.grouped.fp8": ("of a plain GEMM's rate", "fitted", _BRIDGE),
+    "gemm.grouped.mxfp8": ("of a plain GEMM's rate", "fitted", _BRIDGE),
     "gemm.unaligned": ("of the grouped rate, where a width is no multiple of a tile", "fitted", _BRIDGE),
     "casts.nvfp4": ("times the bytes of casts to fp8", "fitted", _BRIDGE),
     "attention.hopper": ("of the bf16 peak, forward", "fitted", "NeMo's long sequences, H100"),
@@ -40,7 +41,9 @@ EVIDENCE: dict[str, tuple[str, str, str]] = {
     "host.dense": ("s a layer, forward and backward, at least", "assumed", "no row is slowed by it"),
     "host.moe": ("s a layer, forward and backward, at least", "assumed", "no row is slowed by it alone"),
     "host.expert": ("s more for each expert of the rank", "fitted", _BRIDGE),
-    "host.overlap": ("s more where EP's exchange is overlapped", "fitted", _BRIDGE),
+    "margin.scale": ("times the margin by terms", "fitted", "nine of ten steps of a model and GPU left out"),
+    "margin.gpu": ("times that, on a GPU without a measured step", "fitted", "nine of ten steps of a GPU left out"),
+    "host.overlap": ("of host.expert more where EP's exchange is overlapped", "fitted", _BRIDGE),
 }
 """Each constant but gpu.NAME, which is the part of the common rates that a GPU reaches: its unit; whether it is fitted
 to published steps, read in a source, or assumed, where nothing here measures it; and its origin."""
@@ -49,6 +52,8 @@ FP8_OVER_BF16 = 2.0
 FP4_OVER_BF16 = {"b200": 4.0, "gb200": 4.0, "b300": 6.0, "gb300": 6.0}
 """The peak of NVFP4 over that of bf16, by GPU; others have none. Source: NVIDIA's data sheets, dense."""
 BLACKWELL = ("b200", "b300", "gb200", "gb300")
+GROUPED_AS = {"nvfp4": "mxfp8"}
+"""Precisions of grouped products that share a constant: the given steps do not tell these two apart."""
 GRAPHED_SINCE = ("bridge", "0.5")
 GRAPHED_PRECISIONS = ("mxfp8", "nvfp4")
 """From that release on Bridge's recipes of MoE models in these precisions on Blackwell run whole iterations as one CUDA
@@ -63,6 +68,8 @@ class Exchange(NamedTuple):
     """Times its time at what links sustain."""
     host_s: float
     """Seconds of an MoE layer, forward and backward, in which the host starts kernels, without those of experts."""
+    host_expert_s: float
+    """Seconds more for each expert of the rank."""
 
 
 @dataclass(frozen=True)
@@ -91,18 +98,19 @@ class Rates:
     dp_exposed: float
     bias_passes: float
     host_dense_s: float
-    host_expert_s: float
     casts: float
     """Passes over the operands of linear layers that are cast to 8 bits or fewer; 0 with bf16."""
     transposes: bool
     """Products of 8 bits take both operands by row alone, as Hopper's do."""
+    margin_scale: float = 1.0
+    """Times the margin that follows from the terms' own: see `margin` of plan/time."""
     is_release_open: bool = False
     """Nobody says whether models with experts run as in the recipes since `GRAPHED_SINCE`, which take a third less."""
     marks: tuple[str, ...] = ()
 
     def host_s(self, exchange: Exchange, experts: int) -> float:
         """Seconds that the host takes at least to start the kernels of an MoE layer with so many experts on a rank."""
-        return exchange.host_s + self.host_expert_s * experts
+        return exchange.host_s + exchange.host_expert_s * experts
 
     @cached_property
     def apart(self) -> Rates:
@@ -113,6 +121,7 @@ class Rates:
 def rates_of(
     gpu: Gpu, precision: str, versions: Mapping[str, str], values: Mapping[str, float] | None = None,
     overlaps_ep: bool | None = None, whole_graph: bool | None = None, overlaps_tp: bool = False,
+    delays_wgrad: bool = True,
 ) -> Rates:  # fmt: skip
     """The rates of that GPU and precision.
 
@@ -123,6 +132,7 @@ def rates_of(
         whole_graph: whether a whole iteration is one CUDA graph, which leaves the host nothing to start; None: as
             Bridge's recipes have it.
         overlaps_tp: whether TP's collectives run beside matrix products.
+        delays_wgrad: whether experts' weight gradients are started apart where EP's exchange is overlapped.
     """
     value = {**FITTED, **(values or {})}
     marks = []
@@ -149,7 +159,7 @@ def rates_of(
     return Rates(
         gemm_flops=peak * value[f"gemm.{precision}"] * part,
         bf16_flops=gpu.bf16_flops * value["gemm.bf16"] * part,
-        grouped=value[f"gemm.grouped.{family}"],
+        grouped=value[f"gemm.grouped.{GROUPED_AS.get(precision, precision)}"],
         unaligned=value["gemm.unaligned"],
         half_size=4096 * value["gemm.half_size"],
         bias_passes=value["bias.passes"],
@@ -161,24 +171,32 @@ def rates_of(
         network=gpu.network_bandwidth * SUSTAINED_NETWORK,
         tp_exposed=value["tp.exposed"],
         tp_overlapped=value["tp.overlapped"] if overlaps_tp else 1.0,
-        exchanges=tuple(
-            Exchange(
-                value["ep.exposed"] * (value["ep.overlapped"] if beside else 1.0),
-                starts * (value["host.moe"] + value["host.overlap"] * beside),
-            )
-            for beside in ways
-        ),
-        alone=Exchange(value["ep.exposed"], starts * value["host.moe"]),
+        exchanges=tuple(_exchange(value, beside, starts, delays_wgrad) for beside in ways),
+        alone=_exchange(value, False, starts, False),
         dp_exposed=value["dp.exposed"],
         host_dense_s=starts * value["host.dense"],
-        host_expert_s=starts * value["host.expert"],
         casts=0.0 if precision == "bf16" else value["casts.nvfp4"] if precision == "nvfp4" else 1.0,
         transposes=not blackwell,
+        margin_scale=value["margin.scale"] * (value["margin.gpu"] if marks else 1.0),
         is_release_open=is_open and overlaps_ep is None and whole_graph is None,
         marks=tuple(marks),
     )
 
 
+def _exchange(value: Mapping[str, float], beside: bool, starts: float, delays_wgrad: bool) -> Exchange:
+    """EP's exchange beside other work, or alone; `starts`: 0 where the host starts nothing.
+
+    Beside other work the experts' weight gradients may be started apart (delay_wgrad_compute): then each expert has
+    more to start.
+    """
+    more = 1 + value["host.overlap"] if beside and delays_wgrad else 1.0
+    exposed = value["ep.exposed"] * (value["ep.overlapped"] if beside else 1.0)
+    return Exchange(exposed, starts * value["host.moe"], starts * value["host.expert"] * more)
+
+
 def rates_for(job: PlanJob, values: Mapping[str, float] | None = None) -> Rates:
     """The rates of that job; `values` replace fitted constants by name."""
-    return rates_of(job.gpu, job.precision, job.versions, values, job.overlaps_ep, job.whole_graph, job.has_userbuffers)
+    return rates_of(
+        job.gpu, job.precision, job.versions, values, job.overlaps_ep, job.whole_graph, job.has_userbuffers,
+        job.delays_wgrad is not False,
+    )  # fmt: skip

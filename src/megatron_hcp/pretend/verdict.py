@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from megatron_hcp.pretend.record import RECORD, Place
+from megatron_hcp.pretend.record import RECORD, UpstreamPlace
 from megatron_hcp.pretend.stages import PROGRESS
 from megatron_hcp.pretend.stand_ins import tensors
 
@@ -59,10 +59,12 @@ def answer(error: BaseException, words: tuple[str, ...], is_world_stated: bool =
 
 
 def _missing(error: BaseException, words: tuple[str, ...], is_world_stated: bool) -> str:
-    for one in _chain(error):
-        why = _not_upstreams(one)
+    chain = list(_chain(error))
+    for why in (*map(_of_a_stand_in, chain), *map(_not_upstreams, chain)):
         if why:
             return why
+    if why := _outside_upstream(_codes(error), error):
+        return why
     text = str(error)
     if isinstance(error, SystemExit) and (option := _of_another_parser(text)):
         return f"a package that adds the option {option}"
@@ -97,15 +99,20 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         following = following.__cause__ or following.__context__
 
 
+def _codes(error: BaseException) -> list[tuple[str, str]]:
+    """(file, function) of each frame, the outermost first."""
+    return [(frame.f_code.co_filename, frame.f_code.co_name) for frame, _ in traceback.walk_tb(error.__traceback__)]
+
+
+def _of_a_stand_in(error: BaseException) -> str:
+    """The stand-in that raised this exception, or that it is about; "" if there is none."""
+    ours = stand_in_below_upstream(_codes(error)) or ("a stand-in" if _is_about_a_stand_in(error) else "")
+    return f"{ours}: {' '.join(f'{type(error).__name__}: {error}'.split())[:200]}" if ours else ""
+
+
 def _not_upstreams(error: BaseException) -> str:
-    """Why this exception doesn't count as upstream's; "" if it does."""
-    frames = list(traceback.walk_tb(error.__traceback__))
-    codes = [(frame.f_code.co_filename, frame.f_code.co_name) for frame, _ in frames]
-    ours = stand_in_below_upstream(codes)
-    if ours:
-        return f"{ours}: {' '.join(str(error).split())[:200] or type(error).__name__}"
-    if _is_about_a_stand_in(error):
-        return f"a stand-in: {' '.join(str(error).split())[:200]}"
+    """Why else this exception doesn't count as upstream's; "" if it does."""
+    codes = _codes(error)
     if isinstance(error, ImportError):
         return f"the package {error.name}" if error.name else f"a package: {' '.join(str(error).split())[:200]}"
     if isinstance(error, MemoryError):
@@ -116,12 +123,12 @@ def _not_upstreams(error: BaseException) -> str:
     for pattern, why in _LIMITS:
         if re.search(pattern, text):
             return why
-    read = next((place for place in map(Place._make, codes) if place in RECORD.made_up), None)
+    read = next((place for place in map(UpstreamPlace._make, codes) if place in RECORD.made_up), None)
     if read is not None:
         return f"a value of the device, read in {RECORD.shown(read.file)} {read.function}"
     if any(RECORD.shown(file).startswith(_READS_DATA) for file, _ in codes):
         return "the launch's own data and tokenizer"
-    return _outside_upstream(codes, error)
+    return ""
 
 
 def _is_about_a_stand_in(error: BaseException) -> bool:

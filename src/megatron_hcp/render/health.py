@@ -11,8 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-_NOT_RUN = (126, 127)
-"""A shell's exit codes for a command that cannot be executed or found: they say nothing about the node."""
+from megatron_hcp.job.health import judge, read_answers
 
 
 class HealthCheck(NamedTuple):
@@ -72,43 +71,6 @@ def health_checks(stated: Iterable[Sequence[str]]) -> tuple[HealthCheck, ...]:
         KNOWN[words[0]] if len(words) == 1 and words[0] in KNOWN else HealthCheck(words[0], tuple(words))
         for words in stated
     )
-
-
-class NodeAnswer(NamedTuple):
-    """The result of one check on one node."""
-
-    node: str
-    check: str
-    code: int
-    said: str
-
-
-def read_answers(lines: Iterable[str]) -> list[NodeAnswer]:
-    """The lines that are results; others (from a login script) are skipped."""
-    found = []
-    for line in lines:
-        node, check, code, said = [*line.rstrip("\n").split("\t"), "", "", ""][:4]
-        if check and code.isdecimal():
-            found.append(NodeAnswer(node, check, int(code), said))
-    return found
-
-
-def judge(answers: Sequence[NodeAnswer], nodes: int) -> tuple[list[str], list[str]]:
-    """(the problems, one line each; the unfit nodes) for `nodes` nodes that all ran the same checks."""
-    problems, unfit = [], []
-    for check in dict.fromkeys(answer.check for answer in answers):
-        heard = [answer for answer in answers if answer.check == check]
-        if len(heard) < nodes:
-            problems.append(f"{check}: {len(heard)} of {nodes} nodes answered")
-        for answer in heard:
-            if answer.code in _NOT_RUN:
-                problems.append(f"{check} could not run on {answer.node}: {answer.said or 'no such command'}")
-            elif answer.code:
-                problems.append(f"{check}: {answer.node} is unfit (exit code {answer.code}): {answer.said}")
-                unfit.append(answer.node)
-    if not answers:
-        problems.append(f"none of {nodes} nodes answered")
-    return problems, sorted(set(unfit))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -9,16 +11,19 @@ from types import MappingProxyType
 from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.json_layout import laid_out
 from megatron_hcp.ground.numbers import time_limit_s
-from megatron_hcp.launch.fact import Argument, Launch
+from megatron_hcp.job.own import ENTRY
+from megatron_hcp.job.spec import JobSpec, spec_json
+from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, Launch, RunText
 from megatron_hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
 from megatron_hcp.render.container import Container, container_of
 from megatron_hcp.render.directives import Directive, directives_of
-from megatron_hcp.render.environment import MEGATRON, Variable, environment_of, needs_arch, reserved_in
+from megatron_hcp.render.environment import MEGATRON, Variable, environment_of, reserved_in
 from megatron_hcp.render.health import HealthCheck, health_checks
 from megatron_hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to
 from megatron_hcp.render.site import BY_NAME
-from megatron_hcp.render.starts import STARTS, Start
+from megatron_hcp.render.starts import ONLY_START, STARTS, Start
 from megatron_hcp.render.values import check_text
 
 _CLUSTER_FACTS = ("arch", "nvlink_domain", "gpus_per_node", "nodes")
@@ -40,6 +45,8 @@ class Job:
     program: tuple[str, ...]
     """The program to start; empty for a verification."""
     launch_lines: Lines
+    launch_home: str
+    """The folder that holds the launch's file."""
     has_connections: bool
     """Whether the launch's framework reads CUDA_DEVICE_MAX_CONNECTIONS, so that the check needs its value."""
     check_arguments: tuple[str, ...]
@@ -55,12 +62,17 @@ class Job:
     @property
     def writes_checkpoints(self) -> bool:
         """Whether checkpoints go to a known folder and not to an object store."""
-        return bool(self.launch_lines) and self.checkpoint_dir is not None and "://" not in str(self.checkpoint_dir)
+        if not self.launch_lines or self.checkpoint_dir is None or "://" in str(self.checkpoint_dir):
+            return False
+        # An element of an array may write elsewhere, by words of its own.
+        return not any("save" in word or "local_dir" in word for words in self.site["array"] or () for word in words)
 
     @property
-    def tests_communication(self) -> bool:
-        """Whether communication in the groups of every level is tested before training."""
-        return bool(self.site["comm_test"] or self.site["comm_gbps"])
+    def launch_folder(self) -> str | None:
+        """The folder of the launch's file, if its words name it."""
+        words = (word for line in self.launch_lines for word in line if isinstance(word, RunText))
+        names = (part for word in words for part, is_name in zip(word.parts, word.names, strict=True) if is_name)
+        return self.launch_home if LAUNCH_FOLDER in names else None
 
     @property
     def ending_signals(self) -> str:
@@ -68,25 +80,44 @@ class Job:
         return "TERM INT" if self.site["in_allocation"] else "TERM"
 
     @property
-    def evidence(self) -> tuple[str, ...]:
-        """Files that a verdict lists if they exist."""
-        health, triage = ("health.txt",) * bool(self.health), ("triage.json",) * self.reads_logs
-        return ("check.json", "nodes.txt", *health, "facts.txt", "ranks.txt", "ranks.log", "comm.txt", *triage)
+    def entry(self) -> str:
+        """The code with which the job's Python starts hcp."""
+        return ENTRY
 
     @property
-    def reads_logs(self) -> bool:
-        """Whether the job looks for the failed node before it is requeued."""
-        return self.site["requeue"] is not None and bool(self.launch_lines)
+    def spec(self) -> str:
+        """What the job's supervisor must know, as JSON."""
+        trains, site = bool(self.program), self.site
+        spec = JobSpec(
+            start=self.start.name,  # type: ignore[arg-type]  # a key of STARTS
+            nodes=site["nodes"],
+            gpus_per_node=site["gpus_per_node"],
+            gpus_to_see=0 if site["gpu_request"] == "none" else site["gpus_per_node"],
+            check=list(self.check_arguments) if trains else None,
+            check_skip=self.check_skip,
+            check_connections=self.has_connections,
+            ranks=list(self.rank_arguments) if self.start.has_ranks else None,
+            communication=self._communication_arguments(),
+            shared=tuple(site["shared"] or ()),
+            free_gib=site["free_gib"],
+            requeue=site["requeue"],
+            stall_s=None if site["stall"] is None else site["stall"] * 60,
+        )
+        text = laid_out(spec_json(spec))  # printing the script must not send control characters to the terminal
+        return "".join(
+            letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1] for letter in text
+        )
+
+    def _communication_arguments(self) -> list[str] | None:
+        if not (self.site["comm_test"] or self.site["comm_gbps"]) or not self.start.has_ranks:
+            return None
+        least = [f"--min-gbps={self.site['comm_gbps']}"] if self.site["comm_gbps"] is not None else []
+        return [*self.group_arguments, *least]
 
     @property
     def ntasks_per_node(self) -> int:
         """How many tasks srun starts per node by default."""
         return self.site["gpus_per_node"] if self.start.tasks_are_ranks else 1
-
-    @property
-    def gpus_to_see(self) -> int:
-        """How many GPUs every node must show; 0 for any number."""
-        return 0 if self.site["gpu_request"] == "none" else self.site["gpus_per_node"]
 
 
 def plan_job(
@@ -140,6 +171,7 @@ def plan_job(
         checkpoint_dir=checkpoint_dir,
         program=program,
         launch_lines=lines,
+        launch_home=os.path.dirname(os.path.abspath(launch.reading.target)) if launch else "",
         has_connections=dialect in MEGATRON,
         check_arguments=check_arguments(launch, start, site, model_file, recipe) if launch else (),
         check_skip=words_to_skip(launch, lines) if launch else 0,
@@ -171,8 +203,6 @@ def _refuse_gaps(
     if start != "verify":
         if not program:
             missing["program"] = "program (the launch does not name the program to start)"
-        if needs_arch(dialect, facts) and "CUDA_DEVICE_MAX_CONNECTIONS" not in (site["env"] or {}):
-            missing["arch"] = "arch (CUDA_DEVICE_MAX_CONNECTIONS depends on it with TP or CP)"
         if site["requeue"] and not checkpoint_dir:
             missing["checkpoint_dir"] = "checkpoint_dir (whether a requeued job makes progress)"
     if site["container_image"] is None and site["mounts"]:
@@ -201,21 +231,18 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | N
                 wanted="only one of them: inside an allocation, Slurm does not start the job again",
                 do="leave one of them out",
             )
-    if dialect in ("nemo-rl", "ms-swift", "slime"):
-        raise HcpError(
-            f"found a {dialect} launch",
-            wanted="one of Megatron-LM, Megatron-Bridge or verl, which a job can start",
-            do="start this one with its framework's own launcher, and check it with hcp check",
-        )
-    if start == "ray" and dialect != "verl":
+    only = ONLY_START.get(dialect or "")
+    if start == "ray" and only != "ray":
         raise HcpError(
             f"found --start ray for a {dialect} launch",
-            wanted="verl, which starts its ranks with Ray",
+            wanted="verl, NeMo-RL or slime, which start their ranks with Ray",
             do="use srun or torchrun",
         )
-    if dialect == "verl" and start != "ray":
+    if only is not None and start != only:
         raise HcpError(
-            f"found --start {start} for a verl launch", wanted="ray, which starts verl's workers", do="use --start ray"
+            f"found --start {start} for a {dialect} launch",
+            wanted=f"{only}, with which {dialect} starts its workers",
+            do=f"use --start {only}",
         )
     reserved = reserved_in(site["env"] or {})
     if reserved:

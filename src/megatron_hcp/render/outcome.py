@@ -1,152 +1,17 @@
-"""How a job's attempt ended and what to do next: the script's last call, `python -m megatron_hcp.render.outcome`.
+"""What scripts call at their end that hcp before 0.2.0 rendered: `python -m megatron_hcp.render.outcome`.
 
-Standard library only. Prints the fields of `Outcome` as NAME=VALUE lines, from which the script writes the verdict.
+Prints the fields of `Outcome` as NAME=VALUE lines, from which the script writes its verdict.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
 
-from megatron_hcp.render.exits import RankExit, Suspicion, first_exit, logs_of, node_at_fault, stall_of, suspicion
-
-_RESUME_ELSEWHERE, _FAILED_VALIDATION = 16, 17
-"""megatron/core/rerun_state_machine.py: EXIT_CODE_RESUME_TO_DISAMBIGUATE, EXIT_CODE_FAILED_ON_RESULT_VALIDATION."""
-_KILLED = 128 + signal.SIGKILL
-_TRAINING = 3
-"""The training phase."""
-
-
-class AttemptEnd(NamedTuple):
-    """What is known about an attempt when its script ends.
-
-    `code`: the exit code of the last phase. `asked`: the signal that the script itself got: "preempted" (USR1, sent
-    before the job's end), "terminated" (TERM), or "". `stopped`: why the job's own checks ended it, or "".
-    `first`: the rank that failed first, if a launcher names it. `is_preempted`: Slurm preempted this attempt.
-    `unfit`: nodes that failed their health checks. `stalled`: why the watchdog ended the training, or "".
-    `at_fault`: the node whose hardware is at fault according to the logs, or "". `max_requeues`: None if the job is
-    never requeued. `has_progress`: a checkpoint was written in this attempt.
-    """
-
-    phase: int
-    code: int
-    asked: str = ""
-    stopped: str = ""
-    first: RankExit | None = None
-    suspicion: Suspicion = Suspicion()
-    is_preempted: bool = False
-    attempt: int = 0
-    max_requeues: int | None = None
-    has_progress: bool = False
-    unfit: tuple[str, ...] = ()
-    stalled: str = ""
-    at_fault: str = ""
-
-
-class Outcome(NamedTuple):
-    """`exit_code`: the failed rank's own if known. `exclude`: nodes to exclude from the next attempt."""
-
-    status: Literal["completed", "preempted", "failed", "terminated", "stopped"]
-    next: Literal["none", "requeue"]
-    exit_code: int
-    reason: str
-    exclude: tuple[str, ...] = ()
-
-
-def decide(ended: AttemptEnd) -> Outcome:
-    """The outcome of an attempt, and what comes next.
-
-    Preemption is checked first: Slurm sends TERM to the job's steps, not to its script, so an interrupted check looks
-    like a failed one, and a trainer that saved and exited with 0 looks like one that is done.
-    """
-    if ended.is_preempted or ended.asked == "preempted":
-        return _preempted(ended)
-    if ended.asked == "terminated":
-        return Outcome("terminated", "none", ended.code or 1, "the job was cancelled or ran out of time")
-    if ended.stopped:
-        return _stopped(ended)
-    if ended.code == 0:
-        return Outcome("completed", "none", 0, "the last phase exited with 0")
-    return _failed(ended)
-
-
-def _stopped(ended: AttemptEnd) -> Outcome:
-    """The job's own checks ended it; it is requeued only without the unfit nodes."""
-    if not ended.unfit:
-        return Outcome("stopped", "none", ended.code or 1, ended.stopped)
-    if refusal := _limit(ended):
-        return Outcome("stopped", "none", ended.code or 1, f"{ended.stopped}; {refusal}")
-    return Outcome("stopped", "requeue", ended.code or 1, ended.stopped, ended.unfit)
-
-
-def _preempted(ended: AttemptEnd) -> Outcome:
-    by = "Slurm preempted the job" if ended.is_preempted else "Slurm signalled that the time limit is near"
-    if ended.phase < _TRAINING:
-        reason = f"{by} before it trained"
-    elif ended.code == 0:
-        reason = f"{by}; the trainer exited with 0"
-    elif ended.code == _KILLED:
-        reason = f"{by}; the trainer was still running at the end: work since its last checkpoint may be lost"
-    else:
-        reason = f"{by}; the trainer exited with {ended.code}: work since its last checkpoint may be lost"
-    refusal = _limit(ended)
-    if refusal:
-        # Saved and exited cleanly, but unfinished: it must not be mistaken for a completed training.
-        return Outcome("preempted", "none", ended.code or 1, f"{reason}; {refusal}")
-    return Outcome("preempted", "requeue", ended.code, reason)
-
-
-def _failed(ended: AttemptEnd) -> Outcome:
-    if ended.phase < _TRAINING:
-        return Outcome("failed", "none", ended.code, f"phase {ended.phase} exited with {ended.code}")
-    code = ended.first.code if ended.first is not None else ended.code
-    reason = ended.stalled or f"{ended.first or 'the training'} exited with {code}"
-    exclude: tuple[str, ...] = (ended.at_fault,) if ended.at_fault else ()
-    if code in (_RESUME_ELSEWHERE, _FAILED_VALIDATION):
-        refusal, exclude = _after_validation(code, ended.suspicion)
-    else:
-        refusal = "" if ended.has_progress else "no checkpoint was written in this attempt, so it would fail again"
-    refusal = _limit(ended) or refusal
-    if refusal:
-        return Outcome("failed", "none", code, f"{reason}; {refusal}")
-    return Outcome("failed", "requeue", code, reason, exclude)
-
-
-def _after_validation(code: int, found: Suspicion) -> tuple[str, tuple[str, ...]]:
-    """(why the job is not requeued, or ""; nodes to exclude) after a result failed its validation."""
-    if found.at == "training":
-        return "another GPU gave the same result: the fault is in the training, not in a node", ()
-    if found.at == "" and code == _FAILED_VALIDATION:
-        return "a result failed its validation, but no line says on which node", ()
-    return "", found.nodes
-
-
-def _limit(ended: AttemptEnd) -> str:
-    if ended.max_requeues is None:
-        return "the job is not requeued (hcp render --requeue N)"
-    if ended.attempt >= ended.max_requeues:
-        return f"requeued {ended.attempt} times, which is the limit"
-    return ""
-
-
-def was_preempted(shown: str) -> bool:
-    """Whether Slurm preempted this attempt, by the text of `scontrol show job`: earlier attempts were before its start.
-
-    >>> was_preempted("StartTime=2026-01-01T10:00:00 PreemptEligibleTime=x PreemptTime=2026-01-01T11:00:00")
-    True
-    """
-    preempted, started = _field(shown, "PreemptTime"), _field(shown, "StartTime")
-    return preempted[:1].isdigit() and preempted >= started
-
-
-def _field(shown: str, name: str) -> str:
-    match = re.search(rf"(?<!\S){name}=(\S+)", shown)
-    return match[1] if match else ""
+from megatron_hcp.job.exits import first_exit, logs_of, node_at_fault, stall_of, suspicion
+from megatron_hcp.job.outcome import AttemptEnd, decide, field_of, was_preempted
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -182,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             at_fault=node_at_fault(options.run, nodes),
         )
     )
-    already = _field(shown, "ExcNodeList").replace("(null)", "")
+    already = field_of(shown, "ExcNodeList").replace("(null)", "")
     exclude = ",".join(filter(None, (already, *outcome.exclude))) if outcome.exclude else ""
     print(f"status={outcome.status}\nnext={outcome.next}\ncode={outcome.exit_code}")
     print(f"reason={' '.join(outcome.reason.split())}\nexclude={exclude}\ndecided=yes")

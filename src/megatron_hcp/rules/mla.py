@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
-from megatron_hcp.rules.upstream import ARGUMENTS
+from megatron_hcp.rules.upstream import ARGUMENTS, CORE_DOT_PRODUCT_ATTENTION, MULTI_LATENT_ATTENTION
 from megatron_hcp.rules.view import View
 
 _GQA = "--group-query-attention --num-query-groups 4"
@@ -31,4 +31,32 @@ def mla_excludes_gqa(v: View) -> Problem | None:
         wanted="multi_latent_attention without group_query_attention, or the reverse",
         facts=("group_query_attention", "mla"),
         fixes=(Fix({"group_query_attention": False}, "multi-latent attention only"),),
+    )
+
+
+@rule(
+    "MLA002",
+    "error crash init",
+    source=(
+        MULTI_LATENT_ATTENTION.says("MultiLatentAttention.__init__", "k_channels=self.q_head_dim", ">=0.12"),
+        CORE_DOT_PRODUCT_ATTENTION.says("DotProductAttention.__init__", versions=">=0.12", absent="k_channels"),
+    ),
+    applies=lambda v: v.dialect == "mlm" and bool(v.get("mla")),
+    good=Example("mlm", "--multi-latent-attention --transformer-impl transformer_engine"),
+    bad=Example("mlm", "--multi-latent-attention --transformer-impl local"),
+)
+def mla_has_an_attention_that_takes_its_channels(v: View) -> Problem | None:
+    """Multi-latent attention runs on Transformer Engine's attention.
+
+    It gives its attention the channels of keys and of values apart. megatron-core's own attention, which
+    --transformer-impl local selects, has no such arguments: the model can't be made.
+    """
+    if v.transformer_impl != "local":
+        return None
+    return Problem(
+        message="the model can't be made: TypeError, DotProductAttention gets an unexpected argument k_channels",
+        found="multi_latent_attention with transformer_impl local",
+        wanted="transformer_impl transformer_engine",
+        facts=("transformer_impl", "mla"),
+        fixes=(Fix({"transformer_impl": "transformer_engine"}, "Transformer Engine's attention"),),
     )

@@ -8,23 +8,21 @@ that other functions are judged too: upstream itself would have stopped.
 from __future__ import annotations
 
 import _ast
-import re
 from collections.abc import Callable
 from typing import Any
 
 from megatron_hcp.validators.assign import Assignments
-from megatron_hcp.validators.guards import guard_of
+from megatron_hcp.validators.guards import guard_of, values_in
 from megatron_hcp.validators.journal import Writes
 from megatron_hcp.validators.operations import iterable
 from megatron_hcp.validators.outcome import Guard, Open, Refusal
-from megatron_hcp.validators.program import StartProgram, Unit, condition_of, shape_of
-from megatron_hcp.validators.trees import names_in, tree_of, variable_fields
-from megatron_hcp.validators.values import ABSENT, NOT_READ, UNREADABLE, NotKnown, Thing, merged, same, truth
+from megatron_hcp.validators.program import StartProgram, Unit, condition_of, fields_in, shape_of
+from megatron_hcp.validators.trees import tree_of
+from megatron_hcp.validators.values import ABSENT, NOT_READ, UNREADABLE, NotKnown, Thing, is_plain, merged, same, truth
 
 _MOST_STEPS = 200_000
 _DEEPEST = 25
 _NEXT, _LEFT, _STOPPED, _BREAK, _CONTINUE = range(5)
-_FIELD = re.compile(r"\b(?:args|self)\.(\w+)")
 _RETURN = "<return>"
 Outside = Callable[[str, list[Any]], Any]
 
@@ -45,7 +43,8 @@ class Evaluation(Assignments):
         self._units: dict[str, Unit | None] = program.kept.setdefault("units", {})
         self._depths: dict[str, list[int]] = program.kept.setdefault("depths", {})
         self._ends: dict[str, list[int]] = program.kept.setdefault("ends", {})
-        self._reads: dict[Any, frozenset[str]] = program.kept.setdefault("reads", {})
+        self._results: dict[Any, Any] = program.kept.setdefault("results", {})
+        self._traces = 0  # how often a guard spoke, or the machine was asked
         self._calls: list[Unit] = []
         self._maybe: list[NotKnown] = []
 
@@ -53,12 +52,11 @@ class Evaluation(Assignments):
         return self._unit(name) is not None
 
     def outside(self, name: str, given: list[Any]) -> Any:
+        self._traces += 1
         return self._outside(name, given)
 
     def fields_of(self, name: str) -> list[str] | None:
-        if self._unit(name) is None:
-            return None
-        return list(self.defaults_of(name))
+        return list(self.defaults_of(name)) if self.has_unit(name) else None
 
     def made(self, kind: str, fields: dict[str, Any], key: str | None) -> Any:
         """An object of a class, with these fields and the others' defaults."""
@@ -72,14 +70,24 @@ class Evaluation(Assignments):
                 self._depths[name], self._ends[name] = shape_of(unit.lines)
         return self._units[name]
 
-    # Calls
-
     def call_unit(self, name: str, given: list[Any], named: dict[str, Any]) -> Any:
         unit = self._unit(name)
         if unit is None or len(self._calls) >= _DEEPEST:
             return NOT_READ
         if unit.kind == "class":
             return self._construct(unit, given, named)
+        if not (is_plain(given) and is_plain(named.values())):
+            return self._run(unit, given, named)
+        call = (name, repr(given), repr(named))
+        if call not in self._results:
+            before = self._traces
+            result = self._run(unit, given, named)
+            if self._traces > before or not is_plain((result,)):
+                return result
+            self._results[call] = result  # upstream computes the same rank groups again and again
+        return self._results[call]
+
+    def _run(self, unit: Unit, given: list[Any], named: dict[str, Any]) -> Any:
         frame: dict[str, Any] = {}
         before, self.frame = self.frame, frame
         for place, parameter in enumerate(unit.head):
@@ -148,8 +156,6 @@ class Evaluation(Assignments):
             return None
         return frozenset((kind,)).union(*(self.kinds_of(base) or () for base in unit.head))
 
-    # Statements
-
     def _block(self, unit: Unit, at: int, depth: int) -> int:
         """Runs the statements of a depth from a line on, up to the end of their block."""
         lines, depths = unit.lines, self._depths[unit.name]
@@ -179,10 +185,7 @@ class Evaluation(Assignments):
         owner = self.frame[unit.head[0]]
         if not isinstance(owner, Thing) or owner.changed is None:
             return False
-        reads = self._reads.get((unit.name, at))
-        if reads is None:
-            reads = self._reads[unit.name, at] = frozenset(_FIELD.findall(unit.lines[at].partition("\t")[0]))
-        return owner.changed.isdisjoint(reads)
+        return owner.changed.isdisjoint(fields_in(unit.lines[at]))
 
     def _statement(self, word: str, rest: str, line: str) -> int:
         if word == "check":
@@ -281,30 +284,19 @@ class Evaluation(Assignments):
         return _NEXT
 
     def _violated(self, line: str) -> None:
+        self._traces += 1
         if self._maybe:
             self._is_open(line, merged(*self._maybe))
         else:
             guard = self._guard(line)
             things = ((name, value.key) for name, value in self.frame.items() if isinstance(value, Thing))
             sections = tuple((name, key) for name, key in things if key is not None)
-            self.refusals.append(Refusal(guard, self._values(guard.condition), sections))
+            self.refusals.append(Refusal(guard, values_in(guard.condition, self), sections))
 
     def _is_open(self, line: str, unknown: NotKnown) -> None:
+        self._traces += 1
         if UNREADABLE not in unknown.names:
             self.open.append(Open(self._guard(line), tuple(sorted(unknown.names))))
 
     def _guard(self, line: str) -> Guard:
         return guard_of(self.program.repo, self._calls[-1], line)
-
-    def _values(self, condition: str) -> tuple[tuple[str, object], ...]:
-        found: dict[str, object] = {}
-        whole = tree_of(condition)
-        by_variable = {variable: (owner, tree) for owner, variable, tree in variable_fields(whole)}
-        for name, tree in names_in(whole):
-            value = self.value(tree)
-            if name in by_variable:  # `getattr(args, arg)`: the field that is meant
-                owner, tree = by_variable[name]
-                name, value = f"{owner}.{value}", self.value(tree)
-            if not isinstance(value, (NotKnown, Thing)) and name.partition(".")[0] in self.frame:
-                found[name] = value
-        return tuple(found.items())

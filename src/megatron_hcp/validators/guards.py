@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from zlib import crc32
 
+from megatron_hcp.validators.expression import Expressions
 from megatron_hcp.validators.outcome import Guard, Refusal
 from megatron_hcp.validators.program import Unit, condition_of
-from megatron_hcp.validators.trees import names_in, tree_of
+from megatron_hcp.validators.trees import names_in, tree_of, variable_fields
+from megatron_hcp.validators.values import NotKnown, Thing
 
 _VARIABLE = re.compile(r"""['"]([A-Z][A-Z0-9_]{3,})['"]""")
 _MEGATRON_LM = ("megatron/core/", "megatron/training/")
@@ -36,6 +38,21 @@ def name_of(condition: str) -> str:
     names = dict.fromkeys(name.partition(".")[2] or name for name in read)
     words = "-".join(names or _VARIABLE.findall(condition))[:60].rstrip("-") or "always"
     return f"{words}-{crc32(condition.encode()) & 0xFFFF:04x}"
+
+
+def values_in(condition: str, run: Expressions) -> tuple[tuple[str, object], ...]:
+    """The known settings that a condition reads, by upstream's names, at this point of a run."""
+    found: dict[str, object] = {}
+    whole = tree_of(condition)
+    by_variable = {variable: (owner, tree) for owner, variable, tree in variable_fields(whole)}
+    for name, tree in names_in(whole):
+        value = run.value(tree)
+        if name in by_variable:  # `getattr(args, arg)`: the field that is meant
+            owner, tree = by_variable[name]
+            name, value = f"{owner}.{value}", run.value(tree)
+        if not isinstance(value, (NotKnown, Thing)) and name.partition(".")[0] in run.frame:
+            found[name] = value
+    return tuple(found.items())
 
 
 def independent(refusals: list[Refusal]) -> tuple[Refusal, ...]:

@@ -20,11 +20,14 @@ A class has `TARGET = EXPRESSION` for each field with its default. Expressions: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from megatron_hcp.ground.record import NamedTuple
+
+_FIELD = re.compile(r"\b(?:args|self)\.(\w+)")
 
 
 class Unit(NamedTuple):
@@ -66,7 +69,7 @@ def _kept(find: Callable[[str], Unit | None]) -> dict[str, dict[str, Any]]:
 
 def shape_of(lines: Sequence[str]) -> tuple[list[int], list[int]]:
     """(the depth of each line, the place after the block that it heads)."""
-    depths = [len(line) - len(line.lstrip(" ")) for line in lines]
+    depths = [0 if line[:1] != " " else len(line) - len(line.lstrip(" ")) for line in lines]
     ends = [0] * len(lines)
     heads: list[int] = []
     for place, depth in enumerate(depths):
@@ -76,6 +79,12 @@ def shape_of(lines: Sequence[str]) -> tuple[list[int], list[int]]:
     for place in heads:
         ends[place] = len(lines)
     return depths, ends
+
+
+@cache
+def fields_in(line: str) -> list[str]:
+    """The fields of `args` and `self` that a statement reads."""
+    return _FIELD.findall(line.partition("\t")[0])
 
 
 def condition_of(line: str) -> tuple[str, str]:
@@ -99,8 +108,8 @@ def unit_of(lines: Sequence[str]) -> Unit:
     """A unit from its lines."""
     first, *head = lines[0].split("\t")
     kind, name, _, path = first.split(" ")
-    statements = lines[1:]
-    quiet = frozenset(place for place, line in enumerate(statements) if line[:1] == "?")
-    return Unit(
-        name, kind, tuple(head), path, tuple(line[1:] if line[:1] == "?" else line for line in statements), quiet
-    )
+    statements = list(lines[1:])
+    quiet = [place for place, line in enumerate(statements) if line[:1] == "?"]
+    for place in quiet:
+        statements[place] = statements[place][1:]
+    return Unit(name, kind, tuple(head), path, tuple(statements), frozenset(quiet))

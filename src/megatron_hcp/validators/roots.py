@@ -157,7 +157,7 @@ MEGATRON_BRIDGE = UpstreamRoots(
         (
             "do runtime_config_update(cfg)",
             "do initialize_megatron.init_num_microbatches_calculator(cfg)",
-            "if not cfg.dist.use_decentralized_pg",
+            "if not getattr(cfg.dist, 'use_decentralized_pg', False)",
             " do _initialize_distributed.initialize_model_parallel(cfg.model, cfg.dist, "
             "cfg.ddp.num_distributed_optimizer_instances)",
             "if not (cfg.dist.use_torch_fsdp2 or cfg.dist.use_megatron_fsdp or cfg.ddp.use_megatron_fsdp)",

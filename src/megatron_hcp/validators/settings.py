@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from megatron_hcp.core.releases import at_least
@@ -30,12 +31,19 @@ def parser_of(lines: Iterable[str]) -> ParserTable:
     """The parser of a table's lines. Of several options with one destination, the first one's default counts."""
     parser = ParserTable({}, {})
     for line in lines:
-        names, dest, _, _, _, default, _ = line.split("\t", 6)
-        if dest not in parser.defaults:
-            parser.defaults[dest] = PLAIN[default] if default in PLAIN else default_value(default)
-        for name in names.split(" "):
-            parser.lines[name[2:].replace("-", "_")] = line
+        keys, dest, default = _option_line(line)
+        parser.defaults.setdefault(dest, default)
+        for key in keys:
+            parser.lines[key] = line
     return parser
+
+
+@cache
+def _option_line(line: str) -> tuple[list[str], str, Any]:
+    """(keys, destination, default) of an option's line, which most releases share."""
+    names, dest, _, _, _, default, _ = line.split("\t", 6)
+    keys = [name[2:] for name in names.replace("-", "_").split(" ")]
+    return keys, dest, PLAIN[default] if default in PLAIN else default_value(default)
 
 
 def arguments_of(launch: Launch, parser: ParserTable) -> Thing:

@@ -34,9 +34,16 @@ def judge_start(
         run.call_unit(program.start, [_given(launch, run)], {})
     except TooLongError:
         return None
-    readable = program.guards - program.unreadable
+    refusals = independent(run.refusals)
     return Judgement(
-        independent(run.refusals), tuple(run.open), readable, program.unreadable, source, program.release, program.repo
+        refusals,
+        tuple(run.open),
+        program.guards - program.unreadable,
+        program.unreadable,
+        source,
+        program.release,
+        program.repo,
+        tuple(refusal.guard for refusal in run.refusals if refusal not in refusals),
     )
 
 

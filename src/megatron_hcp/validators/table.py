@@ -48,7 +48,7 @@ def _table(text: str) -> Table:
     rows = (line.split() for line in head.split("\n")[1:])
     units = (part.partition("\n") for part in parts)
     return Table(
-        tuple((name, int(guards), int(unreadable), *(pinned or [""])) for name, guards, unreadable, *pinned in rows),
+        tuple((row[0], int(row[1]), int(row[2]), row[3] if len(row) > 3 else "") for row in rows),
         {name: lines for name, _, lines in units},
     )
 
@@ -101,12 +101,20 @@ def releases_of(repo: str) -> tuple[str, ...]:
 
 def lines_of(text: str, bit: int) -> list[str]:
     """The lines of a woven text that a release has."""
-    found: list[str] = []
-    for part in text[1:].split("\n="):
-        mask, _, lines = part.partition("\n")
-        if int(mask, 16) & bit:
-            found += lines.split("\n")
-    return found
+    return [line for mask, lines in _parts(text) if mask & bit for line in _lines(lines)]
+
+
+@cache
+def _parts(text: str) -> tuple[tuple[int, str], ...]:
+    """(mask of releases, lines), in order."""
+    parts = (part.partition("\n") for part in text[1:].split("\n="))
+    return tuple((int(mask, 16), lines) for mask, _, lines in parts)
+
+
+@cache
+def _lines(text: str) -> list[str]:
+    """Lines that releases share, as the same texts."""
+    return text.split("\n")
 
 
 def woven(texts: Sequence[Iterable[str]]) -> str:

@@ -56,6 +56,23 @@ class Thing:
         self.changed: set[str] | None = None
 
 
+_PLAIN = frozenset((int, str, bool, float, type(None), NotKnown))
+
+
+def is_plain(values: Iterable[Any]) -> bool:
+    """Whether values are nothing that changes or is looked into: plain ones, unknown ones, lists and tuples of them."""
+    return all(type(value) in _PLAIN or (type(value) in (list, tuple) and is_plain(value)) for value in values)
+
+
+class Lambda:
+    """A function written as an expression, with the names around it."""
+
+    __slots__ = ("frame", "tree")
+
+    def __init__(self, tree: Any, frame: dict[str, Any]) -> None:
+        self.tree, self.frame = tree, frame
+
+
 def merged(*values: Any) -> NotKnown:
     """The unknown that depends on all unknown ones among the values."""
     names: frozenset[str] = frozenset()
@@ -71,7 +88,7 @@ def merged(*values: Any) -> NotKnown:
 
 def truth(value: Any) -> bool | NotKnown:
     """Whether Python takes a value for true."""
-    if isinstance(value, NotKnown):
+    if value is True or value is False or isinstance(value, NotKnown):
         return value
     if isinstance(value, Symbol):
         return True

@@ -1,9 +1,13 @@
-"""The most frequent expressions, read by their words: Python's parser would take most of a check's time."""
+"""The most frequent expressions, read by their words: Python's parser would take most of a check's time.
+
+A text is looked at once: what gives its value is kept for the other launches and releases that have it.
+"""
 
 from __future__ import annotations
 
 import _ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from megatron_hcp.validators.operations import FAULTS, compared, joined
@@ -11,7 +15,7 @@ from megatron_hcp.validators.trees import tree_of
 from megatron_hcp.validators.values import ABSENT, NOT_READ, NotKnown, truth
 
 PLAIN: Mapping[str, Any] = {"None": None, "True": True, "False": False, "...": NOT_READ}
-_BRACKETS = ("(", "[", "{", "lambda", "' ", " '")
+_BRACKETS = ("(", "[", "{", "lambda", "' ", " '", " if ")
 _WORD_OPERATORS = {
     "==": _ast.Eq, "!=": _ast.NotEq, "<": _ast.Lt, "<=": _ast.LtE, ">": _ast.Gt, ">=": _ast.GtE,
     "in": _ast.In, "is": _ast.Is,
@@ -31,51 +35,89 @@ class PlainWords:
 
     def text_value(self, text: str) -> Any:
         """The value of an expression's text. The most frequent kinds need no parser: it takes most of the time."""
-        if " and " in text or " or " in text:
-            return self._sentence(text)
-        words = text.split(" ")
-        if len(words) == 1:
-            found = self._word(text)
-            if found is not ABSENT:
-                return found
-        elif words[0] == "not" and len(words) == 2:
-            found = self._word(words[1])
-            if found is not ABSENT:
-                found = truth(found)
-                return found if isinstance(found, NotKnown) else not found
-        elif words[1] == "is" and words[-1] == "None" and len(words) in (3, 4):
-            found = self._word(words[0])
-            if found is not ABSENT:
-                return found if isinstance(found, NotKnown) else (found is None) is (len(words) == 3)
-        elif len(words) == 3 and words[1] in _WORD_OPERATORS:
-            left, right = self._word(words[0]), self._word(words[2])
-            if left is not ABSENT and right is not ABSENT:
-                try:
-                    return compared(_WORD_OPERATORS[words[1]], left, right)
-                except FAULTS:
-                    return NOT_READ
-        return self.value(tree_of(text))
+        found = _reader_of(text)(self)
+        return self.value(tree_of(text)) if found is ABSENT else found
 
-    def _sentence(self, text: str) -> Any:
-        """The value of parts joined by `and` and `or`; those with brackets or longer texts are parsed."""
-        if any(mark in text for mark in _BRACKETS) or (" if " in text):
-            return self.value(tree_of(text))
-        for word, stops_at in ((" or ", True), (" and ", False)):
-            if word in text:
-                return joined(map(self.text_value, text.split(word)), stops_at)
-        return self.value(tree_of(text))
 
-    def _word(self, word: str) -> Any:
-        """The value of a plain literal, a name, or a field of one; `ABSENT` if the word is something else."""
-        if word in PLAIN:
-            return PLAIN[word]
-        owner, dot, name = word.partition(".")
-        if owner in self.frame:
-            if not dot:
-                return self.frame[owner]
-            return self.field(self.frame[owner], name) if name.isidentifier() else ABSENT
-        if word.isdecimal():
-            return int(word)
-        if owner.isdecimal() and name.isdecimal():
-            return float(word)
-        return word[1:-1] if word[:1] == "'" == word[-1:] and word.count("'") == 2 and "\\" not in word else ABSENT
+Reader = Callable[[PlainWords], Any]
+"""Gives an expression's value; `ABSENT` if only its tree can tell."""
+
+
+@cache
+def _reader_of(text: str) -> Reader:
+    if " and " in text or " or " in text:
+        return _sentence(text)
+    words = text.split(" ")
+    if len(words) == 1:
+        return _word(text)
+    if words[0] == "not" and len(words) == 2:
+        return _negation(_word(words[1]))
+    if words[1] == "is" and words[-1] == "None" and (len(words) == 3 or (len(words) == 4 and words[2] == "not")):
+        return _presence(_word(words[0]), len(words) == 3)
+    if len(words) == 3 and words[1] in _WORD_OPERATORS:
+        return _comparison(_WORD_OPERATORS[words[1]], _word(words[0]), _word(words[2]))
+    return _by_tree
+
+
+def _by_tree(_: PlainWords) -> Any:
+    return ABSENT
+
+
+def _sentence(text: str) -> Reader:
+    """Parts joined by `and` and `or`; those with brackets or longer texts are parsed."""
+    if any(mark in text for mark in _BRACKETS):
+        return _by_tree
+    word = " or " if " or " in text else " and "
+    parts = text.split(word)
+    return lambda one: joined(map(one.text_value, parts), word == " or ")
+
+
+def _negation(word: Reader) -> Reader:
+    def read(one: PlainWords) -> Any:
+        found = word(one)
+        if found is not ABSENT:
+            found = truth(found)
+        return found if found is ABSENT or isinstance(found, NotKnown) else not found
+
+    return read
+
+
+def _presence(word: Reader, is_none: bool) -> Reader:
+    def read(one: PlainWords) -> Any:
+        found = word(one)
+        return found if found is ABSENT or isinstance(found, NotKnown) else (found is None) is is_none
+
+    return read
+
+
+def _comparison(op: type, left: Reader, right: Reader) -> Reader:
+    def read(one: PlainWords) -> Any:
+        first, second = left(one), right(one)
+        if first is ABSENT or second is ABSENT:
+            return ABSENT
+        try:
+            return compared(op, first, second)
+        except FAULTS:
+            return NOT_READ
+
+    return read
+
+
+@cache
+def _word(word: str) -> Reader:
+    """A plain literal, a name, or a field of one."""
+    if word in PLAIN:
+        value = PLAIN[word]
+        return lambda _: value
+    owner, dot, name = word.partition(".")
+    if word.isdecimal() or (owner.isdecimal() and name.isdecimal()):
+        number = float(word) if dot else int(word)
+        return lambda _: number
+    if word[:1] == "'" == word[-1:] and word.count("'") == 2 and "\\" not in word:
+        text = word[1:-1]
+        return lambda _: text
+    if not dot:
+        return lambda one: one.frame.get(word, ABSENT)
+    if not name.isidentifier():
+        return _by_tree
+    return lambda one: one.field(one.frame[owner], name) if owner in one.frame else ABSENT

@@ -83,3 +83,25 @@ def test_a_release_that_no_table_has_is_said_not_to_be_judged() -> None:
     words = ["--assume", "mcore=0.25.0", "--", "--num-layers", "2"]
     done = subprocess.run([sys.executable, "-m", "megatron_hcp", "check", *words], capture_output=True, text=True)
     assert "upstream's start-up: not judged, 0.25.0 was not read; --upstream DIR reads your own\n" in done.stdout
+
+
+def test_a_stated_release_beside_another_tree_is_said(check: Check) -> None:
+    said = check("--assume", "mcore=0.19.0").stdout
+    assert "--upstream is mcore 0.21.0, and mcore=0.19.0 is stated: rules go by what is stated" in said
+    assert "is stated" not in check("--assume", "mcore=0.21.0").stdout
+
+
+def test_a_guard_that_is_ignored_did_not_pass(check: Check) -> None:
+    name = next(word for word in check().stdout.split() if word.startswith("START001/"))
+    assert "(0.21.0): 0 of 1 guards passed, 0 open, 1 not shown\n" in check("--ignore", name).stdout
+
+
+def test_with_upstreams_guards_alone_they_are_counted(check: Check) -> None:
+    assert "1 guard applied, 0 not checked" in check("--select", "START001").stdout
+
+
+def test_an_option_of_hcps_own_after_the_dashes_is_one_line(check: Check) -> None:
+    done = check(words=("--upstream", "x", *BAD))
+    assert done.returncode == 2 and done.stderr == (
+        "hcp: found --upstream after --; wanted the launch's own words there; write it before --\n"
+    )

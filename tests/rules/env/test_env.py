@@ -9,8 +9,16 @@ __all__ = ["test_text", "test_verdict"]
 
 FSDP = "dist.use_megatron_fsdp=true "
 
+EP_OVERLAP = "--num-experts 8 --expert-model-parallel-size 8 --overlap-moe-expert-parallel-comm"
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
+    ("ENV009", "mlm", EP_OVERLAP, "env.CUDA_DEVICE_MAX_CONNECTIONS=1 arch=sm90", "warning slow training"),
+    ("ENV009", "mlm", EP_OVERLAP, "env.CUDA_DEVICE_MAX_CONNECTIONS=1", "warning slow training"),
+    ("ENV009", "mlm", EP_OVERLAP, "env.CUDA_DEVICE_MAX_CONNECTIONS=1 arch=sm100", "fine"),
+    ("ENV009", "mlm", EP_OVERLAP, "env.CUDA_DEVICE_MAX_CONNECTIONS=32 arch=sm90", "fine"),
+    ("ENV009", "mlm", EP_OVERLAP, "", "not concerned"),
+    ("ENV009", "mlm", EP_OVERLAP, "env.NCCL_IB_DISABLE=0", "needs env.CUDA_DEVICE_MAX_CONNECTIONS"),
+    ("ENV009", "mlm", "--num-experts 8", "env.CUDA_DEVICE_MAX_CONNECTIONS=1 arch=sm90", "not concerned"),
     (
         "ENV004",
         "mlm",

@@ -22,6 +22,11 @@ VERDICTS: list[Row] = [
         "needs group_query_attention",
     ),
     ("MLA001", "bridge", "model.multi_latent_attention=true model.num_query_groups=4", "", "not concerned"),
+    ("MLA002", "mlm", "--multi-latent-attention --transformer-impl local", "", "error crash init"),
+    ("MLA002", "mlm", "--multi-latent-attention --transformer-impl local", "mcore=0.12.0", "error crash init"),
+    ("MLA002", "mlm", "--multi-latent-attention", "", "fine"),
+    ("MLA002", "mlm", "--transformer-impl local", "", "not concerned"),
+    ("MLA002", "bridge", "model.multi_latent_attention=true model.transformer_impl=local", "", "not concerned"),
 ]
 
 TEXTS: list[Row] = [
@@ -37,5 +42,12 @@ TEXTS: list[Row] = [
 
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
+    (
+        "MLA002",
+        "mlm",
+        "--multi-latent-attention --transformer-impl local",
+        "",
+        ("transformer_impl=transformer_engine",),
+    ),
     ("MLA001", "mlm", "--multi-latent-attention --group-query-attention", "", ("group_query_attention=false",)),
 ]

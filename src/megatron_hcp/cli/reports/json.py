@@ -46,6 +46,7 @@ def report_json(
         "backports": first_json(lacking(report.launch).lacking),
         "facts": {name: fact_json(name, fact) for name, fact in sorted(report.launch.facts.items()) if name in used},
         "judged_by": judged_json(report),
+        **({} if report.run is None else {"dryrun": report.run.data, "suspects": list(report.run.suspects)}),
         "patch": patch,
         **({} if left_out is None else {"left_out": [{"rule": rule, "reason": why} for rule, why in left_out]}),
     }
@@ -136,8 +137,11 @@ def summary_json(report: Report) -> dict[str, int]:
 
 
 def judged_json(report: Report) -> list[dict[str, Any]]:
-    """Which code of upstream judged the start-up. `release` is null if the launch states none: then all that the tables
-    have judged it, and the numbers are the newest's."""
+    """Which code of upstream judged the start-up, and how many guards it decided.
+
+    `release` is null if the launch states none: then all that the tables have judged it, and the numbers are the
+    newest's.
+    """
     judged = report.judged_by[-1:]
     path = next((tree.path for tree in report.launch.reading.upstream), None)
     return [
@@ -145,7 +149,7 @@ def judged_json(report: Report) -> list[dict[str, Any]]:
             "source": item.source,
             "path": path if item.source == "upstream" else None,
             "release": item.release if len(report.judged_by) == 1 else None,
-            "evaluated": item.evaluated,
+            "evaluated": item.evaluated - len(item.open),
             "open": len(item.open),
             "unreadable": item.unreadable,
         }

@@ -50,6 +50,23 @@ def refused_by(launch: Launch, judged: Sequence[Judgement]) -> list[Refused]:
     return [_refused(launch, *each) for each in found.values()]
 
 
+def to_say(launch: Launch, judged: Sequence[Judgement], fired: Iterable[Finding]) -> list[Refused]:
+    """The refusals that concern what the launch states, or a whole one lacks; not what the parser refuses first."""
+    unparsed = {key for item in fired if item.rule.id.startswith("KEY") for key in item.keys}
+    whole = is_whole(launch)
+    return [
+        item
+        for item in refused_by(launch, judged)
+        if (whole or any(spot.is_written for spot in item.spots))
+        and not any(spot.key in unparsed for spot in item.spots)
+    ]
+
+
+def masked_in(judged: Iterable[Judgement]) -> frozenset[str]:
+    """The ids of findings that stand behind others: a fix of these doesn't make them."""
+    return frozenset(f"{row_of(guard).id}/{guard.slug}" for outcome in judged for guard in outcome.masked)
+
+
 def findings_of(
     launch: Launch, judged: Sequence[Judgement], rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool = False
 ) -> list[Finding]:
@@ -62,15 +79,8 @@ def findings_of(
     refuses a value first.
     """
     fired = list(fired)
-    unparsed = {key for item in fired if item.rule.id.startswith("KEY") for key in item.keys}
     speaking = {rule.id: rule for rule in rules}
-    whole = is_whole(launch)
-    items = [
-        item
-        for item in refused_by(launch, judged)
-        if (whole or any(spot.is_written for spot in item.spots))
-        and not any(spot.key in unparsed for spot in item.spots)
-    ]
+    items = to_say(launch, judged, fired)
     every = {outcome.release for outcome in judged} == {release for item in items for release in item.releases}
     found = []
     for item in items:

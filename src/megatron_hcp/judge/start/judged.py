@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import chain
 
 from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.facts.known_options import all_options, revision_of, revisions_with
@@ -21,35 +23,63 @@ from megatron_hcp.validators.upstreams import (
     upstreams_of,
 )
 
+Speaks = Callable[[Judgement], bool]
+"""Whether a finding comes of an outcome."""
 
-def judgements(launch: Launch) -> tuple[Judgement, ...]:
+
+def judgements(launch: Launch, speaks: Speaks) -> tuple[Judgement, ...]:
     """What upstream's start-up makes of the launch: one outcome, or by release, oldest first.
 
     If the launch states no release, the newest one that has its options judges it, with those whose older guards may
-    refuse it, and the others only if one of these does: a check stays quick. Options that no release has yet are a
-    branch's.
+    refuse it, and the others only if one of these has something to say: a check stays quick. Options that no release
+    has yet are a branch's.
     """
-    return next(filter(None, (judged_by(launch, upstream) for upstream in upstreams_of(launch))), ())
+    return next(filter(None, (judged_by(launch, upstream, speaks) for upstream in upstreams_of(launch))), ())
 
 
-def judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
+def judged_by(launch: Launch, upstream: Upstream, speaks: Speaks) -> tuple[Judgement, ...]:
     """What one upstream's validators make of the launch."""
+    stated = _by_the_stated(launch, upstream)
+    if stated is not None:
+        return stated
+    releases = _in_question(launch, upstream)
+    older = _with_older_guards(launch) if upstream is MEGATRON_LM else frozenset()
+    asked = (*(release for release in releases[:-1] if release in older), *releases[-1:])
+    first = {release: _judged(launch, upstream, (release,)) for release in asked}
+    if not any(speaks(one) for outcome in first.values() for one in outcome):
+        return first[releases[-1]] if releases else ()
+    every = (first.get(release) or _judged(launch, upstream, (release,)) for release in releases)
+    return tuple(one for outcome in every for one in outcome)
+
+
+def newest_first(launch: Launch) -> Iterator[Judgement]:
+    """The outcome of every release that may judge the launch, each worked out when it is asked for."""
+    for upstream in upstreams_of(launch):
+        stated = _by_the_stated(launch, upstream)
+        releases = _in_question(launch, upstream)[::-1] if stated is None else ()
+        outcomes = chain(stated or (), (one for release in releases for one in _judged(launch, upstream, (release,))))
+        for first in outcomes:
+            yield first
+            yield from outcomes
+            return
+
+
+def _by_the_stated(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...] | None:
+    """The outcome of the user's own tree, or of the release that the launch states; None without them."""
     tree = _tree(launch, upstream.repo)
     if tree is not None:
         judged = judge_start(launch, tree.release or "", program=_program(tree))
         return () if judged is None else (judged,)
     if View(launch).known(upstream.fact) or (upstream is MEGATRON_BRIDGE and View(launch).known("mcore")):
         return _judged(launch, upstream, (_stated(launch, upstream),))
+    return None
+
+
+def _in_question(launch: Launch, upstream: Upstream) -> tuple[str, ...]:
+    """The releases that may judge a launch which states none, oldest first."""
     releases = releases_with(launch) if upstream is MEGATRON_LM else upstream.releases
-    if launch.reading.recipe is not None:  # its settings are those of the newest release
-        releases = releases[-1:]
-    older = _with_older_guards(launch) if upstream is MEGATRON_LM else frozenset()
-    asked = (*(release for release in releases[:-1] if release in older), *releases[-1:])
-    first = {release: _judged(launch, upstream, (release,)) for release in asked}
-    if not any(one.refusals for outcome in first.values() for one in outcome):
-        return first[releases[-1]] if releases else ()
-    every = (first.get(release) or _judged(launch, upstream, (release,)) for release in releases)
-    return tuple(one for outcome in every for one in outcome)
+    # A recipe's settings are those of the newest release.
+    return releases[-1:] if launch.reading.recipe is not None else releases
 
 
 def judged_again(launch: Launch, judged: Judgement) -> Judgement | None:
@@ -72,7 +102,7 @@ def releases_with(launch: Launch) -> tuple[str, ...]:
     """The releases that have all options of the launch, oldest first, else the branches; what neither has, another
     program adds."""
     known = all_options()
-    have = [frozenset(revisions_with(item.key)) for item in launch.reading.settings if item.key in known]
+    have = {revisions_with(item.key) for item in launch.reading.settings if item.key in known}
 
     def with_all(revisions: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in revisions if all(name in having for having in have))
@@ -114,16 +144,24 @@ def _judged(launch: Launch, upstream: Upstream, releases: tuple[str | None, ...]
 
 
 def _tree(launch: Launch, repo: str) -> UpstreamTree | None:
-    """The tree of a repository that the user named last."""
-    return next((tree for tree in reversed(launch.reading.upstream) if tree.repo == repo), None)
+    """The tree of a repository that the user named last; not a Bridge checkout without its submodule, Megatron-LM."""
+    tree = next((tree for tree in reversed(launch.reading.upstream) if tree.repo == repo), None)
+    return tree if tree is None or repo != MEGATRON_BRIDGE.repo or _has_core(tree) else None
+
+
+@cache
+def _has_core(tree: UpstreamTree) -> bool:
+    from megatron_hcp.validators.reader.checkout import roots_of, texts_of
+
+    return texts_of(tree.path, roots_of(tree.repo))("megatron/core/package_info.py") is not None
 
 
 @cache
 def _program(tree: UpstreamTree) -> StartProgram:
     if tree.cached:
-        from megatron_hcp.validators.kept import program_of_tree
+        from megatron_hcp.validators.reader.kept import program_of_tree
 
         return program_of_tree(tree.path, tree.repo)
-    from megatron_hcp.validators.checkout import program_of_folder
+    from megatron_hcp.validators.reader.checkout import program_of_folder
 
     return program_of_folder(tree.path, tree.repo)

@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from megatron_hcp.judge.report import Finding, StartVerdict, Undecided
-from megatron_hcp.judge.start.judged import judgements
+from megatron_hcp.judge.start.judged import judgements, newest_first
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Rule
+from megatron_hcp.validators.outcome import Judgement
 
 
 def started(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool) -> StartVerdict:
     """What the START rules among the rules say; `fired` are the findings of the others."""
-    judged = judgements(launch)
+    fired = list(fired)
+
+    def speaks(outcome: Judgement) -> bool:
+        if not outcome.refusals:
+            return False
+        from megatron_hcp.judge.start.findings import findings_of
+
+        return bool(findings_of(launch, (outcome,), rules, fired))
+
+    judged = judgements(launch, speaks)
     findings: list[Finding] = []
     undecided: tuple[Undecided, ...] = ()
     # Most launches have nothing to say of: what words it is loaded only then.
@@ -25,3 +35,15 @@ def started(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, 
 
         undecided = undecided_by_guards(launch, judged[-1])
     return StartVerdict(tuple(findings), undecided, judged)
+
+
+def errors_at_start(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding]) -> list[Finding]:
+    """The errors of `started` alone: what all releases refuse, so that the first one that doesn't ends the search."""
+    from megatron_hcp.judge.start.findings import findings_of, to_say
+
+    judged = []
+    for outcome in newest_first(launch):
+        if not outcome.refusals or not to_say(launch, (outcome,), fired):
+            return []
+        judged.append(outcome)
+    return findings_of(launch, judged[::-1], rules, fired)

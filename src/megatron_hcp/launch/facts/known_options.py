@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
+
 from megatron_hcp.launch.facts.last_read import BRANCHES, of_package
 from megatron_hcp.launch.facts.option_table import OptionTable, option_table
 
@@ -17,11 +19,13 @@ def table() -> OptionTable:
     return option_table("known_options.txt")
 
 
+@cache
 def all_options() -> frozenset[str]:
     """All options of any revision, as argparse destinations: `context_parallel_size`."""
     return frozenset(table().rows)
 
 
+@lru_cache(maxsize=2_000)
 def revisions_with(option: str) -> tuple[str, ...]:
     """The releases and branches that have the option, oldest first; empty if no revision has it.
 

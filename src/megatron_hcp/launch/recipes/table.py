@@ -233,7 +233,7 @@ def _unknown(table: _Table, name: str) -> HcpError:
     return HcpError(
         f"Megatron-Bridge {_range(table.releases)} has no recipe {name[:80]!r}",
         wanted="a recipe function's name",
-        do=near or "lab/recipes/table.py shows how the list is made",
+        do=near or "copy the name from the recipe, or leave --recipe out and give the YAML that its --dryrun writes",
     )
 
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from megatron_hcp.plan.constants import Rates
 from megatron_hcp.plan.layout import Layout, PlanJob, overlaps_exchange
 from megatron_hcp.plan.model import PlanModel
-from megatron_hcp.plan.time.layer import LayerSeconds, Units, Work
+from megatron_hcp.plan.time.layer import Work
 from megatron_hcp.plan.time.links import ring_bandwidth
+from megatron_hcp.plan.time.margin import margin
+from megatron_hcp.plan.time.parts import LayerSeconds, Units
 from megatron_hcp.plan.time.shapes import RankElements, weights_of
 from megatron_hcp.plan.weights import LayerKinds, stage_kinds
 
@@ -25,9 +27,6 @@ BUFFER_PASSES = 3
 """Passes over the whole gradient buffer: it is set to zero, and scaled. Source: param_and_grad_buffer.py."""
 DP_HIDDEN_SHARE = 0.6
 """Part of a micro-batch that can hide the last gradients and the first parameters."""
-BAND, BAND_UNCOVERED = 0.15, 0.4
-"""Nine of ten published steps of a known release are within the first, of an unknown one all that it speeds up within
-the second, which is a guess for what no step covers."""
 LAYER_TERMS = ("gemm", "attention", "memory_bound", "tp", "ep", "cp", "recompute", "host")
 
 
@@ -170,9 +169,11 @@ def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> S
         *job.marks,
         *uncovered(model, layout),
         *(f"{what}: no formula" for what in model.kind_unknown),
+        *(("Mamba layers: no measured step has them",) if model.mixers.blocks else ()),
     )
     is_open = rates.is_release_open and bool(model.sizes.experts)
-    return StepTime(seconds, terms, hidden, BAND_UNCOVERED if marks or is_open else BAND, marks)
+    band = margin(model, job, rates, terms, is_covered=not (marks or is_open))
+    return StepTime(seconds, terms, hidden, band, marks)
 
 
 def _parts(model: PlanModel, each: Units) -> tuple[tuple[int, LayerSeconds], ...]:

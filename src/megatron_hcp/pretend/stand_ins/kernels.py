@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from megatron_hcp.pretend.record import RECORD
+from megatron_hcp.pretend.stand_ins.contract import same, stands_for
 
 STANDS_FOR = "mamba_ssm, causal_conv1d, flash-linear-attention; APEX's layer norm and fused weight gradient"
 CANNOT_TELL = "numbers, and what these kernels refuse"
@@ -19,6 +20,8 @@ VERSION = "2.2.4"
 
 
 def _called(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that returns nothing of a shape."""
+
     def call(*args: Any, **kwargs: Any) -> Any:
         RECORD.used(name)
         return ours(*args, **kwargs)
@@ -42,8 +45,8 @@ class RMSNorm(torch.nn.Module):  # type: ignore[misc]
         self.weight = torch.nn.Parameter(torch.ones(hidden_size, device=device, dtype=dtype))
         self.bias = None
 
+    @stands_for("mamba_ssm.RMSNorm", lambda self, x, *_, **__: x.shape)
     def forward(self, x: Any, z: Any = None) -> Any:
-        RECORD.used("mamba_ssm.RMSNorm")
         return x * self.weight.to(x.dtype)
 
 
@@ -52,6 +55,11 @@ def _split_scan(zxbcdt: Any, conv1d_weight: Any, conv1d_bias: Any, dt_bias: Any,
     """[batch, length, …] -> [batch, length, heads x headdim]."""
     width = D.numel() * (headdim or 1)
     return (zxbcdt[..., :1].expand(*zxbcdt.shape[:-1], width) + 0 * conv1d_weight.sum()).contiguous()
+
+
+def _scanned(zxbcdt: Any, conv1d_weight: Any, conv1d_bias: Any, dt_bias: Any, A: Any, D: Any, *_: Any,
+             headdim: Any = None, **__: Any) -> tuple[int, ...]:  # fmt: skip
+    return (*zxbcdt.shape[:-1], D.numel() * (headdim or 1))
 
 
 def _chunk_scan(x: Any, *_: Any, return_final_states: bool = False, **__: Any) -> Any:
@@ -78,8 +86,8 @@ class LayerNorm:
         """Its arguments are looked at before it is called."""
 
     @staticmethod
+    @stands_for("apex.layer_norm", same)
     def apply(x: Any, weight: Any, *_: Any) -> Any:
-        RECORD.used("apex.layer_norm")
         return x * weight.to(x.dtype)
 
 
@@ -88,8 +96,8 @@ KERNELS: dict[str, dict[str, Any]] = {
     "apex.normalization.fused_layer_norm": {"FusedLayerNormAffineFunction": LayerNorm},
     **{
         f"scaled_{kind}_cuda": {
-            "forward": _called("apex.softmax", lambda x, *_: x.softmax(-1)),
-            "backward": _called("apex.softmax", _same),
+            "forward": stands_for("apex.softmax", same)(lambda x, *_: x.softmax(-1)),
+            "backward": stands_for("apex.softmax", same)(_same),
             "get_batch_per_block": _called("apex.softmax", lambda *_: 4),
         }
         for kind in ("softmax", "masked_softmax", "upper_triang_masked_softmax", "aligned_causal_masked_softmax")
@@ -98,18 +106,21 @@ KERNELS: dict[str, dict[str, Any]] = {
         ("wgrad_gemm_accum_fp32", "wgrad_gemm_accum_fp16"), _called("apex.weight_gradient", lambda *_: None)
     ),
     "mamba_ssm.ops.triton.ssd_combined": {
-        "mamba_split_conv1d_scan_combined": _called("mamba_ssm.split_scan", _split_scan),
-        "mamba_chunk_scan_combined": _called("mamba_ssm.chunk_scan", _chunk_scan),
+        "mamba_split_conv1d_scan_combined": stands_for("mamba_ssm.split_scan", _scanned)(_split_scan),
+        "mamba_chunk_scan_combined": stands_for("mamba_ssm.chunk_scan", same)(_chunk_scan),
     },
     "mamba_ssm.ops.triton.layernorm_gated": {"RMSNorm": RMSNorm},
     "mamba_ssm.ops.triton.selective_state_update": {"selective_state_update": None},
     "causal_conv1d": {
-        "causal_conv1d_fn": _called("causal_conv1d", _same),
+        "causal_conv1d_fn": stands_for("causal_conv1d", same)(_same),
         "causal_conv1d_update": None,
     },
-    "fla.modules.convolution": {"causal_conv1d": _called("fla.causal_conv1d", _same_and_state)},
-    "fla.modules.l2norm": {"l2norm": _called("fla.l2norm", _same)},
-    "fla.ops.gated_delta_rule": {"chunk_gated_delta_rule": _called("fla.gated_delta_rule", _gated_delta)},
+    "fla.modules.convolution": {"causal_conv1d": stands_for("fla.causal_conv1d", same)(_same_and_state)},
+    "fla.ops.cp": {"build_cp_context": _called("fla.cp_context", lambda *_, **__: None)},
+    "fla.modules.l2norm": {"l2norm": stands_for("fla.l2norm", same)(_same)},
+    "fla.ops.gated_delta_rule": {
+        "chunk_gated_delta_rule": stands_for("fla.gated_delta_rule", lambda q, k, v, *_, **__: v.shape)(_gated_delta)
+    },
 }
 
 

@@ -16,6 +16,7 @@ import torch
 
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stand_ins import device
+from megatron_hcp.pretend.stand_ins.contract import stands_for
 
 STANDS_FOR = "the kernels of Transformer Engine and FlashAttention 2"
 CANNOT_TELL = "numbers, FP8 (its autocast does nothing), userbuffers, what a kernel itself refuses"
@@ -58,6 +59,11 @@ def _replace_modules() -> None:
         kind.forward = _norm
     if hasattr(te, "GroupedLinear"):
         te.GroupedLinear.forward = _grouped_linear
+    graph: Any = sys.modules.get(f"{PACKAGE}.graph")
+    if hasattr(graph, "make_weak_ref"):
+        graph.make_weak_ref = lambda tensors: tensors
+    base: Any = sys.modules[f"{PACKAGE}.module.base"]
+    base.initialize_ub = _entered(base.initialize_ub)
     for name in ("fp8_autocast", "fp8_model_init", "autocast", "quantized_model_init"):
         if hasattr(te, name):
             setattr(te, name, _entered(getattr(te, name)))
@@ -72,20 +78,20 @@ def _replace_compiled(compiled: Any) -> None:
 
 
 def _entered(real: Callable[..., Any]) -> Callable[..., Any]:
-    """A context manager that does nothing, called as the real one is."""
+    """A context manager that does nothing, called as the real function is: FP8's, and the start of userbuffers."""
     signature = inspect.signature(real)
 
     def enter(*args: Any, **kwargs: Any) -> Any:
         signature.bind(*args, **kwargs)
-        RECORD.used("transformer_engine.fp8")
+        RECORD.used(f"transformer_engine.{real.__name__}")
         return contextlib.nullcontext()
 
     return enter
 
 
+@stands_for("transformer_engine.attention", lambda q, k, v: (*q.shape[:-1], v.shape[-1]))
 def _attend(q: Any, k: Any, v: Any) -> Any:
     """[..., heads, head_dim] of q and v: [..., q's heads, v's head_dim], and a gradient to all three."""
-    RECORD.used("transformer_engine.attention")
     out = q.mean(-1, keepdim=True).expand(*q.shape[:-1], v.shape[-1])
     return (out + 0 * (k.sum() + v.sum())).contiguous()
 
@@ -113,8 +119,8 @@ def _attention_of(kind: Any) -> Callable[..., Any]:
     return apply
 
 
+@stands_for("transformer_engine.norm", lambda self, inp, *_, **__: inp.shape)
 def _norm(self: Any, inp: Any, *_: Any, **__: Any) -> Any:
-    RECORD.used("transformer_engine.norm")
     _must_fit(inp.shape[-1] == self.weight.numel(), inp, self.weight)
     return inp * self.weight.to(inp.dtype)
 
@@ -124,9 +130,15 @@ def _must_fit(fits: bool, inp: Any, weight: Any) -> None:
         raise NotImplementedError(f"a kernel of {tuple(inp.shape)} with a weight of {tuple(weight.shape)}")
 
 
+def _linear_gives(self: Any, inp: Any, *_: Any, **__: Any) -> tuple[int, ...]:
+    size = self.tp_size if getattr(self, "sequence_parallel", False) else 1
+    first = {"column": inp.shape[0] * size, "row": inp.shape[0] // size}.get(self.parallel_mode, inp.shape[0])
+    return (first, *inp.shape[1:-1], self.out_features)
+
+
+@stands_for("transformer_engine.linear", _linear_gives)
 def _linear(self: Any, inp: Any, *_: Any, **__: Any) -> Any:
     """Linear and LayerNormLinear: [..., in] -> [..., out], gathered or scattered along the sequence."""
-    RECORD.used("transformer_engine.linear")
     normed = inp
     if getattr(self, "layer_norm_weight", None) is not None:
         _must_fit(inp.shape[-1] == self.layer_norm_weight.shape[0], inp, self.layer_norm_weight)
@@ -156,8 +168,8 @@ def _linear(self: Any, inp: Any, *_: Any, **__: Any) -> Any:
     return tuple(result) if len(result) > 1 else out
 
 
+@stands_for("transformer_engine.grouped_linear", lambda self, inp, *_, **__: (*inp.shape[:-1], self.out_features))
 def _grouped_linear(self: Any, inp: Any, m_splits: Any, *_: Any, **__: Any) -> Any:
-    RECORD.used("transformer_engine.grouped_linear")
     _must_fit(inp.shape[-1] == self.weight0.shape[1], inp, self.weight0)
     out = inp @ self.weight0.to(inp.dtype).t()
     return (out, [None] * self.num_gemms) if getattr(self, "return_bias", False) else out

@@ -26,9 +26,12 @@ def _limits_connections(v: View) -> bool:
     if is_fsdp(v):
         is_older = v.known("bridge") and not v.at_least("bridge", "0.5")
         return v.known(CONNECTIONS) and v.dialect in ("mlm", "bridge") and not is_older
-    # If a launch sets its environment, an absent variable is worth requesting.
-    shown = v.known(CONNECTIONS) or any(name.startswith("env.") for name in v.launch.facts)
-    return shown and wants_one_connection(v) and v.get("arch") not in BLACKWELL
+    return _shows_connections(v) and wants_one_connection(v) and v.get("arch") not in BLACKWELL
+
+
+def _shows_connections(v: View) -> bool:
+    """Whether the launch shows the variable, or sets its environment: then an absent one is worth requesting."""
+    return v.known(CONNECTIONS) or any(name.startswith("env.") for name in v.launch.facts)
 
 
 @rule(
@@ -252,4 +255,42 @@ def script_exports_the_connections(v: View) -> Problem | None:
         found=f"no CUDA_DEVICE_MAX_CONNECTIONS in the script, on {v.arch}",
         wanted="export CUDA_DEVICE_MAX_CONNECTIONS=1",
         facts=(CONNECTIONS,),
+    )
+
+
+@rule(
+    "ENV009",
+    "warning slow training",
+    source=(ARGUMENTS.says("validate_args", "requires setting a larger CUDA_DEVICE_MAX_CONNECTIONS", ">=0.14"),),
+    applies=lambda v: (
+        v.dialect in ("mlm", "bridge") and bool(v.get("overlap_moe_expert_parallel_comm")) and _shows_connections(v)
+    ),
+    good=Example(
+        "mlm",
+        "--overlap-moe-expert-parallel-comm --num-experts 8 --expert-model-parallel-size 8 --bf16 "
+        "--moe-token-dispatcher-type alltoall --disable-bias-linear",
+        "arch=sm90 env.CUDA_DEVICE_MAX_CONNECTIONS=32",
+    ),
+    bad=Example(
+        "mlm",
+        "--overlap-moe-expert-parallel-comm --num-experts 8 --expert-model-parallel-size 8 --bf16 "
+        "--moe-token-dispatcher-type alltoall --disable-bias-linear",
+        "arch=sm90 env.CUDA_DEVICE_MAX_CONNECTIONS=1 env.NCCL_NVLS_ENABLE=0",
+    ),
+)
+def overlapped_all_to_all_has_connections(v: View) -> Problem | None:
+    """The expert all-to-all that overlaps computation has several connections.
+
+    With one connection, kernels start in the order in which they were launched, and the all-to-all of one micro-batch
+    waits for the computation of the other: nothing overlaps. Megatron-LM says so itself for GPUs before Blackwell, and
+    names 32; with tensor or context parallelism, which want 1 there, one of the two gives way.
+    """
+    if str(v[CONNECTIONS]) != "1" or v.get("arch") in BLACKWELL:
+        return None
+    return Problem(
+        message="the expert all-to-all overlaps nothing: with one connection it waits for the kernels before it",
+        found="overlap_moe_expert_parallel_comm with CUDA_DEVICE_MAX_CONNECTIONS=1",
+        wanted="CUDA_DEVICE_MAX_CONNECTIONS=32",
+        facts=("overlap_moe_expert_parallel_comm", CONNECTIONS),
+        fixes=(Fix({CONNECTIONS: "32"}, "the all-to-all on connections of its own"),),
     )

@@ -11,7 +11,9 @@ _FILE_RANK = re.compile(r"(?:^|[^a-z])(?:global_)?rank[-_]?(\d+)", re.I)
 _FILE_NODE = re.compile(r"-r(?P<attempt>\d+)-node(?P<index>\d+)\.(?:log|out|err)$")
 _FILE_ATTEMPT = re.compile(r"-r(\d+)-")
 _NODE_FILE = re.compile(r"[A-Za-z0-9][\w.-]{0,252}\.(?:log|out|err)")
-_RECORD = re.compile(r"(?:verdict(?:-r\d+)?|check|triage)\.json|(?:stall-r\d+|nodes|facts|ranks)\.txt")
+_RECORD = re.compile(
+    r"(?:verdict(?:-r\d+(?:\.preempted)?)?|check|triage|job)\.json|(?:stall-r\d+|nodes|facts|ranks)\.txt"
+)
 _TORCHRUN_LOG = re.compile(r"attempt_(\d+)/(\d+)/std(?:out|err)\.log$")
 
 

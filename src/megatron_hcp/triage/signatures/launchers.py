@@ -12,6 +12,7 @@ LAUNCHERS: tuple[Signature, ...] = (
         "srun: error: n2: task 5: Killed",
         "srun: error: Unable to create step for job 12: Requested node configuration is not available",
         SACCT,
+        tokens=(b"rror", b"hcp: "),  # `hcp job run` says it as srun does
     ),
     report(
         "torchrun-worker",

@@ -239,7 +239,7 @@ def _python(items: Items, place: int, context: StartContext, span: Span) -> Star
                 return _torchrun(items, place + 1, context.with_start(start), span)
             return _module(context, name, items[place + 1 :], span)
         if prefix in ("-c", "-"):
-            return None
+            return _supervised(items, place, context, span) if prefix == "-c" else None
         if prefix in ("-W", "-X"):
             place += 2
         elif prefix[:1] == "-":
@@ -251,6 +251,18 @@ def _python(items: Items, place: int, context: StartContext, span: Span) -> Star
 
 def _is_command_option(item: Item) -> bool:
     return re.fullmatch(r"-[a-z]*c", _text(item)) is not None
+
+
+def _supervised(items: Items, place: int, context: StartContext, span: Span) -> Started | Handed | None:
+    """What a job of `hcp render` starts on each node: the words after `--` of `python -c … job run SPEC … --`."""
+    words = [_text(item) for item in items[place + 2 : place + 4]]
+    if words != ["job", "run"]:
+        return None
+    cut = next((at for at in range(place + 4, len(items)) if _text(items[at]) == "--"), None)
+    if cut is None:
+        return None
+    rank = {"PET_NODE_RANK": ((Hole("hcp job run sets it on each node", span),), span)}
+    return take_apart(items[cut + 1 :], context.with_environment(rank), span)
 
 
 def _shell(items: Items, place: int, context: StartContext) -> Handed | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal
 
 from megatron_hcp.ground.record import NamedTuple
@@ -34,7 +35,11 @@ def misfit(takes: str, words: Sequence[str]) -> Misfit | None:
     >>> misfit("2int", ["2"]).wanted, misfit("int", ["4", "8"]).word
     ('two values', '8')
     """
-    takes = takes.partition("^")[0]
+    return _misfit(takes.partition("^")[0], tuple(words))
+
+
+@lru_cache(maxsize=10_000)
+def _misfit(takes: str, words: tuple[str, ...]) -> Misfit | None:
     if takes == "switch":
         return Misfit("switch", words[0], "no value: it is a switch") if words else None
     if takes == "unknown" or any(map(_may_be_an_option, words)):

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.render.exits import RankExit, Suspicion, first_exit, logs_of, node_at_fault, stall_of, suspicion
-from megatron_hcp.render.outcome import AttemptEnd, decide, main, was_preempted
+from megatron_hcp.job.exits import RankExit, Suspicion, first_exit, logs_of, node_at_fault, stall_of, suspicion
+from megatron_hcp.job.outcome import AttemptEnd, decide, was_preempted
+from megatron_hcp.render.outcome import main
 from support.rows import rows
 
 TRAINING: dict[str, Any] = {"phase": 3, "max_requeues": 2}
@@ -18,6 +19,13 @@ GOES_ON, ENDS = "requeue", "none"
         # it trained to its end
         ({"code": 0}, "completed", ENDS, 0),
         ({"code": 0, "max_requeues": None}, "completed", ENDS, 0),
+        ({"code": 0, "finished": True, "steps": "iteration 8 of 8"}, "completed", ENDS, 0),
+        # it ended with 0, and was not done, or nothing says whether it was
+        ({"code": 0, "finished": False, "has_progress": True}, "ended-early", GOES_ON, 0),
+        ({"code": 0, "finished": False, "has_progress": False}, "ended-early", ENDS, 0),
+        ({"code": 0, "finished": False, "has_progress": True, "attempt": 2}, "ended-early", ENDS, 0),
+        ({"code": 0, "finished": False, "has_progress": True, "max_requeues": None}, "ended-early", ENDS, 0),
+        ({"code": 0, "finished": None, "has_progress": True}, "undecided", ENDS, 0),
         # Slurm took the nodes: TERM went to the tasks, the script itself saw nothing but an end
         ({"code": 0, "is_preempted": True}, "preempted", GOES_ON, 0),
         ({"code": 143, "is_preempted": True}, "preempted", GOES_ON, 143),

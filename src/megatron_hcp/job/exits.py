@@ -132,6 +132,12 @@ def logs_of(run: Path, attempt: int, nodes: Sequence[str]) -> tuple[str, list[tu
     return _tail(run / f"launch-r{attempt}-srun.log"), [(_node_of(path, nodes), _tail(path)) for path in paths]
 
 
+def log_tails(run: Path, attempt: int) -> Iterator[bytes]:
+    """The end of each node's training log of one attempt."""
+    for path in sorted(run.glob(f"train-r{attempt}-node*.log"))[:_MOST_LOGS]:
+        yield _tail_bytes(path)
+
+
 def stall_of(run: Path, attempt: int) -> str:
     """Why the watchdog ended an attempt; "" where it did not."""
     return " ".join(_tail(run / f"stall-r{attempt}.txt").split())
@@ -154,9 +160,13 @@ def _node_of(path: Path, nodes: Sequence[str]) -> str:
 
 
 def _tail(path: Path) -> str:
+    return _tail_bytes(path).decode("utf-8", "replace")
+
+
+def _tail_bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
-            return file.read(_TAIL_BYTES).decode("utf-8", "replace")
+            return file.read(_TAIL_BYTES)
     except OSError:
-        return ""
+        return b""

@@ -1,0 +1,166 @@
+"""How a job's attempt ended, and what to do next."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import Literal, NamedTuple
+
+from megatron_hcp.job.exits import RankExit, Suspicion
+
+_RESUME_ELSEWHERE, _FAILED_VALIDATION = 16, 17
+"""megatron/core/rerun_state_machine.py: EXIT_CODE_RESUME_TO_DISAMBIGUATE, EXIT_CODE_FAILED_ON_RESULT_VALIDATION."""
+_KILLED = 128 + signal.SIGKILL
+_NO_PROGRESS = "no checkpoint was written in this attempt, so it would end the same way again"
+_TRAINING = 3
+"""The training phase."""
+
+
+Status = Literal["completed", "ended-early", "undecided", "preempted", "failed", "terminated", "stopped"]
+
+
+class AttemptEnd(NamedTuple):
+    """What is known about an attempt when its script ends.
+
+    `code`: the exit code of the last phase. `asked`: the signal that the script itself got: "preempted" (USR1, sent
+    before the job's end), "terminated" (TERM), or "". `stopped`: why the job's own checks ended it, or "".
+    `first`: the rank that failed first, if a launcher names it. `is_preempted`: Slurm preempted this attempt.
+    `unfit`: nodes that failed their health checks. `stalled`: why the watchdog ended the training, or "".
+    `at_fault`: the node whose hardware is at fault according to the logs, or "". `max_requeues`: None if the job is
+    never requeued. `has_progress`: a checkpoint was written in this attempt. `finished`: whether the training did all
+    of its iterations; None if nothing says so. `steps`: how far it got, in words. `cause`: what the logs give as the
+    reason of a failure, or "".
+    """
+
+    phase: int
+    code: int
+    asked: str = ""
+    stopped: str = ""
+    first: RankExit | None = None
+    suspicion: Suspicion = Suspicion()
+    is_preempted: bool = False
+    attempt: int = 0
+    max_requeues: int | None = None
+    has_progress: bool = False
+    unfit: tuple[str, ...] = ()
+    stalled: str = ""
+    at_fault: str = ""
+    finished: bool | None = True
+    steps: str = ""
+    cause: str = ""
+
+
+class Outcome(NamedTuple):
+    """`exit_code`: the failed rank's own if known. `exclude`: nodes to exclude from the next attempt."""
+
+    status: Status
+    next: Literal["none", "requeue"]
+    exit_code: int
+    reason: str
+    exclude: tuple[str, ...] = ()
+
+
+def decide(ended: AttemptEnd) -> Outcome:
+    """The outcome of an attempt, and what comes next.
+
+    Preemption is checked first: Slurm sends TERM to the job's steps, not to its script, so an interrupted check looks
+    like a failed one, and a trainer that saved and exited with 0 looks like one that is done.
+    """
+    if ended.is_preempted or ended.asked == "preempted":
+        return _preempted(ended)
+    if ended.asked == "terminated":
+        return Outcome("terminated", "none", ended.code or 1, "the job was cancelled or ran out of time")
+    if ended.stopped:
+        return _stopped(ended)
+    if ended.code == 0:
+        return _ended(ended)
+    return _failed(ended)
+
+
+def _ended(ended: AttemptEnd) -> Outcome:
+    """The training exited with 0, which alone does not say that it is done."""
+    if ended.finished:
+        return Outcome("completed", "none", 0, ended.steps or "the last phase exited with 0")
+    if ended.finished is None:
+        reason = "the training exited with 0; no line of its logs says how many of its iterations it did"
+        return Outcome("undecided", "none", 0, reason)
+    reason = f"the training exited with 0 before its end: {ended.steps}"
+    refusal = _limit(ended) or ("" if ended.has_progress else _NO_PROGRESS)
+    if refusal:
+        return Outcome("ended-early", "none", 0, f"{reason}; {refusal}")
+    return Outcome("ended-early", "requeue", 0, reason)
+
+
+def _stopped(ended: AttemptEnd) -> Outcome:
+    """The job's own checks ended it; it is requeued only without the unfit nodes."""
+    if not ended.unfit:
+        return Outcome("stopped", "none", ended.code or 1, ended.stopped)
+    if refusal := _limit(ended):
+        return Outcome("stopped", "none", ended.code or 1, f"{ended.stopped}; {refusal}")
+    return Outcome("stopped", "requeue", ended.code or 1, ended.stopped, ended.unfit)
+
+
+def _preempted(ended: AttemptEnd) -> Outcome:
+    by = "Slurm preempted the job" if ended.is_preempted else "Slurm signalled that the time limit is near"
+    if ended.phase < _TRAINING:
+        reason = f"{by} before it trained"
+    elif ended.code == 0:
+        reason = f"{by}; the trainer exited with 0"
+    elif ended.code == _KILLED:
+        reason = f"{by}; the trainer was still running at the end: work since its last checkpoint may be lost"
+    else:
+        reason = f"{by}; the trainer exited with {ended.code}: work since its last checkpoint may be lost"
+    refusal = _limit(ended)
+    if refusal:
+        # Saved and exited cleanly, but unfinished: it must not be mistaken for a completed training.
+        return Outcome("preempted", "none", ended.code or 1, f"{reason}; {refusal}")
+    return Outcome("preempted", "requeue", ended.code, reason)
+
+
+def _failed(ended: AttemptEnd) -> Outcome:
+    if ended.phase < _TRAINING:
+        return Outcome("failed", "none", ended.code, f"phase {ended.phase} exited with {ended.code}")
+    code = ended.first.code if ended.first is not None else ended.code
+    reason = ended.stalled or f"{ended.first or 'the training'} exited with {code}"
+    reason += f" ({ended.cause})" if ended.cause else ""
+    exclude: tuple[str, ...] = (ended.at_fault,) if ended.at_fault else ()
+    if code in (_RESUME_ELSEWHERE, _FAILED_VALIDATION):
+        refusal, exclude = _after_validation(code, ended.suspicion)
+    else:
+        refusal = "" if ended.has_progress else _NO_PROGRESS
+    refusal = _limit(ended) or refusal
+    if refusal:
+        return Outcome("failed", "none", code, f"{reason}; {refusal}")
+    return Outcome("failed", "requeue", code, reason, exclude)
+
+
+def _after_validation(code: int, found: Suspicion) -> tuple[str, tuple[str, ...]]:
+    """(why the job is not requeued, or ""; nodes to exclude) after a result failed its validation."""
+    if found.at == "training":
+        return "another GPU gave the same result: the fault is in the training, not in a node", ()
+    if found.at == "" and code == _FAILED_VALIDATION:
+        return "a result failed its validation, but no line says on which node", ()
+    return "", found.nodes
+
+
+def _limit(ended: AttemptEnd) -> str:
+    if ended.max_requeues is None:
+        return "the job is not requeued (hcp render --requeue N)"
+    if ended.attempt >= ended.max_requeues:
+        return f"requeued {ended.attempt} times, which is the limit"
+    return ""
+
+
+def was_preempted(shown: str) -> bool:
+    """Whether Slurm preempted this attempt, by the text of `scontrol show job`: earlier attempts were before its start.
+
+    >>> was_preempted("StartTime=2026-01-01T10:00:00 PreemptEligibleTime=x PreemptTime=2026-01-01T11:00:00")
+    True
+    """
+    preempted, started = field_of(shown, "PreemptTime"), field_of(shown, "StartTime")
+    return preempted[:1].isdigit() and preempted >= started
+
+
+def field_of(shown: str, name: str) -> str:
+    match = re.search(rf"(?<!\S){name}=(\S+)", shown)
+    return match[1] if match else ""

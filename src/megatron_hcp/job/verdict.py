@@ -1,0 +1,169 @@
+"""The verdict on one attempt of a job (`hcp.verdict/2`), from what its tasks, its logs and its checkpoints say."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from megatron_hcp.job.ends import first_failure
+from megatron_hcp.job.events import one_line
+from megatron_hcp.job.exits import (
+    RankExit,
+    Suspicion,
+    first_exit,
+    log_tails,
+    logs_of,
+    node_at_fault,
+    suspicion,
+)
+from megatron_hcp.job.folder import JobFolder
+from megatron_hcp.job.outcome import AttemptEnd, Outcome, decide
+from megatron_hcp.job.own import run_hcp
+from megatron_hcp.job.progress import Steps, checkpoint_mark, saved_in, saved_iteration, steps_in
+from megatron_hcp.job.spec import JobSpec
+from megatron_hcp.job.supervisor import Place, write_text
+from megatron_hcp.job.task import Task
+from megatron_hcp.job.training import Training
+
+_TRIAGE_S = 120.0
+_NO_CAUSE = ("report", "effect", "echo", "death")
+"""Kinds of a first failure that only say that something ended."""
+_EVIDENCE = "check.json nodes.txt health.txt facts.txt ranks.txt ranks.log comm.txt triage.json".split()
+
+
+class Verdict(NamedTuple):
+    """What the attempt was, and what it was if Slurm says that it preempted the job: no task can see that."""
+
+    data: dict[str, Any]
+    if_preempted: dict[str, Any]
+
+    @property
+    def exit_code(self) -> int:
+        code: int = self.data["exit_code"]
+        return code
+
+    def write(self, run: Path) -> None:
+        attempt = self.data["attempt"]
+        write_text(run / f"verdict-r{attempt}.preempted.json", json.dumps(self.if_preempted) + "\n")
+        write_text(run / f"verdict-r{attempt}.json", json.dumps(self.data) + "\n")
+
+
+@dataclass
+class Attempt:
+    """One attempt of a job; `mark`: what its checkpoints were at its start."""
+
+    spec: JobSpec
+    task: Task
+    folder: JobFolder
+    place: Place
+    begun: float
+    mark: int = 0
+
+    def verdict(
+        self,
+        phase: int,
+        code: int,
+        asked: str,
+        *,
+        stopped: str = "",
+        unfit: Sequence[str] = (),
+        training: Training | None = None,
+    ) -> Verdict:
+        """What this attempt was, and what comes next. Without `training`, it is not over yet, or never began."""
+        run, attempt = self.place.run, self.task.attempt
+        logs = logs_of(run, attempt, self.place.nodes)[1]
+        tails = list(log_tails(run, attempt))
+        steps = steps_in(tails)
+        has_failed = training is not None and code != 0 and not asked
+        cause = self._triage() if has_failed else None
+        ended = AttemptEnd(
+            phase=phase,
+            code=code,
+            asked=asked,
+            stopped=stopped,
+            first=_first(logs, training, self.spec) if has_failed else None,
+            suspicion=suspicion(logs) if has_failed else Suspicion(),
+            attempt=attempt,
+            max_requeues=self.spec.requeue,
+            has_progress=checkpoint_mark(self.place.checkpoints) != self.mark or saved_in(tails),
+            unfit=tuple(unfit),
+            stalled=training.stalled if training is not None else "",
+            at_fault=node_at_fault(run, self.place.nodes) if has_failed else "",
+            finished=self._is_finished(steps),
+            steps=str(steps) if self.spec.start != "verify" else "",
+            cause=_cause(training, cause),
+        )
+        return Verdict(*(self._json(phase, decide(ended._replace(is_preempted=is_so))) for is_so in (False, True)))
+
+    def _is_finished(self, steps: Steps) -> bool | None:
+        """Whether all iterations are done; an attempt that found nothing left to do counts none of its own."""
+        if self.spec.start == "verify":
+            return True
+        if steps.finished is None:
+            of = max((steps_in(log_tails(self.place.run, number)).of for number in range(self.task.attempt)), default=0)
+            return True if 0 < of <= saved_iteration(self.place.checkpoints) else None
+        return steps.finished
+
+    def _triage(self) -> dict[str, Any] | None:
+        """The first failure that `hcp triage` finds in the job's folder; its whole report is kept there."""
+        try:
+            done = run_hcp(["triage", "--format", "json", str(self.place.run)], _TRIAGE_S)
+            found = json.loads(done.stdout)["first_failure"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        write_text(self.place.run / "triage.json", done.stdout)
+        return found if isinstance(found, dict) else None
+
+    def _json(self, phase: int, outcome: Outcome) -> dict[str, Any]:
+        nodes = list(self.place.nodes) or [self.task.node]
+        return {
+            "schema": "hcp.verdict/2",
+            "job": self.task.job,
+            "attempt": self.task.attempt,
+            "final": False,
+            "status": outcome.status,
+            "phase": phase,
+            "exit_code": outcome.exit_code,
+            "next": outcome.next,
+            "reason": one_line(outcome.reason),
+            "exclude": list(outcome.exclude),
+            "seconds": round(time.monotonic() - self.begun),
+            "nodes": nodes,
+            "evidence": [name for name in _EVIDENCE if _has_text(self.place.run / name)],
+        }
+
+
+def _has_text(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _first(logs: Sequence[tuple[str, str]], training: Training | None, spec: JobSpec) -> RankExit | None:
+    """Who failed first: the rank that a launcher names, else the task whose program ended first."""
+    if training is None:
+        return None
+    return first_exit("", logs) or first_failure(training.failures(), spec.tasks_are_ranks)
+
+
+def _cause(training: Training | None, found: dict[str, Any] | None) -> str:
+    """Why it failed: out of memory if the kernel says so, else the cause that the logs give."""
+    failures = training.failures() if training is not None else []
+    if killed := next((end for end in failures if end.oom), None):
+        return f"the kernel killed a process on {killed.node} that used more memory than the job may"
+    if ray := next((end for end in failures if end.what == "ray"), None):
+        return f"Ray on {ray.node} exited with {ray.code}"
+    if (
+        found is None
+        or found.get("signature") == "srun-task"
+        or found.get("kind") in _NO_CAUSE
+        or not isinstance(found.get("cause"), str)
+    ):
+        return ""
+    rank = found.get("rank")
+    return (f"rank {rank}: " if isinstance(rank, int) else "") + str(found["cause"])

@@ -1,0 +1,59 @@
+"""The process of upstream's code: no network, no credential, one folder to write in; or a line that says so."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from megatron_hcp.dryrun.sandbox import environment, sandbox
+from megatron_hcp.ground.child import Child, run_child
+
+
+def run(code: str, folder: Path, root: Path) -> tuple[Child, str, str]:
+    limits = sandbox(str(folder), str(root))
+    words = [*limits.words, *environment(str(folder), {}), sys.executable, "-c", code]
+    return run_child(words, timeout_s=60, folder=str(folder)), limits.network, limits.files
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> tuple[Path, Path]:
+    for name in ("folder", "upstream"):
+        (tmp_path / name).mkdir()
+    return tmp_path / "folder", tmp_path / "upstream"
+
+
+def test_no_network_is_reached_or_the_report_says_so(trees: tuple[Path, Path]) -> None:
+    code = "import os; print(sorted(os.listdir('/sys/class/net')), open('/proc/net/dev').read().count(':'))"
+    child, network, _ = run(code, *trees)
+    assert network or child.stdout.split()[-1] == "1", child  # the loopback alone, which is down
+
+
+def test_only_the_folder_can_be_written_or_the_report_says_so(trees: tuple[Path, Path]) -> None:
+    folder, upstream = trees
+    code = (
+        "import pathlib\n"
+        f"for place in ({str(folder)!r}, {str(upstream)!r}, {str(Path.home())!r}):\n"
+        "    try:\n        file = pathlib.Path(place, 'hcp-dryrun-test'); file.touch(); print('written')\n"
+        "    except OSError:\n        print('refused')\n"
+    )
+    child, _, files = run(code, folder, upstream)
+    (Path.home() / "hcp-dryrun-test").unlink(missing_ok=True)
+    assert files or child.stdout.split() == ["written", "refused", "refused"], child
+
+
+def test_no_credential_reaches_upstream(trees: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    monkeypatch.setenv("WANDB_API_KEY", "secret")
+    child, *_ = run("import os; print(dict(os.environ))", *trees)
+    assert (
+        child.status == 0
+        and "secret" not in child.stdout
+        and str(Path.home()) not in child.stdout.split("HOME")[1][:60]
+    )
+
+
+def test_a_system_without_unshare_is_said_so(trees: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(trees[0]))
+    assert sandbox(*map(str, trees)) == ((), "unshare is not installed", "unshare is not installed")

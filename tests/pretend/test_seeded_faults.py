@@ -1,0 +1,87 @@
+"""A fault in a stand-in is never upstream's: a copy of the package has one sown in it, and the run is not decided."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from megatron_hcp.dryrun.ask import HowToRun, outcome_of, request_of
+from megatron_hcp.ground.child import Child
+from support.dry_runs import launch_of
+from support.tree import PACKAGE
+
+pytestmark = [pytest.mark.torch, pytest.mark.upstream, pytest.mark.slow]
+
+RAISES = "raise KeyError('sown')"
+SEEDS = [
+    ("device.py", "_nothing", ""),
+    ("world.py", "new_group", ""),
+    ("tensors.py", "_followed", ""),
+    ("tensors.py", "made_up", ""),
+    ("packages.py", "install", ""),
+    ("files.py", "late", ""),
+    ("data.py", "build_sample_idx", ""),
+    ("transformer_engine.py", "_linear", ""),
+    ("transformer_engine.py", "_norm", ""),
+    ("transformer_engine.py", "_attend", ""),
+    ("fused.py", "rotate", ""),
+    ("fused.py", "cross_entropy", "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te"),
+    ("experts.py", "forward", "--num-experts 4"),
+    ("kernels.py", "apply", "--transformer-impl local --context-parallel-size 1 --normalization LayerNorm"),
+    ("../program.py", "forward_step", ""),
+]
+"""The stand-in's file, the function in which a fault is sown, and the words that have it called."""
+SHAPES = [("transformer_engine.py", "_linear"), ("transformer_engine.py", "_attend"), ("fused.py", "rotate")]
+
+
+def sow(tmp_path: Path, file: str, function: str, fault: str) -> Path:
+    """A copy of the sources in which the function begins with the fault."""
+    copy = tmp_path / "megatron_hcp"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    path = (copy / "pretend/stand_ins" / file).resolve()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    (found,) = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == function]
+    found.body[:0] = ast.parse(fault).body
+    path.write_text(ast.unparse(ast.fix_missing_locations(tree)), encoding="utf-8")
+    return tmp_path
+
+
+def run(sources: Path, words: str) -> dict[str, Any]:
+    request = request_of(launch_of(words), HowToRun(ranks="0"))
+    done = subprocess.run(
+        [sys.executable, "-B", "-m", "megatron_hcp.pretend"],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        cwd=sources,
+        env={**os.environ, "PYTHONPATH": str(sources), "HOME": str(sources)},
+    )
+    outcome = outcome_of(0, "", Child(done.returncode, done.stdout, done.stderr))
+    return {"verdict": outcome.verdict, "missing": (outcome.error or {}).get("missing", ""), "err": done.stderr[-500:]}
+
+
+@pytest.mark.parametrize(("file", "function", "words"), SEEDS, ids=[f"{file}:{name}" for file, name, _ in SEEDS])
+def test_a_fault_in_a_stand_in_decides_nothing(tmp_path: Path, file: str, function: str, words: str) -> None:
+    told = run(sow(tmp_path, file, function, RAISES), words)
+    assert told["verdict"] == "undecided", told
+    assert "sown" in told["missing"] or "KeyError" in told["missing"], told
+
+
+@pytest.mark.parametrize(("file", "function"), SHAPES)
+def test_a_wrong_shape_of_a_stand_in_decides_nothing(tmp_path: Path, file: str, function: str) -> None:
+    first = {"_linear": "inp", "_attend": "q", "rotate": "t"}[function]
+    told = run(sow(tmp_path, file, function, f"return {first}[..., :1] * 1"), "")
+    assert told["verdict"] == "undecided" and "the stand-in for" in told["missing"], told
+
+
+def test_every_stand_in_has_a_fault_sown_in_it() -> None:
+    files = {path.name for path in (PACKAGE / "pretend/stand_ins").glob("*.py")} - {"__init__.py", "contract.py"}
+    assert files - {file for file, *_ in SEEDS} == {"conversations.py"}, "which a wheel's program doesn't call"
