@@ -16,7 +16,7 @@ from megatron_hcp.ground.visible import visible
 
 if TYPE_CHECKING:
     from megatron_hcp.launch.fact import Beside, Dialect
-    from megatron_hcp.triage.inputs.dry_run import Refusal
+    from megatron_hcp.triage.inputs.dry_run import DryRunRefusal
     from megatron_hcp.triage.is_cp_on import CpPlan
 
 
@@ -74,7 +74,7 @@ def triage(
     return 0 if diagnosis.ok else 4 if diagnosis.state == "unclear" else 1
 
 
-def _refused(dryrun: str | None) -> tuple[Refusal, ...]:
+def _refused(dryrun: str | None) -> tuple[DryRunRefusal, ...]:
     if dryrun is None:
         return ()
     from megatron_hcp.triage.inputs.dry_run import read_dry_run

@@ -14,7 +14,7 @@ _LARGEST = 16 << 20
 _MOST_RANKS = 1000
 
 
-class Refusal(NamedTuple):
+class DryRunRefusal(NamedTuple):
     """How upstream's own code refused a rank of the launch before the job ran."""
 
     rank: int
@@ -30,7 +30,7 @@ class Refusal(NamedTuple):
         return f"upstream refuses rank {self.rank} ({self.role}) at the stage {self.stage}: {self.error} ({self.where})"
 
 
-def read_dry_run(path: str) -> tuple[Refusal, ...]:
+def read_dry_run(path: str) -> tuple[DryRunRefusal, ...]:
     """The ranks that a dry run says upstream refuses.
 
     Raises:
@@ -46,7 +46,7 @@ def read_dry_run(path: str) -> tuple[Refusal, ...]:
     return tuple(found for found in refused if found is not None)
 
 
-def _refusal(rank: dict[str, Any]) -> Refusal | None:
+def _refusal(rank: dict[str, Any]) -> DryRunRefusal | None:
     error, number = rank.get("error"), rank.get("rank")
     if rank.get("verdict") != "refused" or not isinstance(error, dict) or type(number) is not int:
         return None
@@ -54,7 +54,7 @@ def _refusal(rank: dict[str, Any]) -> Refusal | None:
         said_text(str(error.get(key) or "")) for key in ("type", "message", "file", "line", "function")
     )
     role, stage = (said_text(str(rank.get(key) or "")) for key in ("role", "stage"))
-    return Refusal(number, role, stage, f"{kind}: {message}", f"{file}:{line}, in {name}")
+    return DryRunRefusal(number, role, stage, f"{kind}: {message}", f"{file}:{line}, in {name}")
 
 
 def _unfit(path: str, found: str) -> HcpError:
