@@ -12,6 +12,7 @@ from megatron_hcp.triage.advice import Advice, Attempt, advise
 from megatron_hcp.triage.collective.collectives import Waited, collective_text
 from megatron_hcp.triage.events import LASTING, FileEvents
 from megatron_hcp.triage.failure import Failure, failures_by_step, with_ends
+from megatron_hcp.triage.inputs.dry_run import DryRunRefusal
 from megatron_hcp.triage.is_cp_on import CpPlan, CpVerdict, judge
 from megatron_hcp.triage.line_reader import LineReader
 from megatron_hcp.triage.logged_job import LoggedJob
@@ -59,6 +60,8 @@ class Diagnosis:
     """What ended the job, or a rank of it, after the training was done: each its file, number, and what it was."""
     not_finite: tuple[tuple[Path, int, str], ...] = ()
     """Losses and gradient norms that are no numbers, and no failure: each its file, number, and what was said."""
+    dry_run: tuple[DryRunRefusal, ...] = ()
+    """What a dry run of the launch says that upstream refuses."""
     is_hierarchical: bool = False
     """Whether the launch or the log sets sizes of hierarchical context parallelism."""
     is_of_training: bool = True

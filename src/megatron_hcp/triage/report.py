@@ -75,6 +75,7 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
             "next": cp_next(diagnosis, launch),
         },
         "also": [{"signature": name, "count": count} for name, count in sorted(diagnosis.noise.items())],
+        "dry_run": [refusal._asdict() for refusal in diagnosis.dry_run],
         "survived": diagnosis.survived,
         "steps": diagnosis.steps,
         "left_out": left_out(diagnosis, launch),
