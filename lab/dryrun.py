@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from megatron_hcp.dryrun.ask import Ask, DryRun, dry_run
+from megatron_hcp.dryrun.ask import DryRun, HowToRun, dry_run
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions, load_launches
 from megatron_hcp.launch.upstream import upstreams_of, versions_of
 from megatron_hcp.rules.registry import RULES
 
+LAB_LIB = Path(__file__).resolve().parent / "lib"
 _KINDS = ("gpt", "moe", "mixtral", "hybrid")
 _OTHER_PROGRAMS = ("inference", "rl", "grpo", "modelopt", "export")
 """Words in the names of tests that don't train by pretrain_gpt.py or pretrain_hybrid.py."""
@@ -38,6 +39,22 @@ BASE = (
 )
 """Llama 3 8B: what a good example of a few words leaves open. 80,640 tokens divide by most layouts."""
 _VARIABLES = "env.CUDA_DEVICE_MAX_CONNECTIONS=1"
+
+
+KINDS = {
+    "dense": "",
+    "pipeline": "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 8",
+    "a2a+p2p": "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2",
+    "MLA": "--multi-latent-attention --qk-layernorm --kv-lora-rank 512 --q-lora-rank 1536 --no-rope-fusion",
+    "experts": "--num-experts 8 --expert-model-parallel-size 2 --moe-grouped-gemm --moe-token-dispatcher-type alltoall",
+    "packed": "--sft --no-create-attention-mask-in-dataloader",
+    "recompute": "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+}
+"""What the table of docs/dryrun.md has, each added to the base with CP 2 and TP 2 on 16 ranks."""
+_LAYOUT = (
+    "--tensor-model-parallel-size 2 --sequence-parallel --context-parallel-size 2 --max-position-embeddings 80640 "
+    "--global-batch-size 64 --no-create-attention-mask-in-dataloader"
+)
 
 
 class Case(NamedTuple):
@@ -97,11 +114,50 @@ def good_examples() -> Iterator[Case]:
         yield Case(rule.id, "", words, (f"{stated} {_VARIABLES}",), release[1] if release else "")
 
 
+def faults(checkouts: list[Path]) -> int:
+    """Runs the reported crashes; how many end at upstream's own line, of those whose release is here."""
+    trees = {".".join(minor_of(versions_of(upstreams_of([str(path)]))["mcore"].value)): path for path in checkouts}
+    found = total = 0
+    for line in (LAB_LIB / "dryrun_faults.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        name, release, te, ranks, words, file, says = (cell.strip() for cell in line.split(" | "))
+        if release not in trees:
+            continue
+        own = {word for word in words.split() if word.startswith("--")}
+        base = " ".join(f"--{one}" for one in f"{BASE} {_LAYOUT}"[2:].split(" --") if f"--{one.split()[0]}" not in own)
+        if "--multi-latent-attention" in own:
+            base = base.replace("--group-query-attention --num-query-groups 8 ", "")
+        more = () if words in own else tuple(words.split())
+        case = Case(name, "", (*base.split(), *more), (f"world_size={ranks} {_VARIABLES}",))
+        row = run(case, trees[release], te, HowToRun(ranks="0"))
+        is_right = row["verdict"] == "refused" and file in row["at"] and says in row["why"]
+        found, total = found + is_right, total + 1
+        print(json.dumps({"as_reported": is_right, **row}), flush=True)
+    print(f"# {found} of {total} reported crashes stop at upstream's own line")
+    return found
+
+
+def table(checkouts: list[Path], te: str) -> None:
+    """Prints, as Markdown, the stage that each kind of launch comes to on each checkout."""
+    print(f"| | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
+    for checkout in checkouts:
+        cells = []
+        for name, words in KINDS.items():
+            base = BASE.replace("--group-query-attention --num-query-groups 8 ", "") if name == "MLA" else BASE
+            case = Case(name, "", (*f"{base} {_LAYOUT} {words}".split(),), (f"world_size=16 {_VARIABLES}",))
+            row = run(case, checkout, te, HowToRun(ranks="0"))
+            cells.append("done" if row["verdict"] == "done" else f"{row['verdict']}: {row['stage']}")
+            print(json.dumps(row), file=sys.stderr, flush=True)
+        release = versions_of(upstreams_of([str(checkout)]))["mcore"].value
+        print(f"| {checkout.name.rpartition('-')[2]} ({release}) | {' | '.join(cells)} |", flush=True)
+
+
 def minor_of(release: str) -> list[str]:
     return release.split(".")[:2]
 
 
-def run(case: Case, checkout: Path, te: str, ask: Ask) -> dict[str, Any]:
+def run(case: Case, checkout: Path, te: str, ask: HowToRun) -> dict[str, Any]:
     """What came of one launch."""
     upstream = upstreams_of([str(checkout)])
     row: dict[str, Any] = {}
@@ -138,12 +194,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", nargs="+", type=Path)
     parser.add_argument("--good", action="store_true", help="the rules' good examples instead of functional tests")
+    parser.add_argument("--faults", action="store_true", help="reported crashes (lib/dryrun_faults.txt)")
+    parser.add_argument("--table", action="store_true", help="the table of docs/dryrun.md")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="each N-th launch")
     parser.add_argument("--start", type=int, default=0, metavar="K", help="the first launch of the sample")
     parser.add_argument("--only", default="", metavar="TEXT", help="launches whose name has this")
     parser.add_argument("--te", default="2.20", help="the release of Transformer Engine, unpacked in $HCP_UPSTREAM")
     parser.add_argument("--ranks", default="0", help="as hcp dryrun has it")
     options = parser.parse_args()
+    if options.faults:
+        faults(options.checkouts)
+        return 0
+    if options.table:
+        table(options.checkouts, options.te)
+        return 0
     refused = 0
     for checkout in options.checkouts:
         cases = good_examples() if options.good else functional_tests(checkout)
@@ -152,7 +216,7 @@ def main() -> int:
         sample = [case for case in cases if options.only in case.name][options.start :: options.every]
         rows = []
         for case in sample:
-            rows.append(run(case, checkout, options.te, Ask(ranks=options.ranks, seconds=180)))
+            rows.append(run(case, checkout, options.te, HowToRun(ranks=options.ranks, seconds=180)))
             print(json.dumps(rows[-1]), flush=True)
         verdicts, stages = (Counter(row[name] for row in rows) for name in ("verdict", "stage"))
         refused += verdicts["refused"]

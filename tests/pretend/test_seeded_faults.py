@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.dryrun.ask import Ask, outcome_of, request_of
+from megatron_hcp.dryrun.ask import HowToRun, outcome_of, request_of
 from megatron_hcp.ground.child import Child
 from support.dry_runs import launch_of
 from support.tree import PACKAGE
@@ -55,7 +55,7 @@ def sow(tmp_path: Path, file: str, function: str, fault: str) -> Path:
 
 
 def run(sources: Path, words: str) -> dict[str, Any]:
-    request = request_of(launch_of(words), Ask(ranks="0"))
+    request = request_of(launch_of(words), HowToRun(ranks="0"))
     done = subprocess.run(
         [sys.executable, "-B", "-m", "megatron_hcp.pretend"],
         input=json.dumps(request),

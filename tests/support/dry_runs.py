@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from megatron_hcp.dryrun.ask import Ask, DryRun, dry_run
+from megatron_hcp.dryrun.ask import DryRun, HowToRun, dry_run
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.launch.upstream import upstreams_of
@@ -23,26 +24,21 @@ BASE = (
 FACTS = "world_size=8 env.CUDA_DEVICE_MAX_CONNECTIONS=1"
 
 
-def launch_of(more: str = "", *, mcore: str | Path = "0.17.1", te: str = "2.14", facts: str = FACTS) -> Launch:
-    """The base launch and more words, on a wheel of megatron-core or in a tree of upstream."""
+def launch_of(
+    more: str = "", *, mcore: str | Path = "0.17.1", te: str = "2.14", facts: str = FACTS, without: str = ""
+) -> Launch:
+    """The base launch, more words and `without` one option, on a wheel of megatron-core or in a tree of upstream."""
     tree = UPSTREAM / f"megatron-core-{mcore}" if isinstance(mcore, str) else mcore
+    base = [f"--{option}" for option in BASE[2:].split(" --") if f"--{option.split()[0]}" != without]
     options = LoadOptions(
         dialect="mlm",
-        words=(*BASE.split(), *more.split()),
+        words=(*" ".join(base).split(), *more.split()),
         assumes=(f"te={te} {facts}",),
         upstream=upstreams_of([str(tree)]),
     )
     return load_launch("", options)
 
 
-def run(
-    more: str = "",
-    *,
-    mcore: str = "0.17.1",
-    te: str = "2.14",
-    ranks: str = "0",
-    until: str = "backward",
-    facts: str = FACTS,
-) -> DryRun:
-    """Its dry run, on one rank."""
-    return dry_run(launch_of(more, mcore=mcore, te=te, facts=facts), Ask(ranks=ranks, until=until))
+def run(more: str = "", *, ranks: str = "0", until: str = "backward", **how: Any) -> DryRun:
+    """The dry run of `launch_of` on one rank."""
+    return dry_run(launch_of(more, **how), HowToRun(ranks=ranks, until=until))

@@ -53,6 +53,9 @@ class _Shape(NamedTuple):
 @click.option("--show", is_flag=True, help="Print the launch as it was read, with origins, instead of checking it.")
 @click.option("--all", "every", is_flag=True, help="With --show: include upstream's defaults.")
 @click.option("--full", is_flag=True, help="With --format json: print everything; nothing is cut.")
+@click.option(
+    "--dryrun", is_flag=True, help="Also run upstream's own program, as `hcp dryrun`: EXECUTES what --upstream names."
+)
 @click.option("--diff", is_flag=True, help="Also print the first fix of each finding, as one patch for `patch -p1`.")
 def check(
     targets: Sequence[str],
@@ -67,14 +70,15 @@ def check(
     show: bool,
     every: bool,
     full: bool,
+    dryrun: bool,
     diff: bool,
 ) -> int:
     """Find what will go wrong in a launch before it reaches the cluster.
 
     A TARGET is a shell or sbatch script, a YAML file (Megatron-Bridge, verl, NeMo-RL, ms-swift, Megatron-LM's
-    MODEL_ARGS, a Kubernetes job), a list of overrides, or - for standard input. Nothing is executed. Arguments after
-    -- override settings of the TARGET; without a TARGET, they are the launch. Each training command in a script is
-    checked as a separate launch.
+    MODEL_ARGS, a Kubernetes job), a list of overrides, or - for standard input. Nothing is executed, except with
+    --dryrun. Arguments after -- override settings of the TARGET; without a TARGET, they are the launch. Each training
+    command in a script is checked as a separate launch.
 
     \b
     hcp check train.sbatch --assume te=2.14
@@ -88,6 +92,8 @@ def check(
         raise HcpError("found --strict with --allow-undecided", wanted="one of them", do="leave one out")
     if diff and fmt not in ("text", "json"):
         raise HcpError(f"found --diff with --format {fmt}", wanted="text or json", do="leave one out")
+    if dryrun and fmt not in ("text", "json"):
+        raise HcpError(f"found --dryrun with --format {fmt}", wanted="text or json", do="leave one out")
     if full and fmt != "json":
         raise HcpError(f"found --full with --format {fmt}", wanted="json", do="leave one out")
     if every and not show:
@@ -111,6 +117,10 @@ def check(
     results = [result for name in names for result in _check(name, options, select, ignore)]
     if skip_unrecognised:
         results = _recognised(results)
+    if dryrun:
+        from megatron_hcp.dryrun.join import with_dry_run
+
+        results = [item._replace(report=with_dry_run(item.report)) if item.report else item for item in results]
     shape = _Shape(strict, diff)
     for path, written_format in files:
         _write(path, _written(results, written_format, shape))

@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "backports": ("megatron_hcp.cli.backports", "List the fixes upstream made after the launch's releases."),
     "verify": ("megatron_hcp.cli.verify", "Run the verification steps that the skills' cards list."),
     "dryrun": (
-        "megatron_hcp.cli.dryrun",
+        "megatron_hcp.cli.dryrun.command",
         "Run upstream's own program on a launch, without a GPU: executes the code that --upstream names.",
     ),
     "anchors": ("megatron_hcp.cli.anchors", "Check the source anchors of rules and cards against upstream's sources."),

@@ -1,4 +1,4 @@
-"""`hcp dryrun`: upstream's own program, at the launch's full size, on one CPU and without a GPU.
+"""`hcp dryrun`: has upstream's own program run, without a GPU.
 
 Design. Rules know what someone has read, and validators what upstream checks at its start; a fault of a release's own
 code shows itself when that code runs. So it runs: upstream's unmodified `pretrain_gpt.py`, up to the end of the first

@@ -14,7 +14,7 @@ from megatron_hcp.dryrun import conversations
 from megatron_hcp.dryrun.program import program_of, trees_of
 from megatron_hcp.dryrun.ranks import environment_of, ranks_of, sizes_of, world_of
 from megatron_hcp.dryrun.sandbox import environment, sandbox
-from megatron_hcp.dryrun.words import Words, is_packed, words_of
+from megatron_hcp.dryrun.words import ProgramWords, is_packed, words_of
 from megatron_hcp.ground.child import Child, run_child
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch, UpstreamTree
@@ -27,7 +27,7 @@ _SEQ_LENGTH = 4096
 """Of a launch that states none: upstream refuses it before the data is read."""
 
 
-class Ask(NamedTuple):
+class HowToRun(NamedTuple):
     """How the dry run is to be done: `ranks` as `--ranks` has it, the last stage, and the limits of each rank."""
 
     ranks: str = "auto"
@@ -36,7 +36,7 @@ class Ask(NamedTuple):
     memory_gib: int = MEMORY_GIB
 
 
-class Outcome(NamedTuple):
+class RankRun(NamedTuple):
     """What came of one rank. `error` is as `hcp.dryrun/1` has it, with `missing`: why it isn't upstream's own."""
 
     rank: int
@@ -61,13 +61,13 @@ class DryRun(NamedTuple):
     launch: Launch
     upstream: tuple[UpstreamTree, ...]
     program: str
-    words: Words
-    ask: Ask
+    words: ProgramWords
+    ask: HowToRun
     world: int
     is_world_stated: bool
     network: str
     files: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[RankRun, ...]
 
     @property
     def verdict(self) -> str:
@@ -76,7 +76,7 @@ class DryRun(NamedTuple):
         return next((verdict for verdict in ("refused", "undecided", "done") if verdict in found), "undecided")
 
 
-def dry_run(launch: Launch, ask: Ask) -> DryRun:
+def dry_run(launch: Launch, ask: HowToRun) -> DryRun:
     """Runs upstream's program on the launch's words.
 
     Raises:
@@ -109,7 +109,7 @@ def dry_run(launch: Launch, ask: Ask) -> DryRun:
     )
 
 
-def request_of(launch: Launch, ask: Ask) -> dict[str, Any]:
+def request_of(launch: Launch, ask: HowToRun) -> dict[str, Any]:
     """What `python -m megatron_hcp.pretend` is asked; its `Request` has the meaning of each.
 
     Raises:
@@ -136,26 +136,26 @@ def request_of(launch: Launch, ask: Ask) -> dict[str, Any]:
     }
 
 
-def outcome_of(rank: int, role: str, child: Child) -> Outcome:
+def outcome_of(rank: int, role: str, child: Child) -> RankRun:
     """The answer about one rank; what ended without one isn't decided."""
     stage = "arguments"
     for line in child.stdout.splitlines():
         told = _told(line)
         if told.get("stage") == "imports":
-            return Outcome(rank, role, "imports", told["error"])
+            return RankRun(rank, role, "imports", told["error"])
         if told.get("rank") != rank:
             continue
         if "reached" in told:
             stage = told["reached"]
         elif "stage" in told:
             fields = {name: told[name] for name in ("error", "cpu_seconds", "rss_mib")}
-            return Outcome(rank, role, told["stage"], stand_ins=tuple(told["stand_ins"]),
+            return RankRun(rank, role, told["stage"], stand_ins=tuple(told["stand_ins"]),
                            made_up=tuple(told["made_up"]), **fields)  # fmt: skip
         elif "ended" in told:
             why = "more time" if told["ended"] == "SIGALRM" else f"an end that isn't {told['ended']}"
-            return Outcome(rank, role, stage, _lost(why))
+            return RankRun(rank, role, stage, _lost(why))
     lines = [line for line in child.stderr.splitlines() if line.strip()]
-    return Outcome(rank, role, stage, _lost("more time" if child.why == "time" else (lines or ["an answer"])[-1][:200]))
+    return RankRun(rank, role, stage, _lost("more time" if child.why == "time" else (lines or ["an answer"])[-1][:200]))
 
 
 def _told(line: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from megatron_hcp.dryrun.ask import DryRun, Outcome
+from megatron_hcp.dryrun.ask import DryRun, RankRun
 
 SCHEMA = "hcp.dryrun/1"
 _EXIT = {"done": 0, "refused": 1, "undecided": 4}
@@ -43,7 +43,7 @@ def _replaced(run: DryRun) -> list[dict[str, Any]]:
     return rows
 
 
-def _rank(outcome: Outcome) -> dict[str, Any]:
+def _rank(outcome: RankRun) -> dict[str, Any]:
     error = dict(outcome.error) if outcome.error else None
     return {
         "rank": outcome.rank,
@@ -77,7 +77,7 @@ def lines(run: DryRun) -> list[str]:
     return [*shown, _last(run)]
 
 
-def _outcome_lines(outcome: Outcome) -> list[str]:
+def _outcome_lines(outcome: RankRun) -> list[str]:
     where = f"rank {outcome.rank} ({outcome.role})"
     error = outcome.error
     if error is None:

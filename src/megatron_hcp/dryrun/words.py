@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -40,7 +41,7 @@ class Replaced(NamedTuple):
     now: tuple[str, ...]
 
 
-class Words(NamedTuple):
+class ProgramWords(NamedTuple):
     """What upstream's program gets, what of it isn't the launch's own, and words whose values only the job knows."""
 
     words: tuple[str, ...]
@@ -53,7 +54,7 @@ class Words(NamedTuple):
         return tuple(word for row in self.replaced for word in row.now) + self.not_known
 
 
-def words_of(launch: Launch) -> Words:
+def words_of(launch: Launch) -> ProgramWords:
     """The words of a Megatron-LM launch.
 
     Raises:
@@ -67,7 +68,8 @@ def words_of(launch: Launch) -> Words:
     hidden = reading.hidden_argument or reading.unseen
     if hidden:
         raise HcpError(f"a word of the launch is not known: {hidden}", wanted="every word", do="state it with --set")
-    own, groups = _sorted(reading.settings)
+    settings = reading.settings if reading.form != "args-yaml" else tuple(map(_as_a_shell_gives, reading.settings))
+    own, groups = _sorted(settings)
     now = {
         "data": ("--data-path", conversations.NAME) if is_packed(launch) else ("--mock-data",),
         "tokenizer": ("--tokenizer-type", "NullTokenizer"),
@@ -80,7 +82,7 @@ def words_of(launch: Launch) -> Words:
     words = (*_written(own), *(word for row in rows for word in row.now))
     known = {str(setting.key) for setting in own if setting.key in reading.unknown}
     open_words = tuple(word for setting in own if setting.key in known for word in _written([setting]))
-    return Words(words, tuple(row for row in rows if row.was or row.now), open_words)
+    return ProgramWords(words, tuple(row for row in rows if row.was or row.now), open_words)
 
 
 def _sorted(settings: Iterable[Setting]) -> tuple[list[Setting], dict[str, list[Setting]]]:
@@ -102,6 +104,12 @@ def _sorted(settings: Iterable[Setting]) -> tuple[list[Setting], dict[str, list[
         else:
             own.append(setting)
     return own, groups
+
+
+def _as_a_shell_gives(setting: Setting) -> Setting:
+    """Upstream's runner of MODEL_ARGS has a shell read them, which takes the backslash off `\\|` in a layout."""
+    values = setting.value if isinstance(setting.value, list) else [setting.value]
+    return setting._replace(value=[re.sub(r"\\+\|", "|", one) if isinstance(one, str) else one for one in values])
 
 
 def _name(setting: Setting) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from megatron_hcp.ground.place import Location
@@ -91,6 +92,16 @@ class StartVerdict(NamedTuple):
     judged_by: tuple[Judgement, ...] = ()
 
 
+class UpstreamRun(NamedTuple):
+    """What upstream's own code did with the launch (`check --dryrun`); `data` is its `hcp.dryrun/1`."""
+
+    verdict: str
+    data: Mapping[str, Any]
+    lines: tuple[str, ...]
+    suspects: tuple[str, ...]
+    """Errors found by rules that it contradicts: a crash at a stage that it passed."""
+
+
 class Report(NamedTuple):
     """The outcome for one launch. `applied` counts rules decided; `accepted` holds findings ignored with a reason."""
 
@@ -104,11 +115,17 @@ class Report(NamedTuple):
     """The presumed values that some recipes set, or that rules applying to the launch requested."""
     judged_by: tuple[Judgement, ...] = ()
     """What upstream's own start-up makes of it, by release; one if the launch states its release."""
+    run: UpstreamRun | None = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether upstream's own code, which was run, refused the launch."""
+        return self.run is not None and self.run.verdict == "refused"
 
     @property
     def verdict(self) -> Verdict:
         """`failed` outranks `undecided`."""
-        if self.num_findings("error"):
+        if self.num_findings("error") or self.is_refused:
             return "failed"
         return "undecided" if self.undecided else "ok"
 
@@ -117,7 +134,7 @@ class Report(NamedTuple):
 
     def failed(self, strict: bool = False) -> bool:
         """Whether the launch must not start; with `strict`, warnings and undecided error rules count too."""
-        if self.num_findings("error"):
+        if self.num_findings("error") or self.is_refused:
             return True
         undecided = bool(self.undecided) or any(item.rule.severity == "error" for item in self.not_checked)
         return strict and (self.num_findings("warning") > 0 or undecided)

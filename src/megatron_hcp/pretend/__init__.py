@@ -1,6 +1,7 @@
-"""The child of `hcp dryrun`: runs upstream's own pretraining program as one rank of a world that does not exist.
+"""The child of `hcp dryrun`: pretends GPUs, ranks and kernels.
 
-A machine of the real size is pretended, so that nothing of the launch is shrunk:
+It runs upstream's program as one rank of a world that does not exist. A machine of the real size is pretended, so that
+nothing of the launch is shrunk:
 
 * what is on "cuda" is on torch's meta device, which has shapes and no memory, and says that it is on cuda:0 (`device`,
   `tensors`); what is on the host is real;

@@ -42,7 +42,7 @@ def forward_step(data_iterator: Any, model: Any, *_: Any) -> Any:
     return model(tokens, positions, None, labels=labels), partial(loss_of, cut["loss_mask"])
 
 
-def datasets_provider(samples: Any, *_: Any, **__: Any) -> Any:
+def datasets_provider(samples: Any, vp_stage: Any = None) -> Any:
     args, off = get_args(), ("reset_position_ids", "reset_attention_mask", "eod_mask_loss", "create_attention_mask")
     config = GPTDatasetConfig(random_seed=args.seed, sequence_length=args.seq_length, tokenizer=get_tokenizer(),
                               split=args.split, **dict.fromkeys(off, False))

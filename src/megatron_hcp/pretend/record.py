@@ -8,7 +8,7 @@ from types import FrameType
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class UpstreamPlace(NamedTuple):
     """A function of upstream's, as a traceback names it."""
 
     file: str
@@ -21,7 +21,7 @@ class Record:
     def __init__(self) -> None:
         self.roots: tuple[str, ...] = ()
         self.stand_ins: dict[str, None] = {}
-        self.made_up: dict[Place, None] = {}
+        self.made_up: dict[UpstreamPlace, None] = {}
 
     def start(self, roots: Iterable[str]) -> None:
         self.roots = tuple(root.rstrip("/") + "/" for root in roots)
@@ -36,7 +36,7 @@ class Record:
         while frame is not None and not self.is_upstream(frame.f_code.co_filename):
             frame = frame.f_back
         if frame is not None:
-            self.made_up[Place(frame.f_code.co_filename, frame.f_code.co_name)] = None
+            self.made_up[UpstreamPlace(frame.f_code.co_filename, frame.f_code.co_name)] = None
 
     def is_upstream(self, file: str) -> bool:
         return file.startswith(self.roots)

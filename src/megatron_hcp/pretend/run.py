@@ -39,7 +39,13 @@ class Request(NamedTuple):
 
 def prepare(request: Request) -> None:
     """Puts the stand-ins in place and imports upstream's training."""
-    for name in ("torch._dynamo", "torch.distributed.tensor", "torch.utils.cpp_extension", "torch.utils.flop_counter"):
+    for name in (
+        "torch._dynamo",
+        "torch.distributed.tensor",
+        "torch.utils.cpp_extension",
+        "torch.utils.flop_counter",
+        "functorch.compile",
+    ):
         importlib.import_module(name)  # they look for CUDA when they are imported
     from megatron_hcp.pretend.stand_ins import (
         conversations,

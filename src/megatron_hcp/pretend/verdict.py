@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from megatron_hcp.pretend.record import RECORD, Place
+from megatron_hcp.pretend.record import RECORD, UpstreamPlace
 from megatron_hcp.pretend.stages import PROGRESS
 from megatron_hcp.pretend.stand_ins import tensors
 
@@ -123,7 +123,7 @@ def _not_upstreams(error: BaseException) -> str:
     for pattern, why in _LIMITS:
         if re.search(pattern, text):
             return why
-    read = next((place for place in map(Place._make, codes) if place in RECORD.made_up), None)
+    read = next((place for place in map(UpstreamPlace._make, codes) if place in RECORD.made_up), None)
     if read is not None:
         return f"a value of the device, read in {RECORD.shown(read.file)} {read.function}"
     if any(RECORD.shown(file).startswith(_READS_DATA) for file, _ in codes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from megatron_hcp.core.fits import rounds_fit
 from megatron_hcp.core.shards import round_up
+from megatron_hcp.rules.cp.view import micro_batches_that_divide
 from megatron_hcp.rules.pipe.view import layout_of
 from megatron_hcp.rules.rule import Example, Fix, Problem, Source, rule
 from megatron_hcp.rules.upstream import (
@@ -101,7 +102,10 @@ def global_batch_divides(v: View) -> Problem | None:
         found=f"global_batch_size {size}, {_said_parts(v, v.micro_batch_size, dp)}",
         wanted=f"a multiple of {unit}",
         facts=("global_batch_size", "micro_batch_size", "cp", "world_size"),
-        fixes=_sizes_near("global_batch_size", size, unit),
+        fixes=(
+            *(micro_batches_that_divide(size // dp, _micro_batch(v)) if size % dp == 0 else ()),
+            *_sizes_near("global_batch_size", size, unit),
+        ),
     )
 
 

@@ -15,6 +15,7 @@ _CP_WORDS = {
     "on": "on, as far as logs can tell",
     "off": "OFF",
     "wrong": "on, but in other groups than planned",
+    "none": "not used: its size is 1",
     "unknown": "unknown: nothing in these logs proves it either way",
 }
 _TIMES = {

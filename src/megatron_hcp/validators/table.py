@@ -48,7 +48,7 @@ def _table(text: str) -> Table:
     rows = (line.split() for line in head.split("\n")[1:])
     units = (part.partition("\n") for part in parts)
     return Table(
-        tuple((name, int(guards), int(unreadable), *(pinned or [""])) for name, guards, unreadable, *pinned in rows),
+        tuple((row[0], int(row[1]), int(row[2]), row[3] if len(row) > 3 else "") for row in rows),
         {name: lines for name, _, lines in units},
     )
 

@@ -16,7 +16,7 @@ CAPABILITY = (9, 0)
 _MEMORY = 80 << 30
 
 
-class NullStream:
+class NoStream:
     """A stream, an event or a graph: every method can be called, does nothing, and returns the same object."""
 
     cuda_stream = device_index = stream_id = priority = 0
@@ -63,7 +63,7 @@ def _undecorated(function: Any = None, *_: Any, **__: Any) -> Any:
 def install() -> None:
     """Replaces torch.cuda's functions in this process; torch's own modules that look at them are imported before."""
     cuda: Any = torch.cuda
-    stream = NullStream()
+    stream = NoStream()
     properties = SimpleNamespace(
         major=CAPABILITY[0],
         minor=CAPABILITY[1],
@@ -86,7 +86,7 @@ def install() -> None:
     for name in ("current_stream", "default_stream"):
         setattr(cuda, name, lambda *_: stream)
     cuda.stream = cuda.device = cuda.nvtx.range = _context
-    cuda.Stream = cuda.Event = cuda.ExternalStream = cuda.CUDAGraph = NullStream
+    cuda.Stream = cuda.Event = cuda.ExternalStream = cuda.CUDAGraph = NoStream
     cuda.device_count = lambda: 8
     cuda.get_device_capability = lambda *_: CAPABILITY
     cuda.get_device_properties = lambda *_: properties
@@ -96,7 +96,7 @@ def install() -> None:
     cuda.mem_get_info = lambda *_: (_MEMORY, _MEMORY)
     cuda.memory_summary = lambda *_, **__: ""
     cuda.is_current_stream_capturing = lambda: False
-    cuda.cudart = NullStream
+    cuda.cudart = NoStream
     cuda.clock_rate = lambda *_: 1980
     cuda.nvtx.range_push = cuda.nvtx.range_pop = cuda.nvtx.mark = _nothing
     cuda.default_generators = tuple(torch.Generator() for _ in range(8))
@@ -125,7 +125,7 @@ _TYPED = {
 def _typed(name: str, kind: torch.dtype) -> type:
     """torch.cuda.FloatTensor and the like: called with data or sizes, and asked for by isinstance."""
 
-    class Kind(type):
+    class TypedTensor(type):
         def __instancecheck__(cls, value: Any) -> bool:
             return isinstance(value, torch.Tensor) and value.dtype == kind and value.is_cuda
 
@@ -134,4 +134,4 @@ def _typed(name: str, kind: torch.dtype) -> type:
                 return torch.empty((data, *rest), dtype=kind, device="cuda")
             return torch.tensor(data, dtype=kind, device="cuda")
 
-    return Kind(name, (), {})
+    return TypedTensor(name, (), {})

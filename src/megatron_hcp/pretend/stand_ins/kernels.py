@@ -57,8 +57,9 @@ def _split_scan(zxbcdt: Any, conv1d_weight: Any, conv1d_bias: Any, dt_bias: Any,
     return (zxbcdt[..., :1].expand(*zxbcdt.shape[:-1], width) + 0 * conv1d_weight.sum()).contiguous()
 
 
-def _scanned(zxbcdt: Any, *args: Any, headdim: Any = None, **_: Any) -> tuple[int, ...]:
-    return (*zxbcdt.shape[:-1], args[4].numel() * (headdim or 1))
+def _scanned(zxbcdt: Any, conv1d_weight: Any, conv1d_bias: Any, dt_bias: Any, A: Any, D: Any, *_: Any,
+             headdim: Any = None, **__: Any) -> tuple[int, ...]:  # fmt: skip
+    return (*zxbcdt.shape[:-1], D.numel() * (headdim or 1))
 
 
 def _chunk_scan(x: Any, *_: Any, return_final_states: bool = False, **__: Any) -> Any:
@@ -115,6 +116,7 @@ KERNELS: dict[str, dict[str, Any]] = {
         "causal_conv1d_update": None,
     },
     "fla.modules.convolution": {"causal_conv1d": stands_for("fla.causal_conv1d", same)(_same_and_state)},
+    "fla.ops.cp": {"build_cp_context": _called("fla.cp_context", lambda *_, **__: None)},
     "fla.modules.l2norm": {"l2norm": stands_for("fla.l2norm", same)(_same)},
     "fla.ops.gated_delta_rule": {
         "chunk_gated_delta_rule": stands_for("fla.gated_delta_rule", lambda q, k, v, *_, **__: v.shape)(_gated_delta)

@@ -24,7 +24,8 @@ _INSTANTIATES = ("omega_conf_to_dataclass", "instantiate")
 """What makes an object of the class that a section's `_target_` names."""
 _ANSWERED = {
     "torch.distributed.is_initialized()": "True", "torch.distributed.get_rank()": "0",
-    "torch.distributed.get_world_size()": "world_size()", "get_world_size_safe()": "world_size()", "get_rank_safe()": "0",
+    "torch.distributed.get_world_size()": "world_size()", "get_world_size_safe()": "world_size()",
+    "get_rank_safe()": "0",
 }  # fmt: skip
 """What is so when a training starts."""
 _ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")

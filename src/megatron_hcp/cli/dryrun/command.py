@@ -10,7 +10,7 @@ import click
 from megatron_hcp.cli.options import format_option, launch_options
 from megatron_hcp.cli.screen import say
 from megatron_hcp.cli.targets import split_targets
-from megatron_hcp.dryrun.ask import MEMORY_GIB, SECONDS, STAGES, Ask, dry_run
+from megatron_hcp.dryrun.ask import MEMORY_GIB, SECONDS, STAGES, HowToRun, dry_run
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions, load_launches
 
@@ -53,7 +53,7 @@ def dryrun(
     names, options = split_targets(targets, options)
     if len(names) > 1:
         raise HcpError(f"found {len(names)} targets", wanted="one", do="run them one by one")
-    runs = [dry_run(launch, Ask(ranks, until, seconds, memory)) for launch in load_launches(names[0], options)]
+    runs = [dry_run(launch, HowToRun(ranks, until, seconds, memory)) for launch in load_launches(names[0], options)]
     for run in runs:
         if fmt == "json":
             from megatron_hcp.cli.reports.json import dump

@@ -1,0 +1,87 @@
+"""Verdicts: only upstream's own exception is a refusal, and a rule that a run contradicts is a suspect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from megatron_hcp.dryrun.ask import DryRun, HowToRun, RankRun, outcome_of
+from megatron_hcp.dryrun.join import is_contradicted
+from megatron_hcp.dryrun.report import as_json, exit_code, lines
+from megatron_hcp.dryrun.words import words_of
+from megatron_hcp.ground.child import Child
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.rules.registry import RULES
+
+LAUNCH = load_launch("", LoadOptions(dialect="mlm", words=tuple("--context-parallel-size 2 --seq-length 1001".split())))
+
+
+def error(missing: str = "") -> dict[str, Any]:
+    place = {"file": "megatron/training/arguments.py", "line": 7, "function": "validate_args", "code": "assert x"}
+    return {"type": "AssertionError", "message": "no", **place, "missing": missing}
+
+
+DONE = RankRun(0, "rank 0", "backward", None)
+REFUSED = RankRun(1, "rank 1", "arguments", error())
+OPEN = RankRun(2, "rank 2", "model", error("a stand-in"))
+
+
+def run(*outcomes: RankRun) -> DryRun:
+    return DryRun(LAUNCH, (), "pretrain_gpt.py", words_of(LAUNCH), HowToRun(), 2, False, "", "", outcomes)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict", "code"),
+    [
+        ((DONE,), "done", 0),
+        ((DONE, OPEN), "undecided", 4),
+        ((DONE, OPEN, REFUSED), "refused", 1),
+        ((), "undecided", 4),
+    ],
+)
+def test_a_refusal_of_one_rank_decides_and_nothing_else_is_a_failure(
+    outcomes: tuple[RankRun, ...], verdict: str, code: int
+) -> None:
+    told = run(*outcomes)
+    assert (told.verdict, exit_code(told), as_json(told)["ok"]) == (verdict, code, code == 0)
+
+
+def test_the_text_says_where_upstream_refused_and_what_was_missing() -> None:
+    text = "\n".join(lines(run(REFUSED, OPEN)))
+    assert "refused in arguments by megatron/training/arguments.py:7 validate_args" in text
+    assert "not decided beyond model: missing a stand-in" in text
+
+
+def test_the_number_of_ranks_is_said_to_be_presumed() -> None:
+    assert "presumed" in lines(run(DONE))[0] and "presumed" not in lines(run(DONE)._replace(is_world_stated=True))[0]
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stage", "missing"),
+    [
+        ('{"rank": 0, "reached": "model"}\n{"rank": 0, "ended": "SIGALRM"}', "model", "more time"),
+        ('{"rank": 0, "reached": "groups"}\n{"rank": 0, "ended": "SIGKILL"}', "groups", "SIGKILL"),
+        ("not json\n[1]\n", "arguments", "the end of the world"),
+    ],
+)
+def test_a_process_that_ends_without_an_answer_decides_nothing(stdout: str, stage: str, missing: str) -> None:
+    outcome = outcome_of(0, "rank 0", Child(1, stdout, "the end of the world\n"))
+    assert (outcome.verdict, outcome.stage) == ("undecided", stage)
+    assert outcome.error and missing in outcome.error["missing"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "suspect"),
+    [
+        (DONE, True),
+        (REFUSED._replace(stage="model"), True),
+        (REFUSED, False),
+        (OPEN._replace(stage="arguments"), False),
+        (OPEN._replace(stage="imports"), False),
+    ],
+)
+def test_an_error_at_a_stage_that_upstream_passed_is_a_suspect(outcome: RankRun, suspect: bool) -> None:
+    (finding,) = [finding for finding in check_launch(LAUNCH, RULES).findings if finding.id == "CP001"]
+    assert is_contradicted(finding, run(outcome)) is suspect
