@@ -145,6 +145,9 @@ def plan_job(
     Raises:
         HcpError: required settings are missing (all are listed), or a value cannot be quoted.
     """
+    limit = time_limit_s(site["time"]) if site["time"] is not None else None
+    if limit is not None and "signal" not in origins and site["signal"] >= limit:
+        site = {**site, "signal": max(limit // 4, 1)}  # the default is for longer jobs
     facts = {name: fact.value for name, fact in launch.facts.items()} if launch else {}
     facts |= {name: site[name] for name in _CLUSTER_FACTS if site[name] is not None}
     dialect = launch.dialect if launch else None
