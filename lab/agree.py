@@ -7,29 +7,34 @@ we report an error and upstream accepts; silent rules, where upstream refuses fo
 report nothing; and refusals without a rule, by text. The exit status is 1 if there is a false alarm or a silent rule,
 or if more than 2 % are refused without a rule, or for what lab/lib/agree/without_rule.yaml does not list.
 
+slime and miles run on a Megatron-LM, which `--on` names.
+
 Megatron-LM needs torch (the CPU build is enough); Megatron-Bridge also hydra-core and transformers, and Megatron-LM at
-its 3rdparty/Megatron-LM; verl also ray, tensordict and pandas. HCP_AGREE_PYTHON names an interpreter that has them.
-Not part of CI.
+its 3rdparty/Megatron-LM; verl also hydra-core, ray, tensordict and pandas. HCP_AGREE_PYTHON names an interpreter that
+has them. Not part of CI.
 """
 
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
-from agree import bridge, megatron_lm, verl
+from agree import bridge, megatron_lm, slime, verl
 from agree.compare import show, write_results
 from agree.parser_words import compare_words
 from program import at_least_one, parser_of
 
 UPSTREAMS = {"megatron-lm": megatron_lm.compare, "megatron-bridge": bridge.compare, "verl": verl.compare}
 """By option, what compares `--commands` launches with a checkout, from a seed."""
+_ON_MEGATRON_LM = ("slime", "miles")
 
 
 def main() -> int:
     parser = parser_of(__doc__)
-    for name in UPSTREAMS:
+    for name in (*UPSTREAMS, *_ON_MEGATRON_LM):
         parser.add_argument(f"--{name}", type=Path, action="append", default=[], metavar="DIR", help="a checkout")
+    parser.add_argument("--on", type=Path, metavar="DIR", help="the Megatron-LM on which slime and miles run")
     parser.add_argument("--commands", type=at_least_one, default=2_000, metavar="N", help="launches per checkout")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=2, metavar="N", help="launches to show per disagreement")
@@ -37,7 +42,10 @@ def main() -> int:
     parser.add_argument("--parser", action="store_true", help="only Megatron-LM's parser, over all its options")
     parser.add_argument("--functional-tests", action="store_true", help="only upstream's own functional tests")
     options = parser.parse_args()
-    checkouts = [(name, folder) for name in UPSTREAMS for folder in getattr(options, name.replace("-", "_"))]
+    compared = UPSTREAMS | dict.fromkeys(_ON_MEGATRON_LM, partial(slime.compare, megatron_lm=options.on))
+    checkouts = [(name, folder) for name in compared for folder in getattr(options, name.replace("-", "_"))]
+    if options.on is None and any(name in _ON_MEGATRON_LM for name, _ in checkouts):
+        parser.error("found no --on; wanted the folder of a Megatron-LM")
     if not checkouts:
         parser.error("found no checkout; wanted " + " or ".join(f"--{name} DIR" for name in UPSTREAMS))
     if options.functional_tests:
@@ -52,7 +60,7 @@ def main() -> int:
     for name, folder in checkouts:
         if not folder.is_dir():
             parser.error(f"{folder} is no folder")
-        results.append(UPSTREAMS[name](folder, options.commands, options.seed))
+        results.append(compared[name](folder, commands=options.commands, seed=options.seed))
         show(results[-1], options.show)
     if options.results:
         write_results(options.results, results)

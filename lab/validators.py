@@ -24,10 +24,10 @@ from older_guards import older_guards
 from program import parser_of
 
 from megatron_hcp.judge.start import judged
-from megatron_hcp.validators.checkout import OPTIONS, counted, units_of
-from megatron_hcp.validators.checkout import texts_of as wheel_texts
 from megatron_hcp.validators.framework_roots import UPSTREAMS
 from megatron_hcp.validators.program import Unit, as_lines, is_readable
+from megatron_hcp.validators.reader.checkout import OPTIONS, counted, units_of
+from megatron_hcp.validators.reader.checkout import texts_of as wheel_texts
 from megatron_hcp.validators.reader.quiet import marked
 from megatron_hcp.validators.table import FOLDER, Table, program_of_release, releases_of, woven, written
 from megatron_hcp.validators.upstreams import MEGATRON_LM
@@ -38,6 +38,8 @@ REVISIONS = {
         BRANCHES[0]: BRANCHES[0],
     },
     "megatron-lm": {**{name: f"core_v{name}" for name in RELEASES}, **{name: name for name in BRANCHES}},
+    "slime": {**{name: f"v{name}" for name in ("0.2.0", "0.2.4", "0.3.0", "0.3.1")}, "main": "HEAD"},
+    "miles": {"0.1.0": "v0.1.0", "main": "HEAD"},
     "verl": {**{name: f"v{name}" for name in ("0.7.1", "0.8.0", "0.9.0", "0.9.1")}, "main": "HEAD"},
 }
 """For each upstream the names of its revisions in the tables, oldest first, and what the clone calls them."""
@@ -118,7 +120,8 @@ def main() -> int:
         Path(FOLDER, f"{upstream.repo}.txt").write_text(
             written(table_of(revisions, pins=upstream.repo == "megatron-bridge")), encoding="utf-8"
         )
-    OLDER.write_text(older_guards("megatron-lm", MEGATRON_LM.releases), encoding="utf-8")
+    if options.megatron_lm is not None:
+        OLDER.write_text(older_guards("megatron-lm", MEGATRON_LM.releases), encoding="utf-8")
     return 0
 
 

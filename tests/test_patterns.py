@@ -41,8 +41,8 @@ FROM_TABLES = {
         "triage/signatures/tracebacks.py",
         r"_DIGITS.sub('\\\\d+', re.escape(head['logger']))",
     ): r"[r'worker-\d+ \| \[step \d+\] ']",
-    ("triage/inputs/sources.py", "_pattern_of(shape)"): "[_pattern_of(b'node-3 trainer [17] ')]",
-    ("triage/inputs/sources.py", "b'(?m)^' + _pattern_of(lead)"): "[b'(?m)^' + _pattern_of(b'node-3 trainer [17] ')]",
+    ("triage/inputs/lead.py", "_pattern_of(shape)"): "[_pattern_of(b'node-3 trainer [17] ')]",
+    ("triage/inputs/lead.py", "b'(?m)^' + _pattern_of(lead)"): "[b'(?m)^' + _pattern_of(b'node-3 trainer [17] ')]",
     ("triage/line.py", "text"): "[prefix.pattern for prefix in _PREFIXES]",
     ("triage/signatures/table.py", "row.pattern"): "[row.pattern for row in SIGNATURES]",
     (

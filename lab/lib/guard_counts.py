@@ -17,7 +17,13 @@ FRAMEWORKS = {
     "ms-swift": ("ms-swift",),
 }
 """Frameworks as people write them, and the repositories that rules about them cite."""
-TABLES = {"megatron-lm": ("0.16.1", "0.19.0", "main")}
+TABLES = {
+    "megatron-lm": ("0.16.1", "0.19.0", "main"),
+    "megatron-bridge": ("0.5.1", "0.6.0", "main"),
+    "verl": ("0.8.0", "0.9.1", "main"),
+    "slime": ("0.3.1", "main"),
+    "miles": ("0.1.0",),
+}
 """The repositories whose guards are in the tables, and the releases to count."""
 BEGIN, END = "<!-- python lab guards --write -->", "<!-- end -->"
 
@@ -28,7 +34,12 @@ def counts() -> str:
     for name, repos in FRAMEWORKS.items():
         own = [rule for rule in RULES if not rule.id.startswith(START)]
         rules = sum(any(source.repo in repos for source in rule.source) for rule in own)
-        programs = {release: program_of_release(repo, release) for repo in repos for release in TABLES.get(repo, ())}
+        several = sum(repo in TABLES for repo in repos) > 1
+        programs = {
+            f"{repo} {release}" if several else release: program_of_release(repo, release)
+            for repo in repos
+            for release in TABLES.get(repo, ())
+        }
         read = "; ".join(f"{release}: {one.guards - one.unreadable}" for release, one in programs.items() if one)
         unread = "; ".join(f"{release}: {one.unreadable}" for release, one in programs.items() if one)
         rows.append((name, read or "0", unread or "not read yet", str(rules)))

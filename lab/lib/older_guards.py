@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from megatron_hcp.judge.start.context import context_of
 from megatron_hcp.judge.start.made_from import sources_of
-from megatron_hcp.validators.options import option_of
+from megatron_hcp.validators.given.options import option_of
 from megatron_hcp.validators.outcome import Guard
 from megatron_hcp.validators.program import StartProgram
 from megatron_hcp.validators.start import parser_in

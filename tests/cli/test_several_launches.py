@@ -10,7 +10,7 @@ import pytest
 LOOP = """\
 for CP in 3 8; do
   torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 8 --hidden-size 1024 --num-attention-heads 8 \\
-    --seq-length 4096 --max-position-embeddings 4096 --context-parallel-size $CP
+    --seq-length 4096 --max-position-embeddings 4096 --micro-batch-size 1 --context-parallel-size $CP
 done
 """
 ONLY = ("--select", "TOPO003")

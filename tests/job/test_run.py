@@ -80,6 +80,14 @@ def test_one_that_ends_early_goes_on_if_it_left_a_checkpoint_where_the_trainer_s
 
 
 @pytest.mark.slow
+def test_an_attempt_that_found_nothing_left_to_do_is_completed(job, tmp_path):
+    writes = "open('ck/latest_checkpointed_iteration.txt', 'w').write('3'); print(' iteration        3/       3 |')"
+    job(writes, checkpoints="ck").communicate(timeout=HANG_S)
+    job("pass", checkpoints="ck", task={**TASK, "SLURM_RESTART_COUNT": "1"}).communicate(timeout=HANG_S)
+    assert json.loads((tmp_path / "verdict-r1.json").read_text())["status"] == "completed"
+
+
+@pytest.mark.slow
 def test_a_launch_with_an_error_is_not_trained(ended, tmp_path):
     words = ["--context-parallel-size", "3", "--hierarchical-context-parallel-sizes", "2", "2", *LAUNCH[2:]]
     code, verdict, out = ended("open('trained', 'w')", words=[*words, "--cp-comm-type", "a2a+p2p"], check=CHECK)
@@ -89,9 +97,13 @@ def test_a_launch_with_an_error_is_not_trained(ended, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_undecided_launch_trains_with_a_warning_and_an_unreadable_one_does_not(ended):
+def test_an_undecided_launch_trains_with_a_warning(ended):
     _, verdict, out = ended(check=["--dialect=bridge"], words=["model.context_parallel_size=2"])
     assert verdict["status"] == "completed" and "hcp check left the launch undecided" in out
+
+
+@pytest.mark.slow
+def test_a_launch_that_cannot_be_read_is_not_trained(ended):
     _, verdict, out = ended(check=CHECK, words=["b"])
     assert verdict["status"] == "stopped" and verdict["reason"].startswith("hcp check could not read the launch: "), out
 
@@ -147,3 +159,17 @@ def test_a_spec_of_another_shape_is_refused_in_one_line(job, tmp_path):
     process = job(nodes="two")
     _, err = process.communicate(timeout=HANG_S)
     assert (process.returncode, err.count("\n")) == (2, 1) and "nodes: found 'two'; wanted a whole number" in err
+
+
+def test_the_spec_in_a_script_and_the_verdict_are_what_their_schemas_say(ended, hcp, root):
+    jsonschema = pytest.importorskip("jsonschema")
+    words = "render --start torchrun --nodes 2 --gpus-per-node 8 --time 30 --program x.py --requeue 1 --stall 5".split()
+    more = "--comm-gbps 9 --shared /data --free-gib 3 --checkpoint-dir ck -- --context-parallel-size 2".split()
+    script = hcp(*words, *more).stdout
+    spec = json.loads(script[script.index("<<'HCP_JOB'\n") + 12 : script.index("\nHCP_JOB\n")])
+    _, verdict, _ = ended()
+    for value, name in ((spec, "hcp.job.1"), (verdict, "hcp.verdict.2")):
+        schema = json.loads((root / "schemas" / f"{name}.json").read_text())
+        jsonschema.validate(value, schema)
+        assert list(value) == [key for key in schema["properties"] if key in value]
+    assert len(spec) == 13

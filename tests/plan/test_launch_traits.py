@@ -86,7 +86,7 @@ def test_gradients_have_the_bytes_that_the_launch_gives_them(dialect: str, text:
         ("--use-torch-fsdp2", "FSDP has no formula"),
         ("--recompute-granularity full --recompute-method block --recompute-num-layers 1", "method block of 1 layers"),
         ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 2", "recompute_num_layers 2"),
-        ("--recompute-granularity selective --recompute-modules mlp core_attn", "recompute_modules core_attn, mlp"),
+        ("--recompute-granularity selective --recompute-modules mlp attn_of_mine", "recompute_modules attn_of_mine"),
         ("--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 6", "split of layers is not read"),
         ("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Ettt|tttttL", "split of layers is not"),
     ],

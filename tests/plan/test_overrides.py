@@ -163,12 +163,21 @@ def test_a_launch_of_the_overrides_alone_has_their_layout_memory_and_time(
     given = {"gpus": job.world_size, "gpu": job.gpu.name, "packed": job.packed}
     if dialect == "verl":  # its data has the length, its step is counted in prompts
         given |= {"seq_length": length, "global_batch": job.global_batch}
-    again = job_of(given, facts, versions, traits_in(launch, facts))
+    again = job_of(given, facts, versions, traits_in(launch, launch.reading.settings, facts))
     assert layout_of(facts, length) == layout
     assert not again.marks
     before, after = (judge(model, layout, one, rates_for(one)) for one in (job, again))
     assert after.memory == before.memory
     assert after.time == before.time
+
+
+@pytest.mark.parametrize("dialect", ["bridge", "mlm"])
+def test_modules_that_are_recomputed_are_read_back(dialect: str) -> None:
+    job = replace(job_for(Layout(recompute="selective"), 4096, {}), recomputes=frozenset({"mlp", "layernorm"}))
+    words = overrides(plan_model(LLAMA), Layout(recompute="selective"), job, dialect)
+    launch = load_launch("", LoadOptions(cast("Dialect", dialect), tuple(words)))
+    facts = {name: fact.value for name, fact in launch.facts.items()}
+    assert traits_in(launch, launch.reading.settings, facts).recomputes == job.recomputes
 
 
 @pytest.mark.parametrize("text", ["pp=2 ep=16 cp=2", "ep=16 recompute=full", "pp=2 vp=4 ep=16 cp=2", "ep=16"])

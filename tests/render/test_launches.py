@@ -98,6 +98,13 @@ def test_words_before_the_first_flag_are_for_the_program_alone(hcp, tmp_path):
     assert "launch=(\n    my.cfg\n    --num-layers 2\n" in done.stdout and '"check_skip": 1' in done.stdout
 
 
+def test_what_the_launch_is_not_blamed_for_is_no_error_of_its_job(hcp):
+    """A program of the user's own may set what Megatron-LM's would have to be given."""
+    words = ["--context-parallel-size", "4", "--cp-comm-type", "p2p", "--train-iters", "6", "--exit-signal-handler"]
+    done = hcp("render", "--start", "srun", "--nodes", "2", *SITE, "--program", "/opt/own.py", "--", *words)
+    assert (done.returncode, "error" in done.stderr) == (0, False), done.stderr
+
+
 def test_an_interpreter_of_any_name_starts_verl_with_ray(hcp):
     done = hcp("render", "--start", "ray", "--nodes", "2", *SITE, "--python", "/opt/py", "--", *VERL_WORDS)
     assert done.returncode == 0 and "python=/opt/py\n" in done.stdout, done.stderr

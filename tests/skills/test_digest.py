@@ -35,7 +35,7 @@ def test_programs_and_modules_that_are_started_count_like_imports() -> None:
         "checks/comm_levels.py",
         "cli/check.py",
         "render/job.py",
-        "render/preflight.py",
+        "job/leader.py",
         "templates/srun.sbatch.j2",
         "rules/topo/levels.py",
     } <= names
@@ -71,7 +71,7 @@ print(digest_of(Step("s", tuple(sys.argv[1:]), "cpu", 1)))
     ("run", "file", "counts"),
     [
         ("python checks/hcp_groups.py", "src/megatron_hcp/core/ranks.py", True),
-        ("python checks/rendered_job.py", "src/megatron_hcp/render/preflight.py", True),
+        ("python checks/rendered_job.py", "src/megatron_hcp/job/leader.py", True),
         ("python checks/rendered_job.py", "templates/srun.sbatch.j2", True),
         ("hcp check -- --tensor-model-parallel-size 2", "src/megatron_hcp/rules/topo/levels.py", True),
         ("python checks/hcp_groups.py", "src/megatron_hcp/triage/read.py", False),

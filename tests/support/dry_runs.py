@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from megatron_hcp.dryrun.ask import HowToRun, DryRun, dry_run
+from megatron_hcp.dryrun.ask import DryRun, HowToRun, dry_run
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.launch.upstream import upstreams_of

@@ -144,3 +144,10 @@ def test_a_function_of_plain_values_runs_once_for_the_same_ones_and_never_hides_
     assert args.fields["count"] == 12 and args.fields["tp"] == 6
     assert len(found.refusals) == 2
     assert found.steps - once.steps == 1 + 2 * 2  # the third call of `groups` ran no statement
+
+
+def test_a_function_that_stops_where_upstream_may_not_come_is_run_again_where_it_does() -> None:
+    refusing = unit("refusing", "check size < 3\tno\nreturn 1", ("size",))
+    start = unit("start", "if ...\n args.count = refusing(3)\nargs.tp = refusing(3)")
+    found, _ = run(start, refusing, **HIDDEN)
+    assert [one.guard.function for one in found.refusals] == ["refusing"]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from megatron_hcp.launch.facts.known_options import revisions_with
-from megatron_hcp.validators.checkout import units_of
-from megatron_hcp.validators.options import option_of
+from megatron_hcp.validators.given.options import option_of
 from megatron_hcp.validators.program import StartProgram, Unit, as_lines, condition_of, unit_of
+from megatron_hcp.validators.reader.checkout import units_of
 from megatron_hcp.validators.reader.prune import pruned
 from megatron_hcp.validators.reader.sources import Sources
 from megatron_hcp.validators.reader.statements import Reader

@@ -153,12 +153,15 @@ class MegatronLM:
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
                 self._start(world_size)
         except (Exception, SystemExit) as error:
-            return refusal_of(error, "megatron")
+            return self._refusal(error)
         finally:
             self._end()
             os.environ.clear()
             os.environ.update(before)
         return None
+
+    def _refusal(self, error: BaseException) -> dict[str, str]:
+        return refusal_of(error, "megatron")
 
     def _start(self, world_size: int) -> None:
         from torch.testing._internal.distributed.fake_pg import FakeStore

@@ -11,12 +11,16 @@ from packaging.version import Version
 
 from agree.compare import Refusal, Result, Tables, Tally, errors_of
 from agree.process import Upstream, commit_of
+from agree.settings_drawn import Space, drawn_settings
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.forms.words.settings import Word
 from megatron_hcp.launch.readers.words import reading_of_words
 from megatron_hcp.rules.registry import rules_for
+from megatron_hcp.validators.framework_roots import VERL
+from megatron_hcp.validators.reader.checkout import texts_of, units_of
 
 _ACTOR, _REF, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "actor_rollout_ref.rollout"
 _MICRO = (None, 1, 1, 2, 4)
@@ -56,21 +60,26 @@ SPACE: dict[str, Sequence[Any]] = {
 """Keys, and the values that are drawn; each is written in two launches of five."""
 
 
-def overrides(count: int, seed: int) -> Iterator[list[str]]:
-    """Random override lists. A megatron actor is chosen in each."""
+def overrides(count: int, seed: int, more: Space) -> Iterator[list[str]]:
+    """Random override lists. A megatron actor is chosen in each; every second one has some of `more` settings."""
     rng = random.Random(seed)
-    for _ in range(count):
+    for number in range(count):
         # Either most keys are absent, or a sound launch has a few of them changed.
         settings: dict[str, Any] = {} if rng.random() < 0.3 else dict(_SOUND)
         share = rng.choice((0.1, 0.2, 0.4))
         settings |= {key: rng.choice(values) for key, values in SPACE.items() if rng.random() < share}
+        if number % 2:
+            settings |= {key: rng.choice(more[key]) for key in rng.sample(sorted(more), rng.randint(1, _MOST))}
         yield [
             "model_engine=megatron",
             *(f"{key}={'null' if value is None else value}" for key, value in settings.items()),
         ]
 
 
+_MOST = 6
+_SECTIONS = ("actor_rollout_ref.", "critic.", "data.", "trainer.", "algorithm.")
 _SOUND = {
+    f"{_ROLLOUT}.name": "vllm",
     f"{_ACTOR}.ppo_micro_batch_size_per_gpu": 1,
     f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": 1,
     f"{_REF}.log_prob_micro_batch_size_per_gpu": 1,
@@ -91,9 +100,15 @@ def compare(checkout: Path, commands: int, seed: int) -> Result:
     # Dynamic CP asks for megatron-core's dev branch, which no release has.
     versions = {"verl": Version(version).base_version, "mcore": "0.19.0", "mcore_branch": "dev"}
     tally = Tally(TABLES)
-    for words in overrides(commands, seed):
+    space = drawn_settings(units_of(texts_of(str(checkout), VERL), VERL), _SECTIONS)
+    more = {key: values for key, values in space.items() if not key.endswith(".strategy")}  # another one isn't judged
+    for words in overrides(commands, seed, more):
         answer = upstream.ask({"overrides": words})["refusal"]
-        report = check_launch(launch_of(words, versions), rules_for, fixes=False)
+        try:
+            report = check_launch(launch_of(words, versions), rules_for, fixes=False)
+        except HcpError:  # a value that is no size: hcp stops there
+            tally.counts["not read"] += 1
+            continue
         tally.add(" ".join(words), Refusal(**answer) if answer else None, errors_of(report, TABLES))
     upstream.close()
     return Result("verl", version, commit_of(checkout), {"configurations": commands, "seed": seed}, tally)

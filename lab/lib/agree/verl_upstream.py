@@ -1,9 +1,9 @@
 """verl's own start-up on overrides: run by agree/verl.py, as `verl_upstream.py VERL`.
 
-Run are Hydra's composition of verl's configuration, and `validate_config` with the classes of actor, critic and
-engine that it makes. What this machine lacks is replaced: packages that are not installed (see `_MISSING`) can be
-imported and do nothing; the model of the critic is not read. torch, hydra, omegaconf, transformers and ray are real;
-no Ray cluster is started.
+Run are Hydra's composition of verl's configuration, `validate_config` with the classes of actor, critic and engine
+that it makes, and those that the workers make of ref and rollout. What this machine lacks is replaced: packages that
+are not installed (see `_MISSING`) can be imported and do nothing; the model of the critic is not read. torch, hydra,
+omegaconf, transformers and ray are real; no Ray cluster is started.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Verl:
         sys.path.insert(0, verl)
         import hydra
 
-        self.hydra = hydra
+        self.hydra, self.open_dict = hydra, importlib.import_module("omegaconf").open_dict
         self.folder = os.path.join(os.path.abspath(verl), "verl", "trainer", "config")
         self.config = importlib.import_module("verl.utils.config")
         self.utils = importlib.import_module("verl.trainer.ppo.utils")
@@ -59,6 +59,17 @@ class Verl:
             use_reference_policy=self.utils.need_reference_policy(config),
             use_critic=self.utils.need_critic(config),
         )
+        # What the workers make of their sections before they build anything.
+        ref, rollout = config.actor_rollout_ref.ref, config.actor_rollout_ref.rollout
+        if self.utils.need_reference_policy(config):
+            with self.open_dict(ref):  # as `ActorRolloutRefWorker.init_model`
+                ref.ppo_mini_batch_size = config.actor_rollout_ref.actor.ppo_mini_batch_size
+                ref.ppo_micro_batch_size = ref.pop("log_prob_micro_batch_size", None)
+                ref.ppo_micro_batch_size_per_gpu = ref.pop("log_prob_micro_batch_size_per_gpu", None)
+                ref.use_dynamic_bsz = ref.pop("log_prob_use_dynamic_bsz", False)
+                ref.ppo_max_token_len_per_gpu = ref.pop("log_prob_max_token_len_per_gpu", None)
+            self.config.omega_conf_to_dataclass(ref)
+        self.config.omega_conf_to_dataclass(rollout)
 
 
 def main() -> None:

@@ -35,6 +35,8 @@ _AT_RUN_TIME_NAMES = (
     "BASHPID PPID BASH_VERSION DIRSTACK FUNCNAME PIPESTATUS EPOCHSECONDS OPTARG OPTIND REPLY"
 )
 _AT_RUN_TIME = frozenset(_AT_RUN_TIME_NAMES.split())
+_OF_THE_USER = ("HOME", "USER")
+"""Those of them that a job has like the shell that submits it: a rendered script can write them down."""
 _ASSIGNED = re.compile(
     rb"(?<![\w$.\-/:{+@%])([A-Za-z_]\w*)(?:\[[^][\n]*(?:\[[^][\n]*\][^][\n]*)*\])?\+?=(?![\"']?\$\{?\1\b)"
 )
@@ -132,7 +134,8 @@ class State:
         if preset is not None:
             return preset, True
         if name in _AT_RUN_TIME:
-            return (Hole(f"{name} is known only where the script runs", span),), True
+            carried = name if name in _OF_THE_USER else ""
+            return (Hole(f"{name} is known only where the script runs", span, variable=carried),), True
         if name in self.assigned:
             return (), False
         if self.sourced is not None:

@@ -117,6 +117,7 @@ def render(
     hcp render train.sh --start torchrun --nodes 4 --site site.yaml -o train.sbatch
     hcp render train.sbatch --submit
     """
+    from megatron_hcp.render.environment import ASSUMED_ARCH
     from megatron_hcp.render.from_launch import stated_by
     from megatron_hcp.render.job import default_name, plan_job
     from megatron_hcp.render.script import render_job
@@ -154,6 +155,8 @@ def render(
         job = plan_job(start, site, launch, words, origins=settled.origins, model_file=model_file, recipe=recipe)
         text = render_job(job)
         _say_taken(target, stated, settled)
+        if any(variable.why == ASSUMED_ARCH for variable in job.environment):
+            say([f"hcp render: note: CUDA_DEVICE_MAX_CONNECTIONS=1: {ASSUMED_ARCH}"], err=True)
         for note in launch.reading.notes:
             say([f"hcp render: note: {visible(note)}"], err=True)
         failed = _warn(launch, text)

@@ -16,12 +16,14 @@ from megatron_hcp.ground.visible import visible
 
 if TYPE_CHECKING:
     from megatron_hcp.launch.fact import Beside, Dialect
+    from megatron_hcp.triage.inputs.dry_run import DryRunRefusal
     from megatron_hcp.triage.is_cp_on import CpPlan
 
 
 @click.command()
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 @click.option("--launch", metavar="TARGET", help="The job's launch; its groups and sizes are what to expect.")
+@click.option("--dryrun", metavar="FILE", help="JSON of `hcp dryrun` for this launch: evidence beside the logs.")
 @dialect_option
 @assume_option("State facts: arch=sm90 world_size=32.")
 @beside_options
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 def triage(
     logs: Sequence[str],
     launch: str | None,
+    dryrun: str | None,
     dialect: Dialect | None,
     assumes: Sequence[str],
     beside: Beside,
@@ -43,11 +46,14 @@ def triage(
     context parallelism is off, and with 4 if the logs do not settle it: a line reports an error that is not known, or
     there is neither a failure nor a training step.
     """
+    from dataclasses import replace
+
     from megatron_hcp.triage.inputs.sources import find_logs
     from megatron_hcp.triage.read import triage as read_logs
     from megatron_hcp.triage.report import diagnosis_document
     from megatron_hcp.triage.screen_text import diagnosis_text
 
+    refused = _refused(dryrun)
     plan = _plan(launch, dialect, tuple(assumes), beside)
     found = find_logs(logs)
     line = ProgressLine(first_s=2, pause_s=0.5)
@@ -58,6 +64,7 @@ def triage(
         raise HcpError(f"{name}: {error.strerror}", wanted="readable files") from None
     finally:
         line.clear()
+    diagnosis = replace(diagnosis, dry_run=refused)
     for path, why in found.unread:
         say([f"hcp triage: {path} is not read: {why}"], err=True)
     if fmt == "json":
@@ -65,6 +72,14 @@ def triage(
     else:
         say(diagnosis_text(diagnosis, launch).split("\n"))
     return 0 if diagnosis.ok else 4 if diagnosis.state == "unclear" else 1
+
+
+def _refused(dryrun: str | None) -> tuple[DryRunRefusal, ...]:
+    if dryrun is None:
+        return ()
+    from megatron_hcp.triage.inputs.dry_run import read_dry_run
+
+    return read_dry_run(dryrun)
 
 
 def _plan(launch: str | None, dialect: Dialect | None, assumes: tuple[str, ...], beside: Beside) -> CpPlan:

@@ -28,6 +28,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "shared_intermediate_size",
         "share_expert_dim",
     ),
+    "expert_hidden": ("moe_latent_size", "routed_expert_hidden_size"),
     "shared_experts": ("n_shared_experts", "num_shared_experts"),
     "dense_layers": ("first_k_dense_replace",),
     "q_lora": ("q_lora_rank",),
@@ -67,13 +68,26 @@ class ModelSizes(NamedTuple):
     kv_lora: int = 0
     qk_rope: int = 0
     windows: tuple[int, ...] = ()
+    expert_hidden: int = 0
+    """Width of the rows that reach routed experts where it is not the model's: they are projected there and back."""
+
+    @property
+    def routed_hidden(self) -> int:
+        """Width of a row that is sent to an expert."""
+        return self.expert_hidden or self.hidden_size
+
+    @property
+    def latent_weights(self) -> int:
+        """Elements of the projections to the experts' own width and back; none where it is the model's."""
+        return 2 * self.hidden_size * self.expert_hidden
 
     @property
     def linear_flops(self) -> float:
         """Floating-point operations per token of everything but attention scores, forward, all layers and the head."""
         hidden, matrices = self.hidden_size, 3 if self.gated else 2
         dense = matrices * hidden * self.dense_ffn
-        moe = matrices * hidden * (self.topk * self.moe_ffn + self.shared_ffn) + hidden * self.experts
+        routed = matrices * self.routed_hidden * self.topk * self.moe_ffn + self.latent_weights
+        moe = matrices * hidden * self.shared_ffn + routed + hidden * self.experts
         moe_layers = self.num_layers - self.dense_layers
         weights = self.num_layers * self._projections + self.dense_layers * dense + moe_layers * moe
         return 2.0 * (weights + hidden * self.vocab)
@@ -137,7 +151,7 @@ def model_sizes(values: Mapping[str, Any]) -> ModelSizes:
         topk=(size["topk"] or 2) if size["experts"] else 0, moe_ffn=moe_ffn if size["experts"] else 0,
         shared_ffn=shared if size["experts"] else 0, experts=size["experts"] or 0,
         q_lora=(size["q_lora"] or 0) if lora else 0, kv_lora=lora, qk_rope=(size["qk_rope"] or 0) if lora else 0,
-        windows=_windows(values, layers),
+        windows=_windows(values, layers), expert_hidden=(size["expert_hidden"] or 0) if size["experts"] else 0,
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ class JobFolder:
         for name in ("nodes", "ends", "tested"):
             (self.notes / name).mkdir(parents=True, exist_ok=True)
 
-    def log(self, kind: str, node_index: int) -> Path:
+    def log_file(self, kind: str, node_index: int) -> Path:
         return self.run / f"{kind}-r{self.attempt}-node{node_index}.log"
 
     def tell(self, name: str, value: Any) -> None:

@@ -114,7 +114,7 @@ class Leader(Supervisor):
     def _test_all_groups(self) -> None:
         self.test_groups()
         logs = sorted(self.place.run.glob(f"comm-r{self.task.attempt}-node*.log"))
-        own = self.folder.log("comm", self.task.node_index)
+        own = self.folder.log_file("comm", self.task.node_index)
 
         def all_tested() -> bool:
             self.still()
@@ -190,7 +190,7 @@ class Leader(Supervisor):
             raise StoppedError(f"Ray on {dead[0].node} exited with {dead[0].code}; see its ray log")
         if not in_time or self.program is None or self.program.code() is not None:
             raise StoppedError("Ray did not start on every node; see the ray logs")
-        self.driver = self.launch(self.words.training(), self.folder.log("train", self.task.node_index))
+        self.driver = self.launch(self.words.training(), self.folder.log_file("train", self.task.node_index))
 
     def _ray_address(self) -> str:
         return f"{self.environment['MASTER_ADDR']}:{self.environment['MASTER_PORT']}"

@@ -77,6 +77,14 @@ def saved_in(texts: Iterable[bytes]) -> bool:
     return any(map(_SAVED.search, texts))
 
 
+def saved_iteration(folder: Path | None) -> int:
+    """The iteration of the latest checkpoint, by the trainer's own note; 0 where it says none."""
+    try:
+        return int((folder / _TRACKERS[0]).read_text(encoding="ascii")[:20]) if folder is not None else 0
+    except (OSError, ValueError):
+        return 0
+
+
 def checkpoint_mark(folder: Path | None) -> int:
     """A checksum of what the trainers note about their latest checkpoint; it changes when one is written."""
     mark = 0

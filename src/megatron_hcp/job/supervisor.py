@@ -100,7 +100,7 @@ class Supervisor:
 
     def test_groups(self) -> int:
         """Runs this task's part of the test of the groups, and says how it ended."""
-        log = self.folder.log("comm", self.task.node_index)
+        log = self.folder.log_file("comm", self.task.node_index)
         words = self.words.communication_test(self.spec)
         program = Program(words, log, f"{self.task.number}: ", self.environment, self.spec.start in LAUNCHERS)
         while program.code() is None:
@@ -115,7 +115,7 @@ class Supervisor:
     def start(self) -> None:
         """Starts what this task contributes to the training."""
         kind = {"ray": "ray", "verify": "verify"}.get(self.spec.start, "train")
-        log, plain = self.folder.log(kind, self.task.node_index), None
+        log, plain = self.folder.log_file(kind, self.task.node_index), None
         if self.spec.start == "ray":
             words = ray_words(self.spec, self.task, self.environment)
         elif self.spec.start == "verify":

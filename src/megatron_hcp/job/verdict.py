@@ -23,7 +23,7 @@ from megatron_hcp.job.exits import (
 from megatron_hcp.job.folder import JobFolder
 from megatron_hcp.job.outcome import AttemptEnd, Outcome, decide
 from megatron_hcp.job.own import run_hcp
-from megatron_hcp.job.progress import checkpoint_mark, saved_in, steps_in
+from megatron_hcp.job.progress import Steps, checkpoint_mark, saved_in, saved_iteration, steps_in
 from megatron_hcp.job.spec import JobSpec
 from megatron_hcp.job.supervisor import Place, write_text
 from megatron_hcp.job.task import Task
@@ -93,11 +93,20 @@ class Attempt:
             unfit=tuple(unfit),
             stalled=training.stalled if training is not None else "",
             at_fault=node_at_fault(run, self.place.nodes) if has_failed else "",
-            finished=True if self.spec.start == "verify" else steps.finished,
+            finished=self._is_finished(steps),
             steps=str(steps) if self.spec.start != "verify" else "",
             cause=_cause(training, cause),
         )
         return Verdict(*(self._json(phase, decide(ended._replace(is_preempted=is_so))) for is_so in (False, True)))
+
+    def _is_finished(self, steps: Steps) -> bool | None:
+        """Whether all iterations are done; an attempt that found nothing left to do counts none of its own."""
+        if self.spec.start == "verify":
+            return True
+        if steps.finished is None:
+            of = max((steps_in(log_tails(self.place.run, number)).of for number in range(self.task.attempt)), default=0)
+            return True if 0 < of <= saved_iteration(self.place.checkpoints) else None
+        return steps.finished
 
     def _triage(self) -> dict[str, Any] | None:
         """The first failure that `hcp triage` finds in the job's folder; its whole report is kept there."""
@@ -149,7 +158,12 @@ def _cause(training: Training | None, found: dict[str, Any] | None) -> str:
         return f"the kernel killed a process on {killed.node} that used more memory than the job may"
     if ray := next((end for end in failures if end.what == "ray"), None):
         return f"Ray on {ray.node} exited with {ray.code}"
-    if found is None or found.get("kind") in _NO_CAUSE or not isinstance(found.get("cause"), str):
+    if (
+        found is None
+        or found.get("signature") == "srun-task"
+        or found.get("kind") in _NO_CAUSE
+        or not isinstance(found.get("cause"), str)
+    ):
         return ""
     rank = found.get("rank")
     return (f"rank {rank}: " if isinstance(rank, int) else "") + str(found["cause"])

@@ -38,6 +38,7 @@ def check_launch(
     not_checked = list(first.not_checked)
     started = start_of(launch, here, first.findings, fixes=fixes)
     found += [(launch, finding) for finding in started.findings]
+    reported = [finding for _, finding in found]
     undecided = list(_undecided(launch, first)) if verdict else []
     if verdict:
         undecided += [item for item in started.undecided if item.reason not in {one.reason for one in undecided}]
@@ -61,7 +62,11 @@ def check_launch(
 
         # A fix is tried on the model that it is for; errors that were there before don't count against it.
         errors = {finding.id for _, finding in found if finding.severity == "error"}
-        findings = offer_all(kept, rules_for, errors)
+        if any(outcome.masked for outcome in started.judged_by):
+            from megatron_hcp.judge.start.findings import masked_in
+
+            errors |= masked_in(started.judged_by)
+        findings = offer_all(kept, rules_for, errors, (launch, reported, first.not_checked))
     decided = {rule.id for rule in here if not rule.last} - {item.rule.id for item in not_checked}
     unused = tuple(item for item in acceptances if item not in used and item.rule.partition("/")[0] in decided)
     view = View(launch, unused, registry.BY_ID if acceptances else ())

@@ -136,6 +136,8 @@ class RunText(NamedTuple):
         return "".join(f"${{{part}}}" if name else part for part, name in zip(self.parts, self.names, strict=True))
 
 
+LAUNCH_FOLDER = "launch_folder"
+"""The variable of a `RunText` that stands for the folder of the launch's own file."""
 Argument = str | RunText
 """A word of a command; `RunText` if it contains variables that Slurm sets (`run-${SLURM_JOB_ID}`)."""
 

@@ -12,7 +12,7 @@ from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.edit import Edit, apply_sets
 from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, Reading, UpstreamTree
-from megatron_hcp.launch.images import facts_of_image, unlisted_image
+from megatron_hcp.launch.images import facts_of_image
 from megatron_hcp.launch.readers.target import read_target, read_targets, read_text
 from megatron_hcp.launch.source import standard_input
 
@@ -87,8 +87,8 @@ def _loaded(reading: Reading, options: LoadOptions) -> Launch:
     assumed = assumed_facts(options)
     reading = _with_recipe(reading, options.recipe, assumed)
     if options.upstream:
-        reading = reading._replace(upstream=options.upstream)
-    reading = reading._replace(notes=(*reading.notes, *_notes_on_releases(reading, options, assumed)))
+        notes = (*reading.notes, *_notes_on_releases(options, assumed))
+        reading = reading._replace(upstream=options.upstream, notes=notes)
     edit = Edit(reading)
     if options.sets:
         edit = apply_sets(reading, options.sets)
@@ -100,24 +100,17 @@ def _loaded(reading: Reading, options: LoadOptions) -> Launch:
     return build_launch(edit.reading, assumed=edit.still_assumed(assumed), model=model)
 
 
-def _notes_on_releases(reading: Reading, options: LoadOptions, assumed: Mapping[str, Fact]) -> Iterator[str]:
-    """What the user may not expect of the releases: which of two stated ones counts, an image that says nothing."""
-    if options.upstream:
-        from megatron_hcp.launch.upstream import versions_of
+def _notes_on_releases(options: LoadOptions, assumed: Mapping[str, Fact]) -> Iterator[str]:
+    """Which of two stated releases counts, where --upstream and an assumption differ."""
+    from megatron_hcp.launch.upstream import versions_of
 
-        for name, fact in versions_of(options.upstream).items():
-            stated = assumed[name].value
-            if stated != fact.value:
-                yield (
-                    f"--upstream is {name} {fact.value}, and {name}={stated} is stated: rules go by what is stated, "
-                    "upstream's start-up by the tree"
-                )
-    image = unlisted_image(reading, assumed)
-    if image is not None and assumed.keys().isdisjoint(_OF_IMAGES):
-        yield f"the image {image} isn't listed, so that its releases aren't known: state them with --assume"
-
-
-_OF_IMAGES = ("mcore", "te", "bridge", "verl")
+    for name, fact in versions_of(options.upstream).items():
+        stated = assumed[name].value
+        if stated != fact.value:
+            yield (
+                f"--upstream is {name} {fact.value}, and {name}={stated} is stated: rules go by what is stated, "
+                "upstream's start-up by the tree"
+            )
 
 
 def _with_recipe(reading: Reading, name: str | None, assumed: Mapping[str, Fact]) -> Reading:

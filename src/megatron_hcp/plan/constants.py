@@ -121,6 +121,7 @@ class Rates:
 def rates_of(
     gpu: Gpu, precision: str, versions: Mapping[str, str], values: Mapping[str, float] | None = None,
     overlaps_ep: bool | None = None, whole_graph: bool | None = None, overlaps_tp: bool = False,
+    delays_wgrad: bool = True,
 ) -> Rates:  # fmt: skip
     """The rates of that GPU and precision.
 
@@ -131,6 +132,7 @@ def rates_of(
         whole_graph: whether a whole iteration is one CUDA graph, which leaves the host nothing to start; None: as
             Bridge's recipes have it.
         overlaps_tp: whether TP's collectives run beside matrix products.
+        delays_wgrad: whether experts' weight gradients are started apart where EP's exchange is overlapped.
     """
     value = {**FITTED, **(values or {})}
     marks = []
@@ -169,8 +171,8 @@ def rates_of(
         network=gpu.network_bandwidth * SUSTAINED_NETWORK,
         tp_exposed=value["tp.exposed"],
         tp_overlapped=value["tp.overlapped"] if overlaps_tp else 1.0,
-        exchanges=tuple(_exchange(value, beside, starts) for beside in ways),
-        alone=_exchange(value, False, starts),
+        exchanges=tuple(_exchange(value, beside, starts, delays_wgrad) for beside in ways),
+        alone=_exchange(value, False, starts, False),
         dp_exposed=value["dp.exposed"],
         host_dense_s=starts * value["host.dense"],
         casts=0.0 if precision == "bf16" else value["casts.nvfp4"] if precision == "nvfp4" else 1.0,
@@ -181,17 +183,20 @@ def rates_of(
     )
 
 
-def _exchange(value: Mapping[str, float], beside: bool, starts: float) -> Exchange:
+def _exchange(value: Mapping[str, float], beside: bool, starts: float, delays_wgrad: bool) -> Exchange:
     """EP's exchange beside other work, or alone; `starts`: 0 where the host starts nothing.
 
-    Beside other work the experts' weight gradients are started apart (delay_wgrad_compute), so that each expert has
+    Beside other work the experts' weight gradients may be started apart (delay_wgrad_compute): then each expert has
     more to start.
     """
-    more = 1 + value["host.overlap"] if beside else 1.0
+    more = 1 + value["host.overlap"] if beside and delays_wgrad else 1.0
     exposed = value["ep.exposed"] * (value["ep.overlapped"] if beside else 1.0)
     return Exchange(exposed, starts * value["host.moe"], starts * value["host.expert"] * more)
 
 
 def rates_for(job: PlanJob, values: Mapping[str, float] | None = None) -> Rates:
     """The rates of that job; `values` replace fitted constants by name."""
-    return rates_of(job.gpu, job.precision, job.versions, values, job.overlaps_ep, job.whole_graph, job.has_userbuffers)
+    return rates_of(
+        job.gpu, job.precision, job.versions, values, job.overlaps_ep, job.whole_graph, job.has_userbuffers,
+        job.delays_wgrad is not False,
+    )  # fmt: skip

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from megatron_hcp.core.releases import MCORE_WITHOUT_TE_LOSS, at_least
 from megatron_hcp.cost.gpus import GPUS, Gpu, gpu_named
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.fact import Setting
 from megatron_hcp.launch.facts.known_models import fields_of
 from megatron_hcp.plan.constants import BLACKWELL
 from megatron_hcp.plan.launch_traits import PLAIN, Traits, last_words
@@ -58,6 +58,7 @@ def layout_of(facts: Facts, seq_length: int = 0) -> Layout:
             names = ", ".join(kinds)
             raise HcpError(f"cp_comm_type: found {names} on different layers", wanted="one for all", do="give --layout")
         kind = kinds[0]
+    kind = "all_gather" if kind == "allgather" else kind  # megatron-core takes both spellings with DSA
     sizes = facts.get("hcp_sizes")
     if sizes is not None and len(sizes) != 2:
         raise HcpError(
@@ -88,17 +89,24 @@ def named(facts: Facts) -> str:
     return name if "/" in name else name.rpartition(".")[2]
 
 
-def with_vocabulary(launch: Launch, facts: Facts) -> dict[str, Any]:
+def with_vocabulary(settings: Iterable[Setting], facts: Facts) -> dict[str, Any]:
     """The facts with the vocabulary of a public model, where the launch says none and takes that model's tokenizer."""
-    words = last_words((item.key, item.value) for item in launch.reading.settings)
+    words = last_words((item.key, item.value) for item in settings)
     name = words.get("tokenizer_model")
     of_tokenizer = fields_of(str(name[-1] if isinstance(name, list) and name else name)).get("vocab_size")
     return {**facts, "vocab_size": facts.get("vocab_size") or of_tokenizer}
 
 
 def with_own_split(model: PlanModel, facts: Facts) -> dict[str, Any]:
-    """The facts with a custom pipeline layout as virtual stages, where it splits the layers as a plan does for them."""
+    """The facts without a split of their own, where it is the one that a plan makes.
+
+    A custom pipeline layout becomes virtual stages. Embedding and loss that count as layers leave an even split of all.
+    """
     written, pp = facts.get("pipeline_layout"), facts.get("pp") or 1
+    parts = pp * (facts.get("vpp") or 1)
+    layers = model.sizes.num_layers
+    if facts.get("embedding_counts") and facts.get("loss_counts") and layers % parts and (layers + 2) % parts == 0:
+        return {**facts, "embedding_counts": None, "loss_counts": None}
     try:
         stages = stages_of(written).stages if written else ()
     except Unknown:
@@ -106,8 +114,8 @@ def with_own_split(model: PlanModel, facts: Facts) -> dict[str, Any]:
     vp, rest = divmod(len(stages), pp)
     if not vp or rest:
         return dict(facts)
-    layers = stage_layers(model, Layout(pp=pp, vp=vp))
-    if [stage.count("t") for stage in stages] != [layers[stage][chunk] for chunk in range(vp) for stage in range(pp)]:
+    split = stage_layers(model, Layout(pp=pp, vp=vp))
+    if [stage.count("t") for stage in stages] != [split[stage][chunk] for chunk in range(vp) for stage in range(pp)]:
         return dict(facts)
     return {**facts, "vpp": vp, "pipeline_layout": None}
 
@@ -153,6 +161,9 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
         overlaps_tp=traits.overlaps_tp,
         loss_in_place=_has_loss_in_place(traits, versions),
         whole_graph=traits.whole_graph,
+        delays_wgrad=traits.delays_wgrad,
+        recomputes=traits.recomputes,
+        optimizer_bytes=traits.optimizer_bytes,
         marks=traits.job_marks,
     )
 

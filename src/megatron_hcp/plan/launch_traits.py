@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.fact import Launch, Setting
+from megatron_hcp.plan.layout import CORE_ATTENTION
+from megatron_hcp.plan.memory.activations import MODULES
 
 _OFF = ("false", "0", "no", "off")
-_CORE_ATTENTION = {"core_attn"}
 _SPLITS = {
     "first_stage_layers": "layers of the first stage", "last_stage_layers": "layers of the last stage",
     "embedding_counts": "the embedding counts as a layer", "loss_counts": "the loss counts as a layer",
@@ -35,6 +36,9 @@ class Traits(NamedTuple):
     overlaps_tp: bool | None = None
     loss_in_place: bool | None = None
     whole_graph: bool | None = None
+    delays_wgrad: bool | None = None
+    recomputes: frozenset[str] | None = None
+    optimizer_bytes: int = 12
     job_marks: tuple[str, ...] = ()
     layout_marks: tuple[str, ...] = ()
 
@@ -58,9 +62,9 @@ _OVERLAP_UNASKED = ("bridge", "bridge-provider")
 """Dialects whose recipes overlap communication without being asked."""
 
 
-def traits_in(launch: Launch, facts: Facts) -> Traits:
-    """The traits of the launch; `facts` are the values of its facts."""
-    traits = traits_of(facts, last_words((item.key, item.value) for item in launch.reading.settings))
+def traits_in(launch: Launch, settings: Iterable[Setting], facts: Facts) -> Traits:
+    """The traits of the launch by its settings, a recipe's among them, and the values of its facts."""
+    traits = traits_of(facts, last_words((item.key, item.value) for item in settings))
     if launch.dialect not in _OVERLAP_UNASKED:
         traits = traits._replace(overlaps_ep=bool(traits.overlaps_ep), whole_graph=bool(traits.whole_graph))
     if launch.dialect == "mlm":
@@ -79,6 +83,9 @@ def traits_of(facts: Facts, settings: Settings) -> Traits:
         overlaps_tp=_overlaps_tp(facts, settings),
         loss_in_place=_has_loss_in_place(settings),
         whole_graph=_has_whole_graph(settings),
+        delays_wgrad=_flag(settings, "delay_wgrad_compute"),
+        recomputes=_modules(facts, settings),
+        optimizer_bytes=_optimizer_bytes(settings),
         job_marks=("FSDP has no formula: weights and gradients are counted whole on each rank",) * _has_fsdp(facts),
         layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts), *_dynamic(facts)),
     )
@@ -146,11 +153,9 @@ def _recomputation(facts: Facts, settings: Settings) -> tuple[str, ...]:
     """Recomputation of a part that no formula covers."""
     kind = str(facts.get("recompute_granularity"))
     if kind == "selective":
-        modules = set(map(str, _listed(settings.get("recompute_modules")))) or _CORE_ATTENTION
-        if modules == _CORE_ATTENTION:
-            return ()
-        names = ", ".join(sorted(modules))[:60]
-        return (f"recompute_modules {names}: not modelled, counted as core_attn alone",)
+        unread = (_modules(facts, settings) or CORE_ATTENTION) - MODULES
+        names = ", ".join(sorted(unread))[:60]
+        return (f"recompute_modules {names}: not modelled",) * bool(unread)
     if kind != "full":
         return ()
     method, count = str(_last(settings.get("recompute_method"))), str(_last(settings.get("recompute_num_layers")))
@@ -159,6 +164,22 @@ def _recomputation(facts: Facts, settings: Settings) -> tuple[str, ...]:
     if count not in ("1", "None"):
         return (f"recompute_num_layers {count[:12]}: not modelled, counted as one layer at a time",)
     return ()
+
+
+def _modules(facts: Facts, settings: Settings) -> frozenset[str] | None:
+    """The modules that selective recomputation repeats; None where nothing names them."""
+    if str(facts.get("recompute_granularity")) != "selective":
+        return None
+    found = frozenset(map(str, _listed(settings.get("recompute_modules"))))
+    return found if found and found != CORE_ATTENTION else None
+
+
+def _optimizer_bytes(settings: Settings) -> int:
+    """Bytes of a parameter's optimizer state on the GPU: its fp32 weight, and two moments, which may have 2 bytes."""
+    if _flag(settings, "optimizer_cpu_offload") and _last(settings.get("optimizer_offload_fraction", 1.0)) == 1.0:
+        return 0
+    moments = (str(_last(settings.get(name))) for name in ("exp_avg_dtype", "exp_avg_sq_dtype"))
+    return 4 + sum(2 if moment.endswith(("bf16", "bfloat16", "fp16", "float16")) else 4 for moment in moments)
 
 
 def _split(facts: Facts) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from megatron_hcp.plan.model import PlanModel
 
 CP_TYPES = ("p2p", "a2a", "all_gather", "a2a+p2p")
 RECOMPUTE = ("none", "selective", "full")
+CORE_ATTENTION = frozenset({"core_attn"})
+"""What Megatron recomputes selectively by default."""
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
 _SIZES = ("tp", "cp", "pp", "vp", "ep", "etp", "mbs")
 _MOST = 1 << 20
@@ -62,6 +64,9 @@ class PlanJob:
     `overlaps_tp`: TP's collectives run beside matrix products (tp_comm_overlap); None: nobody says it.
     `loss_in_place`: Transformer Engine's fused cross entropy writes gradients over logits in bf16; else they are fp32.
     `whole_graph`: a whole iteration is one CUDA graph (cuda_graph_impl full_iteration); None: nobody says it.
+    `delays_wgrad`: weight gradients are started apart where EP's exchange is overlapped (delay_wgrad_compute).
+    `recomputes`: modules that a launch recomputes selectively (recompute_modules); None: the core attention where the
+    layout's `recompute` is selective. `optimizer_bytes`: of a parameter's state on the GPU, weight and moments.
     `fp8_weights`: fp8 and mxfp8 training keeps no bf16 weights (fp8_param_gather), as Bridge's precisions set it.
     """
 
@@ -82,6 +87,9 @@ class PlanJob:
     overlaps_tp: bool | None = None
     loss_in_place: bool = True
     whole_graph: bool | None = None
+    delays_wgrad: bool | None = None
+    recomputes: frozenset[str] | None = None
+    optimizer_bytes: int = 12
     marks: tuple[str, ...] = ()
 
     @property
@@ -110,6 +118,12 @@ class PlanJob:
         if self.overlaps_tp is None:
             return "bridge" in self.versions and "verl" not in self.versions and self.precision != "nvfp4"
         return self.overlaps_tp
+
+    def modules_again(self, layout: Layout) -> frozenset[str]:
+        """Modules that a layout recomputes selectively."""
+        if layout.recompute != "selective":
+            return frozenset()
+        return CORE_ATTENTION if self.recomputes is None else self.recomputes
 
     def micro_batches(self, layout: Layout) -> int:
         """Micro-batches of a step on each data-parallel rank, rounded down, at least 1."""

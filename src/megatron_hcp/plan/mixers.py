@@ -5,9 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-_HEAD_DIM, _GROUPS = 64, 8
-"""Megatron's channels of a Mamba head and groups, where nobody says them."""
+_HEAD_DIM, _GROUPS, _STATE = 64, 8, 128
+"""Megatron's channels of a Mamba head, groups, and channels of a state, where nobody says them."""
 _DELTA_NETS = ("gated_delta_net", "gdn", "gdn2")
+
+
+class Blocks(NamedTuple):
+    """A model in which a layer is one block, by its pattern: how many layers are of each kind, and Mamba's sizes.
+
+    `attention` and `mlp` layers have nothing else, and those with experts have no attention.
+    """
+
+    layers: int
+    attention: int
+    mamba: int
+    mlp: int
+    mamba_inner: int
+    """Channels of all heads."""
+    mamba_states: int
+    """Channels of B and C over all groups, together."""
+    mamba_heads: int
+
+    @property
+    def mamba_in(self) -> int:
+        """Outputs of the projection before a Mamba mixer: gate, input, B, C, and a step for each head."""
+        return 2 * self.mamba_inner + self.mamba_states + self.mamba_heads
 
 
 class Mixers(NamedTuple):
@@ -15,13 +37,15 @@ class Mixers(NamedTuple):
 
     `selects`: sparse attention with an indexer (DSA), whose queries choose their keys from the whole sequence.
     `mamba`: heads and groups of the Mamba layers. `delta_net`: key and value heads of the gated delta nets.
-    `pattern`: a pattern names the kind of each layer, without the `|` that would name the stages too.
+    `pattern`: a pattern names the kind of each layer, without the `|` that would name the stages too. `blocks`: what it
+    counts, where each layer is one block.
     """
 
     selects: bool = False
     mamba: tuple[int, int] | None = None
     delta_net: tuple[int, int] | None = None
     pattern: bool = False
+    blocks: Blocks | None = None
 
 
 PLAIN = Mixers()
@@ -41,7 +65,23 @@ def mixers_of(values: Mapping[str, Any], is_config: bool, hidden_size: int) -> M
         mamba=_mamba(values, hidden_size) if has_mamba else None,
         delta_net=_delta_net(values) if has_nets else None,
         pattern=(bool(pattern) or has_mamba) and "|" not in pattern,
+        blocks=_blocks(values, pattern, hidden_size) if has_mamba and pattern else None,
     )
+
+
+def _blocks(values: Mapping[str, Any], pattern: str, hidden_size: int) -> Blocks | None:
+    """The blocks of a pattern of M, *, - and E; None for one with other letters.
+
+    Source: Symbols of hybrid_layer_allocation.py, megatron-core.
+    """
+    layers = pattern.partition("/")[0].replace("|", "")
+    if set(layers) - set("M*-E"):
+        return None
+    heads, groups = _mamba(values, hidden_size)
+    width = _size(values, "mamba_head_dim", "mamba_d_head") or _HEAD_DIM
+    state = _size(values, "mamba_state_dim", "ssm_state_size", "mamba_d_state") or _STATE
+    attention, mamba, mlp = (layers.count(letter) for letter in "*M-")
+    return Blocks(len(layers), attention, mamba, mlp, heads * width, 2 * groups * state, heads)
 
 
 def _mamba(values: Mapping[str, Any], hidden_size: int) -> tuple[int, int]:

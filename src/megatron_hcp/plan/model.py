@@ -35,7 +35,6 @@ _UNKNOWN_KEYS = {
     "attention to compressed keys": ("compress_ratios",),
     "block-sparse attention": ("sparse_attention_config",),
     "hyper-connections": ("hc_mult",),
-    "experts of another hidden size": ("moe_latent_size", "routed_expert_hidden_size"),
     "layers of different widths": ("block_configs",),
     "heads of another width in some layers": ("global_head_dim",),
     "a vision encoder": ("vision_config", "visual", "vision_tower", "vit_config"),
@@ -43,7 +42,9 @@ _UNKNOWN_KEYS = {
     "an encoder with cross attention": ("is_encoder_decoder",),
 }
 _LEFT_OUT = ("a vision encoder", "an audio encoder", "an encoder with cross attention", "hyper-connections")
-_LIKE_ALL = ("layers of different widths", "heads of another width in some layers", "experts of another hidden size")
+_LIKE_ALL = ("layers of different widths", "heads of another width in some layers")
+_OF_BLOCKS = ("Mamba layers", "layers described by a pattern")
+"""What is counted where a pattern of known blocks says which layers are which."""
 _CONFIG_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "layers_block_type")
 """Names of the number of layers that only a config.json has."""
 _MEGATRON_DEFAULTS = ("linear_num_key_heads", "linear_num_value_heads")
@@ -111,6 +112,11 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
     linear_bias = bool(values.get("add_bias_linear", kind.startswith(("gpt2", "gpt_neox", "opt", "bloom", "gpt_oss"))))
     bias = values.get("attention_bias") if is_config else values.get("add_qkv_bias")
     layernorm = values.get("normalization", "LayerNorm" if kind in ("gpt2", "gpt_neox", "opt", "bloom") else "RMSNorm")
+    mixers = mixers_of(values, is_config, sizes.hidden_size)
+    if mixers.blocks is not None and mixers.blocks.layers != sizes.num_layers:
+        mixers = mixers._replace(blocks=None)
+    if mixers.blocks is not None:
+        unknown = tuple(what for what in unknown if what not in _OF_BLOCKS)
     return PlanModel(
         sizes=sizes,
         is_moe=experts_by_layer(values, sizes.num_layers) if sizes.experts else (False,) * sizes.num_layers,
@@ -127,7 +133,7 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
         norms=4 if kind.startswith(_FOUR_NORM_TYPES) and not kind.startswith("glm4_moe") else 2,
         shared_gate=bool(values.get("moe_shared_expert_gate", kind.startswith(("qwen2_moe", "qwen3_next")))),
         max_positions=_positions(values),
-        mixers=mixers_of(values, is_config, sizes.hidden_size),
+        mixers=mixers,
         kind_unknown=unknown,
     )
 

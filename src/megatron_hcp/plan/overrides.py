@@ -14,7 +14,7 @@ from megatron_hcp.plan.running import running
 FRAMEWORKS = {"bridge": "Megatron-Bridge", "mlm": "Megatron-LM", "verl": "verl", "nemo-rl": "NeMo-RL"}
 _VERL_ROLE = "actor_rollout_ref.actor"
 _RECOMPUTE = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
-_NO_OPTION = {"recompute_method", "recompute_num_layers"}
+_NO_OPTION = {"recompute_method", "recompute_num_layers", "recompute_modules"}
 """Keys beside recompute_granularity that are no facts; they stand next to it."""
 _OWN = {
     "mlm": ("max_position_embeddings", "attention_mask_in_dataloader"),
@@ -68,6 +68,8 @@ def settings(model: PlanModel, layout: Layout, job: PlanJob) -> dict[str, Any]:
         found |= _RECOMPUTE
     elif layout.recompute == "selective":
         found["recompute_granularity"] = "selective"
+        if job.recomputes:
+            found["recompute_modules"] = sorted(job.recomputes)
     return found
 
 

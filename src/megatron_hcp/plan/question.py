@@ -23,6 +23,7 @@ from megatron_hcp.plan.from_launch import (
     with_own_split,
     with_vocabulary,
 )
+from megatron_hcp.plan.from_recipe import WithRecipe, said_by
 from megatron_hcp.plan.launch_traits import PLAIN, traits_in
 from megatron_hcp.plan.layout import PlanJob
 from megatron_hcp.plan.model import PlanModel, plan_model
@@ -51,19 +52,22 @@ def question_of(
         HcpError: something is missing that has no default, or cannot be used.
     """
     launch = None if target is None else load_launch(target, options)
-    said = launch.facts if launch else assumed_facts(options)
-    facts: dict[str, Any] = {name: fact.value for name, fact in said.items()}
-    unknown = launch.unknown if launch else {}
-    facts = with_vocabulary(launch, facts) if launch else facts
+    if launch:
+        said = said_by(launch, options.recipe)
+    else:
+        said = WithRecipe((), {name: fact.value for name, fact in assumed_facts(options).items()}, {})
+    facts, unknown = with_vocabulary(said.settings, said.facts), said.unknown
     check_is_said(given, facts, unknown, launch is not None, options.model_file is not None)
     model, usual = _model(options.model_file, facts if launch else None)
     facts = with_own_split(model, facts)
-    traits = traits_in(launch, facts) if launch else PLAIN
+    traits = traits_in(launch, said.settings, facts) if launch else PLAIN
     job = job_of(given, facts, {name: str(facts[name]) for name in PACKAGES if facts.get(name)}, traits)
     if is_own:
         job = replace(job, marks=(*job.marks, *traits.layout_marks, *open_marks(unknown, given)))
+    else:
+        job = replace(job, recomputes=None)  # a search recomputes what is usual
     rates = rates_for(job)
-    notes = [*usual, *_assumed(job, launch is not None, facts, given), *_positions(model, job)]
+    notes = [*usual, *said.notes, *_assumed(job, launch is not None, facts, given), *_positions(model, job)]
     notes += _of_experts(job, rates) if model.sizes.experts else []
     notes += [] if is_own else traits.layout_marks
     if not job.sharded_optimizer:

@@ -22,7 +22,8 @@ from megatron_hcp.plan.memory.activations import layer_saved
 from megatron_hcp.plan.memory.peak import stage_terms
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.space import Fixed, Space
-from megatron_hcp.plan.time.layer import Mlp, Work, joined
+from megatron_hcp.plan.time.layer import Work
+from megatron_hcp.plan.time.parts import Mlp, joined
 from megatron_hcp.plan.time.shapes import RankElements, weights_of
 from megatron_hcp.plan.time.step import (
     data_parallel_seconds,

@@ -12,6 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 from megatron_hcp.plan.layout import Layout, stage_layers
+from megatron_hcp.plan.mixers import Blocks
 from megatron_hcp.plan.model import PlanModel
 
 VOCAB_MULTIPLE = 128
@@ -88,7 +89,37 @@ def stage_kinds(model: PlanModel, pp: int, vp: int) -> tuple[LayerKinds, ...]:
 @lru_cache(maxsize=4096)
 def layer_weights(model: PlanModel, tp: int, ep: int, etp: int, moe: bool) -> LayerWeights:
     """The weights of one layer on a rank; of one with experts where `moe`."""
-    return _together(_layer(model, tp, ep, etp, moe))
+    weights = _layer(model, tp, ep, etp, moe)
+    return _together(weights) if model.mixers.blocks is None else _of_blocks(model, model.mixers.blocks, weights, tp)
+
+
+def _of_blocks(model: PlanModel, blocks: Blocks, weights: tuple[Weight, ...], tp: int) -> LayerWeights:
+    """The mean over layers that are one block each: of attention or Mamba over all, of an MLP over those
+    without experts.
+
+    Source: MambaMixer of megatron-core: two projections, a convolution of four tokens, and a norm.
+    """
+    hidden, inner = model.sizes.hidden_size, blocks.mamba_inner // tp
+    mamba = (
+        Weight("mamba in", (blocks.mamba_in // tp, hidden)),
+        Weight("mamba out", (hidden, inner)),
+        Weight("mamba convolution", (inner + blocks.mamba_states // tp, 5), linear=False),
+        Weight("mamba norm", (inner,), linear=False),
+    )
+    whole = _together((*mamba, *weights))
+    without = max(1, blocks.attention + blocks.mamba + blocks.mlp)
+
+    def share(weight: Weight) -> float:
+        if weight.name == "mlp norm":
+            return 0.0
+        if weight.name.startswith("mamba"):
+            return blocks.mamba / blocks.layers
+        if weight.name.startswith(("attention output", "qkv", "q ", "sinks")):
+            return blocks.attention / blocks.layers
+        return blocks.mlp / without if weight.name.startswith("mlp") else 1.0
+
+    dense = sum(round(share(weight) * weight.elements) for weight in (*mamba, *weights) if not weight.expert)
+    return whole._replace(held=Parameters(dense, whole.held.expert))
 
 
 @lru_cache(maxsize=4096)
@@ -161,8 +192,10 @@ def _layer(model: PlanModel, tp: int, ep: int, etp: int, moe: bool) -> tuple[Wei
         found += _mlp(model, "shared expert", s.shared_ffn, tp)
         if model.shared_gate:
             found.append(Weight("shared expert gate", (1, hidden), linear=False))
-    local = s.experts // ep
-    found += [weight._replace(copies=local, expert=ep > 1) for weight in _mlp(model, "experts", s.moe_ffn, etp)]
+    if s.expert_hidden:
+        found += [Weight("latent in", (s.expert_hidden, hidden)), Weight("latent out", (hidden, s.expert_hidden))]
+    local, experts = s.experts // ep, _mlp(model, "experts", s.moe_ffn, etp, s.routed_hidden)
+    found += [weight._replace(copies=local, expert=ep > 1) for weight in experts]
     return tuple(found)
 
 
@@ -195,8 +228,8 @@ def _latent_attention(model: PlanModel, tp: int) -> list[Weight]:
     return [*found, Weight("kv up", (s.heads * (nope + s.v_head_dim) // tp, s.kv_lora))]
 
 
-def _mlp(model: PlanModel, name: str, width: int, split: int) -> list[Weight]:
-    hidden, wide = model.sizes.hidden_size, width // split
+def _mlp(model: PlanModel, name: str, width: int, split: int, hidden: int = 0) -> list[Weight]:
+    hidden, wide = hidden or model.sizes.hidden_size, width // split
     first = wide * (2 if model.sizes.gated else 1)
     found = [Weight(f"{name} in", (first, hidden)), Weight(f"{name} out", (hidden, wide))]
     if model.linear_bias:

@@ -49,7 +49,10 @@ def directives_of(start: Start, site: Mapping[str, Any], origins: Mapping[str, s
     found = [Directive(name, value, _origin(key, origins)) for name, value, key in stated if value is not None]
     if site["exclusive"]:
         found.append(Directive("exclusive", None, _origin("exclusive", origins)))
-    found.append(Directive("requeue" if site["requeue"] else "no-requeue", None, _origin("requeue", origins)))
+    is_stated = site["requeue"] is not None
+    if is_stated or site["slurm_requeue"] is not None:  # else the cluster's own setting holds
+        name = "requeue" if (site["requeue"] if is_stated else site["slurm_requeue"]) else "no-requeue"
+        found.append(Directive(name, None, _origin("requeue" if is_stated else "slurm_requeue", origins)))
     found.append(Directive("open-mode", "append", _origin("", origins)))
     for option in site["sbatch"] or ():
         name, _, value = option.removeprefix("--").partition("=")

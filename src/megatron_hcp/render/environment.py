@@ -25,6 +25,11 @@ _RESERVED = (
 )
 
 
+_IN_ORDER = "Before Blackwell, TP and CP overlap rely on kernels starting in launch order."
+ASSUMED_ARCH = "arch is not stated: 1 is what TP and CP overlap need before Blackwell, and is not needed from it on."
+"""Why CUDA_DEVICE_MAX_CONNECTIONS has its value, where the launch does not say on which GPUs it runs."""
+
+
 class Variable(NamedTuple):
     """A variable to export, or to unset if `value` is None. `why` becomes a comment in the script."""
 
@@ -49,9 +54,7 @@ def environment_of(
         site: every site key's value.
         origins: where each stated variable comes from, keyed by `env.NAME`.
     """
-    computed = [
-        Variable("OMP_NUM_THREADS", "1", "One thread per rank in CPU libraries, because the ranks share the cores.")
-    ]
+    computed = []
     cpus_per_task = site["cpus_per_task"]
     if cpus_per_task is not None:
         computed.append(
@@ -64,11 +67,6 @@ def environment_of(
     connections = _connections(dialect, facts)
     if connections is not None:
         computed.append(connections)
-    computed.append(
-        Variable(
-            "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", "A rank whose collective failed exits instead of waiting forever."
-        )
-    )
     computed.append(
         Variable("PYTHONUNBUFFERED", "1", "Unbuffered, so that the last lines before a crash reach the log.")
     )
@@ -83,11 +81,6 @@ def environment_of(
 def reserved_in(stated: Mapping[str, str | None]) -> list[str]:
     """The stated variables that the script sets itself, or that would change how bash reads it."""
     return [name for name in stated if name in _RESERVED or name.startswith(("SLURM_", "BASH_FUNC"))]
-
-
-def needs_arch(dialect: str | None, facts: Mapping[str, Any]) -> bool:
-    """Whether CUDA_DEVICE_MAX_CONNECTIONS depends on the architecture and that is unknown."""
-    return _wants_connections(dialect, facts) and not _overlaps(facts) and not _fsdp(facts) and not facts.get("arch")
 
 
 def _wants_connections(dialect: str | None, facts: Mapping[str, Any]) -> bool:
@@ -118,4 +111,4 @@ def _connections(dialect: str | None, facts: Mapping[str, Any]) -> Variable | No
         return Variable(name, "32", "Overlapping expert-parallel communication needs many connections.")
     if facts.get("arch") in BLACKWELL:
         return None
-    return Variable(name, "1", "Before Blackwell, TP and CP overlap rely on kernels starting in launch order.")
+    return Variable(name, "1", _IN_ORDER if facts.get("arch") else ASSUMED_ARCH)

@@ -17,10 +17,12 @@ def findings_in(launch: Launch, script: str) -> tuple[list[Finding], list[Undeci
     The launch decides everything about the training; the rendered script, read like any other, decides the rest. The
     target's own job settings (its #SBATCH lines) will not run.
     """
+    # Upstream's own start-up judges the launch's settings, which the job only repeats.
+    of_job = tuple(rule for rule in RULES if not rule.id.startswith("START"))
     training = tuple(rule for rule in RULES if not rule.id.startswith("SLURM"))
     reports = [
         check_launch(each, rules, fixes=False)
-        for each, rules in ((_read_back(launch, script), RULES), (launch, training))
+        for each, rules in ((_read_back(launch, script), of_job), (launch, training))
     ]
     found = {each.id: each for report in reports for each in report.findings if each.severity != "info"}
     return [found[rule_id] for rule_id in sorted(found)], list(reports[1].undecided)

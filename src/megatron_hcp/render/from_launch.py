@@ -7,12 +7,13 @@ import re
 from typing import Any, NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.secrets import is_secret_name
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.render.environment import reserved_in
 from megatron_hcp.render.preparation import preparation_in
 from megatron_hcp.render.site import BY_NAME
-from megatron_hcp.render.starts import STARTS
+from megatron_hcp.render.starts import ONLY_START, STARTS
 from megatron_hcp.render.values import checked
 
 _SAME = (
@@ -37,8 +38,13 @@ _SRUN_OURS = frozenset(
 )
 _RENDEZVOUS = frozenset("node_rank master_addr master_port local_addr standalone".split())
 """Options of torchrun that the job sets itself, as every `rdzv_*`: its ranks must keep the order of the nodes."""
+_FT_KEYS = {"ft_rank_section_timeouts": "ft_timeouts", "ft_rank_out_of_section_timeout": "ft_outside"}
+"""Options of ft_launcher, and the site keys for them."""
 _LAUNCHER_OURS = frozenset("nnodes nproc_per_node module m no_python run_path use_env help h".split())
 """Options of torchrun that are sizes of the job or part of its command."""
+_APPTAINER = (".sif", ".simg")
+_BINDS = re.compile(r"\s(?:--bind|-B)[ =]\"?([^\s\"\\]+)()")
+_PLAIN_BIND = re.compile(r"[\w./:,@+-]+")
 _TYPED = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<count>\d+)\Z")
 
 
@@ -57,6 +63,7 @@ def stated_by(launch: Launch) -> Stated:
     reader = _JobReader(launch)
     if launch.reading.form == "shell":
         for take in (
+            reader.refuse_what_no_job_can_carry,
             reader.sizes,
             reader.options,
             reader.logs,
@@ -66,10 +73,7 @@ def stated_by(launch: Launch) -> Stated:
             reader.commands,
         ):
             take()
-    start = launch.facts.get("start")
-    name = start.value if start is not None and start.origin == "launch" else None
-    if launch.dialect == "verl":
-        name = "ray"
+    name = ONLY_START.get(launch.dialect, reader.start)
     return Stated(
         name if name in STARTS else None, reader.site, reader.origins, tuple(reader.changed), tuple(reader.left_out)
     )
@@ -120,6 +124,21 @@ class _JobReader:
             if name.startswith(program + ".") and fact.origin == "launch"
         }
 
+    @property
+    def start(self) -> str | None:
+        """What starts the ranks, as the launch says."""
+        fact = self.launch.facts.get("start")
+        return fact.value if fact is not None and fact.origin == "launch" else None
+
+    def refuse_what_no_job_can_carry(self) -> None:
+        for number, line in enumerate((self.launch.reading.text or "").splitlines(), 1):
+            if re.match(r"#SBATCH\s+(?:hetjob|packjob)\b", line):
+                raise HcpError(
+                    f"{self.where(None, number)}: found a heterogeneous job",
+                    wanted="one with a single component, which is all that a rendered job can have",
+                    do="render the component that trains by itself",
+                )
+
     def sizes(self) -> None:
         for name in ("nodes", "gpus_per_node"):
             fact = self.launch.facts.get(name)
@@ -162,8 +181,9 @@ class _JobReader:
                     f"--signal={signal.value} ({self.where(signal)}): B:USR1@{self.site.get('signal')}; the script "
                     "gets it, and sends TERM to the trainer"
                 )
-        if (requeue := sbatch.get("requeue")) is not None:
-            self.left_out.append(f"--requeue ({self.where(requeue)}): state how often with --requeue N")
+        for name, may in (("requeue", True), ("no_requeue", False)):
+            if (requeue := sbatch.get(name)) is not None:
+                self.take("slurm_requeue", may, requeue)
         for name, fact in sbatch.items():
             if name == "distribution" and str(fact.value).split(":")[0] not in ("block", "*"):
                 self.changed.append(
@@ -186,6 +206,15 @@ class _JobReader:
         containers = {name: fact for name, fact in (sbatch | srun).items() if "container" in name}
         if (image := containers.get("container_image")) is not None:
             self.take("container_image", image.value, image)
+        elif (image := self.of("docker").get("image")) is not None and str(image.value).endswith(_APPTAINER):
+            self.take("container_image", image.value, image)
+            self.take("container_runtime", "apptainer", image)
+            binds = [where for words in _BINDS.findall(self.launch.reading.text or "") for where in words if where]
+            if binds and all(map(_PLAIN_BIND.fullmatch, binds)):
+                self.take("mounts", binds, image)
+            elif binds:
+                self.left_out.append(f"apptainer --bind {binds[0]} ({self.where(image)}): state it with --mounts")
+            image = None
         if image is not None and "container_image" in self.site:
             self.take("container_runtime", "pyxis", image)
             self.take("container_home", "no_container_mount_home" not in containers, image)
@@ -211,8 +240,12 @@ class _JobReader:
         if named:
             options = ", ".join(f"--{_dashed(name)}" for name in named)
             self.changed.append(f"{options} ({self.where(stated.get(named[0]))}): the job sets the rendezvous itself")
+        is_ft = any(name.startswith("ft_") for name in stated) or self.start == "ft_launcher"
+        taken = {"max_restarts": "ft_restarts" if is_ft else "max_restarts", **_FT_KEYS}
         for name, fact in stated.items():
-            if name not in (*named, *_LAUNCHER_OURS):
+            if name in taken:
+                self.take(taken[name], fact.value, fact)
+            elif name not in (*named, *_LAUNCHER_OURS):
                 value = "" if fact.value is True else f"={fact.value}"
                 self.left_out.append(f"--{_dashed(name)}{value} ({self.where(fact)})")
 
@@ -225,13 +258,17 @@ class _JobReader:
             for name, fact in kept.items():
                 self.origins[f"env.{name}"] = self.where(fact)
         for name in sorted(reserved):
-            if name != "PATH":
+            if name == "PATH":
+                self.left_out.append(f"export PATH ({self.where(exports[name])}): {_PATH}")
+            else:
                 self.changed.append(f"{name} ({self.where(exports[name])}): the job sets it itself")
         for name, why in self.launch.unknown.items():
             variable = name.removeprefix("env.")
-            if not name.startswith("env.") or variable in ("PATH", *_OF_THE_JOB):
+            if not name.startswith("env.") or variable in _OF_THE_JOB:
                 continue
-            if reserved_in({variable: None}):
+            if variable == "PATH":
+                self.left_out.append(f"export PATH: {_PATH}")
+            elif reserved_in({variable: None}):
                 self.changed.append(f"{variable}: the job sets it itself")
             else:
                 self.left_out.append(f"export {variable}: {why}; state it with --env")
@@ -244,8 +281,26 @@ class _JobReader:
             if value:
                 self.take(name, value, line=getattr(found, f"{name}_line"))
         self.left_out += [f"{_short(command)} ({self.where(None, line)})" for line, command in found.left_out]
+        if found.python:
+            self.take("python", found.python, line=found.starter_line)
+        for word, why in found.prefixes:
+            self.left_out.append(f"{word} ({self.where(None, found.starter_line)}): {why}")
+        known = {name.removeprefix("env.") for name in (*self.launch.facts, *self.launch.unknown)}
+        for number, line in enumerate((self.launch.reading.text or "").splitlines(), 1):
+            match = _EXPORT.match(line)
+            if match and is_secret_name(match[1]):
+                where = self.where(None, number)
+                self.left_out.append(
+                    f"export {match[1]} ({where}): a secret; export it in the shell that submits the job"
+                )
+            elif match and match[1] in _OF_THE_JOB and match[1] in known:
+                self.left_out.append(
+                    f"export {match[1]} ({self.where(None, number)}): the job sets it, or it must be unset"
+                )
 
 
+_EXPORT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=")
+_PATH = "name its environment with --venv, or its Python with --python"
 _OF_THE_JOB = ("SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK", "LD_PRELOAD")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -14,15 +15,15 @@ from megatron_hcp.ground.json_layout import laid_out
 from megatron_hcp.ground.numbers import time_limit_s
 from megatron_hcp.job.own import ENTRY
 from megatron_hcp.job.spec import JobSpec, spec_json
-from megatron_hcp.launch.fact import Argument, Launch
+from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, Launch, RunText
 from megatron_hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
 from megatron_hcp.render.container import Container, container_of
 from megatron_hcp.render.directives import Directive, directives_of
-from megatron_hcp.render.environment import MEGATRON, Variable, environment_of, needs_arch, reserved_in
+from megatron_hcp.render.environment import MEGATRON, Variable, environment_of, reserved_in
 from megatron_hcp.render.health import HealthCheck, health_checks
 from megatron_hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to
 from megatron_hcp.render.site import BY_NAME
-from megatron_hcp.render.starts import STARTS, Start
+from megatron_hcp.render.starts import ONLY_START, STARTS, Start
 from megatron_hcp.render.values import check_text
 
 _CLUSTER_FACTS = ("arch", "nvlink_domain", "gpus_per_node", "nodes")
@@ -44,6 +45,8 @@ class Job:
     program: tuple[str, ...]
     """The program to start; empty for a verification."""
     launch_lines: Lines
+    launch_home: str
+    """The folder that holds the launch's file."""
     has_connections: bool
     """Whether the launch's framework reads CUDA_DEVICE_MAX_CONNECTIONS, so that the check needs its value."""
     check_arguments: tuple[str, ...]
@@ -63,6 +66,13 @@ class Job:
             return False
         # An element of an array may write elsewhere, by words of its own.
         return not any("save" in word or "local_dir" in word for words in self.site["array"] or () for word in words)
+
+    @property
+    def launch_folder(self) -> str | None:
+        """The folder of the launch's file, if its words name it."""
+        words = (word for line in self.launch_lines for word in line if isinstance(word, RunText))
+        names = (part for word in words for part, is_name in zip(word.parts, word.names, strict=True) if is_name)
+        return self.launch_home if LAUNCH_FOLDER in names else None
 
     @property
     def ending_signals(self) -> str:
@@ -135,6 +145,9 @@ def plan_job(
     Raises:
         HcpError: required settings are missing (all are listed), or a value cannot be quoted.
     """
+    limit = time_limit_s(site["time"]) if site["time"] is not None else None
+    if limit is not None and "signal" not in origins and site["signal"] >= limit:
+        site = {**site, "signal": max(limit // 4, 1)}  # the default is for longer jobs
     facts = {name: fact.value for name, fact in launch.facts.items()} if launch else {}
     facts |= {name: site[name] for name in _CLUSTER_FACTS if site[name] is not None}
     dialect = launch.dialect if launch else None
@@ -161,6 +174,7 @@ def plan_job(
         checkpoint_dir=checkpoint_dir,
         program=program,
         launch_lines=lines,
+        launch_home=os.path.dirname(os.path.abspath(launch.reading.target)) if launch else "",
         has_connections=dialect in MEGATRON,
         check_arguments=check_arguments(launch, start, site, model_file, recipe) if launch else (),
         check_skip=words_to_skip(launch, lines) if launch else 0,
@@ -192,8 +206,6 @@ def _refuse_gaps(
     if start != "verify":
         if not program:
             missing["program"] = "program (the launch does not name the program to start)"
-        if needs_arch(dialect, facts) and "CUDA_DEVICE_MAX_CONNECTIONS" not in (site["env"] or {}):
-            missing["arch"] = "arch (CUDA_DEVICE_MAX_CONNECTIONS depends on it with TP or CP)"
         if site["requeue"] and not checkpoint_dir:
             missing["checkpoint_dir"] = "checkpoint_dir (whether a requeued job makes progress)"
     if site["container_image"] is None and site["mounts"]:
@@ -222,21 +234,18 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | N
                 wanted="only one of them: inside an allocation, Slurm does not start the job again",
                 do="leave one of them out",
             )
-    if dialect in ("nemo-rl", "ms-swift", "slime"):
-        raise HcpError(
-            f"found a {dialect} launch",
-            wanted="one of Megatron-LM, Megatron-Bridge or verl, which a job can start",
-            do="start this one with its framework's own launcher, and check it with hcp check",
-        )
-    if start == "ray" and dialect != "verl":
+    only = ONLY_START.get(dialect or "")
+    if start == "ray" and only != "ray":
         raise HcpError(
             f"found --start ray for a {dialect} launch",
-            wanted="verl, which starts its ranks with Ray",
+            wanted="verl, NeMo-RL or slime, which start their ranks with Ray",
             do="use srun or torchrun",
         )
-    if dialect == "verl" and start != "ray":
+    if only is not None and start != only:
         raise HcpError(
-            f"found --start {start} for a verl launch", wanted="ray, which starts verl's workers", do="use --start ray"
+            f"found --start {start} for a {dialect} launch",
+            wanted=f"{only}, with which {dialect} starts its workers",
+            do=f"use --start {only}",
         )
     reserved = reserved_in(site["env"] or {})
     if reserved:

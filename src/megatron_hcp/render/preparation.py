@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -15,10 +16,13 @@ from megatron_hcp.bash.value import ScriptText
 _STARTERS = re.compile(r"(?:srun|torchrun|ft_launcher|exec|ray|python[\d.]*|bash|sh|uv|apptainer|singularity)\Z")
 _HARMLESS = frozenset(
     "echo printf set mkdir sleep date hostname scontrol squeue sinfo nvidia-smi true false exit return trap wait read "
-    "shift cat env printenv pwd ls which type hash umask declare export unset local : [ test let tee readonly shopt "
+    "shift cat env printenv pwd ls which type hash declare export unset local : [ test let tee readonly shopt "
     "getopts mapfile readarray".split()
 )
 """Commands that have no effect that the training needs, or that the job performs itself."""
+_PYTHON = re.compile(r"(?:python[\d.]*|torchrun|ft_launcher)\Z")
+_PREFIXES = frozenset("nsys ncu numactl taskset nice ionice stdbuf perf strace rocprof catchsegv setarch".split())
+"""Programs that start another one, which the job does not repeat."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./+=:@%~-]{1,4096}")
 
 
@@ -32,6 +36,11 @@ class Preparation(NamedTuple):
     workdir: str | None = None
     workdir_line: int = 0
     left_out: tuple[tuple[int, str], ...] = ()
+    starter_line: int = 0
+    python: str | None = None
+    """The interpreter that the training command names by its path."""
+    prefixes: tuple[tuple[str, str], ...] = ()
+    """Words before the program that the job does not repeat, each with the reason."""
 
 
 def preparation_in(text: str, program: str) -> Preparation:
@@ -46,6 +55,8 @@ def preparation_in(text: str, program: str) -> Preparation:
             continue
         if _STARTERS.match(command.name) and name in written:
             started = True
+            python, prefixes = _before_the_program(written, name)
+            found = found._replace(starter_line=line, python=python, prefixes=prefixes)
             continue
         taken = _taken(found, command.name, _plain_words(written), line)
         if taken is None:
@@ -58,6 +69,31 @@ def preparation_in(text: str, program: str) -> Preparation:
     return found
 
 
+def _before_the_program(written: str, program: str) -> tuple[str | None, tuple[tuple[str, str], ...]]:
+    """(the interpreter's path, the words that are left out) of a training command, up to its program."""
+    words = written[: written.find(program)].split()
+    python, left_out = None, []
+    for place, word in enumerate(words):
+        name = PurePath(word.strip("\"'")).name
+        if _PYTHON.match(name) and word.startswith("/") and _PLAIN.fullmatch(word):
+            python = word if name.startswith("python") else str(PurePath(word).parent / "python")
+        elif name == "uv" and words[place + 1 : place + 2] == ["run"]:
+            options = takewhile(lambda option: option.startswith("-"), words[place + 2 :])
+            left_out.append((" ".join(["uv run", *options]), "state its environment with --venv"))
+        elif name in _PREFIXES:
+            left_out.append((name, "the job starts the program without it"))
+        elif word in ("-X", "-W", "-O", "-OO", "-I", "-s", "-E", "-B") and any(
+            map(_PYTHON.match, _names(words[:place]))
+        ):
+            value = words[place + 1 : place + 2] if word in ("-X", "-W") else []
+            left_out.append((" ".join(["python", word, *value]), "an option of the interpreter"))
+    return python, tuple(left_out)
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    return [PurePath(word).name for word in words]
+
+
 def _taken(found: Preparation, name: str, words: Sequence[str] | None, line: int) -> Preparation | None:
     """The preparation with this command added; None if the job has no place for it."""
     if words is None:
@@ -66,7 +102,7 @@ def _taken(found: Preparation, name: str, words: Sequence[str] | None, line: int
         loaded = words[2:] if words[1] in ("load", "add") else words[1:] if name == "ml" else ()
         if loaded and not any(word.startswith("-") for word in loaded):
             return found._replace(modules=(*found.modules, *loaded), modules_line=line)
-        return found if words[1] == "purge" and not found.modules else None
+        return None
     if name in ("source", ".") and len(words) == 2 and words[1].endswith("/bin/activate"):
         return found._replace(venv=words[1].removesuffix("/bin/activate"), venv_line=line)
     if name == "cd" and len(words) == 2 and not words[1].startswith("-"):

@@ -72,6 +72,8 @@ def program_words(launch: Launch, stated: Sequence[str]) -> tuple[str, ...]:
     script = launch.facts.get("script")
     if script is not None and script.value:
         name = str(script.value)
+        if name.startswith("megatron "):  # ms-swift's command, which starts torchrun with this module
+            return "-m", f"swift.cli._megatron.{name.partition(' ')[2]}"
         return (name,) if name.endswith(".py") or "/" in name else ("-m", name)
     return ("-m", "verl.trainer.main_ppo") if launch.dialect == "verl" else ()
 

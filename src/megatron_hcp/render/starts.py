@@ -38,3 +38,5 @@ STARTS: dict[str, Start] = {
     )
 }
 """verify: a job that does not train but runs `hcp verify` on every node."""
+ONLY_START = {"verl": "ray", "nemo-rl": "ray", "slime": "ray", "ms-swift": "torchrun"}
+"""Frameworks, by dialect, whose ranks are started in one way only."""

@@ -37,7 +37,7 @@ _PLAIN: dict[ValueType, tuple[re.Pattern[str], str]] = {
         "a name of letters, digits and . _ -: it becomes the name of a folder",
     ),
     "word": (
-        re.compile(r"[A-Za-z0-9@%_][A-Za-z0-9@%_+=:,./\[\]&|!*()-]{0,999}\Z"),
+        re.compile(r"[A-Za-z0-9@%_./][A-Za-z0-9@%_+=:,./\[\]&|!*()-]{0,999}\Z"),
         "one plain word (letters, digits and . _ - + = : , / @ %): Slurm's directives have no quoting",
     ),
     "timeouts": (

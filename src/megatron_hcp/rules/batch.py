@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from megatron_hcp.core.fits import rounds_fit
 from megatron_hcp.core.shards import round_up
+from megatron_hcp.rules.cp.view import micro_batches_that_divide
 from megatron_hcp.rules.pipe.view import layout_of
 from megatron_hcp.rules.rule import Example, Fix, Problem, Source, rule
 from megatron_hcp.rules.upstream import (
@@ -16,6 +17,11 @@ from megatron_hcp.rules.upstream import (
 )
 from megatron_hcp.rules.view import Unknown, View
 
+_EVALUATED: tuple[Source, ...] = (
+    ARGUMENTS.says("validate_args", "eval_micro_batch_size", ">=0.18"),
+    BRIDGE_CONFIG.says("ConfigContainer.validate", "eval_dp_product", ">=0.5", where="checkout"),
+)
+"""An evaluation has the batch sizes of the training unless it has its own."""
 _COUNTED: tuple[Source, ...] = (
     MICROBATCHES.says("ConstantNumMicroBatchesCalculator.__init__", "is not divisible by micro batch size", ">=0.12"),
     GLOBAL_VARS.says("set_global_variables", "init_num_microbatches_calculator(", ">=0.12"),
@@ -80,7 +86,7 @@ def _sizes_near(name: str, size: int, unit: int) -> tuple[Fix, ...]:
 @rule(
     "BATCH001",
     "error crash init",
-    source=_COUNTED,
+    source=(*_COUNTED, *_EVALUATED),
     applies=lambda v: _has_batches(v) and _has_one_size(v),
     good=Example("mlm", "--context-parallel-size 2 --micro-batch-size 1 --global-batch-size 32", "world_size=16"),
     bad=Example("mlm", "--context-parallel-size 2 --micro-batch-size 1 --global-batch-size 30", "world_size=16"),
@@ -101,17 +107,17 @@ def global_batch_divides(v: View) -> Problem | None:
         found=f"global_batch_size {size}, {_said_parts(v, v.micro_batch_size, dp)}",
         wanted=f"a multiple of {unit}",
         facts=("global_batch_size", "micro_batch_size", "cp", "world_size"),
-        fixes=_sizes_near("global_batch_size", size, unit),
+        fixes=(
+            *(micro_batches_that_divide(size // dp, _micro_batch(v)) if size % dp == 0 else ()),
+            *_sizes_near("global_batch_size", size, unit),
+        ),
     )
 
 
 @rule(
     "BATCH002",
     "error crash config",
-    source=(
-        ARGUMENTS.says("validate_args", "eval_micro_batch_size", ">=0.18"),
-        BRIDGE_CONFIG.says("ConfigContainer.validate", "eval_dp_product", ">=0.5", where="checkout"),
-    ),
+    source=_EVALUATED,
     applies=lambda v: (
         _has_batches(v)
         and _has_eval_sizes(v)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from megatron_hcp.core.shards import round_up
+from megatron_hcp.rules.cp.view import micro_batches_that_divide
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import MS_SWIFT_ARGUMENTS
 from megatron_hcp.rules.view import View
@@ -34,17 +35,24 @@ def global_batch_divides_into_micro_batches(v: View) -> Problem | None:
     model = v.tp * v.pp * v.cp
     if None in (v.global_batch_size, v.micro_batch_size) or v.world_size % model:
         return None  # TOPO003
-    unit = v.world_size // model * v.micro_batch_size
+    dp = v.world_size // model
+    unit = dp * v.micro_batch_size
     if v.global_batch_size % unit == 0:
         return None
     size = round_up(v.global_batch_size, unit)
     return Problem(
         message="the global batch cannot be split over the ranks in micro-batches: start-up fails",
-        found=f"global_batch_size {v.global_batch_size} at DP {v.world_size // model} x micro-batch "
-        f"{v.micro_batch_size}",
+        found=f"global_batch_size {v.global_batch_size} at DP {dp} x micro-batch {v.micro_batch_size}",
         wanted=f"a multiple of {unit}",
         facts=("global_batch_size", "micro_batch_size", "cp", "world_size"),
-        fixes=(Fix({"global_batch_size": size}, f"{size} sequences per step"),),
+        fixes=(
+            *(
+                micro_batches_that_divide(v.global_batch_size // dp, v.micro_batch_size)
+                if v.global_batch_size % dp == 0
+                else ()
+            ),
+            Fix({"global_batch_size": size}, f"{size} sequences per step"),
+        ),
     )
 
 

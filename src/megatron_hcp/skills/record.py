@@ -29,7 +29,7 @@ SCHEMA = "hcp.verified/1"
 _PACKAGE = Path(megatron_hcp.__file__).resolve().parent
 _STARTED = re.compile(r"""-m"?,? "?(megatron_hcp(?:\.\w+)*)\b""")
 """A module that is run as a program, in Python (`"-m", "megatron_hcp"`) or in a script (`-m render.preflight`)."""
-_PROGRAM = re.compile(r'pack_dir\("checks"\) / "(\w+)\.py"|preflight run (\w+)')
+_PROGRAM = re.compile(r'pack_dir\("checks"\) / "(\w+)\.py"|run_check\("(\w+)"')
 
 
 def digest_of(step: Step, folder: Path | None = None) -> str:
@@ -79,6 +79,8 @@ def _beside(path: Path) -> Iterable[Path]:
     if path.parent in (pack_dir("checks"), pack_dir("templates")):
         for module in _STARTED.findall(text):
             yield from (_PACKAGE / "cli").glob("*.py") if module == "megatron_hcp" else _module_files(module, path)
+        if '"${hcp[@]}"' in text:  # in the script of a job
+            yield from (_PACKAGE / "cli").glob("*.py")
     for names in _PROGRAM.findall(text):
         yield pack_dir("checks") / f"{''.join(names)}.py"
     if 'pack_dir("templates")' in text:

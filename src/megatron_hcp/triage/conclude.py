@@ -12,12 +12,15 @@ from megatron_hcp.triage.advice import Advice, Attempt, advise
 from megatron_hcp.triage.collective.collectives import Waited, collective_text
 from megatron_hcp.triage.events import LASTING, FileEvents
 from megatron_hcp.triage.failure import Failure, failures_by_step, with_ends
+from megatron_hcp.triage.inputs.dry_run import DryRunRefusal
 from megatron_hcp.triage.is_cp_on import CpPlan, CpVerdict, judge
 from megatron_hcp.triage.line_reader import LineReader
 from megatron_hcp.triage.logged_job import LoggedJob
+from megatron_hcp.triage.signatures.effects import EFFECTS
 from megatron_hcp.triage.signatures.row import Role, filled_cause, said_text
 
-_HANGS = ("collective-timeout", "watchdog-stuck")
+_HANGS = ("collective-timeout", "watchdog-stuck", "gloo-timeout")
+_MISMATCH = next(row for row in EFFECTS if row.id == "collective-mismatch")
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,10 @@ class Diagnosis:
     """What ended the job, or a rank of it, after the training was done: each its file, number, and what it was."""
     not_finite: tuple[tuple[Path, int, str], ...] = ()
     """Losses and gradient norms that are no numbers, and no failure: each its file, number, and what was said."""
+    dry_run: tuple[DryRunRefusal, ...] = ()
+    """What a dry run of the launch says that upstream refuses."""
+    is_hierarchical: bool = False
+    """Whether the launch or the log sets sizes of hierarchical context parallelism."""
     is_of_training: bool = True
     """Whether any line is one that a training job writes."""
     in_preamble: int = 0
@@ -66,7 +73,7 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool:
-        return self.state in ("running", "no-failure") and self.cp.state in ("on", "unknown")
+        return self.state in ("running", "no-failure") and self.cp.state in ("on", "none", "unknown")
 
     @property
     def unclear(self) -> Literal["error-line", "no-end", "no-step", "no-log"] | None:
@@ -79,8 +86,8 @@ class Diagnosis:
         return "no-end" if self.in_preamble else "no-step" if self.is_of_training else "no-log"
 
 
-def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagnosis:
-    """What was read, put together; `dumped` is what the flight recorder's dumps say."""
+def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path | None = None) -> Diagnosis:
+    """What was read, put together; `dumped` is what the flight recorder's dumps say, `dump` one of them."""
     files, job = reader.history.files, reader.job
     numbers = sorted({entry.attempt for entry in files if entry.attempt is not None}) or [0]
     attempts, by_step = [], []
@@ -110,11 +117,14 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagnos
     if failure is None and unnamed is None:
         unnamed = next(((entry.path, *entry.idle) for entry in current if entry.idle), None)
     waited = dumped or reader.waits.first(job.world())
+    if dumped and dumped.mismatch and dump and not files:
+        failure = _of_mismatch(dumped, dump)
+        attempts[-1] = attempts[-1]._replace(failure=failure)
     if failure and waited and failure.signature.id in _HANGS:
         failure = with_ends(_with_collective(failure, waited, job), current, job)
         attempts[-1] = attempts[-1]._replace(failure=failure)
     cp = judge(reader.cp, job.groups, plan)
-    is_shown = steps > 0 or is_done or cp.state != "unknown" or any(entry.runs for entry in files)
+    is_shown = steps > 0 or is_done or cp.state not in ("none", "unknown") or any(entry.runs for entry in files)
     is_clear = unnamed is None and is_shown
     return Diagnosis(
         _state(failure, is_clear, steps > 0 and not is_done),
@@ -139,10 +149,18 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagnos
             if (late := next((entry.late[role] for role in _TOLD if role in entry.late), None))
         ),
         is_done=is_done,
+        is_hierarchical=bool(plan.hcp_sizes or reader.cp.echoed or reader.cp.has_sizes),
         not_finite=tuple(
             (entry.path, *note) for entry in current if not _is_lasting(failure) for note in entry.not_finite.notes()
         ),
     )
+
+
+def _of_mismatch(waited: Waited, dump: Path) -> Failure:
+    """The failure that dumps alone show: ranks called different collectives, which none of them survives."""
+    rank = waited.missing[0] if waited.missing else None
+    text = collective_text(waited, "did not end")
+    return Failure(_MISMATCH, "cause", text, rank, None, None, None, None, text, dump, 1, waited=waited)
 
 
 def _state(
@@ -193,6 +211,10 @@ def _unknown_line(files: Sequence[FileEvents], failure: Failure | None) -> tuple
 def _with_collective(failure: Failure, waited: Waited, job: LoggedJob) -> Failure:
     """The failure in the words of the collective that timed out, at the rank that never reached it."""
     cause = collective_text(waited, f"timed out after {waited.seconds} s" if waited.seconds else "timed out")
+    if waited.mismatch:
+        failure = replace(failure, signature=_MISMATCH, kind="cause")
+    if not waited.missing and waited.mismatch:
+        return replace(failure, cause=cause, waited=waited)
     if not waited.missing:
         return replace(failure, cause=f"{cause}; these logs don't show which rank was missing", waited=waited)
     rank = waited.missing[0]

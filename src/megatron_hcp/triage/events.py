@@ -26,7 +26,7 @@ from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
 from megatron_hcp.triage.signatures.launchers import ABORTED_AT_EXIT
 from megatron_hcp.triage.signatures.row import Role, Signature
 from megatron_hcp.triage.signatures.tracebacks import goes_on, raised_at, time_around, was_logged
-from megatron_hcp.triage.spread import Spread
+from megatron_hcp.triage.spread import RankSpread
 
 _KEPT = 200
 _STEPS_THAT_SURVIVE = 3
@@ -104,7 +104,7 @@ class FileEvents:
     ranked_from: int | None = None  # where the first line starts that a launcher labels with its rank or task
     further: list[Event] = field(default_factory=list)
     """Of roles that say what happened, the events after the pending one, which may have been survived."""
-    spread: Spread = field(default_factory=Spread)
+    spread: RankSpread = field(default_factory=RankSpread)
     begins: bool = False
     """Whether the log shows how the program starts."""
     in_preamble: int = 0

@@ -36,7 +36,7 @@ class History:
         """The part that is being read."""
         return self.files[-1]
 
-    def open(self, path: Path, begins: bool) -> None:
+    def begin_log(self, path: Path, begins: bool) -> None:
         """Begins a log; `begins`: it shows how the program starts."""
         name = read_name(str(path))
         entry = FileEvents(path, name, name.attempt, begins=begins)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from megatron_hcp.triage.number import number, whole
+from megatron_hcp.triage.cp.evidence import CpEvidence
+from megatron_hcp.triage.number import whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from megatron_hcp.core.ranks import RankGroups
-
-GROUP_TOKEN = b"HIERARCHICAL_CONTEXT_PARALLEL_GROUP"
-ECHO_TOKEN = b"context-parallel size"
-SPEED_TOKENS = (b"TFLOP/s/GPU", b"perf/mfu/actor", b"elapsed time per iteration (ms):")
 
 PEAK_TFLOPS = {"sm80": 312, "sm86": 165, "sm89": 362, "sm90": 990, "sm100": 2500, "sm103": 2500, "sm120": 500}
 """Dense bf16 TFLOP/s of the fastest GPU of an architecture, as the vendor states them."""
@@ -23,22 +19,6 @@ _FP8_FACTOR = {"sm80": 1, "sm86": 1}
 _FASTEST = 2 * max(PEAK_TFLOPS.values())
 _MARGIN = 1.05
 _MORE = "more work is counted than done, so ranks attend only to their own part of the sequence"
-_SAMPLES = 512
-
-_SPEED = re.compile(
-    r"TFLOP/s/GPU\): (?P<mlm>[\d.]+)|(?<![\d.])(?P<bridge>[\d.]+) ?(?:MODEL_)?TFLOP/s/GPU"
-    r"|perf/mfu/actor:\s{0,8}(?:np\.float64\()?(?P<mfu>[\d.]+)"
-)
-_STEP = re.compile(r"elapsed time per iteration \(ms\): (?P<ms>[\d.]+)")
-_GROUP = re.compile(
-    r"PG (?:ID \d{1,9} PG )?GUID (?P<guid>[^\s(]{1,80})"
-    r"\((?P<desc>HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L\d)\) Rank (?P<rank>\d+)"
-)
-_CP_ECHO = re.compile(r"data-parallel size: \d{1,9},? context-parallel size: (?P<cp>\d{1,9})\b")
-"""What Megatron-LM's validate_args prints first: the sizes as it has parsed them."""
-_ECHO = re.compile(r"hierarchical context-parallel sizes: \[?(?P<sizes>[\d, ]{1,80})\]?")
-_MOST_MEMBERS = 200_000
-"""Of the members of groups so many are kept: memory stays bounded however long the logs are."""
 _SHOWN_RANKS = 16
 
 
@@ -76,56 +56,10 @@ class Evidence(NamedTuple):
 
 
 class CpVerdict(NamedTuple):
-    state: Literal["on", "off", "wrong", "unknown"]
+    """`none`: the training started without context parallelism, and no plan asks for it."""
+
+    state: Literal["on", "off", "wrong", "none", "unknown"]
     evidence: tuple[Evidence, ...]
-
-
-@dataclass
-class CpEvidence:
-    """What was read so far; constant memory however long the logs are."""
-
-    speeds: list[float] = field(default_factory=list)
-    mfus: list[float] = field(default_factory=list)
-    echoed: str | None = None
-    cp: int | None = None
-    """The context-parallel size with which Megatron-LM started."""
-    members: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
-    """(description, GUID) -> global rank -> rank in the group"""
-    step_ms: dict[str, list[float]] = field(default_factory=dict)
-    """log -> times of training steps"""
-    num_members: int = 0
-
-    def read(self, text: str, rank: int | None, log: str = "") -> None:
-        """Adds what one line of a log says; `rank` is the global rank that wrote it, if its prefix says so."""
-        step = _STEP.search(text)
-        took = number(step["ms"]) if step else None
-        if took is not None:
-            _sample(self.step_ms.setdefault(log, []), took)
-        for match in _SPEED.finditer(text):
-            mfu, speed = number(match["mfu"]), number(match["mlm"] or match["bridge"])
-            if mfu is not None:
-                _sample(self.mfus, mfu)
-            elif speed is not None:
-                _sample(self.speeds, speed)
-        group = _GROUP.search(text)
-        place = whole(group["rank"]) if group else None
-        if group and place is not None:
-            self._add_member((group["desc"], group["guid"]), rank, place)
-        echo = _ECHO.search(text)
-        if echo:
-            self.echoed = echo["sizes"].strip()
-        size = _CP_ECHO.search(text)
-        self.cp = whole(size["cp"]) if size else self.cp
-
-    def _add_member(self, group: tuple[str, str], rank: int | None, place: int) -> None:
-        members = self.members.get(group)
-        if members is None or (rank is not None and rank not in members):
-            if self.num_members >= _MOST_MEMBERS:
-                return
-            self.num_members += 1
-            members = self.members.setdefault(group, {})
-        if rank is not None:
-            members[rank] = place
 
 
 def judge(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: CpPlan) -> CpVerdict:
@@ -157,16 +91,35 @@ def judge(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: Cp
         return CpVerdict("off", tuple(evidence))
     if "wrong" in said:
         return CpVerdict("wrong", tuple(evidence))
+    if "on" not in said and found.cp == 1 and plan.cp in (None, 1):
+        return CpVerdict("none", tuple(evidence))
     return CpVerdict("on" if "on" in said else "unknown", tuple(evidence))
 
 
 def _start(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
     """The size that reached the trainer, beside the launch's: another script or a later option may have won."""
     if found.cp is None or plan.cp is None or found.cp == plan.cp:
-        return []
+        return _arguments(found)
     says: Literal["off", "wrong"] = "off" if found.cp == 1 else "wrong"
     text = f"Megatron-LM started with context-parallel size {found.cp}; the launch has {plan.cp}"
     return [Evidence(says, "LOG001", f"{text}, which did not reach the trainer")]
+
+
+def _arguments(found: CpEvidence) -> list[Evidence]:
+    """What the size and cp_comm_type with which Megatron-LM started decide; hierarchical CP is shown by its groups."""
+    if found.cp is None:
+        return []
+    started = f"Megatron-LM started with context-parallel size {found.cp}"
+    if found.cp == 1:
+        return [Evidence("nothing", "LOG001", started)]
+    if "a2a+p2p" in found.comm_type:
+        text = f"{started} and cp_comm_type {found.comm_type}"
+        if found.has_sizes:
+            return [Evidence("nothing", "LOG002", text)]
+        return [Evidence("off", "HCP001", f"{text}, but without hierarchical sizes: attention then runs without CP")]
+    if not found.comm_type:
+        return []
+    return [Evidence("on", "LOG001", f"{started} and cp_comm_type {found.comm_type}")]
 
 
 def _speed(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
@@ -201,13 +154,6 @@ def _speed(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
             )
         )
     return evidence
-
-
-def _sample(samples: list[float], value: float) -> None:
-    """Adds a sample; thins them to every second one when there are many, so that memory stays constant."""
-    if len(samples) >= _SAMPLES:
-        del samples[1::2]
-    samples.append(value)
 
 
 def _jump(found: CpEvidence, plan: CpPlan) -> list[Evidence]:

@@ -8,9 +8,9 @@ from megatron_hcp.triage.collective.collectives import TOKENS as COLLECTIVE_TOKE
 from megatron_hcp.triage.collective.collectives import CollectiveWaits
 from megatron_hcp.triage.course.idle import Idle
 from megatron_hcp.triage.course.not_finite import said
+from megatron_hcp.triage.cp.evidence import CpEvidence
 from megatron_hcp.triage.events import IDLE, LASTING, FileEvents
 from megatron_hcp.triage.history import History
-from megatron_hcp.triage.is_cp_on import CpEvidence
 from megatron_hcp.triage.line import QUIET, Line, read_line
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.scan import Hit

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from megatron_hcp.triage.names import job_id, node_name
 
-_STATUSES = ("completed", "preempted", "failed", "stopped", "terminated")
+_STATUSES = ("completed", "ended-early", "undecided", "preempted", "failed", "stopped", "terminated")
 _STARTS = ("srun", "torchrun", "ft_launcher", "ray", "verify")
 _MOST_RANKS = 200_000
 """Of ranks and of members of groups so many are kept: memory stays bounded however long the log is."""

@@ -11,10 +11,13 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.triage.collective.flight_recorder import read_dumps
 from megatron_hcp.triage.conclude import Diagnosis, conclude
-from megatron_hcp.triage.inputs.sources import is_log, opened, without_lead
-from megatron_hcp.triage.is_cp_on import SPEED_TOKENS, CpPlan
+from megatron_hcp.triage.cp.evidence import SPEED_TOKENS
+from megatron_hcp.triage.inputs.compressed import Unreadable
+from megatron_hcp.triage.inputs.lead import without_lead
+from megatron_hcp.triage.inputs.sources import is_log, opened
+from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.line_reader import LineReader
-from megatron_hcp.triage.scan import scan
+from megatron_hcp.triage.scan import Bytes, scan
 from megatron_hcp.triage.signatures.progress import is_of_a_training, shows_start
 from megatron_hcp.triage.signatures.table import SIGNATURES, compiled
 
@@ -54,16 +57,17 @@ def triage(
         with ExitStack() as opening:
             try:
                 file, start = opening.enter_context(opened(path))
-            except FileNotFoundError as error:  # logs are rotated while a folder is read
-                gone.append((path, str(error.strerror)))
+            except (FileNotFoundError, Unreadable) as error:  # logs are rotated while a folder is read
+                gone.append((path, str(getattr(error, "strerror", None) or error)))
                 continue
             if start and not is_log(start):
                 binary.append(path)
                 continue
             has_text = has_text or bool(start)
-            reader.history.open(path, shows_start(start))
+            reader.history.begin_log(path, shows_start(start))
             plain, begun = without_lead(file, start)
-            for hit in scan(plain, reader.words, SPEED_TOKENS, read, begun):
+            stopped = _Until(plain)
+            for hit in scan(stopped, reader.words, SPEED_TOKENS, read, begun):
                 reader.history.follow(hit)
                 reader.entry.progress(hit.progress, hit.finite)
                 reader.entry.runs = reader.entry.runs or hit.runs
@@ -75,6 +79,7 @@ def triage(
             if start:
                 reader.close(end, len(read_paths))
             read_paths.append(path)
+            gone += [(path, why) for why in stopped.why]
     if not has_text and not dumps:
         names = ", ".join(visible(str(path)) for path in paths[:8])
         raise HcpError(
@@ -83,7 +88,7 @@ def triage(
             do="a job that wrote nothing may have had no folder for its output (SLURM011)",
         )
     waited, unread = read_dumps(dumps)
-    diagnosis = conclude(reader, plan, waited)
+    diagnosis = conclude(reader, plan, waited, dumps[0] if dumps else None)
     return replace(
         diagnosis,
         files=tuple(read_paths),
@@ -94,3 +99,19 @@ def triage(
         plan=plan,
         is_of_training=is_of_training,
     )
+
+
+class _Until:
+    """A log up to where it cannot be read any further; `why` says so."""
+
+    def __init__(self, file: Bytes) -> None:
+        self.file = file
+        self.why: list[str] = []
+
+    def read(self, size: int, /) -> bytes | None:
+        """The next bytes; none at the end of the file."""
+        try:
+            return None if self.why else self.file.read(size)
+        except Unreadable as error:
+            self.why.append(f"not read to its end: {error}")
+            return None

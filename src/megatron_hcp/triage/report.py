@@ -75,6 +75,7 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
             "next": cp_next(diagnosis, launch),
         },
         "also": [{"signature": name, "count": count} for name, count in sorted(diagnosis.noise.items())],
+        "dry_run": [refusal._asdict() for refusal in diagnosis.dry_run],
         "survived": diagnosis.survived,
         "steps": diagnosis.steps,
         "left_out": left_out(diagnosis, launch),
@@ -133,6 +134,7 @@ def _collective(waited: Waited | None) -> dict[str, Any] | None:
         "missing_known": bool(waited.missing),
         "source": waited.source,
         "at": waited.at or None,
+        "mismatch": waited.mismatch or None,
     }
 
 
@@ -180,6 +182,8 @@ def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> li
     if is_first_collective(failure, done):
         steps.append(_NETWORK)
     for step in failure.signature.next:
+        if diagnosis.dumps and "TORCH_FR_BUFFER_SIZE" in step:
+            continue
         step = _LOADING if step == "{memory}" and not done and _LOADS.search(failure.cause) else step
         filled = _filled(_unpassed(step, diagnosis), diagnosis, launch, failure)
         named = re.findall(r"\b(?:explain|--select) ([A-Z]+\d+)\b", filled or "")
@@ -229,7 +233,7 @@ def _filled(step: str, diagnosis: Diagnosis, launch: str | None, failure: Failur
 
 def cp_next(diagnosis: Diagnosis, launch: str | None) -> list[str]:
     """What to do about the verdict on context parallelism; nothing where a dead job's logs do not show it."""
-    if diagnosis.failure is not None and diagnosis.cp.state == "unknown":
+    if diagnosis.cp.state == "unknown" and (diagnosis.failure is not None or not diagnosis.is_hierarchical):
         return []
     step = _filled(_CP_NEXT.get(diagnosis.cp.state, ""), diagnosis, launch)
     return [step] if step else []

@@ -15,6 +15,7 @@ _CP_WORDS = {
     "on": "on, as far as logs can tell",
     "off": "OFF",
     "wrong": "on, but in other groups than planned",
+    "none": "not used: its size is 1",
     "unknown": "unknown: nothing in these logs proves it either way",
 }
 _TIMES = {
@@ -77,6 +78,7 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
         lines.append(f"context parallelism: {_CP_WORDS[diagnosis.cp.state]}")
         lines += [f"  {item.rule}: {item.text}" for item in diagnosis.cp.evidence]
         lines += [f"  next: {step}" for step in cp_next(diagnosis, launch)]
+    lines += [f"dry run: {refusal.text()}" for refusal in diagnosis.dry_run[:1]]
     lines += [f"left out: {item}" for item in left_out(diagnosis, launch)]
     return "\n".join(map(visible, lines))
 

@@ -10,7 +10,7 @@ _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 _LONGEST, _MOST_LINES, _MOST_RANKS = 160, 200, 20_000
 
 
-class Spread:
+class RankSpread:
     """By signature and message without its numbers, the ranks, or srun's tasks, that wrote it."""
 
     def __init__(self) -> None:

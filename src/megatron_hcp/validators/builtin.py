@@ -56,7 +56,10 @@ def _hasattr(evaluator: Evaluator, given: list[Any]) -> Any:
 
 def _setattr(evaluator: Evaluator, given: list[Any]) -> Any:
     owner, name, value = given
-    if isinstance(owner, Thing) and isinstance(name, str):
+    if isinstance(owner, Thing) and isinstance(name, NotKnown):
+        for field in list(owner.fields):
+            evaluator.change(owner, field, name)
+    elif isinstance(owner, Thing) and isinstance(name, str):
         evaluator.change(owner, name, value)
     return None
 

@@ -44,7 +44,7 @@ class Evaluation(Assignments):
         self._depths: dict[str, list[int]] = program.kept.setdefault("depths", {})
         self._ends: dict[str, list[int]] = program.kept.setdefault("ends", {})
         self._results: dict[Any, Any] = program.kept.setdefault("results", {})
-        self._asked = 0  # how often the machine was asked
+        self._traces = 0  # how often a guard spoke, or the machine was asked
         self._calls: list[Unit] = []
         self._maybe: list[NotKnown] = []
 
@@ -52,7 +52,7 @@ class Evaluation(Assignments):
         return self._unit(name) is not None
 
     def outside(self, name: str, given: list[Any]) -> Any:
-        self._asked += 1
+        self._traces += 1
         return self._outside(name, given)
 
     def fields_of(self, name: str) -> list[str] | None:
@@ -80,9 +80,9 @@ class Evaluation(Assignments):
             return self._run(unit, given, named)
         call = (name, repr(given), repr(named))
         if call not in self._results:
-            traces = len(self.refusals), len(self.open), self._asked
+            before = self._traces
             result = self._run(unit, given, named)
-            if traces != (len(self.refusals), len(self.open), self._asked) or not is_plain((result,)):
+            if self._traces > before or not is_plain((result,)):
                 return result
             self._results[call] = result  # upstream computes the same rank groups again and again
         return self._results[call]
@@ -284,15 +284,17 @@ class Evaluation(Assignments):
         return _NEXT
 
     def _violated(self, line: str) -> None:
+        self._traces += 1
         if self._maybe:
             self._is_open(line, merged(*self._maybe))
         else:
             guard = self._guard(line)
             things = ((name, value.key) for name, value in self.frame.items() if isinstance(value, Thing))
             sections = tuple((name, key) for name, key in things if key is not None)
-            self.refusals.append(Refusal(guard, values_in(guard.condition, self), sections))
+            self.refusals.append(Refusal(guard, values_in(guard.condition, self, self._calls[-1]), sections))
 
     def _is_open(self, line: str, unknown: NotKnown) -> None:
+        self._traces += 1
         if UNREADABLE not in unknown.names:
             self.open.append(Open(self._guard(line), tuple(sorted(unknown.names))))
 

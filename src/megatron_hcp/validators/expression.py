@@ -2,8 +2,7 @@
 
 The notation is a small part of Python's: names, fields, literals, comparisons, `and`, `or`, `not`, arithmetic, `if`
 expressions, comprehensions over known lists, and calls of the functions in `BUILTIN` and of the program's own ones.
-`...` stands for what could not be read. Python's parser gives the tree (`compile` with its flag for that); nothing is
-compiled to code, and nothing of upstream is called.
+`...` stands for what could not be read. Python's parser gives the tree; nothing of upstream is compiled or called.
 """
 
 from __future__ import annotations
@@ -15,19 +14,10 @@ from typing import Any
 from megatron_hcp.validators.builtin import BUILTIN, method
 from megatron_hcp.validators.operations import FAULTS, compared, iterable, joined, operate, operate_one
 from megatron_hcp.validators.trees import dotted
-from megatron_hcp.validators.values import ABSENT, NOT_READ, NotKnown, Symbol, Thing, merged, truth
+from megatron_hcp.validators.values import ABSENT, NOT_READ, Lambda, NotKnown, Symbol, Thing, merged, truth
 from megatron_hcp.validators.words import PlainWords
 
 _ENVIRON = Symbol("environ")
-
-
-class Lambda:
-    """A function written as an expression, with the names around it."""
-
-    __slots__ = ("frame", "tree")
-
-    def __init__(self, tree: Any, frame: dict[str, Any]) -> None:
-        self.tree, self.frame = tree, frame
 
 
 class Expressions(PlainWords):
@@ -58,7 +48,6 @@ class Expressions(PlainWords):
 
     def method_of(self, kind: str, name: str) -> str | None:
         """The unit of a class's method, or of its bases'."""
-        return None
 
     def kinds_of(self, kind: str) -> frozenset[str] | None:
         """A class's name and those of its bases; None for a class that isn't known."""

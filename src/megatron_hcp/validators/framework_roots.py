@@ -28,9 +28,59 @@ VERL = UpstreamRoots(
         (
             "do validate_config(config, need_reference_policy(config), need_critic(config))",
             "if need_reference_policy(config)",
-            " do instantiate(config.actor_rollout_ref.ref)",
+            " ref = config.actor_rollout_ref.ref",
+            " ref.ppo_mini_batch_size = config.actor_rollout_ref.actor.ppo_mini_batch_size",
+            " ref.ppo_micro_batch_size = ref.log_prob_micro_batch_size",
+            " ref.ppo_micro_batch_size_per_gpu = ref.log_prob_micro_batch_size_per_gpu",
+            " ref.use_dynamic_bsz = ref.log_prob_use_dynamic_bsz",
+            " do instantiate(ref)",
             "do instantiate(config.actor_rollout_ref.rollout)",
         ),
     ),
 )
-UPSTREAMS = (MEGATRON_LM, MEGATRON_BRIDGE, VERL)
+
+
+def _on_megatron_lm(name: str, parsing: str, defaults: tuple[str, ...], after: tuple[Unit, ...] = ()) -> UpstreamRoots:
+    """slime, or miles: `defaults` are the functions that set Megatron-LM's arguments, `after` is what its own
+    `parse_args` checks behind Megatron-LM's."""
+    arguments, megatron = f"{name}/utils/arguments.py", f"{name}/backends/megatron_utils/arguments.py"
+    return UpstreamRoots(
+        repo=name,
+        version="setup.py",
+        functions=(
+            (f"{name}_validate_args", (arguments,)),
+            *((function, (megatron,)) for function in (*defaults, "validate_args")),
+        ),
+        options=(arguments, f"get_{name}_extra_args_provider"),
+        more_options=((arguments, parsing),),
+        start=Unit(
+            "start",
+            "def",
+            ("args",),
+            "",
+            (
+                "args.world_size = args.actor_num_nodes * args.actor_num_gpus_per_node",
+                *(f"do {function}(args)" for function in defaults),
+                f"do {name}_validate_args(args)",
+                "do validate_args(args)",
+                *("do parse_args(args)" for _ in after),
+            ),
+        ),
+        stands_for=after,
+    )
+
+
+SLIME = _on_megatron_lm("slime", "_pre_parse_mode", ("set_default_megatron_args",))
+_AFTER_MILES = Unit(
+    "parse_args",
+    "def",
+    ("args",),
+    "miles/utils/arguments.py",
+    (
+        "if args.pipeline_model_parallel_size == 1",
+        " check args.decoder_first_pipeline_num_layers is None and args.decoder_last_pipeline_num_layers is None"
+        "\tdecoder_first_pipeline_num_layers and decoder_last_pipeline_num_layers should...",
+    ),
+)
+MILES = _on_megatron_lm("miles", "parse_args_train_backend", ("set_default_megatron_args",), (_AFTER_MILES,))
+UPSTREAMS = (MEGATRON_LM, MEGATRON_BRIDGE, VERL, SLIME, MILES)

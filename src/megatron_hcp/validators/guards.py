@@ -40,8 +40,8 @@ def name_of(condition: str) -> str:
     return f"{words}-{crc32(condition.encode()) & 0xFFFF:04x}"
 
 
-def values_in(condition: str, run: Expressions) -> tuple[tuple[str, object], ...]:
-    """The known settings that a condition reads, by upstream's names, at this point of a run."""
+def values_in(condition: str, run: Expressions, unit: Unit) -> tuple[tuple[str, object], ...]:
+    """The known settings that a condition in a unit reads, by upstream's names, at this point of a run."""
     found: dict[str, object] = {}
     whole = tree_of(condition)
     by_variable = {variable: (owner, tree) for owner, variable, tree in variable_fields(whole)}
@@ -51,8 +51,18 @@ def values_in(condition: str, run: Expressions) -> tuple[tuple[str, object], ...
             owner, tree = by_variable[name]
             name, value = f"{owner}.{value}", run.value(tree)
         if not isinstance(value, (NotKnown, Thing)) and name.partition(".")[0] in run.frame:
-            found[name] = value
+            found[name] = sorted(value, key=str) if isinstance(value, frozenset) else value
+            found |= _field_behind(name, run, unit)
     return tuple(found.items())
+
+
+def _field_behind(name: str, run: Expressions, unit: Unit) -> dict[str, object]:
+    """The field that a name of the function was given, as in `value = getattr(self, field_name)`."""
+    for line in unit.lines:
+        if line.lstrip().startswith(f"{name} = getattr("):
+            for owner, variable, tree in variable_fields(tree_of(line.partition(" = ")[2])):
+                return {f"{owner}.{run.frame.get(variable)}": run.value(tree)}
+    return {}
 
 
 def independent(refusals: list[Refusal]) -> tuple[Refusal, ...]:

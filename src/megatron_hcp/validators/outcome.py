@@ -66,3 +66,5 @@ class Judgement(NamedTuple):
     source: Source
     release: str
     repo: str = "megatron-lm"
+    masked: tuple[Guard, ...] = ()
+    """Guards that refuse too, behind a refusal of their function that may be why."""

@@ -23,6 +23,8 @@ class UpstreamRoots(NamedTuple):
     """(file, class): of their `__init__` the guards are read that depend on `config` and `ddp_config` alone."""
     options: tuple[str, str] | None = None
     """(file, function) that adds the options of its parser; None if a container of configs has the settings."""
+    more_options: tuple[tuple[str, str], ...] = ()
+    """Further such functions."""
     start: Unit = Unit("start", "def", (), "", ())
     decorated: tuple[tuple[str, str], ...] = ()
     """(file, decorator): functions that others find by their names in a register."""
@@ -157,7 +159,7 @@ MEGATRON_BRIDGE = UpstreamRoots(
         (
             "do runtime_config_update(cfg)",
             "do initialize_megatron.init_num_microbatches_calculator(cfg)",
-            "if not cfg.dist.use_decentralized_pg",
+            "if not getattr(cfg.dist, 'use_decentralized_pg', False)",
             " do _initialize_distributed.initialize_model_parallel(cfg.model, cfg.dist, "
             "cfg.ddp.num_distributed_optimizer_instances)",
             "if not (cfg.dist.use_torch_fsdp2 or cfg.dist.use_megatron_fsdp or cfg.ddp.use_megatron_fsdp)",

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.validators.evaluate import Evaluation, TooLongError
+from megatron_hcp.validators.given.settings import ParserTable, arguments_of, outside_of, parser_of
 from megatron_hcp.validators.guards import independent
 from megatron_hcp.validators.outcome import Judgement, Source
 from megatron_hcp.validators.program import StartProgram
-from megatron_hcp.validators.settings import ParserTable, arguments_of, outside_of, parser_of
 from megatron_hcp.validators.table import program_of_release
 from megatron_hcp.validators.upstreams import upstreams_of
 from megatron_hcp.validators.values import Thing
 
 
 def judge_start(
-    launch: Launch, release: str, *, repo: str | None = None, program: StartProgram | None = None
+    launch: Launch,
+    release: str,
+    *,
+    repo: str | None = None,
+    program: StartProgram | None = None,
+    beside: StartProgram | None = None,
 ) -> Judgement | None:
     """What upstream's start-up validators of a revision ("0.16.1", "main", "dev") make of the launch.
 
     `program` is that of a checkout (`checkout.program_of_folder`); without one, the package's tables of the repository
-    are used, by default those of the first that reads the launch's dialect. None if there is neither a program nor a
-    table for the launch's dialect and release.
+    are used, by default those of the first that reads the launch's dialect. `beside` is the program whose parser is the
+    other part of this one's (Megatron-LM's for slime's); before Megatron-LM's, slime's runs. None if there is neither a
+    program nor a table for the launch's dialect and release.
     """
     repos = [upstream.repo for upstream in upstreams_of(launch)]
     source: Source = "table" if program is None else "upstream"
@@ -31,30 +37,53 @@ def judge_start(
         return None
     run = Evaluation(program, outside_of(launch.facts))
     try:
-        run.call_unit(program.start, [_given(launch, run)], {})
+        run.call_unit(program.start, [_given(launch, run, beside)], {})
     except TooLongError:
         return None
-    readable = program.guards - program.unreadable
+    refusals = independent(run.refusals)
     return Judgement(
-        independent(run.refusals), tuple(run.open), readable, program.unreadable, source, program.release, program.repo
+        refusals,
+        tuple(run.open),
+        program.guards - program.unreadable,
+        program.unreadable,
+        source,
+        program.release,
+        program.repo,
+        tuple(refusal.guard for refusal in run.refusals if refusal not in refusals),
     )
 
 
-def _given(launch: Launch, run: Evaluation) -> Thing:
+def _given(launch: Launch, run: Evaluation, beside: StartProgram | None) -> Thing:
     """What upstream's start-up is given: the namespace of its parser, the container of configs, or the composed one."""
     if run.program.repo == "megatron-bridge":
-        from megatron_hcp.validators.container import container_of
+        from megatron_hcp.validators.given.container import container_of
 
         return container_of(launch, run)
     settings = run.program.find("settings")
     if settings is not None:
-        from megatron_hcp.validators.config import Settings, configuration_of
+        from megatron_hcp.validators.given.config import Settings, configuration_of
 
-        kept = run.program.kept.setdefault("inputs", {})
-        if "settings" not in kept:
-            kept["settings"] = Settings(settings.lines)
-        return configuration_of(launch, kept["settings"])
-    return arguments_of(launch, parser_in(run.program))
+        kept = run.program.kept.setdefault("settings", {})
+        if not kept:
+            kept[""] = Settings(settings.lines)
+        return configuration_of(launch, kept[""])
+    if beside is None:
+        return arguments_of(launch, parser_in(run.program))
+    own, base = (beside, run.program) if run.program.repo == "megatron-lm" else (run.program, beside)
+    arguments = arguments_of(launch, _joined(own, base))
+    if own is beside:
+        Evaluation(own, outside_of(launch.facts)).call_unit(own.start, [arguments], {})
+        arguments.changed = None
+    return arguments
+
+
+def _joined(own: StartProgram, base: StartProgram) -> ParserTable:
+    """Megatron-LM's parser with the options that another one adds to it, and the defaults that that one gives."""
+    kept: dict[str, ParserTable] = own.kept.setdefault("joined", {})
+    if base.release not in kept:
+        ours, theirs = parser_in(own), parser_in(base)
+        kept[base.release] = ParserTable({**theirs.defaults, **ours.defaults}, {**ours.lines, **theirs.lines})
+    return kept[base.release]
 
 
 def parser_in(program: StartProgram) -> ParserTable:

@@ -48,7 +48,7 @@ def _table(text: str) -> Table:
     rows = (line.split() for line in head.split("\n")[1:])
     units = (part.partition("\n") for part in parts)
     return Table(
-        tuple((name, int(guards), int(unreadable), *(pinned or [""])) for name, guards, unreadable, *pinned in rows),
+        tuple((row[0], int(row[1]), int(row[2]), row[3] if len(row) > 3 else "") for row in rows),
         {name: lines for name, _, lines in units},
     )
 
@@ -92,6 +92,11 @@ def guards_of(repo: str) -> dict[Guard, tuple[str, ...]]:
                 guard = guard_of(repo, unit, line)
                 found[guard] = (*found.get(guard, ()), release)
     return found
+
+
+def repositories() -> tuple[str, ...]:
+    """The upstreams that have a table."""
+    return tuple(sorted(name.removesuffix(".txt") for name in os.listdir(FOLDER)))
 
 
 def releases_of(repo: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.facts.last_read import BRANCHES, of_package
+from megatron_hcp.validators.program import StartProgram
 
 
 class Upstream(NamedTuple):
@@ -21,7 +22,11 @@ class Upstream(NamedTuple):
 MEGATRON_LM = Upstream(
     "megatron-lm", "mcore", ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.0")
 )
+_PINNED = MEGATRON_LM._replace(releases=("0.16.1",))
+"""slime 0.2.4 to 0.3.1 and miles build a commit of main between 0.16.0rc0 and 0.17, with patches of their own."""
 VERL = Upstream("verl", "verl", ("0.7.1", "0.8.0", "0.9.1"))
+SLIME = Upstream("slime", "slime", ("0.2.4", "0.3.1"))
+MILES = Upstream("miles", "miles", ("0.1.0",))
 MEGATRON_BRIDGE = Upstream("megatron-bridge", "bridge", ("0.3.1", "0.4.2", "0.5.1", "0.6.0"))
 _BY_DIALECT: Mapping[str, tuple[Upstream, ...]] = {
     "mlm": (MEGATRON_LM,),
@@ -35,7 +40,26 @@ def upstreams_of(launch: Launch) -> tuple[Upstream, ...]:
     """The upstreams whose start-up reads the launch, in the order in which they do."""
     if launch.dialect == "verl" and not _is_ppo(launch):
         return ()
+    if launch.dialect == "slime":
+        return (MILES if _is_miles(launch) else SLIME, _PINNED)
     return _BY_DIALECT.get(launch.dialect, ())
+
+
+def _is_miles(launch: Launch) -> bool:
+    """Whether the launch says that it is of miles, or has an option that slime lacks and miles has."""
+    if "miles" in launch.facts or "slime" in launch.facts:
+        return "miles" in launch.facts
+    from megatron_hcp.validators.table import program_of_release
+
+    slime, miles = (program_of_release(upstream.repo, "main") for upstream in (SLIME, MILES))
+    written = {setting.key for setting in launch.reading.settings}
+    return not _own_options(miles).isdisjoint(written - _own_options(slime))
+
+
+def _own_options(program: StartProgram | None) -> frozenset[str]:
+    options = program.find("options") if program is not None else None
+    names = (name for line in (options.lines if options else ()) for name in line.partition("\t")[0].split(" "))
+    return frozenset(name[2:].replace("-", "_") for name in names)
 
 
 def _is_ppo(launch: Launch) -> bool:

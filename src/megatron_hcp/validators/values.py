@@ -64,6 +64,15 @@ def is_plain(values: Iterable[Any]) -> bool:
     return all(type(value) in _PLAIN or (type(value) in (list, tuple) and is_plain(value)) for value in values)
 
 
+class Lambda:
+    """A function written as an expression, with the names around it."""
+
+    __slots__ = ("frame", "tree")
+
+    def __init__(self, tree: Any, frame: dict[str, Any]) -> None:
+        self.tree, self.frame = tree, frame
+
+
 def merged(*values: Any) -> NotKnown:
     """The unknown that depends on all unknown ones among the values."""
     names: frozenset[str] = frozenset()

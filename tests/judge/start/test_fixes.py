@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.repair.fixes import apply_fix, written
 from megatron_hcp.judge.start.fixes import fixes_for
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.rules.registry import rules_for
 from megatron_hcp.rules.rule import Fix
 from megatron_hcp.validators.outcome import Guard, Refusal
 
@@ -86,3 +88,14 @@ def test_a_field_of_bridge_is_changed_under_its_own_key() -> None:
     guard = Guard("megatron-bridge", "x.py", "TrainingConfig.finalize", "x", "self.manual_gc_interval == 0", "")
     (fix, *_) = fixes_for(launch, Refusal(guard, (("self.manual_gc_interval", 3),)))
     assert written(launch, fix).overrides == ("train.manual_gc_interval=0",)
+
+
+def test_a_fix_is_offered_although_the_same_function_refuses_more() -> None:
+    words = (
+        "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 "
+        "--micro-batch-size 1 --fp16 --bf16 --lr 1e-5 --min-lr 1e-3 --save x"
+    )
+    launch = load_launch("", LoadOptions(words=tuple(words.split()), assumes=("mcore=0.19.0", "world_size=1")))
+    report = check_launch(launch, rules_for)
+    assert [outcome.masked != () for outcome in report.judged_by] == [True]
+    assert all(item.fixes for item in report.findings if item.severity == "error")

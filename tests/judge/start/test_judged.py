@@ -6,9 +6,11 @@ import pytest
 
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.report import Report
+from megatron_hcp.judge.run import run, start_of
 from megatron_hcp.launch.facts.known_options import revisions_with
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.rules.registry import rules_for
+from megatron_hcp.rules.view import View
 from megatron_hcp.validators.upstreams import MEGATRON_LM
 
 CORE = (
@@ -38,6 +40,33 @@ def test_what_only_older_releases_refuse_is_a_warning_that_names_the_last_of_the
 
 def test_a_launch_that_no_release_refuses_is_judged_by_the_newest_that_has_its_options() -> None:
     assert [one.release for one in checked("--deterministic-mode").judged_by] == [MEGATRON_LM.releases[-1]]
+
+
+def test_what_a_few_words_do_not_state_asks_no_older_release() -> None:
+    launch = load_launch("", LoadOptions(words=("--context-parallel-size", "2")))
+    (judged,) = check_launch(launch, rules_for, fixes=False).judged_by
+    assert judged.refusals and judged.release == MEGATRON_LM.releases[-1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--bf16 --fp16",
+        "--bf16",
+        "--rotary-interleaved --position-embedding-type rope",
+        "--deterministic-mode --use-flash-attn",
+        "--use-fused-mhc",
+        "--context-parallel-size 4 --cp-comm-type a2a+p2p",
+        "--bf16 --optimizer-cpu-offload --overlap-param-gather",
+    ],
+)
+@pytest.mark.parametrize("assumes", [(), ("mcore=0.16.1",)])
+def test_a_trial_finds_the_errors_that_a_check_finds(words: str, assumes: tuple[str, ...]) -> None:
+    launch = load_launch("", LoadOptions(words=(*CORE.split(), *words.split()), assumes=assumes))
+    rules = [rule for rule in rules_for(launch) if not rule.last]
+    found = run(View(launch), rules).findings
+    whole = [item.id for item in start_of(launch, rules, found).findings if item.severity == "error"]
+    assert [item.id for item in start_of(launch, rules, found, errors_only=True).findings] == whole
 
 
 def test_options_that_no_release_has_yet_are_judged_by_the_branch_that_has_them() -> None:

@@ -72,3 +72,11 @@ def test_a_missing_argument_is_named_in_upstreams_message(tmp_path: Path) -> Non
 
 def test_an_excerpt_is_not_told_what_upstream_requires(tmp_path: Path) -> None:
     assert guards_of(tmp_path, without=("--seq-length", "--micro-batch-size")) == []
+
+
+def test_a_program_that_makes_the_model_is_not_told_either(tmp_path: Path) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text("torchrun --nproc-per-node 2 mine.py --tensor-model-parallel-size 2 --bf16\n")
+    launch = load_launch(str(file), LoadOptions(assumes=("mcore=0.19.0",)))
+    report = check_launch(launch, rules_for, fixes=False)
+    assert not [item for item in report.findings if item.id.startswith("START")]

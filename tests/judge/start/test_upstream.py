@@ -42,6 +42,7 @@ def test_a_guard_of_the_users_own_code_is_an_error_that_names_it(check: Check, t
     assert finding["fixes"][0]["without"] == ["--our-own-switch"]
     assert data["judged_by"] == [
         {
+            "repository": "megatron-lm",
             "source": "upstream",
             "path": str(tmp_path / "tree"),
             "release": "0.21.0",

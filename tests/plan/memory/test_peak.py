@@ -13,7 +13,7 @@ import pytest
 from megatron_hcp.cost.gpus import GPUS, gpu_named
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.memory import memory, usable_gib
-from megatron_hcp.plan.memory.activations import layer_saved
+from megatron_hcp.plan.memory.activations import UNEVEN_ROWS, layer_saved
 from megatron_hcp.plan.memory.buffers import cp_buffers, dummy_gradients
 from megatron_hcp.plan.memory.peak import GIB, in_flight, stage_terms
 from megatron_hcp.plan.model import plan_model
@@ -23,6 +23,14 @@ DENSE = plan_model(
     {
         "num_hidden_layers": 8, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
         "intermediate_size": 14336, "vocab_size": 128256, "hidden_act": "silu",
+    }
+)  # fmt: skip
+LATENT = plan_model(
+    {
+        "num_hidden_layers": 8, "hidden_size": 2048, "num_attention_heads": 16, "intermediate_size": 8192,
+        "vocab_size": 129280, "hidden_act": "silu", "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 64, "num_experts_per_tok": 6,
+        "moe_intermediate_size": 1408, "first_k_dense_replace": 1,
     }
 )  # fmt: skip
 JOB = PlanJob(64, 8, gpu_named("h100"), 8, 8192, 256)
@@ -169,3 +177,25 @@ def test_a_loss_in_fp32_holds_three_times_the_logits() -> None:
     tokens, hidden, vocab = 8192, wide.sizes.hidden_size, 1 << 20
     assert terms[1] == pytest.approx(6 * tokens * vocab + 4 * tokens * hidden)
     assert terms[1] - terms[0] == pytest.approx(4 * tokens * vocab - 2 * tokens * hidden - 2 * vocab * hidden)
+
+
+def test_a_module_that_is_recomputed_keeps_its_input_alone() -> None:
+    """Bytes of the tensors that each module's checkpoint discards, by the shapes of DeepSeek's layers."""
+    layout, tokens = Layout(recompute="selective"), JOB.seq_length
+
+    def kept(moe: bool, *modules: str) -> float:
+        job = replace(JOB, recomputes=frozenset(modules) or None)
+        return sum(layer_saved(LATENT, layout if modules else Layout(), job, moe).values())
+
+    s = LATENT.sizes
+    assert kept(False) - kept(False, "layernorm") == 2 * 2 * tokens * s.hidden_size
+    assert kept(False) - kept(False, "mlp") == 2 * 3 * tokens * s.dense_ffn
+    assert kept(False) - kept(False, "mla_up_proj") == 2 * tokens * s.heads * (2 * s.qk_head_dim + s.v_head_dim)
+    assert kept(True) - kept(True, "moe_act") == pytest.approx(UNEVEN_ROWS * 2 * tokens * s.topk * s.moe_ffn)
+    assert kept(True, "moe") == pytest.approx(kept(False, "mlp"))
+
+
+def test_moments_in_bf16_take_half_and_offloaded_states_nothing() -> None:
+    jobs = (replace(JOB, optimizer_bytes=size) for size in (12, 8, 0))
+    held = [memory(DENSE, Layout(), job).terms.get("optimizer", 0.0) for job in jobs]
+    assert held[1] == pytest.approx(held[0] * 2 / 3) and held[2] == 0

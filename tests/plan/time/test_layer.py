@@ -13,10 +13,11 @@ from megatron_hcp.plan.constants_fitted import FITTED
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.model import plan_model
 from megatron_hcp.plan.time.cp_passes import cp_passes
-from megatron_hcp.plan.time.layer import Mlp, Work, gemm_seconds, joined
+from megatron_hcp.plan.time.layer import Work, gemm_seconds
 from megatron_hcp.plan.time.links import exchange_seconds, ring_bandwidth
 from megatron_hcp.plan.time.margin import UNCOVERED
 from megatron_hcp.plan.time.overlap import ring_overlap
+from megatron_hcp.plan.time.parts import Mlp, joined
 from megatron_hcp.plan.time.shapes import Product, attention_products, expert_products, mlp_products
 from megatron_hcp.plan.time.step import (
     LAYER_TERMS,
@@ -240,6 +241,8 @@ def test_the_host_starts_the_kernels_of_each_expert_unless_a_graph_does() -> Non
     assert moe["overlapped"](few).moe.total - moe["eager"](few).moe.total == pytest.approx(
         8 * FITTED["host.expert"] * FITTED["host.overlap"]
     )
+    same = rates_of(b200, "bf16", {}, overlaps_ep=True, delays_wgrad=False)
+    assert Work(model, job, same).units(few).moe.total == pytest.approx(moe["eager"](few).moe.total)
     assert moe["whole"](few).moe.host == 0 < moe["eager"](few).moe.host
 
 

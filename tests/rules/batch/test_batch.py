@@ -271,7 +271,8 @@ _AROUND = ("global_batch_size=8", "global_batch_size=16")
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
     ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 12", "world_size=8", _AROUND),
-    ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 12", "world_size=8", _AROUND),
+    # A smaller micro-batch changes neither the step nor the layout.
+    ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 12", "world_size=8", ("micro_batch_size=1", *_AROUND)),
     # Nothing is smaller than one micro-batch on each of four replicas; 6 sequences are none for each.
     ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 6", "world_size=8", ("global_batch_size=8",)),
     (

@@ -192,7 +192,7 @@ FIXES: list[FixRow] = [
         "mlm",
         f"--num-layers 24 {_PP} 4 --num-layers-per-virtual-pipeline-stage 4",
         "",
-        ("num_layers_per_virtual_pipeline_stage=3",),
+        ("num_layers_per_virtual_pipeline_stage=3", "num_layers_per_virtual_pipeline_stage=null"),
     ),
     (
         "PIPE003",

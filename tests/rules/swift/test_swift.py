@@ -35,5 +35,5 @@ TEXTS: list[Row] = [
 
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
-    ("SWIFT001", "ms-swift", f"{JOB} --global_batch_size 12", SIXTEEN, ("global_batch_size=16",)),
+    ("SWIFT001", "ms-swift", f"{JOB} --global_batch_size 12", SIXTEEN, ("micro_batch_size=1", "global_batch_size=16")),
 ]

@@ -238,8 +238,9 @@ FIXES: list[FixRow] = [
         f"{CP_4.replace('nnodes=3', 'nnodes=8')}{R}n=4 data.train_batch_size=60 {A}ppo_mini_batch_size=60",
         "",
         (
-            f"data.train_batch_size=64 {A}ppo_mini_batch_size=64",
             f"{A}ppo_micro_batch_size_per_gpu=1",
+            f"data.train_batch_size=64 {A}ppo_mini_batch_size=64",
+            "trainer.nnodes=6",  # 240 sequences are 10 micro-batches of 2 on DP 12
             f"{A}use_dynamic_bsz=true",
         ),
     ),
@@ -248,7 +249,7 @@ FIXES: list[FixRow] = [
         "verl",
         f"{SOUND}data.train_batch_size=384 {A}ppo_mini_batch_size=256",
         "",
-        (f"{A}ppo_mini_batch_size=128", "data.train_batch_size=512"),
+        (f"{A}ppo_mini_batch_size=192", f"{A}ppo_mini_batch_size=384", "data.train_batch_size=512"),
     ),
     ("VERL005", "verl", f"{ENOUGH}{R_BUDGET}8191", "", (f"{R_BUDGET}8192",)),
     ("VERL007", "verl", f"{BY_TOKENS}{R_BY_TOKENS}False", "verl=0.9.1", (f"{R_BY_TOKENS}true",)),
@@ -283,6 +284,7 @@ FIXES: list[FixRow] = [
         "",
         (
             f"data.train_batch_size=1056 {A}ppo_mini_batch_size=264",
+            "trainer.nnodes=2",
             f"{A}use_dynamic_bsz=true",
         ),
     ),

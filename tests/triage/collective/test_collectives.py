@@ -147,12 +147,13 @@ def test_a_collective_that_all_queued_is_not_what_they_wait_in(tmp_path):
     assert (waited.sequence, waited.arrived, waited.missing) == (2, (0,), (1,))
 
 
-def test_a_rank_without_a_dump_is_where_it_stopped(tmp_path):
+def test_a_rank_without_a_dump_is_named_but_not_accused(tmp_path):
+    """It may have ended, or its dump was not copied: nothing shows whether it called the collective."""
     for rank in (0, 1, 3):
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(_dump(GROUPS, [("0", 5, WAITS)]), 2))
     waited, unread = read_dumps(sorted(tmp_path.iterdir()))
     assert waited is not None
-    assert (waited.missing, waited.at, unread) == ((2,), "rank 2 left no dump", [])
+    assert (waited.missing, waited.at.partition(":")[0], unread) == ((), "rank 2 left no dump", [])
 
 
 class _Bomb:
@@ -196,7 +197,7 @@ def test_a_list_that_a_dump_holds_a_billion_times_over_is_not_written_out(tmp_pa
     dump["entries"][0]["frames"] = [{"name": _nested(40), "filename": _nested(40)}]
     (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps(dump, 2))
     waited, unread = read_dumps([tmp_path / "nccl_trace_rank_0"])
-    assert waited is not None and waited.missing == (1, 2, 3) and not unread
+    assert waited is not None and (waited.arrived, waited.missing) == ((0,), ()) and not unread
 
 
 def test_ranks_are_read_out_of_a_list_too(tmp_path):
@@ -204,7 +205,7 @@ def test_ranks_are_read_out_of_a_list_too(tmp_path):
     dump["pg_config"]["0"]["ranks"] = [0, 1]
     (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps(dump, 2))
     waited, _ = read_dumps([tmp_path / "nccl_trace_rank_0"])
-    assert waited is not None and waited.missing == (1,)
+    assert waited is not None and (waited.arrived, waited.at[:11]) == ((0,), "rank 1 left")
 
 
 def test_a_dump_that_is_cut_off_is_called_so() -> None:

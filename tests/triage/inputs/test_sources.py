@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.triage.inputs.sources import STDIN, find_logs, opened, without_lead
+from megatron_hcp.triage.inputs.lead import without_lead
+from megatron_hcp.triage.inputs.sources import STDIN, find_logs, opened
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
 from megatron_hcp.triage.report import left_out

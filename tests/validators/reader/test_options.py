@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from megatron_hcp.validators.options import ParserOption, as_line, option_of, parsed
+from megatron_hcp.validators.given.options import ParserOption, as_line, option_of, parsed
 from megatron_hcp.validators.reader.options import OptionReader
 from megatron_hcp.validators.reader.sources import Sources
 from megatron_hcp.validators.values import NOT_READ, NotKnown, Symbol
@@ -89,3 +89,20 @@ def test_words_that_the_parser_refuses_or_that_are_not_known_have_no_value() -> 
     hidden = parsed(found["tp_size"], None)
     assert isinstance(hidden, NotKnown) and hidden.names == {"tp_size"}
     assert parsed(found["freq"], ["__import__('os')"]) is NOT_READ
+
+
+def test_an_option_that_gets_another_default_and_one_with_two_forms_are_read() -> None:
+    text = """
+        def add_all(parser):
+            reset_arg(parser, "--seed", type=int, default=7)
+            parser.add_argument("--offload", action=argparse.BooleanOptionalAction)
+            return parser
+    """
+    reader = OptionReader(Sources({"pkg/args.py": dedent(text)}.get))
+    reader.read("pkg/args.py", "add_all")
+    found = [(one.names, one.dest, one.action, one.default) for one in reader.options]
+    assert found == [
+        (("--seed",), "seed", "store", "7"),
+        (("--offload",), "offload", "store_true", "None"),
+        (("--no-offload",), "offload", "store_false", "None"),
+    ]

@@ -73,6 +73,9 @@ def lines_of(body: str) -> list[str]:
         ("assert os.path.exists(args.x) or args.y", ["check ... or args.y\t"]),
         ("if args.a:\n    exit()", ["if args.a", " stop not args.a\t"]),
         ("while args.n:\n    args.n = args.n - 1", ["forget args.n"]),
+        ("stop = args.n\nassert stop > 0", ["stop_ = args.n", "check stop_ > 0\t"]),
+        ("assert isinstance(args.n, list | tuple | set)", ["check isinstance(args.n, (list, tuple, set))\t"]),
+        ("made = omega_conf_to_dataclass(args.actor)", ["made = instantiate(args.actor)"]),
         (
             "try:\n    import apex\nexcept ImportError:\n    raise RuntimeError('needs apex')",
             ["if not installed('apex')", " stop installed('apex')\tneeds apex"],
@@ -150,3 +153,29 @@ def test_nothing_of_upstream_is_imported_or_run() -> None:
 def test_a_file_that_python_cannot_parse_has_nothing() -> None:
     reader = Reader(Sources({"pkg/args.py": "def validate(args:\n"}.get))
     assert not reader.read("pkg/args.py", "validate")
+
+
+def test_a_function_inside_another_is_read_if_it_has_guards_and_needs_no_name_of_the_outer_one() -> None:
+    body = """
+        def validate(args):
+            size = 3
+            def alone(a, b, name):
+                text = {"x": "y"}
+                if a is None and b is None:
+                    raise ValueError(f"set {name}")
+            def bound(a):
+                assert a == size
+                return a
+            alone(args.a, args.b, "x")
+            bound(args.a)
+    """
+    units = units_of(body)
+    assert "do validate.alone(args.a, args.b, 'x')" in units["validate"].lines
+    (stop,) = (line for line in units["validate.alone"].lines if "stop" in line)
+    assert stop.startswith(" stop not (a is None")
+    assert "validate.bound" not in units
+
+
+def test_names_that_a_star_import_brings_are_found() -> None:
+    units = units_of("from pkg.all import *\ndef validate(args):\n    helper(args.n)\n", all="from .utils import *\n")
+    assert units["validate"].lines == ("do helper(args.n)",) and "helper" in units

@@ -10,9 +10,7 @@ from megatron_hcp.rules.registry import rule_of
 from megatron_hcp.rules.rule import START
 from megatron_hcp.rules.start.functions import row_of
 from megatron_hcp.validators.outcome import Guard
-from megatron_hcp.validators.table import guards_of, program_of_release
-
-_REPO = "megatron-lm"
+from megatron_hcp.validators.table import guards_of, program_of_release, repositories
 
 
 class Explained(NamedTuple):
@@ -25,13 +23,19 @@ class Explained(NamedTuple):
     @property
     def context(self) -> tuple[str, ...]:
         """The conditions under which the newest of the releases comes to it."""
-        program = program_of_release(_REPO, self.releases[-1])
+        program = program_of_release(self.guard.repo, self.releases[-1])
         return context_of(program, self.guard).around if program else ()
 
 
 def guards_in(rule: str) -> list[str]:
     """The names of a START rule's guards, in the order of the alphabet."""
-    return sorted({f"{rule}/{guard.slug}" for guard in guards_of(_REPO) if row_of(guard).id == rule})
+    return sorted({f"{rule}/{guard.slug}" for guard in _guards_of(rule) if row_of(guard).id == rule})
+
+
+def _guards_of(rule: str) -> dict[Guard, tuple[str, ...]]:
+    """The guards in the tables of the repository that a rule is about, with their releases."""
+    repo = rule_of(rule).source[0].repo
+    return guards_of("megatron-lm" if repo == "megatron-core" else repo)
 
 
 def guards_named(name: str) -> list[Explained]:
@@ -44,7 +48,7 @@ def guards_named(name: str) -> list[Explained]:
     if not rule.upper().startswith(START):
         raise _without_rule(name)
     own = rule_of(rule).id
-    found = [Explained(own, guard, releases) for guard, releases in guards_of(_REPO).items() if guard.slug == slug]
+    found = [Explained(own, guard, releases) for guard, releases in _guards_of(own).items() if guard.slug == slug]
     found = [item for item in found if row_of(item.guard).id == own]
     if not found:
         raise HcpError(
@@ -57,7 +61,8 @@ def guards_named(name: str) -> list[Explained]:
 
 def _without_rule(name: str) -> HcpError:
     """The error for a guard that is named without its rule."""
-    found = [f"{row_of(guard).id}/{guard.slug}" for guard in guards_of(_REPO) if guard.slug.startswith(name)]
+    every = (guard for repo in repositories() for guard in guards_of(repo))
+    found = [f"{row_of(guard).id}/{guard.slug}" for guard in every if guard.slug.startswith(name)]
     return HcpError(
         f"found {name[:200]!r}, which names no rule",
         wanted=f"{found[0]}" if found else f"{START}001/GUARD",
@@ -77,7 +82,7 @@ def guard_page(item: Explained) -> str:
         *(["", "where", "", *(f"    {condition}" for condition in item.context)] if item.context else []),
         *(["", f"Message: {guard.message}"] if guard.message else []),
         "",
-        f"In Megatron-LM {first}" + (f" to {last}" if last != first else ""),
+        f"In {guard.repo} {first}" + (f" to {last}" if last != first else ""),
     ]
     return "\n".join(lines)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
@@ -137,23 +138,25 @@ def summary_json(report: Report) -> dict[str, int]:
 
 
 def judged_json(report: Report) -> list[dict[str, Any]]:
-    """Which code of upstream judged the start-up, and how many guards it decided.
+    """Which code of upstream judged the start-up, by repository, and how many guards it decided.
 
     `release` is null if the launch states none: then all that the tables have judged it, and the numbers are the
     newest's.
     """
-    judged = report.judged_by[-1:]
-    path = next((tree.path for tree in report.launch.reading.upstream), None)
+    judged = {item.repo: item for item in report.judged_by}
+    releases = Counter(item.repo for item in report.judged_by)
+    paths = {tree.repo: tree.path for tree in report.launch.reading.upstream}
     return [
         {
+            "repository": item.repo,
             "source": item.source,
-            "path": path if item.source == "upstream" else None,
-            "release": item.release if len(report.judged_by) == 1 else None,
+            "path": paths.get(item.repo) if item.source == "upstream" else None,
+            "release": item.release if releases[item.repo] == 1 else None,
             "evaluated": item.evaluated - len(item.open),
             "open": len(item.open),
             "unreadable": item.unreadable,
         }
-        for item in judged
+        for item in judged.values()
     ]
 
 

@@ -21,8 +21,10 @@ from megatron_hcp.judge.report import Finding, Report, Undecided
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.images import unlisted_image
 from megatron_hcp.rules.known.row import PACKAGES
 from megatron_hcp.rules.rule import Severity
+from megatron_hcp.validators.outcome import Judgement
 
 COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -52,12 +54,20 @@ def report_lines(
     lines += _presumed_lines(report)
     lines += _not_checked_lines(report)
     lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in _not_in_the_verdict(report, strict)]
-    lines += [f"note: {age}" for age in ages_of(report.launch)]
+    lines += [f"note: {note}" for note in (*ages_of(report.launch), *_image_notes(report.launch))]
     lines += _backports_lines(report.launch)
     lines += _judged_lines(report)
     lines += _run_lines(report)
     lines.append(_verdict_line(report, strict))
     return lines
+
+
+def _image_notes(launch: Launch) -> list[str]:
+    """That the launch's image says nothing of its releases, until one is stated."""
+    image = unlisted_image(launch.reading, launch.assumed)
+    if image is None or not launch.assumed.keys().isdisjoint(PACKAGES):
+        return []
+    return [f"the image {image} isn't listed, so that its releases aren't known: state them with --assume"]
 
 
 def _judged_lines(report: Report) -> list[Line]:
@@ -69,13 +79,21 @@ def _judged_lines(report: Report) -> list[Line]:
         if report.launch.dialect != "mlm" or stated is None:
             return []
         return [f"upstream's start-up: not judged, {stated.value} was not read; --upstream DIR reads your own"]
-    first, last = report.judged_by[0], report.judged_by[-1]
+    by_repo: dict[str, list[Judgement]] = {}
+    for one in report.judged_by:
+        by_repo.setdefault(one.repo, []).append(one)
+    return [_judged_line(judged, len(by_repo) > 1) for judged in by_repo.values()]
+
+
+def _judged_line(judged: list[Judgement], named: bool) -> Line:
+    first, last = judged[0], judged[-1]
     release = last.release if first == last else f"{first.release} to {last.release}"
     refused = len(last.refusals)  # each is ignored, or silent in an excerpt: a finding would stand here
     count = f"{last.evaluated - len(last.open) - refused} of {last.evaluated + last.unreadable}"
     more = f", {refused} not shown" if refused else ""
     more += f", {last.unreadable} could not be read" if last.unreadable else ""
-    return [f"upstream's start-up ({release}): {count} guards passed, {len(last.open)} open{more}"]
+    whose = f"{last.repo} {release}" if named else release
+    return f"upstream's start-up ({whose}): {count} guards passed, {len(last.open)} open{more}"
 
 
 def _run_lines(report: Report) -> list[Line]:

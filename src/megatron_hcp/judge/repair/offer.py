@@ -15,6 +15,7 @@ from megatron_hcp.rules.rule import START, Fix, Rule
 from megatron_hcp.rules.view import Unknown, View
 
 RulesFor = Callable[[Launch], Iterable[Rule]]
+Reported = tuple[Launch, Sequence[Finding], Sequence[NotChecked]]
 _LAYOUT = ("tp", "pp", "ep", "etp")
 _KEPT = ("cp", "seq_length", "global_batch_size")
 """What a job is about: a fix that makes it smaller solves no more errors than another one."""
@@ -54,18 +55,22 @@ class Trial(NamedTuple):
         return self.shrinks or (bool(self.fix.edits) and not any(self.fix.edits.values()))
 
 
-def offer_all(pairs: Sequence[tuple[Launch, Finding]], rules_for: RulesFor, errors: Iterable[str]) -> list[Finding]:
+def offer_all(
+    pairs: Sequence[tuple[Launch, Finding]], rules_for: RulesFor, errors: Iterable[str], reported: Reported
+) -> list[Finding]:
     """The findings, each with its fixes in the order to try them; `errors` are the ids of all errors found.
+
+    `reported` is what the rules report for the first launch, without any fix.
 
     A fix is offered if it clears its rule and creates no error; its text lists what error rules could then not decide.
     A fix of another finding that clears more errors at once removes the cause: it is offered instead of fixes that
     would suit only the finding that follows from it.
     """
-    befores: dict[str, _Before] = {}
+    befores = {reported[0].reading.role: _before(*reported, errors)}
     trials: list[list[Trial]] = []
     for launch, finding in pairs:
         if finding.problem.fixes and finding.role not in befores:
-            befores[finding.role] = _before(launch, rules_for, errors)
+            befores[finding.role] = _before(launch, *_judged(launch, rules_for), errors)
         tried = [_trial(befores[finding.role], finding, fix, rules_for) for fix in finding.problem.fixes]
         if tried and all(trial.refused or trial.fix.edits.get("cp") == 1 for trial in tried):
             # Before a fix that has no context parallelism left.
@@ -85,7 +90,7 @@ def why_none(launch: Launch, finding: Finding, rules_for: RulesFor) -> str:
     wanted = f"wanted: {finding.problem.wanted}"
     if not finding.problem.fixes:
         return f"no single setting of this launch fixes it; {wanted}"
-    before = _before(launch, rules_for, ())
+    before = _before(launch, *_judged(launch, rules_for), ())
     trials = [
         _trial(before._replace(tolerated=before.errors), finding, fix, rules_for) for fix in finding.problem.fixes
     ]
@@ -93,10 +98,12 @@ def why_none(launch: Launch, finding: Finding, rules_for: RulesFor) -> str:
     return "; ".join([*reasons, wanted])
 
 
-def _before(launch: Launch, rules_for: RulesFor, errors: Iterable[str]) -> _Before:
-    found, unchecked = _judged(launch, rules_for)
+def _before(
+    launch: Launch, found: Iterable[Finding], unchecked: Iterable[NotChecked], errors: Iterable[str]
+) -> _Before:
     own = _errors(found)
-    return _Before(launch, own, own.union(errors), frozenset(item.rule.id for item in unchecked))
+    missing = frozenset(item.rule.id for item in unchecked if item.rule.severity == "error")
+    return _Before(launch, own, own.union(errors), missing)
 
 
 def _judged(launch: Launch, rules_for: RulesFor, *, errors_only: bool = True) -> tuple[list[Finding], list[NotChecked]]:

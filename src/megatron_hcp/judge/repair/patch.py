@@ -18,6 +18,7 @@ from megatron_hcp.judge.repair.spots import Change, changes_of
 from megatron_hcp.judge.repair.surroundings import plain_changes
 from megatron_hcp.judge.repair.variables import through_variable
 from megatron_hcp.judge.report import Finding, OfferedFix, Report
+from megatron_hcp.judge.start.findings import masked_in
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.edit import is_plain
 from megatron_hcp.launch.fact import Launch
@@ -88,6 +89,7 @@ def _written(
     """(the text with one of the finding's fixes, the result of checking it), or why none can be written into it."""
     launch = _of_role(report.launch, finding.role)
     errors = {_id(item) for item in report.findings if item.severity == "error"}
+    masked = masked_in(report.judged_by)
     reasons = []
     for fix in finding.fixes:
         patched = _patched(launch, text, fix)
@@ -96,7 +98,9 @@ def _written(
             continue
         after = check_launch(load_text(report.launch, patched), rules)
         found = {_id(item): item for item in after.findings}
-        new = [each[1] for each in found if found[each].severity == "error" and each not in errors]
+        new = [
+            each[1] for each in found if found[each].severity == "error" and not (each in errors or each[1] in masked)
+        ]
         back = [each[1] for each in found if each in known and each not in map(_id, report.findings)]
         if _id(finding) in found or new or back:
             others = ", ".join(dict.fromkeys(new + back))

@@ -62,6 +62,11 @@ def to_say(launch: Launch, judged: Sequence[Judgement], fired: Iterable[Finding]
     ]
 
 
+def masked_in(judged: Iterable[Judgement]) -> frozenset[str]:
+    """The ids of findings that stand behind others: a fix of these doesn't make them."""
+    return frozenset(f"{row_of(guard).id}/{guard.slug}" for outcome in judged for guard in outcome.masked)
+
+
 def findings_of(
     launch: Launch, judged: Sequence[Judgement], rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool = False
 ) -> list[Finding]:

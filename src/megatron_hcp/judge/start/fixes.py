@@ -21,9 +21,8 @@ _MOST = 4
 _INTENT = {
     **dict.fromkeys(("tp", "pp", "cp", "ep", "etp", "vpp", "hcp_sizes", "world_size", "dp"), 20),
     **dict.fromkeys(("seq_length", "micro_batch_size", "global_batch_size"), 20),
-    **dict.fromkeys(
-        ("num_layers", "hidden_size", "heads", "kv_heads", "head_dim", "num_experts", "ffn_hidden_size"), 60
-    ),
+    **dict.fromkeys(("heads", "kv_heads", "head_dim"), 50),
+    **dict.fromkeys(("num_layers", "hidden_size", "num_experts", "ffn_hidden_size"), 60),
 }
 """What a change of these facts costs: the layout and the batch are meant so, and the model's sizes are the model."""
 _SECOND = 5

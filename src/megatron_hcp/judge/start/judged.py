@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import chain
 
@@ -23,49 +23,61 @@ from megatron_hcp.validators.upstreams import (
     upstreams_of,
 )
 
+Speaks = Callable[[Judgement], bool]
+"""Whether a finding comes of an outcome."""
 
-def judgements(launch: Launch) -> tuple[Judgement, ...]:
-    """What upstream's start-up makes of the launch: one outcome, or by release, oldest first.
+
+def judgements(launch: Launch, speaks: Speaks) -> list[tuple[Judgement, ...]]:
+    """What upstream's start-up makes of the launch, by repository: one outcome, or by release, oldest first.
 
     If the launch states no release, the newest one that has its options judges it, with those whose older guards may
-    refuse it, and the others only if one of these does: a check stays quick. Options that no release has yet are a
-    branch's.
+    refuse it, and the others only if one of these has something to say: a check stays quick. Options that no release
+    has yet are a branch's.
     """
-    return next(filter(None, (judged_by(launch, upstream) for upstream in upstreams_of(launch))), ())
+    return [judged for upstream in _reading(launch) if (judged := _judged_by(launch, upstream, speaks))]
 
 
-def judged_by(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...]:
+def _judged_by(launch: Launch, upstream: Upstream, speaks: Speaks) -> tuple[Judgement, ...]:
     """What one upstream's validators make of the launch."""
     stated = _by_the_stated(launch, upstream)
     if stated is not None:
         return stated
     releases = _in_question(launch, upstream)
-    older = _with_older_guards(launch) if upstream is MEGATRON_LM else frozenset()
+    older = _with_older_guards(launch) if upstream == MEGATRON_LM else frozenset()
     asked = (*(release for release in releases[:-1] if release in older), *releases[-1:])
     first = {release: _judged(launch, upstream, (release,)) for release in asked}
-    if not any(one.refusals for outcome in first.values() for one in outcome):
+    if not any(speaks(one) for outcome in first.values() for one in outcome):
         return first[releases[-1]] if releases else ()
     every = (first.get(release) or _judged(launch, upstream, (release,)) for release in releases)
     return tuple(one for outcome in every for one in outcome)
 
 
-def newest_first(launch: Launch) -> Iterator[Judgement]:
-    """The outcome of every release that may judge the launch, each worked out when it is asked for."""
-    for upstream in upstreams_of(launch):
+def newest_first(launch: Launch) -> Iterator[Iterator[Judgement]]:
+    """By repository, the outcome of every release that may judge the launch, each worked out when it is asked for."""
+    for upstream in _reading(launch):
         stated = _by_the_stated(launch, upstream)
         releases = _in_question(launch, upstream)[::-1] if stated is None else ()
-        outcomes = chain(stated or (), (one for release in releases for one in _judged(launch, upstream, (release,))))
-        for first in outcomes:
-            yield first
-            yield from outcomes
-            return
+        yield chain(stated or (), _each(launch, upstream, releases))
+
+
+def _each(launch: Launch, upstream: Upstream, releases: tuple[str, ...]) -> Iterator[Judgement]:
+    for release in releases:
+        yield from _judged(launch, upstream, (release,))
+
+
+def _reading(launch: Launch) -> tuple[Upstream, ...]:
+    """The upstreams that judge the launch; none if what one of two makes of the arguments isn't known."""
+    upstreams = upstreams_of(launch)
+    is_known = len(upstreams) < 2 or all(_beside(launch, upstream.repo) for upstream in upstreams)
+    return upstreams if is_known else ()
 
 
 def _by_the_stated(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...] | None:
     """The outcome of the user's own tree, or of the release that the launch states; None without them."""
     tree = _tree(launch, upstream.repo)
     if tree is not None:
-        judged = judge_start(launch, tree.release or "", program=_program(tree))
+        beside = _beside(launch, upstream.repo)
+        judged = judge_start(launch, tree.release or "", program=_program(tree), beside=beside)
         return () if judged is None else (judged,)
     if View(launch).known(upstream.fact) or (upstream is MEGATRON_BRIDGE and View(launch).known("mcore")):
         return _judged(launch, upstream, (_stated(launch, upstream),))
@@ -74,7 +86,8 @@ def _by_the_stated(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...] 
 
 def _in_question(launch: Launch, upstream: Upstream) -> tuple[str, ...]:
     """The releases that may judge a launch which states none, oldest first."""
-    releases = releases_with(launch) if upstream is MEGATRON_LM else upstream.releases
+    is_megatron = upstream.repo == MEGATRON_LM.repo
+    releases = releases_with(launch, upstream.releases) if is_megatron else upstream.releases
     # A recipe's settings are those of the newest release.
     return releases[-1:] if launch.reading.recipe is not None else releases
 
@@ -82,7 +95,8 @@ def _in_question(launch: Launch, upstream: Upstream) -> tuple[str, ...]:
 def judged_again(launch: Launch, judged: Judgement) -> Judgement | None:
     """What the same code makes of a launch that differs in some settings."""
     program = program_of(launch, judged) if judged.source == "upstream" else None
-    return judge_start(launch, judged.release, repo=judged.repo, program=program)
+    beside = _beside(launch, judged.repo)
+    return judge_start(launch, judged.release, repo=judged.repo, program=program, beside=beside)
 
 
 def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
@@ -95,16 +109,16 @@ def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:
     return None if tree is None else _program(tree)
 
 
-def releases_with(launch: Launch) -> tuple[str, ...]:
-    """The releases that have all options of the launch, oldest first, else the branches; what neither has, another
-    program adds."""
+def releases_with(launch: Launch, releases: tuple[str, ...] = MEGATRON_LM.releases) -> tuple[str, ...]:
+    """Those of the releases that have all options of the launch, oldest first, else any release, else the branches;
+    what none has, another program adds."""
     known = all_options()
     have = {revisions_with(item.key) for item in launch.reading.settings if item.key in known}
 
     def with_all(revisions: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in revisions if all(name in having for having in have))
 
-    return with_all(MEGATRON_LM.releases) or with_all(BRANCHES)
+    return with_all(releases) or with_all(MEGATRON_LM.releases) or with_all(BRANCHES)
 
 
 def _with_older_guards(launch: Launch) -> frozenset[str]:
@@ -128,7 +142,7 @@ def _stated(launch: Launch, upstream: Upstream) -> str | None:
         if upstream is MEGATRON_BRIDGE and not view.known("bridge"):
             return bridge_with(view.release("mcore"))
         release = view.release(upstream.fact)
-        if upstream is MEGATRON_LM:
+        if upstream.repo == MEGATRON_LM.repo:
             return revision_of(release, view.get("mcore_branch", BRANCHES[0]))
         return revision_in(upstream, release)
     except Unknown:
@@ -136,21 +150,49 @@ def _stated(launch: Launch, upstream: Upstream) -> str | None:
 
 
 def _judged(launch: Launch, upstream: Upstream, releases: tuple[str | None, ...]) -> tuple[Judgement, ...]:
-    found = (judge_start(launch, release, repo=upstream.repo) for release in releases if release is not None)
+    beside = _beside(launch, upstream.repo)
+    found = (
+        judge_start(launch, release, repo=upstream.repo, beside=beside) for release in releases if release is not None
+    )
     return tuple(judged for judged in found if judged is not None)
 
 
+def _beside(launch: Launch, repo: str) -> StartProgram | None:
+    """The other program of a launch that two upstreams parse: of slime's Megatron-LM's, of Megatron-LM's slime's."""
+    from megatron_hcp.validators.table import program_of_release
+
+    other = next((upstream for upstream in upstreams_of(launch) if upstream.repo != repo), None)
+    if other is None:
+        return None
+    tree = _tree(launch, other.repo)
+    if tree is not None:
+        return _program(tree)
+    if View(launch).known(other.fact):
+        release = _stated(launch, other)
+    else:
+        release = next(reversed(_in_question(launch, other)), None)
+    return None if release is None else program_of_release(other.repo, release)
+
+
 def _tree(launch: Launch, repo: str) -> UpstreamTree | None:
-    """The tree of a repository that the user named last."""
-    return next((tree for tree in reversed(launch.reading.upstream) if tree.repo == repo), None)
+    """The tree of a repository that the user named last; not a Bridge checkout without its submodule, Megatron-LM."""
+    tree = next((tree for tree in reversed(launch.reading.upstream) if tree.repo == repo), None)
+    return tree if tree is None or repo != MEGATRON_BRIDGE.repo or _has_core(tree) else None
+
+
+@cache
+def _has_core(tree: UpstreamTree) -> bool:
+    from megatron_hcp.validators.reader.checkout import roots_of, texts_of
+
+    return texts_of(tree.path, roots_of(tree.repo))("megatron/core/package_info.py") is not None
 
 
 @cache
 def _program(tree: UpstreamTree) -> StartProgram:
     if tree.cached:
-        from megatron_hcp.validators.kept import program_of_tree
+        from megatron_hcp.validators.reader.kept import program_of_tree
 
         return program_of_tree(tree.path, tree.repo)
-    from megatron_hcp.validators.checkout import program_of_folder
+    from megatron_hcp.validators.reader.checkout import program_of_folder
 
     return program_of_folder(tree.path, tree.repo)

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator
 
 from megatron_hcp.judge.start.context import above
 from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
-from megatron_hcp.launch.fact import Launch
-from megatron_hcp.validators.options import option_of
+from megatron_hcp.launch.fact import Elsewhere, Launch
+from megatron_hcp.validators.given.options import option_of
 from megatron_hcp.validators.outcome import Refusal
 from megatron_hcp.validators.program import StartProgram, Unit
 from megatron_hcp.validators.start import parser_in
 from megatron_hcp.validators.trees import names_in, tree_of
 
 _CALLED = re.compile(r"\b([A-Za-z_][\w.]*)\(")
-_FILLED = re.compile(r"\s*(?:\w*args\['(\w+)'\]|(?:args|self)\.(\w+)) = (.+)")
-"""`kw_args['fp8_param'] = args.fp8_param_gather`: how upstream fills a config, and completes its arguments."""
+_FILLED = re.compile(r"\s*(?:\w*args\['(\w+)'\]|self\.(\w+)) = (.+)")
+"""`kw_args['fp8_param'] = args.fp8_param_gather`: how upstream fills a config, and completes it itself."""
 _REQUIRED = (
     ("num_layers", "encoder_num_layers", "hybrid_layer_pattern"),
     ("hidden_size",),
@@ -57,7 +57,8 @@ def is_whole(launch: Launch) -> bool:
     reading = launch.reading
     if launch.dialect not in COMMAND_LINES or reading.form not in ("shell", "args-yaml") or reading.unseen is not None:
         return False
-    given = {setting.key for setting in reading.settings} | set(reading.unknown)
+    given = {setting.key for setting in reading.settings}
+    given |= {key for key, reason in reading.unknown.items() if not isinstance(reason, Elsewhere)}
     return sum(not given.isdisjoint(keys) for keys in _REQUIRED) >= _MOST_REQUIRED
 
 
@@ -78,6 +79,8 @@ def sources_of(program: StartProgram, function: str, name: str) -> Iterator[str]
     if not dot:
         yield from _assigned(here, re.compile(rf"\s*{owner} = (.+)")) if here is not None else ()
         return
+    if owner == "args":
+        return  # the parser's own: what is not written has its default
     for unit in (*_started(program), *filter(None, (here,))):
         for at, line in enumerate(unit.lines):
             filled = _FILLED.fullmatch(line)

@@ -8,31 +8,52 @@ from megatron_hcp.judge.report import Finding, StartVerdict, Undecided
 from megatron_hcp.judge.start.judged import judgements, newest_first
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.rule import Rule
+from megatron_hcp.validators.outcome import Judgement
 
 
 def started(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool) -> StartVerdict:
     """What the START rules among the rules say; `fired` are the findings of the others."""
-    judged = judgements(launch)
-    findings: list[Finding] = []
-    undecided: tuple[Undecided, ...] = ()
-    # Most launches have nothing to say of: what words it is loaded only then.
-    if any(one.refusals for one in judged):
+    fired = list(fired)
+
+    def speaks(outcome: Judgement) -> bool:
+        if not outcome.refusals:
+            return False
         from megatron_hcp.judge.start.findings import findings_of
 
-        findings = findings_of(launch, judged, rules, fired, fixes=fixes)
-    if launch.unknown and judged and judged[-1].open:
-        from megatron_hcp.judge.start.undecided import undecided_by_guards
+        return bool(findings_of(launch, (outcome,), rules, fired))
 
-        undecided = undecided_by_guards(launch, judged[-1])
-    return StartVerdict(tuple(findings), undecided, judged)
+    by_repo = judgements(launch, speaks)
+    findings: list[Finding] = []
+    undecided: list[Undecided] = []
+    for judged in by_repo:
+        # Most launches have nothing to say of: what words it is loaded only then.
+        if any(one.refusals for one in judged):
+            from megatron_hcp.judge.start.findings import findings_of
+
+            findings += findings_of(launch, judged, rules, fired, fixes=fixes)
+        if launch.unknown and judged[-1].open:
+            from megatron_hcp.judge.start.undecided import undecided_by_guards
+
+            undecided += undecided_by_guards(launch, judged[-1])
+    return StartVerdict(
+        tuple(findings), tuple(dict.fromkeys(undecided)), tuple(one for each in by_repo for one in each)
+    )
 
 
 def errors_at_start(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding]) -> list[Finding]:
-    """The errors of `started` alone: what all releases refuse, so that the first one that doesn't ends the search."""
+    """The errors of `started` alone: what all releases of a repository refuse."""
+    rules, fired = list(rules), list(fired)
+    return [one for outcomes in newest_first(launch) for one in _errors_of(launch, outcomes, rules, fired)]
+
+
+def _errors_of(
+    launch: Launch, outcomes: Iterable[Judgement], rules: Iterable[Rule], fired: list[Finding]
+) -> list[Finding]:
+    """The findings of a repository if all its releases refuse; the first one that doesn't ends the search."""
     from megatron_hcp.judge.start.findings import findings_of, to_say
 
     judged = []
-    for outcome in newest_first(launch):
+    for outcome in outcomes:
         if not outcome.refusals or not to_say(launch, (outcome,), fired):
             return []
         judged.append(outcome)

@@ -33,6 +33,11 @@ UNEVEN_ROWS = 1.1
 measured steps of DeepSeek-V2 and V3, whose groups of experts are such ranks; 1.0 where load balance is forced."""
 
 Bytes = Mapping[str, float]
+WHOLE_LAYER = frozenset({"layer"})
+"""In place of modules where full recomputation keeps a layer's input alone."""
+MODULES = frozenset({"core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"})
+"""The modules that can be recomputed apart and whose bytes are counted so: they keep their input.
+Source: recompute_modules of TransformerConfig, megatron-core."""
 
 
 def rank_tokens(layout: Layout, job: PlanJob) -> int:
@@ -50,39 +55,61 @@ def layer_saved(model: PlanModel, layout: Layout, job: PlanJob, moe: bool) -> By
     te = job.versions.get("te")
     again = layout.cp > 1 and outputs_kept(layout.cp_comm_type, te) == 2
     etp = layout.etp if moe else 1
-    return _layer_saved(
-        model, rank_tokens(layout, job), layout.tp, etp, layout.recompute, again, job.precision != "bf16", moe
-    )
+    modules = WHOLE_LAYER if layout.recompute == "full" else job.modules_again(layout)
+    return _layer_saved(model, rank_tokens(layout, job), layout.tp, etp, modules, again, job.precision != "bf16", moe)
 
 
 @lru_cache(maxsize=65536)
 def _layer_saved(
-    model: PlanModel, tokens: int, tp: int, etp: int, recompute: str, output_again: bool, eight_bit: bool, moe: bool
+    model: PlanModel,
+    tokens: int,
+    tp: int,
+    etp: int,
+    again: frozenset[str],
+    output_again: bool,
+    eight_bit: bool,
+    moe: bool,
 ) -> Bytes:
     s, kv = model.sizes, rank_kv_heads(model, tp)
     hidden, out = s.hidden_size / tp, s.heads * s.v_head_dim / tp
-    if recompute == "full":
+    if again is WHOLE_LAYER:
         return {"layer inputs": 2.0 * tokens * hidden}
     wide = 1.0 if eight_bit else 2.0  # what a GEMM reads is kept as it reads it
-    norms = tokens * hidden * (2 * model.norms + 2 * wide)
+    blocks, norm_count = model.mixers.blocks, model.norms
+    if blocks is not None:
+        norm_count = 1
+    norms = tokens * hidden * (2 * norm_count + (0 if "layernorm" in again else min(2, norm_count) * wide))
     head_out = out * (2 + (1 if eight_bit else 0))
     terms = {
         "norms": norms,
         "q, k, v": 2.0 * tokens * (s.heads * s.qk_head_dim / tp + kv * (s.qk_head_dim + s.v_head_dim)),
-        "attention": tokens * (head_out + (0 if recompute == "selective" else 4 * s.heads / tp)),
+        "attention": tokens * (head_out + (0 if "core_attn" in again else 4 * s.heads / tp)),
     }
     if model.qk_norm:  # the norms' inputs; what follows them is q and k
         terms["q and k norms"] = 2.0 * tokens * (s.heads / tp + kv) * s.qk_head_dim
     if s.kv_lora:
         terms["latent"] = tokens * ((2 + wide) * (s.q_lora + s.kv_lora) + 2 * s.qk_rope)
-    if output_again and recompute != "selective":
+    if output_again and "core_attn" not in again:
         terms["second output"] = 2.0 * tokens * out
-    matrices = 2 if s.gated else 1
+    if "mla_up_proj" in again and s.kv_lora:
+        del terms["q, k, v"]
+    matrices, part = 2 if s.gated else 1, 1.0
+    if blocks is not None:  # the mean over layers that are one block each
+        share = blocks.attention / blocks.layers
+        terms = {name: size * (1.0 if name == "norms" else share) for name, size in terms.items()}
+        kept = 2 * (blocks.mamba_in + blocks.mamba_inner + blocks.mamba_states) + (2 + wide) * blocks.mamba_inner
+        terms["mamba"] = tokens * kept / tp * blocks.mamba / blocks.layers
+        part = blocks.mlp / max(1, blocks.attention + blocks.mamba + blocks.mlp)
     if not moe:
-        return {**terms, "mlp": tokens * (2 * matrices + wide) * s.dense_ffn / tp}
+        mlp = 0.0 if "mlp" in again else part * tokens * (2 * matrices + wide) * s.dense_ffn / tp
+        return {**terms, "mlp": mlp}
+    if "moe" in again:
+        return terms
     rows = tokens * s.topk / tp
     terms["routing"] = 8.0 * tokens * s.experts / tp + 8 * rows
-    terms["experts"] = UNEVEN_ROWS * rows * etp * (wide * s.hidden_size + (2 * matrices + wide) * s.moe_ffn / etp)
-    if s.shared_ffn:
+    activated = 0.0 if "moe_act" in again else wide
+    kept = wide * s.routed_hidden + (2 * matrices + activated) * s.moe_ffn / etp
+    terms["experts"] = UNEVEN_ROWS * rows * etp * kept
+    if s.shared_ffn and "shared_experts" not in again:
         terms["shared expert"] = tokens * (2 * matrices + wide) * s.shared_ffn / tp
     return terms

@@ -21,8 +21,6 @@ from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.weights import chunk_kinds, parameters
 
 GIB = float(1 << 30)
-_OPTIMIZER = 12
-"""Bytes of a parameter's optimizer state: fp32 weight and two moments of Adam; the distributed one shares it."""
 _COPIES = {"bf16": 0, "fp8": 2, "mxfp8": 2, "nvfp4": 1}
 """Bytes of a weight as GEMMs read it, by row and by column; beside it stands the bf16 one where it is kept."""
 _RESERVED = 1.0
@@ -75,11 +73,12 @@ def stage_terms(model: PlanModel, layout: Layout, job: PlanJob, stage: int) -> d
 
 @lru_cache(maxsize=4096)
 def _states(
-    model: PlanModel, tp: int, ep: int, etp: int, pp: int, vp: int, weight: int, gradient: int, shards: tuple[int, int]
+    model: PlanModel, tp: int, ep: int, etp: int, pp: int, vp: int, weight: int, gradient: int, optimizer: int,
+    shards: tuple[int, int],
 ) -> tuple[tuple[dict[str, float], float], ...]:  # fmt: skip
     """For each stage, the bytes that stay through the whole step, by term and together.
 
-    `weight`, `gradient`: bytes of one; `shards`: of the optimizer, for dense weights and experts.
+    `weight`, `gradient`, `optimizer`: bytes of one; `shards`: of the optimizer, for dense weights and experts.
     """
     layout = Layout(tp=tp, ep=ep, etp=etp, pp=pp, vp=vp)
     found = []
@@ -88,7 +87,7 @@ def _states(
         terms = {
             "weights": float(weight * sum(held)),
             "gradients": float(gradient * sum(held)),
-            "optimizer": _OPTIMIZER * (held.dense / shards[0] + held.expert / shards[1]),
+            "optimizer": optimizer * (held.dense / shards[0] + held.expert / shards[1]),
             "dummy gradients": dummy_gradients(model, layout, stage),
             "workspaces": workspaces(model),
         }
@@ -108,7 +107,8 @@ class _Parts:
         gathered = job.fp8_weights and job.precision in ("fp8", "mxfp8")
         weight, gradient = _COPIES[job.precision] + (0 if gathered else 2), 4 if job.fp32_gradients else 2
         shards = (max(1, job.dp(layout) * layout.cp), max(1, job.edp(layout))) if job.sharded_optimizer else (1, 1)
-        self.states = _states(model, layout.tp, layout.ep, layout.etp, layout.pp, layout.vp, weight, gradient, shards)
+        sizes = layout.tp, layout.ep, layout.etp, layout.pp, layout.vp
+        self.states = _states(model, *sizes, weight, gradient, job.optimizer_bytes, shards)
         self.inside = {
             "layer backward": _layer_backward(model, layout, job), "CP buffers": cp_buffers(model, layout, job),
         }  # fmt: skip

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from megatron_hcp.cost.cp_cost import CpTraffic, bytes_per_token, link_of
 from megatron_hcp.cost.model_sizes import ModelSizes
 from megatron_hcp.plan.constants import Rates
 from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.mixers import Blocks
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.time.cp_passes import cp_passes
 from megatron_hcp.plan.time.links import exchange_seconds, fits_inside, ranks_inside, ring_bandwidth
+from megatron_hcp.plan.time.parts import TP_GATHERS, TP_SCATTERS, Front, LayerSeconds, Mlp, Units, joined
 from megatron_hcp.plan.time.shapes import Product, attention_products, expert_products, mlp_products
 
 KERNEL_S = 4e-6
@@ -20,45 +21,14 @@ TILE = 128
 """Outputs and widths that are no multiple of it leave tiles of the tensor cores partly empty."""
 MLA_PASSES = 2
 """With latent attention only the rotary part of each head is turned: half the passes over queries and keys."""
-TP_GATHERS, TP_SCATTERS = (2, 4), (2, 2)
-"""Collectives of a layer with sequence parallelism, (forward, backward); the backward pass gathers the inputs of the
-wgrads again. What is gathered is cast to 8 bits before it is sent, where the products take it so; what is scattered is
-bf16. Source: gather_along_first_dim, distributed.py of Transformer Engine."""
-TP_FORWARD_SHARE = (TP_GATHERS[0] + TP_SCATTERS[0]) / (sum(TP_GATHERS) + sum(TP_SCATTERS))
+CHUNK = 128
+"""Tokens of a chunk in Mamba's scan: within it all pairs are multiplied. Source: mamba_chunk_size of megatron-core."""
+MAMBA_PASSES = 6
+"""Reads and writes of a Mamba mixer's channels, forward: projection, convolution, scan, gate and norm."""
 ELEMENT_BYTES = {"bf16": 2.0, "fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 1 / 2 + 1 / 16}
 """Bytes of an element as products read it, with its scale: one for each 32 in MXFP8, for each 16 in NVFP4."""
 CAST, CAST_ALONE, TRANSPOSE = 4, 3, 2
 """Bytes for each element that is cast to 8 bits: with a copy by column, without, and that copy made later."""
-
-
-class LayerSeconds(NamedTuple):
-    """A layer's time by term; `hidden_*`: communication that other work hides."""
-
-    gemm: float = 0.0
-    attention: float = 0.0
-    memory_bound: float = 0.0
-    tp: float = 0.0
-    ep: float = 0.0
-    cp: float = 0.0
-    recompute: float = 0.0
-    host: float = 0.0
-    hidden_tp: float = 0.0
-    hidden_ep: float = 0.0
-    hidden_cp: float = 0.0
-
-    @property
-    def total(self) -> float:
-        return sum(self[:8])
-
-
-class Units(NamedTuple):
-    """What a micro-batch takes on a rank, part by part."""
-
-    dense: LayerSeconds
-    moe: LayerSeconds
-    output: LayerSeconds
-    mtp: LayerSeconds
-    """One multi-token-prediction layer without its transformer layer: its projection and its own output."""
 
 
 def gemm_seconds(products: Iterable[Product], rates: Rates, peak: float, element_bytes: float) -> float:
@@ -81,54 +51,6 @@ def gemm_seconds(products: Iterable[Product], rates: Rates, peak: float, element
         operands = 3 * element_bytes * (rows * width + outputs * width) + 6 * rows * outputs + 4 * outputs * width
         total += max(3 * work, count * operands / rates.memory_bandwidth) + 3 * KERNEL_S
     return total
-
-
-class Front(NamedTuple):
-    """What a layer's attention side takes, forward and backward: all that the MLP does not change."""
-
-    gemm: float
-    forward_attention: float
-    attention: float
-    memory_bound: float
-    tp: float
-    cp: float
-    hidden_tp: float
-    hidden_cp: float
-
-
-class Mlp(NamedTuple):
-    """What a layer's MLP takes, forward and backward; `ep`: all of its exchange, exposed or not."""
-
-    gemm: float
-    memory_bound: float
-    ep: float = 0.0
-
-
-def joined(front: Front, mlp: Mlp, recompute: str, floor_s: float, ep_exposed: float = 0.0) -> LayerSeconds:
-    """A layer of that attention and that MLP; the host cannot start its kernels in less than `floor_s`."""
-    gemm, memory = front.gemm + mlp.gemm, front.memory_bound + mlp.memory_bound
-    tp, ep = front.tp, mlp.ep * ep_exposed
-    again = 0.0
-    if recompute == "selective":
-        again = front.forward_attention + front.cp / 3
-    elif recompute == "full":
-        share = TP_FORWARD_SHARE
-        again = gemm / 3 + front.forward_attention + memory / 3 + tp * share + ep / 2 + front.cp / 3
-    busy = gemm + front.attention + memory + tp + ep + front.cp + again
-    idle = floor_s - busy if busy < floor_s else 0.0
-    return LayerSeconds(
-        gemm,
-        front.attention,
-        memory,
-        tp,
-        ep,
-        front.cp,
-        again,
-        idle,
-        front.hidden_tp,
-        max(0.0, mlp.ep - ep),
-        front.hidden_cp,
-    )
 
 
 class Work:
@@ -156,30 +78,63 @@ class Work:
         moved += rates.casts * tokens * (2 * sizes.hidden_size * self._gathered_cast(tp) + CAST * turned / tp)
         exposed, whole = self._cp(layout, attention)
         tp_s, hidden_tp = self._tp(layout)
-        return Front(
+        front = Front(
             self._gemm(attention_products(sizes, tokens, tp)), forward, attention, 3 * moved / rates.memory_bandwidth,
             tp_s, exposed + self._cp_copies(layout), hidden_tp, whole - exposed,
         )  # fmt: skip
+        blocks = self.model.mixers.blocks
+        return front if blocks is None else self._mean_front(front, blocks, layout)
+
+    def _mean_front(self, attention: Front, blocks: Blocks, layout: Layout) -> Front:
+        """The mean over the layers of a model whose layers are one block each: attention, Mamba, or none of both.
+
+        A block has half of a layer's collectives. The scan's products run as fast as attention's; what moves is its
+        in- and outputs, those of the convolution and of the gated norm. No measured step has Mamba layers.
+        """
+        tokens, tp, rates = self.tokens(layout), layout.tp, self.rates
+        inner, states = blocks.mamba_inner / tp, blocks.mamba_states / tp
+        wide = self.sizes.hidden_size
+        gemm = self._gemm([Product(tokens, blocks.mamba_in / tp, wide), Product(tokens, wide, inner)])
+        scan = 2.0 * tokens * (CHUNK * (inner + states) / 2 + 2 * inner * states / 2) / rates.attention_flops
+        moved = 2 * tokens * (5 * wide / tp + MAMBA_PASSES * (inner + states))
+        moved += rates.casts * tokens * (wide * self._gathered_cast(tp) + CAST * inner)
+        of_all, of_mamba = blocks.attention / blocks.layers, blocks.mamba / blocks.layers
+        mean = Front(*(of_all * part for part in attention))
+        return mean._replace(
+            gemm=mean.gemm + of_mamba * gemm,
+            attention=mean.attention + of_mamba * scan * (1 + 2.5 / rates.attention_backward),
+            forward_attention=mean.forward_attention + of_mamba * scan,
+            memory_bound=mean.memory_bound + of_mamba * 3 * moved / rates.memory_bandwidth,
+            tp=attention.tp / 2,
+            hidden_tp=attention.hidden_tp / 2,
+        )
 
     def dense(self, layout: Layout, ffn: float | None = None) -> Mlp:
         """A dense MLP, or a shared expert of that width; of tp, cp, mbs."""
         tokens, rates = self.tokens(layout), self.rates
         width = (self.sizes.dense_ffn if ffn is None else ffn) / layout.tp
-        if not width:
+        blocks = self.model.mixers.blocks
+        if not width or (blocks and not blocks.mlp and ffn is None):
             return Mlp(0.0, 0.0)
         moved = 2 * tokens * 3 * width + rates.casts * CAST * tokens * width
-        return Mlp(self._gemm(mlp_products(self.sizes, tokens, width)), 3 * moved / rates.memory_bandwidth)
+        # Of layers that are one block each, some without experts have an MLP.
+        part = blocks.mlp / (blocks.attention + blocks.mamba + blocks.mlp) if blocks and ffn is None else 1.0
+        gemm = self._gemm(mlp_products(self.sizes, tokens, width))
+        return Mlp(part * gemm, part * 3 * moved / rates.memory_bandwidth)
 
     def experts(self, layout: Layout) -> Mlp:
         """Shared and routed experts with their exchange; of tp, cp, mbs, ep, etp."""
         sizes, rates, tokens, tp = self.sizes, self.rates, self.tokens(layout), layout.tp
         routed = tokens * sizes.topk / tp
         shared = self.dense(layout, sizes.shared_ffn)
-        moved = routed * (12 * sizes.hidden_size + 6 * sizes.moe_ffn) + 24 * tokens * sizes.experts / tp
+        moved = routed * (12 * sizes.routed_hidden + 6 * sizes.moe_ffn) + 24 * tokens * sizes.experts / tp
         if self.model.linear_bias:  # biases and the clamped activation of the experts are not fused
-            moved += routed * rates.bias_passes * (2 * sizes.hidden_size + 6 * sizes.moe_ffn)
-        moved += rates.casts * CAST * routed * (sizes.hidden_size + sizes.moe_ffn)
+            moved += routed * rates.bias_passes * (2 * sizes.routed_hidden + 6 * sizes.moe_ffn)
+        moved += rates.casts * CAST * routed * (sizes.routed_hidden + sizes.moe_ffn)
         gemm = self._gemm(expert_products(sizes, routed, layout.ep, layout.etp))
+        if latent := sizes.expert_hidden:  # whole on every rank, for its share of the tokens
+            wide, share = sizes.hidden_size, tokens / tp
+            gemm += self._gemm([Product(share, latent, wide), Product(share, wide, latent)])
         memory = 3 * moved / rates.memory_bandwidth
         return Mlp(shared.gemm + gemm, shared.memory_bound + memory, self._ep(layout, routed))
 
@@ -198,13 +153,16 @@ class Work:
     def units(self, layout: Layout) -> Units:
         """All parts of one layout."""
         rates, front, nothing = self.rates, self.front(layout), LayerSeconds()
-        is_moe, again = self.model.is_moe, layout.recompute
+        is_moe, again, modules = self.model.is_moe, layout.recompute, self.job.modules_again(layout)
         dense = moe = nothing
         if not all(is_moe):
-            dense = joined(front, self.dense(layout), again, rates.host_dense_s)
+            dense = joined(front, self.dense(layout), again, rates.host_dense_s, modules=modules - {"moe"})
         if any(is_moe):
             mlp, held = self.experts(layout), self.sizes.experts // layout.ep
-            ways = [joined(front, mlp, again, rates.host_s(way, held), way.exposed) for way in rates.exchanges]
+            ways = [
+                joined(front, mlp, again, rates.host_s(way, held), way.exposed, modules - {"mlp"})
+                for way in rates.exchanges
+            ]
             moe = min(ways, key=lambda layer: layer.total)
         output = self.output(layout)
         return Units(dense, moe, output, self.mtp(layout, output) if self.model.mtp else nothing)
@@ -251,7 +209,7 @@ class Work:
 
     def _ep(self, layout: Layout, routed: float) -> float:
         """Dispatch and combine, forward and backward; with expert tensor parallelism rows are gathered as well."""
-        domain, each = self.job.domain, 2.0 * routed * self.sizes.hidden_size
+        domain, each = self.job.domain, 2.0 * routed * self.sizes.routed_hidden
         once = self.job.sends_once
         time = exchange_seconds(each, self.sizes.topk, layout.ep, layout.etp, domain, self.rates, once is not False)
         if layout.etp > 1:

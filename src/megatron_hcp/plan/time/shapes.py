@@ -64,16 +64,22 @@ def expert_products(sizes: ModelSizes, routed: float, ep: int, etp: int) -> Iter
     """The experts of this rank, whose rows are spread evenly; `routed` rows leave each rank."""
     local = max(1, sizes.experts // ep)
     rows, width = routed * etp / local, sizes.moe_ffn / etp
-    yield Product(rows, width * (2 if sizes.gated else 1), sizes.hidden_size, local)
-    yield Product(rows, sizes.hidden_size, width, local)
+    yield Product(rows, width * (2 if sizes.gated else 1), sizes.routed_hidden, local)
+    yield Product(rows, sizes.routed_hidden, width, local)
 
 
 def weights_of(model: PlanModel, layout: Layout) -> RankElements:
     """Elements that a rank holds of each layer; of tp, ep, etp."""
     sizes, tp = model.sizes, layout.tp
     attention = _elements(attention_products(sizes, 1, tp))
-    dense = attention + _elements(mlp_products(sizes, 1, sizes.dense_ffn / tp))
+    mlp = _elements(mlp_products(sizes, 1, sizes.dense_ffn / tp))
+    if blocks := model.mixers.blocks:
+        mamba = sizes.hidden_size * (blocks.mamba_in + blocks.mamba_inner) / tp
+        attention = (blocks.attention * attention + blocks.mamba * mamba) / blocks.layers
+        mlp *= blocks.mlp / max(1, blocks.attention + blocks.mamba + blocks.mlp)
+    dense = attention + mlp
     moe = attention + _elements(mlp_products(sizes, 1, sizes.shared_ffn / tp)) + sizes.hidden_size * sizes.experts
+    moe += sizes.latent_weights
     experts = _elements(expert_products(sizes, 1, layout.ep, layout.etp)) if sizes.experts else 0.0
     return RankElements(dense, moe, experts, sizes.vocab * sizes.hidden_size / tp)
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from megatron_hcp.plan.constants import Rates
 from megatron_hcp.plan.layout import Layout, PlanJob, overlaps_exchange
 from megatron_hcp.plan.model import PlanModel
-from megatron_hcp.plan.time.layer import LayerSeconds, Units, Work
+from megatron_hcp.plan.time.layer import Work
 from megatron_hcp.plan.time.links import ring_bandwidth
 from megatron_hcp.plan.time.margin import margin
+from megatron_hcp.plan.time.parts import LayerSeconds, Units
 from megatron_hcp.plan.time.shapes import RankElements, weights_of
 from megatron_hcp.plan.weights import LayerKinds, stage_kinds
 
@@ -168,6 +169,7 @@ def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> S
         *job.marks,
         *uncovered(model, layout),
         *(f"{what}: no formula" for what in model.kind_unknown),
+        *(("Mamba layers: no measured step has them",) if model.mixers.blocks else ()),
     )
     is_open = rates.is_release_open and bool(model.sizes.experts)
     band = margin(model, job, rates, terms, is_covered=not (marks or is_open))

@@ -193,6 +193,15 @@ def nearest_divisors(number: int, size: int, fits: Callable[[int], bool] = lambd
     return near or [other for other in divisors if other == 1 != size]
 
 
+def micro_batches_that_divide(of_a_rank: int, micro: int) -> tuple[Fix, ...]:
+    """The largest smaller micro-batch of which a rank's sequences per step are a whole number; none if there is none.
+
+    It changes neither the step nor the layout, and needs no more memory.
+    """
+    size = next((size for size in range(min(micro, of_a_rank + 1) - 1, 0, -1) if of_a_rank % size == 0), None)
+    return () if size is None else (Fix({"micro_batch_size": size}, f"micro-batches of {size}"),)
+
+
 def over(axis: str, size: int) -> str:
     """The size of a parallelism axis, in words.
 

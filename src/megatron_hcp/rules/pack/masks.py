@@ -9,6 +9,7 @@ from megatron_hcp.rules.upstream import (
     PRETRAIN_GPT,
     SFT_DATASET,
     TE_CONTEXT_PARALLEL,
+    TRANSFORMER_CONFIG,
 )
 from megatron_hcp.rules.view import View
 
@@ -59,6 +60,13 @@ def document_masks_exclude_cp(v: View) -> Problem | None:
         BRIDGE_PACKED_SEQ_UTILS.says(
             "get_packed_seq_params", "cp_partition_mode available in dev MCore only.", ">=0.6"
         ),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__",
+            "cp_partition_mode='contiguous' with context parallelism currently ",
+            ">=0.19",
+            where="checkout",
+            branches=("dev",),
+        ),
     ),
     applies=lambda v: v.get("cp_partition_mode") == "contiguous",
     good=Example(
@@ -67,7 +75,10 @@ def document_masks_exclude_cp(v: View) -> Problem | None:
         "--cp-partition-mode contiguous --sequence-packing-scheduler dp_balanced",
         "mcore=0.19.0 mcore_branch=dev",
     ),
-    bad=Example("mlm", "--context-parallel-size 2 --cp-partition-mode contiguous"),
+    bad=Example(
+        "mlm",
+        "--context-parallel-size 2 --cp-partition-mode contiguous --sequence-packing-scheduler dp_balanced",
+    ),
 )
 def contiguous_chunks_suit_the_attention(v: View) -> Problem | None:
     """Contiguous chunks are used only with attention that supports them.

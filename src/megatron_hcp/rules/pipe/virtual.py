@@ -73,10 +73,13 @@ def virtual_stages_are_whole(v: View) -> Problem | None:
             found=f"{layers // stages} layers in a stage ({said_layers(v)}, over {v.pp}), {chunk} in a virtual one",
             wanted=f"a divisor of {layers // stages}",
             facts=("layers_per_virtual_stage", "num_layers", "pp"),
-            fixes=tuple(
-                Fix({"layers_per_virtual_stage": size}, f"{size} in a virtual stage")
-                for size in nearest_divisors(layers // stages, chunk)
-                if size < layers // stages
+            fixes=(
+                *(
+                    Fix({"layers_per_virtual_stage": size}, f"{size} in a virtual stage")
+                    for size in nearest_divisors(layers // stages, chunk)
+                    if size < layers // stages
+                ),
+                _without_chunks(v),
             ),
         )
     if layers // stages % v.vpp == 0:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from megatron_hcp.rules.start import bridge, verl
+from megatron_hcp.rules.start import bridge, slime, verl
 from megatron_hcp.rules.start.row import StartRow
 from megatron_hcp.validators.outcome import Guard
 
-_ROWS = {"megatron-bridge": bridge.ROWS, "verl": verl.ROWS}
+_ROWS = {
+    "megatron-bridge": bridge.ROWS,
+    "verl": verl.ROWS,
+    "slime": slime.ROWS[:1],
+    "miles": slime.ROWS[1:],
+}
 """By repository; the first row stands for what is in no other row's file."""
 ROWS = tuple(row for rows in _ROWS.values() for row in rows)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import gcd
 
+from megatron_hcp.rules.cp.view import micro_batches_that_divide, nearest_divisors
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import (
     VERL_ACTOR_CONFIG,
@@ -44,9 +45,10 @@ def sequences_of_a_step_divide_into_micro_batches(v: View) -> Problem | None:
     edits = {"train_batch_size": size} | (
         {} if v.get("global_batch_size") in (None, mini) else {"global_batch_size": mini}
     )
-    fixes = [Fix(edits, f"{size} prompts per step, in whole mini-batches of {mini}")]
-    if v.micro_batch_size > 1:
-        fixes.append(Fix({"micro_batch_size": 1}, "one sequence per forward pass"))
+    dp = v.world_size // model
+    fixes = [*(micro_batches_that_divide(sequences // dp, v.micro_batch_size) if sequences % dp == 0 else ())]
+    fixes.append(Fix(edits, f"{size} prompts per step, in whole mini-batches of {mini}"))
+    fixes += _fewer_nodes(v, model, sequences)
     return Problem(
         message="the sequences of a step cannot be split over the ranks in micro-batches: start-up fails",
         found=f"{sequences} sequences for DP {v.world_size // model} x micro-batch {v.micro_batch_size}",
@@ -90,6 +92,18 @@ def _splits_steps(v: View) -> bool:
     return is_one and not is_unvalidated(v)
 
 
+def _fewer_nodes(v: View, model: int, sequences: int) -> list[Fix]:
+    """The most nodes, of those fewer than now, over whose ranks the sequences of a step divide."""
+    nodes, per_node = v.get("nodes"), v.get("gpus_per_node")
+    if not isinstance(nodes, int) or not isinstance(per_node, int):
+        return []
+    for fewer in range(nodes - 1, 0, -1):
+        ranks = fewer * per_node
+        if ranks % model == 0 and sequences % (ranks // model * v.micro_batch_size) == 0:
+            return [Fix({"nodes": fewer}, f"{ranks} ranks")]
+    return []
+
+
 @rule(
     "VERL008",
     "error crash training",
@@ -118,13 +132,17 @@ def steps_are_whole_mini_batches(v: View) -> Problem | None:
     if trained and held % trained == 0:
         return None
     whole = -(-step // mini) * mini
+    near = nearest_divisors(step, mini, lambda size: size * rollouts % dp == 0)
     return Problem(
         message="verl's assertion fails at the first update, after the first rollouts",
         found=f"{held} sequences on each of {dp} data-parallel ranks, in mini-batches of {trained}",
         wanted=f"data.train_batch_size a multiple of ppo_mini_batch_size {mini}, and both of DP",
         facts=("global_batch_size", "train_batch_size", "rollouts", "world_size"),
         fixes=(
-            Fix({"global_batch_size": gcd(step, mini)}, f"mini-batches of {gcd(step, mini)} prompts"),
+            *(
+                Fix({"global_batch_size": size}, f"mini-batches of {size} prompts")
+                for size in sorted(near, key=lambda size: abs(size - mini))
+            ),
             Fix({"train_batch_size": whole}, f"{whole} prompts per step"),
         ),
     )

@@ -45,11 +45,17 @@ class Waited(NamedTuple):
     source: str = "log"
     """`log` or `flight-recorder`."""
     at: str = ""
-    """Where the first of the missing ranks was last seen."""
+    """Where the first of the missing ranks was last seen, or called something else; or that it left no dump."""
+    mismatch: str = ""
+    """`type`, `size` or `dtype`, where ranks called different collectives: `missing` are those that differ."""
+    said: str = ""
+    """The mismatch for a reader."""
 
 
 def collective_text(waited: Waited, end: str) -> str:
     """A collective for a reader: its operation and group, how it ended, who waited in it and who never reached it."""
+    if waited.said:
+        return waited.said
     number = "" if waited.sequence is None else f" (number {waited.sequence})"
     text = f"the collective {waited.op}{number}{f' of {waited.group}' if waited.group else ''} {end}"
     text += f": {ranks_text(waited.arrived)} waited in it" if waited.arrived else ""

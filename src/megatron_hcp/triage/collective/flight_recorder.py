@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.ground.intake import TooLargeError, read_whole
 from megatron_hcp.triage.collective.collectives import Waited
+from megatron_hcp.triage.collective.mismatch import Calls, Mismatch
 from megatron_hcp.triage.collective.plain_pickle import NotPlain, read_plain_pickle
 from megatron_hcp.triage.number import whole
 
@@ -28,6 +29,7 @@ _MOST_WORK = 100_000_000
 can use a list a million times. The groups of 16,000 ranks, spelled out a hundred times, are a tenth of it."""
 _FILE = re.compile(r"(?:^|[_-])(?:rank[_-]?)?(\d{1,6})(?:\.(?:json|pkl|pickle|pt))?$")
 _PICKLE = b"\x80"
+_SOURCE = "flight-recorder"
 
 
 class _Queued(NamedTuple):
@@ -71,6 +73,7 @@ def is_dump(path: Path, start: bytes) -> bool:
 def read_dumps(paths: Iterable[Path]) -> tuple[Waited | None, list[tuple[Path, str]]]:
     """The collective that the job stopped in, by the dumps of its ranks, and the files that are none, with why."""
     groups: dict[str, _StuckGroup] = {}
+    calls = Calls()
     ranks: set[int] = set()
     unread: list[tuple[Path, str]] = []
     for path in paths:
@@ -88,8 +91,19 @@ def read_dumps(paths: Iterable[Path]) -> tuple[Waited | None, list[tuple[Path, s
             unread.append((path, "no dump of a flight recorder: it uses its values too often"))
             continue
         ranks.add(rank)
-        _add(groups, rank, dump)
-    return _origin(groups, ranks), unread
+        _add(groups, calls, rank, dump)
+    return _of_mismatch(calls.first()) or _origin(groups, ranks), unread
+
+
+def _of_mismatch(found: Mismatch | None) -> Waited | None:
+    if found is None:
+        return None
+    at = f"rank {found.ranks[0]} called it in {found.where}" if found.ranks and found.where else ""
+    said = found.text()
+    op = found.expected.split(" of ")[0]
+    return Waited(
+        op, found.sequence, found.group or None, None, found.others, found.ranks, _SOURCE, at, found.kind, said
+    )
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -117,7 +131,7 @@ def _work(dump: Mapping[str, Any]) -> int:
     return work
 
 
-def _add(groups: dict[str, _StuckGroup], rank: int, dump: Mapping[str, Any]) -> None:
+def _add(groups: dict[str, _StuckGroup], calls: Calls, rank: int, dump: Mapping[str, Any]) -> None:
     config = dump.get("pg_config")
     for key, stated in config.items() if isinstance(config, dict) else ():
         if isinstance(stated, dict):
@@ -130,19 +144,19 @@ def _add(groups: dict[str, _StuckGroup], rank: int, dump: Mapping[str, Any]) -> 
             }
     for entry in dump["entries"]:
         if isinstance(entry, dict) and not entry.get("is_p2p"):
-            _add_entry(groups, rank, entry)
+            _add_entry(groups, calls, rank, entry)
 
 
-def _add_entry(groups: dict[str, _StuckGroup], rank: int, entry: Mapping[str, Any]) -> None:
+def _add_entry(groups: dict[str, _StuckGroup], calls: Calls, rank: int, entry: dict[str, Any]) -> None:
     process_group, sequence = entry.get("process_group"), entry.get("collective_seq_id")
     if not isinstance(sequence, int) or not isinstance(process_group, (list, tuple)) or len(process_group) != 2:
         return
     group = groups.setdefault(_text(process_group[0]), _StuckGroup())
     group.name = group.name or _text(process_group[1])
     done = entry.get("state") == "completed" or entry.get("retired") is True
-    queued = _Queued(
-        sequence, _text(entry.get("profiling_name"))[:80].rpartition(":")[2], done, _where(entry.get("frames"))
-    )
+    op, where = _text(entry.get("profiling_name"))[:80].rpartition(":")[2], _where(entry.get("frames"))
+    queued = _Queued(sequence, op, done, where)
+    calls.add(_text(process_group[0]), group.name, rank, entry, op, where)
     if rank not in group.last or group.last[rank].sequence < sequence:
         group.last[rank] = queued
     if not done:
@@ -188,7 +202,9 @@ def _origin(groups: dict[str, _StuckGroup], ranks: set[int]) -> Waited | None:
     key, (waited, absent) = min(first.items(), key=lambda item: (len(item[1][1]), item[0]))
     missing = sorted(absent - waits or absent)
     seen = [group.last[missing[0]] for group in groups.values() if missing[0] in group.last]
-    at = f"rank {missing[0]} left no dump" if missing[0] not in ranks else ""
+    known = [rank for rank in missing if rank in ranks]
+    at = "" if known else f"rank {missing[0]} left no dump: whether it called the collective isn't known"
+    missing = known or missing
     if seen:
         last = seen[-1]
         at = f"rank {missing[0]} last queued {last.op} {last.sequence}" + (f" in {last.where}" if last.where else "")
@@ -198,7 +214,7 @@ def _origin(groups: dict[str, _StuckGroup], ranks: set[int]) -> Waited | None:
         groups[key].name or None,
         None,
         tuple(sorted(groups[key].waiting)),
-        tuple(missing),
-        "flight-recorder",
+        tuple(known),
+        _SOURCE,
         at,
     )

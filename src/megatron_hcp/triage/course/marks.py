@@ -64,17 +64,16 @@ class Course:
         if len(known) > _KINDS:
             known.clear()
         hashes = list(map(hash, shapes))
-        for place, shape in enumerate(hashes):
-            if shape not in known:
-                line = lines[place][:LONGEST]
-                known[shape] = _Known(kind_of(line), states_no_number(line))
-        told = {shape for shape in set(hashes) if known[shape] != _NOTHING}
+        kinds = set(hashes)
+        for shape in kinds - known.keys():
+            line = lines[hashes.index(shape)][:LONGEST]
+            known[shape] = _Known(kind_of(line), states_no_number(line))
+        told = {shape for shape in kinds if known[shape] != _NOTHING}
         if not told:
             return marks
-        starts = accumulate((len(line) + 1 for line in lines), initial=begin)
-        for line, shape, start in zip(lines, hashes, starts, strict=False):
-            if shape not in told:
-                continue
+        ends = list(accumulate(map(len, lines), initial=begin))
+        for place in [place for place, shape in enumerate(hashes) if shape in told]:
+            line, shape, start = lines[place], hashes[place], ends[place] + place
             kind, is_bad = known[shape]
             if is_bad:
                 marks.not_finite.append(start)

@@ -15,13 +15,13 @@ from typing import NamedTuple
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.triage.collective.flight_recorder import is_dump
-from megatron_hcp.triage.line import read_line
+from megatron_hcp.triage.inputs.compressed import Unreadable, unpacked
+from megatron_hcp.triage.inputs.lead import START
 from megatron_hcp.triage.names import job_id
 from megatron_hcp.triage.scan import Bytes
 
 STDIN = Path("<stdin>")
 """Stands for standard input; a file of this name is another `Path`."""
-_START = 4096
 
 
 class Logs(NamedTuple):
@@ -77,25 +77,40 @@ def find_logs(targets: Sequence[str]) -> Logs:
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[Bytes, bytes]]:
-    """A log, open, and its first bytes, which are already read: a pipe gives them only once. UTF-16 is read as UTF-8.
+    """A log, open, and its first bytes, which are already read: a pipe gives them only once.
 
-    A named pipe that nobody writes to is empty; it is not waited for.
+    One that was compressed is read decompressed, and UTF-16 as UTF-8. A named pipe that nobody writes to is empty; it
+    is not waited for.
 
     Raises:
         OSError: it cannot be opened or read.
         HcpError: standard input is closed.
+        Unreadable: it cannot be decompressed.
     """
-    with _opened(path) as (file, start):
+    with _opened(path) as (packed, head):
+        file, start = unpacked(packed, head, START)
         codec = _UTF_16.get(start[:2])
-        if codec is None:
-            yield file, start
+        unmarked = None if codec else _unmarked(start)
+        if codec or unmarked:
+            text = _Transcoded(file, codec or unmarked or "")
+            yield text, text.of(start[2:] if codec else start)
         else:
-            text = _Transcoded(file, codec)
-            yield text, text.of(start[2:])
+            yield file, start
 
 
 _UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 """By the mark that PowerShell and others begin a file with."""
+_FEWEST_PAIRS = 16
+
+
+def _unmarked(start: bytes) -> str | None:
+    """The encoding of UTF-16 text without such a mark: of its pairs of bytes nearly all have a NUL at the same place,
+    and none at the other."""
+    pairs = len(start) // 2
+    low, high = start[: 2 * pairs : 2].count(0), start[1 : 2 * pairs : 2].count(0)
+    if pairs < _FEWEST_PAIRS or min(low, high) or max(low, high) < 0.9 * pairs:
+        return None
+    return "utf-16-le" if high else "utf-16-be"
 
 
 class _Transcoded:
@@ -122,88 +137,32 @@ def _opened(path: Path) -> Iterator[tuple[Bytes, bytes]]:
     if path is STDIN:
         if sys.stdin is None:
             raise HcpError("found no standard input: it is closed", wanted="a log there", do="pipe one, or name a file")
-        yield sys.stdin.buffer, sys.stdin.buffer.read(_START)
+        yield sys.stdin.buffer, sys.stdin.buffer.read(START)
         return
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     with open(handle, "rb", buffering=0) as file:
         if not stat.S_ISFIFO(os.fstat(handle).st_mode):
-            yield file, file.read(_START) or b""
+            yield file, file.read(START) or b""
             return
-        start = file.read(_START)  # None: someone writes, but has not written yet
+        start = file.read(START)  # None: someone writes, but has not written yet
         os.set_blocking(handle, True)
-        yield file, (file.read(_START) if start is None else start) or b""
-
-
-_LONGEST_LEAD = 80
-_FEWEST_LINES = 3
-_LEAD = re.compile(
-    rb"(?i)(?!.*(?:loss|step|iter|epoch|err|exc|fail|fatal|warn|assert|kill|abort|signal|cuda|nccl|nvrm|xid|srun|slurm))"
-    rb"[\w\s.:,/@|\[\]()<>+*#~-]+"
-)
-"""What may be a lead: nothing that a training or a fault says, which every line may repeat too."""
-
-
-def without_lead(file: Bytes, start: bytes) -> tuple[Bytes, bytes]:
-    """A log without the indent or the label that stands before each of its lines, if it has one.
-
-    People quote and indent what they paste, and collectors of logs write a host, a container or a time. What the
-    prefixes of `megatron_hcp.triage.line` tell stays.
-    """
-    ended = start.split(b"\n")[: -1 if len(start) >= _START else None]
-    lines = [line[:_LONGEST_LEAD] for line in ended if len(line.strip()) > 2]
-    if not lines:
-        return file, start
-    if len(lines) < _FEWEST_LINES:  # too few to tell a label from a text: an indent or a mark of a quotation only
-        lines = [line[: len(line) - len(line.lstrip(b"> \t"))] for line in lines]
-    shapes = [re.sub(rb"\d+", b"0", line) for line in lines]
-    first, last = min(shapes), max(shapes)
-    same = next((at for at, (one, other) in enumerate(zip(first, last)) if one != other), min(map(len, shapes)))
-    shape = first[:same].rstrip(re.sub(rb"\s", b"", first)) if same else b""
-    found = re.match(_pattern_of(shape), lines[0])
-    lead = found[0] if found else b""
-    for cut in (0, *(space.end() for space in re.finditer(rb"\s+", lead))):
-        rests = (lead[cut:] + b"x", lead[cut:] + b"NCCL WARN x")  # NCCL's prefix is known by the name behind it
-        if any(read_line(rest).body != rest.decode("utf-8", "replace") for rest in rests):
-            lead = lead[:cut]  # from here on it is known, and says something
-            break
-    return (_Unlabelled(file, start, lead), b"") if _LEAD.fullmatch(lead) else (file, start)
-
-
-def _pattern_of(lead: bytes) -> bytes:
-    return re.sub(rb"\d+", rb"\\d+", re.escape(lead))
-
-
-class _Unlabelled:
-    """A file that is read without what its lines begin with; `start` was read of it before."""
-
-    def __init__(self, file: Bytes, start: bytes, lead: bytes) -> None:
-        self.file, self.kept = file, start
-        self.lead = re.compile(rb"(?m)^" + _pattern_of(lead))
-        self.is_within = False
-        """Whether what was given last ended within a line."""
-
-    def read(self, size: int, /) -> bytes:
-        """The next bytes; none at the end of the file."""
-        while True:
-            block = self.file.read(size) or b""
-            text = self.kept + block
-            begun = len(text) - text.rfind(b"\n") - 1 if block else 0
-            cut = len(text) - (begun if begun <= 2 * _LONGEST_LEAD else 0)  # a line that has only begun waits
-            self.kept, text = text[cut:], text[:cut]
-            if text or not block:
-                break
-        head = b""
-        if self.is_within:
-            head, end, text = text.partition(b"\n")
-            head += end
-        given = head + self.lead.sub(b"", text)
-        self.is_within = bool(given) and not given.endswith(b"\n")
-        return given
+        yield file, (file.read(START) if start is None else start) or b""
 
 
 def is_log(start: bytes) -> bool:
     """Whether a file that begins so is a log: it has bytes, and none of the first is NUL (a checkpoint has some)."""
     return bool(start) and b"\0" not in start
+
+
+_ROTATED = re.compile(r"(?P<name>.+)\.(?P<number>\d{1,3})")
+_PACKED = re.compile(r"\.(?:gz|bz2|xz|zst)$")
+
+
+def _age(path: Path) -> tuple[str, int]:
+    """Sorts the parts of a log that was rotated (`job.log.2.gz`, `job.log.1`, `job.log`) in the order of time."""
+    name = _PACKED.sub("", str(path))
+    found = _ROTATED.fullmatch(name)
+    return (found["name"], -int(found["number"])) if found else (name, 0)
 
 
 class _Found:
@@ -222,7 +181,7 @@ class _Found:
                     if is_dump(path, start):
                         self.dumps.append(path)
                         return
-            except OSError:
+            except (OSError, Unreadable):
                 pass  # said when it is read
         self.paths.append(path)
 
@@ -233,7 +192,7 @@ class _Found:
             HcpError: it has none.
         """
         before = len(self.paths) + len(self.dumps)
-        self.paths += sorted(self._texts_in(folder))
+        self.paths += sorted(self._texts_in(folder), key=_age)
         if len(self.paths) + len(self.dumps) == before:
             raise HcpError(
                 f"{visible(str(folder))}: no text file in this folder", wanted="logs", do="name the files themselves"
@@ -254,7 +213,7 @@ class _Found:
                 continue
             for path in (folder / name for name in names if named.search(name)):
                 if path.is_dir():
-                    self.paths += sorted(self._texts_in(path))
+                    self.paths += sorted(self._texts_in(path), key=_age)
                 elif path.is_file():
                     self.add_file(path)
         if len(self.paths) == before:
@@ -290,4 +249,6 @@ class _Found:
                                 texts.append(path)
                 except OSError as error:
                     self.unread.append((path, error.strerror or "it cannot be read"))
+                except Unreadable as error:
+                    self.unread.append((path, str(error)))
         return texts

@@ -24,7 +24,8 @@ _INSTANTIATES = ("omega_conf_to_dataclass", "instantiate")
 """What makes an object of the class that a section's `_target_` names."""
 _ANSWERED = {
     "torch.distributed.is_initialized()": "True", "torch.distributed.get_rank()": "0",
-    "torch.distributed.get_world_size()": "world_size()", "get_world_size_safe()": "world_size()", "get_rank_safe()": "0",
+    "torch.distributed.get_world_size()": "world_size()", "get_world_size_safe()": "world_size()",
+    "get_rank_safe()": "0",
 }  # fmt: skip
 """What is so when a training starts."""
 _ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
@@ -89,7 +90,11 @@ class Translator(ast.NodeTransformer):
         """The names of methods that are called on values."""
 
     def text(self, tree: ast.expr) -> str:
-        found = self.visit(ast.parse(ast.unparse(tree), mode="eval").body)
+        return self.text_of(ast.unparse(tree))
+
+    def text_of(self, words: str) -> str:
+        """The notation for upstream's own words."""
+        found = self.visit(ast.parse(words, mode="eval").body)
         text = words_of(found)
         return text if "\n" not in text and len(text) <= _LONGEST else "..."
 

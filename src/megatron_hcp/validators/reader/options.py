@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from megatron_hcp.validators.options import ParserOption
+from megatron_hcp.validators.given.options import ParserOption
 from megatron_hcp.validators.reader.expressions import Scope, Translator
 from megatron_hcp.validators.reader.sources import Defined, Sources, default_of, fields_in, is_enum, member_of
 
 _FACTORIES = "Factory"
+_RESET = "reset_arg"
+"""slime's and miles' function that gives an option of Megatron-LM another default, or adds it."""
+_ON_OR_OFF = "argparse.BooleanOptionalAction"
 _Named = dict[str, ast.expr]
 
 
@@ -44,7 +47,7 @@ class OptionReader:
         translator = Translator(self.sources, lambda name, *_: name, Scope(path, (), imports))
         for call in sorted((one for one in ast.walk(node) if isinstance(one, ast.Call)), key=lambda one: one.lineno):
             name = ast.unparse(call.func)
-            if name.endswith(".add_argument"):
+            if name.endswith(".add_argument") or name == _RESET:
                 self._argument(call, translator)
             elif name.endswith(".build_group"):
                 made = call.func.value if isinstance(call.func, ast.Attribute) else call
@@ -69,6 +72,12 @@ class OptionReader:
         action = _text(named.get("action")) or "store"
         if action in ("help", "version"):
             return
+        if "action" in named and ast.unparse(named["action"]) == _ON_OR_OFF:
+            unset = named.get("default", ast.Constant(None))
+            on: _Named = {"dest": ast.Constant(dest), "action": ast.Constant("store_true"), "default": unset}
+            self._add(names, on, translator)
+            action, names = "store_false", [f"--no{name[1:]}" for name in names]
+            named = {"default": unset}
         kind, choices = self._type(named, translator)
         default = named.get("default")
         if default is None:

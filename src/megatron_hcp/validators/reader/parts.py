@@ -41,7 +41,7 @@ class PartReader(Reader):
         """Makes a unit of one call with the arguments that a function gives it, `FUNCTION.CALLED`; False if not found.
 
         `given` are its parameters; others of the function stay unknown. Names that the function gives fields of a
-        parameter, as in `train_config = cfg.train`, are theirs.
+        parameter, as in `train_config = cfg.train`, are theirs. What the call takes from a dict (`**`) is left out.
         """
         found = self.sources.find(path, function)
         if found is None or not isinstance(found.node, ast.FunctionDef):
@@ -50,7 +50,8 @@ class PartReader(Reader):
             if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == called:
                 translator = self.translator_of(found, found.node)
                 named = [line for line in found.node.body if names_a_field(line, given)]
-                lines = (*Body(translator).block(named, 0), f"do {translator.text(call)}")
+                known = ast.Call(call.func, call.args, [one for one in call.keywords if one.arg is not None])
+                lines = (*Body(translator).block(named, 0), f"do {translator.text(known)}")
                 name = f"{function}.{called}"
                 self.units[name] = Unit(name, "def", given, found.path, lines)
                 self.finish()

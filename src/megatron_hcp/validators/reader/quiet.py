@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from megatron_hcp.validators.builtin import BUILTIN
 from megatron_hcp.validators.evaluate import Evaluation
-from megatron_hcp.validators.options import default_value, option_of
+from megatron_hcp.validators.given.options import default_value, option_of
 from megatron_hcp.validators.program import StartProgram, Unit, condition_of
 from megatron_hcp.validators.values import Thing, truth
 

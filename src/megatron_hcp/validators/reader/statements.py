@@ -200,7 +200,8 @@ class Body:
             yield from self._change(line, pad)
 
     def _condition(self, test: ast.expr) -> _Condition:
-        return _Condition(self._text(test), words_of(test))
+        words = words_of(test)
+        return _Condition(self._translator.text_of(words), words)
 
     def _stop(self, pad: str, said: ast.expr | None) -> str:
         condition = self._guards[-1] if self._guards else _Condition("False")

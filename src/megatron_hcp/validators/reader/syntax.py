@@ -55,9 +55,11 @@ def targets(line: ast.AST) -> Iterator[ast.expr]:
 
 def local_names(node: ast.AST) -> set[str]:
     """The names that are local to a function (or a class's methods), those of its comprehensions and lambdas too."""
-    names = {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}
+    names: set[str] = set()
     for one in ast.walk(node):
-        if isinstance(one, ast.Name) and isinstance(one.ctx, (ast.Store, ast.Del)):
+        if isinstance(one, ast.arg):
+            names.add(one.arg)
+        elif isinstance(one, ast.Name) and isinstance(one.ctx, (ast.Store, ast.Del)):
             names.add(one.id)
         elif isinstance(one, ast.FunctionDef) and one is not node:
             names.add(one.name)

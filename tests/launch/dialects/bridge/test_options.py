@@ -110,3 +110,14 @@ def test_model_recipes_are_taken_if_the_launcher_is_told_so(tmp_path: Path) -> N
     command = "python scripts/performance/setup_experiment.py -m llama -mr llama3_8b -ng 16 -g h100 --use_recipes"
     told = launch(tmp_path, command)
     assert told.reading.recipe is not None and "llama3_8b_pretrain_config" in told.reading.recipe.origin
+
+
+def test_the_public_launchers_options_are_overrides(tmp_path: Path) -> None:
+    text = (
+        "./scripts/training/train.sh --nodes 2 --gpus-per-node 8 --recipe qwen3_8b_pretrain_config --mode pretrain "
+        "--max_steps 100 --lr 3e-4 --load_dir work/a --save_dir $OUT --save_interval 50 checkpoint.ckpt_step=50\n"
+    )
+    read = launch(tmp_path, text).reading
+    written = {setting.key: setting.value for setting in read.settings}
+    assert (written["checkpoint.load"], written["train.train_iters"]) == ("work/a", 100)
+    assert "checkpoint.save" in read.unknown and "checkpoint.save" not in written

@@ -9,7 +9,7 @@ import pytest
 
 from megatron_hcp.launch.dialects.mlm.elsewhere import from_checkpoint
 from megatron_hcp.launch.load import LoadOptions, load_launch
-from megatron_hcp.validators.options import ParserOption, default_value, option_of
+from megatron_hcp.validators.given.options import ParserOption, default_value, option_of
 from megatron_hcp.validators.table import program_of_release
 from support.needs import UPSTREAM
 

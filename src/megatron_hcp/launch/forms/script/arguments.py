@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, default_of, reason_of
-from megatron_hcp.launch.fact import Argument, RunText
+from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText
 
 
 def argv_of(items: Items) -> tuple[Argument, ...] | None:
@@ -51,6 +51,11 @@ def _argument(item: Item) -> Argument | None:
     for part in item.parts:
         if isinstance(part, Hole) and part.variable:
             parts.append((part.variable, True))
+        elif isinstance(part, Hole) and part.below is not None:
+            parts += [
+                (LAUNCH_FOLDER, True),
+                (f"/{part.below}" if part.below.strip("./") or ".." in part.below else "", False),
+            ]
         elif not isinstance(part, Lit):
             return None
         elif parts and not parts[-1][1]:

@@ -7,7 +7,7 @@ from typing import Any
 from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.validators.evaluate import Evaluation
-from megatron_hcp.validators.settings import STATED
+from megatron_hcp.validators.given.settings import STATED
 from megatron_hcp.validators.values import ABSENT, NotKnown, Symbol, Thing, same
 
 _CLASSES = {
@@ -55,7 +55,7 @@ def _tree(launch: Launch) -> Tree:
     tree: Tree = {}
     for setting in launch.reading.settings:
         _put(tree, setting.key, setting.value)
-    for key, why in launch.reading.unknown.items():
+    for key in launch.reading.unknown:
         if "." in key or key in _CLASSES or key in ("model", "dataset"):
             _put(tree, key, NotKnown((key,)))
     for name, fact in launch.facts.items():
@@ -85,9 +85,8 @@ class _Sections:
         self._run, self._known, self._is_text = run, known, is_text
 
     def section(self, name: str, written: Any) -> Any:
-        if name == "mixed_precision" and isinstance(written, dict) and isinstance(written.get(""), str):
-            if not written.keys() - _PRECISION - {""}:
-                return written[""]
+        if isinstance(written, dict) and isinstance(written.get(""), str) and not written.keys() - _PRECISION - {""}:
+            return written[""]
         if written is None or isinstance(written, (NotKnown, str)):
             return written
         if written is ABSENT:
@@ -100,7 +99,7 @@ class _Sections:
                 return NotKnown((name,))
         fields = written if isinstance(written, dict) else {}
         kind = self._kind(name, fields)
-        made = self._object(name, kind, fields, closed=name not in ("model", "dataset") or "_target_" in fields)
+        made = self._object(name, kind, fields, closed=name != "dataset" or "_target_" in fields)
         if name == "mixed_precision":
             _sync(made.fields)
         if name == "model" and not self._is_text and "_target_" not in fields:
@@ -110,12 +109,12 @@ class _Sections:
 
     def _kind(self, name: str, fields: Tree) -> str:
         target = str(fields.get("_target_", "")).rpartition(".")[2]
-        if target and self._run.has_unit(target) and name not in _CLASSES:
+        if self._run.kinds_of(target) is not None and name not in _CLASSES:
             return target
         if name == "model":
             if any(fields.get(pattern) for pattern in _PATTERNS):
                 return "HybridModelProvider" if self._run.has_unit("HybridModelProvider") else "MambaModelProvider"
-            return "MLATransformerConfig_" if fields.get("multi_latent_attention") is True else "TransformerConfig_"
+            return "MLAModelProvider" if fields.get("multi_latent_attention") is True else "GPTModelProvider"
         return _CLASSES.get(name, "")
 
     def _object(self, path: str, kind: str, written: Tree, *, closed: bool) -> Thing:
@@ -132,18 +131,16 @@ class _Sections:
                 fields |= dict.fromkeys(_SAME_LENGTH, length)
         made = Thing(fields, kind, closed and bool(kind), key=path)
         if self._known:
-            made.changed = {name for name, value in fields.items() if not self._is_default(kind, name, value)}
+            made.changed = self._changed(kind, fields)
         return made
 
     def _value(self, path: str, value: Any, default: Any) -> Any:
         if isinstance(value, dict):
             target = str(value.get("_target_", "")).rpartition(".")[2]
-            if target and not self._run.has_unit(target):
+            if target and self._run.kinds_of(target) is None:
                 return Thing({name: part for name, part in value.items() if name != "_target_"}, target, False)
-            kind = target or (
-                default.kind if isinstance(default, Thing) else "PackedSequenceSpecs" * path.endswith("_specs")
-            )
-            return self._object(path, kind, value, closed=True) if kind and kind != "dict" else Thing(dict(value))
+            kind = target or ("PackedSequenceSpecs" if path.endswith("_specs") else getattr(default, "kind", "dict"))
+            return Thing(dict(value)) if kind == "dict" else self._object(path, kind, value, closed=True)
         if isinstance(value, str):
             if value.startswith(_CALLED) and " " not in value:
                 return Symbol(value if value.count(".") == 1 else value.rpartition(".")[2])
@@ -151,10 +148,12 @@ class _Sections:
                 return Symbol(f"{default.partition('.')[0]}.{value}")
         return value
 
-    def _is_default(self, kind: str, name: str, value: Any) -> bool:
-        """Whether a field has the default of its class and of all its bases that have it."""
-        kinds = self._run.kinds_of(kind) or ()
-        return all(same(value, self._run.defaults_of(one).get(name, value)) for one in kinds)
+    def _changed(self, kind: str, fields: dict[str, Any]) -> set[str]:
+        """The fields that differ from the default of their class, or of one of its bases that has another."""
+        defaults = [self._run.defaults_of(one) for one in self._run.kinds_of(kind) or ()]
+        return {
+            name for name, value in fields.items() if not all(same(value, known.get(name, value)) for known in defaults)
+        }
 
 
 def _sync(fields: dict[str, Any]) -> None:

@@ -7,8 +7,8 @@ import os
 from typing import Any
 
 from megatron_hcp.ground.cache import digest_of, keep, kept
-from megatron_hcp.validators.checkout import TextOf, program_of_units, read_folder, roots_of, texts_of
 from megatron_hcp.validators.program import StartProgram, as_lines, unit_of
+from megatron_hcp.validators.reader.checkout import TextOf, program_of_units, read_folder, roots_of, texts_of
 from megatron_hcp.validators.roots import UpstreamRoots
 
 

@@ -10,7 +10,7 @@ from megatron_hcp.core.releases import at_least
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.table import FACTS, index_of, keys_of
 from megatron_hcp.launch.fact import Fact, Launch
-from megatron_hcp.validators.options import ParserOption, default_value, option_of, parsed
+from megatron_hcp.validators.given.options import ParserOption, default_value, option_of, parsed
 from megatron_hcp.validators.values import NOT_READ, NotKnown, Thing
 from megatron_hcp.validators.words import PLAIN
 
@@ -54,7 +54,8 @@ def arguments_of(launch: Launch, parser: ParserTable) -> Thing:
     """
     reading = launch.reading
     index = index_of("mlm")
-    hidden = reading.unseen is not None
+    # Where slime's options of the model are in a file that isn't read, that may set any.
+    hidden = reading.unseen is not None or (launch.dialect == "slime" and "num_layers" in reading.unknown)
     fields = {dest: NotKnown((dest,)) for dest in parser.defaults} if hidden else dict(parser.defaults)
     stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in STATED and name in FACTS}
     for setting in reading.settings:

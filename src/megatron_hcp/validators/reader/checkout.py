@@ -71,7 +71,7 @@ def read_folder(folder: str, upstream: UpstreamRoots, text_of: TextOf) -> tuple[
 
 def units_of(text_of: TextOf, upstream: UpstreamRoots) -> dict[str, Unit]:
     """The units of an upstream's validators by name; none if it has none. `text_of` gives the text of a file in it."""
-    from megatron_hcp.validators.options import as_line
+    from megatron_hcp.validators.given.options import as_line
     from megatron_hcp.validators.reader.composed import settings_in, targets_in
     from megatron_hcp.validators.reader.options import OptionReader
     from megatron_hcp.validators.reader.parts import PartReader
@@ -100,7 +100,8 @@ def units_of(text_of: TextOf, upstream: UpstreamRoots) -> dict[str, Unit]:
         units[SETTINGS] = Unit(SETTINGS, SETTINGS, (), upstream.settings, tuple(read_settings(settings, units)))
     if upstream.options is not None:
         options = OptionReader(sources)
-        options.read(*upstream.options)
+        for place in (upstream.options, *upstream.more_options):
+            options.read(*place)
         units[OPTIONS] = Unit(OPTIONS, "options", (), upstream.options[0], tuple(map(as_line, options.options)))
     return units
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from megatron_hcp.launch.dialects.table import FACTS, keys_of
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.validators.options import default_value
-from megatron_hcp.validators.settings import STATED
+from megatron_hcp.validators.given.options import default_value
+from megatron_hcp.validators.given.settings import STATED
 from megatron_hcp.validators.values import NOT_READ, NotKnown, Thing
 from megatron_hcp.validators.words import PLAIN
 
@@ -29,6 +29,9 @@ class Settings:
         line = self.lines.get(key)
         if line is None:
             return self.section(key, written, depth + 1)
+        if line == "{}":
+            inside = {name: value for name, value in written.items() if name.startswith(f"{key}.")}
+            return Settings(()).section(key, inside, depth + 1) or Thing({}, key=key)
         if line[0] != "@":
             return PLAIN[line] if line in PLAIN else default_value(line)
         other, _, default = line[1:].partition("\t")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from megatron_hcp.ground import cache
-from megatron_hcp.validators.checkout import program_of_folder
-from megatron_hcp.validators.kept import program_of_tree
 from megatron_hcp.validators.program import StartProgram, as_lines
+from megatron_hcp.validators.reader.checkout import program_of_folder
+from megatron_hcp.validators.reader.kept import program_of_tree
 from support.small_upstream import ARGUMENTS, small_upstream
 
 

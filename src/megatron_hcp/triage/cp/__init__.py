@@ -1,0 +1,1 @@
+"""What logs say about context parallelism."""

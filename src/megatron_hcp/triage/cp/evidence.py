@@ -1,0 +1,95 @@
+"""What the lines of logs say about context parallelism: sizes, groups, arguments and speeds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from megatron_hcp.triage.number import number, whole
+
+GROUP_TOKEN = b"HIERARCHICAL_CONTEXT_PARALLEL_GROUP"
+ECHO_TOKEN = b"context-parallel size"
+ARGUMENT_TOKENS = (b"cp_comm_type ..", b"hierarchical_context_parallel_sizes ..")
+SPEED_TOKENS = (b"TFLOP/s/GPU", b"perf/mfu/actor", b"elapsed time per iteration (ms):")
+
+_SAMPLES = 512
+
+_SPEED = re.compile(
+    r"TFLOP/s/GPU\): (?P<mlm>[\d.]+)|(?<![\d.])(?P<bridge>[\d.]+) ?(?:MODEL_)?TFLOP/s/GPU"
+    r"|perf/mfu/actor:\s{0,8}(?:np\.float64\()?(?P<mfu>[\d.]+)"
+)
+_STEP = re.compile(r"elapsed time per iteration \(ms\): (?P<ms>[\d.]+)")
+_GROUP = re.compile(
+    r"PG (?:ID \d{1,9} PG )?GUID (?P<guid>[^\s(]{1,80})"
+    r"\((?P<desc>HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L\d)\) Rank (?P<rank>\d+)"
+)
+_COMM_TYPE = re.compile(r"\bcp_comm_type \.{2,60} (?P<value>.{1,200})")
+_SIZES = re.compile(r"\bhierarchical_context_parallel_sizes \.{2,60} (?P<value>.{1,80})")
+"""Of Megatron-LM's arguments, as it prints them at its start."""
+_CP_ECHO = re.compile(r"data-parallel size: \d{1,9},? context-parallel size: (?P<cp>\d{1,9})\b")
+"""What Megatron-LM's validate_args prints first: the sizes as it has parsed them."""
+_ECHO = re.compile(r"hierarchical context-parallel sizes: \[?(?P<sizes>[\d, ]{1,80})\]?")
+_MOST_MEMBERS = 200_000
+"""Of the members of groups so many are kept: memory stays bounded however long the logs are."""
+
+
+@dataclass
+class CpEvidence:
+    """What was read so far; constant memory however long the logs are."""
+
+    speeds: list[float] = field(default_factory=list)
+    mfus: list[float] = field(default_factory=list)
+    echoed: str | None = None
+    cp: int | None = None
+    """The context-parallel size with which Megatron-LM started."""
+    comm_type: str = ""
+    """Its cp_comm_type, as it prints its arguments; empty where it does not."""
+    has_sizes: bool = False
+    """Whether its hierarchical sizes are set."""
+    members: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+    """(description, GUID) -> global rank -> rank in the group"""
+    step_ms: dict[str, list[float]] = field(default_factory=dict)
+    """log -> times of training steps"""
+    num_members: int = 0
+
+    def read(self, text: str, rank: int | None, log: str = "") -> None:
+        """Adds what one line of a log says; `rank` is the global rank that wrote it, if its prefix says so."""
+        step = _STEP.search(text)
+        took = number(step["ms"]) if step else None
+        if took is not None:
+            _sample(self.step_ms.setdefault(log, []), took)
+        for match in _SPEED.finditer(text):
+            mfu, speed = number(match["mfu"]), number(match["mlm"] or match["bridge"])
+            if mfu is not None:
+                _sample(self.mfus, mfu)
+            elif speed is not None:
+                _sample(self.speeds, speed)
+        group = _GROUP.search(text)
+        place = whole(group["rank"]) if group else None
+        if group and place is not None:
+            self._add_member((group["desc"], group["guid"]), rank, place)
+        echo = _ECHO.search(text)
+        if echo:
+            self.echoed = echo["sizes"].strip()
+        comm_type, sizes = _COMM_TYPE.search(text), _SIZES.search(text)
+        self.comm_type = comm_type["value"].strip() if comm_type else self.comm_type
+        self.has_sizes = sizes["value"].strip() != "None" if sizes else self.has_sizes
+        size = _CP_ECHO.search(text)
+        self.cp = whole(size["cp"]) if size else self.cp
+
+    def _add_member(self, group: tuple[str, str], rank: int | None, place: int) -> None:
+        members = self.members.get(group)
+        if members is None or (rank is not None and rank not in members):
+            if self.num_members >= _MOST_MEMBERS:
+                return
+            self.num_members += 1
+            members = self.members.setdefault(group, {})
+        if rank is not None:
+            members[rank] = place
+
+
+def _sample(samples: list[float], value: float) -> None:
+    """Adds a sample; thins them to every second one when there are many, so that memory stays constant."""
+    if len(samples) >= _SAMPLES:
+        del samples[1::2]
+    samples.append(value)
