@@ -27,7 +27,7 @@ _PAD, _EOD, _TOKEN = 0, 1, 2
 class Tokenizer:
     """As many tokens as each message says; what else is asked for, the launch's tokenizer answers."""
 
-    pad, eod = _PAD, _EOD
+    pad, eod, force_eod = _PAD, _EOD, False
 
     def __init__(self, real: Any) -> None:
         self._real = real
