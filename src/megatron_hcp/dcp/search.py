@@ -33,7 +33,10 @@ waste; the fraction below which the cost must fall; and the fraction by which gr
 
 
 def cheap_plans(workload: Workload) -> list[list[Packs]]:
-    """The lowest-cost plan among those tried, then others; deterministic for a given workload."""
+    """The lowest-cost plan among those tried, then others; deterministic for a given workload.
+
+    Where time alone counts, the first is no slower than any other: the price of wide groups only breaks ties.
+    """
     plans = [_found(workload, MAX_BUILDS)]
     others = published_plans(workload)
     if workload.setup.pp > 1:  # the bubble may lead the climb away from a plan that is best including it
@@ -42,7 +45,8 @@ def cheap_plans(workload: Workload) -> list[list[Packs]]:
     for plan in others:
         better = _is_fair(workload, plan, plans[0]) and _total(workload, plan) < _total(workload, plans[0])
         plans.insert(0 if better else len(plans), plan)
-    return [_refined(workload, plans[0]), *plans[1:]]
+    found = [_refined(workload, plans[0]), *plans[1:]]
+    return sorted(found, key=lambda plan: plan_cost(workload, plan).time) if workload.setup.cost.by_time else found
 
 
 def _is_fair(workload: Workload, plan: list[Packs], other: list[Packs]) -> bool:
