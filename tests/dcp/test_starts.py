@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from megatron_hcp.cost.model_sizes import ModelSizes
@@ -65,3 +67,36 @@ def test_groups_of_any_size_are_chosen_by_the_nodes_that_they_come_to_lie_on() -
     assert not any(plan.setup.crosses(group.start, group.local_cp_size) for group in groups)
     theirs = measure(published_micro_batches("fcp", MIXED, 12, 32768, Cost()), MIXED, 12, 32768, plan.setup)
     assert plan.metrics.estimated_s <= theirs.estimated_s
+
+
+def _heavy_tailed(seed: int) -> list[int]:
+    """64 lengths with a Pareto tail."""
+    draw = random.Random(seed)
+    ranks, _ = draw.choice([16, 32]), draw.choice("abc")
+    return [max(16, min(int(300 * draw.paretovariate(1.1)), 2048 * ranks)) for _ in range(64)]
+
+
+def _filling(lengths: list[int], tokens: int) -> list[int]:
+    """The lengths, as long in all as so many tokens."""
+    found = [max(16, length * 63000 // sum(lengths)) for length in lengths]
+    found[found.index(max(found))] += tokens - sum(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lengths", "cost"),
+    [
+        (
+            _filling(_heavy_tailed(13), 32 * 2048),
+            Cost.from_model(ModelSizes(32, 4096, 32, 8, 128, 128, 14336, 32, True, 128256)),
+        ),
+        (_heavy_tailed(41), Cost(by_time=True)),
+    ],
+    ids=["narrower groups would be slower", "wide groups have a price"],
+)
+def test_by_time_dev_with_64_lengths_on_32_ranks_is_not_faster(lengths: list[int], cost: Cost) -> None:
+    setup = Setup(cost=cost, groups="main")
+    ours = plan_micro_batches(lengths, 32, 2048, **setup._asdict())
+    plan = measured_plan("dev", published_micro_batches("dev", lengths, 32, 2048, cost), lengths, 32, 2048, setup)
+    assert problems(plan) == []
+    assert ours.metrics.estimated_s <= plan.metrics.estimated_s * (1 + 1e-9)

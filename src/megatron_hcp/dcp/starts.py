@@ -16,7 +16,7 @@ from megatron_hcp.dcp.published.fcp import flexible
 from megatron_hcp.dcp.published.main import balanced_cp
 from megatron_hcp.dcp.published.open_group import Batches
 from megatron_hcp.dcp.published.static import dp_balanced
-from megatron_hcp.dcp.workload import Packs, Workload
+from megatron_hcp.dcp.workload import Pack, Packs, Workload
 from megatron_hcp.ground.errors import HcpError
 
 MOST = 1024
@@ -28,7 +28,10 @@ Scheduler = Callable[[list[int], int, int], Batches]
 
 
 def published_plans(workload: Workload) -> Iterator[list[Packs]]:
-    """The published schedulers' plans that exist and respect all limits of the workload, idle ranks given work."""
+    """The published schedulers' plans that exist and respect all limits of the workload.
+
+    As they are where no rank is idle, and with the narrowest groups that suffice, idle ranks given work.
+    """
     if len(workload.length) > MOST:
         return
     longest = workload.longest[0]
@@ -41,8 +44,11 @@ def published_plans(workload: Workload) -> Iterator[list[Packs]]:
         schedulers.append(partial(dp_balanced, cp_size=static))
     for scheduler in schedulers:
         plan = _within_limits(workload, scheduler)
-        if plan is not None:
-            yield [settled for batch in plan for settled in settle(workload, batch)]
+        if plan is None:
+            continue
+        if all(sum(workload.sizes[group.size] for group in batch) == workload.world_size for batch in plan):
+            yield [[Pack(group.size, group.height, group.room, list(group.items)) for group in batch] for batch in plan]
+        yield [settled for batch in plan for settled in settle(workload, batch)]
 
 
 def _within_limits(workload: Workload, scheduler: Scheduler) -> list[Packs] | None:
