@@ -68,6 +68,9 @@ def _is_ppo(launch: Launch) -> bool:
     strategy = launch.facts.get("strategy")
     if reading.role != "actor_rollout_ref.actor" or strategy is None or strategy.value != "megatron":
         return False
+    script = launch.facts.get("script")
+    if script is not None and "fully_async" in str(script.value):
+        return False
     names = [setting.value for setting in reading.settings if setting.key == "--config-name"]
     return all(name in _VERL_CONFIGURATIONS for name in names) and not any(
         setting.key.startswith(("async_training.", "rollout.")) for setting in reading.settings

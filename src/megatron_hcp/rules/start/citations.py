@@ -20,7 +20,12 @@ def cites(sources: Iterable[Source], guard: Guard, conditions: Iterable[str] = (
     `conditions` are those of the blocks that the guard stands in: a rule may cite the `if` above a raise.
     """
     texts = [_bare(text) for text in (guard.message, guard.condition, *conditions)]
-    return any(_is_in_function(source, guard) and _has(_bare(source.contains), texts) for source in sources)
+    cut = texts[0] if guard.message.endswith("...") else ""
+    return any(
+        _is_in_function(source, guard)
+        and (_has(_bare(source.contains), texts) or _begins_at_the_end(cut, _bare(source.contains)))
+        for source in sources
+    )
 
 
 def _is_in_function(source: Source, guard: Guard) -> bool:
@@ -33,6 +38,11 @@ def _has(cited: str, texts: list[str]) -> bool:
     if len(cited) < _LEAST:
         return False
     return any(cited in text for text in texts) or (len(texts[0]) >= _LEAST and texts[0] in cited)
+
+
+def _begins_at_the_end(cut: str, cited: str) -> bool:
+    """Whether a message that a table has cut ends with the beginning of the cited text."""
+    return any(cut.endswith(cited[:length]) for length in range(_LEAST, len(cited)))
 
 
 def _bare(text: str) -> str:

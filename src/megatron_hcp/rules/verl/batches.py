@@ -57,6 +57,7 @@ def _needs_one(v: View, section: str, per_gpu: str, over_all: str, keys: tuple[s
     "error crash config",
     source=(
         VERL_ACTOR_CONFIG.says("ActorConfig.__post_init__", "[actor] Please set at least one of", ">=0.7"),
+        VERL_ACTOR_CONFIG.says("ActorConfig.__post_init__", "[actor] You have set both", ">=0.7"),
         VERL_CRITIC_CONFIG.says("CriticConfig.__post_init__", "self._check_mutually_exclusive", ">=0.7"),
         VERL_CONFIG.says("validate_config", "config.actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu", ">=0.7"),
     ),

@@ -62,8 +62,8 @@ def sequences_of_a_step_divide_into_micro_batches(v: View) -> Problem | None:
     "VERL004",
     "error crash config",
     source=(
-        VERL_ACTOR_CONFIG.says("ActorConfig.validate", "train_batch_size < self.ppo_mini_batch_size", ">=0.7"),
-        VERL_CRITIC_CONFIG.says("CriticConfig.validate", "train_batch_size < self.ppo_mini_batch_size", ">=0.7"),
+        VERL_ACTOR_CONFIG.says("ActorConfig.validate", "train_batch_size ({train_batch_size}) must be >= ", ">=0.7"),
+        VERL_CRITIC_CONFIG.says("CriticConfig.validate", "train_batch_size ({train_batch_size}) must be >= ", ">=0.7"),
     ),
     applies=lambda v: validates(v, ACTOR, CRITIC),
     good=Example("verl", f"{SOUND} data.train_batch_size=256"),
