@@ -33,7 +33,8 @@ class Theirs(typing.NamedTuple):
 
 
 def test_a_record_is_made_shown_changed_and_compared_as_typings_are() -> None:
-    ours, theirs = Ours("a"), Theirs("a")
+    ours: typing.Any = Ours("a")
+    theirs: typing.Any = Theirs("a")
     assert ours == theirs == Ours(name="a", size=2) and hash(ours) == hash(theirs)
     assert repr(ours) == repr(theirs).replace("Theirs", "Ours")
     assert ours._replace(size=3) == theirs._replace(size=3) == ("a", 3)

@@ -4,7 +4,8 @@ import subprocess
 
 import pytest
 
-from megatron_hcp.render.health import KNOWN, HealthCheck, health_checks, judge, main, read_answers
+from megatron_hcp.job.health import judge, read_answers
+from megatron_hcp.render.health import KNOWN, HealthCheck, health_checks, main
 
 
 def answers(*lines):

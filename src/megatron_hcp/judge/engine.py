@@ -52,6 +52,12 @@ def check_launch(
         found += [(second, finding) for finding in there.findings if finding.id not in fired]
         missing = {item.rule.id for item in not_checked}
         not_checked += [item for item in there.not_checked if item.rule.id not in missing and item.rule.id not in fired]
+    others = [finding for owner, finding in found if owner is not launch]
+    if others and started.findings:
+        from megatron_hcp.judge.start.findings import said_by
+
+        again = said_by(others, started)
+        found = [pair for pair in found if pair[1].id not in again]
     acceptances = launch.reading.acceptances
     used = [_acceptance_of(owner, finding, acceptances) for owner, finding in found]
     accepted = [finding for (_, finding), acceptance in zip(found, used) if acceptance is not None]
@@ -61,7 +67,7 @@ def check_launch(
         from megatron_hcp.judge.repair.offer import offer_all
 
         # A fix is tried on the model that it is for; errors that were there before don't count against it.
-        errors = {finding.id for _, finding in found if finding.severity == "error"}
+        errors = {item.id for item in (*reported, *others) if item.severity == "error"}
         if any(outcome.masked for outcome in started.judged_by):
             from megatron_hcp.judge.start.findings import masked_in
 

@@ -96,8 +96,8 @@ def budget_holds_the_longest_answer(v: View) -> Problem | None:
     "SLIME003",
     "error crash config",
     source=(
-        SLIME_ARGUMENTS.says("slime_validate_args", "global_batch_size {args.global_batch_size} is not equal to ", ">=0.2"),
-        MILES_ARGUMENTS.says("miles_validate_args", "global_batch_size {args.global_batch_size} is not equal to ", ">=0.1"),
+        SLIME_ARGUMENTS.says("slime_validate_args", "{args.global_batch_size} is not equal to ", ">=0.2"),
+        MILES_ARGUMENTS.says("miles_validate_args", "{args.global_batch_size} is not equal to ", ">=0.1"),
     ),
     applies=lambda v: _is_slime(v) and v.steps_per_rollout is not None and v.global_batch_size is not None,
     good=Example("slime", f"{_JOB}--num-steps-per-rollout 2 --global-batch-size 128"),

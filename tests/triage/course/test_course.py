@@ -159,4 +159,5 @@ def test_a_configuration_that_megatron_core_prints_at_the_start_is_no_step():
         b"loss_scale_window=1000, muon_num_ns_steps=5)"
     )
     assert kind_of(line) is None
-    assert kind_of(b"step 5 | loss: 2.5").is_step
+    kind = kind_of(b"step 5 | loss: 2.5")
+    assert kind and kind.is_step

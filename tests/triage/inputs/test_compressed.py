@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -17,7 +18,7 @@ from support.logs import STEP
 
 FAILED = b"0: INFO: waiting\n" * 400_000 + b"3: [rank3]: RuntimeError: CUDA out of memory.\n"
 HEALTHY = "".join(STEP.format(s=s, speed=400.0) for s in range(5)).encode()
-PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+PACKERS: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 
 
 def _triage(path):
@@ -76,7 +77,7 @@ def test_a_few_bytes_that_stand_for_gigabytes_are_read_in_pieces():
     packed = lzma.compress(b"\n" * (64 << 20))
     assert len(packed) < 20_000
     file, start = unpacked(io.BytesIO(packed[100:]), packed[:100], 4096)
-    assert len(start) <= 4096 and len(file.read(4 << 20)) <= 1 << 20
+    assert len(start) <= 4096 and len(file.read(4 << 20) or b"") <= 1 << 20
 
 
 def test_a_header_that_asks_for_more_memory_than_any_log_needs_is_refused():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from megatron_hcp.ground.record import NamedTuple
-from megatron_hcp.judge.report import Finding
+from megatron_hcp.judge.report import Finding, StartVerdict
 from megatron_hcp.judge.start.context import Context, context_of
 from megatron_hcp.judge.start.judged import program_of
 from megatron_hcp.judge.start.keys import Spot, spot_of, written_value
@@ -65,6 +65,15 @@ def to_say(launch: Launch, judged: Sequence[Judgement], fired: Iterable[Finding]
 def masked_in(judged: Iterable[Judgement]) -> frozenset[str]:
     """The ids of findings that stand behind others: a fix of these doesn't make them."""
     return frozenset(f"{row_of(guard).id}/{guard.slug}" for outcome in judged for guard in outcome.masked)
+
+
+def said_by(others: Iterable[Finding], started: StartVerdict) -> frozenset[str]:
+    """The ids of findings of the start-up that rules say, too, of another model of the launch: verl's critic."""
+    guards = {refusal.guard.slug: refusal.guard for outcome in started.judged_by for refusal in outcome.refusals}
+    sources = [one.rule.source for one in others]
+    return frozenset(
+        item.id for item in started.findings if any(cites(source, guards[item.problem.guard]) for source in sources)
+    )
 
 
 def findings_of(
