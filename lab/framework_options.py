@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from agree.grammar import OTHER, UNKNOWN, grammar_of_source
+from agree.upstream.grammar import OTHER, UNKNOWN, grammar_of_source
 from option_tables import written
 from program import ROOT, parser_of
 

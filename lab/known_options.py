@@ -16,8 +16,8 @@ import tempfile
 from io import BytesIO
 from pathlib import Path
 
-from agree.grammar import grammar_of_source
 from agree.process import Upstream
+from agree.upstream.grammar import grammar_of_source
 from option_tables import written
 from program import ROOT, parser_of
 

@@ -2,7 +2,7 @@
 
 Calls the recipes of each named release for real, in a process of its own with the interpreter in HCP_AGREE_PYTHON
 (torch, transformers), and compares every known fact. Exits with 1 if one is wrong. Fields of a model that come from
-its Hugging Face config are not compared: the model is a stand-in (see lab/lib/agree/recipe_upstream.py).
+its Hugging Face config are not compared: the model is a stand-in (see lab/lib/agree/upstream/recipe_upstream.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def compare(release: str, bridge: str, megatron_lm: str, every: int) -> Counter[
     names = names_of(release)[::every]
     questions = "".join(json.dumps({"name": name, "keys": _KEYS}) + "\n" for name in names)
     python = os.environ.get("HCP_AGREE_PYTHON", sys.executable)
-    command = [python, str(ROOT / "lab" / "lib" / "agree" / "recipe_upstream.py"), bridge, megatron_lm]
+    command = [python, str(ROOT / "lab" / "lib" / "agree" / "upstream" / "recipe_upstream.py"), bridge, megatron_lm]
     done = subprocess.run(command, input=questions, capture_output=True, text=True)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     if len(answers) < len(names):

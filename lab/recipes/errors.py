@@ -96,7 +96,7 @@ def confirm(release: str, bridge: str, megatron_lm: str, found: list[Checked]) -
         sizes = {s.key[6:]: s.value for s in look_up(each.name, release).settings if s.key.startswith("model.")}
         questions.append({"name": each.name, "keys": [], "world_size": each.world_size, "model": sizes})
     command = [os.environ.get("HCP_AGREE_PYTHON", sys.executable)]
-    command += [str(ROOT / "lab" / "lib" / "agree" / "recipe_upstream.py"), bridge, megatron_lm]
+    command += [str(ROOT / "lab" / "lib" / "agree" / "upstream" / "recipe_upstream.py"), bridge, megatron_lm]
     text = "".join(json.dumps(question) + "\n" for question in questions)
     done = subprocess.run(command, input=text, capture_output=True, text=True)
     answers = [json.loads(line) for line in done.stdout.splitlines()]

@@ -53,10 +53,11 @@ def test_a_record_is_made_shown_changed_and_compared_as_typings_are() -> None:
 
 @pytest.mark.parametrize("given", [{}, {"name": "a", "other": 1}])
 def test_wrong_fields_are_refused(given: dict[str, typing.Any]) -> None:
+    ours: typing.Any = Ours("a")
     with pytest.raises(TypeError, match="argument"):
         Ours(**given)
     with pytest.raises(ValueError, match="unexpected field names"):
-        Ours("a")._replace(other=1)
+        ours._replace(other=1)
 
 
 def test_a_field_without_default_after_one_is_our_mistake() -> None:

@@ -6,7 +6,7 @@ import argparse
 from enum import Enum
 
 import pytest
-from agree.grammar import grammar_of, grammar_of_source
+from agree.upstream.grammar import grammar_of, grammar_of_source
 
 SOURCE = """
 parser.add_argument("--on", action="store_true")

@@ -1,8 +1,9 @@
-"""Rendered jobs on the test cluster."""
+"""Rendered jobs, as text and on the test cluster."""
 
 import pytest
 
 from support.jobs import Job, Programs
+from support.sbatch import BODY, HEAD
 
 
 @pytest.fixture
@@ -16,3 +17,14 @@ def job(slurm, hcp, root, tmp_path):
 @pytest.fixture
 def programs(tmp_path, slurm):
     return Programs(tmp_path / "bin", slurm.env["PATH"])
+
+
+@pytest.fixture
+def rendered(hcp, tmp_path):
+    def render(*words, text=HEAD + BODY, files=()):
+        (tmp_path / "train.sbatch").write_text(text)
+        for name, content in files:
+            (tmp_path / name).write_text(content)
+        return hcp("render", "train.sbatch", *words, cwd=tmp_path)
+
+    return render

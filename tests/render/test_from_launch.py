@@ -5,56 +5,13 @@ import subprocess
 import pytest
 
 from support.rendering import refused
+from support.sbatch import BODY, HEAD
 
-HEAD = """\
-#!/bin/bash
-#SBATCH --account=proj
-#SBATCH -p batch
-#SBATCH -N 4
-#SBATCH --ntasks-per-node=8
-#SBATCH --gpus-per-node=h100:8
-#SBATCH --exclude=n7,n8
-#SBATCH --cpus-per-task=14
-#SBATCH --time=04:00:00
-#SBATCH --array=0-9%1
-#SBATCH --signal=TERM@900
-#SBATCH --output=logs/%x-%A_%a.log
-#SBATCH --comment=long-context
-#SBATCH --mail-type=FAIL
-#SBATCH --exclusive
-"""
-BODY = """\
-module purge
-module load cuda/12.8 nccl
-source /envs/train/bin/activate
-cd /opt/megatron-lm
-export HF_HOME=/shared/hf NCCL_IB_HCA=mlx5
-export CUDA_DEVICE_MAX_CONNECTIONS=1
-export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-export MASTER_ADDR=$(hostname)
-export BUILD=$(git rev-parse HEAD)
-ulimit -n 65536
-pip install -e .
-srun --mpi=pmix --container-image=nvcr.io#nvidia/nemo:25.09 --container-mounts=/shared,/opt:/opt --quiet \\
-    python pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --context-parallel-size 2 \\
-    --seq-length 8192 --exit-signal-handler
-"""
 LINES = (HEAD + BODY).splitlines()
 
 
 def _line(start):
     return next(number for number, line in enumerate(LINES, 1) if line.startswith(start))
-
-
-@pytest.fixture
-def rendered(hcp, tmp_path):
-    def render(*words, text=HEAD + BODY, files=()):
-        (tmp_path / "train.sbatch").write_text(text)
-        for name, content in files:
-            (tmp_path / name).write_text(content)
-        return hcp("render", "train.sbatch", *words, cwd=tmp_path)
-
-    return render
 
 
 def test_the_example_of_the_readme_needs_no_option(hcp, root):
@@ -230,98 +187,3 @@ def test_of_several_training_commands_it_is_said_which_one_the_job_runs(rendered
     said = rendered(text=loop)
     assert said.returncode == 0 and "--context-parallel-size 4" in said.stdout
     assert "note: 2 training commands; this is the last that says how the model is split" in said.stderr
-
-
-TRAIN = "srun torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py --context-parallel-size 2 --seq-length 8192\n"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("before", "train", "said"),
-    [
-        ("export PATH=/opt/mlm/bin:$PATH", TRAIN, "export PATH: name its environment with --venv"),
-        (
-            "export WANDB_API_KEY=abc",
-            TRAIN,
-            "export WANDB_API_KEY (train.sbatch:LINE): a secret; export it in the shell",
-        ),
-        ("umask 002", TRAIN, "umask 002 (train.sbatch:LINE)"),
-        ("module purge", TRAIN, "module purge (train.sbatch:LINE)"),
-        (
-            "",
-            TRAIN.replace("torchrun", "nsys profile torchrun"),
-            "nsys (train.sbatch:NEXT): the job starts the program",
-        ),
-        (
-            "",
-            "srun uv run --no-sync python -X faulthandler pretrain_gpt.py --context-parallel-size 2\n",
-            "uv run --no-sync (train.sbatch:NEXT): state its environment with --venv",
-        ),
-        (
-            "",
-            "srun python -X faulthandler pretrain_gpt.py --context-parallel-size 2\n",
-            "python -X faulthandler (train.sbatch:NEXT): an option of the interpreter",
-        ),
-    ],
-)
-def test_what_surrounds_the_training_is_carried_or_said_to_be_left_out(rendered, before, train, said):
-    line = HEAD.count("\n") + 1
-    done = rendered(text=f"{HEAD}{before}\n{train}")
-    assert done.returncode in (0, 1), done.stderr
-    assert f"left out: {said.replace('LINE', str(line)).replace('NEXT', str(line + 1))}" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("word", "python"), [("/opt/venv/bin/torchrun", "/opt/venv/bin/python"), ("torchrun", "python3")]
-)
-def test_the_interpreter_is_the_one_that_the_launch_names(rendered, word, python):
-    done = rendered(text=HEAD + TRAIN.replace("torchrun", word))
-    assert f"\npython={python}\n" in done.stdout, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "lines", "absent"),
-    [
-        ("", "#SBATCH --mem-per-gpu=100G\n", ["--mem-per-gpu=100G"], "--mem="),
-        ("", "", [], "--mem"),
-        ("", "", [], "requeue"),
-        ("", "#SBATCH --requeue\n", ["--requeue"], "no-requeue"),
-        ("--output=logs/%x-%A_%a.log", "--output=/logs/%x_%A_%a.out", ["--output=/logs/%x_%A_%a.out"], "left out"),
-    ],
-)
-def test_a_directive_is_added_only_if_it_is_stated(rendered, old, new, lines, absent):
-    done = rendered(text=(HEAD.replace(old, new) if old else HEAD + new) + TRAIN)
-    directives = "".join(line for line in done.stdout.splitlines(True) if line.startswith("#SBATCH"))
-    assert all(f"#SBATCH {line}  # train.sbatch:" in directives for line in lines), done.stderr
-    assert absent not in directives
-
-
-def test_values_of_the_launchers_own_options_are_kept(rendered):
-    options = "--max-restarts=7 --ft-rank-section-timeouts=setup:600,step:180 --ft-rank-out-of-section-timeout=300"
-    done = rendered(text=HEAD + TRAIN.replace("torchrun", f"ft_launcher {options}"))
-    for line in (
-        "--max-restarts=7",
-        '--ft-rank_section_timeouts="setup:600,step:180"',
-        "rank_out_of_section_timeout=300",
-    ):
-        assert line in done.stdout, done.stderr
-    done = rendered(text=HEAD + TRAIN.replace("torchrun", "torchrun --max-restarts 3"))
-    assert "--max-restarts=3\n" in done.stdout
-
-
-def test_a_heterogeneous_job_is_refused_before_anything_is_asked(rendered):
-    done = rendered(text=HEAD.replace("--nodes", "-N") + "#SBATCH hetjob\n#SBATCH -N 1\n" + TRAIN)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "found a heterogeneous job" in done.stderr
-
-
-def test_an_apptainer_image_and_its_folders_are_those_of_the_job(rendered):
-    start = "srun apptainer exec --nv --bind /data:/d /images/nemo.sif "
-    done = rendered(text=HEAD + TRAIN.replace("srun ", start))
-    assert "apptainer exec --nv" in done.stdout and "/images/nemo.sif" in done.stdout, done.stderr
-    assert "    --bind /data:/d\n" in done.stdout
-
-
-def test_the_users_own_folder_is_carried_into_the_job(rendered):
-    done = rendered(text=HEAD + TRAIN.replace("8192", '8192 --save "$HOME/ck/$USER"'))
-    assert """    --save "${HOME}"/ck/"${USER}"\n""" in done.stdout, done.stderr

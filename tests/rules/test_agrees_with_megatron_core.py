@@ -1,9 +1,9 @@
 """Our verdict against megatron-core's own, on random configurations, where megatron-core itself decides.
 
 Upstream's verdict: the config constructors, then `initialize_model_parallel` itself, which builds its rank generators
-and creates every group; what is replaced stands in lab/lib/agree/megatron_core_upstream.py. It is the installed
-release's, and the newest wheel's, each in a process of its own. Ours: an error that is placed in these stages, for a
-launch by a Bridge provider, which adds no checks.
+and creates every group; what is replaced stands in lab/lib/agree/upstream/megatron_core_upstream.py. It is the
+installed release's, and the newest wheel's, each in a process of its own. Ours: an error that is placed in these
+stages, for a launch by a Bridge provider, which adds no checks.
 
 Fields of the catalogue that neither of the two looks at (sequence length, FP8, windows, sinks) are not drawn.
 """

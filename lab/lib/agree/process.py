@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-_HERE = Path(__file__).resolve().parent
+_HERE = Path(__file__).resolve().parent / "upstream"
 PYTHON = "HCP_AGREE_PYTHON"
 """The variable that names the interpreter for upstream's code, where it needs packages that this one lacks."""
 

@@ -32,25 +32,25 @@ def run(
     the signal to save. The verdict is in the job's folder, and the exit code is the training's.
     """
     from megatron_hcp.job.leader import Leader
-    from megatron_hcp.job.programs import Words
+    from megatron_hcp.job.programs import JobWords
     from megatron_hcp.job.spec import read_spec
-    from megatron_hcp.job.supervisor import Place, Supervisor
+    from megatron_hcp.job.supervisor import JobPlace, Supervisor
     from megatron_hcp.job.task import task_of
 
     given: tuple[str, ...] = click.get_current_context().obj or ()
     launch = launcher_words + program_words
     if len(given) < launch:
         raise HcpError(f"found {len(given)} words after --", wanted="the words of the program to start")
-    words = Words(given[:launcher_words], given[launcher_words:launch], given[launch:])
+    words = JobWords(given[:launcher_words], given[launcher_words:launch], given[launch:])
     spec = read_spec(spec_file)
     task = task_of(os.environ, spec.gpus_per_node if spec.tasks_are_ranks else 1, spec.nodes, attempt)
-    place = Place(Path(spec_file).resolve().parent, tuple(filter(None, names.split(","))), checkpoints)
+    place = JobPlace(Path(spec_file).resolve().parent, tuple(filter(None, names.split(","))), checkpoints)
     return (Leader if task.leads else Supervisor)(spec, task, place, words).run()
 
 
 @job.command("test-groups")
 def test_groups() -> None:
     """Test the communication in every level of the groups, as one rank of a job; arguments after --."""
-    from megatron_hcp.job.communication import run_check
+    from megatron_hcp.job.own import run_check
 
     run_check("comm_levels", click.get_current_context().obj or ())

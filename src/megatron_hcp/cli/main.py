@@ -38,7 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "groups": ("megatron_hcp.cli.groups", "List all rank groups by level, and show which of them cross nodes."),
     "explain": ("megatron_hcp.cli.explain", "Explain a rule: why it holds, its symptom, and where upstream says so."),
     "backports": ("megatron_hcp.cli.backports", "List the fixes upstream made after the launch's releases."),
-    "verify": ("megatron_hcp.cli.verify", "Run the verification steps that the skills' cards list."),
+    "verify": ("megatron_hcp.cli.verify.command", "Run the verification steps that the skills' cards list."),
     "dryrun": (
         "megatron_hcp.cli.dryrun.command",
         "Run upstream's own program on a launch, without a GPU: executes the code that --upstream names.",

@@ -1,1 +1,1 @@
-"""Supervises a job from the inside, once per task: checks before training, signals, the end and its verdict."""
+"""Supervises a job from the inside, once per task: checks, signals, stalls, the verdict."""

@@ -14,7 +14,7 @@ _LONGEST = 1 << 20
 """Bytes of a line that are written in one piece."""
 
 
-class Program:
+class JobProgram:
     """A running program of a task.
 
     A launcher (`is_launcher`) would end its ranks at once on TERM, saved or not: it ignores that signal, and `ask`

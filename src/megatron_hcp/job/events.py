@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from megatron_hcp.ground.visible import visible
-from megatron_hcp.job.task import Task
+from megatron_hcp.job.task import JobTask
 
 _LONGEST = 400
 
@@ -15,7 +15,7 @@ _LONGEST = 400
 class Events:
     """Prints the events of a job; only the task that leads it prints any."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: JobTask) -> None:
         self.task = task
 
     def say(self, event: str, **fields: Any) -> None:

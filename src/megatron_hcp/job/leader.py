@@ -10,19 +10,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from megatron_hcp.ground.child import run_child
-from megatron_hcp.job.child import Program, oom_kills
+from megatron_hcp.job.child import JobProgram, oom_kills
 from megatron_hcp.job.ends import end_note, read_ends
 from megatron_hcp.job.events import Events, complain
 from megatron_hcp.job.folder import wait_until
 from megatron_hcp.job.lock import RENEW_S, CheckpointLock
-from megatron_hcp.job.preparing import Preparation, StoppedError
-from megatron_hcp.job.programs import Words
+from megatron_hcp.job.preparing import Preparing, StoppedError
+from megatron_hcp.job.programs import JobWords
 from megatron_hcp.job.progress import checkpoint_mark
 from megatron_hcp.job.spec import JobSpec
-from megatron_hcp.job.supervisor import AskedError, Place, Supervisor, write_text
-from megatron_hcp.job.task import Task
-from megatron_hcp.job.training import Training
-from megatron_hcp.job.verdict import Attempt, Verdict
+from megatron_hcp.job.supervisor import AskedError, JobPlace, Supervisor, write_text
+from megatron_hcp.job.task import JobTask
+from megatron_hcp.job.training import TrainingRun
+from megatron_hcp.job.verdict import JobAttempt, Verdict
 
 _TESTED_S = 900.0
 _RAY_S = 300.0
@@ -32,13 +32,13 @@ _KILLED = 128 + signal.SIGKILL
 class Leader(Supervisor):
     """The first task."""
 
-    def __init__(self, spec: JobSpec, task: Task, place: Place, words: Words) -> None:
+    def __init__(self, spec: JobSpec, task: JobTask, place: JobPlace, words: JobWords) -> None:
         super().__init__(spec, task, place, words)
         self.events = Events(task)
-        self.preparation = Preparation(spec, self.folder, self.events, self.words.launch, self.still)
-        self.attempt = Attempt(spec, task, self.folder, place, begun=time.monotonic())
+        self.preparation = Preparing(spec, self.folder, self.events, self.words.launch, self.still)
+        self.attempt = JobAttempt(spec, task, self.folder, place, begun=time.monotonic())
         self.lock = CheckpointLock(place.checkpoints, task.job) if place.checkpoints is not None else None
-        self.driver: Program | None = None
+        self.driver: JobProgram | None = None
         self._is_locked = self._has_said_end = False
         self._renewed = 0.0
         self._ray_ended: tuple[int | None, ...] = ()
@@ -131,11 +131,11 @@ class Leader(Supervisor):
             logs = sorted(self.place.run.glob(f"comm-r{self.task.attempt}-node*.log"))
             raise StoppedError(f"a communication group failed its test: {_why_slow(logs)}".rstrip(": "))
 
-    def _train(self) -> Training:
+    def _train(self) -> TrainingRun:
         self.start()
         if self.spec.start == "ray":
             self._start_driver()
-        training = Training(self.spec, self.task, self.folder)
+        training = TrainingRun(self.spec, self.task, self.folder)
         while not training.is_over:
             self._say_own_end()
             now = time.monotonic()

@@ -17,7 +17,7 @@ from megatron_hcp.job.nodes import common_facts, differences, not_shared, report
 from megatron_hcp.job.own import run_hcp
 from megatron_hcp.job.placement import map_ranks, sizes_in
 from megatron_hcp.job.spec import JobSpec
-from megatron_hcp.job.task import Task
+from megatron_hcp.job.task import JobTask
 
 _CHECK_S = 300.0
 _FACTS_S = 120.0
@@ -33,7 +33,7 @@ class StoppedError(Exception):
         self.reason, self.unfit = one_line(reason), tuple(unfit)
 
 
-def report_node(spec: JobSpec, folder: JobFolder, task: Task, checkpoints: Path | None) -> None:
+def report_node(spec: JobSpec, folder: JobFolder, task: JobTask, checkpoints: Path | None) -> None:
     """Leaves the report of this node, and which tasks are on it."""
     done = run_hcp(["facts", "--format", "json"], _FACTS_S)
     try:
@@ -45,7 +45,7 @@ def report_node(spec: JobSpec, folder: JobFolder, task: Task, checkpoints: Path 
     folder.tell(f"nodes/{task.node_index}", {**report, "tasks": task.siblings, "index": task.node_index})
 
 
-class Preparation:
+class Preparing:
     """The checks that the leading task makes, phase by phase; each raises StoppedError where the job must not train."""
 
     def __init__(

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from megatron_hcp.job.own import own_command
 from megatron_hcp.job.spec import JobSpec
-from megatron_hcp.job.task import Task
+from megatron_hcp.job.task import JobTask
 
 LAUNCHERS = ("torchrun", "ft_launcher")
 
 
-class Words(NamedTuple):
+class JobWords(NamedTuple):
     """The words of a job's command line, in their parts: the launcher's, the program's, the launch's."""
 
     start: Sequence[str]
@@ -28,7 +28,7 @@ class Words(NamedTuple):
         return [*self.start, *python, *own_command("job", "test-groups", "--", *(spec.communication or ()))]
 
 
-def rank_environment(spec: JobSpec, task: Task) -> Mapping[str, str]:
+def rank_environment(spec: JobSpec, task: JobTask) -> Mapping[str, str]:
     """The environment of what a task starts: its rank where Slurm starts the ranks, else the number of its node."""
     found = dict(os.environ)
     if spec.tasks_are_ranks:
@@ -38,7 +38,7 @@ def rank_environment(spec: JobSpec, task: Task) -> Mapping[str, str]:
     return found
 
 
-def ray_words(spec: JobSpec, task: Task, environment: Mapping[str, str]) -> list[str]:
+def ray_words(spec: JobSpec, task: JobTask, environment: Mapping[str, str]) -> list[str]:
     """Ray's head on the first node, a worker on every other one."""
     address, port = environment["MASTER_ADDR"], environment["MASTER_PORT"]
     where = (

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from megatron_hcp.ground.files import write_whole
-from megatron_hcp.job.child import Program, oom_kills
+from megatron_hcp.job.child import JobProgram, oom_kills
 from megatron_hcp.job.ends import end_note
 from megatron_hcp.job.folder import JobFolder, wait_until
 from megatron_hcp.job.own import own_command
-from megatron_hcp.job.programs import LAUNCHERS, Words, rank_environment, ray_words
+from megatron_hcp.job.programs import LAUNCHERS, JobWords, rank_environment, ray_words
 from megatron_hcp.job.spec import JobSpec
-from megatron_hcp.job.task import Task
+from megatron_hcp.job.task import JobTask
 
 NOTE_TICK_S = 1.0
 _TICK_S = 0.2
@@ -24,7 +24,7 @@ _PREPARED_S = 3600.0
 """Seconds that a task waits for the one that leads; each of its steps has a limit of its own."""
 
 
-class Place(NamedTuple):
+class JobPlace(NamedTuple):
     """Where a job runs: its folder, its nodes by name (as far as Slurm says), and where its checkpoints go."""
 
     run: Path
@@ -39,13 +39,13 @@ class AskedError(Exception):
 class Supervisor:
     """One task of a job. Every task but the first only does its part, and waits for the first to decide."""
 
-    def __init__(self, spec: JobSpec, task: Task, place: Place, words: Words) -> None:
+    def __init__(self, spec: JobSpec, task: JobTask, place: JobPlace, words: JobWords) -> None:
         self.spec, self.task, self.place = spec, task, place
         self.words = words
         self.folder = JobFolder(place.run, task.attempt)
         self.environment = rank_environment(spec, task)
         self.asked: Literal["", "preempted", "terminated"] = ""
-        self.program: Program | None = None
+        self.program: JobProgram | None = None
         self._is_aborted = False
 
     def run(self) -> int:
@@ -102,7 +102,7 @@ class Supervisor:
         """Runs this task's part of the test of the groups, and says how it ended."""
         log = self.folder.log_file("comm", self.task.node_index)
         words = self.words.communication_test(self.spec)
-        program = Program(words, log, f"{self.task.number}: ", self.environment, self.spec.start in LAUNCHERS)
+        program = JobProgram(words, log, f"{self.task.number}: ", self.environment, self.spec.start in LAUNCHERS)
         while program.code() is None:
             if self.asked:
                 program.kill()
@@ -125,11 +125,13 @@ class Supervisor:
             words = self.words.training()
         self.program = self.launch(words, log, plain)
 
-    def launch(self, words: Sequence[str], log: Path, plain: Path | None = None) -> Program | None:
+    def launch(self, words: Sequence[str], log: Path, plain: Path | None = None) -> JobProgram | None:
         """Starts a program; None if it cannot be started, which its log says."""
         self._oom = oom_kills()
         try:
-            return Program(words, log, f"{self.task.number}: ", self.environment, self.spec.start in LAUNCHERS, plain)
+            return JobProgram(
+                words, log, f"{self.task.number}: ", self.environment, self.spec.start in LAUNCHERS, plain
+            )
         except OSError as error:
             with log.open("a", encoding="utf-8") as file:
                 file.write(f"{self.task.number}: hcp: cannot start {words[0]}: {error.strerror}\n")
@@ -148,7 +150,7 @@ class Supervisor:
         program.close()
         return 0 if self.spec.start == "ray" and self.folder.is_told("over") else code
 
-    def obey(self, program: Program) -> None:
+    def obey(self, program: JobProgram) -> None:
         """Does what the first task has decided for all."""
         if self.folder.is_told("over"):
             program.kill()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Task(NamedTuple):
+class JobTask(NamedTuple):
     """One of `tasks` processes that supervise a job: one per rank, or one per node if a launcher starts the ranks.
 
     `number`: its number in the job; 0 leads. `local`: its number on its node. `siblings`: the numbers of all tasks on
@@ -33,13 +33,13 @@ class Task(NamedTuple):
         return self.local == 0
 
 
-def task_of(environment: Mapping[str, str], tasks_per_node: int, nodes: int, attempt: int | None = None) -> Task:
+def task_of(environment: Mapping[str, str], tasks_per_node: int, nodes: int, attempt: int | None = None) -> JobTask:
     """The task that an environment describes; without Slurm, one per node, numbered by the launcher's variable."""
     slurm = "SLURM_PROCID" in environment
     index = int(environment.get("SLURM_PROCID") or _first(environment, "PET_NODE_RANK", "JOB_COMPLETION_INDEX") or 0)
     node_index = int(environment.get("SLURM_NODEID") or index) if slurm else index
     siblings = tuple(int(number) for number in environment.get("SLURM_GTIDS", "").split(",") if number.isdecimal())
-    return Task(
+    return JobTask(
         number=index,
         local=int(environment.get("SLURM_LOCALID") or 0),
         node_index=node_index,

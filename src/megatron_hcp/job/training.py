@@ -9,7 +9,7 @@ from megatron_hcp.job.ends import TaskEnd, read_ends
 from megatron_hcp.job.folder import JobFolder
 from megatron_hcp.job.spec import JobSpec
 from megatron_hcp.job.stall import StallWatch
-from megatron_hcp.job.task import Task
+from megatron_hcp.job.task import JobTask
 
 _LOOK_S = 1.0
 _STALL_LOOK_S = 5.0
@@ -21,10 +21,10 @@ _ABORTED_S = 60.0
 _ABORTED, _KILLED = 134, 137
 
 
-class Training:
+class TrainingRun:
     """`is_over`: nothing more is waited for. `stalled`: why it counts as hung, or "". `ends`: who ended, and how."""
 
-    def __init__(self, spec: JobSpec, task: Task, folder: JobFolder) -> None:
+    def __init__(self, spec: JobSpec, task: JobTask, folder: JobFolder) -> None:
         self.spec, self.task, self.folder = spec, task, folder
         self.is_over, self.stalled = False, ""
         self.ends: list[TaskEnd] = []

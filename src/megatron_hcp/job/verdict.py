@@ -25,9 +25,9 @@ from megatron_hcp.job.outcome import AttemptEnd, Outcome, decide
 from megatron_hcp.job.own import run_hcp
 from megatron_hcp.job.progress import Steps, checkpoint_mark, saved_in, saved_iteration, steps_in
 from megatron_hcp.job.spec import JobSpec
-from megatron_hcp.job.supervisor import Place, write_text
-from megatron_hcp.job.task import Task
-from megatron_hcp.job.training import Training
+from megatron_hcp.job.supervisor import JobPlace, write_text
+from megatron_hcp.job.task import JobTask
+from megatron_hcp.job.training import TrainingRun
 
 _TRIAGE_S = 120.0
 _NO_CAUSE = ("report", "effect", "echo", "death")
@@ -53,13 +53,13 @@ class Verdict(NamedTuple):
 
 
 @dataclass
-class Attempt:
+class JobAttempt:
     """One attempt of a job; `mark`: what its checkpoints were at its start."""
 
     spec: JobSpec
-    task: Task
+    task: JobTask
     folder: JobFolder
-    place: Place
+    place: JobPlace
     begun: float
     mark: int = 0
 
@@ -71,7 +71,7 @@ class Attempt:
         *,
         stopped: str = "",
         unfit: Sequence[str] = (),
-        training: Training | None = None,
+        training: TrainingRun | None = None,
     ) -> Verdict:
         """What this attempt was, and what comes next. Without `training`, it is not over yet, or never began."""
         run, attempt = self.place.run, self.task.attempt
@@ -144,14 +144,14 @@ def _has_text(path: Path) -> bool:
         return False
 
 
-def _first(logs: Sequence[tuple[str, str]], training: Training | None, spec: JobSpec) -> RankExit | None:
+def _first(logs: Sequence[tuple[str, str]], training: TrainingRun | None, spec: JobSpec) -> RankExit | None:
     """Who failed first: the rank that a launcher names, else the task whose program ended first."""
     if training is None:
         return None
     return first_exit("", logs) or first_failure(training.failures(), spec.tasks_are_ranks)
 
 
-def _cause(training: Training | None, found: dict[str, Any] | None) -> str:
+def _cause(training: TrainingRun | None, found: dict[str, Any] | None) -> str:
     """Why it failed: out of memory if the kernel says so, else the cause that the logs give."""
     failures = training.failures() if training is not None else []
     if killed := next((end for end in failures if end.oom), None):

@@ -14,7 +14,7 @@ from megatron_hcp.render.environment import reserved_in
 from megatron_hcp.render.preparation import preparation_in
 from megatron_hcp.render.site import BY_NAME
 from megatron_hcp.render.starts import ONLY_START, STARTS
-from megatron_hcp.render.values import checked
+from megatron_hcp.render.values import checked, dashed, shortened
 
 _SAME = (
     "job_name account partition qos reservation constraint nodelist exclude mem cpus_per_task segment switches time"
@@ -74,9 +74,8 @@ def stated_by(launch: Launch) -> Stated:
         ):
             take()
     name = ONLY_START.get(launch.dialect, reader.start)
-    return Stated(
-        name if name in STARTS else None, reader.site, reader.origins, tuple(reader.changed), tuple(reader.left_out)
-    )
+    start = name if name in STARTS else None
+    return Stated(start, reader.site, reader.origins, tuple(reader.changed), tuple(reader.left_out))
 
 
 class _JobReader:
@@ -103,7 +102,7 @@ class _JobReader:
         """Takes options unchanged; only those that a directive cannot express are left out."""
         taken: list[str] = []
         for name, fact in options:
-            text = f"--{_dashed(name)}" + ("" if fact.value is True else f"={fact.value}")
+            text = f"--{dashed(name)}" + ("" if fact.value is True else f"={fact.value}")
             self.take(program, [text], fact)
             if self.site.get(program) == (text,):
                 taken.append(text)
@@ -158,7 +157,7 @@ class _JobReader:
             self.take("gpu_type", typed["type"], fact)
         if asked not in ("gres", "gpus_per_node"):
             self.changed.append(
-                f"--{_dashed(asked)}={fact.value} ({self.where(fact)}): the job requests GPUs per node instead"
+                f"--{dashed(asked)}={fact.value} ({self.where(fact)}): the job requests GPUs per node instead"
             )
 
     def options(self) -> None:
@@ -226,10 +225,10 @@ class _JobReader:
         self.pass_on("srun", list(passed.items()))
         for name, fact in srun.items():
             if name not in _PASSED | _SRUN_OURS:
-                self.left_out.append(f"srun --{_dashed(name)} ({self.where(fact)})")
+                self.left_out.append(f"srun --{dashed(name)} ({self.where(fact)})")
         for name, why in self.launch.unknown.items():
             if name.startswith(("sbatch.", "srun.")):
-                option = _dashed(name.partition(".")[2])
+                option = dashed(name.partition(".")[2])
                 self.left_out.append(f"--{option}: {why}; state it as an option")
 
     def launcher(self) -> None:
@@ -238,7 +237,7 @@ class _JobReader:
         hidden = {name.partition(".")[2] for name in self.launch.unknown if name.startswith("torchrun.")}
         named = [name for name in (*stated, *sorted(hidden)) if name in _RENDEZVOUS or name.startswith("rdzv_")]
         if named:
-            options = ", ".join(f"--{_dashed(name)}" for name in named)
+            options = ", ".join(f"--{dashed(name)}" for name in named)
             self.changed.append(f"{options} ({self.where(stated.get(named[0]))}): the job sets the rendezvous itself")
         is_ft = any(name.startswith("ft_") for name in stated) or self.start == "ft_launcher"
         taken = {"max_restarts": "ft_restarts" if is_ft else "max_restarts", **_FT_KEYS}
@@ -247,7 +246,7 @@ class _JobReader:
                 self.take(taken[name], fact.value, fact)
             elif name not in (*named, *_LAUNCHER_OURS):
                 value = "" if fact.value is True else f"={fact.value}"
-                self.left_out.append(f"--{_dashed(name)}{value} ({self.where(fact)})")
+                self.left_out.append(f"--{dashed(name)}{value} ({self.where(fact)})")
 
     def environment(self) -> None:
         exports = self.of("env")
@@ -280,33 +279,22 @@ class _JobReader:
             value = getattr(found, name)
             if value:
                 self.take(name, value, line=getattr(found, f"{name}_line"))
-        self.left_out += [f"{_short(command)} ({self.where(None, line)})" for line, command in found.left_out]
+        self.left_out += [f"{shortened(command)} ({self.where(None, line)})" for line, command in found.left_out]
         if found.python:
             self.take("python", found.python, line=found.starter_line)
-        for word, why in found.prefixes:
-            self.left_out.append(f"{word} ({self.where(None, found.starter_line)}): {why}")
+        self.left_out += [f"{word} ({self.where(None, found.starter_line)}): {why}" for word, why in found.prefixes]
         known = {name.removeprefix("env.") for name in (*self.launch.facts, *self.launch.unknown)}
         for number, line in enumerate((self.launch.reading.text or "").splitlines(), 1):
             match = _EXPORT.match(line)
             if match and is_secret_name(match[1]):
-                where = self.where(None, number)
-                self.left_out.append(
-                    f"export {match[1]} ({where}): a secret; export it in the shell that submits the job"
-                )
+                why = "a secret; export it in the shell that submits the job"
             elif match and match[1] in _OF_THE_JOB and match[1] in known:
-                self.left_out.append(
-                    f"export {match[1]} ({self.where(None, number)}): the job sets it, or it must be unset"
-                )
+                why = "the job sets it, or it must be unset"
+            else:
+                continue
+            self.left_out.append(f"export {match[1]} ({self.where(None, number)}): {why}")
 
 
 _EXPORT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=")
 _PATH = "name its environment with --venv, or its Python with --python"
 _OF_THE_JOB = ("SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK", "LD_PRELOAD")
-
-
-def _dashed(name: str) -> str:
-    return name.replace("_", "-")
-
-
-def _short(command: str) -> str:
-    return command if len(command) <= 80 else command[:77] + "..."

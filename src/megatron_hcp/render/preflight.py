@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.job.communication import run_check
 from megatron_hcp.job.nodes import common_facts, differences, not_shared, report_of_node
+from megatron_hcp.job.own import run_check
 from megatron_hcp.job.placement import map_ranks
 
 

@@ -195,3 +195,13 @@ def _map(value: Any, wrong: Wrong, is_env: bool) -> dict[str, str | None]:
             check_text(str(text), wrong)
         found[name] = None if text is None else str(text)
     return found
+
+
+def dashed(name: str) -> str:
+    """An option as Slurm writes it."""
+    return name.replace("_", "-")
+
+
+def shortened(command: str) -> str:
+    """A command's first 80 characters."""
+    return command if len(command) <= 80 else command[:77] + "..."

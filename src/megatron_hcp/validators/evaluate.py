@@ -20,10 +20,9 @@ from megatron_hcp.validators.program import StartProgram, Unit, condition_of, fi
 from megatron_hcp.validators.trees import tree_of
 from megatron_hcp.validators.values import ABSENT, NOT_READ, UNREADABLE, NotKnown, Thing, is_plain, merged, same, truth
 
-_MOST_STEPS = 200_000
-_DEEPEST = 25
-_NEXT, _LEFT, _STOPPED, _BREAK, _CONTINUE = range(5)
+_MOST_STEPS, _DEEPEST = 200_000, 25
 _RETURN = "<return>"
+_NEXT, _LEFT, _STOPPED, _BREAK, _CONTINUE = range(5)
 Outside = Callable[[str, list[Any]], Any]
 
 
@@ -288,9 +287,8 @@ class Evaluation(Assignments):
         if self._maybe:
             self._is_open(line, merged(*self._maybe))
         else:
-            guard = self._guard(line)
-            things = ((name, value.key) for name, value in self.frame.items() if isinstance(value, Thing))
-            sections = tuple((name, key) for name, key in things if key is not None)
+            guard, things = self._guard(line), ((n, v) for n, v in self.frame.items() if isinstance(v, Thing))
+            sections = tuple((name, thing.key) for name, thing in things if thing.key is not None)
             self.refusals.append(Refusal(guard, values_in(guard.condition, self, self._calls[-1]), sections))
 
     def _is_open(self, line: str, unknown: NotKnown) -> None:

@@ -10,7 +10,7 @@ from megatron_hcp.launch.facts.last_read import BRANCHES, of_package
 from megatron_hcp.validators.program import StartProgram
 
 
-class Upstream(NamedTuple):
+class ValidatingRepo(NamedTuple):
     """A repository whose validators read launches: the fact that states its release, and the releases that judge a
     launch without one, oldest first: the last of each minor version in the tables."""
 
@@ -19,16 +19,16 @@ class Upstream(NamedTuple):
     releases: tuple[str, ...]
 
 
-MEGATRON_LM = Upstream(
+MEGATRON_LM = ValidatingRepo(
     "megatron-lm", "mcore", ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.0")
 )
 _PINNED = MEGATRON_LM._replace(releases=("0.16.1",))
 """slime 0.2.4 to 0.3.1 and miles build a commit of main between 0.16.0rc0 and 0.17, with patches of their own."""
-VERL = Upstream("verl", "verl", ("0.7.1", "0.8.0", "0.9.1"))
-SLIME = Upstream("slime", "slime", ("0.2.4", "0.3.1"))
-MILES = Upstream("miles", "miles", ("0.1.0",))
-MEGATRON_BRIDGE = Upstream("megatron-bridge", "bridge", ("0.3.1", "0.4.2", "0.5.1", "0.6.0"))
-_BY_DIALECT: Mapping[str, tuple[Upstream, ...]] = {
+VERL = ValidatingRepo("verl", "verl", ("0.7.1", "0.8.0", "0.9.1"))
+SLIME = ValidatingRepo("slime", "slime", ("0.2.4", "0.3.1"))
+MILES = ValidatingRepo("miles", "miles", ("0.1.0",))
+MEGATRON_BRIDGE = ValidatingRepo("megatron-bridge", "bridge", ("0.3.1", "0.4.2", "0.5.1", "0.6.0"))
+_BY_DIALECT: Mapping[str, tuple[ValidatingRepo, ...]] = {
     "mlm": (MEGATRON_LM,),
     "bridge": (MEGATRON_BRIDGE,),
     "verl": (VERL,),
@@ -36,7 +36,7 @@ _BY_DIALECT: Mapping[str, tuple[Upstream, ...]] = {
 _VERL_CONFIGURATIONS = ("ppo_trainer", "ppo_megatron_trainer")
 
 
-def upstreams_of(launch: Launch) -> tuple[Upstream, ...]:
+def upstreams_of(launch: Launch) -> tuple[ValidatingRepo, ...]:
     """The upstreams whose start-up reads the launch, in the order in which they do."""
     if launch.dialect == "verl" and not _is_ppo(launch):
         return ()
@@ -77,7 +77,7 @@ def _is_ppo(launch: Launch) -> bool:
     )
 
 
-def revision_in(upstream: Upstream, release: tuple[int, int, int]) -> str | None:
+def revision_in(upstream: ValidatingRepo, release: tuple[int, int, int]) -> str | None:
     """The revision in the tables that a release is: itself, the newest before it of its minor version, or main.
 
     >>> revision_in(VERL, (0, 9, 3)), revision_in(VERL, (0, 10, 0)), revision_in(VERL, (0, 5, 0))

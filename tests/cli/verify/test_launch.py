@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.cli.verify_launch import Ask, Parity, parity_json, parity_lines
+from megatron_hcp.cli.verify.launch import Ask, Parity, parity_json, parity_lines
 from megatron_hcp.core.parity import tiny_launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.resources import pack_dir

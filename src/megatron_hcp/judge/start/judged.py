@@ -17,7 +17,7 @@ from megatron_hcp.validators.start import judge_start
 from megatron_hcp.validators.upstreams import (
     MEGATRON_BRIDGE,
     MEGATRON_LM,
-    Upstream,
+    ValidatingRepo,
     bridge_with,
     revision_in,
     upstreams_of,
@@ -37,7 +37,7 @@ def judgements(launch: Launch, speaks: Speaks) -> list[tuple[Judgement, ...]]:
     return [judged for upstream in _reading(launch) if (judged := _judged_by(launch, upstream, speaks))]
 
 
-def _judged_by(launch: Launch, upstream: Upstream, speaks: Speaks) -> tuple[Judgement, ...]:
+def _judged_by(launch: Launch, upstream: ValidatingRepo, speaks: Speaks) -> tuple[Judgement, ...]:
     """What one upstream's validators make of the launch."""
     stated = _by_the_stated(launch, upstream)
     if stated is not None:
@@ -60,19 +60,19 @@ def newest_first(launch: Launch) -> Iterator[Iterator[Judgement]]:
         yield chain(stated or (), _each(launch, upstream, releases))
 
 
-def _each(launch: Launch, upstream: Upstream, releases: tuple[str, ...]) -> Iterator[Judgement]:
+def _each(launch: Launch, upstream: ValidatingRepo, releases: tuple[str, ...]) -> Iterator[Judgement]:
     for release in releases:
         yield from _judged(launch, upstream, (release,))
 
 
-def _reading(launch: Launch) -> tuple[Upstream, ...]:
+def _reading(launch: Launch) -> tuple[ValidatingRepo, ...]:
     """The upstreams that judge the launch; none if what one of two makes of the arguments isn't known."""
     upstreams = upstreams_of(launch)
     is_known = len(upstreams) < 2 or all(_beside(launch, upstream.repo) for upstream in upstreams)
     return upstreams if is_known else ()
 
 
-def _by_the_stated(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...] | None:
+def _by_the_stated(launch: Launch, upstream: ValidatingRepo) -> tuple[Judgement, ...] | None:
     """The outcome of the user's own tree, or of the release that the launch states; None without them."""
     tree = _tree(launch, upstream.repo)
     if tree is not None:
@@ -84,7 +84,7 @@ def _by_the_stated(launch: Launch, upstream: Upstream) -> tuple[Judgement, ...] 
     return None
 
 
-def _in_question(launch: Launch, upstream: Upstream) -> tuple[str, ...]:
+def _in_question(launch: Launch, upstream: ValidatingRepo) -> tuple[str, ...]:
     """The releases that may judge a launch which states none, oldest first."""
     is_megatron = upstream.repo == MEGATRON_LM.repo
     releases = releases_with(launch, upstream.releases) if is_megatron else upstream.releases
@@ -135,7 +135,7 @@ def _older_guards() -> dict[str, tuple[str, ...]]:
     return {release: tuple(options) for release, *options in rows}
 
 
-def _stated(launch: Launch, upstream: Upstream) -> str | None:
+def _stated(launch: Launch, upstream: ValidatingRepo) -> str | None:
     """The release or branch in the tables that the launch states; None if they don't have it."""
     view = View(launch)
     try:
@@ -149,7 +149,7 @@ def _stated(launch: Launch, upstream: Upstream) -> str | None:
         return None
 
 
-def _judged(launch: Launch, upstream: Upstream, releases: tuple[str | None, ...]) -> tuple[Judgement, ...]:
+def _judged(launch: Launch, upstream: ValidatingRepo, releases: tuple[str | None, ...]) -> tuple[Judgement, ...]:
     beside = _beside(launch, upstream.repo)
     found = (
         judge_start(launch, release, repo=upstream.repo, beside=beside) for release in releases if release is not None

@@ -9,6 +9,7 @@ from megatron_hcp.launch.fact import ELASTIC_STARTS
 from megatron_hcp.launch.forms.script.containers import image_options
 from megatron_hcp.launch.forms.script.options import mpi_options, slurm_options, torchrun_options
 from megatron_hcp.launch.forms.script.ray import with_runtime_env
+from megatron_hcp.launch.forms.script.slurm import sbatch
 from megatron_hcp.launch.forms.script.started import Handed, StartContext, Started
 
 _WRAPPERS_NAMES = (
@@ -43,7 +44,8 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
         name = _name(item)
         if not isinstance(item, Field) or not name:
             later = _next_program(items, place + 1)
-            reason = item.reason if not isinstance(item, Field) else _hole_reason(item)
+            parts = item.parts if isinstance(item, Field) else (item,)
+            reason = next((part.reason for part in parts if not isinstance(part, Lit)), "unknown")
             unsure = context._replace(start=None, doubt=reason)
             if later is None:
                 flags = [at for at in range(place, len(items)) if _is_flag(items[at])]
@@ -58,7 +60,7 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
             context = context._replace(by_srun=True)
             place = options.rest
         elif name == "sbatch":
-            return _sbatch(items, place + 1, context)
+            return sbatch(items, place + 1, context)
         elif name == "env":
             place, context = _env(items, place + 1, context)
         elif name in ELASTIC_STARTS:
@@ -111,10 +113,6 @@ def _name(item: Item) -> str:
         return text.rsplit("/", 1)[-1]
     _, slash, name = _tail(item).rpartition("/")
     return name if slash else ""
-
-
-def _hole_reason(word: Field) -> str:
-    return next((part.reason for part in word.parts if not isinstance(part, Lit)), "unknown")
 
 
 def _is_bare_script(item: Item) -> bool:
@@ -288,17 +286,6 @@ def _shell(items: Items, place: int, context: StartContext) -> Handed | None:
 
 def _as_value(item: Unseen | Maybe) -> Value:
     return (Hole(item.reason, item.span),)
-
-
-def _sbatch(items: Items, place: int, context: StartContext) -> Handed | None:
-    options = slurm_options(items, place, "sbatch")
-    wrap = next((option.value for option in options.found if option.name == "wrap"), None)
-    context = context.with_options("sbatch", tuple(o for o in options.found if o.name != "wrap"), options.unseen)
-    if wrap is not None:
-        return Handed(context, wrap, is_job=True)
-    script = items[options.rest] if options.rest < len(items) else None
-    path = script.parts if isinstance(script, Field) else None
-    return Handed(context, path=path, is_job=True, arguments=items[options.rest + 1 :])
 
 
 def _ray(items: Items, place: int) -> int | None:

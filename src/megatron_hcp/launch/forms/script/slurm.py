@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 
 from megatron_hcp.bash.syntax import Script
-from megatron_hcp.bash.value import Field, Hole, Item, Lit, ScriptText, Span, Value
+from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, ScriptText, Span, Value
 from megatron_hcp.launch.forms.script.options import Option, slurm_options
+from megatron_hcp.launch.forms.script.started import Handed, StartContext
 
 _SAME = {
     "SLURM_NNODES": "nodes",
@@ -85,3 +86,15 @@ def _directive_words(text: ScriptText, line: bytes, offset: int) -> list[Item]:
         span = (text, offset + match.start(), offset + match.end())
         words.append(Field((Lit(word, span, False),), span))
     return words
+
+
+def sbatch(items: Items, place: int, context: StartContext) -> Handed | None:
+    """What `sbatch OPTIONS SCRIPT ARGUMENTS`, or its --wrap, starts; `place` is that of the first option."""
+    options = slurm_options(items, place, "sbatch")
+    wrap = next((option.value for option in options.found if option.name == "wrap"), None)
+    context = context.with_options("sbatch", tuple(o for o in options.found if o.name != "wrap"), options.unseen)
+    if wrap is not None:
+        return Handed(context, wrap, is_job=True)
+    script = items[options.rest] if options.rest < len(items) else None
+    path = script.parts if isinstance(script, Field) else None
+    return Handed(context, path=path, is_job=True, arguments=items[options.rest + 1 :])

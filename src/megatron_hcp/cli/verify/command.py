@@ -14,7 +14,7 @@ import click
 from megatron_hcp.cli.completion import complete_steps
 from megatron_hcp.cli.options import format_option, launch_options
 from megatron_hcp.cli.screen import ProgressLine, safe_line, say
-from megatron_hcp.cli.verify_launch import ATTENTIONS, Ask, verify_launch
+from megatron_hcp.cli.verify.launch import ATTENTIONS, Ask, verify_launch
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.signals import ends_cleanly
 from megatron_hcp.ground.visible import visible
