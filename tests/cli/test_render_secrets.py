@@ -21,6 +21,6 @@ def test_a_launch_with_a_credential_is_refused(hcp, tmp_path: Path, secret: tupl
     assert hcp(*render, "--", *WORDS, cwd=tmp_path).returncode == 0
     done = hcp(*render, "-o", "job.sbatch", "--", *WORDS, *secret, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines()[-1].startswith("hcp: found a credential in line ")
+    assert done.stderr.startswith("hcp: found a credential in line ") and done.stderr.count("\n") == 1
     assert "hunter2" not in done.stderr
     assert not (tmp_path / "job.sbatch").exists()

@@ -134,6 +134,7 @@ def render(
     if start == "verify":
         _refuse_steps(targets, words)
         text = render_job(plan_job(start, site, steps=targets, origins=settle_site(site_file, options).origins))
+        _refuse_secrets(text)
     else:
         if len(targets) > 1 or not (targets or words):
             raise HcpError(f"found {len(targets)} targets", wanted="one launch, or overrides after --", do="name one")
@@ -154,13 +155,13 @@ def render(
             site["job_name"] = default_name(target)
         job = plan_job(start, site, launch, words, origins=settled.origins, model_file=model_file, recipe=recipe)
         text = render_job(job)
+        _refuse_secrets(text)  # before anything is said: a refusal is one line
         _say_taken(target, stated, settled)
         if any(variable.why == ASSUMED_ARCH for variable in job.environment):
             say([f"hcp render: note: CUDA_DEVICE_MAX_CONNECTIONS=1: {ASSUMED_ARCH}"], err=True)
         for note in launch.reading.notes:
             say([f"hcp render: note: {visible(note)}"], err=True)
         failed = _warn(launch, text)
-    _refuse_secrets(text)
     if output is not None and output != "-" and any(_is_same(target, output) for target in targets):
         raise HcpError(f"found -o {output}, which is the launch itself", wanted="another file", do="use another name")
     if output not in (None, "-"):
