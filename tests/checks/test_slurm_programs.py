@@ -25,6 +25,20 @@ def spoiled(job):
     return fill(job).replace({old!r}, {new!r})
 render._fill = spoiled
 """
+SPOILED = """
+import importlib.machinery, sys
+class Spoiled:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name != "megatron_hcp.job." + {module!r}:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        text = open(spec.origin, encoding="utf-8").read()
+        assert {old!r} in text
+        spec.loader.get_code = lambda _: compile(text.replace({old!r}, {new!r}), spec.origin, "exec")
+        return spec
+sys.meta_path.insert(0, Spoiled)
+"""
 UNQUOTED = """
 import megatron_hcp.render.script as render
 render.shlex = type("shlex", (), {"quote": staticmethod(str)})
@@ -79,33 +93,16 @@ def test_a_rendered_job_trains_names_the_killed_rank_and_loses_nothing(program):
 @pytest.mark.parametrize(
     ("name", "part", "old", "new", "failed"),
     [
-        (
-            "rendered_scripts",
-            "broken-launch",
-            'stop "hcp check found errors $where"',
-            "true",
-            "stopped in phase 0",
-        ),
-        (
-            "rendered_scripts",
-            "placement",
-            '&& stop "the ranks are not placed as planned" "$run/nodes.err"',
-            "",
-            "cyclic: stopped",
-        ),
         ("rendered_scripts", "kinds", "set -euo pipefail", "if then", "bash parses it"),
+        ("requeue_guard", "failures", 'scontrol requeue "$SLURM_JOB_ID"', "true", "failed after a checkpoint"),
         (
             "requeue_guard",
-            "failures",
-            '!= "${progress_before-}"',
-            '!= "x"',
-            "failed before a checkpoint: failed, next none",
+            "preemption",
+            """timeout 10 scancel --signal=USR1 "$SLURM_JOB_ID" || true' USR1""",
+            "true' USR1",
+            "preempted, next requeue",
         ),
-        ("requeue_guard", "failures", 'scontrol requeue "$SLURM_JOB_ID"', "true", "failed after a checkpoint"),
-        ("requeue_guard", "limit", '--max-requeues "$max_requeues"', "--max-requeues 99", "the last attempt"),
-        ("requeue_guard", "limit", "((attempt > max_requeues))", "false", "started by Slurm once more"),
-        ("requeue_guard", "preemption", "trap 'ask_to_save preempted' USR1", "trap '' USR1", "preempted, next requeue"),
-        ("requeue_guard", "exit-codes", 'exit "$ended"\n', "exit 1\n", "exit code 16 is the job's"),
+        ("requeue_guard", "exit-codes", 'exit "$(sed', 'exit 1 # "$(sed', "exit code 16 is the job's"),
     ],
 )
 @pytest.mark.slow
@@ -114,10 +111,54 @@ def test_a_script_that_is_broken_is_found(program, name, part, old, new, failed)
     assert any(failed in result for result in found), found
 
 
+@pytest.mark.parametrize(
+    ("name", "part", "module", "old", "new", "failed"),
+    [
+        (
+            "rendered_scripts",
+            "broken-launch",
+            "preparing",
+            'raise StoppedError(f"hcp check found errors {where}")',
+            "pass",
+            "stopped in phase 0",
+        ),
+        (
+            "rendered_scripts",
+            "placement",
+            "preparing",
+            'raise StoppedError(f"the ranks are not placed as planned: {error}") from None',
+            "pass",
+            "cyclic: stopped",
+        ),
+        (
+            "requeue_guard",
+            "failures",
+            "verdict",
+            "!= self.mark or saved_in(tails)",
+            "!= -1",
+            "failed before a checkpoint: failed, next none",
+        ),
+        ("requeue_guard", "limit", "verdict", "max_requeues=self.spec.requeue", "max_requeues=99", "the last attempt"),
+        (
+            "requeue_guard",
+            "limit",
+            "leader",
+            "self.task.attempt > spec.requeue",
+            "False",
+            "started by Slurm once more",
+        ),
+    ],
+)
+@pytest.mark.slow
+def test_a_supervisor_that_is_broken_is_found(program, name, part, module, old, new, failed):
+    found = program(name, part, patch=SPOILED.format(module=module, old=old, new=new))
+    assert any(failed in result for result in found), found
+
+
 @pytest.mark.torch
 def test_a_trainer_that_is_not_asked_to_save_is_found(program):
-    asks = 'scancel --signal=TERM "$SLURM_JOB_ID" || true'
-    found = program("rendered_job", "interrupted", patch=RENDERED.format(old=asks, new='kill -KILL "$training"'))
+    spoiled = SPOILED.format(module="supervisor", old="self.program.ask(signal.SIGTERM)", new="self.program.kill()")
+    found = program("rendered_job", "interrupted", patch=spoiled)
     assert "srun: saved in the middle" in found, found
 
 
