@@ -8,7 +8,6 @@ Ends with 1 if one is refused. One launch runs at a time; `--every N --start K` 
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from program import parser_of
 
 from megatron_hcp.dryrun.ask import DryRun, HowToRun, dry_run
 from megatron_hcp.ground.errors import HcpError
@@ -191,7 +191,7 @@ def _row(name: str, done: DryRun) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("checkouts", nargs="+", type=Path)
     parser.add_argument("--good", action="store_true", help="the rules' good examples instead of functional tests")
     parser.add_argument("--faults", action="store_true", help="reported crashes (lib/dryrun_faults.txt)")

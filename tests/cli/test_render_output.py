@@ -73,7 +73,7 @@ def test_a_signal_in_the_middle_leaves_the_old_file_or_the_new_one(tmp_path):
                 process.send_signal(number)
             process.communicate(timeout=HANG_S)
             text = (tmp_path / "job.sbatch").read_text()
-            assert text == "the old one\n" or text.endswith('exit "$code"\n')
+            assert text == "the old one\n" or text.endswith('<<<"$said")"\n')
 
 
 def test_a_launch_whose_name_is_not_utf8_is_one_line_or_a_script(hcp, tmp_path):

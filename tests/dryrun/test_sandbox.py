@@ -9,12 +9,13 @@ import pytest
 
 from megatron_hcp.dryrun.sandbox import environment, sandbox
 from megatron_hcp.ground.child import Child, run_child
+from support.processes import HANG_S
 
 
 def run(code: str, folder: Path, root: Path) -> tuple[Child, str, str]:
     limits = sandbox(str(folder), str(root))
     words = [*limits.words, *environment(str(folder), {}), sys.executable, "-c", code]
-    return run_child(words, timeout_s=60, folder=str(folder)), limits.network, limits.files
+    return run_child(words, timeout_s=HANG_S, folder=str(folder)), limits.network, limits.files
 
 
 @pytest.fixture

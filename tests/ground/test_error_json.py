@@ -35,6 +35,7 @@ NO_SKILL = "a folder with config/card.yaml"
 CASES = [
     f"check launch.yaml | launch.yaml:2:26 | model.context_parallel_size is 'four' | a whole number | {CORRECT}",
     f"check missing.sh | | missing.sh does not exist | a launch file | {PATH}",
+    f"dryrun missing.sh | | missing.sh does not exist | a launch file | {PATH}",
     f"check train.toml | | train.toml looks like a TOML configuration (torchtitan, prime-rl), which is not supported | "
     f"{A_LAUNCH} | give the command line or configuration of one of these three",
     "check launch.yaml -o yaml=x | | -o yaml=x | FORMAT=PATH with FORMAT one of text, json, sarif, github |",

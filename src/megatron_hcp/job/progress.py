@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 _COUNTS = (
     rb"\biteration {1,9}(\d{1,9})/ {0,9}(\d{1,9})",  # Megatron-LM, Megatron-Bridge
-    rb"={9,} Step (\d{1,9})/(\d{1,9})",  # NeMo-RL
-    rb"Training Progress:[^\n]{0,200}?\| (\d{1,9})/(\d{1,9})",  # verl
+    rb"={9} Step (\d{1,9})/(\d{1,9})",  # NeMo-RL
+    rb"Training Progress:[^\n:]{0,200}?\| (\d{1,9})/(\d{1,9})",  # verl
     rb"global_step/max_steps'?: '?(\d{1,9})/(\d{1,9})",  # ms-swift
 )
 """How frameworks count their iterations: the number of one, and of how many."""

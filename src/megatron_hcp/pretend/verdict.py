@@ -30,12 +30,15 @@ _CAPTURES = ("megatron/core/transformer/cuda_graphs.py", "megatron/core/full_cud
 """Where upstream captures CUDA graphs: streams, generators and graphs are pretended, and so is their state."""
 _OF_THE_WORLD = r"(?i)world[- _]?size|data[- _]parallel"
 _LIMITS = (
-    (r"(?i)nvidia[-_]resiliency[-_]ext", "the package nvidia-resiliency-ext"),
-    (r"DefaultCPUAllocator|can't allocate memory|std::bad_alloc", "memory of this machine, within the run's limit"),
-    (r"[Mm]eta (tensor|backend|device)|data[- ]dependent|aten::|Unsupported device|unknown parameter type",
+    (re.compile(r"(?i)nvidia[-_]resiliency[-_]ext"), "the package nvidia-resiliency-ext"),
+    (re.compile(r"DefaultCPUAllocator|can't allocate memory|std::bad_alloc"),
+     "memory of this machine, within the run's limit"),
+    (re.compile(r"[Mm]eta (tensor|backend|device)|data[- ]dependent|aten::|Unsupported device|unknown parameter type"),
      "an operator of torch for a device without values"),
-    (r"not compiled with CUDA|accelerator device|No CUDA|CUDA driver|NVIDIA driver|libcuda|ATen_cuda", "a CUDA device"),
-    (r"(?i)(please|must|need to) (be )?install|not (been )?installed|not available|requires? (the )?\w+ package",
+    (re.compile(r"not compiled with CUDA|accelerator device|No CUDA|CUDA driver|NVIDIA driver|libcuda|ATen_cuda"),
+     "a CUDA device"),
+    (re.compile(
+        r"(?i)(please|must|need to) (be )?install|not (been )?installed|not available|requires? (the )?\w+ package"),
      "a package that is not here"),
 )  # fmt: skip
 
@@ -124,7 +127,7 @@ def _not_upstreams(error: BaseException) -> str:
     if re.search(r"(?i)\bapex\b", text):
         return "the rest of APEX"
     for pattern, why in _LIMITS:
-        if re.search(pattern, text):
+        if pattern.search(text):
             return why
     read = next((place for place in map(UpstreamPlace._make, codes) if place in RECORD.made_up), None)
     if read is not None:

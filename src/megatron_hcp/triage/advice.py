@@ -49,7 +49,7 @@ _DETERMINISTIC: tuple[tuple[re.Pattern[str], bool, str], ...] = (
     ),
     (
         re.compile(
-            r"shapes? .{0,160}(?:mismatch|cannot be multiplied|incompatible|differ)|[Ss]ize ?mismatch|must match the "
+            r"shapes? .{0,20}(?:mismatch|cannot be multiplied|incompatible|differ)|[Ss]ize ?mismatch|must match the "
             r"(?:existing )?size|mixed torch\.Tensor and DTensor|not divisible by|could not be broadcast together"
         ),
         False,
@@ -64,8 +64,8 @@ _DETERMINISTIC: tuple[tuple[re.Pattern[str], bool, str], ...] = (
     ),
     (
         re.compile(
-            r"failed to import docker image|manifest (?:for .{1,200} )?(?:unknown|not found)|pull access denied|"
-            r"could not open image|[Nn]o such image|image .{1,200} not found"
+            r"failed to import docker image|manifest (?:for \S{1,60} )?(?:unknown|not found)|pull access denied|"
+            r"could not open image|[Nn]o such image|image \S{1,60} not found"
         ),
         True,
         "the container's image was not found, or may not be read",

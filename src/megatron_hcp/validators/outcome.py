@@ -68,3 +68,8 @@ class Judgement(NamedTuple):
     repo: str = "megatron-lm"
     masked: tuple[Guard, ...] = ()
     """Guards that refuse too, behind a refusal of their function that may be why."""
+
+    @property
+    def num_open(self) -> int:
+        """How many guards are open; one that judges several models of a launch may be so more than once."""
+        return len({one.guard for one in self.open})

@@ -152,8 +152,8 @@ def judged_json(report: Report) -> list[dict[str, Any]]:
             "source": item.source,
             "path": paths.get(item.repo) if item.source == "upstream" else None,
             "release": item.release if releases[item.repo] == 1 else None,
-            "evaluated": item.evaluated - len(item.open),
-            "open": len(item.open),
+            "evaluated": item.evaluated - item.num_open,
+            "open": item.num_open,
             "unreadable": item.unreadable,
         }
         for item in judged.values()

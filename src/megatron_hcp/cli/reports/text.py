@@ -89,11 +89,11 @@ def _judged_line(judged: list[Judgement], named: bool) -> Line:
     first, last = judged[0], judged[-1]
     release = last.release if first == last else f"{first.release} to {last.release}"
     refused = len(last.refusals)  # each is ignored, or silent in an excerpt: a finding would stand here
-    count = f"{last.evaluated - len(last.open) - refused} of {last.evaluated + last.unreadable}"
+    count = f"{last.evaluated - last.num_open - refused} of {last.evaluated + last.unreadable}"
     more = f", {refused} not shown" if refused else ""
     more += f", {last.unreadable} could not be read" if last.unreadable else ""
     whose = f"{last.repo} {release}" if named else release
-    return f"upstream's start-up ({whose}): {count} guards passed, {len(last.open)} open{more}"
+    return f"upstream's start-up ({whose}): {count} guards passed, {last.num_open} open{more}"
 
 
 def _run_lines(report: Report) -> list[Line]:

@@ -19,7 +19,7 @@ from megatron_hcp.validators.start import parser_in
 from megatron_hcp.validators.trees import names_in, tree_of
 
 _CALLED = re.compile(r"\b([A-Za-z_][\w.]*)\(")
-_FILLED = re.compile(r"\s*(?:\w*args\['(\w+)'\]|self\.(\w+)) = (.+)")
+_FILLED = re.compile(r" {0,60}(?:\w*args\['(\w+)'\]|self\.(\w+)) = (.+)")
 """`kw_args['fp8_param'] = args.fp8_param_gather`: how upstream fills a config, and completes it itself."""
 _REQUIRED = (
     ("num_layers", "encoder_num_layers", "hybrid_layer_pattern"),
@@ -77,7 +77,7 @@ def sources_of(program: StartProgram, function: str, name: str) -> Iterator[str]
     owner, dot, field = name.partition(".")
     here = program.find(function)
     if not dot:
-        yield from _assigned(here, re.compile(rf"\s*{owner} = (.+)")) if here is not None else ()
+        yield from _assigned(here, re.compile(rf"{owner} = (.+)")) if here is not None else ()
         return
     if owner == "args":
         return  # the parser's own: what is not written has its default
@@ -92,7 +92,7 @@ def sources_of(program: StartProgram, function: str, name: str) -> Iterator[str]
 def _assigned(unit: Unit, pattern: re.Pattern[str]) -> Iterator[str]:
     """What is assigned to a variable of a function: arguments, and texts that may name some."""
     for line in unit.lines:
-        made = pattern.fullmatch(line)
+        made = pattern.fullmatch(line.lstrip())
         if made is not None:
             yield from _arguments(made[1])
             yield from _TEXT.findall(made[1])

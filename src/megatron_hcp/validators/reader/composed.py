@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from megatron_hcp.ground.errors import HcpError
+
 _REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([\w.]+)(?:,([^${}]*|\{\}|\[\]))?\}\Z")
 _TARGET = "_target_"
 
@@ -16,13 +18,13 @@ def settings_in(text: str) -> list[str]:
     The default of a reference is for a configuration that lacks the other key. `...` stands for a value that must be
     given, or that is made of several others.
     """
-    import yaml
+    from megatron_hcp.launch.forms.yaml.settings import load_plain
 
     try:
-        data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError:
+        data = load_plain(text, "upstream's configuration", "a configuration", may_be_empty=True)
+    except HcpError:
         return []
-    return list(_lines(data, "")) if isinstance(data, dict) else []
+    return list(_lines(data, ""))
 
 
 def targets_in(lines: list[str], sections: tuple[str, ...]) -> list[str]:
@@ -64,6 +66,6 @@ def _absolute(name: str, key: str) -> str:
 def _default(text: str | None) -> str:
     if text is None:
         return "..."
-    import yaml
+    from megatron_hcp.launch.forms.yaml.settings import load_plain
 
-    return repr(yaml.safe_load(text))
+    return repr(load_plain(f"value: {text}", "upstream's configuration", "a configuration")["value"])

@@ -1,0 +1,44 @@
+"""A row of every START rule of verl, slime and miles besides its examples: what is refused, and what is fine."""
+
+from __future__ import annotations
+
+from support.rules import Row, test_verdict
+
+__all__ = ["test_verdict"]
+
+A, R = "actor_rollout_ref.actor.", "actor_rollout_ref.rollout."
+VERL = f"model_engine=megatron trainer.nnodes=1 algorithm.adv_estimator=grpo {R}name=vllm {A}use_dynamic_bsz=true "
+CRITIC = f"{VERL}critic.enable=true critic.use_dynamic_bsz=false critic.ppo_micro_batch_size="
+SLIME = (
+    "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --rollout-batch-size 32 --num-rollout 10 --num-layers 2 "
+    "--hidden-size 64 --num-attention-heads 4 --micro-batch-size 1 --over-sampling-batch-size "
+)
+ERROR = "error crash config"
+
+VERDICTS: list[Row] = [
+    # rule, dialect, launch, assumed, verdict
+    ("START021", "verl", f"{VERL}{R}val_kwargs.do_sample=true {R}temperature=0", "verl=0.8.0", ERROR),
+    ("START021", "verl", f"{VERL}{R}val_kwargs.do_sample=true {R}temperature=1", "verl=0.8.0", "all:"),
+    ("START021", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START022", "verl", f"{VERL}{A}loss_agg_mode=sum", "verl=0.8.0", ERROR),
+    ("START022", "verl", f"{VERL}{A}loss_agg_mode=token-mean", "verl=0.8.0", "all:"),
+    ("START022", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START023", "verl", f"{CRITIC}24", "verl=0.8.0", ERROR),
+    ("START023", "verl", f"{CRITIC}16", "verl=0.8.0", "all:"),
+    ("START023", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START024", "verl", f"{VERL}{A}megatron.dtype=half", "verl=0.8.0", ERROR),
+    ("START024", "verl", f"{VERL}{A}megatron.dtype=bfloat16", "verl=0.8.0", "all:"),
+    ("START024", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START025", "verl", f"{VERL}{R}pipeline_model_parallel_size=4", "verl=0.8.0", ERROR),
+    ("START025", "verl", VERL, "verl=0.8.0", "all:"),
+    ("START025", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START026", "verl", f"{VERL}{A}optim.exp_avg_dtype=int8", "verl=0.9.1", ERROR),
+    ("START026", "verl", f"{VERL}{A}optim.exp_avg_dtype=fp32", "verl=0.9.1", "all:"),
+    ("START026", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START027", "slime", f"{SLIME}31", "slime=0.3.1", ERROR),
+    ("START027", "slime", f"{SLIME}32", "slime=0.3.1", "all:"),
+    ("START027", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START028", "slime", f"{SLIME}31", "miles=0.1.0", ERROR),
+    ("START028", "slime", f"{SLIME}32", "miles=0.1.0", "all:"),
+    ("START028", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+]
