@@ -43,17 +43,6 @@ BRIDGE_FLAGS = {
     "save_interval": "checkpoint.save_interval",
 }
 """What the flags of Bridge's own training scripts set."""
-_PUBLIC_FLAGS = {
-    "max_steps": "train.train_iters",
-    "lr": "optimizer.lr",
-    "min_lr": "optimizer.min_lr",
-    "warmup_iters": "scheduler.lr_warmup_iters",
-    "pretrained_checkpoint": "checkpoint.pretrained_checkpoint",
-    "save_dir": "checkpoint.save",
-    "load_dir": "checkpoint.load",
-    "save_interval": "checkpoint.save_interval",
-}
-"""What those of scripts/training set besides: `COMMON_OVERRIDE_FIELDS` in its run_recipe.py."""
 _FSDP = ("ddp.use_megatron_fsdp", "ddp.average_in_collective")
 _RECOMPUTED = ("model.recompute_granularity", "model.recompute_method", "model.recompute_num_layers")
 _OVERLAP = ("model.overlap_moe_expert_parallel_comm", "model.moe_shared_expert_overlap")
@@ -99,12 +88,7 @@ def bridge_words(settings: Sequence[Setting], words: Sequence[Word]) -> list[Wor
         if setting.key in BRIDGE_FLAGS and len(setting.value) == 1
     ]
     if not given.keys() & {*NAMES_MODEL}:
-        public = [
-            Word(f"{_PUBLIC_FLAGS[name]}={setting.value[0]}", setting.location)
-            for name, setting in given.items()
-            if name in _PUBLIC_FLAGS and len(setting.value) == 1
-        ]
-        return [*map(_of_dataset, flags), *public, *words]
+        return [*map(_of_dataset, flags), *words]
     for name, setting in given.items():
         if name in _ALSO_SETS and len(setting.value) == 1 and (_ALSO_SETS[name] is not _LENGTH or _is_llm(settings)):
             flags += [Word(word, setting.location) for word in _also_set(name, setting.value[0])]
@@ -122,10 +106,7 @@ def _of_dataset(word: Word) -> Word:
 
 def bridge_unknown(unknown: Mapping[str, str]) -> dict[str, str]:
     """Why keys are unknown that options with unknown values (name -> why) set."""
-    keys = {
-        name: (*filter(None, (BRIDGE_FLAGS.get(name) or _PUBLIC_FLAGS.get(name),)), *_ALSO_SETS.get(name, ()))
-        for name in unknown
-    }
+    keys = {name: (*filter(None, (BRIDGE_FLAGS.get(name),)), *_ALSO_SETS.get(name, ())) for name in unknown}
     return {key: unknown[name] for name in unknown for key in keys[name]}
 
 
