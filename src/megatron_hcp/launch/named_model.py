@@ -29,7 +29,7 @@ def _facts_of_model(name: Fact, reading: Reading) -> dict[str, Fact]:
     """The facts (origin `model-name`) of the model that a launch names, each placed where the name stands.
 
     Nothing where the name is not that of a known model (at any stage of training, in any precision), or where the
-    launch changes the model's sizes.
+    launch changes the model's sizes. A field that only the planner reads is no fact.
     """
     from megatron_hcp.launch.facts.known_models import fields_of
 
@@ -42,7 +42,7 @@ def _facts_of_model(name: Fact, reading: Reading) -> dict[str, Fact]:
     return {
         of_field[f"model.{field}"]: Fact(value, "model-name", name.location, name.key)
         for field, value in fields.items()
-        if field not in _BY_FRAMEWORK
+        if field not in _BY_FRAMEWORK and f"model.{field}" in of_field
     }
 
 
