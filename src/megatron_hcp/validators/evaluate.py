@@ -20,7 +20,7 @@ from megatron_hcp.validators.program import StartProgram, Unit, condition_of, fi
 from megatron_hcp.validators.trees import tree_of
 from megatron_hcp.validators.values import ABSENT, NOT_READ, UNREADABLE, NotKnown, Thing, is_plain, merged, same, truth
 
-_MOST_STEPS, _DEEPEST = 200_000, 25
+MOST_STEPS, _DEEPEST = 200_000, 25
 _RETURN = "<return>"
 _NEXT, _LEFT, _STOPPED, _BREAK, _CONTINUE = range(5)
 Outside = Callable[[str, list[Any]], Any]
@@ -33,9 +33,9 @@ class TooLongError(Exception):
 class Evaluation(Assignments):
     """One run of a program. `outside` answers what is asked about the machine and the environment."""
 
-    def __init__(self, program: StartProgram, outside: Outside) -> None:
+    def __init__(self, program: StartProgram, outside: Outside, most_steps: int = MOST_STEPS) -> None:
         super().__init__()
-        self.program, self._outside = program, outside
+        self.program, self._outside, self._most_steps = program, outside, most_steps
         self.refusals: list[Refusal] = []
         self.open: list[Open] = []
         self.steps = 0
@@ -160,7 +160,7 @@ class Evaluation(Assignments):
         lines, depths = unit.lines, self._depths[unit.name]
         while at < len(lines) and depths[at] >= depth:
             self.steps += 1
-            if self.steps > _MOST_STEPS:
+            if self.steps > self._most_steps:
                 raise TooLongError
             if depths[at] > depth:
                 at += 1

@@ -85,7 +85,7 @@ def patch_of(
     original = launch.reading.text
     if original is None:
         return Patch("", tuple((rule_id, "the launch isn't in a file") for _, rule_id in wanted))
-    report = check_launch(load_text(launch, original), rules)
+    report = check_launch(load_text(launch, original), rules, verdict=False)
     elsewhere = {each for each in wanted if each not in map(_id, report.findings)}
     why = dict.fromkeys(elsewhere, "comes from an option given next to the file: change it there")
     text, settled = original, set(elsewhere)
@@ -133,7 +133,7 @@ def _written(
         if patched is None:
             reasons.append(_no_place(launch, dict(fix.edits) or dict.fromkeys(fix.without)))
             continue
-        after = check_launch(load_text(report.launch, patched), rules)
+        after = check_launch(load_text(report.launch, patched), rules, verdict=False)
         found = {_id(item): item for item in after.findings}
         new = [
             each[1] for each in found if found[each].severity == "error" and not (each in errors or each[1] in masked)
