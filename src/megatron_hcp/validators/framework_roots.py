@@ -83,4 +83,27 @@ _AFTER_MILES = Unit(
     ),
 )
 MILES = _on_megatron_lm("miles", "parse_args_train_backend", ("set_default_megatron_args",), (_AFTER_MILES,))
-UPSTREAMS = (MEGATRON_LM, MEGATRON_BRIDGE, VERL, SLIME, MILES)
+_SWIFT = "swift/megatron/arguments"
+MS_SWIFT = UpstreamRoots(
+    repo="ms-swift",
+    version="swift/version.py",
+    functions=(
+        ("MegatronSftArguments.__post_init__", (f"{_SWIFT}/sft_args.py",)),
+        ("MegatronRLHFArguments.__post_init__", (f"{_SWIFT}/rlhf_args.py",)),
+    ),
+    dataclass=(f"{_SWIFT}/sft_args.py", "MegatronSftArguments"),
+    start=Unit(
+        "start",
+        "def",
+        ("args",),
+        "",
+        (
+            "if args.rlhf_type is None",
+            " do MegatronSftArguments.__post_init__(args)",
+            "else",
+            " do MegatronRLHFArguments.__post_init__(args)",
+        ),
+    ),
+)
+"""The defaults in which the arguments of `rlhf` differ from those of `sft` decide none of their guards."""
+UPSTREAMS = (MEGATRON_LM, MEGATRON_BRIDGE, VERL, SLIME, MILES, MS_SWIFT)

@@ -40,6 +40,9 @@ NOT_FOLLOWED = frozenset((
     "transformer_engine_full_layer_spec", "transformer_engine_mamba_stack_spec", "get_default_mamba_stack_spec",
     "get_default_hybrid_stack_spec", "encoder_model_with_transformer_engine_default_spec",
     "decoder_model_with_transformer_engine_default_spec", "file_exists", "resolve_path", "HFModelConfig",
+    "get_model_info_meta", "get_model_meta", "get_mcore_model_type", "get_template_meta", "safe_snapshot_download",
+    "register_dataset_info", "import_external_file", "get_hub", "get_ckpt_dir", "load_args_from_ckpt",
+    "_init_custom_dataset_info", "_load_adapter_config", "_init_new_special_tokens", "_check_is_adapter",
 ))  # fmt: skip
 """What of upstream's works with devices, files or modules: what it checks is not about settings."""
 
