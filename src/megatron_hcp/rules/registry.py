@@ -168,6 +168,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "start.bridge": lambda v: v.launch.dialect == "bridge",
     "start.functions": lambda v: v.launch.dialect in ("mlm", "bridge", "slime"),
     "start.slime": lambda v: v.launch.dialect == "slime",
+    "start.swift": lambda v: v.launch.dialect == "ms-swift",
     "start.verl": _is_verl,
     "topo.shards": lambda v: _sets(v, "weight_shards", "expert_weight_shards", "gtp", "egtp"),
     "verl": _is_verl,
