@@ -90,6 +90,7 @@ MS_SWIFT = UpstreamRoots(
     functions=(
         ("MegatronSftArguments.__post_init__", (f"{_SWIFT}/sft_args.py",)),
         ("MegatronRLHFArguments.__post_init__", (f"{_SWIFT}/rlhf_args.py",)),
+        ("QuantizeArguments.get_quantization_config", ("swift/arguments/base_args/quant_args.py",)),
     ),
     dataclass=(f"{_SWIFT}/sft_args.py", "MegatronSftArguments"),
     start=Unit(
@@ -98,11 +99,16 @@ MS_SWIFT = UpstreamRoots(
         ("args",),
         "",
         (
+            "do QuantizeArguments.get_quantization_config(args)",
             "if args.rlhf_type is None",
             " do MegatronSftArguments.__post_init__(args)",
             "else",
             " do MegatronRLHFArguments.__post_init__(args)",
         ),
+    ),
+    stands_for=(
+        # What the model's files say isn't known; what it is given is worked out.
+        Unit("get_model_info_meta", "def", ("model_id_or_path",), "swift/model/model_meta.py", ("return ...",)),
     ),
 )
 """The defaults in which the arguments of `rlhf` differ from those of `sft` decide none of their guards."""

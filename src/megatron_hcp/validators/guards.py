@@ -26,6 +26,13 @@ def guard_of(repo: str, unit: Unit, line: str) -> Guard:
     return Guard(repo, unit.path, unit.name, f"{unit.name}/{name}", condition, message)
 
 
+def stop_below(unit: Unit, at: int) -> str | None:
+    """The guard that is all that an `if` heads."""
+    line = unit.lines[at + 1] if at + 1 < len(unit.lines) else ""
+    depth = len(unit.lines[at]) - len(unit.lines[at].lstrip(" "))
+    return line if line.startswith(f"{' ' * (depth + 1)}stop ") else None
+
+
 def name_of(condition: str) -> str:
     """A condition's stable name: the settings that it reads, and a digest of its text.
 

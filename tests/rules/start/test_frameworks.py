@@ -1,4 +1,4 @@
-"""A row of every START rule of verl, slime and miles besides its examples: what is refused, and what is fine."""
+"""A row of every START rule of verl, slime, miles and ms-swift besides its examples: what is refused, and what is fine."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ SLIME = (
     "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --rollout-batch-size 32 --num-rollout 10 --num-layers 2 "
     "--hidden-size 64 --num-attention-heads 4 --micro-batch-size 1 --over-sampling-batch-size "
 )
+SWIFT = "--model Qwen/Qwen3-8B --dataset data "
 ERROR = "error crash config"
 
 VERDICTS: list[Row] = [
@@ -41,4 +42,10 @@ VERDICTS: list[Row] = [
     ("START028", "slime", f"{SLIME}31", "miles=0.1.0", ERROR),
     ("START028", "slime", f"{SLIME}32", "miles=0.1.0", "all:"),
     ("START028", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START029", "ms-swift", f"{SWIFT}--packing true --lazy_tokenize true", "ms_swift=4.4.3", ERROR),
+    ("START029", "ms-swift", f"{SWIFT}--packing true", "ms_swift=4.4.3", "all:"),
+    ("START029", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START030", "ms-swift", f"{SWIFT}--group_by_length true", "ms_swift=4.3.2", ERROR),
+    ("START030", "ms-swift", f"{SWIFT}--group_by_length true --padding_free false", "ms_swift=4.3.2", "all:"),
+    ("START030", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
 ]

@@ -1,8 +1,8 @@
 """ms-swift's own start-up on command lines: `ms_swift_start_upstream.py CHECKOUT`, by agree/swift.py.
 
-Run are its parser and the `__post_init__` of the arguments of `megatron sft` and `rlhf`, in a job of eight ranks. Beside
-the stand-ins of ms_swift_upstream.py: the model is a text model in bfloat16 whatever it is called, nothing is downloaded
-or written, and no process group is made.
+Run are its parser and the `__post_init__` of the arguments of `megatron sft` and `rlhf`, in a job of eight ranks.
+Beside the stand-ins of ms_swift_upstream.py: the model is a text model in bfloat16 whatever it is called, nothing is
+downloaded or written, no process group is made, and Megatron-Bridge is installed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import os
 import sys
 import warnings
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import patch
 
 from ms_swift_upstream import MsSwift
 from refusal import refusal_of
+from stand_ins import stand_in_for
 
 _WORLD_SIZE = 8
 _META = SimpleNamespace(model_type="qwen3", mcore_model_type="gpt", is_multimodal=False, template="qwen3")
@@ -30,8 +30,8 @@ class MsSwiftStart(MsSwift):
 
     def __init__(self, checkout: str) -> None:
         super().__init__(checkout)
+        stand_in_for("megatron.bridge")
         import torch
-
         from swift.megatron import arguments
 
         self.kinds = {"sft": arguments.MegatronSftArguments, "rlhf": arguments.MegatronRLHFArguments}
@@ -51,9 +51,8 @@ class MsSwiftStart(MsSwift):
         own.get_mcore_model_type = lambda *_: "gpt"
         own.require_version = lambda *_: None
         own.initialize_megatron = lambda args: setattr(args, "world_size", _WORLD_SIZE)
-        for name in ("safe_snapshot_download", "get_ckpt_dir", "get_hub", "_patch_peft"):
-            if hasattr(base, name):
-                setattr(base, name, lambda given=None, *_, **__: given if isinstance(given, str) else None)
+        base.safe_snapshot_download = lambda name, *_, **__: name
+        base._patch_peft = lambda: None
         base.get_ckpt_dir = lambda *_: None
         base.get_hub = lambda *_: SimpleNamespace(try_login=lambda *_: False)
         sft = importlib.import_module("swift.megatron.arguments.sft_args")

@@ -11,7 +11,7 @@ _ROWS = {
     "verl": verl.ROWS,
     "slime": slime.ROWS[:1],
     "miles": slime.ROWS[1:],
-    "ms-swift": swift.ROWS[::-1],
+    "ms-swift": swift.ROWS,
 }
 """By repository; the first row stands for what is in no other row's file."""
 ROWS = tuple(row for rows in _ROWS.values() for row in rows)

@@ -1,4 +1,4 @@
-"""A rule for ms-swift's checks of its Megatron arguments, and one for those of all its commands."""
+"""A rule for ms-swift's checks of the arguments of all its commands, and one for those of `megatron`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,6 @@ def _example(more: str) -> Example:
 ROWS = (
     StartRow(
         "START029",
-        MS_SWIFT_ARGUMENTS,
-        "MegatronArguments.__post_init__",
-        "recompute method is not yet supported for selective recomputing granularity",
-        ">=4.0",
-        "ms-swift's MegatronArguments",
-        _example("--recompute_granularity full --recompute_method uniform --recompute_num_layers 1"),
-        _example("--recompute_granularity selective --recompute_method uniform"),
-    ),
-    StartRow(
-        "START030",
         MS_SWIFT_BASE_ARGUMENTS,
         "BaseArguments._init_lazy_tokenize",
         "Packing and lazy_tokenize are incompatible.",
@@ -33,6 +23,16 @@ ROWS = (
         "ms-swift's arguments of all commands",
         _example("--packing true --lazy_tokenize false"),
         _example("--packing true --lazy_tokenize true"),
+    ),
+    StartRow(
+        "START030",
+        MS_SWIFT_ARGUMENTS,
+        "MegatronArguments.__post_init__",
+        "recompute method is not yet supported for selective recomputing granularity",
+        ">=4.0",
+        "ms-swift's MegatronArguments",
+        _example("--recompute_granularity full --recompute_method uniform --recompute_num_layers 1"),
+        _example("--recompute_granularity selective --recompute_method uniform"),
     ),
 )
 RULES = {row.id: rule_of(row, __name__) for row in ROWS}
