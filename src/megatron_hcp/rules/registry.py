@@ -167,6 +167,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "swift": _is_framework,
     "start.bridge": lambda v: v.launch.dialect == "bridge",
     "start.functions": lambda v: v.launch.dialect in ("mlm", "bridge", "slime"),
+    "start.nemo_rl": lambda v: v.launch.dialect == "nemo-rl",
     "start.slime": lambda v: v.launch.dialect == "slime",
     "start.swift": lambda v: v.launch.dialect == "ms-swift",
     "start.verl": _is_verl,

@@ -268,7 +268,7 @@ class Expressions(PlainWords):
             return list(getattr(owner.fields, name)())
         if given and isinstance(given[0], NotKnown):
             return given[0]
-        default = given[1] if len(given) > 1 else None
+        default = NOT_READ if not owner.is_closed else given[1] if len(given) > 1 else None
         found = owner.fields.get(given[0], default) if name in ("get", "pop") else NOT_READ
         if name == "pop" and given[0] in owner.fields:
             self.change(owner, given[0], ABSENT)

@@ -112,4 +112,31 @@ MS_SWIFT = UpstreamRoots(
     ),
 )
 """The defaults in which the arguments of `rlhf` differ from those of `sft` decide none of their guards."""
-UPSTREAMS = (MEGATRON_LM, MEGATRON_BRIDGE, VERL, SLIME, MILES, MS_SWIFT)
+_ALGORITHMS = ("grpo", "sft", "dpo", "rm", "distillation")
+NEMO_RL = UpstreamRoots(
+    repo="nemo-rl",
+    version="nemo_rl/package_info.py",
+    functions=(
+        *(("setup", (f"nemo_rl/algorithms/{name}.py",)) for name in _ALGORITHMS),
+        ("Policy.__init__", ("nemo_rl/models/policy/lm_policy.py",)),
+        ("validate_and_set_config", ("nemo_rl/models/megatron/setup.py",)),
+    ),
+    start=Unit(
+        "start",
+        "def",
+        ("config",),
+        "",
+        (
+            # A function of a name that is taken has the name with one `_` more.
+            *(
+                line
+                for place, name in enumerate(_ALGORITHMS)
+                for line in (f"if {name!r} in config", f" do setup{'_' * place}(config)")
+            ),
+            "do Policy.__init__({}, ..., config.policy)",
+            "if config.policy.megatron_cfg.enabled",
+            " do validate_and_set_config(config.policy)",
+        ),
+    ),
+)
+UPSTREAMS = (MEGATRON_LM, MEGATRON_BRIDGE, VERL, SLIME, MILES, MS_SWIFT, NEMO_RL)

@@ -93,7 +93,7 @@ def iterable(value: Any) -> Any:
 
 def _contains(owner: Any, item: Any) -> Any:
     if isinstance(owner, Thing):
-        return item in owner.fields
+        return item in owner.fields or (False if owner.is_closed else NOT_READ)
     if isinstance(owner, str):
         return isinstance(item, str) and item in owner
     if isinstance(owner, (list, tuple)):

@@ -1,4 +1,4 @@
-"""A row of every START rule of verl, slime, miles and ms-swift besides its examples: what is refused, and what is fine."""
+"""A row of every START rule of verl, slime, miles, ms-swift and NeMo-RL besides its examples: what is refused, and what is fine."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ SLIME = (
     "--hidden-size 64 --num-attention-heads 4 --micro-batch-size 1 --over-sampling-batch-size "
 )
 SWIFT = "--model Qwen/Qwen3-8B --dataset data "
+NEMO = "policy.megatron_cfg.enabled=true "
+OFFLOAD = "policy.megatron_cfg.optimizer.optimizer_cpu_offload="
+FRACTION = "policy.megatron_cfg.optimizer.optimizer_offload_fraction="
 ERROR = "error crash config"
 
 VERDICTS: list[Row] = [
@@ -48,4 +51,13 @@ VERDICTS: list[Row] = [
     ("START030", "ms-swift", f"{SWIFT}--group_by_length true", "ms_swift=4.3.2", ERROR),
     ("START030", "ms-swift", f"{SWIFT}--group_by_length true --padding_free false", "ms_swift=4.3.2", "all:"),
     ("START030", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START031", "nemo-rl", f"{NEMO}grpo.use_dynamic_sampling=false grpo.batch_multiplier=3", "nemo_rl=0.5.0", ERROR),
+    ("START031", "nemo-rl", f"{NEMO}grpo.use_dynamic_sampling=false grpo.batch_multiplier=1", "nemo_rl=0.5.0", "all:"),
+    ("START031", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START032", "nemo-rl", f"{NEMO}policy.dtensor_cfg.enabled=true", "nemo_rl=0.5.0", ERROR),
+    ("START032", "nemo-rl", f"{NEMO}policy.dtensor_cfg.enabled=false", "nemo_rl=0.5.0", "all:"),
+    ("START032", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START033", "nemo-rl", f"{NEMO}{OFFLOAD}true {FRACTION}0.5", "nemo_rl=0.6.0", ERROR),
+    ("START033", "nemo-rl", f"{NEMO}{OFFLOAD}true {FRACTION}1.0", "nemo_rl=0.6.0", "all:"),
+    ("START033", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
 ]

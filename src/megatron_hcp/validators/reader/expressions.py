@@ -25,7 +25,7 @@ _INSTANTIATES = ("omega_conf_to_dataclass", "instantiate")
 _ANSWERED = {
     "torch.distributed.is_initialized()": "True", "torch.distributed.get_rank()": "0",
     "torch.distributed.get_world_size()": "world_size()", "get_world_size_safe()": "world_size()",
-    "get_rank_safe()": "0",
+    "get_rank_safe()": "0", "cluster.world_size()": "world_size()",
 }  # fmt: skip
 """What is so when a training starts."""
 _ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
@@ -44,6 +44,14 @@ NOT_FOLLOWED = frozenset((
     "register_dataset_info", "import_external_file", "get_hub", "get_ckpt_dir", "load_args_from_ckpt",
     "_init_custom_dataset_info", "_load_adapter_config", "_init_new_special_tokens", "_check_is_adapter",
     "get_model_processor", "get_default_device_map", "SftArguments", "from_pretrained", "get_megatron_model_meta",
+    "RayWorkerGroup", "RayWorkerBuilder", "NamedSharding", "RayVirtualCluster", "Logger", "CheckpointManager", "Policy",
+    "VllmGeneration", "SGLangGeneration", "TrtllmGeneration", "MegatronGeneration", "DynamoGeneration", "Value",
+    "TeacherWorkerGroup", "MultipleDataloaderWrapper", "create_weight_synchronizer", "create_teacher_worker_groups",
+    "reserve_teacher_clusters", "prepare_segment_topology", "FLOPTracker", "ManagedDynamoRuntime", "DynamoConfig",
+    "get_tokenizer", "spinup_nemo_gym_actor", "setup_data", "_get_grpo_save_state", "GenerationConfig",
+    "_get_sft_save_state", "_get_dpo_save_state", "_get_rm_save_state", "_get_distillation_save_state",
+    "VllmRemoteSparseWeightSynchronizer", "get_ray_cluster_topology", "check_vocab_equality", "SetupTimingMetrics",
+    "_install_missing_route_fallback_patch", "_patch_hf_config_double_instantiation",
 ))  # fmt: skip
 """What of upstream's works with devices, files or modules: what it checks is not about settings."""
 
