@@ -12,13 +12,14 @@ from megatron_hcp.judge.verdict.undecided import doubted
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.facts.releases import RELEASES
 from megatron_hcp.rules.known.row import PACKAGES
+from megatron_hcp.rules.rule import Severity
 from megatron_hcp.rules.view import View
 
 _EFFECTS = ("silent", "crash", "hang")
 
 
 def in_some_releases(launch: Launch, rulings: Iterable[Ruling]) -> list[Finding]:
-    """The rules that lack only a release and find an error in some, as warnings; no fix could be tried."""
+    """What rules that lack only a release find: an error in some, or a warning in the newest. No fix could be tried."""
     waiting = (ruling for ruling in rulings if ruling.lacks in RELEASES and ruling.lacks not in launch.facts)
     found = (_in_some(launch, ruling) for ruling in waiting)
     return [finding for finding in found if finding is not None]
@@ -30,11 +31,13 @@ def _in_some(launch: Launch, ruling: Ruling) -> Finding | None:
     having = {release: _with(launch, package, release) for release in RELEASES[package]}
     tried = {release: judge(View(one), ruling.rule) for release, one in having.items()}
     refused = [release for release, one in tried.items() if one.is_error]
+    if not refused and _severity(tried[RELEASES[package][-1]]) == "warning":
+        refused = [release for release, one in tried.items() if _severity(one) == "warning"]
     if not refused:
         return None
     last = tried[refused[-1]]
     problem = last.problem
-    assert problem is not None, f"{ruling.rule.id} is an error without a problem"
+    assert problem is not None, f"{ruling.rule.id} has a severity without a problem"
     if (problem.effect or ruling.rule.effect) not in _EFFECTS or doubted(launch, last) is not None:
         return None
     only_in = f"{PACKAGES[package]} {_spans(package, refused)}"
@@ -47,6 +50,11 @@ def _in_some(launch: Launch, ruling: Ruling) -> Finding | None:
     )
     there = having[refused[-1]]
     return finding_of(there, ruling.rule, told, presumed_facts(there))
+
+
+def _severity(ruling: Ruling) -> Severity | None:
+    """The severity of what the rule finds."""
+    return None if ruling.problem is None else ruling.problem.severity or ruling.rule.severity
 
 
 def _with(launch: Launch, package: str, release: str) -> Launch:
