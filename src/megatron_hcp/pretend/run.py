@@ -35,6 +35,7 @@ class Request(NamedTuple):
     until: str
     seconds: int
     memory: int
+    measure: bool = False
 
 
 def prepare(request: Request) -> None:
@@ -89,6 +90,7 @@ def run(request: Request, rank: int) -> dict[str, Any]:
     PROGRESS.until = request.until
     sys.argv = [request.program or OURS.name, *request.words]
     error: BaseException | None = None
+    measured = _measured() if request.measure else None
     try:
         runpy.run_path(request.program or str(OURS), run_name="__main__")
     except Reached:
@@ -103,8 +105,17 @@ def run(request: Request, rank: int) -> dict[str, Any]:
         "stand_ins": sorted(RECORD.stand_ins),
         "made_up": sorted({f"{RECORD.shown(place.file)} {place.function}" for place in RECORD.made_up}),
         "cpu_seconds": round(time.process_time() - begun, 1),
+        "measured": measured.answer() if measured and error is None else None,
         "rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
+
+
+def _measured() -> Any:
+    from megatron_hcp.pretend.measure import Memory, watch
+
+    memory = Memory()
+    watch(memory)
+    return memory
 
 
 def _refuse(self: argparse.ArgumentParser, message: str) -> NoReturn:

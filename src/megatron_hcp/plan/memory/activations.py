@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
+from megatron_hcp.cost.cp_held import outputs_kept
 from megatron_hcp.plan.layout import Layout, PlanJob
-from megatron_hcp.plan.memory.cp_held import outputs_kept
 from megatron_hcp.plan.model import PlanModel
 
 UNEVEN_ROWS = 1.1
