@@ -1,4 +1,4 @@
-"""`hcp dryrun`, `hcp check --dryrun` and `hcp plan --measure` alone execute upstream's code: nothing else imports it."""
+"""`hcp dryrun`, `hcp check --dryrun` and `hcp plan --measure` alone execute upstream's code."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ STAGES = ("arguments", "groups", "model", "optimizer", "data", "forward", "backw
 SECONDS, MEMORY_GIB = 120, 4
 """Limits of each rank."""
 _IMPORTS_S = 120
+_STACKS = ("decoder", "mtp", "language_model.decoder")
 _SEQ_LENGTH = 4096
 """Of a launch that states none: upstream refuses it before the data is read."""
 
@@ -53,6 +54,12 @@ class RankRun(NamedTuple):
     rss_mib: int = 0
     measured: Mapping[str, Any] | None = None
     """Bytes of parameters, gradients and kept tensors by module, and of the optimizer; `not_measured`: stand-ins."""
+
+    @property
+    def kept_by_layers(self) -> int:
+        """Bytes of what layers keep for their backward pass; one that is recomputed keeps it in its stack's name."""
+        kept = self.measured["kept"] if self.measured else {}
+        return sum(size for name, size in kept.items() if ".layers.*" in name or name in _STACKS)
 
     @property
     def verdict(self) -> str:

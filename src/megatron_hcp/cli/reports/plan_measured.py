@@ -10,7 +10,6 @@ from megatron_hcp.cli.reports.wrap import wrapped
 from megatron_hcp.launch.load import LoadOptions
 
 _KINDS = ("parameters", "gradients", "kept")
-_IN_LAYERS = ".layers.*"
 _SHOWN = 6
 _MIB = float(1 << 20)
 
@@ -41,25 +40,22 @@ def _of_rank(one: Any, shown: Shown, stage: int) -> RankMemory:
     tables = {kind: one.measured[kind] for kind in _KINDS}
     names = dict.fromkeys(name for table in tables.values() for name in table)
     modules = {name: {kind: table.get(name, 0) for kind, table in tables.items()} for name in names}
-    kinds = _beside_formulas(one.measured, tables, shown, stage)
+    kinds = _beside_formulas(one, tables, shown, stage)
     return RankMemory(one.rank, one.role, "", kinds, modules, tuple(one.measured["not_measured"]))
 
 
-def _beside_formulas(
-    found: Mapping[str, Any], tables: Mapping[str, Mapping[str, int]], shown: Shown, stage: int
-) -> dict[str, Bytes]:
+def _beside_formulas(one: Any, tables: Mapping[str, Mapping[str, int]], shown: Shown, stage: int) -> dict[str, Bytes]:
+    from megatron_hcp.plan.memory.activations import kept_evenly
     from megatron_hcp.plan.memory.peak import stage_terms
 
     layout = shown.layouts[0].layout
     terms = stage_terms(shown.model, layout, shown.job, stage) if stage < layout.pp else {}
-    by_layers = sum(size for name, size in tables["kept"].items() if _IN_LAYERS in name)
-    kept = sum(size for name, size in terms.items() if name.startswith("kept: "))
     return {
         "weights": Bytes(sum(tables["parameters"].values()), terms.get("weights")),
         "gradients": Bytes(sum(tables["gradients"].values()), terms.get("gradients")),
-        "optimizer": Bytes(found["optimizer"], terms.get("optimizer")),
-        "kept by layers": Bytes(by_layers, kept if terms else None),
-        "kept by the rest": Bytes(sum(tables["kept"].values()) - by_layers, None),
+        "optimizer": Bytes(one.measured["optimizer"], terms.get("optimizer")),
+        "kept by layers": Bytes(one.kept_by_layers, kept_evenly(terms) if terms else None),
+        "kept by the rest": Bytes(sum(tables["kept"].values()) - one.kept_by_layers, None),
     }
 
 

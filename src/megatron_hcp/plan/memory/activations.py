@@ -50,6 +50,12 @@ def rank_kv_heads(model: PlanModel, tp: int) -> float:
     return max(1.0, model.sizes.kv_heads / tp)
 
 
+def kept_evenly(terms: Mapping[str, float]) -> float:
+    """Bytes of the terms of a stage that layers keep, if the experts' ranks got the same number of rows."""
+    kept = {name: size for name, size in terms.items() if name.startswith("kept: ")}
+    return sum(kept.values()) - kept.get("kept: experts", 0.0) * (1 - 1 / UNEVEN_ROWS)
+
+
 def layer_saved(model: PlanModel, layout: Layout, job: PlanJob, moe: bool) -> Bytes:
     """Bytes that one layer keeps from its forward to its backward pass, by term."""
     te = job.versions.get("te")
