@@ -263,3 +263,9 @@ def test_show_says_where_such_sizes_come_from(hcp: Any, tmp_path: Path) -> None:
     assert "note: [model-name] is what the public model Qwen/Qwen3-30B-A3B has; --model config.json" in shown
     (tmp_path / "x.yaml").write_text(NEMO_RL.format(model="me/mine", cfg="", more=""))
     assert "model-name" not in hcp("show", str(tmp_path / "x.yaml")).stdout
+
+
+def test_every_listed_model_can_be_named_by_a_launch() -> None:
+    names = [words[0] for words in lines()]
+    unnamed = [name for name in names if "/" in name and not named(verl(f"actor_rollout_ref.model.path={name}"))]
+    assert len(names) > 50 and unnamed == []
