@@ -78,8 +78,10 @@ def plan(
 
     check_outputs({"--html": html, "--svg": svg})
     target, fixed, options = _sorted_words(words, fixed, options)
-    if measure and (target is None or layout_text or fixed or others):
-        raise HcpError("found --measure without a launch of its own layout", wanted="TARGET, and no search")
+    if measure and (not (target or options.words) or layout_text or fixed or others):
+        raise HcpError(
+            "found --measure without a launch, or with another layout", wanted="a launch with its own layout"
+        )
     shown = _answered(target, options, given, layout_text, fixed, others, profile, top)
     code = 0
     if measure:
