@@ -73,6 +73,11 @@ class LineReader:
 
     def __init__(self, rows: list[tuple[Signature, re.Pattern[str]]]) -> None:
         self.rows = rows
+        self._places: dict[bytes, list[int]] = {}
+        """Token -> the places of its rows."""
+        for place, (row, _) in enumerate(rows):
+            for token in row.tokens:
+                self._places.setdefault(token, []).append(place)
         self.words = words_of([row for row, _ in rows])
         self.job = LoggedJob()
         self.cp = CpEvidence()
@@ -191,14 +196,19 @@ class LineReader:
         through = last.before() + last.line.decode("utf-8", "replace")
         self.entry.add_cut(line._replace(body=line.body.strip()), last, file, raised_at(through, line))
 
+    def _rows_for(self, line: bytes) -> list[tuple[Signature, re.Pattern[str]]]:
+        """The rows of which a line holds a token, in order."""
+        places = {place for token, places in self._places.items() if token in line for place in places}
+        return [self.rows[place] for place in sorted(places)]
+
     def _find(self, hit: Hit, line: Line, is_told: bool, is_raised: bool) -> tuple[Signature, re.Match[str]] | None:
         """The first row that knows the line.
 
         `is_told`: the lines above announced the line, so that it need not hold a token; `is_raised`: a traceback did.
         """
         is_quiet = line.level in QUIET
-        for row, pattern in self.rows:
-            if not (is_told or any(token in hit.line for token in row.tokens)) or not (row.tokens or is_raised):
+        for row, pattern in self.rows if is_told else self._rows_for(hit.line):
+            if not (row.tokens or is_raised):
                 continue
             if is_quiet and row.role in _SPOKEN and row.role != "effect" and not row.at_any_level:
                 continue
@@ -238,10 +248,10 @@ class LineReader:
             return None
         text, own = joined(hit, line)
         is_bare = line.body.endswith("Error:") and own.stop < len(text)
-        for row, pattern in self.rows:
+        for row, pattern in self._rows_for(hit.line):
             if row.context or (row.role not in _WRAPPED and not (is_bare and row.role == "general")):
                 continue
-            match = pattern.search(text) if any(token in hit.line for token in row.tokens) else None
+            match = pattern.search(text)
             if match and crosses(match, own):
                 return row, match
         return None

@@ -11,6 +11,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.triage.collective.flight_recorder import read_dumps
 from megatron_hcp.triage.conclude import Diagnosis, conclude
+from megatron_hcp.triage.course.marks import DELETED, Kinds
 from megatron_hcp.triage.cp.evidence import SPEED_TOKENS
 from megatron_hcp.triage.inputs.compressed import Unreadable
 from megatron_hcp.triage.inputs.lead import without_lead
@@ -44,9 +45,10 @@ def triage(
     """
     rows = compiled(SIGNATURES)
     reader = LineReader(rows)
+    kinds = Kinds((*reader.words, *SPEED_TOKENS))
     binary, size, has_text, is_of_training = [], 0, False, False
     gone: list[tuple[Path, str]] = []
-    read_paths: list[Path] = []
+    read_paths, starts = list[Path](), dict[int, bool]()
 
     def read(count: int) -> None:
         nonlocal size
@@ -64,10 +66,13 @@ def triage(
                 binary.append(path)
                 continue
             has_text = has_text or bool(start)
-            reader.history.begin_log(path, shows_start(start))
+            alike = hash(start.translate(None, DELETED))  # as ranks begin that differ in figures alone
+            if alike not in starts:
+                starts[alike] = shows_start(start)
+            reader.history.begin_log(path, starts[alike])
             plain, begun = without_lead(file, start)
             stopped = _Until(plain)
-            for hit in scan(stopped, reader.words, SPEED_TOKENS, read, begun):
+            for hit in scan(stopped, reader.words, SPEED_TOKENS, read, begun, kinds):
                 reader.history.follow(hit)
                 reader.entry.progress(hit.progress, hit.finite)
                 reader.entry.runs = reader.entry.runs or hit.runs

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from megatron_hcp.triage.course.idle import Idle
-from megatron_hcp.triage.course.marks import DELETED, Course, Marks
+from megatron_hcp.triage.course.marks import Course, Kinds, Marks
 
 _CHUNK = 4 << 20
 _LONGEST_LINE = 1 << 20
@@ -39,6 +39,8 @@ class Hit(NamedTuple):
     """As `progress`, of lines that state a loss or a gradient norm."""
     is_not_finite: bool = False
     """Whether the line's loss or gradient norm is no number."""
+    is_labelled: bool = False
+    """Whether a launcher may have labelled a line of the chunk with a rank or task."""
     runs: bool = False
     """Of the hit at the end of a chunk: whether the chunk shows that the program ran."""
     idle: Idle | None = None
@@ -61,6 +63,7 @@ def scan(
     repeated: Sequence[bytes],
     advanced: Callable[[int], None] = lambda count: None,
     start: bytes = b"",
+    kinds: Kinds | None = None,
 ) -> Iterator[Hit]:
     """The lines of a file that hold a token, or a loss or gradient norm that is no number, in order.
 
@@ -70,8 +73,10 @@ def scan(
         repeated: of lines with one of these (a training step's line) only a few per chunk are given.
         advanced: called with the bytes of every chunk read.
         start: what was read of the file before; offsets count from its first byte.
+        kinds: what other files of the job have shown of their lines, for the same tokens.
     """
-    chunk, begin, offset, number, course = start, 0, 0, 1, Course()
+    course = Course(kinds or Kinds((*tokens, *repeated)))
+    chunk, begin, offset, number = start, 0, 0, 1
     advanced(len(start))
     while True:
         block = file.read(_CHUNK) or b""
@@ -85,21 +90,14 @@ def scan(
                 if len(chunk) - begin < _LONGEST_LINE + _AFTER:
                     continue
                 end = len(chunk) - _AFTER  # a line without an end: taken in pieces, so that memory stays constant
-        marks, shapes = course.read(chunk[begin:end], begin)
-        said = _said(shapes, (*tokens, *repeated))
-        searched, few = ([token for token in group if token in said] for group in (tokens, repeated))
+        marks = course.read(chunk[begin:end], begin)
+        searched, few = ([token for token in group if token in marks.tokens] for group in (tokens, repeated))
         yield from _hits(chunk, begin, end, offset, number, searched, few, marks)
         if not block:
             return
-        number += chunk.count(b"\n", begin, end)
+        number += marks.lines
         kept = max(0, end - _BEFORE)
         chunk, begin, offset = chunk[kept:], end - kept, offset + kept
-
-
-def _said(shapes: set[bytes], tokens: Sequence[bytes]) -> set[bytes]:
-    """The tokens that lines of these shapes may hold."""
-    text = b"\n".join(shapes)
-    return {token for token in tokens if token.translate(None, DELETED) in text}
 
 
 def _hits(
@@ -130,26 +128,29 @@ def _hits(
         if last >= 0:
             starts.add(max(begin, chunk.rfind(b"\n", begin, last) + 1))
     bad = {max(begin, chunk.rfind(b"\n", begin, at) + 1) for at in marks.not_finite}
-    before, steps, finite = begin, 0, 0
+    before, steps, finite, last = begin, 0, 0, number + marks.lines
     for start in sorted(starts | bad):
         stop = chunk.find(b"\n", start, end)
-        number += chunk.count(b"\n", before, start)
+        is_near = start - before <= end - start
+        number = number + chunk.count(b"\n", before, start) if is_near else last - chunk.count(b"\n", start, end)
         stop = stop if stop >= 0 else end
         counts = bisect_left(marks.steps, stop), bisect_left(marks.finite, stop)
         line = chunk[start:stop][:_LONGEST_LINE]
-        yield Hit(offset + start, number, line, counts[0] - steps, chunk, start, counts[1] - finite, start in bad)
+        progress, numbers = counts[0] - steps, counts[1] - finite
+        is_bad = start in bad
+        yield Hit(offset + start, number, line, progress, chunk, start, numbers, is_bad, marks.is_labelled)
         before, (steps, finite) = start, counts
     if end > begin:
-        number += chunk.count(b"\n", before, end)
         counts = len(marks.steps), len(marks.finite)
         yield Hit(
             offset + end,
-            number,
+            last,
             b"",
             counts[0] - steps,
             chunk,
             end,
             counts[1] - finite,
+            is_labelled=marks.is_labelled,
             runs=marks.runs,
             idle=marks.idle,
             last_step=marks.last_step,
