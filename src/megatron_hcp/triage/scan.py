@@ -9,11 +9,11 @@ from typing import NamedTuple, Protocol
 from megatron_hcp.triage.course.idle import Idle
 from megatron_hcp.triage.course.marks import Course, Kinds, Marks
 
-_CHUNK = 4 << 20
+CHUNK = 2 << 20
 _LONGEST_LINE = 1 << 20
 _BEFORE, _AFTER = 16384, 2048
 """Bytes around a line that are still there when it is looked at: a log is read once, for a pipe gives it only once."""
-_SAMPLES = 4
+_SAMPLES = 2
 """Of a line that every step repeats, so many per chunk are looked at (from its start), and the chunk's last one."""
 
 
@@ -21,6 +21,12 @@ class Bytes(Protocol):
     """What can be read: a file, or a pipe."""
 
     def read(self, size: int, /) -> bytes | None: ...
+
+
+class Blocks(Protocol):
+    """Likewise, where a block may stand in memory that the next one takes."""
+
+    def read(self, size: int, /) -> bytes | memoryview | None: ...
 
 
 class Hit(NamedTuple):
@@ -41,6 +47,10 @@ class Hit(NamedTuple):
     """Whether the line's loss or gradient norm is no number."""
     is_labelled: bool = False
     """Whether a launcher may have labelled a line of the chunk with a rank or task."""
+    tokens: Sequence[bytes] = ()
+    """What the chunk was searched for: no other token stands in it."""
+    is_last: bool = False
+    """Whether it is the hit at the end of the last chunk."""
     runs: bool = False
     """Of the hit at the end of a chunk: whether the chunk shows that the program ran."""
     idle: Idle | None = None
@@ -58,7 +68,7 @@ class Hit(NamedTuple):
 
 
 def scan(
-    file: Bytes,
+    file: Blocks,
     tokens: Sequence[bytes],
     repeated: Sequence[bytes],
     advanced: Callable[[int], None] = lambda count: None,
@@ -79,7 +89,7 @@ def scan(
     chunk, begin, offset, number = start, 0, 0, 1
     advanced(len(start))
     while True:
-        block = file.read(_CHUNK) or b""
+        block = file.read(CHUNK) or b""
         advanced(len(block))
         chunk += block
         end = len(chunk)
@@ -90,9 +100,9 @@ def scan(
                 if len(chunk) - begin < _LONGEST_LINE + _AFTER:
                     continue
                 end = len(chunk) - _AFTER  # a line without an end: taken in pieces, so that memory stays constant
-        marks = course.read(chunk[begin:end], begin)
+        marks = course.read(chunk, begin, end)
         searched, few = ([token for token in group if token in marks.tokens] for group in (tokens, repeated))
-        yield from _hits(chunk, begin, end, offset, number, searched, few, marks)
+        yield from _hits(chunk, begin, end, offset, number, searched, few, marks, is_last=not block)
         if not block:
             return
         number += marks.lines
@@ -109,6 +119,7 @@ def _hits(
     tokens: Sequence[bytes],
     repeated: Sequence[bytes],
     marks: Marks,
+    is_last: bool,
 ) -> Iterator[Hit]:
     """The hits of `chunk[begin:end]`; `chunk` starts at the file's byte `offset`, line `number` at `begin`."""
     starts: set[int] = set()
@@ -138,7 +149,7 @@ def _hits(
         line = chunk[start:stop][:_LONGEST_LINE]
         progress, numbers = counts[0] - steps, counts[1] - finite
         is_bad = start in bad
-        yield Hit(offset + start, number, line, progress, chunk, start, numbers, is_bad, marks.is_labelled)
+        yield Hit(offset + start, number, line, progress, chunk, start, numbers, is_bad, marks.is_labelled, tokens)
         before, (steps, finite) = start, counts
     if end > begin:
         counts = len(marks.steps), len(marks.finite)
@@ -151,6 +162,7 @@ def _hits(
             end,
             counts[1] - finite,
             is_labelled=marks.is_labelled,
+            is_last=is_last,
             runs=marks.runs,
             idle=marks.idle,
             last_step=marks.last_step,

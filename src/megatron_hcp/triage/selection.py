@@ -130,7 +130,12 @@ def _earliest(candidates: Sequence[Said]) -> Said:
     of_each: dict[int, list[Said]] = {}
     for item in sorted(said, key=lambda item: (_tier(item[1]), item[1].offset)):
         of_each.setdefault(item[1].file, []).append(item)
-    return min((_of_one_moment(items) for items in of_each.values()), key=_order)
+    firsts = [_of_one_moment(items) for items in of_each.values()]
+    first = min(firsts, key=_order)
+    if first[1].signature.id in _WAITED:  # for minutes: what another log says, at no time that it states, came before
+        untimed = [item for item in firsts if item[1].role in _HAPPENED and item[1].when is None]
+        first = min((item for item in untimed if item[1].file != first[1].file), key=_order, default=first)
+    return first
 
 
 def _of_one_moment(items: Sequence[Said]) -> Said:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
+from operator import itemgetter
 from typing import NamedTuple
 
 from megatron_hcp.triage.course.idle import SKIPPED, Idle, Idling
@@ -13,7 +14,7 @@ from megatron_hcp.triage.course.kinds import LONGEST, LineKind, counted, kind_of
 DELETED = b"0123456789 .+-"
 """What differs between lines of one kind: figures, and the blanks that align them."""
 _LINE_ENDS = bytes.maketrans(b"\r", b"\n")
-_PIECE = 1 << 19
+_PIECE = 1 << 17
 """Bytes that are taken apart at a time: memory stays small."""
 _KINDS = 30_000
 _FEW = 2
@@ -106,14 +107,14 @@ class Course:
         """Counter -> its value where it was seen first; -1: it has grown since."""
         self.idling = Idling()
 
-    def read(self, text: bytes, begin: int) -> Marks:
-        """The marks of a chunk's text that starts at `begin`."""
-        marks, at = Marks([], [], [], set()), 0
-        while at < len(text):
-            end = len(text) if at + _PIECE >= len(text) else text.rfind(b"\n", at, at + _PIECE) + 1
-            end = end or min(len(text), at + _PIECE)
-            marks = self._mark(text[at:end], begin + at, marks)
-            at = end
+    def read(self, chunk: bytes, begin: int, end: int) -> Marks:
+        """The marks of `chunk[begin:end]`."""
+        marks, at = Marks([], [], [], set()), begin
+        while at < end:
+            stop = end if at + _PIECE >= end else chunk.rfind(b"\n", at, at + _PIECE) + 1
+            stop = stop or min(end, at + _PIECE)
+            marks = self._mark(chunk[at:stop], at, marks)
+            at = stop
         return marks._replace(idle=self.idling.said())
 
     def _mark(self, piece: bytes, begin: int, marks: Marks) -> Marks:
@@ -129,8 +130,9 @@ class Course:
             marks.tokens.update(known.tokens)
         told = {shape: known for shape, known in said.items() if known.kind or known.not_finite}
         runs, idling, last = marks.runs, self.idling, marks.last_step
-        for start, line, (kind, is_bad, *_) in _places(piece, own, told):
-            if is_bad:
+        for start, line, known in _places(piece, own, told):
+            kind = known.kind
+            if known.not_finite:
                 marks.not_finite.append(begin + start)
             elif kind and kind.is_finite:
                 marks.finite.append(begin + start)
@@ -163,17 +165,15 @@ class Course:
         return 2
 
 
-def _places(piece: bytes, own: list[bytes], told: dict[bytes, _Known]) -> Iterator[tuple[int, bytes, _Known]]:
+def _places(piece: bytes, own: list[bytes], told: dict[bytes, _Known]) -> Iterable[tuple[int, bytes, _Known]]:
     """The lines of the told shapes, in order, each with where it starts; `own` are the shapes of all lines."""
     if len(told) <= _FEW and all(known.anchor for known in told.values()):
-        places = sorted(place for shape, known in told.items() for place in _found(piece, shape, known))
-        if len(places) == sum(map(own.count, told)):
-            yield from places
-            return
+        places = [place for shape, known in told.items() for place in _found(piece, shape, known)]
+        return places if len(told) == 1 else sorted(places, key=itemgetter(0))
     lines = piece.split(b"\n")
     ends = list(accumulate(map(len, lines), initial=0))
-    for place in [place for place, shape in enumerate(own) if shape in told]:
-        yield ends[place] + place, lines[place], told[own[place]]
+    told_places = [place for place, shape in enumerate(own) if shape in told]
+    return ((ends[place] + place, lines[place], told[own[place]]) for place in told_places)
 
 
 def _found(piece: bytes, shape: bytes, known: _Known) -> Iterator[tuple[int, bytes, _Known]]:
