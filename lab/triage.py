@@ -32,8 +32,8 @@ NOISE = "WARNING: ignored Error while probing an optional feature: RuntimeError\
 END = "[rank{rank}]: ValueError: Unsupported communication type: allgather!\n"
 WAITED = (
     "[rank{rank}]:[E822 10:30:00.1 x.cpp:6] [Rank {rank}] Watchdog caught collective operation timeout: "
-    "WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600004 milliseconds before "
-    "timing out.\n"
+    "WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600004 milliseconds "
+    "before timing out.\n"
 )
 PLAIN = """
 import sys
