@@ -1,1 +1,1 @@
-"""`hcp lsp`: findings, explanations, fixes and keys in an editor, over the Language Server Protocol."""
+"""`hcp lsp`: findings, explanations, fixes and keys in an editor."""

@@ -34,14 +34,14 @@ class Mark(NamedTuple):
     fixes: tuple[str, ...] = ()
 
 
-class Judged(NamedTuple):
+class JudgedText(NamedTuple):
     """A document's launches, with what is shown of them."""
 
     marks: tuple[Mark, ...] = ()
     reports: tuple[Report, ...] = ()
 
 
-def judged(text: str, path: str) -> Judged:
+def judged(text: str, path: str) -> JudgedText:
     """Checks a document by its text and its path; one that is no launch has no marks.
 
     What its repository states holds, as for `hcp check`.
@@ -51,10 +51,10 @@ def judged(text: str, path: str) -> Judged:
         rules = selected(*choices(path, None, None))
         reports = [accepted(path, check_launch(launch, rules)) for launch in launches]
     except UnrecognisedError:
-        return Judged()
+        return JudgedText()
     except HcpError as error:
-        return Judged((_mark_of_error(error, path),))
-    return Judged(tuple(mark for report in reports for mark in _marks(report, path)), tuple(reports))
+        return JudgedText((_mark_of_error(error, path),))
+    return JudgedText(tuple(mark for report in reports for mark in _marks(report, path)), tuple(reports))
 
 
 def _mark_of_error(error: HcpError, path: str) -> Mark:
@@ -91,7 +91,7 @@ def _shown(text: str) -> str:
     return without_secrets(visible(text))
 
 
-def fixed_text(doc: Judged, code: str, place: Location, number: int) -> str | None:
+def fixed_text(doc: JudgedText, code: str, place: Location, number: int) -> str | None:
     """The document with one fix of a finding, tried as `hcp check --diff` does; None if it has no place for it."""
     for report in doc.reports:
         finding = next((one for one in report.findings if one.id == code and _is_at(one, report, place)), None)
@@ -111,7 +111,7 @@ def _is_at(finding: Finding, report: Report, place: Location) -> bool:
     return (location.line if location else report.launch.reading.line or 1) == place.line
 
 
-def explained(doc: Judged, path: str, line: int, column: int) -> str:
+def explained(doc: JudgedText, path: str, line: int, column: int) -> str:
     """Markdown for a place, 1-based: the rules of the findings there, else the fact that is written there; or ""."""
     codes = [mark.code for mark in doc.marks if _covers(mark.place, line, column)]
     pages = [page(rule_of(code.partition("/")[0])) for code in dict.fromkeys(codes) if code[:1].isupper()]

@@ -13,7 +13,7 @@ from pygls.workspace import TextDocument
 
 from megatron_hcp import __version__
 from megatron_hcp.ground.place import Location
-from megatron_hcp.lsp.judged import Judged, Mark, dialect_in, explained, fixed_text, judged
+from megatron_hcp.lsp.judged import JudgedText, Mark, dialect_in, explained, fixed_text, judged
 from megatron_hcp.lsp.keys import offered
 
 _PAUSE_S = 0.03
@@ -30,13 +30,13 @@ class HcpServer(LanguageServer):
 
     def __init__(self) -> None:
         super().__init__("hcp", __version__)
-        self.docs: dict[str, Judged] = {}
+        self.docs: dict[str, JudgedText] = {}
         self.dialects: dict[str, tuple[str, str]] = {}
 
     def judge(self, uri: str) -> None:
         """Judges a document as it is now and publishes what is found."""
         doc = self.workspace.get_text_document(uri)
-        found = judged(doc.source, doc.path) if len(doc.source) <= _MOST_CHARACTERS else Judged()
+        found = judged(doc.source, doc.path) if len(doc.source) <= _MOST_CHARACTERS else JudgedText()
         self.docs[uri] = found
         if (dialect := dialect_in(found.reports)) is not None:
             self.dialects[uri] = dialect
@@ -113,7 +113,7 @@ def make_server() -> HcpServer:
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     def hover(params: types.HoverParams) -> types.Hover | None:
         doc = server.workspace.get_text_document(params.text_document.uri)
-        found = server.docs.get(params.text_document.uri, Judged())
+        found = server.docs.get(params.text_document.uri, JudgedText())
         text = explained(found, doc.path, *_place(params.position, doc.lines))
         return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text)) if text else None
 
@@ -140,7 +140,7 @@ def make_server() -> HcpServer:
         asked: dict[str, Any] = dict(action.data or {})
         doc = server.workspace.get_text_document(asked["uri"])
         place = Location(doc.path, asked["line"], 1, asked["line"], 1)
-        text = fixed_text(server.docs.get(asked["uri"], Judged()), asked["code"], place, asked["number"])
+        text = fixed_text(server.docs.get(asked["uri"], JudgedText()), asked["code"], place, asked["number"])
         if text is None:
             said = f"hcp {asked['code']}: this fix has no place in the file; make it by hand"
             server.window_show_message(types.ShowMessageParams(types.MessageType.Info, said))
