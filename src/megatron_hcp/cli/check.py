@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from megatron_hcp.cli import declare as click
 from megatron_hcp.cli.options import format_option, launch_options
 from megatron_hcp.cli.screen import Line, is_terminal, safe_text, say
 from megatron_hcp.cli.targets import split_targets
@@ -57,6 +56,7 @@ class _Shape(NamedTuple):
     "--dryrun", is_flag=True, help="Also run upstream's own program, as `hcp dryrun`: EXECUTES what --upstream names."
 )
 @click.option("--diff", is_flag=True, help="Also print the first fix of each finding, as one patch for `patch -p1`.")
+@click.quick
 def check(
     targets: Sequence[str],
     options: LoadOptions,
