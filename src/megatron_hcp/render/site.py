@@ -17,20 +17,19 @@ from megatron_hcp.render.values import ValueType, checked
 
 @dataclass(frozen=True)
 class SiteKey:
-    """One fact about the site or the job. `needed` says what it is needed for; empty if not always needed."""
+    """One fact about the site or the job."""
 
     name: str
     type: ValueType
     doc: str
     default: Any = None
     choices: tuple[str, ...] = ()
-    needed: str = ""
 
 
 KEYS: tuple[SiteKey, ...] = (
-    SiteKey("nodes", "size", "number of nodes", needed="the size of the job"),
-    SiteKey("gpus_per_node", "size", "GPUs, and so ranks, per node", needed="the ranks of a node"),
-    SiteKey("time", "time", "time limit, as Slurm writes it: 4:00:00", needed="Slurm's limit, and when to save"),
+    SiteKey("nodes", "size", "number of nodes"),
+    SiteKey("gpus_per_node", "size", "GPUs, and so ranks, per node"),
+    SiteKey("time", "time", "time limit, as Slurm writes it: 4:00:00"),
     SiteKey("job_name", "name", "name of the job", "train"),
     SiteKey("account", "word", "account to charge"),
     SiteKey("partition", "word", "partition"),
