@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import click
 
 from megatron_hcp.cli.completion import complete_skills
 from megatron_hcp.cli.options import format_option
+from megatron_hcp.cli.reports.json import dump
 from megatron_hcp.cli.screen import say
 from megatron_hcp.ground.signals import ends_cleanly
 from megatron_hcp.skills.card import find_skill, skill_dirs
@@ -156,7 +156,7 @@ def _tell(rows: Iterable[Row], dry_run: bool, fmt: str) -> list[Row]:
         if fmt == "text":
             say([_line(row, dry_run), *row["difference"]])
     if fmt == "json":
-        click.echo(json.dumps({"schema": "hcp.skills-install/1", "dry_run": dry_run, "skills": told}, indent=2))
+        click.echo(dump({"schema": "hcp.skills-install/1", "dry_run": dry_run, "skills": told}))
     return told
 
 
