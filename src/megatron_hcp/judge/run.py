@@ -45,7 +45,7 @@ def run(view: View, rules: Iterable[Rule]) -> Run:
         applied += 1
         if ruling.problem is not None:
             problem = dated(ruling.problem, ruling.rule, ages)
-            done.findings.append(_finding(view.launch, ruling.rule, problem, presumed))
+            done.findings.append(finding_of(view.launch, ruling.rule, problem, presumed))
     return done._replace(applied=applied)
 
 
@@ -82,7 +82,8 @@ def presumed_facts(launch: Launch) -> dict[str, Presumed]:
     return presumptions_of(launch)
 
 
-def _finding(launch: Launch, rule: Rule, problem: Problem, presumed: dict[str, Presumed]) -> Finding:
+def finding_of(launch: Launch, rule: Rule, problem: Problem, presumed: dict[str, Presumed]) -> Finding:
+    """The problem in its place, with the launch's own keys, and hedged where it rests on presumed values."""
     resting: tuple[Presumed, ...] = ()
     if presumed:
         from megatron_hcp.judge.verdict.presume import rests_on, softened

@@ -62,12 +62,12 @@ def _given(launch: Launch, run: Evaluation, beside: StartProgram | None) -> Thin
 
         return container_of(launch, run)
     settings = run.program.find("settings")
-    if settings is not None:
+    if settings is not None or launch.dialect == "nemo-rl":
         from megatron_hcp.validators.given.config import Settings, configuration_of
 
         kept = run.program.kept.setdefault("settings", {})
         if not kept:
-            kept[""] = Settings(settings.lines)
+            kept[""] = Settings(settings.lines if settings is not None else ())
         return configuration_of(launch, kept[""])
     if beside is None:
         return arguments_of(launch, parser_in(run.program))
