@@ -92,7 +92,7 @@ def verify(
         if names:
             raise HcpError(f"found {visible(names[0])} with --launch", wanted="one of them", do="leave one out")
         return verify_launch(Ask(target, processes, attention, steps, timeout, spec_out), options, fmt)
-    if options != LoadOptions():
+    if options._replace(find_project=None) != LoadOptions():
         raise HcpError("found an option of a launch without --launch", wanted="--launch TARGET", do="add it")
     chosen = _chosen(names, level)
     outside = sorted({card.folder.as_posix() for card, _ in chosen if not is_ours(card.folder)})
