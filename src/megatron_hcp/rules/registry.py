@@ -126,7 +126,7 @@ def _is_framework(v: View) -> bool:
 
 _FAMILIES: dict[str, Callable[[View], bool]] = {
     "accept": lambda v: bool(v.launch.assumed),
-    "assume": lambda v: bool(v.launch.assumed),
+    "assume": lambda v: bool(v.launch.assumed or v.launch.reading.project),
     "attn": _may_choose_attention,
     "dcp": _may_be_dynamic,
     "fsdp": _may_shard,

@@ -31,7 +31,7 @@ from megatron_hcp.validators.values import (
     truth,
 )
 
-_MOST_STEPS, _DEEPEST = 200_000, 25
+MOST_STEPS, _DEEPEST = 200_000, 25
 _RETURN = "<return>"
 _NEXT, _LEFT, _STOPPED, _BREAK, _CONTINUE = range(5)
 Outside = Callable[[str, list[Any]], Any]
@@ -44,9 +44,9 @@ class TooLongError(Exception):
 class Evaluation(Objects):
     """One run of a program. `outside` answers what is asked about the machine and the environment."""
 
-    def __init__(self, program: StartProgram, outside: Outside) -> None:
+    def __init__(self, program: StartProgram, outside: Outside, most_steps: int = MOST_STEPS) -> None:
         super().__init__(program)
-        self._outside = outside
+        self._outside, self._most_steps = outside, most_steps
         self.refusals: list[Refusal] = []
         self.open: list[Open] = []
         self.steps = 0
@@ -102,7 +102,7 @@ class Evaluation(Objects):
         lines, depths = unit.lines, self._depths[unit.name]
         while at < len(lines) and depths[at] >= depth:
             self.steps += 1
-            if self.steps > _MOST_STEPS:
+            if self.steps > self._most_steps:
                 raise TooLongError
             if depths[at] > depth:
                 at += 1
