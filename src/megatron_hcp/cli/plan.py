@@ -42,6 +42,7 @@ MOST_FLIPS, MOST_SHOWN = 3, 50
     is_flag=True,
     help="Also count the launch's memory in upstream's own run: EXECUTES what --upstream names.",
 )
+@click.option("--phases", is_flag=True, help="Add the memory of each phase of reinforcement learning.")
 @click.option("--html", metavar="FILE", help="Write the report as an HTML page.")
 @click.option("--svg", metavar="FILE", help="Write a picture: groups on nodes, memory, time.")
 @launch_options
@@ -55,6 +56,7 @@ def plan(
     profile: str | None,
     top: int,
     measure: bool,
+    phases: bool,
     html: str | None,
     svg: str | None,
     fmt: str,
@@ -67,6 +69,7 @@ def plan(
     hcp plan --model config.json --gpus 32 --gpu h100 --seq-length 131072 --global-batch 128 \\
         --layout "tp=2 cp=8 cp_comm_type=a2a+p2p hcp_sizes=4,2"
     hcp plan train.sbatch --gpu h100
+    hcp plan grpo.sh --gpu h100 --phases
 
     TARGET is a launch as `hcp check` reads it; its own layout is explained. A layout that is illegal or does not fit
     gets an answer too: the reason. --measure has upstream's own program run on TARGET, as `hcp dryrun` does, and sets
@@ -82,7 +85,7 @@ def plan(
         raise HcpError(
             "found --measure without a launch, or with another layout", wanted="a launch with its own layout"
         )
-    shown = _answered(target, options, given, layout_text, fixed, others, profile, top)
+    shown = _answered(target, options, given, layout_text, fixed, others, profile, top, phases)
     code = 0
     if measure:
         from megatron_hcp.cli.reports.plan_measured import measured
@@ -131,7 +134,7 @@ def _sorted_words(
 
 def _answered(
     target: str | None, options: LoadOptions, given: dict[str, Any], layout_text: str | None, fixed: tuple[str, ...],
-    others: tuple[str, ...], profile: str | None, top: int,
+    others: tuple[str, ...], profile: str | None, top: int, phases: bool,
 ) -> Any:  # fmt: skip
     """What is to be shown: of one layout, or of a search."""
     from megatron_hcp.plan.from_launch import layout_of
@@ -140,14 +143,28 @@ def _answered(
 
     if layout_text is not None and (fixed or others):
         raise HcpError("found --layout with --fix or --why-not", wanted="one of them: those ask for a search")
+    if phases and (fixed or others):
+        raise HcpError("found --phases with --fix or --why-not", wanted="a launch's own layout", do="leave one out")
     is_launch = target is not None or bool(options.words) or options.recipe is not None
     is_own = is_launch and not (layout_text or fixed or others)
     asked = question_of((target or "") if is_launch else None, options, given, profile, is_own)
-    if layout_text is not None:
-        return _explained(asked, parse_layout(layout_text))
-    if is_own:
-        return _explained(asked, layout_of(asked.facts, asked.job.seq_length))
+    if layout_text is not None or is_own or phases:
+        own = parse_layout(layout_text) if layout_text else layout_of(asked.facts, asked.job.seq_length)
+        shown = _explained(asked, own)
+        return shown._replace(**_phases(asked, own)) if phases else shown
     return _searched(asked, fixed, others, top)
+
+
+def _phases(asked: Any, layout: Any) -> dict[str, Any]:
+    """The memory of each phase, and which fails first."""
+    from megatron_hcp.plan.phases.change import first_failure
+    from megatron_hcp.plan.phases.memory import phases_of
+    from megatron_hcp.plan.phases.read import rl_job
+
+    model, job = asked.model, asked.job
+    rl = rl_job(asked.dialect, asked.settings, layout, job.seq_length)
+    found = phases_of(model, layout, job, rl)
+    return {"phases": found, "failure": first_failure(model, layout, job, rl, found)}
 
 
 def _explained(asked: Any, layout: Any) -> Any:

@@ -13,6 +13,8 @@ from megatron_hcp.plan.found import Candidate
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.overrides import FRAMEWORKS, overrides
+from megatron_hcp.plan.phases.change import Failure
+from megatron_hcp.plan.phases.memory import Phase
 from megatron_hcp.plan.ranks import rank_map
 from megatron_hcp.plan.time.overlap import ring_overlap
 from megatron_hcp.plan.why import Reason
@@ -61,6 +63,8 @@ class Shown(NamedTuple):
     remedy: Remedy | None = None
     least: Judged | None = None
     measured: Sequence[RankMemory] | None = None
+    phases: Sequence[Phase] | None = None
+    failure: Failure | None = None
 
 
 def plan_json(shown: Shown) -> dict[str, Any]:
@@ -101,6 +105,12 @@ def plan_json(shown: Shown) -> dict[str, Any]:
         "remedy": {"text": shown.remedy.text, "layout": sizes_json(shown.remedy.layout)} if shown.remedy else None,
         "least": layout_json(shown.least, shown) if shown.least else None,
         "measured": None if shown.measured is None else [_rank_json(one) for one in shown.measured],
+        "phases": None if shown.phases is None else [
+            {"phase": item.name, "peak_gib": item.peak, "usable_gib": item.usable, "over_gib": item.over,
+             "fits": item.fits, "stage": item.stage, "tokens": item.tokens, "terms": dict(item.terms)}
+            for item in shown.phases
+        ],
+        "fails_first": shown.failure and {"phase": shown.failure.phase.name, "setting": shown.failure.setting or None},
     }  # fmt: skip
 
 
