@@ -37,6 +37,11 @@ MOST_FLIPS, MOST_SHOWN = 3, 50
 @click.option("--why-not", "others", multiple=True, metavar="LAYOUT", help="Say why it is not the best; repeatable.")
 @click.option("--profile", metavar="FILE", help="Use what `hcp dcp calibrate` measured instead of published rates.")
 @click.option("--top", type=click.IntRange(1, MOST_SHOWN), default=5, show_default=True, help="Layouts to show.")
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Also count the launch's memory in upstream's own run: EXECUTES what --upstream names.",
+)
 @click.option("--phases", is_flag=True, help="Add the memory of each phase of reinforcement learning.")
 @click.option("--html", metavar="FILE", help="Write the report as an HTML page.")
 @click.option("--svg", metavar="FILE", help="Write a picture: groups on nodes, memory, time.")
@@ -50,12 +55,13 @@ def plan(
     others: tuple[str, ...],
     profile: str | None,
     top: int,
+    measure: bool,
     phases: bool,
     html: str | None,
     svg: str | None,
     fmt: str,
     **given: Any,
-) -> None:
+) -> int:
     """Choose a parallel layout for a model, a cluster and a sequence length: memory, time and reasons.
 
     \b
@@ -66,14 +72,25 @@ def plan(
     hcp plan grpo.sh --gpu h100 --phases
 
     TARGET is a launch as `hcp check` reads it; its own layout is explained. A layout that is illegal or does not fit
-    gets an answer too: the reason. Exit codes: 0 answered, 2 the input could not be used.
+    gets an answer too: the reason. --measure has upstream's own program run on TARGET, as `hcp dryrun` does, and sets
+    the bytes of weights, gradients, optimizer and kept activations that it counts there beside the formulas. Exit
+    codes: 0 answered, 2 the input could not be used; with --measure also 1 upstream refused the launch, 4 not measured.
     """
     from megatron_hcp.cli.reports.plan import plan_lines
     from megatron_hcp.cli.reports.plan_json import plan_json
 
     check_outputs({"--html": html, "--svg": svg})
     target, fixed, options = _sorted_words(words, fixed, options)
+    if measure and (not (target or options.words) or layout_text or fixed or others):
+        raise HcpError(
+            "found --measure without a launch, or with another layout", wanted="a launch with its own layout"
+        )
     shown = _answered(target, options, given, layout_text, fixed, others, profile, top, phases)
+    code = 0
+    if measure:
+        from megatron_hcp.cli.reports.plan_measured import measured
+
+        shown, code = measured(shown, target or "", options)
     data = plan_json(shown)
     if html or svg:
         from megatron_hcp.draw.plan import render_plan, render_plan_page
@@ -87,6 +104,7 @@ def plan(
         click.echo(json.dumps(data))
     else:
         say(plan_lines(shown))
+    return code
 
 
 def _sorted_words(
