@@ -9,12 +9,13 @@ written, the others only when they were done.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import sys
 import tempfile
 from typing import NamedTuple
+
+from program import parser_of
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions
@@ -88,7 +89,7 @@ def is_right(case: Case, failure: FirstFailure | None) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--each", action="store_true", help="print every case")
     each = parser.parse_args().each
     for title, items in zip(("looked at", "kept apart"), halves(cases())):
