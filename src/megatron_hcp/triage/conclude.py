@@ -75,6 +75,12 @@ class Diagnosis:
     def ok(self) -> bool:
         return self.state in ("running", "no-failure") and self.cp.state in ("on", "none", "unknown")
 
+    def end(self) -> tuple[Path, int] | str | None:
+        """What ended the job, as its logs say: the line of its failure, or its status; None while it runs."""
+        if self.failure:
+            return self.failure.path, self.failure.line
+        return self.job.ends.get(self.job.attempt) or ("completed" if self.is_done else None)
+
     @property
     def unclear(self) -> Literal["error-line", "no-end", "no-step", "no-log"] | None:
         """Why the state is unclear: a line says error; only the shell failed, and ranks started below it; there is no

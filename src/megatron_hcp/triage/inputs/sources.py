@@ -33,7 +33,16 @@ class Logs(NamedTuple):
 
     def size(self) -> int:
         """The bytes of all files, as far as they state them: a pipe states none."""
-        return sum(os.stat(path).st_size for path in self.paths if path is not STDIN and path.exists())
+        return sum(size for size, _ in self.state().values())
+
+    def state(self) -> dict[Path, tuple[int, int]]:
+        """Of each file that is there, its bytes and when it was written last, in nanoseconds."""
+        said = {}
+        for path in (*self.paths, *self.dumps):
+            if path is not STDIN and path.exists():
+                status = os.stat(path)
+                said[path] = status.st_size, status.st_mtime_ns
+        return said
 
 
 def find_logs(targets: Sequence[str]) -> Logs:
