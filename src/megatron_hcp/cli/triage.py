@@ -73,13 +73,16 @@ def triage(
 
 def _looked(logs: Sequence[str], plan: CpPlan) -> tuple[Diagnosis, Sequence[tuple[Path, str]]]:
     """What the logs show, and what was not read."""
+    from dataclasses import replace
+
     from megatron_hcp.triage.inputs.sources import find_logs
     from megatron_hcp.triage.read import triage as read_logs
 
     found = find_logs(logs)
     line = ProgressLine(first_s=2, pause_s=0.5)
     try:
-        return read_logs(found.paths, plan, _progress(line, found.size()), found.dumps), found.unread
+        diagnosis = read_logs(found.paths, plan, _progress(line, found.size()), found.dumps)
+        return replace(diagnosis, binary=(*diagnosis.binary, *found.binary)), found.unread
     except OSError as error:
         name = visible(os.fsdecode(error.filename)) if error.filename else "a log"
         raise HcpError(f"{name}: {error.strerror}", wanted="readable files") from None
