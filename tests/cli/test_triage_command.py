@@ -223,3 +223,15 @@ def test_a_stream_cannot_be_followed_by_reading_it_again(hcp, tmp_path):
     assert "found a stream with --follow" in done.stderr
     done = hcp("triage", "--follow", "nowhere.log", cwd=tmp_path)
     assert done.returncode == 2 and "no such file" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_launch_of_two_levels_without_sizes_is_told_where_the_log_says_nothing(hcp, tmp_path):
+    launch = "--context-parallel-size 4 --cp-comm-type a2a+p2p --num-layers 2"
+    (tmp_path / "train.sh").write_text(f"torchrun --nproc-per-node 8 pretrain_gpt.py {launch}\n")
+    (tmp_path / "job.log").write_text(STEPS)
+    done = hcp("triage", "job.log", "--launch", "train.sh", cwd=tmp_path)
+    assert "HCP001: the launch: cp_comm_type a2a+p2p without hierarchical_context_parallel_sizes" in done.stdout
+    assert "a list of two groups of the planned sizes" in done.stdout
+    (tmp_path / "train.sh").write_text(f"torchrun --nproc-per-node 8 pretrain_gpt.py {launch.replace('a2a+', '')}\n")
+    assert "HCP001" not in hcp("triage", "job.log", "--launch", "train.sh", cwd=tmp_path).stdout

@@ -155,7 +155,7 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
             if (late := next((entry.late[role] for role in _TOLD if role in entry.late), None))
         ),
         is_done=is_done,
-        is_hierarchical=bool(plan.hcp_sizes or reader.cp.echoed or reader.cp.has_sizes),
+        is_hierarchical=bool(plan.hcp_sizes or plan.refused or reader.cp.echoed or reader.cp.has_sizes),
         not_finite=tuple(
             (entry.path, *note) for entry in current if not _is_lasting(failure) for note in entry.not_finite.notes()
         ),
