@@ -24,7 +24,7 @@ from megatron_hcp.render.health import HealthCheck, health_checks
 from megatron_hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to
 from megatron_hcp.render.site import BY_NAME
 from megatron_hcp.render.starts import ONLY_START, STARTS, Start
-from megatron_hcp.render.targets.table import SLURM, Target, fate_of
+from megatron_hcp.render.targets.table import SLURM, Target, carried_by, fate_of
 from megatron_hcp.render.values import check_text
 
 _CLUSTER_FACTS = ("arch", "nvlink_domain", "gpus_per_node", "nodes")
@@ -148,6 +148,7 @@ def plan_job(
     Raises:
         HcpError: required settings are missing (all are listed), or a value cannot be quoted.
     """
+    site = carried_by(target, site)
     limit = time_limit_s(site["time"]) if site["time"] is not None else None
     if limit is not None and "signal" not in origins and site["signal"] >= limit:
         site = {**site, "signal": max(limit // 4, 1)}  # the default is for longer jobs

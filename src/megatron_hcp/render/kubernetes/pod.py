@@ -62,7 +62,8 @@ def check_container(job: Job, launch: Sequence[str], volumes: Volumes) -> dict[s
 
 def environment_in_pod(job: Job, own: OwnPod) -> list[dict[str, Any]]:
     """The job's variables, and the launch's own whose value is in another object. A pod has none to unset."""
-    stated = [{"name": v.name, "value": literal(v.value)} for v in job.environment if v.value is not None]
+    kept = [v for v in job.environment if v.value is not None and not v.name.startswith("SRUN_")]
+    stated = [{"name": v.name, "value": literal(v.value or "")} for v in kept]
     return [*stated, *(entry for entry in own.env if entry["name"] not in {item["name"] for item in stated})]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from support.rendering import VERL_WORDS
+
 MEGATRON = "--context-parallel-size 2 --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 8192"
 _SCRIPT = f"""\
 #!/bin/bash
@@ -36,10 +38,7 @@ spec:
             resources: {{limits: {{nvidia.com/gpu: 8, rdma/ib: 8}}, requests: {{memory: 1Ti}}}}
             volumeMounts: [{{name: ck, mountPath: /ck, subPath: llama}}]
 """
-_VERL = """\
-python3 -m verl.trainer.main_ppo data.train_batch_size=64 actor_rollout_ref.model.path=/m \\
-    actor_rollout_ref.actor.megatron.context_parallel_size=2
-"""
+_VERL = f"python3 -m verl.trainer.main_ppo {' '.join(VERL_WORDS)}\n"
 _SIZES = ("--nodes", "2", "--gpus-per-node", "8")
 _IMAGE = ("--container-image", "verl:x")
 LAUNCHES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
