@@ -78,7 +78,7 @@ def train_job(job: Job, own: OwnPod) -> list[dict[str, Any]]:
 
 
 def _config_map(job: Job, name: str) -> dict[str, Any]:
-    data = {"job.json": job.spec + "\n"}
+    data = {"job.json": job.spec_text + "\n"}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-hcp"}, "data": data}
 
 

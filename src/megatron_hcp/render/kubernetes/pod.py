@@ -43,7 +43,7 @@ def launch_in_pod(job: Job, known: dict[str, str]) -> list[str]:
 
 def check_container(job: Job, launch: Sequence[str], volumes: Volumes) -> dict[str, Any]:
     """The init container that checks the launch before an image's worth of GPUs is started."""
-    words = ["check", *map(literal, job.check_arguments)]
+    words = ["check", *map(literal, (*job.spec.assumed, *job.check_arguments))]
     if job.has_connections:
         value = next((v.value for v in job.environment if v.name == "CUDA_DEVICE_MAX_CONNECTIONS"), None)
         words.append(f"--assume=env.CUDA_DEVICE_MAX_CONNECTIONS={value or 'null'}")
