@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from families import FAMILIES
 
 from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.launch.facts.releases import MEGATRON_CORE, TRANSFORMER_ENGINE
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.rules.registry import rules_for
 from megatron_hcp.support.question import COMM_TYPES, LAYOUTS, MODEL_WORDS, Subject, Way
-from megatron_hcp.support.releases import MEGATRON_CORE, TRANSFORMER_ENGINE
 
 _PACKED = ("--sft", "--calculate-per-token-loss", "--no-create-attention-mask-in-dataloader")
 _OF_SFT = {"KNOWN052"}

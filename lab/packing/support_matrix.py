@@ -16,10 +16,10 @@ from typing import Any
 from families import FAMILIES
 from program import ROOT, parser_of
 
+from megatron_hcp.launch.facts.releases import MEGATRON_CORE, RELEASES, TRANSFORMER_ENGINE
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.support.matrix import Versions
 from megatron_hcp.support.question import COMM_TYPES, LAYOUTS, MODEL_WORDS, Answer, Subject, Way
-from megatron_hcp.support.releases import MEGATRON_CORE, RELEASES, TRANSFORMER_ENGINE
 
 PAGE = ROOT / "docs/_generated/support.md"
 RECORD = ROOT / "lab/results/te_cpu.json"

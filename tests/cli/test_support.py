@@ -14,11 +14,11 @@ from families import FAMILIES
 from support_agrees import Judges, draws
 
 from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.launch.facts.releases import TRANSFORMER_ENGINE
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.rules.registry import rules_for
 from megatron_hcp.support.matrix import UNBOUNDED, SupportTable, spans_of, support_table
 from megatron_hcp.support.question import MODEL_WORDS, Subject, Way
-from megatron_hcp.support.releases import TRANSFORMER_ENGINE
 
 ROOT = Path(__file__).resolve().parents[2]
 Hcp = Callable[..., "CompletedProcess[str]"]

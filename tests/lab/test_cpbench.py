@@ -114,12 +114,13 @@ def test_a_changed_launch_differs_in_one_option() -> None:
 def test_a_report_becomes_a_file_with_the_names_of_its_cause(tmp_path: Path) -> None:
     row = {
         "id": "x-1", "source": "NVIDIA/Megatron-LM#1", "cause": "EP without experts", "must": "error or warning",
-        "argv": ["--launcher", "mlm", "--assume", "te=2.14 world_size=8", "--", "--expert-model-parallel-size", "4"],
+        "argv": ["--launcher", "mlm", "--assume", "te=2.14 world_size=16", "--", "--expert-model-parallel-size", "4"],
         "files": {}, "reach": True, "expect": ["MOE001"],
     }  # fmt: skip
     file = tmp_path / "cases.jsonl"
     file.write_text("".join(json.dumps(one) + "\n" for one in (row, {**row, "must": "nothing"})))
     (case,) = cases_of_reports(file)
-    assert case.files["run.sh"].endswith("pretrain_gpt.py --expert-model-parallel-size 4\n")
-    assert case.versions == ("te=2.14", "world_size=8") and case.expect == "refused"
+    start = "torchrun --nproc-per-node 8 --nnodes 2 --rdzv-backend c10d --rdzv-endpoint host0:29500 pretrain_gpt.py"
+    assert case.files["run.sh"].endswith(f"{start} --expert-model-parallel-size 4\n")
+    assert case.versions == ("te=2.14", "world_size=16") and case.expect == "refused"
     assert {"MOE001", "#1", "expert_model_parallel_size", "--num-experts"} <= {*case.names}

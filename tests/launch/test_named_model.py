@@ -149,6 +149,10 @@ def test_every_line_names_one_model_and_sizes_that_a_model_can_have() -> None:
         assert all(value is None or isinstance(value, bool | str) or value > 0 for value in fields.values()), model
 
 
+def test_every_line_is_read_wherever_a_launch_names_its_model() -> None:
+    assert all(named(nemo_rl(model)) for model, *_ in lines())
+
+
 def test_a_line_that_names_another_model_has_that_ones_sizes() -> None:
     """One step: the other line has sizes of its own."""
     own = {model for model, source, *_ in lines() if not source.startswith("=")}
@@ -263,3 +267,9 @@ def test_show_says_where_such_sizes_come_from(hcp: Any, tmp_path: Path) -> None:
     assert "note: [model-name] is what the public model Qwen/Qwen3-30B-A3B has; --model config.json" in shown
     (tmp_path / "x.yaml").write_text(NEMO_RL.format(model="me/mine", cfg="", more=""))
     assert "model-name" not in hcp("show", str(tmp_path / "x.yaml")).stdout
+
+
+def test_every_listed_model_can_be_named_by_a_launch() -> None:
+    names = [words[0] for words in lines()]
+    unnamed = [name for name in names if "/" in name and not named(verl(f"actor_rollout_ref.model.path={name}"))]
+    assert len(names) > 50 and unnamed == []

@@ -18,7 +18,7 @@ _WORDS = {
     "srun": f"--start srun --nodes 2 {_SITE} --program pretrain_gpt.py -- {_HCP}",
     "srun-pyxis": (
         f"--start srun --nodes 4 {_SITE} --program pretrain_gpt.py --container-runtime pyxis --container-image "
-        "'nvcr.io#nvidia/nemo:25.09' --mounts /data --mounts /ckpt:/ckpt --container-workdir /opt/megatron "
+        "'nvcr.io#nvidia/nemo:26.06' --mounts /data --mounts /ckpt:/ckpt --container-workdir /opt/megatron "
         f"--requeue 3 --comm-test --shared /data --env HF_HOME=/data/hf --logs logs --signal 900 -- {_HCP}"
     ),
     "torchrun": f"--start torchrun --nodes 2 {_SITE} --program pretrain_gpt.py -- {_HCP}",

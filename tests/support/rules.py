@@ -171,8 +171,9 @@ def command_line_words(overrides: tuple[str, ...]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=2)
 def _report(of: Example) -> Report:
-    """What all rules say of an example, with the fixes that they offer."""
-    return check_launch(example(of), RULES)
+    """What all rules say of an example, whatever its releases are, with the fixes that they offer."""
+    report = check_launch(example(of), RULES)
+    return report._replace(findings=tuple(item for item in report.findings if not item.problem.only_in))
 
 
 class Examples:

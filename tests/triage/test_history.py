@@ -129,3 +129,18 @@ def test_a_line_after_which_an_attempt_trained_is_no_news_in_the_next(tmp_path):
     begin = "Setting OMP_NUM_THREADS environment variable for each process to be 1\n"
     diagnosis = _read(tmp_path, a_log=begin + error + _steps() + begin + error + "[rank1]: ValueError: no\n")
     assert diagnosis.failure.message == "ValueError: no"
+
+
+WAITED = (
+    "[rank{0}]:[E822 10:30:00.1 x.cpp:6] [Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, "
+    "OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600004 milliseconds before timing out.\n"
+)
+
+
+def test_an_exception_in_a_log_without_times_came_before_those_who_waited_for_that_rank(tmp_path):
+    log = "[rank1]: ValueError: no such dataset\n"
+    diagnosis = _read(tmp_path, rank_0_log=WAITED.format(0), rank_1_log=log, rank_2_log=WAITED.format(2))
+    assert (diagnosis.failure.message, diagnosis.failure.rank) == ("ValueError: no such dataset", 1)
+    later = "2026-08-22 10:40:00 " + log
+    diagnosis = _read(tmp_path, rank_0_log=WAITED.format(0), rank_1_log=later, rank_2_log=WAITED.format(2))
+    assert diagnosis.failure.signature.id == "collective-timeout", "where times are stated, they decide"

@@ -133,10 +133,14 @@ def _case(
 def script_of(launch: Drawn) -> str:
     """A shell script that starts the command line on nodes of eight ranks."""
     env = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in launch.env.items() if value is not None)
-    nodes, ranks = max(1, launch.world_size // _GPUS_PER_NODE), min(launch.world_size, _GPUS_PER_NODE)
-    meet = "--rdzv-backend c10d --rdzv-endpoint host0:29500 " if nodes > 1 else ""
-    start = f"torchrun --nproc-per-node {ranks} --nnodes {nodes} {meet}pretrain_gpt.py"
-    return f"#!/bin/bash\n{env}{start} {shlex.join(launch.words)}\n"
+    return f"#!/bin/bash\n{env}{torchrun(launch.world_size)} pretrain_gpt.py {shlex.join(launch.words)}\n"
+
+
+def torchrun(ranks: int) -> str:
+    """How torchrun starts so many ranks, on nodes of eight."""
+    nodes = max(1, ranks // _GPUS_PER_NODE)
+    meet = " --rdzv-backend c10d --rdzv-endpoint host0:29500" if nodes > 1 else ""
+    return f"torchrun --nproc-per-node {min(ranks, _GPUS_PER_NODE)} --nnodes {nodes}{meet}"
 
 
 def spellings(names: set[str]) -> tuple[str, ...]:

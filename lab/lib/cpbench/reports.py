@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cpbench.case import Case
-from cpbench.mutants import spellings
+from cpbench.mutants import spellings, torchrun
 
 _PROGRAMS = {
-    "mlm": "torchrun --nproc-per-node 8 pretrain_gpt.py",
-    "bridge": "torchrun --nproc-per-node 8 run_recipe.py",
+    "mlm": "{torchrun} pretrain_gpt.py",
+    "bridge": "{torchrun} run_recipe.py",
     "verl": "python3 -m verl.trainer.main_ppo",
 }
 _IDENTIFIER = re.compile(
@@ -55,6 +55,7 @@ def cases_of_reports(file: Path) -> Iterator[Case]:
         if not files:
             recipe = ["--recipe", given["--recipe"]] if "--recipe" in given else []
             start = _PROGRAMS[given.get("--launcher") or given.get("--dialect") or "bridge"]
+            start = start.format(torchrun=torchrun(_ranks(versions)))
             files = {main: f"#!/bin/bash\n{start} {shlex.join([*recipe, *words])}\n"}
         expect = "ok" if row["must"] == "silent" else "refused"
         said = f"{row['cause']} {row['must']}"
@@ -72,6 +73,11 @@ def cases_of_reports(file: Path) -> Iterator[Case]:
             cause=row["cause"],
             names=names,
         )
+
+
+def _ranks(stated: tuple[str, ...]) -> int:
+    """How many ranks the report states; a node of eight if it doesn't say."""
+    return int(dict(word.split("=", 1) for word in stated).get("world_size", 8))
 
 
 def _split(argv: list[str]) -> tuple[dict[str, str], list[str], tuple[str, ...]]:

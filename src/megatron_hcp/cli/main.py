@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("megatron_hcp.cli.check", "Find what will go wrong in a launch before it reaches the cluster."),
+    "init": ("megatron_hcp.cli.repository.init", "Write a first .hcp.yaml: what holds for a repository's launches."),
     "show": ("megatron_hcp.cli.show", "Print a launch as hcp reads it: its topology, and each fact with its origin."),
     "plan": (
         "megatron_hcp.cli.plan",

@@ -11,6 +11,7 @@ from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Acceptance, Launch
 from megatron_hcp.launch.hidden import hides_any
 from megatron_hcp.rules import registry
+from megatron_hcp.rules.known.row import PACKAGES
 from megatron_hcp.rules.rule import Rule
 from megatron_hcp.rules.view import View
 
@@ -36,8 +37,10 @@ def check_launch(
     first = run(View(launch), (rule for rule in here if not rule.last))
     found = [(launch, finding) for finding in first.findings]
     not_checked = list(first.not_checked)
-    started = start_of(launch, here, first.findings, fixes=fixes)
+    started = start_of(launch, here, first.findings, fixes=fixes, verdict=verdict)
     found += [(launch, finding) for finding in started.findings]
+    if verdict:
+        found += [(launch, finding) for finding in _in_some_releases(launch, first)]
     reported = [finding for _, finding in found]
     undecided = list(_undecided(launch, first)) if verdict else []
     if verdict:
@@ -90,6 +93,14 @@ def check_launch(
         _presumed(launch, first) if verdict else (),
         started.judged_by,
     )
+
+
+def _in_some_releases(launch: Launch, done: Run) -> list[Finding]:
+    if not any(need in PACKAGES for item in done.not_checked for need in item.needs):
+        return []
+    from megatron_hcp.judge.by_release import in_some_releases
+
+    return in_some_releases(launch, done.rulings)
 
 
 def _undecided(launch: Launch, done: Run) -> tuple[Undecided, ...]:

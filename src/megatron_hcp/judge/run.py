@@ -45,16 +45,23 @@ def run(view: View, rules: Iterable[Rule]) -> Run:
         applied += 1
         if ruling.problem is not None:
             problem = dated(ruling.problem, ruling.rule, ages)
-            done.findings.append(_finding(view.launch, ruling.rule, problem, presumed))
+            done.findings.append(finding_of(view.launch, ruling.rule, problem, presumed))
     return done._replace(applied=applied)
 
 
 def start_of(
-    launch: Launch, rules: Iterable[Rule], found: Iterable[Finding], *, fixes: bool = False, errors_only: bool = False
+    launch: Launch,
+    rules: Iterable[Rule],
+    found: Iterable[Finding],
+    *,
+    fixes: bool = False,
+    verdict: bool = False,
+    errors_only: bool = False,
 ) -> StartVerdict:
     """What upstream's own start-up makes of the launch, as far as the rules stand for it; `found` is what they find.
 
-    With `fixes`, its findings have fixes, which have not been tried. With `errors_only`, there are only its errors.
+    With `fixes`, its findings have fixes, which have not been tried. With `verdict`, it says what it leaves undecided.
+    With `errors_only`, there are only its errors.
     """
     own = [rule for rule in rules if rule.id.startswith(START)]
     if not own:
@@ -63,7 +70,7 @@ def start_of(
 
     if errors_only:
         return StartVerdict(tuple(errors_at_start(launch, own, found)))
-    return started(launch, own, found, fixes=fixes)
+    return started(launch, own, found, fixes=fixes, verdict=verdict)
 
 
 def presumed_facts(launch: Launch) -> dict[str, Presumed]:
@@ -75,7 +82,8 @@ def presumed_facts(launch: Launch) -> dict[str, Presumed]:
     return presumptions_of(launch)
 
 
-def _finding(launch: Launch, rule: Rule, problem: Problem, presumed: dict[str, Presumed]) -> Finding:
+def finding_of(launch: Launch, rule: Rule, problem: Problem, presumed: dict[str, Presumed]) -> Finding:
+    """The problem in its place, with the launch's own keys, and hedged where it rests on presumed values."""
     resting: tuple[Presumed, ...] = ()
     if presumed:
         from megatron_hcp.judge.verdict.presume import rests_on, softened

@@ -10,8 +10,8 @@ from megatron_hcp.launch.facts.topics import TOPICS
 
 _OVERRIDES = (".hf_config_overrides", ".override_config", ".hf_config_path")
 """NeMo-RL's and verl's sections that change the model's config.json, and verl's key for another one."""
-_BY_FRAMEWORK = frozenset(("mtp_num_layers",))
-"""Fields that the framework sets, whatever the model has."""
+_NO_FACTS = frozenset(("mtp_num_layers", "moe_latent_size"))
+"""Fields that the framework sets, whatever the model has, and those that only the planner reads."""
 
 
 def facts_of_name(name: Fact, reading: Reading) -> dict[str, Fact]:
@@ -42,7 +42,7 @@ def _facts_of_model(name: Fact, reading: Reading) -> dict[str, Fact]:
     return {
         of_field[f"model.{field}"]: Fact(value, "model-name", name.location, name.key)
         for field, value in fields.items()
-        if field not in _BY_FRAMEWORK
+        if field not in _NO_FACTS
     }
 
 

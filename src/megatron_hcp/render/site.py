@@ -180,10 +180,13 @@ _OF_PARTS = ("texts", "paths", "options", "map", "env", "array")
 
 def _read(path: str) -> dict[str, Any]:
     from megatron_hcp.ground.files import read_text
-    from megatron_hcp.launch.forms.yaml.settings import load_plain
+    from megatron_hcp.launch.forms.yaml.settings import load_plain, numbers_as_written
 
     text = read_text(path, "a site file", pipes=True)
     data = load_plain(text, visible(path), "a site file", may_be_empty=True)
     shape = Fields(optional={key.name: _shape(key, data.get(key.name)) for key in KEYS})
     check_shape(data, shape, path)
+    if any(isinstance(value, float) for value in (data.get("facts") or {}).values()):
+        written = numbers_as_written(text, visible(path))
+        data["facts"] = {name: written.get(f"facts.{name}", value) for name, value in data["facts"].items()}
     return {name: value for name, value in data.items() if value is not None}

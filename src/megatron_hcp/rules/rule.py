@@ -94,6 +94,8 @@ class Problem(NamedTuple):
     """Which of upstream's refusals it is, where the rule stands for many (START001): a slug of its condition."""
     unread: str = ""
     """Why nobody knows whether it holds: the code that the launch runs wasn't read. It is then a note."""
+    only_in: str = ""
+    """The releases that have it, of a launch that states none. It is then a warning."""
 
 
 class Example(NamedTuple):

@@ -7,13 +7,17 @@ from itertools import groupby
 from typing import NamedTuple
 
 from megatron_hcp.judge.age import Age, ages_of
+from megatron_hcp.launch.facts.releases import RELEASES
 from megatron_hcp.support.question import COMM_TYPES, LAYOUTS, Answer, Subject, Way
-from megatron_hcp.support.releases import RELEASES
 
 UNBOUNDED = 1024
 """The size if nothing in the model limits it."""
 TP_SIZES = (1, 2, 4, 8)
 Versions = tuple[tuple[str, str], ...]
+
+
+_PACKAGES = ("te", "mcore")
+"""Whose releases decide what a model supports."""
 
 
 class SupportCell(NamedTuple):
@@ -62,7 +66,7 @@ class SupportTable(NamedTuple):
 
 def support_table(subject: Subject, tp_sizes: Iterable[int] = TP_SIZES) -> SupportTable:
     """Queries every communication type, layout and tensor-parallel size, and unknown versions by release."""
-    presumed = tuple((name, releases[-1]) for name, releases in RELEASES.items() if not subject.stated(name))
+    presumed = tuple((name, RELEASES[name][-1]) for name in _PACKAGES if not subject.stated(name))
     cells = [
         _cell(subject, comm_type, layout, tp, presumed)
         for comm_type in COMM_TYPES

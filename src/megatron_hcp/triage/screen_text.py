@@ -56,7 +56,8 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
     failure = diagnosis.failure
     if failure is None:
         steps = f", {_count(diagnosis.steps, 'training step')}" if diagnosis.steps else ""
-        files = _count(len(diagnosis.files), "file")
+        dumps = _count(len(diagnosis.dumps), "flight-recorder dump") if diagnosis.dumps else ""
+        files = dumps if dumps and not diagnosis.files else _count(len(diagnosis.files), "file")
         done = "; the training finished" if diagnosis.is_done else ""
         last = f"; attempt {diagnosis.attempts[-1].number} is the last" if len(diagnosis.attempts) > 1 else ""
         lines = [f"no failure in {files}{steps}{done}{last}"]

@@ -16,9 +16,9 @@ from megatron_hcp.backports.table import upstreams
 from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.facts.known_options import revisions_with
 from megatron_hcp.launch.facts.last_read import LastRead, last_read, of_package, parse, written
+from megatron_hcp.launch.facts.releases import RELEASES
 from megatron_hcp.launch.recipes.table import releases
 from megatron_hcp.rules.registry import RULES
-from megatron_hcp.support.releases import RELEASES
 
 _MONTHS = "January February March April May June July August September October November December".split()
 

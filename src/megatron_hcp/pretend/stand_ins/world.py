@@ -82,7 +82,7 @@ def all_to_all_single(
     group: Any = None,
     async_op: bool = False,
 ) -> Any:
-    if not output_split_sizes and not input_split_sizes:
+    if not any(sizes is not None and len(sizes) for sizes in (output_split_sizes, input_split_sizes)):
         fits = output.numel() == input.numel() and input.shape[0] % _size(group) == 0
         _check("all_to_all_single", fits, output, input)
     return Done()

@@ -164,8 +164,8 @@ ROWS: tuple[Known, ...] = (
         why="get_padding_to pads to 16 tokens per rank for every recipe but blockwise; blocks of MXFP8 have 32.",
         symptom="rows are padded to 16 tokens per rank, but MXFP8 needs 32: about every second length fails in "
         "Transformer Engine",
-        issue="modelscope/ms-swift#9722",
-        outcome="warning crash training",
+        issue="modelscope/ms-swift#9722, #9723",
+        outcome="error crash training",
         source=(MS_SWIFT_UTILS.says("get_padding_to", absent="mxfp8", versions=">=3.11,<4.4.1"),),
         launch=_swift(f"{_MODEL} --fp8_format e4m3 --fp8_recipe mxfp8"),
     ),

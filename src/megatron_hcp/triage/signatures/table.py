@@ -80,3 +80,12 @@ def words_of(rows: Sequence[Signature]) -> tuple[bytes, ...]:
     return tuple(
         dict.fromkeys((*of_rows, *_LOUD, HEAD, GROUP_TOKEN, ECHO_TOKEN, *ARGUMENT_TOKENS, *_MARKS, *COLLECTIVE_TOKENS))
     )
+
+
+def places_of(rows: Sequence[Signature]) -> dict[bytes, list[int]]:
+    """Token -> the places of the rows that have it."""
+    places: dict[bytes, list[int]] = {}
+    for place, row in enumerate(rows):
+        for token in row.tokens:
+            places.setdefault(token, []).append(place)
+    return places
