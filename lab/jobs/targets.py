@@ -1,8 +1,9 @@
-"""Holds rendered manifests against the schemas of their resources: `python lab jobs/targets trainer=DIR jobset=DIR kuberay=DIR [--write]`.
+"""Holds manifests against the schemas of their resources: `python lab jobs/targets NAME=DIR[@COMMIT] ... [--write]`.
 
-Each DIR is a checkout of kubeflow/trainer, kubernetes-sigs/jobset or ray-project/kuberay (DIR@COMMIT: files of that commit). Every launch of
-tests/support/target_launches.py must give objects that the whole schemas accept, without a field that they do not know.
---write keeps the part of the schemas that these objects use, with the commits, for the tests that have no checkout.
+NAME=DIR: trainer, jobset and kuberay, checkouts of kubeflow/trainer, kubernetes-sigs/jobset and ray-project/kuberay.
+Every launch of tests/support/target_launches.py must give objects that the whole schemas accept, without a field that
+they do not know. --write keeps the part of the schemas that these objects use, with the commits, for the tests that
+have no checkout.
 """
 
 from __future__ import annotations

@@ -85,8 +85,11 @@ def test_an_eviction_makes_the_trainer_save_and_the_job_starts_again(pod, tmp_pa
 @pytest.mark.slow
 def test_all_pods_end_with_the_code_of_the_verdict(pod, tmp_path):
     """Whichever pod Kubernetes sees fail first decides, and a launcher's own code is not the rank's."""
-    fails = SAVES + "import time; print(' iteration        2/       3 |', flush=True); time.sleep(1); raise SystemExit(17)"
-    other = "import time, os\nwhile not os.path.exists('ck/latest_checkpointed_iteration.txt'): time.sleep(0.1)\ntime.sleep(3); raise SystemExit(1)"
+    fails = (
+        SAVES + "import time; print(' iteration        2/       3 |', flush=True); time.sleep(1); raise SystemExit(17)"
+    )
+    waits = "import os, time\nwhile not os.path.exists('ck/latest_checkpointed_iteration.txt'): time.sleep(0.1)\n"
+    other = waits + "time.sleep(3); raise SystemExit(1)"
     pods = [pod(code, index, nodes=2) for index, code in enumerate((fails, other))]
     ended = [(process.communicate(timeout=HANG_S), process.returncode) for process in pods]
     assert [code for _, code in ended] == [17, 17], ended

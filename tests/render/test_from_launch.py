@@ -165,7 +165,11 @@ def test_a_training_command_in_a_variable_is_not_said_to_be_left_out(rendered):
 
 def test_an_image_that_is_empty_is_no_container(rendered):
     done = rendered(text=(HEAD + BODY).replace("=nvcr.io#nvidia/nemo:25.09", '=""'))
-    assert done.returncode == 0 and "left out: container_image= (train.sbatch:27): found ''" in done.stderr and "container=" not in done.stdout
+    assert (
+        done.returncode == 0
+        and "left out: container_image= (train.sbatch:27): found ''" in done.stderr
+        and "container=" not in done.stdout
+    )
 
 
 def test_a_launch_that_names_no_starter_asks_for_one(hcp):

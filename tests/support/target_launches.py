@@ -1,4 +1,4 @@
-"""Launches that together use every field of the manifests that `hcp render` writes: (target, words, the launch's text)."""
+"""Launches that together use every field of the manifests that `hcp render` writes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ spec:
 _VERL = f"python3 -m verl.trainer.main_ppo {' '.join(VERL_WORDS)}\n"
 _SIZES = ("--nodes", "2", "--gpus-per-node", "8")
 _IMAGE = ("--container-image", "verl:x")
-LAUNCHES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
+LAUNCHES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (  # (target, words, file, the launch's text)
     *((name, ("--logs", "/lustre/logs", "--requeue", "2"), "train.sh", _SCRIPT) for name in ("jobset", "trainjob")),
     *((name, ("--logs", "/ck/logs", "--start", "ft_launcher"), "job.yaml", _POD) for name in ("jobset", "trainjob")),
     ("rayjob", (*_SIZES, *_IMAGE, "--mounts", "ck:/ck", "--time", "60", "--requeue", "1"), "train.sh", _VERL),

@@ -5,6 +5,7 @@ import yaml
 
 from support.target_launches import LAUNCHES
 
+
 @pytest.fixture
 def manifest(hcp, tmp_path):
     """`manifest(target, *words, name=, text=)`: the objects of a rendered manifest, by kind."""

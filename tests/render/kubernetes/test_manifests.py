@@ -66,7 +66,8 @@ def test_the_launchs_own_pod_is_kept(manifest):
     assert {"name": "ck", "persistentVolumeClaim": {"claimName": "ck"}} in pod["volumes"]
     assert {"name": "ck", "mountPath": "/ck", "subPath": "llama"} in trainer["volumeMounts"]
     assert trainer["resources"]["limits"] == {"nvidia.com/gpu": 8, "rdma/ib": 8}
-    assert [entry for entry in trainer["env"] if entry["name"] == "TOKEN"][0]["valueFrom"]["secretKeyRef"]["name"] == "hub"
+    token = next(entry for entry in trainer["env"] if entry["name"] == "TOKEN")
+    assert token["valueFrom"]["secretKeyRef"]["name"] == "hub"
     assert not any(entry["name"].startswith("PET_") for entry in trainer["env"])
 
 

@@ -1,7 +1,7 @@
 """Manifests against the schemas of their CustomResourceDefinitions.
 
-schemas.json has the part of them that these objects use, without descriptions; `python lab jobs/targets` derives it from
-checkouts of kubeflow/trainer, kubernetes-sigs/jobset and ray-project/kuberay (Apache-2.0), whose commits it names, and
+schemas.json has the part of them that these objects use, without descriptions; `python lab jobs/targets` derives it
+from checkouts of kubeflow/trainer, kubernetes-sigs/jobset and ray-project/kuberay (Apache-2.0), whose commits it names, and
 holds the same manifests against the whole schemas.
 """
 
@@ -73,7 +73,7 @@ BROKEN = [
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """One object of each kind, rendered once."""
-    found = {}
+    found: dict[str, object] = {}
     for target, words, name, text in LAUNCHES:
         folder = tmp_path_factory.mktemp(target)
         (folder / name).write_text(text)

@@ -1,4 +1,4 @@
-"""keys.txt, both ways: what a target carries changes its text, what it leaves out does not and is said, the rest is refused."""
+"""keys.txt, both ways: what a target carries shows in its text, what it leaves out does not and is said."""
 
 import pytest
 
@@ -15,17 +15,36 @@ from support.target_launches import MEGATRON
 
 STATED = {
     **dict.fromkeys("account partition qos reservation constraint exclude nodelist gpu_type arch".split(), "sm90"),
-    **dict.fromkeys("nodes cpus_per_task segment nvlink_domain signal free_gib comm_gbps stall ft_outside".split(), "7"),
+    **dict.fromkeys(
+        "nodes cpus_per_task segment nvlink_domain signal free_gib comm_gbps stall ft_outside".split(), "7"
+    ),
     **dict.fromkeys("requeue max_restarts ft_restarts".split(), "5"),
     **dict.fromkeys("checkpoint_dir workdir container_workdir venv python".split(), "/ck/other"),
     **dict.fromkeys("exclusive".split(), False),
     **dict.fromkeys("slurm_requeue container_home comm_test in_allocation".split(), True),
-    **{"shared": ("/data",), "mounts": ("ck:/ck", "/data")},
-    **{"gpus_per_node": "4", "time": "2:00:00", "job_name": "Other_1", "mem": "9G", "gpu_request": "gres"},
-    **{"switches": "2", "logs": "/ck/x", "log_file": "a-%j.out", "sbatch": ("--comment=x",), "srun": ("--mpi=pmix",)},
-    **{"modules": ("cuda",), "program": ("x.py",), "container_runtime": "pyxis", "container_image": "other:2"},
-    **{"env": ("A=b",), "facts": ("te=2.14",), "array": ("--seed 1", "--seed 2"), "array_range": "0-3"},
-    **{"health": ("dcgm",), "ft_timeouts": "setup:1,step:2", "verify_level": "cpu"},
+    "shared": ("/data",),
+    "mounts": ("ck:/ck", "/data"),
+    "gpus_per_node": "4",
+    "time": "2:00:00",
+    "job_name": "Other_1",
+    "mem": "9G",
+    "gpu_request": "gres",
+    "switches": "2",
+    "logs": "/ck/x",
+    "log_file": "a-%j.out",
+    "sbatch": ("--comment=x",),
+    "srun": ("--mpi=pmix",),
+    "modules": ("cuda",),
+    "program": ("x.py",),
+    "container_runtime": "pyxis",
+    "container_image": "other:2",
+    "env": ("A=b",),
+    "facts": ("te=2.14",),
+    "array": ("--seed 1", "--seed 2"),
+    "array_range": "0-3",
+    "health": ("dcgm",),
+    "ft_timeouts": "setup:1,step:2",
+    "verify_level": "cpu",
 }
 BASE = {"nodes": "2", "gpus_per_node": "8", "container_image": "x:1", "mounts": ("ck:/ck",), "time": "4:00:00"}
 PODS = {**BASE, "logs": "/ck/logs", "checkpoint_dir": "/ck/a"}

@@ -8,14 +8,25 @@ import pytest
 
 from support.rendering import VERL_WORDS
 
-SIZES = ["--nodes", "2", "--gpus-per-node", "8", "--time", "1:00:00", "--container-image", "nemo#rl:1", "--mounts", "/d"]
+SIZES = [
+    "--nodes",
+    "2",
+    "--gpus-per-node",
+    "8",
+    "--time",
+    "1:00:00",
+    "--container-image",
+    "nemo#rl:1",
+    "--mounts",
+    "/d",
+]
 KEPT = "COMMAND SETUP_COMMAND CONTAINER MOUNTS GPUS_PER_NODE BASE_LOG_DIR".split()
 PRINTS = '#!/bin/bash\nprintf "%s\\0" "$@" >"${0%/*}/$(basename "$0").args"\n'
 
 
 @pytest.fixture
 def submitted(hcp, tmp_path):
-    """`submitted(*words)`: (sbatch's words, what ray.sub finds in its environment) of a rendered script that was run."""
+    """`submitted(*words)`: (sbatch's words, ray.sub's environment) of a rendered script that was run."""
 
     def run(*words, text):
         (tmp_path / "train.sh").write_text(text)
@@ -29,7 +40,9 @@ def submitted(hcp, tmp_path):
             program.chmod(0o755)
         env = {**os.environ, "PATH": f"{place}:{os.environ['PATH']}"}
         ran = subprocess.run(["bash", "job.sh"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
-        return (place / "sbatch.args").read_text().split("\0")[:-1], dict(zip(KEPT, ran.stdout.split("\0"), strict=False))
+        return (place / "sbatch.args").read_text().split("\0")[:-1], dict(
+            zip(KEPT, ran.stdout.split("\0"), strict=False)
+        )
 
     return run
 
@@ -50,7 +63,7 @@ def test_ray_sub_gets_the_launch_word_for_word(submitted, tmp_path):
     assert (env["CONTAINER"], env["MOUNTS"], env["GPUS_PER_NODE"]) == ("nemo#rl:1", "/d:/d", "8")
     words = argv_of(env["COMMAND"], tmp_path)
     assert words[:2] == ["-m", "verl.trainer.main_ppo"] and words[2 : 2 + len(VERL_WORDS)] == VERL_WORDS
-    assert ["+a=b c", "d=/home/u/x", "e=[1,2]", "f=g", "h=i\tj"] == words[2 + len(VERL_WORDS) :][:5]
+    assert words[2 + len(VERL_WORDS) :][:5] == ["+a=b c", "d=/home/u/x", "e=[1,2]", "f=g", "h=i\tj"]
     check = argv_of(env["SETUP_COMMAND"], tmp_path)
     assert check[2:3] == ["check"] and check[check.index("--") + 1 :] == words[2:]
 
