@@ -152,7 +152,10 @@ def test_answers_that_would_be_long_are_cut_with_a_note(tmp_path: Path, root: Pa
             skip > 3 and len(set(layouts)) == skip and json.dumps(whole["answer"]["layouts"][0]["layout"]) == layouts[0]
         )
         table = await ask("support", model=config)
-        assert any(note.startswith("cells") and "ask again with skip=" in note for note in table["cut"])
+        assert table["answer"]["cells"]
+        script = (root / "examples" / "mlm_hcp.sbatch").read_text()
+        job = await ask("render", text=script, site=["nodes=2", "gpus_per_node=8"])
+        assert any(note.startswith("job") and "ask again with skip=" in note for note in job["cut"])
 
     with_server(tmp_path, talk)
 
