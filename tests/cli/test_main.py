@@ -80,9 +80,11 @@ def test_unusable_input_is_one_line_and_exit_2(hcp, tmp_path: Path, arguments: t
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("chek", "found the command 'chek'; wanted check"),
-        ("dcp wieghts", "found the command 'wieghts'; wanted weights"),
-        ("dcp foo", "found the command 'foo'; wanted one of calibrate, plan, show, weights"),
+        ("chek", "no command 'chek'; did you mean check?"),
+        ("dcp wieghts", "no command 'dcp wieghts'; did you mean dcp weights?"),
+        ("dcp foo", "no command 'dcp foo'; wanted one of calibrate, plan, show, weights"),
+        ("check --formt json", "no option '--formt'; did you mean --format?"),
+        ("skills list --qqq", "no option '--qqq'; --help lists them"),
         ("plan --gpus 0", "--gpus: found '0'; wanted a whole number of at least 1"),
         ("plan --seq-length 256k", "--seq-length: found '256k'; wanted a whole number of at least 1"),
         ("verify --jobs 100", "--jobs: found '100'; wanted a whole number from 1 to 64"),

@@ -53,6 +53,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Find the first failure of a dead job, or whether CP is active in a running one.",
     ),
     "mcp": ("megatron_hcp.mcp.command", "Serve check, plan, support, triage and explain to an agent over MCP."),
+    "lsp": ("megatron_hcp.lsp.command", "Serve an editor: findings as you type, explanations, fixes and keys."),
     "facts": ("megatron_hcp.cli.facts", "Print what this machine or container has, as facts for `hcp check --facts`."),
     "completion": ("megatron_hcp.cli.completion", "Print the completion script for bash, zsh or fish."),
 }

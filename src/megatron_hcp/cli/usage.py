@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -75,9 +75,18 @@ def usage_error(error: click.ClickException) -> HcpError:
     context = getattr(error, "ctx", None)
     if bad and context is not None and isinstance(context.command, click.Group):
         names = context.command.list_commands(context)
-        near = difflib.get_close_matches(bad["found"], names, n=1)
-        return HcpError(f"found the command '{bad['found']}'", wanted=near[0] if near else f"one of {', '.join(names)}")
+        group = context.command_path.partition(" ")[2]
+        near = [f"{group} {name}".strip() for name in difflib.get_close_matches(bad["found"], names, n=1)]
+        found = "no command '" + f"{group} {bad['found']}".strip() + "'"
+        return _unlike(found, near) if near else HcpError(found, wanted=f"one of {', '.join(names)}")
+    if isinstance(error, click.NoSuchOption):
+        return _unlike(f"no option '{error.option_name}'", error.possibilities or ())
     return HcpError(error.format_message())
+
+
+def _unlike(found: str, near: Iterable[str]) -> HcpError:
+    names = " or ".join(near)
+    return HcpError(found, do=f"did you mean {names}?" if names else "--help lists them")
 
 
 def _wanted(kind: click.ParamType[Any]) -> str | None:
