@@ -56,8 +56,9 @@ def _may_be_other(v: View, name: str, *values: object) -> bool:
 
 
 def _may_limit_attention(v: View) -> bool:
-    names = "window_size attention_bias softmax_type mla fp8_dot_product_attention fp8_multi_head_attention"
-    return cp_may_be_on(v) and any(_may_be_other(v, name, None, False, "vanilla") for name in names.split())
+    if not cp_may_be_on(v) or _sets(v, "attention_bias", "fp8_dot_product_attention", "fp8_multi_head_attention"):
+        return cp_may_be_on(v)
+    return any(_may_be_other(v, name, None, False, "vanilla") for name in ("window_size", "softmax_type", "mla"))
 
 
 def _may_weigh_the_loss(v: View) -> bool:
