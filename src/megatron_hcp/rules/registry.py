@@ -293,7 +293,6 @@ def _by_id() -> dict[str, Rule]:
 
 
 def __getattr__(name: str) -> object:
-    # The module's own attributes are found before this is called.
     if name == "RULES":
         return _all()
     if name == "BY_ID":
