@@ -47,9 +47,7 @@ def own_pod(launch: Launch) -> OwnPod:
         container = containers.items[0] if isinstance(containers, List) and containers.items else container
     env = child(container, "env")
     elsewhere = [
-        plain(entry)
-        for entry in (env.items if isinstance(env, List) else ())
-        if child(entry, "valueFrom") is not None
+        plain(entry) for entry in (env.items if isinstance(env, List) else ()) if child(entry, "valueFrom") is not None
     ]
     return OwnPod(_kept(pod, _OF_POD), _kept(container, _OF_CONTAINER), elsewhere)
 

@@ -9,7 +9,9 @@ from megatron_hcp.render.kubernetes.pod import python_of
 from megatron_hcp.render.shell_words import quoted
 from megatron_hcp.render.targets.ray_command import ray_command, with_folder
 
-_SBATCH = "job-name account partition qos reservation constraint nodelist exclude nodes mem segment switches time".split()
+_SBATCH = (
+    "job-name account partition qos reservation constraint nodelist exclude nodes mem segment switches time".split()
+)
 
 
 def ray_sub_script(job: Job) -> str:
