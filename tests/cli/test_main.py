@@ -124,7 +124,7 @@ def test_a_fault_of_ours_has_exit_3_and_a_traceback(hcp, tmp_path: Path) -> None
         f"from pathlib import Path\n__path__ = [str(Path(__file__).parent), {str(real)!r}]\n__version__ = 'broken'\n"
     )
     (broken / "cli" / "__init__.py").write_text("")
-    for name in ("main.py", "screen.py", "streams.py"):
+    for name in ("main.py", "screen.py", "streams.py", "usage.py", "declare.py"):
         (broken / "cli" / name).write_text((real / "cli" / name).read_text())
     (broken / "cli" / "facts.py").write_text("import click\n@click.command()\ndef facts():\n    assert False, 'odd'\n")
     done = hcp("facts", env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)

@@ -1,18 +1,63 @@
-"""click's messages about unusable words, said as hcp says it: what was found, and what was wanted."""
+"""What hcp does in its own way with click: the list of commands, their import, and messages about unusable words."""
 
 from __future__ import annotations
 
 import difflib
+import importlib
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from megatron_hcp.cli.declare import Command
 from megatron_hcp.ground.errors import HcpError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _BAD_VALUE = re.compile(r"(?P<found>.*?) is not (?:a valid|in the range|one of)", re.S)
 _BAD_COMMAND = re.compile(r"No such command '(?P<found>.*?)'", re.S)
+
+
+class CommandGroup(click.Group):
+    """A group whose help shows the whole first sentence of each command; click cuts it off at 45 characters."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = {name: self.commands[name].get_short_help_str(limit=300) for name in self.list_commands(ctx)}
+        with formatter.section("Commands"):
+            formatter.write_dl(list(commands.items()))
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called. `listed`: (module, short help) by name."""
+
+    listed: Mapping[str, tuple[str, str]]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.listed)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self.listed.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(importlib.import_module(entry[0]), cmd_name)
+        if isinstance(command, Command):
+            command = command.of_click()
+        assert isinstance(command, click.Command)
+        return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        from click.shell_completion import CompletionItem
+
+        named = [
+            CompletionItem(name, help=text) for name, (_, text) in self.listed.items() if name.startswith(incomplete)
+        ]
+        return named + click.Command.shell_complete(self, ctx, incomplete)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self.listed.items()])
 
 
 def usage_error(error: click.ClickException) -> HcpError:

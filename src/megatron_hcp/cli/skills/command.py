@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from megatron_hcp.cli.completion import complete_skills
-from megatron_hcp.cli.options import CommandGroup, format_option
+from megatron_hcp.cli.options import format_option
 from megatron_hcp.cli.reports.json import dump
 from megatron_hcp.cli.reports.wrap import wrapped
 from megatron_hcp.cli.screen import say
@@ -15,6 +15,7 @@ from megatron_hcp.cli.skills.build import build
 from megatron_hcp.cli.skills.evaluate import evaluate
 from megatron_hcp.cli.skills.install import install, uninstall, update
 from megatron_hcp.cli.skills.new import new
+from megatron_hcp.cli.usage import CommandGroup
 from megatron_hcp.skills.card import find_skill, is_ours, load_card, read_skill_file, skill_dirs
 from megatron_hcp.skills.folders import skills_below
 from megatron_hcp.skills.skill import front_matter, judged_skill

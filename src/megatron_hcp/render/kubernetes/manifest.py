@@ -40,7 +40,8 @@ def own_pod(launch: Launch) -> OwnPod:
     workload = next((one for one in found if _line(child(one.container, "image")) == line), found[0] if found else None)
     if workload is None:
         return NO_POD
-    pod, container = workload.pod, workload.container
+    pod: Node | None = workload.pod
+    container: Node = workload.container
     if workload.entrypoint is not None:
         pod = child(container, "rayClusterSpec", "headGroupSpec", "template", "spec")
         containers = child(pod, "containers")

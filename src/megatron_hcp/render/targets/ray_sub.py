@@ -50,7 +50,7 @@ def _mounts(job: Job) -> list[str]:
 
 
 def _check(job: Job, python: str, launch: list[Argument]) -> str:
-    words = [python, "-c", ENTRY, "check", *job.check_arguments, "--", *launch]
+    words = [python, "-c", ENTRY, "check", *job.spec.assumed, *job.check_arguments, "--", *launch]
     return " ".join(map(quoted, words)) + ' || [ "$?" -eq 4 ] || exit 1'
 
 
