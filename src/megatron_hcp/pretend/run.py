@@ -73,7 +73,7 @@ def prepare(request: Request) -> None:
     tensors.install()
     argparse.ArgumentParser.error = _refuse  # type: ignore[method-assign]
     importlib.import_module("megatron.training.training")
-    for module in (files, data, conversations, routing if request.measure else experts, fused):
+    for module in (world, files, data, conversations, routing if request.measure else experts, fused):
         module.late()
     from megatron_hcp.pretend.stages import watch
 
