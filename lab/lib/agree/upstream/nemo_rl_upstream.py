@@ -30,6 +30,7 @@ _MISSING = (
     "prometheus_client pybase64 lm_eval httpx blobfile debugpy tiktoken cupy nixl boto3 zstandard pybind11 sacrebleu "
     "nltk accelerate megatron.bridge"
 )
+_ENGINES = ("Vllm", "SGLang", "Trtllm", "Megatron", "Dynamo")
 _CHECKS = ("_validate_optimizer_config", "_validate_chunking_config")
 
 
@@ -88,7 +89,7 @@ class NemoRL:
         grpo.RayVirtualCluster = _Cluster
         grpo.CheckpointManager = _Checkpoints
         grpo.StatefulDataLoader = lambda *_, **__: [0]
-        for name in ("Logger", "set_seed", "VllmGeneration"):
+        for name in ("Logger", "set_seed", *(f"{name}Generation" for name in _ENGINES)):
             setattr(grpo, name, Anything())
         grpo.prepare_segment_topology = lambda *_, **__: (None, [], {})
         grpo.Policy = self._made
