@@ -20,12 +20,17 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from agree import bridge, megatron_lm, slime, verl
+from agree import bridge, megatron_lm, slime, swift, verl
 from agree.compare import show, write_results
 from agree.parser_words import compare_words
 from program import at_least_one, parser_of
 
-UPSTREAMS = {"megatron-lm": megatron_lm.compare, "megatron-bridge": bridge.compare, "verl": verl.compare}
+UPSTREAMS = {
+    "megatron-lm": megatron_lm.compare,
+    "megatron-bridge": bridge.compare,
+    "verl": verl.compare,
+    "ms-swift": swift.compare,
+}
 """By option, what compares `--commands` launches with a checkout, from a seed."""
 _ON_MEGATRON_LM = ("slime", "miles")
 

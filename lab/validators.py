@@ -40,6 +40,8 @@ REVISIONS = {
     "megatron-lm": {**{name: f"core_v{name}" for name in RELEASES}, **{name: name for name in BRANCHES}},
     "slime": {**{name: f"v{name}" for name in ("0.2.0", "0.2.4", "0.3.0", "0.3.1")}, "main": "HEAD"},
     "miles": {"0.1.0": "v0.1.0", "main": "HEAD"},
+    "ms-swift": {**{name: f"v{name}" for name in "4.0.4 4.1.3 4.2.3 4.3.2 4.4.3 4.5.2".split()}, "main": "HEAD"},
+    "nemo-rl": {**{name: f"v{name}" for name in "0.4.0 0.5.0 0.6.0 0.7.0".split()}, "main": "HEAD"},
     "verl": {**{name: f"v{name}" for name in ("0.7.1", "0.8.0", "0.9.0", "0.9.1")}, "main": "HEAD"},
 }
 """For each upstream the names of its revisions in the tables, oldest first, and what the clone calls them."""

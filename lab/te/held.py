@@ -1,7 +1,7 @@
 """What Transformer Engine's context-parallel code holds: `python lab te/held [--release X.Y.Z ...] [--write]`.
 
 Its own Python code runs on gloo processes (proofs.te_cpu) with 2 to 8 ranks in bfloat16, forward and backward, and
-every tensor is counted while it lives. Bytes of the rank that holds most, beside what plan/memory/cp_held.py says; both
+every tensor is counted while it lives. Bytes of the rank that holds most, beside what cost/cp_held.py says; both
 must be equal. --write renews lab/results/te_held.json. A minute of CPU a release.
 """
 
@@ -15,8 +15,8 @@ from program import ROOT, parser_of
 from te_counted import BytesHeld, held_by, tokens_of
 
 from megatron_hcp.core.releases import TE_MLA, TE_MLA_ALL_TYPES, at_least
+from megatron_hcp.cost.cp_held import AttentionBytes, held, outputs_kept
 from megatron_hcp.ground.upstream_folder import unpacked
-from megatron_hcp.plan.memory.cp_held import AttentionBytes, held, outputs_kept
 from megatron_hcp.proofs.te_cpu.case import HEAD_DIM, AttentionCall
 
 RESULTS = ROOT / "lab/results/te_held.json"

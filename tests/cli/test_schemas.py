@@ -192,4 +192,5 @@ INSIDE = {
 def test_each_output_has_a_schema(root: Path) -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in (root / "src").rglob("*.py"))
     printed = set(re.findall(r'"(hcp\.[a-z-]+/[0-9]+)"', text)) - INSIDE
-    assert printed == {name.rpartition(".")[0] + "/" + name.rpartition(".")[2] for name in SCHEMAS}
+    read_alone = {"hcp.config.1"}
+    assert printed == {f"{name.rpartition('.')[0]}/{name.rpartition('.')[2]}" for name in SCHEMAS.keys() - read_alone}

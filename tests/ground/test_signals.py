@@ -34,6 +34,24 @@ def test_the_first_signal_ends_the_command_and_the_second_does_not_end_the_clean
     assert (done.returncode, done.stdout, done.stderr) == (128 + getattr(signal, name), "cleaned up\n", "")
 
 
+IN_CALLBACK = """
+import os, signal, sys, time, weakref
+from megatron_hcp.ground.signals import ends_cleanly
+class Thing: pass
+thing = Thing()
+asks = weakref.ref(thing, lambda _: os.kill(os.getpid(), getattr(signal, sys.argv[1])))
+with ends_cleanly():
+    del thing  # Python drops what is raised in the callback
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_in_a_callback_of_python_ends_the_command_too(name: str) -> None:
+    done = subprocess.run([sys.executable, "-c", IN_CALLBACK, name], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (128 + getattr(signal, name), "")
+
+
 def test_what_the_caller_ignores_stays_ignored() -> None:
     """As under `nohup`."""
     done = subprocess.run([sys.executable, "-c", CODE, "SIGHUP", "ignored"], capture_output=True, text=True)

@@ -149,6 +149,10 @@ def test_every_line_names_one_model_and_sizes_that_a_model_can_have() -> None:
         assert all(value is None or isinstance(value, bool | str) or value > 0 for value in fields.values()), model
 
 
+def test_every_line_is_read_wherever_a_launch_names_its_model() -> None:
+    assert all(named(nemo_rl(model)) for model, *_ in lines())
+
+
 def test_a_line_that_names_another_model_has_that_ones_sizes() -> None:
     """One step: the other line has sizes of its own."""
     own = {model for model, source, *_ in lines() if not source.startswith("=")}

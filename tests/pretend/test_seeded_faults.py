@@ -35,10 +35,13 @@ SEEDS = [
     ("fused.py", "rotate", ""),
     ("fused.py", "cross_entropy", "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te"),
     ("experts.py", "forward", "--num-experts 4"),
+    ("routing.py", "even", "--num-experts 4 --moe-token-dispatcher-type alltoall"),
+    ("kernel.py", "forward", ""),
     ("kernels.py", "apply", "--transformer-impl local --context-parallel-size 1 --normalization LayerNorm"),
     ("../program.py", "forward_step", ""),
 ]
-"""The stand-in's file, the function in which a fault is sown, and the words that have it called."""
+"""The stand-in's file, the function in which a fault is sown, and the words that have it called: experts that are
+dispatched by alltoall are routed where memory is counted."""
 SHAPES = [("transformer_engine.py", "_linear"), ("transformer_engine.py", "_attend"), ("fused.py", "rotate")]
 
 
@@ -55,7 +58,7 @@ def sow(tmp_path: Path, file: str, function: str, fault: str) -> Path:
 
 
 def run(sources: Path, words: str) -> dict[str, Any]:
-    request = request_of(launch_of(words), HowToRun(ranks="0"))
+    request = request_of(launch_of(words), HowToRun(ranks="0", measure="alltoall" in words))
     done = subprocess.run(
         [sys.executable, "-B", "-m", "megatron_hcp.pretend"],
         input=json.dumps(request),

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from megatron_hcp.triage.course.marks import Kinds
 from megatron_hcp.triage.inputs.log_name import read_name
 from megatron_hcp.triage.line import last_time, read_line
 from megatron_hcp.triage.scan import scan
@@ -104,7 +105,7 @@ def test_every_line_with_a_token_is_found_whatever_the_chunks(monkeypatch):
     data = b"".join(lines)
     wanted = [line.rstrip(b"\n") for line in lines if b"Error" in line]
     for chunk in (64, 1000, 1 << 20):
-        monkeypatch.setattr("megatron_hcp.triage.scan._CHUNK", chunk)
+        monkeypatch.setattr("megatron_hcp.triage.scan.CHUNK", chunk)
         hits = [hit for hit in scan(io.BytesIO(data), [b"Error", b"here"], []) if hit.line]
         assert [hit.line for hit in hits] == wanted
         assert all(data[hit.offset :].startswith(hit.line) for hit in hits)
@@ -117,7 +118,7 @@ def test_a_last_line_without_an_end_is_read():
 
 @pytest.mark.parametrize("chunk", [64, 5000, 1 << 20])
 def test_a_hit_knows_its_line_and_what_stands_around_it_whatever_the_chunks(monkeypatch, chunk):
-    monkeypatch.setattr("megatron_hcp.triage.scan._CHUNK", chunk)
+    monkeypatch.setattr("megatron_hcp.triage.scan.CHUNK", chunk)
     lines = [f"{n}: {'Error' if n % 97 == 0 else 'fine'} {'x' * (n % 50)}\n" for n in range(3000)]
     data = "".join(lines)
     hits = [hit for hit in scan(io.BytesIO(data[10:].encode()), [b"Error"], [], start=data[:10].encode()) if hit.line]
@@ -188,3 +189,16 @@ def test_no_line_costs_more_than_its_length(tmp_path):
         timeout=HANG_S,
     )
     assert done.returncode in (0, 1), done.stderr
+
+
+def test_a_token_with_digits_is_found_where_others_stand_at_its_place():
+    lines = [b"E10999: no", b"E19999: no", b"E 19: text", b"E19999: no"]
+    hits = [hit.line for hit in scan(io.BytesIO(b"\n".join(lines)), [b"E19"], []) if hit.line]
+    assert hits == [lines[1], lines[3]]
+
+
+def test_logs_that_share_their_kinds_of_lines_are_each_read():
+    kinds = Kinds([b"Error"])
+    for data in (b"a 1\nError 1\n", b"Error 22\nb\n", b"a 3\nError 333"):
+        hits = [hit for hit in scan(io.BytesIO(data), [b"Error"], [], kinds=kinds) if hit.line]
+        assert [hit.line.startswith(b"Error ") for hit in hits] == [True]

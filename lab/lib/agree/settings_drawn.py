@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from megatron_hcp.validators.given.options import ParserOption, option_of
+from megatron_hcp.validators.given.options import TEXT_AS_BOOL, ParserOption, option_of
 from megatron_hcp.validators.program import Unit, condition_of
 
 _NUMBERS = (0, 1, 2, 3, 4, 8, 64)
@@ -44,6 +44,8 @@ def drawn_options(units: Mapping[str, Unit]) -> Mapping[str, Sequence[Sequence[s
 def _words(option: ParserOption, others: Sequence[Any]) -> Sequence[Sequence[str]]:
     if option.action != "store":
         return [()]
+    if option.kind == TEXT_AS_BOOL:
+        return [("true",), ("false",)]
     texts = (
         list(ast.literal_eval(option.choices)) if option.choices.startswith("[") and "..." not in option.choices else []
     )

@@ -6,16 +6,25 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from megatron_hcp.cli import declare as click
 from megatron_hcp.cli.options import format_option, launch_options
+from megatron_hcp.cli.repository.targets import (
+    Asked,
+    TargetResult,
+    checked,
+    fix_files,
+    is_another_file,
+    walk_of,
+    with_baseline,
+)
 from megatron_hcp.cli.screen import Line, is_terminal, safe_text, say
 from megatron_hcp.cli.targets import split_targets
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.ground.record import NamedTuple
-from megatron_hcp.launch.load import LoadOptions, load_launches
+from megatron_hcp.launch.load import LoadOptions
 
 if TYPE_CHECKING:
+    from megatron_hcp.cli.repository.folders import Walk
     from megatron_hcp.judge.repair.patch import Patch
     from megatron_hcp.judge.report import Report
 
@@ -24,20 +33,14 @@ _EXIT_CODES = (2, 1, 4)
 """Several results exit with the first of these codes that any of them has; otherwise 0."""
 
 
-class TargetResult(NamedTuple):
-    """One target's report, or the error that says why it could not be used."""
-
-    target: str
-    report: Report | None
-    error: HcpError | None = None
-
-
 class _Shape(NamedTuple):
     """How the results are shown, apart from the format."""
 
     strict: bool = False
     diff: bool = False
     full: bool = True
+    fix: bool = False
+    walk: Walk | None = None
 
 
 @click.command()
@@ -57,6 +60,19 @@ class _Shape(NamedTuple):
     "--dryrun", is_flag=True, help="Also run upstream's own program, as `hcp dryrun`: EXECUTES what --upstream names."
 )
 @click.option("--diff", is_flag=True, help="Also print the first fix of each finding, as one patch for `patch -p1`.")
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="Write fixes into the file, but none that changes what the launch is meant to be: its sizes and "
+    "features. With --diff, only print them.",
+)
+@click.option(
+    "--changed",
+    metavar="REV",
+    help="Check only what differs from this revision of git, and new files: --changed HEAD, --changed origin/main.",
+)
+@click.option("--write-baseline", is_flag=True, help="Accept all that is found now, in .hcp-baseline.json at the root.")
+@click.quick
 def check(
     targets: Sequence[str],
     options: LoadOptions,
@@ -72,18 +88,23 @@ def check(
     full: bool,
     dryrun: bool,
     diff: bool,
+    fix: bool,
+    changed: str | None,
+    write_baseline: bool,
 ) -> int:
     """Find what will go wrong in a launch before it reaches the cluster.
 
     A TARGET is a shell or sbatch script, a YAML file (Megatron-Bridge, verl, NeMo-RL, ms-swift, Megatron-LM's
-    MODEL_ARGS, a Kubernetes job), a list of overrides, or - for standard input. Nothing is executed, except with
-    --dryrun. Arguments after -- override settings of the TARGET; without a TARGET, they are the launch. Each training
-    command in a script is checked as a separate launch.
+    MODEL_ARGS, a Kubernetes job), a list of overrides, a folder of launches, or - for standard input. Nothing is
+    executed, except with --dryrun. What the repository's .hcp.yaml states holds for its launches. Arguments after --
+    override settings of the TARGET; without a TARGET, they are the launch. Each training command in a script is checked
+    as a separate launch.
 
     \b
     hcp check train.sbatch --assume te=2.14
     hcp check run.yaml -- model.context_parallel_size=8
     hcp check -- --context-parallel-size 4 --cp-comm-type a2a+p2p
+    hcp check . --changed origin/main
 
     Exit codes: 0 ok, 1 failed, 2 a target could not be used, 3 internal error, 4 undecided: settings that an error
     rule depends on could not be seen. With several results, the first of 2, 1, 4, 0 that occurs.
@@ -100,7 +121,12 @@ def check(
         raise HcpError("found --all without --show", wanted="both", do="use hcp show --all")
     if not options.upstream:  # the user's own code may have guards of its own
         _know_guards(("--select", select), ("--ignore", ignore))
-    names, options = split_targets(targets, options)
+    if write_baseline and (select or ignore or not options.find_project):
+        raise HcpError("found --write-baseline with --select, --ignore or --isolated", wanted="none", do="leave it out")
+    names, options = split_targets(targets or (["."] if changed is not None and not options.words else []), options)
+    walk = walk_of(names, changed)
+    if walk is not None:
+        names = list(walk.names)
     files = [_output(text) for text in outputs]
     paths = [path for path, _ in files]
     if len(set(paths)) < len(paths):
@@ -114,19 +140,37 @@ def check(
             raise HcpError(f"found --show with --format {fmt}", wanted="text or json", do="leave one out")
         show_launches(names, options, fmt, every)
         return 0
-    results = [result for name in names for result in _check(name, options, select, ignore)]
+    asked = Asked(options, select, ignore, baseline=not write_baseline)
+    if fix and not diff:
+        fix_files(names, asked)
+    results = checked(names, asked)
+    others = 0
+    if walk is not None:
+        from megatron_hcp.cli.repository.folders import refuse_nothing
+
+        read, results = len(results), [item for item in results if not is_another_file(item, walk.found)]
+        others = read - len(results)
+        errors = [item.error for item in results if item.error is not None]
+        refuse_nothing(walk, len(results), errors, changed)
     if skip_unrecognised:
         results = _recognised(results)
+    if options.find_project is not None:
+        results = with_baseline(results, asked, write_baseline)
     if dryrun:
         from megatron_hcp.dryrun.join import with_dry_run
 
         results = [item._replace(report=with_dry_run(item.report)) if item.report else item for item in results]
-    shape = _Shape(strict, diff)
+    shape = _Shape(strict, diff, fix=fix, walk=walk)
     for path, written_format in files:
         _write(path, _written(results, written_format, shape))
-    if len(results) == 1 and results[0].error is not None and fmt != "sarif":
+    if walk is None and len(results) == 1 and results[0].error is not None and fmt != "sarif":
         raise results[0].error
     _print(results, fmt, shape._replace(full=full))
+    if walk is not None and fmt in ("text", "github"):
+        from megatron_hcp.cli.repository.folders import summary
+
+        reports = [item.report for item in results if item.report is not None]
+        say([summary(reports, len(results) - len(reports), others)])
     return exit_code([result.report for result in results], strict, allow_undecided)
 
 
@@ -136,19 +180,6 @@ def _know_guards(*given: tuple[str, str | None]) -> None:
             from megatron_hcp.rules.start.names import refuse_unknown_guards
 
             refuse_unknown_guards(option, names)
-
-
-def _check(name: str, options: LoadOptions, select: str | None, ignore: str | None) -> list[TargetResult]:
-    """A result for each launch of a target."""
-    from megatron_hcp.judge.engine import check_launch
-    from megatron_hcp.rules.registry import selected
-
-    rules = selected(select, ignore)
-    try:
-        launches = load_launches(name, options)
-    except HcpError as error:
-        return [TargetResult(name, None, error)]
-    return [TargetResult(name, check_launch(launch, rules)) for launch in launches]
 
 
 def _recognised(results: Sequence[TargetResult]) -> list[TargetResult]:
@@ -183,7 +214,7 @@ def _print(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> None:
     if shape.diff:
         for result in results:
             if result.report is not None:
-                patch = _patch(result.report)
+                patch = _patch(result.report, shape.fix)
                 if (command := result.report.launch.reading.command) is not None:
                     say([f"# {result.target}: {command}; a patch of the file as it is"])
                 say(f"# {rule}: no patch: {reason}" for rule, reason in patch.left_out)
@@ -200,6 +231,11 @@ def _written(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> str:
 
 def _lines(results: Sequence[TargetResult], fmt: str, shape: _Shape, terminal: bool = False) -> list[Line]:
     reports = [result.report for result in results if result.report is not None]
+    if shape.walk is not None:
+        from megatron_hcp.cli.repository.folders import is_worth_a_line
+
+        found = shape.walk.found
+        reports = [one for one in reports if one.launch.reading.target not in found or is_worth_a_line(one)]
     if fmt == "github":
         from megatron_hcp.cli.reports.github import report_github
 
@@ -226,25 +262,25 @@ def _data_text(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> str:
     data = [
         _report_data(result.report, shape)
         if result.report is not None
-        else error_json(result.error or HcpError(""), result.target if len(results) > 1 else None)
+        else error_json(result.error or HcpError(""), result.target if len(results) > 1 or shape.walk else None)
         for result in results
     ]
-    return dump(data[0] if len(data) == 1 else many_json(data)) + "\n"
+    return dump(data[0] if len(data) == 1 and shape.walk is None else many_json(data)) + "\n"
 
 
 def _report_data(report: Report, shape: _Shape) -> dict[str, Any]:
     from megatron_hcp.cli.reports.brief import brief
     from megatron_hcp.cli.reports.json import report_json
 
-    patch = _patch(report) if shape.diff else None
+    patch = _patch(report, shape.fix) if shape.diff else None
     data = report_json(report, patch.text or None, patch.left_out) if patch else report_json(report)
     return data if shape.full else brief(data)
 
 
-def _patch(report: Report) -> Patch:
+def _patch(report: Report, keeps_sizes: bool) -> Patch:
     from megatron_hcp.cli.reports.patch import printable_patch
 
-    return printable_patch(report)
+    return printable_patch(report, keeps_sizes)
 
 
 def _output(text: str) -> tuple[str, str]:

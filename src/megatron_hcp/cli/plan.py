@@ -37,6 +37,12 @@ MOST_FLIPS, MOST_SHOWN = 3, 50
 @click.option("--why-not", "others", multiple=True, metavar="LAYOUT", help="Say why it is not the best; repeatable.")
 @click.option("--profile", metavar="FILE", help="Use what `hcp dcp calibrate` measured instead of published rates.")
 @click.option("--top", type=click.IntRange(1, MOST_SHOWN), default=5, show_default=True, help="Layouts to show.")
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Also count the launch's memory in upstream's own run: EXECUTES what --upstream names.",
+)
+@click.option("--phases", is_flag=True, help="Add the memory of each phase of reinforcement learning.")
 @click.option("--html", metavar="FILE", help="Write the report as an HTML page.")
 @click.option("--svg", metavar="FILE", help="Write a picture: groups on nodes, memory, time.")
 @launch_options
@@ -49,11 +55,13 @@ def plan(
     others: tuple[str, ...],
     profile: str | None,
     top: int,
+    measure: bool,
+    phases: bool,
     html: str | None,
     svg: str | None,
     fmt: str,
     **given: Any,
-) -> None:
+) -> int:
     """Choose a parallel layout for a model, a cluster and a sequence length: memory, time and reasons.
 
     \b
@@ -61,16 +69,28 @@ def plan(
     hcp plan --model config.json --gpus 32 --gpu h100 --seq-length 131072 --global-batch 128 \\
         --layout "tp=2 cp=8 cp_comm_type=a2a+p2p hcp_sizes=4,2"
     hcp plan train.sbatch --gpu h100
+    hcp plan grpo.sh --gpu h100 --phases
 
     TARGET is a launch as `hcp check` reads it; its own layout is explained. A layout that is illegal or does not fit
-    gets an answer too: the reason. Exit codes: 0 answered, 2 the input could not be used.
+    gets an answer too: the reason. --measure has upstream's own program run on TARGET, as `hcp dryrun` does, and sets
+    the bytes of weights, gradients, optimizer and kept activations that it counts there beside the formulas. Exit
+    codes: 0 answered, 2 the input could not be used; with --measure also 1 upstream refused the launch, 4 not measured.
     """
     from megatron_hcp.cli.reports.plan import plan_lines
     from megatron_hcp.cli.reports.plan_json import plan_json
 
     check_outputs({"--html": html, "--svg": svg})
     target, fixed, options = _sorted_words(words, fixed, options)
-    shown = _answered(target, options, given, layout_text, fixed, others, profile, top)
+    if measure and (not (target or options.words) or layout_text or fixed or others):
+        raise HcpError(
+            "found --measure without a launch, or with another layout", wanted="a launch with its own layout"
+        )
+    shown = _answered(target, options, given, layout_text, fixed, others, profile, top, phases)
+    code = 0
+    if measure:
+        from megatron_hcp.cli.reports.plan_measured import measured
+
+        shown, code = measured(shown, target or "", options)
     data = plan_json(shown)
     if html or svg:
         from megatron_hcp.draw.plan import render_plan, render_plan_page
@@ -79,11 +99,12 @@ def plan(
             if path is not None:
                 write_ours(option, path, render(data))
     if fmt == "json":
-        import json
+        from megatron_hcp.cli.reports.json import dump
 
-        click.echo(json.dumps(data))
+        click.echo(dump(data))
     else:
         say(plan_lines(shown))
+    return code
 
 
 def _sorted_words(
@@ -113,7 +134,7 @@ def _sorted_words(
 
 def _answered(
     target: str | None, options: LoadOptions, given: dict[str, Any], layout_text: str | None, fixed: tuple[str, ...],
-    others: tuple[str, ...], profile: str | None, top: int,
+    others: tuple[str, ...], profile: str | None, top: int, phases: bool,
 ) -> Any:  # fmt: skip
     """What is to be shown: of one layout, or of a search."""
     from megatron_hcp.plan.from_launch import layout_of
@@ -122,14 +143,28 @@ def _answered(
 
     if layout_text is not None and (fixed or others):
         raise HcpError("found --layout with --fix or --why-not", wanted="one of them: those ask for a search")
+    if phases and (fixed or others):
+        raise HcpError("found --phases with --fix or --why-not", wanted="a launch's own layout", do="leave one out")
     is_launch = target is not None or bool(options.words) or options.recipe is not None
     is_own = is_launch and not (layout_text or fixed or others)
     asked = question_of((target or "") if is_launch else None, options, given, profile, is_own)
-    if layout_text is not None:
-        return _explained(asked, parse_layout(layout_text))
-    if is_own:
-        return _explained(asked, layout_of(asked.facts, asked.job.seq_length))
+    if layout_text is not None or is_own or phases:
+        own = parse_layout(layout_text) if layout_text else layout_of(asked.facts, asked.job.seq_length)
+        shown = _explained(asked, own)
+        return shown._replace(**_phases(asked, own)) if phases else shown
     return _searched(asked, fixed, others, top)
+
+
+def _phases(asked: Any, layout: Any) -> dict[str, Any]:
+    """The memory of each phase, and which fails first."""
+    from megatron_hcp.plan.phases.change import first_failure
+    from megatron_hcp.plan.phases.memory import phases_of
+    from megatron_hcp.plan.phases.read import rl_job
+
+    model, job = asked.model, asked.job
+    rl = rl_job(asked.dialect, asked.settings, layout, job.seq_length)
+    found = phases_of(model, layout, job, rl)
+    return {"phases": found, "failure": first_failure(model, layout, job, rl, found)}
 
 
 def _explained(asked: Any, layout: Any) -> Any:

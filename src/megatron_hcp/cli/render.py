@@ -28,6 +28,8 @@ from megatron_hcp.launch.load import LoadOptions
 from megatron_hcp.render.from_launch import Stated
 from megatron_hcp.render.site import ASSUMABLE, KEYS, Settled, SiteKey, load_site, settle_site, site_assumptions
 from megatron_hcp.render.starts import STARTS
+from megatron_hcp.render.targets.table import TARGETS, refuse_on, start_on
+from megatron_hcp.render.words import Word
 
 _METAVARS = {"size": "N", "count": "N", "time": "TIME", "path": "PATH"}
 _REPEATED = {
@@ -79,6 +81,15 @@ def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     help="What starts the ranks [default: the launch's own]; "
     "verify: a job that runs `hcp verify TARGET...` on every node.",
 )
+@click.option(
+    "--target",
+    "where",
+    type=click.Choice(tuple(TARGETS)),
+    default="slurm",
+    show_default=True,
+    help="Where the job runs: a script for sbatch, a TrainJob, JobSet or RayJob for Kubernetes, or NeMo-RL's ray.sub.",
+)
+@click.option("--words", is_flag=True, help="Print what became of each word of the launch, instead of the job.")
 @site_option
 @click.option("-o", "--output", metavar="FILE", help="Write the script to FILE instead of standard output (-).")
 @assume_option("State facts as for hcp check: te=2.14 arch=sm90. Each is the same as its own option, or as --facts.")
@@ -93,6 +104,8 @@ def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def render(
     targets: Sequence[str],
     start: str | None,
+    where: str,
+    words: bool,
     site_file: str | None,
     output: str | None,
     assumes: tuple[str, ...],
@@ -105,7 +118,7 @@ def render(
     upstream: tuple[UpstreamTree, ...],
     **options: Any,
 ) -> int:
-    """Write an sbatch script that checks itself before it trains.
+    """Write a job that checks itself before it trains: an sbatch script, or a manifest for Kubernetes.
 
     TARGET is a launch, as for `hcp check`, or overrides after --. The script runs hcp check on the same launch,
     compares the nodes, tests the groups (with --comm-test), trains, and leaves a verdict file. All missing settings
@@ -116,13 +129,19 @@ def render(
     hcp render train.sbatch -o job.sbatch
     hcp render train.sh --start torchrun --nodes 4 --site site.yaml -o train.sbatch
     hcp render train.sbatch --submit
+    hcp render train.sbatch --target jobset --logs /ckpt/logs --mounts ckpt:/ckpt
     """
     from megatron_hcp.render.environment import ASSUMED_ARCH
     from megatron_hcp.render.from_launch import stated_by
     from megatron_hcp.render.job import default_name, plan_job
     from megatron_hcp.render.script import render_job
+    from megatron_hcp.render.targets.accounts import accounts_of, table_of
+    from megatron_hcp.render.targets.write import written_on
 
-    words: tuple[str, ...] = click.get_current_context().obj or ()
+    given: tuple[str, ...] = click.get_current_context().obj or ()
+    kind = TARGETS[where]
+    if (tests or submits) and not kind.is_slurm_script:
+        raise HcpError(f"found --submit or --test-only with --target {where}", wanted="--target slurm")
     if (tests or submits) and options["in_allocation"]:
         raise HcpError(
             "found --submit with --in-allocation", wanted="one of them: run that script with bash, inside salloc"
@@ -132,31 +151,40 @@ def render(
     site = load_site(site_file, options)
     failed = False
     if start == "verify":
-        _refuse_steps(targets, words)
+        _refuse_steps(targets, given)
+        refuse_on(kind, None, start, site)
         text = render_job(plan_job(start, site, steps=targets, origins=settle_site(site_file, options).origins))
         _refuse_secrets(text)
     else:
-        if len(targets) > 1 or not (targets or words):
+        if len(targets) > 1 or not (targets or given):
             raise HcpError(f"found {len(targets)} targets", wanted="one launch, or overrides after --", do="name one")
         target = targets[0] if targets else ""
         launch = _load(
             target,
-            LoadOptions(dialect, words, model_file=model_file, recipe=recipe, beside=beside, upstream=upstream),
+            LoadOptions(dialect, given, model_file=model_file, recipe=recipe, beside=beside, upstream=upstream),
             start,
             site,
         )
-        stated = stated_by(launch)
-        start = start or stated.start
-        if start is None:
-            raise HcpError("not stated: start (what starts the ranks)", wanted="--start srun, torchrun or ft_launcher")
+        stated = stated_by(launch, in_pods=not kind.is_slurm_script)
         settled = settle_site(site_file, options, stated.site, stated.origins)
         site = settled.values
+        start = start or stated.start
+        refuse_on(kind, launch.dialect, start, site)
+        start = start_on(kind, start, site)
+        if start is None:
+            raise HcpError("not stated: start (what starts the ranks)", wanted="--start srun, torchrun or ft_launcher")
         if site["job_name"] == "train" and target:
             site["job_name"] = default_name(target)
-        job = plan_job(start, site, launch, words, origins=settled.origins, model_file=model_file, recipe=recipe)
-        text = render_job(job)
+        job = plan_job(
+            start, site, launch, given, origins=settled.origins, model_file=model_file, recipe=recipe, target=kind
+        )
+        text = render_job(job) if kind.is_slurm_script else written_on(kind, job, launch)
         _refuse_secrets(text)  # before anything is said: a refusal is one line
-        _say_taken(target, stated, settled)
+        accounts = accounts_of(kind, job, launch, stated, settled)
+        if words:
+            click.echo(table_of(accounts), nl=False)
+            return 0
+        _say_taken(target, stated, settled, accounts)
         if any(variable.why == ASSUMED_ARCH for variable in job.environment):
             say([f"hcp render: note: CUDA_DEVICE_MAX_CONNECTIONS=1: {ASSUMED_ARCH}"], err=True)
         for note in launch.reading.notes:
@@ -232,23 +260,20 @@ def _load(target: str, options: LoadOptions, start: str | None, site: dict[str, 
     return load_launch(target, options._replace(assumes=assumes))
 
 
-def _say_taken(target: str, stated: Stated, settled: Settled) -> None:
+def _say_taken(target: str, stated: Stated, settled: Settled, accounts: Sequence[Word]) -> None:
     """Reports on stderr which settings the job takes from the launch, which it changes, and which it leaves out."""
+    kept = {word.key for word in accounts if word.fate == "carried"}
     taken = [
         f"{name}={visible(str(value))[:60]}" if not isinstance(value, dict | tuple) else f"{len(value)} {name}"
         for name, value in stated.site.items()
-        if settled.origins.get(name) == stated.origins.get(name) and name in stated.origins
+        if name in kept and settled.origins.get(name) == stated.origins.get(name)
     ]
     if taken:
         say([f"hcp render: taken from {visible(target)}: {', '.join(taken)}"], err=True)
-    overruled = [
-        f"{name}: {settled.origins[name]} overrides {origin}"
-        for name, origin in stated.origins.items()
-        if settled.origins.get(name) != origin
-    ]
-    for label, lines in (("changed", (*stated.changed, *overruled)), ("left out", stated.left_out)):
-        for line in lines:
-            say([f"hcp render: {label}: {visible(line)}"], err=True)
+    for fate, label in (("rewritten", "changed"), ("left out", "left out")):
+        for word in accounts:
+            if word.fate == fate:
+                say([f"hcp render: {label}: {visible(str(word))}"], err=True)
 
 
 def _warn(launch: Launch, script: str) -> bool:

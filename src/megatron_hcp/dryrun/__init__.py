@@ -17,5 +17,6 @@ Verdicts. `refused`: upstream's own code raised, and no stand-in, made-up value 
 `done`: every rank asked about came to the stage that was asked for. Anything else is `undecided`, with what is missing:
 never a failure.
 
-It is the only room that has upstream's code executed, and only `hcp dryrun` and `hcp check --dryrun` call it.
+It is the only room that has upstream's code executed, and only `hcp dryrun`, `hcp check --dryrun` and
+`hcp plan --measure` call it.
 """

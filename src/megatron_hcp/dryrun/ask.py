@@ -23,17 +23,22 @@ STAGES = ("arguments", "groups", "model", "optimizer", "data", "forward", "backw
 SECONDS, MEMORY_GIB = 120, 4
 """Limits of each rank."""
 _IMPORTS_S = 120
+_STACKS = ("decoder", "mtp", "language_model.decoder")
 _SEQ_LENGTH = 4096
 """Of a launch that states none: upstream refuses it before the data is read."""
 
 
 class HowToRun(NamedTuple):
-    """How the dry run is to be done: `ranks` as `--ranks` has it, the last stage, and the limits of each rank."""
+    """How the dry run is to be done: `ranks` as `--ranks` has it, the last stage, and the limits of each rank.
+
+    `measure`: what each rank keeps in its GPU's memory is counted as well.
+    """
 
     ranks: str = "auto"
     until: str = "backward"
     seconds: int = SECONDS
     memory_gib: int = MEMORY_GIB
+    measure: bool = False
 
 
 class RankRun(NamedTuple):
@@ -47,6 +52,14 @@ class RankRun(NamedTuple):
     made_up: tuple[str, ...] = ()
     cpu_seconds: float = 0.0
     rss_mib: int = 0
+    measured: Mapping[str, Any] | None = None
+    """Bytes of parameters, gradients and kept tensors by module, and of the optimizer; `not_measured`: stand-ins."""
+
+    @property
+    def kept_by_layers(self) -> int:
+        """Bytes of what layers keep for their backward pass; one that is recomputed keeps it in its stack's name."""
+        kept = self.measured["kept"] if self.measured else {}
+        return sum(size for name, size in kept.items() if ".layers.*" in name or name in _STACKS)
 
     @property
     def verdict(self) -> str:
@@ -133,6 +146,7 @@ def request_of(launch: Launch, ask: HowToRun) -> dict[str, Any]:
         "until": ask.until,
         "seconds": ask.seconds,
         "memory": ask.memory_gib << 30,
+        "measure": ask.measure,
     }
 
 
@@ -148,7 +162,7 @@ def outcome_of(rank: int, role: str, child: Child) -> RankRun:
         if "reached" in told:
             stage = told["reached"]
         elif "stage" in told:
-            fields = {name: told[name] for name in ("error", "cpu_seconds", "rss_mib")}
+            fields = {name: told[name] for name in ("error", "cpu_seconds", "rss_mib", "measured")}
             return RankRun(rank, role, told["stage"], stand_ins=tuple(told["stand_ins"]),
                            made_up=tuple(told["made_up"]), **fields)  # fmt: skip
         elif "ended" in told:

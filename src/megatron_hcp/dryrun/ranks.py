@@ -25,11 +25,15 @@ class Sizes(NamedTuple):
     def rank(self, world: int, stage: int, cp_rank: int, tp_rank: int) -> int:
         return stage * (world // self.pp) + cp_rank * self.tp + tp_rank
 
+    def stage(self, world: int, rank: int) -> int:
+        """The rank's pipeline stage."""
+        return rank // max(1, world // self.pp)
+
     def role(self, world: int, rank: int) -> str:
         """What the rank is, in words."""
         if world % (self.tp * self.pp * self.cp):
             return f"rank {rank}"
-        stage, rest = divmod(rank, world // self.pp)
+        stage, rest = self.stage(world, rank), rank % (world // self.pp)
         parts = [f"pipeline stage {stage}"] if self.pp > 1 else []
         parts += [f"CP rank {rest // self.tp % self.cp}"] if self.cp > 1 else []
         parts += [f"TP rank {rest % self.tp}"] if self.tp > 1 else []

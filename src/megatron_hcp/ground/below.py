@@ -44,6 +44,31 @@ def file_below(root: str, name: str, wanted: str, *, of: str | None = None, foll
     return path
 
 
+def folder_below(root: str, name: str, wanted: str, *, of: str | None = None) -> str | None:
+    """The path of the folder that a name from outside means, as `file_below` finds a file; None: there is none.
+
+    Raises:
+        HcpError: a link leads out.
+    """
+    path = os.path.normpath(os.path.join(root if of is None else of, name))
+    if (
+        not name
+        or name.startswith("/")
+        or "\0" in name
+        or not _is_below(f"{os.path.abspath(path)}/", os.path.abspath(root))
+    ):
+        return None
+    if not os.path.isdir(path):
+        return None
+    if not _is_below(f"{os.path.realpath(path)}/", os.path.realpath(root)):
+        raise HcpError(
+            f"{visible(path)[:300]} leads elsewhere",
+            wanted=f"{wanted} inside {visible(root)[:300]}",
+            do="put the folder itself there",
+        )
+    return path
+
+
 def _is_below(path: str, root: str) -> bool:
     """Whether one absolute path without `..` lies below another."""
     return path.startswith(root.rstrip("/") + "/")

@@ -18,3 +18,13 @@ def enclosing_repository(folder: str) -> str | None:
             return here
         here = above
     return None
+
+
+def repository_root(folder: str) -> str | None:
+    """The nearest folder at or above `folder` with a `.git`; without one, what `enclosing_repository` finds."""
+    here = os.path.abspath(folder)
+    while (above := os.path.dirname(here)) != here:
+        if os.path.lexists(os.path.join(here, _MARKS[0])):
+            return here
+        here = above
+    return enclosing_repository(folder)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 _ASKS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name))
+
+_SOON_S = 0.01
+"""After which the main thread has left the callback."""
 
 
 @contextmanager
@@ -21,14 +26,24 @@ def ends_cleanly() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    was_asked = False
+    asked = 0
 
     def end(number: int, frame: FrameType | None) -> None:
-        nonlocal was_asked
-        if not was_asked:
-            was_asked = True
+        nonlocal asked
+        if not asked:
+            asked = number
             raise SystemExit(128 + number)
 
+    def again(unraisable: sys.UnraisableHookArgs) -> None:
+        """Python drops what is raised in a callback, as in those of its import locks: the signal is sent once more."""
+        nonlocal asked
+        if asked and isinstance(unraisable.exc_value, SystemExit):
+            threading.Timer(_SOON_S, os.kill, (os.getpid(), asked)).start()
+            asked = 0
+        else:
+            shown(unraisable)
+
+    shown, sys.unraisablehook = sys.unraisablehook, again
     before = {number: signal.getsignal(number) for number in _ASKS}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
@@ -36,8 +51,9 @@ def ends_cleanly() -> Iterator[None]:
     try:
         yield
     finally:
+        sys.unraisablehook = shown
         for number, handler in before.items():
             if signal.getsignal(number) is end:
                 restored = handler if handler is not None else signal.SIG_DFL
                 # As it ends, Python gives up its own handlers, but not what the system ignores.
-                signal.signal(number, signal.SIG_IGN if was_asked else restored)
+                signal.signal(number, signal.SIG_IGN if asked else restored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -67,15 +68,20 @@ class Leader(Supervisor):
         return self.attempt.verdict(self.preparation.phase, training.code, self.asked, training=training)
 
     def _conclude(self, verdict: Verdict) -> int:
+        code = verdict.exit_code
+        if self.task.in_pod:  # no script gives the last word
+            code = verdict.pod_exit_code
+            verdict = Verdict(*({**data, "final": True} for data in verdict))
+            write_text(self.place.run / "verdict.json", json.dumps(verdict.data) + "\n")
         verdict.write(self.place.run)
         if self._is_locked and self.lock is not None:
             self.lock.release()
         with suppress(OSError):
-            self.folder.tell("over", verdict.exit_code)
+            self.folder.tell("over", code)
         for program in (self.driver, self.program):
             if program is not None and program.code() is None:
                 program.kill()
-        return verdict.exit_code
+        return code
 
     def _prepare(self) -> None:
         preparation, spec = self.preparation, self.spec

@@ -29,7 +29,7 @@ class AttemptEnd(NamedTuple):
     `at_fault`: the node whose hardware is at fault according to the logs, or "". `max_requeues`: None if the job is
     never requeued. `has_progress`: a checkpoint was written in this attempt. `finished`: whether the training did all
     of its iterations; None if nothing says so. `steps`: how far it got, in words. `cause`: what the logs give as the
-    reason of a failure, or "".
+    reason of a failure, or "". `in_pod`: it ran in Kubernetes.
     """
 
     phase: int
@@ -48,6 +48,7 @@ class AttemptEnd(NamedTuple):
     finished: bool | None = True
     steps: str = ""
     cause: str = ""
+    in_pod: bool = False
 
 
 class Outcome(NamedTuple):
@@ -102,6 +103,7 @@ def _stopped(ended: AttemptEnd) -> Outcome:
 
 def _preempted(ended: AttemptEnd) -> Outcome:
     by = "Slurm preempted the job" if ended.is_preempted else "Slurm signalled that the time limit is near"
+    by = "Kubernetes ended a pod" if ended.in_pod else by
     if ended.phase < _TRAINING:
         reason = f"{by} before it trained"
     elif ended.code == 0:
@@ -149,6 +151,23 @@ def _limit(ended: AttemptEnd) -> str:
     if ended.attempt >= ended.max_requeues:
         return f"requeued {ended.attempt} times, which is the limit"
     return ""
+
+
+AGAIN = 75
+"""With this exit code, a pod asks for another attempt (EX_TEMPFAIL of sysexits.h)."""
+POD_RESTARTS = (_RESUME_ELSEWHERE, AGAIN, _KILLED, 128 + signal.SIGTERM)
+"""Exit codes after which a job in Kubernetes starts again: with the last two, nothing was decided in the pod."""
+
+
+def pod_exit_code(code: int, is_requeued: bool) -> int:
+    """The exit code that tells Kubernetes the outcome. It can't exclude a node, so a failed validation (17) is final.
+
+    >>> pod_exit_code(0, is_requeued=True), pod_exit_code(17, is_requeued=True), pod_exit_code(137, is_requeued=False)
+    (75, 17, 1)
+    """
+    if is_requeued and code != _FAILED_VALIDATION:
+        return code if code == _RESUME_ELSEWHERE else AGAIN
+    return 1 if code in POD_RESTARTS else code
 
 
 def was_preempted(shown: str) -> bool:

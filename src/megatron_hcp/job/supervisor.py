@@ -13,6 +13,7 @@ from megatron_hcp.ground.files import write_whole
 from megatron_hcp.job.child import JobProgram, oom_kills
 from megatron_hcp.job.ends import end_note
 from megatron_hcp.job.folder import JobFolder, wait_until
+from megatron_hcp.job.outcome import AGAIN
 from megatron_hcp.job.own import own_command
 from megatron_hcp.job.programs import LAUNCHERS, JobWords, rank_environment, ray_words
 from megatron_hcp.job.spec import JobSpec
@@ -62,13 +63,14 @@ class Supervisor:
                 self.test_groups()
             self.wait_for("train")
         except AskedError:
-            return 0  # the first task says why
+            return AGAIN if self.task.in_pod and self.asked else 0  # the first task says why
         self.start()
         code = self.program_ended()
         self.say_end(code)
         if code and not self.folder.is_told("over"):
             wait_until(lambda: self.folder.is_told("over"), 10 * _PREPARED_S, NOTE_TICK_S)
-        return code
+        # Kubernetes judges a job by whichever pod it sees fail first, so all give the job's code.
+        return self.folder.told("over") or code if code and self.task.in_pod else code
 
     def report(self) -> None:
         from megatron_hcp.job.preparing import report_node
@@ -171,7 +173,7 @@ class Supervisor:
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if not self.asked:
-            self.asked = "preempted" if number == signal.SIGUSR1 else "terminated"
+            self.asked = "preempted" if number == signal.SIGUSR1 or self.task.in_pod else "terminated"
         self.on_asked()
 
 

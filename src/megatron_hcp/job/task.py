@@ -12,7 +12,7 @@ class JobTask(NamedTuple):
     """One of `tasks` processes that supervise a job: one per rank, or one per node if a launcher starts the ranks.
 
     `number`: its number in the job; 0 leads. `local`: its number on its node. `siblings`: the numbers of all tasks on
-    its node. `attempt`: how often the job was started again.
+    its node. `attempt`: how often the job was started again. `in_pod`: Kubernetes runs it, one task per pod.
     """
 
     number: int
@@ -23,6 +23,7 @@ class JobTask(NamedTuple):
     siblings: tuple[int, ...]
     job: str
     attempt: int
+    in_pod: bool = False
 
     @property
     def leads(self) -> bool:
@@ -48,12 +49,13 @@ def task_of(environment: Mapping[str, str], tasks_per_node: int, nodes: int, att
         siblings=siblings or (index,),
         job=_first(environment, "SLURM_JOB_ID", "HCP_JOB_ID") or "0",
         attempt=int(environment.get("SLURM_RESTART_COUNT") or 0) if attempt is None else attempt,
+        in_pod=not slurm and "JOB_COMPLETION_INDEX" in environment,
     )
 
 
 def node_name(environment: Mapping[str, str] = os.environ) -> str:
-    """The node's name in Slurm; the host name is not enough if several nodes share a machine."""
-    return environment.get("SLURMD_NODENAME") or socket.gethostname()
+    """The node's name in Slurm or Kubernetes; the host name is not enough if several nodes share a machine."""
+    return _first(environment, "SLURMD_NODENAME", "HCP_NODE_NAME") or socket.gethostname()
 
 
 def _first(environment: Mapping[str, str], *names: str) -> str:

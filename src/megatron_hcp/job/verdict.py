@@ -21,7 +21,7 @@ from megatron_hcp.job.exits import (
     suspicion,
 )
 from megatron_hcp.job.folder import JobFolder
-from megatron_hcp.job.outcome import AttemptEnd, Outcome, decide
+from megatron_hcp.job.outcome import AttemptEnd, Outcome, decide, pod_exit_code
 from megatron_hcp.job.own import run_hcp
 from megatron_hcp.job.progress import Steps, checkpoint_mark, saved_in, saved_iteration, steps_in
 from megatron_hcp.job.spec import JobSpec
@@ -45,6 +45,10 @@ class Verdict(NamedTuple):
     def exit_code(self) -> int:
         code: int = self.data["exit_code"]
         return code
+
+    @property
+    def pod_exit_code(self) -> int:
+        return pod_exit_code(self.exit_code, self.data["next"] == "requeue")
 
     def write(self, run: Path) -> None:
         attempt = self.data["attempt"]
@@ -96,6 +100,7 @@ class JobAttempt:
             finished=self._is_finished(steps),
             steps=str(steps) if self.spec.start != "verify" else "",
             cause=_cause(training, cause),
+            in_pod=self.task.in_pod,
         )
         return Verdict(*(self._json(phase, decide(ended._replace(is_preempted=is_so))) for is_so in (False, True)))
 

@@ -37,7 +37,7 @@ def check_launch(
     first = run(View(launch), (rule for rule in here if not rule.last))
     found = [(launch, finding) for finding in first.findings]
     not_checked = list(first.not_checked)
-    started = start_of(launch, here, first.findings, fixes=fixes)
+    started = start_of(launch, here, first.findings, fixes=fixes, verdict=verdict)
     found += [(launch, finding) for finding in started.findings]
     if verdict:
         found += [(launch, finding) for finding in _in_some_releases(launch, first)]

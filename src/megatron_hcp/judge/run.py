@@ -50,11 +50,18 @@ def run(view: View, rules: Iterable[Rule]) -> Run:
 
 
 def start_of(
-    launch: Launch, rules: Iterable[Rule], found: Iterable[Finding], *, fixes: bool = False, errors_only: bool = False
+    launch: Launch,
+    rules: Iterable[Rule],
+    found: Iterable[Finding],
+    *,
+    fixes: bool = False,
+    verdict: bool = False,
+    errors_only: bool = False,
 ) -> StartVerdict:
     """What upstream's own start-up makes of the launch, as far as the rules stand for it; `found` is what they find.
 
-    With `fixes`, its findings have fixes, which have not been tried. With `errors_only`, there are only its errors.
+    With `fixes`, its findings have fixes, which have not been tried. With `verdict`, it says what it leaves undecided.
+    With `errors_only`, there are only its errors.
     """
     own = [rule for rule in rules if rule.id.startswith(START)]
     if not own:
@@ -63,7 +70,7 @@ def start_of(
 
     if errors_only:
         return StartVerdict(tuple(errors_at_start(launch, own, found)))
-    return started(launch, own, found, fixes=fixes)
+    return started(launch, own, found, fixes=fixes, verdict=verdict)
 
 
 def presumed_facts(launch: Launch) -> dict[str, Presumed]:

@@ -23,8 +23,8 @@ def build_launch(
     """The launch that a reading describes.
 
     Precedence, lowest first: upstream's default (for an unknown recipe, the presumed value), what the container image
-    holds, the recipe, the model's config.json (or, without it, the sizes of a model that the launch names), the launch,
-    an assumption. Derived facts are computed last and never replace a stated one.
+    holds, the repository's `.hcp.yaml`, the recipe, the model's config.json (or, without it, the sizes of a model that
+    the launch names), the launch, an assumption. Derived facts are computed last and never replace a stated one.
 
     Raises:
         HcpError: a value doesn't have its fact's type (one line, with the location).
@@ -32,8 +32,10 @@ def build_launch(
     assumed, model = assumed or {}, model or {}
     stated, unknown = _stated(reading)
     facts = _defaults(reading, stated, unknown)
-    if any(name in reading.facts or name in assumed for name in IMAGE_FACTS):
-        facts |= facts_of_image(reading, assumed)
+    imaged = _of_the_image(reading, assumed)
+    facts |= imaged | dict(reading.project)
+    for name in reading.project:
+        unknown.pop(name, None)
     by_recipe = {name: fact for name, fact in stated.items() if fact.origin == "recipe"}
     facts |= by_recipe
     if not model and (model_name := stated.get("model_name")) is not None:
@@ -50,8 +52,21 @@ def build_launch(
             conflicts.append((name, before, fact))
         facts[name] = fact
         unknown.pop(name, None)
+    for name, fact in reading.project.items():
+        said = stated.get(name) or imaged.get(name)
+        if said is not None and said.value != fact.value and name not in assumed:
+            conflicts.append((name, said, fact))
     derive(reading.dialect, facts, unknown)
     return Launch(reading, facts, unknown, assumed, model, tuple(conflicts))
+
+
+def _of_the_image(reading: Reading, assumed: Mapping[str, Fact]) -> dict[str, Fact]:
+    """The versions of the container image; the one that `.hcp.yaml` names counts if nothing else names one."""
+    if any(name in reading.facts or name in assumed for name in IMAGE_FACTS):
+        return facts_of_image(reading, assumed)
+    if "image" in reading.project:
+        return facts_of_image(reading, {**assumed, "image": reading.project["image"]})
+    return {}
 
 
 def _beside_a_spec(model: Mapping[str, Fact]) -> dict[str, Fact]:

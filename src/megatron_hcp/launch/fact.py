@@ -27,6 +27,7 @@ Origin = Literal[
     "assumed",
     "installed",
     "derived",
+    "project",
 ]
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
@@ -114,6 +115,16 @@ class Beside(NamedTuple):
 ALONE = Beside()
 
 
+class ProjectSettings(NamedTuple):
+    """What the repository's `.hcp.yaml` states for a launch: facts, and what options would give if they did not."""
+
+    facts: Mapping[str, Fact] = _NOTHING
+    dialect: Dialect | None = None
+    sources: tuple[str, ...] = ()
+    model: str | None = None
+    """A file, or the name of a public model."""
+
+
 class UpstreamTree(NamedTuple):
     """A tree of upstream's own code that `--upstream` names: a checkout, a fork, an unpacked wheel, what is installed.
 
@@ -185,6 +196,8 @@ class Reading(NamedTuple):
     """Notes for the user on how the launch was read; shown by `--show`."""
     upstream: tuple[UpstreamTree, ...] = ()
     """Upstream's own code, by which its start-up is judged instead of by hcp's tables of releases."""
+    project: Mapping[str, Fact] = _NOTHING
+    """What the repository's `.hcp.yaml` states for this launch: less than the launch, more than its image."""
     recipe: FromRecipe | None = None
     """Bridge: the recipe whose settings are included here, with lower precedence than the launch's."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
@@ -11,7 +11,7 @@ from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.edit import Edit, apply_sets
-from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, Reading, UpstreamTree
+from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, ProjectSettings, Reading, UpstreamTree
 from megatron_hcp.launch.images import facts_of_image
 from megatron_hcp.launch.readers.target import read_target, read_targets, read_text
 from megatron_hcp.launch.source import standard_input
@@ -19,7 +19,7 @@ from megatron_hcp.launch.source import standard_input
 
 class LoadOptions(NamedTuple):
     """How a target is to be read: forced dialect, words after `--`, --set, --assume, --facts, --model, --recipe,
-    --source and --args as `Beside`, and --upstream."""
+    --source and --args as `Beside`, --upstream, and how to find what a target's repository states (`.hcp.yaml`)."""
 
     dialect: Dialect | None = None
     words: tuple[str, ...] = ()
@@ -30,6 +30,9 @@ class LoadOptions(NamedTuple):
     recipe: str | None = None
     beside: Beside = ALONE
     upstream: tuple[UpstreamTree, ...] = ()
+    find_project: Callable[[str], ProjectSettings | None] | None = None
+    project: ProjectSettings = ProjectSettings()
+    """What was found so."""
 
 
 def load_launch(target: str, options: LoadOptions) -> Launch:
@@ -38,6 +41,7 @@ def load_launch(target: str, options: LoadOptions) -> Launch:
     Raises:
         HcpError: the target, an option or a value can't be used.
     """
+    options = _in_repository(target, options)
     if _is_recipe_alone(target, options):
         return _loaded(_recipe_alone(options), options)
     return _loaded(read_target(target, **_how(target, options)), options)
@@ -49,9 +53,30 @@ def load_launches(target: str, options: LoadOptions) -> list[Launch]:
     Raises:
         HcpError: as `load_launch`.
     """
+    options = _in_repository(target, options)
     if _is_recipe_alone(target, options):
         return [_loaded(_recipe_alone(options), options)]
     return [_loaded(reading, options) for reading in read_targets(target, **_how(target, options))]
+
+
+def load_text_as(text: str, target: str, options: LoadOptions) -> list[Launch]:
+    """Every launch in a text that stands for a file, which may hold another one by now: an editor's.
+
+    Raises:
+        HcpError: as `load_launch`.
+    """
+    options = _in_repository(target, options)
+    return [_loaded(reading, options) for reading in read_targets(target, text=text, **_how(target, options))]
+
+
+def _in_repository(target: str, options: LoadOptions) -> LoadOptions:
+    """The options with what the target's repository states; what they state themselves wins."""
+    stated = None if options.find_project is None else options.find_project(target)
+    if stated is None:
+        return options
+    sources = (*options.beside.sources, *stated.sources)
+    beside = options.beside._replace(sources=sources)
+    return options._replace(project=stated, dialect=options.dialect or stated.dialect, beside=beside)
 
 
 def _how(target: str, options: LoadOptions) -> dict[str, Any]:
@@ -63,12 +88,13 @@ def _how(target: str, options: LoadOptions) -> dict[str, Any]:
 
 def _beside(options: LoadOptions) -> Beside:
     """What a script is read with: also the variables that are assumed."""
-    if not any("env." in text for text in options.assumes):
+    by_project = [name for name in options.project.facts if name.startswith("env.")]
+    if not by_project and not any("env." in text for text in options.assumes):
         return options.beside
     variables = [
         (name.removeprefix("env."), fact.value)
-        for name, fact in assumed_facts(options).items()
-        if name.startswith("env.") and fact.origin == "assumed" and fact.value is not None
+        for name, fact in {**options.project.facts, **assumed_facts(options)}.items()
+        if name.startswith("env.") and fact.origin in ("assumed", "project") and fact.value is not None
     ]
     return options.beside._replace(variables=tuple(variables))
 
@@ -85,7 +111,9 @@ def _recipe_alone(options: LoadOptions) -> Reading:
 
 def _loaded(reading: Reading, options: LoadOptions) -> Launch:
     assumed = assumed_facts(options)
-    reading = _with_recipe(reading, options.recipe, assumed)
+    reading = _with_recipe(reading, options.recipe, {**options.project.facts, **assumed})
+    if options.project.facts:
+        reading = _of_project(reading, options.project.facts)
     if options.upstream:
         notes = (*reading.notes, *_notes_on_releases(options, assumed))
         reading = reading._replace(upstream=options.upstream, notes=notes)
@@ -97,7 +125,17 @@ def _loaded(reading: Reading, options: LoadOptions) -> Launch:
         from megatron_hcp.launch.hf import read_model
 
         model = read_model(options.model_file)
-    return build_launch(edit.reading, assumed=edit.still_assumed(assumed), model=model)
+    launch = build_launch(edit.reading, assumed=edit.still_assumed(assumed), model=model)
+    if options.project.model and not model and "model_name" not in launch.facts:
+        from megatron_hcp.launch.hf import read_model
+
+        launch = build_launch(edit.reading, assumed=launch.assumed, model=read_model(options.project.model))
+    return launch
+
+
+def _of_project(reading: Reading, facts: Mapping[str, Fact]) -> Reading:
+    others = tuple(other._replace(project=facts) for other in reading.others)
+    return reading._replace(project=facts, others=others)
 
 
 def _notes_on_releases(options: LoadOptions, assumed: Mapping[str, Fact]) -> Iterator[str]:
@@ -153,5 +191,7 @@ def load_text(launch: Launch, text: str) -> Launch:
     reading = read_text(text, before.target, dialect=launch.dialect, beside=before.beside, ordinal=before.ordinal)
     reading = reading._replace(dialect=launch.dialect, upstream=before.upstream)
     if before.recipe is not None:
-        reading = _with_recipe(reading, before.recipe.stated, launch.assumed)
+        reading = _with_recipe(reading, before.recipe.stated, {**before.project, **launch.assumed})
+    if before.project:
+        reading = _of_project(reading, before.project)
     return build_launch(reading, assumed=launch.assumed, model=launch.model)

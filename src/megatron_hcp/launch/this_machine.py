@@ -14,7 +14,7 @@ from typing import Any
 
 from megatron_hcp.ground.numbers import whole_number
 
-_DISTRIBUTIONS = {
+DISTRIBUTIONS = {
     "te": ("transformer-engine", "transformer_engine"),
     "mcore": ("megatron-core",),
     "bridge": ("megatron-bridge",),
@@ -23,6 +23,8 @@ _DISTRIBUTIONS = {
     "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
     "nvrx": ("nvidia-resiliency-ext",),
     "flash_attn": ("flash-attn-4", "flash-attn-3", "flash-attn"),
+    "nemo_rl": ("nemo-rl",),
+    "ms_swift": ("ms-swift",),
 }
 _TIMEOUT_S = 20
 
@@ -30,7 +32,7 @@ _TIMEOUT_S = 20
 def installed_versions() -> dict[str, Any]:
     """Versions of the packages that rules need, and whether einops is installed; what is absent is omitted."""
     facts: dict[str, Any] = {}
-    for name, distributions in _DISTRIBUTIONS.items():
+    for name, distributions in DISTRIBUTIONS.items():
         version = next(filter(None, map(_version, distributions)), None)
         if version is None and name == "mcore":
             version = _source_version()

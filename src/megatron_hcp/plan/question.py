@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.cost.model_sizes import assumed_sizes
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.fact import Setting
 from megatron_hcp.launch.load import LoadOptions, assumed_facts, load_launch
 from megatron_hcp.launch.model_config import model_values
 from megatron_hcp.plan.calibrated import profiled
@@ -30,13 +31,16 @@ from megatron_hcp.plan.model import PlanModel, plan_model
 
 
 class Question(NamedTuple):
-    """`facts`: of the launch, or of --assume alone. `taken_for_granted`: what nobody said, in words."""
+    """`facts`: of the launch, or of --assume alone. `taken_for_granted`: what nobody said, in words. `settings`: the
+    launch's own and its recipe's; `dialect`: "" without a launch."""
 
     model: PlanModel
     job: PlanJob
     rates: Rates
     facts: Facts
     taken_for_granted: list[str]
+    settings: tuple[Setting, ...] = ()
+    dialect: str = ""
 
 
 def question_of(
@@ -75,7 +79,7 @@ def question_of(
     if profile is not None:
         rates, note = profiled(rates, profile, model, job)
         notes.append(note)
-    return Question(model, job, rates, facts, notes)
+    return Question(model, job, rates, facts, notes, tuple(said.settings), launch.dialect if launch else "")
 
 
 def _of_experts(job: PlanJob, rates: Rates) -> list[str]:

@@ -35,6 +35,7 @@ class Request(NamedTuple):
     until: str
     seconds: int
     memory: int
+    measure: bool = False
 
 
 def prepare(request: Request) -> None:
@@ -56,6 +57,7 @@ def prepare(request: Request) -> None:
         fused,
         kernels,
         packages,
+        routing,
         tensors,
         world,
     )
@@ -71,7 +73,7 @@ def prepare(request: Request) -> None:
     tensors.install()
     argparse.ArgumentParser.error = _refuse  # type: ignore[method-assign]
     importlib.import_module("megatron.training.training")
-    for module in (files, data, conversations, experts, fused):
+    for module in (world, files, data, conversations, routing if request.measure else experts, fused):
         module.late()
     from megatron_hcp.pretend.stages import watch
 
@@ -89,6 +91,7 @@ def run(request: Request, rank: int) -> dict[str, Any]:
     PROGRESS.until = request.until
     sys.argv = [request.program or OURS.name, *request.words]
     error: BaseException | None = None
+    measured = _measured() if request.measure else None
     try:
         runpy.run_path(request.program or str(OURS), run_name="__main__")
     except Reached:
@@ -103,8 +106,17 @@ def run(request: Request, rank: int) -> dict[str, Any]:
         "stand_ins": sorted(RECORD.stand_ins),
         "made_up": sorted({f"{RECORD.shown(place.file)} {place.function}" for place in RECORD.made_up}),
         "cpu_seconds": round(time.process_time() - begun, 1),
+        "measured": measured.answer() if measured and error is None else None,
         "rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
+
+
+def _measured() -> Any:
+    from megatron_hcp.pretend.measure import Memory, watch
+
+    memory = Memory()
+    watch(memory)
+    return memory
 
 
 def _refuse(self: argparse.ArgumentParser, message: str) -> NoReturn:

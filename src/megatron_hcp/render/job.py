@@ -24,6 +24,7 @@ from megatron_hcp.render.health import HealthCheck, health_checks
 from megatron_hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to
 from megatron_hcp.render.site import BY_NAME
 from megatron_hcp.render.starts import ONLY_START, STARTS, Start
+from megatron_hcp.render.targets.table import SLURM, Target, carried_by, fate_of
 from megatron_hcp.render.values import check_text
 
 _CLUSTER_FACTS = ("arch", "nvlink_domain", "gpus_per_node", "nodes")
@@ -85,10 +86,10 @@ class Job:
         return ENTRY
 
     @property
-    def spec(self) -> str:
-        """What the job's supervisor must know, as JSON."""
+    def spec(self) -> JobSpec:
+        """What the job's supervisor must know."""
         trains, site = bool(self.program), self.site
-        spec = JobSpec(
+        return JobSpec(
             start=self.start.name,  # type: ignore[arg-type]  # a key of STARTS
             nodes=site["nodes"],
             gpus_per_node=site["gpus_per_node"],
@@ -103,7 +104,11 @@ class Job:
             requeue=site["requeue"],
             stall_s=None if site["stall"] is None else site["stall"] * 60,
         )
-        text = laid_out(spec_json(spec))  # printing the script must not send control characters to the terminal
+
+    @property
+    def spec_text(self) -> str:
+        """The spec as JSON."""
+        text = laid_out(spec_json(self.spec))  # printing the script must not send control characters to the terminal
         return "".join(
             letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1] for letter in text
         )
@@ -129,6 +134,7 @@ def plan_job(
     model_file: str | None = None,
     recipe: str | None = None,
     origins: Mapping[str, str] = MappingProxyType({}),
+    target: Target = SLURM,
 ) -> Job:
     """The job that trains a launch, or verifies steps, on a site.
 
@@ -141,10 +147,12 @@ def plan_job(
         steps: for `verify`: the steps, as `hcp verify` takes them.
         model_file: a config.json that the check needs too.
         recipe: the Megatron-Bridge recipe that the check needs too.
+        target: where the job runs.
 
     Raises:
         HcpError: required settings are missing (all are listed), or a value cannot be quoted.
     """
+    site = carried_by(target, site)
     limit = time_limit_s(site["time"]) if site["time"] is not None else None
     if limit is not None and "signal" not in origins and site["signal"] >= limit:
         site = {**site, "signal": max(limit // 4, 1)}  # the default is for longer jobs
@@ -154,7 +162,7 @@ def plan_job(
     lines = launch_words(launch, cli_words) if launch else ()
     program = program_words(launch, site["program"] or ()) if launch else ()
     checkpoint_dir = site["checkpoint_dir"] or facts.get("save_dir") or (saved_to(launch) if launch else None)
-    _refuse_gaps(start, site, facts, dialect, program, checkpoint_dir)
+    _refuse_gaps(start, site, program, checkpoint_dir, target)
     _refuse_contradictions(start, site, dialect)
     for line in lines:
         for word in line:
@@ -176,7 +184,7 @@ def plan_job(
         launch_lines=lines,
         launch_home=os.path.dirname(os.path.abspath(launch.reading.target)) if launch else "",
         has_connections=dialect in MEGATRON,
-        check_arguments=check_arguments(launch, start, site, model_file, recipe) if launch else (),
+        check_arguments=check_arguments(launch, site, model_file, recipe) if launch else (),
         check_skip=words_to_skip(launch, lines) if launch else 0,
         rank_arguments=rank_arguments(facts, site["gpus_per_node"]),
         group_arguments=group_arguments(facts),
@@ -195,23 +203,19 @@ def default_name(target: str) -> str:
 
 
 def _refuse_gaps(
-    start: str,
-    site: Mapping[str, Any],
-    facts: Mapping[str, Any],
-    dialect: str | None,
-    program: Sequence[str],
-    checkpoint_dir: Argument | None,
+    start: str, site: Mapping[str, Any], program: Sequence[str], checkpoint_dir: Argument | None, target: Target
 ) -> None:
-    missing = {name: f"{name} ({key.needed})" for name, key in BY_NAME.items() if key.needed and site[name] is None}
+    unstated = (name for name in target.needs if site[name] in (None, BY_NAME[name].default))
+    missing = {name: f"{name} ({target.needs[name]})" for name in unstated}
     if start != "verify":
         if not program:
             missing["program"] = "program (the launch does not name the program to start)"
-        if site["requeue"] and not checkpoint_dir:
+        if site["requeue"] and not checkpoint_dir and fate_of("checkpoint_dir", target).fate == "carried":
             missing["checkpoint_dir"] = "checkpoint_dir (whether a requeued job makes progress)"
     if site["container_image"] is None and site["mounts"]:
         missing["container_image"] = "container_image (mounts need a container)"
     for name, other in (("container_image", "container_runtime"), ("container_runtime", "container_image")):
-        if site[name] is None and site[other] is not None:
+        if target.is_slurm_script and site[name] is None and site[other] is not None:
             missing[name] = f"{name} ({other} needs it)"
     if missing:
         options = " ".join(f"--{name.replace('_', '-')}" for name in missing)
@@ -220,7 +224,7 @@ def _refuse_gaps(
 
 
 def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | None) -> None:
-    limit = time_limit_s(site["time"])
+    limit = time_limit_s(site["time"]) if site["time"] is not None else None
     if limit is not None and site["signal"] >= limit:
         raise HcpError(
             f"signal: found {site['signal']} s before the end of a job of {limit} s",

@@ -17,20 +17,19 @@ from megatron_hcp.render.values import ValueType, checked
 
 @dataclass(frozen=True)
 class SiteKey:
-    """One fact about the site or the job. `needed` says what it is needed for; empty if not always needed."""
+    """One fact about the site or the job."""
 
     name: str
     type: ValueType
     doc: str
     default: Any = None
     choices: tuple[str, ...] = ()
-    needed: str = ""
 
 
 KEYS: tuple[SiteKey, ...] = (
-    SiteKey("nodes", "size", "number of nodes", needed="the size of the job"),
-    SiteKey("gpus_per_node", "size", "GPUs, and so ranks, per node", needed="the ranks of a node"),
-    SiteKey("time", "time", "time limit, as Slurm writes it: 4:00:00", needed="Slurm's limit, and when to save"),
+    SiteKey("nodes", "size", "number of nodes"),
+    SiteKey("gpus_per_node", "size", "GPUs, and so ranks, per node"),
+    SiteKey("time", "time", "time limit, as Slurm writes it: 4:00:00"),
     SiteKey("job_name", "name", "name of the job", "train"),
     SiteKey("account", "word", "account to charge"),
     SiteKey("partition", "word", "partition"),
@@ -181,10 +180,13 @@ _OF_PARTS = ("texts", "paths", "options", "map", "env", "array")
 
 def _read(path: str) -> dict[str, Any]:
     from megatron_hcp.ground.files import read_text
-    from megatron_hcp.launch.forms.yaml.settings import load_plain
+    from megatron_hcp.launch.forms.yaml.settings import load_plain, numbers_as_written
 
     text = read_text(path, "a site file", pipes=True)
     data = load_plain(text, visible(path), "a site file", may_be_empty=True)
     shape = Fields(optional={key.name: _shape(key, data.get(key.name)) for key in KEYS})
     check_shape(data, shape, path)
+    if any(isinstance(value, float) for value in (data.get("facts") or {}).values()):
+        written = numbers_as_written(text, visible(path))
+        data["facts"] = {name: written.get(f"facts.{name}", value) for name, value in data["facts"].items()}
     return {name: value for name, value in data.items() if value is not None}

@@ -126,7 +126,7 @@ def _is_framework(v: View) -> bool:
 
 _FAMILIES: dict[str, Callable[[View], bool]] = {
     "accept": lambda v: bool(v.launch.assumed),
-    "assume": lambda v: bool(v.launch.assumed),
+    "assume": lambda v: bool(v.launch.assumed or v.launch.reading.project),
     "attn": _may_choose_attention,
     "dcp": _may_be_dynamic,
     "fsdp": _may_shard,
@@ -167,7 +167,9 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "swift": _is_framework,
     "start.bridge": lambda v: v.launch.dialect == "bridge",
     "start.functions": lambda v: v.launch.dialect in ("mlm", "bridge", "slime"),
+    "start.nemo_rl": lambda v: v.launch.dialect == "nemo-rl",
     "start.slime": lambda v: v.launch.dialect == "slime",
+    "start.swift": lambda v: v.launch.dialect == "ms-swift",
     "start.verl": _is_verl,
     "topo.shards": lambda v: _sets(v, "weight_shards", "expert_weight_shards", "gtp", "egtp"),
     "verl": _is_verl,

@@ -178,6 +178,7 @@ NEMO_RL_DICT = UpstreamFile("nemo-rl", "nemo_rl/distributed/batched_data_dict.py
 NEMO_RL_DPO = UpstreamFile("nemo-rl", "nemo_rl/algorithms/dpo.py", "checkout")
 NEMO_RL_DTENSOR = UpstreamFile("nemo-rl", "nemo_rl/models/policy/workers/dtensor_policy_worker.py", "checkout")
 NEMO_RL_FUSED = UpstreamFile("nemo-rl", "nemo_rl/distributed/model_utils.py", "checkout")
+NEMO_RL_GRPO = UpstreamFile("nemo-rl", "nemo_rl/algorithms/grpo.py", "checkout")
 NEMO_RL_PACKING = UpstreamFile("nemo-rl", "nemo_rl/data/packing/algorithms.py", "checkout")
 NEMO_RL_POLICY = UpstreamFile("nemo-rl", "nemo_rl/models/policy/lm_policy.py", "checkout")
 NEMO_RL_WORKER_04 = UpstreamFile("nemo-rl", "nemo_rl/models/policy/megatron_policy_worker.py", "checkout")
@@ -193,6 +194,7 @@ NVRX_RANK_MONITOR = UpstreamFile(
 MS_SWIFT_PIPELINE = UpstreamFile("ms-swift", "swift/pipelines/base.py", "checkout")
 MS_SWIFT_ARGUMENTS = UpstreamFile("ms-swift", "swift/megatron/arguments/megatron_args.py", "checkout")
 
+MS_SWIFT_BASE_ARGUMENTS = UpstreamFile("ms-swift", "swift/arguments/base_args/base_args.py", "checkout")
 MS_SWIFT_GRPO_DATA = UpstreamFile("ms-swift", "swift/rlhf_trainers/utils.py", "checkout")
 MS_SWIFT_INIT = UpstreamFile("ms-swift", "swift/megatron/init.py", "checkout")
 MS_SWIFT_KTO = UpstreamFile("ms-swift", "swift/megatron/trainers/kto_trainer.py", "checkout")

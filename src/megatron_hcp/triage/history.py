@@ -11,9 +11,8 @@ from megatron_hcp.triage.inputs.log_name import read_name
 from megatron_hcp.triage.line import read_line
 from megatron_hcp.triage.scan import Hit
 
-_RANKED = re.compile(
-    rb"(?m)^(?:\s{0,12}\d{1,6}: (?!\d\d:)\S|\[default\d{1,6}\]:|\[(?:\d{1,6},)?\d{1,6}\]<std(?:out|err)>:)"
-)
+_LABELS = rb"(?:\s{0,12}\d{1,6}: (?!\d\d:)\S|\[default\d{1,6}\]:|\[(?:\d{1,6},)?\d{1,6}\]<std(?:out|err)>:)"
+_LABEL, _BELOW = re.compile(_LABELS), re.compile(rb"\n" + _LABELS)
 """A line that a launcher labels with its task or rank, as `srun --label`, torchrun's and mpirun's tags do. `[rank3]:`
 is none of these: torch labels only some lines of a rank so, and what stands above the first may be the same rank's."""
 _PREAMBLE = 4 << 20
@@ -36,9 +35,10 @@ class History:
         """The part that is being read."""
         return self.files[-1]
 
-    def begin_log(self, path: Path, begins: bool) -> None:
-        """Begins a log; `begins`: it shows how the program starts."""
+    def begin_log(self, path: Path, begins: bool, restart: int | None = None) -> None:
+        """Begins a log; `begins`: it shows how the program starts; `restart`: of a pod's containers, which wrote it."""
         name = read_name(str(path))
+        name = name if restart is None else name._replace(attempt=restart)
         entry = FileEvents(path, name, name.attempt, begins=begins)
         if name.attempt:
             for other in self.files:
@@ -50,10 +50,9 @@ class History:
     def follow(self, hit: Hit) -> None:
         """Looks at where a hit stands: below the ranks' first line, or below the end of an srun step."""
         if self.entry.ranked_from is None and self._looked < _PREAMBLE and hit.offset > self._looked:
-            begin = max(0, hit.at - (hit.offset - self._looked))
-            found = _RANKED.search(hit.chunk, begin, hit.at + len(hit.line))
-            if found:
-                self.entry.leave_preamble(hit.offset - hit.at + found.start())
+            at = _first_ranked(hit, hit.at - (hit.offset - self._looked)) if hit.is_labelled else None
+            if at is not None:
+                self.entry.leave_preamble(hit.offset - hit.at + at)
             self._looked = hit.offset
         if hit.last_step and (when := read_line(hit.last_step).when):
             self.entry.last_step = when
@@ -77,6 +76,15 @@ class History:
             entry.outlived = _known(last)
         self.files.append(entry)
         return entry
+
+
+def _first_ranked(hit: Hit, begin: int) -> int | None:
+    """Where in a hit's chunk, from `begin` to the hit, the first line starts that a launcher labels."""
+    end = hit.at + len(hit.line)
+    if begin <= 0 and _LABEL.match(hit.chunk, 0, end):
+        return 0
+    found = _BELOW.search(hit.chunk, max(0, begin - 1), end)
+    return found.start() + 1 if found else None
 
 
 def _known(entry: FileEvents) -> Counter[str]:

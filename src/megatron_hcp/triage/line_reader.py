@@ -17,7 +17,7 @@ from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.progress import HARMLESS, ONE_DONE, begun, done, last_words
 from megatron_hcp.triage.signatures.ray import WRAPPER as RAYS_WRAPPER
 from megatron_hcp.triage.signatures.row import Role, Signature
-from megatron_hcp.triage.signatures.table import ALWAYS, JOB_TOKEN, RESTART_TOKEN, words_of
+from megatron_hcp.triage.signatures.table import ALWAYS, JOB_TOKEN, RESTART_TOKEN, places_of, words_of
 from megatron_hcp.triage.signatures.tracebacks import (
     HEAD,
     end_of_traceback,
@@ -50,7 +50,7 @@ _ERROR_LEVELS = frozenset(("E", "F", "C", "ERROR", "CRITICAL", "FATAL", "error",
 _KNOWN: frozenset[Role] = frozenset(("cause", "death", "general"))
 """Roles of lines that say what happened."""
 _OF_GONE: tuple[Role, ...] = ("unknown", "effect")
-_SPOKEN = ("cause", "general", "effect")
+_SPOKEN = ("cause", "general")
 """Roles of lines that a logger's level can take back: a warning ended nothing."""
 _WRAPPED = ("cause", "origin", "effect", "report")
 _CODE = re.compile(r"\s+raise \w")
@@ -73,6 +73,7 @@ class LineReader:
 
     def __init__(self, rows: list[tuple[Signature, re.Pattern[str]]]) -> None:
         self.rows = rows
+        self._places, self._named = places_of([row for row, _ in rows]), {row.id: row for row, _ in rows}
         self.words = words_of([row for row, _ in rows])
         self.job = LoggedJob()
         self.cp = CpEvidence()
@@ -139,8 +140,8 @@ class LineReader:
         entry = self.entry
         if found and entry.not_finite.add(found, hit) and (first := entry.not_finite.row):
             groups = entry.not_finite.groups
-            row = next(row for row, _ in self.rows if row.id == LASTING["loss" not in groups["name"]])
             if not any(event.groups is groups for event in entry.pending.values()):
+                row = self._named[LASTING["loss" not in groups["name"]]]
                 entry.add(row, groups, read_line(first.line), first, file)
 
     def _read_idle(self, idle: Idle, end: Hit, file: int) -> None:
@@ -150,9 +151,8 @@ class LineReader:
         if not idle.is_failure:
             self.entry.idle = number, f"{idle.what}: {read_line(idle.line).body}"
             return
-        row = next(row for row, _ in self.rows if row.id == IDLE)
         hit = end._replace(offset=end.offset - end.at + at, number=number, line=idle.line, at=at)
-        self.entry.add(row, {"what": idle.what}, read_line(idle.line), hit, file)
+        self.entry.add(self._named[IDLE], {"what": idle.what}, read_line(idle.line), hit, file)
 
     def _read_headless(self, end: Hit, file: int) -> None:
         """The traceback that a log begins within, by its first frame; the hit stands for the end of the log."""
@@ -191,16 +191,19 @@ class LineReader:
         through = last.before() + last.line.decode("utf-8", "replace")
         self.entry.add_cut(line._replace(body=line.body.strip()), last, file, raised_at(through, line))
 
+    def _rows_for(self, hit: Hit) -> list[tuple[Signature, re.Pattern[str]]]:
+        """The rows of which the hit's line holds a token, in order."""
+        places = {place for token in hit.tokens if token in hit.line for place in self._places.get(token, ())}
+        return [self.rows[place] for place in sorted(places)]
+
     def _find(self, hit: Hit, line: Line, is_told: bool, is_raised: bool) -> tuple[Signature, re.Match[str]] | None:
         """The first row that knows the line.
 
         `is_told`: the lines above announced the line, so that it need not hold a token; `is_raised`: a traceback did.
         """
         is_quiet = line.level in QUIET
-        for row, pattern in self.rows:
-            if not (is_told or any(token in hit.line for token in row.tokens)) or not (row.tokens or is_raised):
-                continue
-            if is_quiet and row.role in _SPOKEN and row.role != "effect" and not row.at_any_level:
+        for row, pattern in self.rows if is_told else self._rows_for(hit):
+            if (is_quiet and row.role in _SPOKEN and not row.at_any_level) or not (row.tokens or is_raised):
                 continue
             match = pattern.search(line.body)
             if match and _CODE.match(line.body) and _FRAME_ABOVE.match(line_above(hit).body):
@@ -234,20 +237,21 @@ class LineReader:
 
     def _find_wrapped(self, hit: Hit, line: Line) -> tuple[Signature, re.Match[str]] | None:
         """The first row that knows the line together with those above and below that its text was wrapped into."""
-        if line.level in QUIET:
+        rows = self._rows_for(hit)
+        if line.level in QUIET or not rows:
             return None
         text, own = joined(hit, line)
         is_bare = line.body.endswith("Error:") and own.stop < len(text)
-        for row, pattern in self.rows:
+        for row, pattern in rows:
             if row.context or (row.role not in _WRAPPED and not (is_bare and row.role == "general")):
                 continue
-            match = pattern.search(text) if any(token in hit.line for token in row.tokens) else None
+            match = pattern.search(text)
             if match and crosses(match, own):
                 return row, match
         return None
 
     def _add(self, row: Signature, match: re.Match[str], line: Line, hit: Hit, file: int) -> None:
-        if row.role in ("cause", "general") and is_ignored(hit.before()):
+        if row.role in _SPOKEN and is_ignored(hit.before()):
             return
         if row.role == "general" and (was_caught(hit, line) or passes_on(hit)):
             self.entry.add_unknown(line, hit, file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,13 +12,15 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.triage.collective.flight_recorder import read_dumps
 from megatron_hcp.triage.conclude import Diagnosis, conclude
+from megatron_hcp.triage.course.marks import DELETED, Kinds
 from megatron_hcp.triage.cp.evidence import SPEED_TOKENS
 from megatron_hcp.triage.inputs.compressed import Unreadable
 from megatron_hcp.triage.inputs.lead import without_lead
+from megatron_hcp.triage.inputs.log_name import restarts_of
 from megatron_hcp.triage.inputs.sources import is_log, opened
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.line_reader import LineReader
-from megatron_hcp.triage.scan import Bytes, scan
+from megatron_hcp.triage.scan import CHUNK, Bytes, scan
 from megatron_hcp.triage.signatures.progress import is_of_a_training, shows_start
 from megatron_hcp.triage.signatures.table import SIGNATURES, compiled
 
@@ -44,9 +47,12 @@ def triage(
     """
     rows = compiled(SIGNATURES)
     reader = LineReader(rows)
+    kinds = Kinds((*reader.words, *SPEED_TOKENS))
     binary, size, has_text, is_of_training = [], 0, False, False
     gone: list[tuple[Path, str]] = []
-    read_paths: list[Path] = []
+    restarts = restarts_of(map(str, paths))
+    block = memoryview(bytearray(CHUNK))
+    read_paths, starts = list[Path](), dict[int, bool]()
 
     def read(count: int) -> None:
         nonlocal size
@@ -64,20 +70,23 @@ def triage(
                 binary.append(path)
                 continue
             has_text = has_text or bool(start)
-            reader.history.begin_log(path, shows_start(start))
+            alike = hash(start.translate(None, DELETED))  # as ranks begin that differ in figures alone
+            if alike not in starts:
+                starts[alike] = shows_start(start)
+            reader.history.begin_log(path, starts[alike], restarts.get(str(path)))
             plain, begun = without_lead(file, start)
-            stopped = _Until(plain)
-            for hit in scan(stopped, reader.words, SPEED_TOKENS, read, begun):
+            stopped = _Until(plain, block)
+            for hit in scan(stopped, reader.words, SPEED_TOKENS, read, begun, kinds):
                 reader.history.follow(hit)
                 reader.entry.progress(hit.progress, hit.finite)
                 reader.entry.runs = reader.entry.runs or hit.runs
                 if hit.line:
                     reader.read(hit, len(read_paths))
                 else:  # the end of a chunk
-                    end = hit
                     is_of_training = is_of_training or is_of_a_training(hit.chunk)
-            if start:
-                reader.close(end, len(read_paths))
+                    if hit.is_last:
+                        reader.close(hit, len(read_paths))
+                del hit  # with its chunk, whose memory the next one takes
             read_paths.append(path)
             gone += [(path, why) for why in stopped.why]
     if not has_text and not dumps:
@@ -102,14 +111,19 @@ def triage(
 
 
 class _Until:
-    """A log up to where it cannot be read any further; `why` says so."""
+    """A log up to where it cannot be read any further; `why` says so.
 
-    def __init__(self, file: Bytes) -> None:
-        self.file = file
+    Files are read into the same memory, block by block: new memory for each takes longer than to read it.
+    """
+
+    def __init__(self, file: Bytes, block: memoryview) -> None:
+        self.file, self.block = file, block
         self.why: list[str] = []
 
-    def read(self, size: int, /) -> bytes | None:
+    def read(self, size: int, /) -> bytes | memoryview | None:
         """The next bytes; none at the end of the file."""
+        if isinstance(self.file, io.FileIO | io.BufferedReader):
+            return self.block[: self.file.readinto(self.block[:size]) or 0]
         try:
             return None if self.why else self.file.read(size)
         except Unreadable as error:

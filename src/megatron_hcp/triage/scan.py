@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from megatron_hcp.triage.course.idle import Idle
-from megatron_hcp.triage.course.marks import DELETED, Course, Marks
+from megatron_hcp.triage.course.marks import Course, Kinds, Marks
 
-_CHUNK = 4 << 20
+CHUNK = 2 << 20
 _LONGEST_LINE = 1 << 20
 _BEFORE, _AFTER = 16384, 2048
 """Bytes around a line that are still there when it is looked at: a log is read once, for a pipe gives it only once."""
-_SAMPLES = 4
+_SAMPLES = 2
 """Of a line that every step repeats, so many per chunk are looked at (from its start), and the chunk's last one."""
 
 
@@ -21,6 +21,12 @@ class Bytes(Protocol):
     """What can be read: a file, or a pipe."""
 
     def read(self, size: int, /) -> bytes | None: ...
+
+
+class Blocks(Protocol):
+    """Likewise, where a block may stand in memory that the next one takes."""
+
+    def read(self, size: int, /) -> bytes | memoryview | None: ...
 
 
 class Hit(NamedTuple):
@@ -39,6 +45,12 @@ class Hit(NamedTuple):
     """As `progress`, of lines that state a loss or a gradient norm."""
     is_not_finite: bool = False
     """Whether the line's loss or gradient norm is no number."""
+    is_labelled: bool = False
+    """Whether a launcher may have labelled a line of the chunk with a rank or task."""
+    tokens: Sequence[bytes] = ()
+    """What the chunk was searched for: no other token stands in it."""
+    is_last: bool = False
+    """Whether it is the hit at the end of the last chunk."""
     runs: bool = False
     """Of the hit at the end of a chunk: whether the chunk shows that the program ran."""
     idle: Idle | None = None
@@ -56,11 +68,12 @@ class Hit(NamedTuple):
 
 
 def scan(
-    file: Bytes,
+    file: Blocks,
     tokens: Sequence[bytes],
     repeated: Sequence[bytes],
     advanced: Callable[[int], None] = lambda count: None,
     start: bytes = b"",
+    kinds: Kinds | None = None,
 ) -> Iterator[Hit]:
     """The lines of a file that hold a token, or a loss or gradient norm that is no number, in order.
 
@@ -70,11 +83,13 @@ def scan(
         repeated: of lines with one of these (a training step's line) only a few per chunk are given.
         advanced: called with the bytes of every chunk read.
         start: what was read of the file before; offsets count from its first byte.
+        kinds: what other files of the job have shown of their lines, for the same tokens.
     """
-    chunk, begin, offset, number, course = start, 0, 0, 1, Course()
+    course = Course(kinds or Kinds((*tokens, *repeated)))
+    chunk, begin, offset, number = start, 0, 0, 1
     advanced(len(start))
     while True:
-        block = file.read(_CHUNK) or b""
+        block = file.read(CHUNK) or b""
         advanced(len(block))
         chunk += block
         end = len(chunk)
@@ -85,21 +100,14 @@ def scan(
                 if len(chunk) - begin < _LONGEST_LINE + _AFTER:
                     continue
                 end = len(chunk) - _AFTER  # a line without an end: taken in pieces, so that memory stays constant
-        marks, shapes = course.read(chunk[begin:end], begin)
-        said = _said(shapes, (*tokens, *repeated))
-        searched, few = ([token for token in group if token in said] for group in (tokens, repeated))
-        yield from _hits(chunk, begin, end, offset, number, searched, few, marks)
+        marks = course.read(chunk, begin, end)
+        searched, few = ([token for token in group if token in marks.tokens] for group in (tokens, repeated))
+        yield from _hits(chunk, begin, end, offset, number, searched, few, marks, is_last=not block)
         if not block:
             return
-        number += chunk.count(b"\n", begin, end)
+        number += marks.lines
         kept = max(0, end - _BEFORE)
         chunk, begin, offset = chunk[kept:], end - kept, offset + kept
-
-
-def _said(shapes: set[bytes], tokens: Sequence[bytes]) -> set[bytes]:
-    """The tokens that lines of these shapes may hold."""
-    text = b"\n".join(shapes)
-    return {token for token in tokens if token.translate(None, DELETED) in text}
 
 
 def _hits(
@@ -111,6 +119,7 @@ def _hits(
     tokens: Sequence[bytes],
     repeated: Sequence[bytes],
     marks: Marks,
+    is_last: bool,
 ) -> Iterator[Hit]:
     """The hits of `chunk[begin:end]`; `chunk` starts at the file's byte `offset`, line `number` at `begin`."""
     starts: set[int] = set()
@@ -130,26 +139,30 @@ def _hits(
         if last >= 0:
             starts.add(max(begin, chunk.rfind(b"\n", begin, last) + 1))
     bad = {max(begin, chunk.rfind(b"\n", begin, at) + 1) for at in marks.not_finite}
-    before, steps, finite = begin, 0, 0
+    before, steps, finite, last = begin, 0, 0, number + marks.lines
     for start in sorted(starts | bad):
         stop = chunk.find(b"\n", start, end)
-        number += chunk.count(b"\n", before, start)
+        is_near = start - before <= end - start
+        number = number + chunk.count(b"\n", before, start) if is_near else last - chunk.count(b"\n", start, end)
         stop = stop if stop >= 0 else end
         counts = bisect_left(marks.steps, stop), bisect_left(marks.finite, stop)
         line = chunk[start:stop][:_LONGEST_LINE]
-        yield Hit(offset + start, number, line, counts[0] - steps, chunk, start, counts[1] - finite, start in bad)
+        progress, numbers = counts[0] - steps, counts[1] - finite
+        is_bad = start in bad
+        yield Hit(offset + start, number, line, progress, chunk, start, numbers, is_bad, marks.is_labelled, tokens)
         before, (steps, finite) = start, counts
     if end > begin:
-        number += chunk.count(b"\n", before, end)
         counts = len(marks.steps), len(marks.finite)
         yield Hit(
             offset + end,
-            number,
+            last,
             b"",
             counts[0] - steps,
             chunk,
             end,
             counts[1] - finite,
+            is_labelled=marks.is_labelled,
+            is_last=is_last,
             runs=marks.runs,
             idle=marks.idle,
             last_step=marks.last_step,

@@ -56,7 +56,8 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
     failure = diagnosis.failure
     if failure is None:
         steps = f", {_count(diagnosis.steps, 'training step')}" if diagnosis.steps else ""
-        files = _count(len(diagnosis.files), "file")
+        dumps = _count(len(diagnosis.dumps), "flight-recorder dump") if diagnosis.dumps else ""
+        files = dumps if dumps and not diagnosis.files else _count(len(diagnosis.files), "file")
         done = "; the training finished" if diagnosis.is_done else ""
         last = f"; attempt {diagnosis.attempts[-1].number} is the last" if len(diagnosis.attempts) > 1 else ""
         lines = [f"no failure in {files}{steps}{done}{last}"]
@@ -120,6 +121,7 @@ def _where(failure: Failure, last: Attempt) -> str:
     if failure.kind == "effect" and not (failure.waited and failure.waited.missing):
         where = f"seen by {where}"
     where += f" on {failure.node}" if failure.node else ""
+    where += f" in task {failure.task} of the job array" if failure.task is not None else ""
     when = time_text(failure.when)
     if failure.kind == "cause" and not failure.is_from_outside and last.begins and not last.steps:
         where += ", before the first training step"

@@ -9,6 +9,7 @@ others are told too. Within a step time decides before the kind of a line does, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from megatron_hcp.triage.events import NAMES_THE_END, ROLES, Event, FileEvents
 from megatron_hcp.triage.line import When
@@ -48,23 +49,36 @@ def parts_by_step(files: Sequence[FileEvents]) -> list[list[FileEvents]]:
 
 def candidates_of(parts: Sequence[FileEvents], files: Sequence[FileEvents]) -> list[Said]:
     """The events of some parts that the job did not survive, as far as all its files show."""
-    said = []
+    said, of_each = [], dict[Path, list[FileEvents]]()
+    for entry in files:
+        of_each.setdefault(entry.path, []).append(entry)
+    last = [entry for entry in files if entry.steps >= _STEPS_THAT_SURVIVE and entry.last_step is not None]
     for entry in parts:
         for role, event in entry.pending.items():
             alike = (event, *(later for later in entry.further if later.role == role))
-            said += [(entry, one) for one in alike if not _went_on(entry, one, files)][:1]
+            others = [other for other in last if other.name.task == entry.name.task]  # an array's tasks are jobs apart
+            said += [(entry, one) for one in alike if not _went_on(entry, one, of_each[entry.path], others)][:1]
     return said
 
 
-def _went_on(entry: FileEvents, event: Event, files: Sequence[FileEvents]) -> bool:
-    """Whether the job trained on after an event: in a later part of the log, or, by the clock, in another one."""
-    later = [other for other in files if other.path == entry.path and other.part > entry.part]
-    if sum(other.steps for other in later) >= _STEPS_THAT_SURVIVE:
+def _went_on(entry: FileEvents, event: Event, same: Sequence[FileEvents], trained: Sequence[FileEvents]) -> bool:
+    """Whether the job trained on after an event.
+
+    Args:
+        entry: the part of a log that has the event.
+        event: what happened.
+        same: all parts of this log; a later one may train.
+        trained: of all logs, the parts whose last step has a time; in another log it may be a later one.
+    """
+    if sum(other.steps for other in same if other.part > entry.part) >= _STEPS_THAT_SURVIVE:
         return True
     if event.line.when is None:
         return False
-    last = [other.last_step for other in files if other.path != entry.path and other.steps >= _STEPS_THAT_SURVIVE]
-    return any(when is not None and _seconds(when) > _seconds(event.line.when) + _SURVIVED_S for when in last)
+    since = _seconds(event.line.when) + _SURVIVED_S
+    return any(
+        other.last_step is not None and _seconds(other.last_step) > since and other.path != entry.path
+        for other in trained
+    )
 
 
 def _seconds(when: When) -> float:
@@ -117,7 +131,12 @@ def _earliest(candidates: Sequence[Said]) -> Said:
     of_each: dict[int, list[Said]] = {}
     for item in sorted(said, key=lambda item: (_tier(item[1]), item[1].offset)):
         of_each.setdefault(item[1].file, []).append(item)
-    return min((_of_one_moment(items) for items in of_each.values()), key=_order)
+    firsts = [_of_one_moment(items) for items in of_each.values()]
+    first = min(firsts, key=_order)
+    if first[1].signature.id in _WAITED:  # for minutes: what another log says, at no time that it states, came before
+        untimed = [item for item in firsts if item[1].role in _HAPPENED and item[1].when is None]
+        first = min((item for item in untimed if item[1].file != first[1].file), key=_order, default=first)
+    return first
 
 
 def _of_one_moment(items: Sequence[Said]) -> Said:

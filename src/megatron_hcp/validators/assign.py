@@ -8,7 +8,7 @@ from typing import Any
 from megatron_hcp.validators.expression import Expressions
 from megatron_hcp.validators.journal import Journal
 from megatron_hcp.validators.trees import tree_of
-from megatron_hcp.validators.values import ABSENT, NOT_READ, NotKnown, Thing
+from megatron_hcp.validators.values import ABSENT, NOT_READ, STUMBLES, NotKnown, Thing
 
 
 class Assignments(Expressions):
@@ -27,6 +27,8 @@ class Assignments(Expressions):
         """Runs `TARGET = EXPRESSION`."""
         target, _, text = line.partition(" = ")
         value = self.text_value(text)
+        if value is STUMBLES:
+            value = NOT_READ  # only what a guard itself stumbles over is sure to be on its way
         owner, dot, name = target.partition(".")
         if not dot and owner.isidentifier():
             self.journal.put(self.frame, owner, value)

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, Protocol
 
 from megatron_hcp.validators.operations import MOST_ITEMS, iterable
-from megatron_hcp.validators.values import ABSENT, NOT_READ, NotKnown, Symbol, Thing, merged, truth
+from megatron_hcp.validators.values import ABSENT, NOT_READ, STUMBLES, NotKnown, Symbol, Thing, merged, truth
 
 _TYPES: Mapping[str, Any] = {
     "list": list, "tuple": tuple, "int": int, "float": float, "str": str, "bool": bool, "set": frozenset, "dict": Thing,
@@ -168,6 +168,7 @@ BUILTIN: Mapping[str, Callable[[Evaluator, list[Any]], Any]] = {
     "fields": _fields,
     "copy_fields": _copy_fields,
     "instantiate": _instantiate,
+    "exists": lambda _, given: STUMBLES if given[0] is None else NOT_READ,
     "any": lambda _, given: _any(given, True),
     "all": lambda _, given: _any(given, False),
     "bool": lambda _, given: truth(given[0]),

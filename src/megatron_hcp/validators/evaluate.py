@@ -11,16 +11,27 @@ import _ast
 from collections.abc import Callable
 from typing import Any
 
-from megatron_hcp.validators.assign import Assignments
-from megatron_hcp.validators.guards import guard_of, values_in
+from megatron_hcp.validators.guards import guard_of, stop_below, values_in
 from megatron_hcp.validators.journal import Writes
+from megatron_hcp.validators.objects import Objects
 from megatron_hcp.validators.operations import iterable
 from megatron_hcp.validators.outcome import Guard, Open, Refusal
-from megatron_hcp.validators.program import StartProgram, Unit, condition_of, fields_in, shape_of
+from megatron_hcp.validators.program import StartProgram, Unit, condition_of, fields_in
 from megatron_hcp.validators.trees import tree_of
-from megatron_hcp.validators.values import ABSENT, NOT_READ, UNREADABLE, NotKnown, Thing, is_plain, merged, same, truth
+from megatron_hcp.validators.values import (
+    ABSENT,
+    NOT_READ,
+    STUMBLES,
+    UNREADABLE,
+    NotKnown,
+    Thing,
+    is_plain,
+    merged,
+    same,
+    truth,
+)
 
-_MOST_STEPS, _DEEPEST = 200_000, 25
+MOST_STEPS, _DEEPEST = 200_000, 25
 _RETURN = "<return>"
 _NEXT, _LEFT, _STOPPED, _BREAK, _CONTINUE = range(5)
 Outside = Callable[[str, list[Any]], Any]
@@ -30,44 +41,23 @@ class TooLongError(Exception):
     """The program does not end within the bound on steps."""
 
 
-class Evaluation(Assignments):
+class Evaluation(Objects):
     """One run of a program. `outside` answers what is asked about the machine and the environment."""
 
-    def __init__(self, program: StartProgram, outside: Outside) -> None:
-        super().__init__()
-        self.program, self._outside = program, outside
+    def __init__(self, program: StartProgram, outside: Outside, most_steps: int = MOST_STEPS) -> None:
+        super().__init__(program)
+        self._outside, self._most_steps = outside, most_steps
         self.refusals: list[Refusal] = []
         self.open: list[Open] = []
         self.steps = 0
-        self._units: dict[str, Unit | None] = program.kept.setdefault("units", {})
-        self._depths: dict[str, list[int]] = program.kept.setdefault("depths", {})
-        self._ends: dict[str, list[int]] = program.kept.setdefault("ends", {})
         self._results: dict[Any, Any] = program.kept.setdefault("results", {})
         self._traces = 0  # how often a guard spoke, or the machine was asked
         self._calls: list[Unit] = []
         self._maybe: list[NotKnown] = []
 
-    def has_unit(self, name: str) -> bool:
-        return self._unit(name) is not None
-
     def outside(self, name: str, given: list[Any]) -> Any:
         self._traces += 1
         return self._outside(name, given)
-
-    def fields_of(self, name: str) -> list[str] | None:
-        return list(self.defaults_of(name)) if self.has_unit(name) else None
-
-    def made(self, kind: str, fields: dict[str, Any], key: str | None) -> Any:
-        """An object of a class, with these fields and the others' defaults."""
-        unit = self._unit(kind)
-        return Thing(fields, kind, key=key) if unit is None else self._construct(unit, [], fields, key)
-
-    def _unit(self, name: str) -> Unit | None:
-        if name not in self._units:
-            unit = self._units[name] = self.program.find(name)
-            if unit is not None:
-                self._depths[name], self._ends[name] = shape_of(unit.lines)
-        return self._units[name]
 
     def call_unit(self, name: str, given: list[Any], named: dict[str, Any]) -> Any:
         unit = self._unit(name)
@@ -107,60 +97,12 @@ class Evaluation(Assignments):
             self.frame = before
         return frame.get(_RETURN)
 
-    def _construct(self, unit: Unit, given: list[Any], named: dict[str, Any], key: str | None = None) -> Any:
-        start = self.method_of(unit.name, "__init__")
-        if start is not None:
-            thing = Thing({}, unit.name, key=key)
-            self.call_unit(start, [thing, *given], named)
-            return thing
-        defaults = self.defaults_of(unit.name)
-        fields = {**defaults, **dict(zip(defaults, given)), **named}
-        thing = Thing(fields, unit.name, key=key)
-        thing.changed = {name for name, value in fields.items() if not same(value, defaults.get(name, ABSENT))}
-        ready = self.method_of(unit.name, "__post_init__")
-        if ready is not None:
-            self.call_unit(ready, [thing], {})
-        return thing
-
-    def defaults_of(self, name: str) -> dict[str, Any]:
-        known = self.program.kept.setdefault("defaults", {})
-        if name in known:
-            return dict(known[name])
-        unit = self._unit(name)
-        if unit is None:
-            return {}
-        fields: dict[str, Any] = {}
-        for base in reversed(unit.head):
-            fields |= self.defaults_of(base)
-        before, self.frame = self.frame, {}
-        for line in unit.lines:
-            key, _, text = line.partition(" = ")
-            fields[key] = self.text_value(text)
-        self.frame = before
-        if not any(isinstance(value, Thing) for value in fields.values()):  # those may be changed
-            known[name] = dict(fields)
-        return fields
-
-    def method_of(self, kind: str, name: str) -> str | None:
-        own = f"{kind.rstrip('_')}.{name}"
-        if self.has_unit(own):
-            return own
-        unit = self._unit(kind)
-        bases = unit.head if unit is not None and unit.kind == "class" else ()
-        return next(filter(None, (self.method_of(base, name) for base in bases)), None)
-
-    def kinds_of(self, kind: str) -> frozenset[str] | None:
-        unit = self._unit(kind)
-        if unit is None or unit.kind != "class":
-            return None
-        return frozenset((kind,)).union(*(self.kinds_of(base) or () for base in unit.head))
-
     def _block(self, unit: Unit, at: int, depth: int) -> int:
         """Runs the statements of a depth from a line on, up to the end of their block."""
         lines, depths = unit.lines, self._depths[unit.name]
         while at < len(lines) and depths[at] >= depth:
             self.steps += 1
-            if self.steps > _MOST_STEPS:
+            if self.steps > self._most_steps:
                 raise TooLongError
             if depths[at] > depth:
                 at += 1
@@ -217,6 +159,8 @@ class Evaluation(Assignments):
         if end < len(unit.lines) and self._depths[unit.name][end] == depth and unit.lines[end][depth:] == "else":
             end = ends[end]
         test = False if self._is_quiet(unit, at) else truth(self.text_value(text))
+        if test is STUMBLES and not self._maybe and (stop := stop_below(unit, at)):
+            test = self._violated(stop)
         if not isinstance(test, NotKnown):
             start = at + 1 if test else other + 1
             status = self._block(unit, start, depth + 1) if test or end > other else _NEXT
@@ -275,14 +219,15 @@ class Evaluation(Assignments):
 
     def _check(self, line: str) -> int:
         value = truth(self.text_value(condition_of(line)[0]))
-        if isinstance(value, NotKnown):
+        if isinstance(value, NotKnown) and (value is not STUMBLES or self._maybe):
             self._is_open(line, merged(value, *self._maybe))
-        elif not value:
+        elif not value or value is STUMBLES:
             self._violated(line)
             return _STOPPED if self._maybe else _NEXT
         return _NEXT
 
-    def _violated(self, line: str) -> None:
+    def _violated(self, line: str) -> bool:
+        """Takes down a guard that does not hold; False: the evaluation goes on as if upstream passed by it."""
         self._traces += 1
         if self._maybe:
             self._is_open(line, merged(*self._maybe))
@@ -290,6 +235,7 @@ class Evaluation(Assignments):
             guard, things = self._guard(line), ((n, v) for n, v in self.frame.items() if isinstance(v, Thing))
             sections = tuple((name, thing.key) for name, thing in things if thing.key is not None)
             self.refusals.append(Refusal(guard, values_in(guard.condition, self, self._calls[-1]), sections))
+        return False
 
     def _is_open(self, line: str, unknown: NotKnown) -> None:
         self._traces += 1

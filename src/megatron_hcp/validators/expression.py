@@ -14,7 +14,7 @@ from typing import Any
 from megatron_hcp.validators.builtin import BUILTIN, method
 from megatron_hcp.validators.operations import FAULTS, compared, iterable, joined, operate, operate_one
 from megatron_hcp.validators.trees import dotted
-from megatron_hcp.validators.values import ABSENT, NOT_READ, Lambda, NotKnown, Symbol, Thing, merged, truth
+from megatron_hcp.validators.values import ABSENT, NOT_READ, STUMBLES, Lambda, NotKnown, Symbol, Thing, merged, truth
 from megatron_hcp.validators.words import PlainWords
 
 _ENVIRON = Symbol("environ")
@@ -100,6 +100,8 @@ class Expressions(PlainWords):
         for op, part in zip(tree.ops, tree.comparators):
             right = self.value(part)
             found = compared(type(op), left, right)
+            if found is STUMBLES and not unknown:
+                return found
             if isinstance(found, NotKnown):
                 unknown.append(found)
             elif not found:
@@ -148,9 +150,7 @@ class Expressions(PlainWords):
         if isinstance(owner, NotKnown):
             return owner
         if isinstance(tree.slice, _ast.Slice):
-            parts = [
-                self.value(part) if part else None for part in (tree.slice.lower, tree.slice.upper, tree.slice.step)
-            ]
+            parts = [part and self.value(part) for part in (tree.slice.lower, tree.slice.upper, tree.slice.step)]
             return merged(*parts) if any(isinstance(part, NotKnown) for part in parts) else owner[slice(*parts)]
         key = self.value(tree.slice)
         if isinstance(key, NotKnown):
@@ -268,7 +268,7 @@ class Expressions(PlainWords):
             return list(getattr(owner.fields, name)())
         if given and isinstance(given[0], NotKnown):
             return given[0]
-        default = given[1] if len(given) > 1 else None
+        default = NOT_READ if not owner.is_closed else given[1] if len(given) > 1 else None
         found = owner.fields.get(given[0], default) if name in ("get", "pop") else NOT_READ
         if name == "pop" and given[0] in owner.fields:
             self.change(owner, given[0], ABSENT)

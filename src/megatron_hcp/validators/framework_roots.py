@@ -83,4 +83,60 @@ _AFTER_MILES = Unit(
     ),
 )
 MILES = _on_megatron_lm("miles", "parse_args_train_backend", ("set_default_megatron_args",), (_AFTER_MILES,))
-UPSTREAMS = (MEGATRON_LM, MEGATRON_BRIDGE, VERL, SLIME, MILES)
+_SWIFT = "swift/megatron/arguments"
+MS_SWIFT = UpstreamRoots(
+    repo="ms-swift",
+    version="swift/version.py",
+    functions=(
+        ("MegatronSftArguments.__post_init__", (f"{_SWIFT}/sft_args.py",)),
+        ("MegatronRLHFArguments.__post_init__", (f"{_SWIFT}/rlhf_args.py",)),
+        ("QuantizeArguments.get_quantization_config", ("swift/arguments/base_args/quant_args.py",)),
+    ),
+    dataclass=(f"{_SWIFT}/sft_args.py", "MegatronSftArguments"),
+    start=Unit(
+        "start",
+        "def",
+        ("args",),
+        "",
+        (
+            "do QuantizeArguments.get_quantization_config(args)",
+            "if args.rlhf_type is None",
+            " do MegatronSftArguments.__post_init__(args)",
+            "else",
+            " do MegatronRLHFArguments.__post_init__(args)",
+        ),
+    ),
+    stands_for=(
+        # What the model's files say isn't known; what it is given is worked out.
+        Unit("get_model_info_meta", "def", ("model_id_or_path",), "swift/model/model_meta.py", ("return ...",)),
+    ),
+)
+"""The defaults in which the arguments of `rlhf` differ from those of `sft` decide none of their guards."""
+_ALGORITHMS = ("grpo", "sft", "dpo", "rm", "distillation")
+NEMO_RL = UpstreamRoots(
+    repo="nemo-rl",
+    version="nemo_rl/package_info.py",
+    functions=(
+        *(("setup", (f"nemo_rl/algorithms/{name}.py",)) for name in _ALGORITHMS),
+        ("Policy.__init__", ("nemo_rl/models/policy/lm_policy.py",)),
+        ("validate_and_set_config", ("nemo_rl/models/megatron/setup.py",)),
+    ),
+    start=Unit(
+        "start",
+        "def",
+        ("config",),
+        "",
+        (
+            # A function of a name that is taken has the name with one `_` more.
+            *(
+                line
+                for place, name in enumerate(_ALGORITHMS)
+                for line in (f"if {name!r} in config", f" do setup{'_' * place}(config)")
+            ),
+            "do Policy.__init__({}, ..., config.policy)",
+            "if config.policy.megatron_cfg.enabled",
+            " do validate_and_set_config(config.policy)",
+        ),
+    ),
+)
+UPSTREAMS = (MEGATRON_LM, MEGATRON_BRIDGE, VERL, SLIME, MILES, MS_SWIFT, NEMO_RL)

@@ -8,7 +8,7 @@ from zlib import crc32
 from megatron_hcp.validators.expression import Expressions
 from megatron_hcp.validators.outcome import Guard, Refusal
 from megatron_hcp.validators.program import Unit, condition_of
-from megatron_hcp.validators.trees import names_in, tree_of, variable_fields
+from megatron_hcp.validators.trees import names_in, path_of, tree_of, variable_fields
 from megatron_hcp.validators.values import NotKnown, Thing
 
 _VARIABLE = re.compile(r"""['"]([A-Z][A-Z0-9_]{3,})['"]""")
@@ -24,6 +24,13 @@ def guard_of(repo: str, unit: Unit, line: str) -> Guard:
     own = line.split("\t")[2:]
     name = own[0] if own else name_of(condition)
     return Guard(repo, unit.path, unit.name, f"{unit.name}/{name}", condition, message)
+
+
+def stop_below(unit: Unit, at: int) -> str | None:
+    """The guard that is all that an `if` heads."""
+    line = unit.lines[at + 1] if at + 1 < len(unit.lines) else ""
+    depth = len(unit.lines[at]) - len(unit.lines[at].lstrip(" "))
+    return line if line.startswith(f"{' ' * (depth + 1)}stop ") else None
 
 
 def name_of(condition: str) -> str:
@@ -45,7 +52,7 @@ def values_in(condition: str, run: Expressions, unit: Unit) -> tuple[tuple[str, 
     found: dict[str, object] = {}
     whole = tree_of(condition)
     by_variable = {variable: (owner, tree) for owner, variable, tree in variable_fields(whole)}
-    for name, tree in names_in(whole):
+    for name, tree in names_in(whole, path_of):
         value = run.value(tree)
         if name in by_variable:  # `getattr(args, arg)`: the field that is meant
             owner, tree = by_variable[name]

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from megatron_hcp.validators.values import NOT_READ, NotKnown, Symbol, Thing, merged, truth
+from megatron_hcp.validators.values import NOT_READ, STUMBLES, NotKnown, Symbol, Thing, merged, truth
 
 MOST_ITEMS = 10_000
 _LARGEST = 10**30
@@ -21,6 +21,18 @@ _OPERATORS: Mapping[type, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+_PLAIN = frozenset((int, float, str, bool, type(None)))
+
+
+def _result(op: type, left: Any, right: Any) -> Any:
+    try:
+        return _OPERATORS[op](left, right)
+    except (TypeError, ZeroDivisionError):
+        if type(left) in _PLAIN and type(right) in _PLAIN:
+            return STUMBLES
+        raise
+
+
 def operate_one(op: type, value: Any) -> Any:
     """The value of a sign before a known number."""
     return _OPERATORS[op](value)
@@ -28,6 +40,8 @@ def operate_one(op: type, value: Any) -> Any:
 
 def operate(op: type, left: Any, right: Any) -> Any:
     """The value of an arithmetic operator."""
+    if left is STUMBLES or right is STUMBLES:
+        return STUMBLES
     if isinstance(left, NotKnown) or isinstance(right, NotKnown):
         return merged(left, right)
     if op is _ast.Mult and (_repeats(left, right) or _repeats(right, left)):
@@ -36,12 +50,14 @@ def operate(op: type, left: Any, right: Any) -> Any:
         return NOT_READ
     if isinstance(left, frozenset) and op is _ast.Sub:
         return left - frozenset(right)
-    found = _OPERATORS[op](left, right)
+    found = _result(op, left, right)
     return NOT_READ if isinstance(found, int) and abs(found) > _LARGEST else found
 
 
 def compared(op: type, left: Any, right: Any) -> Any:
     """The value of one comparison."""
+    if left is STUMBLES or right is STUMBLES:
+        return STUMBLES
     if isinstance(left, NotKnown) or isinstance(right, NotKnown):
         return merged(left, right)
     if op in (_ast.In, _ast.NotIn):
@@ -54,7 +70,7 @@ def compared(op: type, left: Any, right: Any) -> Any:
         return merged(left)
     if isinstance(right, (list, tuple)) and any(isinstance(item, NotKnown) for item in right):
         return merged(right)
-    return _OPERATORS[op](left, right)
+    return _result(op, left, right)
 
 
 def _repeats(sequence: Any, times: Any) -> bool:
@@ -77,7 +93,7 @@ def iterable(value: Any) -> Any:
 
 def _contains(owner: Any, item: Any) -> Any:
     if isinstance(owner, Thing):
-        return item in owner.fields
+        return item in owner.fields or (False if owner.is_closed else NOT_READ)
     if isinstance(owner, str):
         return isinstance(item, str) and item in owner
     if isinstance(owner, (list, tuple)):
@@ -92,6 +108,8 @@ def joined(values: Iterable[Any], stops_at: bool) -> Any:
     value: Any = None
     for value in values:
         test = truth(value)
+        if test is STUMBLES and not unknown:
+            return test
         if isinstance(test, NotKnown):
             unknown.append(test)
         elif test is stops_at:

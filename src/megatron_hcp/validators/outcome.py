@@ -68,6 +68,8 @@ class Judgement(NamedTuple):
     repo: str = "megatron-lm"
     masked: tuple[Guard, ...] = ()
     """Guards that refuse too, behind a refusal of their function that may be why."""
+    steps: int = 0
+    """How many statements were evaluated."""
 
     @property
     def num_open(self) -> int:

@@ -25,6 +25,8 @@ class UpstreamRoots(NamedTuple):
     """(file, function) that adds the options of its parser; None if a container of configs has the settings."""
     more_options: tuple[tuple[str, str], ...] = ()
     """Further such functions."""
+    dataclass: tuple[str, str] | None = None
+    """(file, class) whose fields are the options, as transformers' HfArgumentParser makes them."""
     start: Unit = Unit("start", "def", (), "", ())
     decorated: tuple[tuple[str, str], ...] = ()
     """(file, decorator): functions that others find by their names in a register."""

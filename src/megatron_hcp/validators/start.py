@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.validators.evaluate import Evaluation, TooLongError
+from megatron_hcp.validators.evaluate import MOST_STEPS, Evaluation, TooLongError
 from megatron_hcp.validators.given.settings import ParserTable, arguments_of, outside_of, parser_of
 from megatron_hcp.validators.guards import independent
 from megatron_hcp.validators.outcome import Judgement, Source
@@ -20,13 +20,14 @@ def judge_start(
     repo: str | None = None,
     program: StartProgram | None = None,
     beside: StartProgram | None = None,
+    most_steps: int = MOST_STEPS,
 ) -> Judgement | None:
     """What upstream's start-up validators of a revision ("0.16.1", "main", "dev") make of the launch.
 
     `program` is that of a checkout (`checkout.program_of_folder`); without one, the package's tables of the repository
     are used, by default those of the first that reads the launch's dialect. `beside` is the program whose parser is the
     other part of this one's (Megatron-LM's for slime's); before Megatron-LM's, slime's runs. None if there is neither a
-    program nor a table for the launch's dialect and release.
+    program nor a table for the launch's dialect and release, or the program takes more steps.
     """
     repos = [upstream.repo for upstream in upstreams_of(launch)]
     source: Source = "table" if program is None else "upstream"
@@ -35,7 +36,7 @@ def judge_start(
     program = program or program_of_release(repo or repos[0], release)
     if program is None or program.repo not in repos:
         return None
-    run = Evaluation(program, outside_of(launch.facts))
+    run = Evaluation(program, outside_of(launch.facts), most_steps)
     try:
         run.call_unit(program.start, [_given(launch, run, beside)], {})
     except TooLongError:
@@ -50,6 +51,7 @@ def judge_start(
         program.release,
         program.repo,
         tuple(refusal.guard for refusal in run.refusals if refusal not in refusals),
+        run.steps,
     )
 
 
@@ -60,12 +62,12 @@ def _given(launch: Launch, run: Evaluation, beside: StartProgram | None) -> Thin
 
         return container_of(launch, run)
     settings = run.program.find("settings")
-    if settings is not None:
+    if settings is not None or launch.dialect == "nemo-rl":
         from megatron_hcp.validators.given.config import Settings, configuration_of
 
         kept = run.program.kept.setdefault("settings", {})
         if not kept:
-            kept[""] = Settings(settings.lines)
+            kept[""] = Settings(settings.lines if settings is not None else ())
         return configuration_of(launch, kept[""])
     if beside is None:
         return arguments_of(launch, parser_in(run.program))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import _ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -25,9 +25,27 @@ def dotted(tree: Any) -> str | None:
     return None if owner is None else f"{owner}.{tree.attr}"
 
 
-def names_in(tree: Any) -> list[tuple[str, Any]]:
-    """The names and fields that an expression reads, `args.x` as one, each with its tree; `getattr(args, 'x')` too."""
-    name = dotted(tree)
+def path_of(tree: Any) -> str | None:
+    """`dotted`, with items of dicts as fields: `config.a.b` for `config['a'].get('b')`."""
+    owner, key = None, None
+    if isinstance(tree, _ast.Subscript):
+        owner, key = tree.value, tree.slice
+    elif isinstance(tree, _ast.Call) and isinstance(tree.func, _ast.Attribute) and tree.func.attr == "get":
+        owner, key = tree.func.value, tree.args[0] if tree.args else None
+    elif isinstance(tree, _ast.Attribute):
+        owner, key = tree.value, _ast.Constant(tree.attr)
+    if owner is None or not isinstance(key, _ast.Constant) or not isinstance(key.value, str):
+        return dotted(tree)
+    before = path_of(owner)
+    return None if before is None else f"{before}.{key.value}"
+
+
+def names_in(tree: Any, named: Callable[[Any], str | None] = dotted) -> list[tuple[str, Any]]:
+    """The names and fields that an expression reads, `args.x` as one, each with its tree; `getattr(args, 'x')` too.
+
+    `named` gives the name of what is one: `path_of` takes a dict's items for fields.
+    """
+    name = named(tree)
     if name is not None:
         return [(name, tree)]
     if isinstance(tree, _ast.Call) and isinstance(tree.func, _ast.Name):
@@ -38,13 +56,13 @@ def names_in(tree: Any) -> list[tuple[str, Any]]:
             and isinstance(tree.args[1], _ast.Constant)
         ):
             return [(f"{tree.args[0].id}.{tree.args[1].value!s}", tree)]
-        return [found for part in tree.args for found in names_in(part)]
+        return [found for part in tree.args for found in names_in(part, named)]
     found: list[tuple[str, Any]] = []
     for field in tree._fields:
         part = getattr(tree, field, None)
         for item in part if isinstance(part, list) else [part]:
             if isinstance(item, _ast.AST):
-                found += names_in(item)
+                found += names_in(item, named)
     return found
 
 

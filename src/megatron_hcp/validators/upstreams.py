@@ -27,11 +27,15 @@ _PINNED = MEGATRON_LM._replace(releases=("0.16.1",))
 VERL = ValidatingRepo("verl", "verl", ("0.7.1", "0.8.0", "0.9.1"))
 SLIME = ValidatingRepo("slime", "slime", ("0.2.4", "0.3.1"))
 MILES = ValidatingRepo("miles", "miles", ("0.1.0",))
+MS_SWIFT = ValidatingRepo("ms-swift", "ms_swift", ("4.3.2", "4.4.3", "4.5.2"))
+NEMO_RL = ValidatingRepo("nemo-rl", "nemo_rl", ("0.4.0", "0.5.0", "0.6.0", "0.7.0"))
 MEGATRON_BRIDGE = ValidatingRepo("megatron-bridge", "bridge", ("0.3.1", "0.4.2", "0.5.1", "0.6.0"))
 _BY_DIALECT: Mapping[str, tuple[ValidatingRepo, ...]] = {
     "mlm": (MEGATRON_LM,),
     "bridge": (MEGATRON_BRIDGE,),
     "verl": (VERL,),
+    "ms-swift": (MS_SWIFT,),
+    "nemo-rl": (NEMO_RL,),
 }
 _VERL_CONFIGURATIONS = ("ppo_trainer", "ppo_megatron_trainer")
 

@@ -24,6 +24,8 @@ class NotKnown:
 
 
 NOT_READ = NotKnown()
+STUMBLES = NotKnown()
+"""What Python would raise instead of giving a value, as for `None < 1`: upstream ends there with a TypeError."""
 
 
 class Symbol(str):

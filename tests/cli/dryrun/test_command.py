@@ -35,12 +35,19 @@ def test_what_cannot_be_used_is_one_line_and_exit_code_2(words: tuple[str, ...],
     assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1, done
 
 
+@pytest.mark.parametrize("words", [(), ("examples/mlm_hcp.sbatch", "--fix", "tp=2")])
+def test_memory_is_counted_of_a_launch_with_its_own_layout_alone(words: tuple[str, ...]) -> None:
+    done = hcp("plan", *words, "--gpu", "h100", "--measure")
+    assert done.returncode == 2 and "--measure" in done.stderr and done.stderr.count("\n") == 1, done
+
+
 def test_a_report_for_machines_is_not_made_with_a_dry_run() -> None:
     assert hcp("check", "examples/mlm_hcp.sbatch", "--dryrun", "--format", "sarif").returncode == 2
 
 
-def test_the_help_of_both_commands_says_that_they_execute_code() -> None:
-    assert "EXECUTES" in hcp("dryrun", "--help").stdout and "EXECUTES" in hcp("check", "--help").stdout
+def test_the_help_of_each_command_says_that_it_executes_code() -> None:
+    for command in ("dryrun", "check", "plan"):
+        assert "EXECUTES" in hcp(command, "--help").stdout
 
 
 @pytest.mark.torch
@@ -73,3 +80,24 @@ def test_a_check_with_a_dry_run_fails_where_upstream_refuses_and_no_rule_does() 
     data = json.loads(done.stdout)
     assert (done.returncode, data["verdict"], data["dryrun"]["verdict"]) == (1, "failed", "refused")
     assert data["dryrun"]["ranks"][0]["error"]["function"] == "get_train_valid_test_num_samples"
+
+
+@pytest.mark.torch
+@pytest.mark.upstream
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("more", "code"), [("", 0), ("--hidden-size 1000 --kv-channels 64", 0), ("--optimizer muon", 4)]
+)
+def test_a_plan_sets_what_upstreams_run_counts_beside_its_formulas(more: str, code: int) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    words = (*BASE.split(), "--vocab-size", "128000", *more.split())
+    done = hcp("plan", "--gpu", "h100", "--measure", "--format", "json", *WHEEL, "--", *words)
+    assert done.returncode == code, done.stderr
+    data = json.loads(done.stdout)
+    schema = json.loads((ROOT / "schemas/hcp.plan.1.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(data)
+    for one in data["measured"]:
+        assert bool(one["missing"]) is bool(code)
+        for kind, found in one["bytes"].items():
+            if found["formulas"] is not None:
+                assert found["counted"] == pytest.approx(found["formulas"], rel=0.01), (kind, found)

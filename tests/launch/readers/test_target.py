@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.fact import Dialect, Reading
 from megatron_hcp.launch.readers.target import read_target, read_text
 from support.hostile import READ_TEXTS_AS, SLOW_TEXTS, TEXTS
@@ -123,6 +124,12 @@ def test_another_frameworks_file_is_named_and_refused(name: str) -> None:
 def test_another_frameworks_words_are_refused(words: list[str], name: str) -> None:
     with pytest.raises(HcpError, match=name):
         read_target("", words=words)
+
+
+@pytest.mark.parametrize("dialect", FRAMEWORKS)
+def test_no_words_are_no_launch_of_any_dialect(dialect: Dialect) -> None:
+    with pytest.raises(HcpError, match="after -- is not"):
+        read_target("", dialect=dialect, words=[])
 
 
 def test_a_section_name_alone_makes_no_bridge_launch() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_hcp.plan.memory.cp_held import AttentionBytes, held, outputs_kept
+from megatron_hcp.cost.cp_held import AttentionBytes, held, outputs_kept
 
 ROWS = json.loads((Path(__file__).parents[3] / "lab/results/te_held.json").read_text())["rows"]
 

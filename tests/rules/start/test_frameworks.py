@@ -1,4 +1,4 @@
-"""A row of every START rule of verl, slime and miles besides its examples: what is refused, and what is fine."""
+"""A row of every START rule of the frameworks on Megatron besides its examples: what is refused, and what is fine."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ SLIME = (
     "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --rollout-batch-size 32 --num-rollout 10 --num-layers 2 "
     "--hidden-size 64 --num-attention-heads 4 --micro-batch-size 1 --over-sampling-batch-size "
 )
+SWIFT = "--model Qwen/Qwen3-8B --dataset data "
+NEMO = "policy.megatron_cfg.enabled=true "
+OFFLOAD = "policy.megatron_cfg.optimizer.optimizer_cpu_offload="
+FRACTION = "policy.megatron_cfg.optimizer.optimizer_offload_fraction="
 ERROR = "error crash config"
 
 VERDICTS: list[Row] = [
@@ -41,4 +45,19 @@ VERDICTS: list[Row] = [
     ("START028", "slime", f"{SLIME}31", "miles=0.1.0", ERROR),
     ("START028", "slime", f"{SLIME}32", "miles=0.1.0", "all:"),
     ("START028", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START029", "ms-swift", f"{SWIFT}--packing true --lazy_tokenize true", "ms_swift=4.4.3", ERROR),
+    ("START029", "ms-swift", f"{SWIFT}--packing true", "ms_swift=4.4.3", "all:"),
+    ("START029", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START030", "ms-swift", f"{SWIFT}--group_by_length true", "ms_swift=4.3.2", ERROR),
+    ("START030", "ms-swift", f"{SWIFT}--group_by_length true --padding_free false", "ms_swift=4.3.2", "all:"),
+    ("START030", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START031", "nemo-rl", f"{NEMO}grpo.use_dynamic_sampling=false grpo.batch_multiplier=3", "nemo_rl=0.5.0", ERROR),
+    ("START031", "nemo-rl", f"{NEMO}grpo.use_dynamic_sampling=false grpo.batch_multiplier=1", "nemo_rl=0.5.0", "all:"),
+    ("START031", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START032", "nemo-rl", f"{NEMO}policy.dtensor_cfg.enabled=true", "nemo_rl=0.5.0", ERROR),
+    ("START032", "nemo-rl", f"{NEMO}policy.dtensor_cfg.enabled=false", "nemo_rl=0.5.0", "all:"),
+    ("START032", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START033", "nemo-rl", f"{NEMO}{OFFLOAD}true {FRACTION}0.5", "nemo_rl=0.6.0", ERROR),
+    ("START033", "nemo-rl", f"{NEMO}{OFFLOAD}true {FRACTION}1.0", "nemo_rl=0.6.0", "all:"),
+    ("START033", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
 ]

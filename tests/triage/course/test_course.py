@@ -161,3 +161,11 @@ def test_a_configuration_that_megatron_core_prints_at_the_start_is_no_step():
     assert kind_of(line) is None
     kind = kind_of(b"step 5 | loss: 2.5")
     assert kind and kind.is_step
+
+
+def test_steps_are_counted_whether_one_or_many_kinds_of_lines_report_them(tmp_path):
+    one = [f"{n % 8}: iteration {n}/ 500 | lm loss: 2.{n} | bucket {n}" for n in range(40)]
+    other = [f"epoch {n} {'abcd'[n % 4] * 6} loss: 1.{n}" for n in range(40)]
+    plain = [f"{n}: INFO bucket {n}" for n in range(40)]
+    assert _read(tmp_path, *one, *plain).steps == 40
+    assert _read(tmp_path, *(line for lines in zip(one, plain, other, strict=True) for line in lines)).steps == 80

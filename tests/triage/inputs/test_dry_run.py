@@ -45,9 +45,17 @@ def test_a_rank_of_another_shape_says_nothing(tmp_path, rank):
 
 def test_another_file_is_refused_in_one_line(tmp_path):
     (tmp_path / "x.json").write_text("[1")
-    for path in (_write(tmp_path, [], "hcp.check/2"), str(tmp_path / "x.json"), str(tmp_path / "none")):
-        with pytest.raises(HcpError, match="dry run"):
-            read_dry_run(path)
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\xfd")
+    for name, found in (
+        ("x.json", "no JSON"),
+        ("deep.json", "no JSON"),
+        ("bytes.json", "no JSON"),
+        ("none", "No such file or directory"),
+        (_write(tmp_path, [], "hcp.check/2"), "found no hcp.dryrun/1"),
+    ):
+        with pytest.raises(HcpError, match=f"{found}; wanted the JSON of a dry run; hcp dryrun"):
+            read_dry_run(str(tmp_path / name))
 
 
 def test_the_command_prints_it_beside_the_logs(tmp_path):

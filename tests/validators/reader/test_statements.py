@@ -70,7 +70,7 @@ def lines_of(body: str) -> list[str]:
         ("args.dtype = torch.half", ["args.dtype = torch.float16"]),
         ("assert args.n < utils.LIMIT", ["check args.n < 4\t"]),
         ("assert open('x')", ["check ...\t"]),
-        ("assert os.path.exists(args.x) or args.y", ["check ... or args.y\t"]),
+        ("assert os.path.exists(args.x) or args.y", ["check exists(args.x) or args.y\t"]),
         ("if args.a:\n    exit()", ["if args.a", " stop not args.a\t"]),
         ("while args.n:\n    args.n = args.n - 1", ["forget args.n"]),
         ("stop = args.n\nassert stop > 0", ["stop_ = args.n", "check stop_ > 0\t"]),

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from megatron_hcp.cli.reports.plan_json import Shown
 from megatron_hcp.cli.reports.plan_layout import cost, explained, titles
+from megatron_hcp.cli.reports.plan_measured import measured_lines
+from megatron_hcp.cli.reports.plan_phases import phase_lines
 from megatron_hcp.cli.reports.wrap import wrapped
 from megatron_hcp.plan.answer import Judged
 from megatron_hcp.plan.change import brief
@@ -29,6 +31,8 @@ def _parts(shown: Shown) -> Iterator[Iterable[str]]:
         yield _frontier(shown)
     else:
         yield _nothing(shown)
+    if shown.phases:
+        yield phase_lines(shown.phases, shown.failure)
     for flip in shown.flips:
         yield wrapped("flip    ", flip.text)
     for other, reason in shown.reasons:
@@ -38,6 +42,8 @@ def _parts(shown: Shown) -> Iterator[Iterable[str]]:
         yield wrapped("nearest ", f"{brief(shown.nearest.layout)} fits: {cost(shown.nearest)}")
     if shown.legal is None and not shown.layouts[0].fits:
         yield wrapped("search  ", f"--why-not '{shown.layouts[0].layout}' finds the best layout, and compares this one")
+    if shown.measured is not None:
+        yield measured_lines(shown.measured)
     for text in shown.taken_for_granted:
         yield wrapped("assumed ", text)
 

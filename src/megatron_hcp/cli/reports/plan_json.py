@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from megatron_hcp import __version__
@@ -13,11 +13,38 @@ from megatron_hcp.plan.found import Candidate
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.overrides import FRAMEWORKS, overrides
+from megatron_hcp.plan.phases.change import FirstFailure
+from megatron_hcp.plan.phases.memory import Phase
 from megatron_hcp.plan.ranks import rank_map
 from megatron_hcp.plan.time.overlap import ring_overlap
 from megatron_hcp.plan.why import Reason
 
 SCHEMA = "hcp.plan/1"
+
+
+class Bytes(NamedTuple):
+    """What is counted of one kind, and what the formulas say; None where one of them has no answer."""
+
+    counted: int | None
+    formulas: float | None
+
+
+class RankMemory(NamedTuple):
+    """A rank's memory as it was counted in upstream's own run.
+
+    Args:
+        missing: why it was not counted to the end; "" where it was.
+        kinds: weights, gradients, optimizer; what layers keep for the backward pass, and what the rest keeps.
+        modules: bytes of parameters, gradients and kept tensors by module.
+        stand_ins: those that keep nothing of what the real modules keep.
+    """
+
+    rank: int
+    role: str
+    missing: str
+    kinds: Mapping[str, Bytes]
+    modules: Mapping[str, Mapping[str, int]]
+    stand_ins: Sequence[str]
 
 
 class Shown(NamedTuple):
@@ -35,6 +62,9 @@ class Shown(NamedTuple):
     nearest: Judged | None = None
     remedy: Remedy | None = None
     least: Judged | None = None
+    measured: Sequence[RankMemory] | None = None
+    phases: Sequence[Phase] | None = None
+    failure: FirstFailure | None = None
 
 
 def plan_json(shown: Shown) -> dict[str, Any]:
@@ -74,6 +104,22 @@ def plan_json(shown: Shown) -> dict[str, Any]:
         "nearest": layout_json(shown.nearest, shown) if shown.nearest else None,
         "remedy": {"text": shown.remedy.text, "layout": sizes_json(shown.remedy.layout)} if shown.remedy else None,
         "least": layout_json(shown.least, shown) if shown.least else None,
+        "measured": None if shown.measured is None else [_rank_json(one) for one in shown.measured],
+        "phases": None if shown.phases is None else [
+            {"phase": item.name, "peak_gib": item.peak, "usable_gib": item.usable, "over_gib": item.over,
+             "fits": item.fits, "stage": item.stage, "tokens": item.tokens, "terms": dict(item.terms)}
+            for item in shown.phases
+        ],
+        "fails_first": shown.failure and {"phase": shown.failure.phase.name, "setting": shown.failure.setting or None},
+    }  # fmt: skip
+
+
+def _rank_json(one: RankMemory) -> dict[str, Any]:
+    return {
+        "rank": one.rank, "role": one.role, "missing": one.missing,
+        "bytes": {kind: found._asdict() for kind, found in one.kinds.items()},
+        "modules": [{"module": module, **sizes} for module, sizes in one.modules.items()],
+        "not_measured": list(one.stand_ins),
     }  # fmt: skip
 
 

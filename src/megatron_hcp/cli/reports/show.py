@@ -36,7 +36,8 @@ def show_lines(launch: Launch, every: bool) -> list[Line]:
         lines.append("  unknown: every key that is not written: the recipe decides, and it is not known")
     for name, said, assumed in launch.conflicts:
         values = (shown_value(fact_value(name, fact)) for fact in (said, assumed))
-        lines.append(f"  {name}: the launch says {next(values)}, --assume says {next(values)}")
+        other = assumed.location.file if assumed.origin == "project" and assumed.location else "--assume"
+        lines.append(f"  {name}: the {said.origin} says {next(values)}, {other} says {next(values)}")
     lines += [f"  note: {note}" for note in (*reading.notes, *unlisted(launch.facts))]
     if any(fact.origin == "model-name" for fact in launch.facts.values()):
         named = shown_value(launch.facts["model_name"].value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, product
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from megatron_hcp.judge.repair.surroundings import plain_changes
 from megatron_hcp.judge.repair.variables import through_variable
 from megatron_hcp.judge.report import Finding, OfferedFix, Report
 from megatron_hcp.judge.start.findings import masked_in
+from megatron_hcp.judge.start.fixes import INTENT
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.edit import is_plain
 from megatron_hcp.launch.fact import Launch
@@ -28,23 +29,54 @@ from megatron_hcp.rules.rule import Rule
 
 _WAYS = 12
 """How many places are tried for the edits of one fix."""
+_CHANGES = "each fix changes what the launch is meant to be: choose one yourself"
+_MEANT = frozenset(
+    (
+        *INTENT, "cp_comm_type", "dynamic_context_parallel", "hybrid_context_parallel", "packing", "sequence_packing",
+        "packed_sequence_size", "sft", "use_remove_padding", "padding_free", "fsdp", "torch_fsdp2", "fp8", "bf16",
+        "fp16", "mtp_layers",
+    )
+)  # fmt: skip
+"""What a launch that states it is meant to have: its sizes, and the features that it is about."""
 _Id = tuple[str, str]
 """The model (verl's role) and the id of a finding."""
 
 
 class Patch(NamedTuple):
-    """One unified diff of the launch's file ("" = none), and (id, reason) for each finding that it doesn't fix."""
+    """One unified diff of the launch's file ("" = none), and (id, reason) for each finding that it doesn't fix.
+
+    `after` is the file's whole text with the fixes, None if nothing changes; `made` has the id and effect of each.
+    """
 
     text: str
     left_out: tuple[tuple[str, str], ...] = ()
+    after: str | None = None
+    made: tuple[tuple[str, str], ...] = ()
 
 
-def patch_of(launch: Launch, findings: Iterable[Finding], rules: Iterable[Rule]) -> Patch:
+def keeps_intent(launch: Launch, fix: OfferedFix) -> bool:
+    """Whether a fix leaves what the launch is meant to be as it is: its layout, lengths, batch, model and features."""
+    changed = {*dict(fix.edits), *fix.without}
+    return not any(
+        name in _MEANT and name in launch.facts and launch.facts[name].origin == "launch"
+        and launch.facts[name].value is not None
+        for name in changed
+    )  # fmt: skip
+
+
+def patch_of(
+    launch: Launch,
+    findings: Iterable[Finding],
+    rules: Iterable[Rule],
+    *,
+    may_be_made: Callable[[Launch, OfferedFix], bool] = lambda launch, fix: True,
+) -> Patch:
     """The fixes of the findings as one unified diff, which `git apply` and `patch -p1` apply as a whole.
 
     Fixes are written one at a time, errors first, and the resulting text is read and checked again, so that each fix is
     what the check offers after the ones before it. A fix stays only if its finding is gone, there are no new errors and
-    nothing returns that an earlier fix cleared. Findings of severity info are left alone.
+    nothing returns that an earlier fix cleared. Findings of severity info are left alone, and so is what
+    `may_be_made` refuses.
     """
     rules = tuple(rules)
     wanted = {_id(finding): finding for finding in findings if finding.severity != "info"}
@@ -53,23 +85,28 @@ def patch_of(launch: Launch, findings: Iterable[Finding], rules: Iterable[Rule])
     original = launch.reading.text
     if original is None:
         return Patch("", tuple((rule_id, "the launch isn't in a file") for _, rule_id in wanted))
-    report = check_launch(load_text(launch, original), rules)
+    report = check_launch(load_text(launch, original), rules, verdict=False)
     elsewhere = {each for each in wanted if each not in map(_id, report.findings)}
     why = dict.fromkeys(elsewhere, "comes from an option given next to the file: change it there")
     text, settled = original, set(elsewhere)
+    made = []
     while (finding := _next(report, wanted.keys() - settled)) is not None:
         settled.add(_id(finding))
-        written = _written(report, finding, text, rules, {_id(item) for item in report.findings} | settled)
+        known = {_id(item) for item in report.findings} | settled
+        fixes = [fix for fix in finding.fixes if may_be_made(_of_role(report.launch, finding.role), fix)]
+        written = _written(report, finding._replace(fixes=tuple(fixes)), text, rules, known) if fixes else _CHANGES
         if isinstance(written, str):
             why[_id(finding)] = written
         else:
-            text, report = written
+            text, report, effect = written
+            made.append((finding.id, effect))
     left = {_id(finding): finding for finding in report.findings}
     for each in wanted.keys() & left.keys() - why.keys():
         if left[each].severity == "error":
             why[each] = why_none(_of_role(report.launch, each[0]), left[each], lambda _: rules)
     reasons = sorted((rule_id, visible(why[role, rule_id])) for role, rule_id in why)
-    return Patch(_diff(launch.reading.target, original, text), tuple(reasons))
+    after = None if text == original else text
+    return Patch(_diff(launch.reading.target, original, text), tuple(reasons), after, tuple(made))
 
 
 def _id(finding: Finding) -> _Id:
@@ -85,8 +122,8 @@ def _next(report: Report, wanted: Iterable[_Id]) -> Finding | None:
 
 def _written(
     report: Report, finding: Finding, text: str, rules: Iterable[Rule], known: set[_Id]
-) -> tuple[str, Report] | str:
-    """(the text with one of the finding's fixes, the result of checking it), or why none can be written into it."""
+) -> tuple[str, Report, str] | str:
+    """(the text with one of the finding's fixes, the result of checking it, the fix's effect), or why there is none."""
     launch = _of_role(report.launch, finding.role)
     errors = {_id(item) for item in report.findings if item.severity == "error"}
     masked = masked_in(report.judged_by)
@@ -96,7 +133,7 @@ def _written(
         if patched is None:
             reasons.append(_no_place(launch, dict(fix.edits) or dict.fromkeys(fix.without)))
             continue
-        after = check_launch(load_text(report.launch, patched), rules)
+        after = check_launch(load_text(report.launch, patched), rules, verdict=False)
         found = {_id(item): item for item in after.findings}
         new = [
             each[1] for each in found if found[each].severity == "error" and not (each in errors or each[1] in masked)
@@ -106,7 +143,7 @@ def _written(
             others = ", ".join(dict.fromkeys(new + back))
             reasons.append(f"its fix conflicts with the others ({others}): apply those, and check again")
             continue
-        return patched, after
+        return patched, after, fix.effect
     return reasons[0]
 
 

@@ -18,7 +18,7 @@ from megatron_hcp.rules.start.citations import cites
 from megatron_hcp.rules.start.functions import row_of
 from megatron_hcp.validators.outcome import Guard, Judgement, Refusal
 from megatron_hcp.validators.program import StartProgram
-from megatron_hcp.validators.trees import names_in, tree_of
+from megatron_hcp.validators.trees import names_in, path_of, tree_of
 
 _MOST_VALUES = 6
 
@@ -152,7 +152,7 @@ def _refused(launch: Launch, judged: Judgement, refusal: Refusal, releases: tupl
 def _led_by(launch: Launch, program: StartProgram | None, refusal: Refusal, context: Context) -> list[Spot]:
     """The settings that lead upstream to a guard, or to what it reads."""
     texts = (*context.around, *context.behind)
-    names = [refusal.key_of(name) for text in texts for name, _ in names_in(tree_of(text)) if "." in name]
+    names = [refusal.key_of(name) for text in texts for name, _ in names_in(tree_of(text), path_of) if "." in name]
     if program is not None and launch.dialect in COMMAND_LINES:
         names += options_behind(launch, program, refusal, context.conditions)
     return list({spot.key: spot for spot in map(partial(spot_of, launch), dict.fromkeys(names))}.values())

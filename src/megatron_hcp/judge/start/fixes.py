@@ -18,7 +18,7 @@ from megatron_hcp.validators.values import Thing, truth
 
 _MOST = 4
 """Fixes that are tried; each runs all rules and guards."""
-_INTENT = {
+INTENT = {
     **dict.fromkeys(("tp", "pp", "cp", "ep", "etp", "vpp", "hcp_sizes", "world_size", "dp"), 20),
     **dict.fromkeys(("seq_length", "micro_batch_size", "global_batch_size"), 20),
     **dict.fromkeys(("heads", "kv_heads", "head_dim"), 50),
@@ -52,7 +52,7 @@ def fixes_for(launch: Launch, refusal: Refusal, context: Iterable[Spot] = ()) ->
     good.sort(key=lambda found: found[0])
     found = [(cost, _fix(launch, refusal, changes)) for cost, changes in good]
     for spot in context:
-        if _INTENT.get(spot.fact or "", 0) == 0:
+        if INTENT.get(spot.fact or "", 0) == 0:
             fix = Fix({spot.fact or spot.key: None}, f"{refusal.guard.function} then accepts it")
             found.append((1.8, fix))
     found.sort(key=lambda one: one[0])
@@ -97,7 +97,7 @@ def _alternatives(tree: Any, values: dict[str, Any], old: Any) -> Iterator[Any]:
 
 
 def _cost(spot: Spot, old: Any, new: Any) -> float:
-    cost = float(_INTENT.get(spot.fact or "", 1))
+    cost = float(INTENT.get(spot.fact or "", 1))
     if not spot.is_written:
         cost += 1  # what the launch doesn't write is added to it
     if type(old) is int and type(new) is int:

@@ -92,11 +92,11 @@ def _in_question(launch: Launch, upstream: ValidatingRepo) -> tuple[str, ...]:
     return releases[-1:] if launch.reading.recipe is not None else releases
 
 
-def judged_again(launch: Launch, judged: Judgement) -> Judgement | None:
-    """What the same code makes of a launch that differs in some settings."""
+def judged_again(launch: Launch, judged: Judgement, most_steps: int) -> Judgement | None:
+    """What the same code makes of a launch that differs in some settings; None if it takes more steps."""
     program = program_of(launch, judged) if judged.source == "upstream" else None
     beside = _beside(launch, judged.repo)
-    return judge_start(launch, judged.release, repo=judged.repo, program=program, beside=beside)
+    return judge_start(launch, judged.release, repo=judged.repo, program=program, beside=beside, most_steps=most_steps)
 
 
 def program_of(launch: Launch, judged: Judgement) -> StartProgram | None:

@@ -31,6 +31,8 @@ _REQUIRED = (
 )
 """What validate_args asks of every launch; of each, one option."""
 _MOST_REQUIRED = len(_REQUIRED) - 1
+_OF_SWIFT = (("model", "mcore_model"), ("dataset", "cached_dataset"))
+"""What ms-swift asks of every launch."""
 _TEXT = re.compile(r"'(\w+)'")
 
 
@@ -55,10 +57,14 @@ def is_whole(launch: Launch) -> bool:
     One that gives less is an excerpt, gets the rest elsewhere, or has a program that makes the model.
     """
     reading = launch.reading
-    if launch.dialect not in COMMAND_LINES or reading.form not in ("shell", "args-yaml") or reading.unseen is not None:
+    is_swift = launch.dialect == "ms-swift"
+    forms = ("shell", "yaml") if is_swift else ("shell", "args-yaml")
+    if launch.dialect not in COMMAND_LINES or reading.form not in forms or reading.unseen is not None:
         return False
     given = {setting.key for setting in reading.settings}
     given |= {key for key, reason in reading.unknown.items() if not isinstance(reason, Elsewhere)}
+    if is_swift:
+        return not any(map(given.isdisjoint, _OF_SWIFT))
     return sum(not given.isdisjoint(keys) for keys in _REQUIRED) >= _MOST_REQUIRED
 
 

@@ -11,7 +11,9 @@ from megatron_hcp.rules.rule import Rule
 from megatron_hcp.validators.outcome import Judgement
 
 
-def started(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool) -> StartVerdict:
+def started(
+    launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool, verdict: bool
+) -> StartVerdict:
     """What the START rules among the rules say; `fired` are the findings of the others."""
     fired = list(fired)
 
@@ -31,7 +33,7 @@ def started(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, 
             from megatron_hcp.judge.start.findings import findings_of
 
             findings += findings_of(launch, judged, rules, fired, fixes=fixes)
-        if launch.unknown and judged[-1].open:
+        if verdict and launch.unknown and judged[-1].open:
             from megatron_hcp.judge.start.undecided import undecided_by_guards
 
             undecided += undecided_by_guards(launch, judged[-1])

@@ -14,10 +14,10 @@ from megatron_hcp.judge.verdict.legal import legal_values
 from megatron_hcp.judge.verdict.undecided import entry_of
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.hidden import Hidden, hidden
-from megatron_hcp.validators.outcome import Guard, Judgement
+from megatron_hcp.validators.outcome import Judgement
 
-_MOST_TRIALS = 60
-"""For all guards of a launch together."""
+_MOST_TRIALS, _MOST_STEPS, _MOST_STEPS_OF_ONE = 60, 40_000, 10_000
+"""For all guards of a launch together: half a second. One with thousands of pipeline stages alone takes as long."""
 
 
 def undecided_by_guards(launch: Launch, judged: Judgement) -> tuple[Undecided, ...]:
@@ -25,25 +25,33 @@ def undecided_by_guards(launch: Launch, judged: Judgement) -> tuple[Undecided, .
     names = {name: fact_of(launch, name) for guard in judged.open for name in guard.unknown}
     facts = dict.fromkeys(fact for fact in names.values() if fact is not None and fact in launch.unknown)
     needs: dict[Hidden, list[str]] = {}
-    left = _MOST_TRIALS
+    trials = _Trials(launch, judged)
     for fact in facts:
         found = hidden(launch, fact)
-        if found is None or found.hides != "word":
-            continue
-        values = legal_values(launch, fact)[:left]
-        left -= len(values)
-        before = {refusal.guard for refusal in judged.refusals}
-        if any(_refuses(launch, judged, fact, value, before) for value in values):
+        if found is not None and found.hides == "word" and trials.may_refuse(fact):
             needs.setdefault(found, []).append(fact)
     return tuple(entry_of(launch, found, facts) for found, facts in needs.items())
 
 
-def _refuses(launch: Launch, judged: Judgement, name: str, value: object, before: set[Guard]) -> bool:
-    """Whether a guard that was open refuses the launch with this value of a hidden fact."""
-    unknown = {other: why for other, why in launch.unknown.items() if other != name}
-    tried = launch._replace(facts={**launch.facts, name: Fact(value, "assumed")}, unknown=unknown)
-    again = judged_again(tried, judged)
-    opened = {guard.guard for guard in judged.open}
-    return again is not None and any(
-        refusal.guard in opened and refusal.guard not in before for refusal in again.refusals
-    )
+class _Trials:
+    """Tries values of hidden facts, up to a bound; what is left untried then may refuse the launch."""
+
+    def __init__(self, launch: Launch, judged: Judgement) -> None:
+        self._launch, self._judged = launch, judged
+        before = {refusal.guard for refusal in judged.refusals}
+        self._opened = {guard.guard for guard in judged.open} - before
+        self._left, self._steps = _MOST_TRIALS, _MOST_STEPS
+
+    def may_refuse(self, fact: str) -> bool:
+        """Whether a guard that was open refuses the launch with one of the legal values of a hidden fact."""
+        return any(self._refuses(fact, value) for value in legal_values(self._launch, fact))
+
+    def _refuses(self, name: str, value: object) -> bool:
+        if self._left <= 0 or self._steps <= 0:
+            return True
+        unknown = {other: why for other, why in self._launch.unknown.items() if other != name}
+        facts = {**self._launch.facts, name: Fact(value, "assumed")}
+        again = judged_again(self._launch._replace(facts=facts, unknown=unknown), self._judged, _MOST_STEPS_OF_ONE)
+        self._left -= 1
+        self._steps -= _MOST_STEPS_OF_ONE if again is None else again.steps
+        return again is not None and any(refusal.guard in self._opened for refusal in again.refusals)

@@ -118,8 +118,8 @@ def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:
 
 
 def _require_flag(words: Sequence[Word]) -> None:
-    if not words[0].text.startswith("--"):
-        shown = words[0].text[:60]
+    shown = words[0].text[:60] if words else ""
+    if not shown.startswith("--"):
         raise HcpError(
             f"{shown!r} after -- is not a flag", wanted="Megatron-LM's flags (--name value)", do="correct the word"
         )

@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
+from megatron_hcp.cost.cp_held import outputs_kept
 from megatron_hcp.plan.layout import Layout, PlanJob
-from megatron_hcp.plan.memory.cp_held import outputs_kept
 from megatron_hcp.plan.model import PlanModel
 
 UNEVEN_ROWS = 1.1
@@ -48,6 +48,12 @@ def rank_tokens(layout: Layout, job: PlanJob) -> int:
 def rank_kv_heads(model: PlanModel, tp: int) -> float:
     """KV heads on one tensor-parallel rank: at least one."""
     return max(1.0, model.sizes.kv_heads / tp)
+
+
+def kept_evenly(terms: Mapping[str, float]) -> float:
+    """Bytes of the terms of a stage that layers keep, if the experts' ranks got the same number of rows."""
+    kept = {name: size for name, size in terms.items() if name.startswith("kept: ")}
+    return sum(kept.values()) - kept.get("kept: experts", 0.0) * (1 - 1 / UNEVEN_ROWS)
 
 
 def layer_saved(model: PlanModel, layout: Layout, job: PlanJob, moe: bool) -> Bytes:

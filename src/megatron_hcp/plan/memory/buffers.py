@@ -22,9 +22,9 @@ from __future__ import annotations
 from functools import lru_cache
 from math import prod
 
+from megatron_hcp.cost.cp_held import AttentionBytes, held
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.memory.activations import rank_kv_heads, rank_tokens
-from megatron_hcp.plan.memory.cp_held import AttentionBytes, held
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.time.links import fits_inside
 from megatron_hcp.plan.weights import end_weights, layer_weights, padded_vocab, stage_kinds

@@ -59,7 +59,7 @@ def usable_gib(gpu: Gpu) -> float:
 
 def memory(model: PlanModel, layout: Layout, job: PlanJob) -> PlanMemory:
     """The peak of each stage, and the terms of the fullest one."""
-    parts = _Parts(model, layout, job)
+    parts = Parts(model, layout, job)
     totals = [parts.total(stage) for stage in range(layout.pp)]
     fullest = totals.index(max(totals))
     terms = {name: value / GIB for name, value in parts.terms(fullest).items() if value}
@@ -68,7 +68,7 @@ def memory(model: PlanModel, layout: Layout, job: PlanJob) -> PlanMemory:
 
 def stage_terms(model: PlanModel, layout: Layout, job: PlanJob, stage: int) -> dict[str, float]:
     """Bytes of one stage at its peak, by term."""
-    return _Parts(model, layout, job).terms(stage)
+    return Parts(model, layout, job).terms(stage)
 
 
 @lru_cache(maxsize=4096)
@@ -95,10 +95,11 @@ def _states(
     return tuple(found)
 
 
-class _Parts:
+class Parts:
     """What the stages of a layout have in common: bytes of a parameter, of a layer's activations, at the peak."""
 
-    def __init__(self, model: PlanModel, layout: Layout, job: PlanJob) -> None:
+    def __init__(self, model: PlanModel, layout: Layout, job: PlanJob, output: float | None = None) -> None:
+        """`output`: bytes at the head of the last stage, where it is not pre-training's."""
         self.model, self.layout, self.job = model, layout, job
         self.kinds = chunk_kinds(model, layout.pp, layout.vp)
         self.saved = [layer_saved(model, layout, job, moe) for moe in (False, True)]
@@ -112,7 +113,7 @@ class _Parts:
         self.inside = {
             "layer backward": _layer_backward(model, layout, job), "CP buffers": cp_buffers(model, layout, job),
         }  # fmt: skip
-        self.output = output_end(model, layout, job)
+        self.output = output_end(model, layout, job) if output is None else output
         self.userbuffers = userbuffers(model, layout, job)
 
     def held(self, stage: int) -> list[int]:

@@ -12,11 +12,13 @@ import torch
 
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stand_ins.contract import same, stands_for
+from megatron_hcp.pretend.stand_ins.kernel import kernel
 
 STANDS_FOR = "mamba_ssm, causal_conv1d, flash-linear-attention; APEX's layer norm and fused weight gradient"
 CANNOT_TELL = "numbers, and what these kernels refuse"
 
 VERSION = "2.2.4"
+_BLOCK = 64
 
 
 def _called(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,14 +49,24 @@ class RMSNorm(torch.nn.Module):  # type: ignore[misc]
 
     @stands_for("mamba_ssm.RMSNorm", lambda self, x, *_, **__: x.shape)
     def forward(self, x: Any, z: Any = None) -> Any:
-        return x * self.weight.to(x.dtype)
+        return kernel(lambda x, weight, z: (x * weight.to(x.dtype), (x, weight, z, _row(x))), x, self.weight, z)
+
+
+def _row(x: Any) -> Any:
+    """What a norm keeps of each row, in fp32."""
+    return x.new_empty(x.shape[:-1], dtype=torch.float32)
 
 
 def _split_scan(zxbcdt: Any, conv1d_weight: Any, conv1d_bias: Any, dt_bias: Any, A: Any, D: Any, *args: Any,
                 headdim: Any = None, **_: Any) -> Any:  # fmt: skip
     """[batch, length, …] -> [batch, length, heads x headdim]."""
     width = D.numel() * (headdim or 1)
-    return (zxbcdt[..., :1].expand(*zxbcdt.shape[:-1], width) + 0 * conv1d_weight.sum()).contiguous()
+
+    def body(states: Any, *weights: Any) -> Any:
+        out = states[..., :1].expand(*states.shape[:-1], width).contiguous()
+        return out, (states, out, *weights)
+
+    return kernel(body, zxbcdt, conv1d_weight, conv1d_bias, dt_bias, A, D)
 
 
 def _scanned(zxbcdt: Any, conv1d_weight: Any, conv1d_bias: Any, dt_bias: Any, A: Any, D: Any, *_: Any,
@@ -62,8 +74,21 @@ def _scanned(zxbcdt: Any, conv1d_weight: Any, conv1d_bias: Any, dt_bias: Any, A:
     return (*zxbcdt.shape[:-1], D.numel() * (headdim or 1))
 
 
-def _chunk_scan(x: Any, *_: Any, return_final_states: bool = False, **__: Any) -> Any:
-    return (x * 1, None) if return_final_states else x * 1
+def _chunk_scan(x: Any, dt: Any, A: Any, B: Any, C: Any, *_: Any, D: Any = None, z: Any = None,
+                return_final_states: bool = False, **__: Any) -> Any:  # fmt: skip
+    """[batch, length, heads, headdim] -> the same; it keeps a sum of dt in fp32 too."""
+
+    def body(x: Any, dt: Any, *others: Any) -> Any:
+        out = x * 1
+        return out, (out, x, dt, dt.new_empty(dt.shape, dtype=torch.float32), *others)
+
+    out = kernel(body, x, dt, A, B, C, D, z)
+    return (out, None) if return_final_states else out
+
+
+def _kept(x: Any, *_: Any, **__: Any) -> Any:
+    """The same shape; the input is kept."""
+    return kernel(lambda x: (x * 1, (x,)), x)
 
 
 def _same(x: Any, *_: Any, **__: Any) -> Any:
@@ -71,11 +96,20 @@ def _same(x: Any, *_: Any, **__: Any) -> Any:
 
 
 def _same_and_state(x: Any, *_: Any, **__: Any) -> Any:
-    return x * 1, None
+    return _kept(x), None
 
 
-def _gated_delta(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> Any:
-    return v * 1 + 0 * (q.sum() + k.sum()), None
+def _normed(x: Any, *_: Any, **__: Any) -> Any:
+    return kernel(lambda x: (x * 1, (x, _row(x))), x)
+
+
+def _gated_delta(q: Any, k: Any, v: Any, g: Any = None, beta: Any = None, *_: Any, **__: Any) -> Any:
+    """[batch, length, heads, head_dim] of v; it keeps a block of 64 for each row and head too."""
+
+    def body(q: Any, k: Any, v: Any, *gates: Any) -> Any:
+        return v * 1, (q, _row(q), k, _row(k), v, k.new_empty(*v.shape[:-1], _BLOCK), *gates)
+
+    return kernel(body, q, k, v, g, beta), None
 
 
 class LayerNorm:
@@ -87,8 +121,9 @@ class LayerNorm:
 
     @staticmethod
     @stands_for("apex.layer_norm", same)
-    def apply(x: Any, weight: Any, *_: Any) -> Any:
-        return x * weight.to(x.dtype)
+    def apply(x: Any, weight: Any, bias: Any = None, *_: Any) -> Any:
+        bias = bias if isinstance(bias, torch.Tensor) else None
+        return kernel(lambda x, weight, *_: (x * weight.to(x.dtype), (x, weight, _row(x))), x, weight, bias)
 
 
 KERNELS: dict[str, dict[str, Any]] = {
@@ -112,12 +147,12 @@ KERNELS: dict[str, dict[str, Any]] = {
     "mamba_ssm.ops.triton.layernorm_gated": {"RMSNorm": RMSNorm},
     "mamba_ssm.ops.triton.selective_state_update": {"selective_state_update": None},
     "causal_conv1d": {
-        "causal_conv1d_fn": stands_for("causal_conv1d", same)(_same),
+        "causal_conv1d_fn": stands_for("causal_conv1d", same)(_kept),
         "causal_conv1d_update": None,
     },
     "fla.modules.convolution": {"causal_conv1d": stands_for("fla.causal_conv1d", same)(_same_and_state)},
     "fla.ops.cp": {"build_cp_context": _called("fla.cp_context", lambda *_, **__: None)},
-    "fla.modules.l2norm": {"l2norm": stands_for("fla.l2norm", same)(_same)},
+    "fla.modules.l2norm": {"l2norm": stands_for("fla.l2norm", same)(_normed)},
     "fla.ops.gated_delta_rule": {
         "chunk_gated_delta_rule": stands_for("fla.gated_delta_rule", lambda q, k, v, *_, **__: v.shape)(_gated_delta)
     },

@@ -19,7 +19,7 @@ STANDS_FOR = "tensors in GPU memory"
 CANNOT_TELL = "values, and what depends on them; operators that only CUDA has"
 
 META = torch.device("meta")
-SMALL = 4096
+SMALL = 16384
 """Elements of a device tensor whose values are still followed."""
 _DEVICE, _IS_CUDA, _IS_META = torch.Tensor.device, torch.Tensor.is_cuda, torch.Tensor.is_meta
 _device_of: Any = _DEVICE.__get__
@@ -173,7 +173,11 @@ def _followed(func: Any, args: Any, kwargs: Any, result: Any) -> Any:
     if not is_on_device(result) or result.numel() > SMALL:
         return result
     name = getattr(func, "__name__", "")
+    if name == "__getitem__" and not hasattr(args[0], "_host") and is_on_device(args[0]):
+        return result  # as below: upstream cuts a buffer into a part for each rank
     given = list(_tensors((*args, *kwargs.values())))
+    if name == "copy_":
+        given = given[1:]  # what was there before is gone
     if any(is_on_device(one) and not hasattr(one, "_host") for one in given):
         if name.endswith("_") or name == "__setitem__":
             vars(result).pop("_host", None)
@@ -182,6 +186,8 @@ def _followed(func: Any, args: Any, kwargs: Any, result: Any) -> Any:
         return result
     try:
         with torch.no_grad():
+            if name == "copy_":  # into a tensor of the host
+                args = (torch.empty(result.shape, dtype=result.dtype), *args[1:])
             value = func(*map(_on_host, args), **{key: _on_host(arg) for key, arg in kwargs.items()})
         if _is_tensor(value) and value.shape == result.shape:
             result._host = value

@@ -14,14 +14,18 @@ from typing import Any
 
 import torch
 
+from megatron_hcp.cost.cp_held import outputs_kept
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stand_ins import device
 from megatron_hcp.pretend.stand_ins.contract import stands_for
+from megatron_hcp.pretend.stand_ins.kernel import kernel
 
 STANDS_FOR = "the kernels of Transformer Engine and FlashAttention 2"
 CANNOT_TELL = "numbers, FP8 (its autocast does nothing), userbuffers, what a kernel itself refuses"
 
 PACKAGE = "transformer_engine.pytorch"
+RELEASE: list[str | None] = [None]
+"""The one that is installed."""
 _FOLDER = f"{PACKAGE}.attention.dot_product_attention"
 
 
@@ -30,6 +34,7 @@ def install(folder: Path, version: str) -> None:
     from megatron_hcp.proofs.te_cpu import load as te
 
     release = te.load(folder, version)
+    RELEASE[:] = [version]
     te.use_flash(release, 2)
     device.install()  # te_cpu silences CUDA in its own way
     # Before 2.4 all of the attention is one module.
@@ -89,11 +94,21 @@ def _entered(real: Callable[..., Any]) -> Callable[..., Any]:
     return enter
 
 
-@stands_for("transformer_engine.attention", lambda q, k, v: (*q.shape[:-1], v.shape[-1]))
-def _attend(q: Any, k: Any, v: Any) -> Any:
-    """[..., heads, head_dim] of q and v: [..., q's heads, v's head_dim], and a gradient to all three."""
-    out = q.mean(-1, keepdim=True).expand(*q.shape[:-1], v.shape[-1])
-    return (out + 0 * (k.sum() + v.sum())).contiguous()
+@stands_for("transformer_engine.attention", lambda q, k, v, *_: (*q.shape[:-1], v.shape[-1]))
+def _attend(q: Any, k: Any, v: Any, outputs: int = 1) -> Any:
+    """[..., heads, head_dim] of q and v: [..., q's heads, v's head_dim], and a gradient to all three.
+
+    Args:
+        outputs: tensors of the output's size that it keeps, beside q, k, v and the log-sum-exp of each row.
+    """
+
+    def body(q: Any, k: Any, v: Any) -> Any:
+        out = q.mean(-1, keepdim=True).expand(*q.shape[:-1], v.shape[-1]).contiguous()
+        sums = q.new_empty(q.shape[:-1], dtype=torch.float32)
+        copies = [torch.empty_like(out) for _ in range(outputs - 1)]
+        return out, (*(one.contiguous() for one in (q, k, v)), out, sums, *copies)
+
+    return kernel(body, q, k, v)
 
 
 def _attention_of(kind: Any) -> Callable[..., Any]:
@@ -114,15 +129,32 @@ def _attention_of(kind: Any) -> Callable[..., Any]:
             for name, tensor in (("q", q), ("k", k)):
                 if tensor.shape[-2] % size:
                     raise NotImplementedError(f"cp_comm_type a2a: {tensor.shape[-2]} heads of {name} on {size} ranks")
-        return _attend(q, k, v)
+        return _attend(q, k, v, _outputs_kept(kind.__name__, group))
 
     return apply
+
+
+def _outputs_kept(name: str, group: Any) -> int:
+    """How many tensors of the output's size the function keeps; `group`: its CP group, or those of its levels."""
+    levels = "a2a+p2p" if isinstance(group, list) else "p2p"
+    comm_type = {"A2A": "a2a", "KVAllGather": "all_gather"}
+    return outputs_kept(next((kind for end, kind in comm_type.items() if name.endswith(end)), levels), RELEASE[0])
 
 
 @stands_for("transformer_engine.norm", lambda self, inp, *_, **__: inp.shape)
 def _norm(self: Any, inp: Any, *_: Any, **__: Any) -> Any:
     _must_fit(inp.shape[-1] == self.weight.numel(), inp, self.weight)
-    return inp * self.weight.to(inp.dtype)
+    return kernel(
+        lambda x, weight, *_: (x * weight.to(x.dtype), (x, weight, _row(x))),
+        inp,
+        self.weight,
+        getattr(self, "bias", None),
+    )
+
+
+def _row(x: Any) -> Any:
+    """What a norm keeps of each row, in fp32."""
+    return x.new_empty(x.shape[:-1], dtype=torch.float32)
 
 
 def _must_fit(fits: bool, inp: Any, weight: Any) -> None:
@@ -138,15 +170,33 @@ def _linear_gives(self: Any, inp: Any, *_: Any, **__: Any) -> tuple[int, ...]:
 
 @stands_for("transformer_engine.linear", _linear_gives)
 def _linear(self: Any, inp: Any, *_: Any, **__: Any) -> Any:
-    """Linear and LayerNormLinear: [..., in] -> [..., out], gathered or scattered along the sequence."""
-    normed = inp
-    if getattr(self, "layer_norm_weight", None) is not None:
-        _must_fit(inp.shape[-1] == self.layer_norm_weight.shape[0], inp, self.layer_norm_weight)
-        normed = inp * self.layer_norm_weight.to(inp.dtype)
-    parts = [getattr(self, name) for name in self.weight_names]
+    """Linear and LayerNormLinear: [..., in] -> [..., out], gathered or scattered along the sequence.
+
+    Both keep the rank's own part of their input; LayerNormLinear also what its norm gives.
+    """
+    names = list(self.weight_names) + (list(self.bias_names) if getattr(self, "use_bias", False) else [])
+    scale = getattr(self, "layer_norm_weight", None)
+    if scale is not None:
+        _must_fit(inp.shape[-1] == scale.shape[0], inp, scale)
+
+    def body(x: Any, scale: Any, *parts: Any) -> Any:
+        normed = x if scale is None else x * scale.to(x.dtype)
+        out = _product(self, normed, parts[: len(self.weight_names)])
+        kept = (x, *parts) if scale is None else (x, normed, _row(x), scale, *parts)
+        return ((out, normed) if getattr(self, "return_layernorm_output", False) else out), kept
+
+    out = kernel(body, inp, scale, *(getattr(self, name) for name in names))
+    normed = out[1:] if isinstance(out, tuple) else ()
+    if not getattr(self, "return_bias", False):
+        return out
+    biases = [getattr(self, name) for name in names[len(self.weight_names) :]] or [None]
+    bias = torch.cat(biases) if len(biases) > 1 else biases[0]
+    return (out[0] if normed else out, bias, *normed)
+
+
+def _product(self: Any, x: Any, parts: Any) -> Any:
     weight = torch.cat(parts) if len(parts) > 1 else parts[0]
-    _must_fit(inp.shape[-1] == weight.shape[1], inp, weight)
-    x = normed
+    _must_fit(x.shape[-1] == weight.shape[1], x, weight)
     size, is_scattered = getattr(self, "tp_size", 1), getattr(self, "sequence_parallel", False)
     if is_scattered and self.parallel_mode == "column" and size > 1:
         x = torch.cat([x] * size, dim=0)
@@ -154,22 +204,12 @@ def _linear(self: Any, inp: Any, *_: Any, **__: Any) -> Any:
     if is_scattered and self.parallel_mode == "row" and size > 1:
         _must_fit(out.shape[0] % size == 0, out, weight)
         out = out[: out.shape[0] // size] * 1
-    bias = None
-    if getattr(self, "use_bias", False):
-        biases = [getattr(self, name) for name in self.bias_names]
-        bias = torch.cat(biases) if len(biases) > 1 else biases[0]
-        if not self.return_bias and bias.numel() and not getattr(self, "gemm_bias_unfused_add", False):
-            out = out + bias.to(out.dtype)
-    result = [out]
-    if getattr(self, "return_bias", False):
-        result.append(bias)
-    if getattr(self, "return_layernorm_output", False):
-        result.append(normed)
-    return tuple(result) if len(result) > 1 else out
+    return out
 
 
 @stands_for("transformer_engine.grouped_linear", lambda self, inp, *_, **__: (*inp.shape[:-1], self.out_features))
 def _grouped_linear(self: Any, inp: Any, m_splits: Any, *_: Any, **__: Any) -> Any:
     _must_fit(inp.shape[-1] == self.weight0.shape[1], inp, self.weight0)
-    out = inp @ self.weight0.to(inp.dtype).t()
+    weights = [getattr(self, f"weight{number}") for number in range(self.num_gemms)]
+    out = kernel(lambda x, first, *rest: (x @ first.to(x.dtype).t(), (x, first, *rest)), inp, *weights)
     return (out, [None] * self.num_gemms) if getattr(self, "return_bias", False) else out

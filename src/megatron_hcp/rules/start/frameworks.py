@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from megatron_hcp.rules.start import bridge, slime, verl
+from megatron_hcp.rules.start import bridge, nemo_rl, slime, swift, verl
 from megatron_hcp.rules.start.row import StartRow
 from megatron_hcp.validators.outcome import Guard
 
@@ -11,6 +11,8 @@ _ROWS = {
     "verl": verl.ROWS,
     "slime": slime.ROWS[:1],
     "miles": slime.ROWS[1:],
+    "ms-swift": swift.ROWS,
+    "nemo-rl": nemo_rl.ROWS,
 }
 """By repository; the first row stands for what is in no other row's file."""
 ROWS = tuple(row for rows in _ROWS.values() for row in rows)

@@ -124,8 +124,8 @@ class _Unpacked:
             data, self.data = self.data, b""
             try:
                 text = stream.decompress(data, max_length=min(size, _PIECE))
-            except Exception as error:  # each library has errors of its own
-                raise Unreadable(f"its {self.name} data is broken: {type(error).__name__}") from None
+            except Exception:  # each library has errors of its own
+                raise Unreadable(f"its {self.name} data is broken") from None
         self.given += len(text)
         if self.given > _MOST:
             raise Unreadable(f"it holds more than {_MOST >> 30} GiB of text")

@@ -38,8 +38,12 @@ def read_dry_run(path: str) -> tuple[DryRunRefusal, ...]:
     """
     try:
         said = json.loads(read_whole(path, _LARGEST))
-    except (OSError, TooLargeError, ValueError, RecursionError) as error:
-        raise _unfit(path, f"{type(error).__name__} while it was read") from None
+    except OSError as error:
+        raise _unfit(path, error.strerror or "it cannot be read") from None
+    except TooLargeError:
+        raise _unfit(path, f"found more than {_LARGEST >> 20} MiB") from None
+    except (ValueError, RecursionError):
+        raise _unfit(path, "found no JSON") from None
     if not isinstance(said, dict) or said.get("schema") != "hcp.dryrun/1" or not isinstance(said.get("ranks"), list):
         raise _unfit(path, "found no hcp.dryrun/1")
     refused = (_refusal(rank) for rank in said["ranks"][:_MOST_RANKS] if isinstance(rank, dict))

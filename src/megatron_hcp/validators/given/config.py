@@ -80,7 +80,18 @@ def configuration_of(launch: Launch, settings: Settings) -> Thing:
     for other in reading.others:
         if (strategy := other.facts.get("strategy")) is not None and strategy.value != "megatron":
             written[other.role] = NotKnown((other.role,))
-    return settings.section("", written) or Thing({}, key="")
+    found = settings.section("", written) or Thing({}, key="")
+    if not settings.lines and (reading.unseen is not None or not reading.complete):
+        _open(found)
+    return found
+
+
+def _open(section: Thing) -> None:
+    """Makes a section, and those in it, one that may have more settings."""
+    section.is_closed = False
+    for value in section.fields.values():
+        if isinstance(value, Thing):
+            _open(value)
 
 
 def _is_section(settings: Settings, key: str) -> bool:

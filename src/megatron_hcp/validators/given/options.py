@@ -26,6 +26,11 @@ class ParserOption(NamedTuple):
     const: str = ""
 
 
+TEXT_AS_BOOL = "text_as_bool"
+"""The kind of options that take `true`, `no` or `1`: transformers/hf_argparser.py `string_to_bool`."""
+_BOOLS = {**dict.fromkeys(("yes", "true", "t", "y", "1"), True), **dict.fromkeys(("no", "false", "f", "n", "0"), False)}
+
+
 def as_line(option: ParserOption) -> str:
     return "\t".join((" ".join(option.names), *option[1:]))
 
@@ -71,6 +76,8 @@ def _converted(option: ParserOption, word: str) -> Any:
         return word
     if kind == "bool":
         return bool(word)
+    if kind == TEXT_AS_BOOL:
+        return _BOOLS.get(word.lower(), NOT_READ)
     if "=" in option.choices and kind[:1].isupper():
         pairs = (str(choice).partition("=") for choice in default_value(option.choices))
         return next((value for name, _, value in pairs if name == word), NOT_READ)

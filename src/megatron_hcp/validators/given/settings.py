@@ -9,7 +9,7 @@ from typing import Any
 from megatron_hcp.core.releases import at_least
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.table import FACTS, index_of, keys_of
-from megatron_hcp.launch.fact import Fact, Launch
+from megatron_hcp.launch.fact import Dialect, Fact, Launch
 from megatron_hcp.validators.given.options import ParserOption, default_value, option_of, parsed
 from megatron_hcp.validators.values import NOT_READ, NotKnown, Thing
 from megatron_hcp.validators.words import PLAIN
@@ -53,24 +53,26 @@ def arguments_of(launch: Launch, parser: ParserTable) -> Thing:
     beside the launch (an assumption, the model's config.json) counts as written.
     """
     reading = launch.reading
-    index = index_of("mlm")
+    dialect: Dialect = "ms-swift" if launch.dialect == "ms-swift" else "mlm"
+    plain = (str, int, float) if dialect == "ms-swift" else str  # what a YAML's values are, made into words
+    index = index_of(dialect)
     # Where slime's options of the model are in a file that isn't read, that may set any.
     hidden = reading.unseen is not None or (launch.dialect == "slime" and "num_layers" in reading.unknown)
     fields = {dest: NotKnown((dest,)) for dest in parser.defaults} if hidden else dict(parser.defaults)
     stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in STATED and name in FACTS}
     for setting in reading.settings:
         option = _option(parser, setting.key)
-        if option is not None and setting.value is not False:  # an edit left the switch out
+        if option is not None and (setting.value is not False or plain is not str):  # an edit left the switch out
             words = setting.value if isinstance(setting.value, list) else [setting.value]
-            texts = [word for word in words if isinstance(word, str)]
+            texts = [str(word) for word in words if isinstance(word, plain)]
             if reading.form == "args-yaml":  # upstream's script gives the words to a shell
                 texts = [text.translate(_SHELL) for text in texts]
             fields[option.dest] = parsed(option, texts if len(texts) == len(words) else None)
-    for key in _hidden_keys(launch):
+    for key in _hidden_keys(launch, dialect):
         if (option := _option(parser, key)) is not None:
             fields[option.dest] = NotKnown((option.dest,))
     for name, fact in stated.items():
-        for key in keys_of(FACTS[name], "mlm")[:1]:
+        for key in keys_of(FACTS[name], dialect)[:1]:
             if (option := _option(parser, key)) is not None:
                 fields[option.dest] = _value_of(fact, option, index[key].negated)
     world = launch.facts.get("world_size")
@@ -85,13 +87,13 @@ def _option(parser: ParserTable, key: str) -> ParserOption | None:
     return None if line is None else option_of(line)
 
 
-def _hidden_keys(launch: Launch) -> Iterator[str]:
+def _hidden_keys(launch: Launch, dialect: Dialect) -> Iterator[str]:
     """The options whose values the launch hides, and that were not stated beside it."""
-    index = index_of("mlm")
+    index = index_of(dialect)
     for name in launch.reading.unknown:
         if name in FACTS and name not in index:
             if name in launch.unknown:
-                yield from keys_of(FACTS[name], "mlm")
+                yield from keys_of(FACTS[name], dialect)
         elif name not in index or index[name].fact in launch.unknown:
             yield name
 

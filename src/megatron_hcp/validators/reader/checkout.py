@@ -75,7 +75,7 @@ def units_of(text_of: TextOf, upstream: UpstreamRoots) -> dict[str, Unit]:
     from megatron_hcp.validators.reader.composed import settings_in, targets_in
     from megatron_hcp.validators.reader.options import OptionReader
     from megatron_hcp.validators.reader.parts import PartReader
-    from megatron_hcp.validators.reader.prune import pruned, read_settings
+    from megatron_hcp.validators.reader.prune import pruned, read_options, read_settings
     from megatron_hcp.validators.reader.sources import Sources
 
     sources = Sources(text_of)
@@ -103,6 +103,9 @@ def units_of(text_of: TextOf, upstream: UpstreamRoots) -> dict[str, Unit]:
         for place in (upstream.options, *upstream.more_options):
             options.read(*place)
         units[OPTIONS] = Unit(OPTIONS, "options", (), upstream.options[0], tuple(map(as_line, options.options)))
+    if upstream.dataclass is not None:
+        lines = map(as_line, OptionReader(sources).of_dataclass(*upstream.dataclass))
+        units[OPTIONS] = Unit(OPTIONS, "options", (), upstream.dataclass[0], tuple(read_options(lines, units)))
     return units
 
 

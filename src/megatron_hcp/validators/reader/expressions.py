@@ -25,7 +25,7 @@ _INSTANTIATES = ("omega_conf_to_dataclass", "instantiate")
 _ANSWERED = {
     "torch.distributed.is_initialized()": "True", "torch.distributed.get_rank()": "0",
     "torch.distributed.get_world_size()": "world_size()", "get_world_size_safe()": "world_size()",
-    "get_rank_safe()": "0",
+    "get_rank_safe()": "0", "cluster.world_size()": "world_size()",
 }  # fmt: skip
 """What is so when a training starts."""
 _ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
@@ -40,6 +40,18 @@ NOT_FOLLOWED = frozenset((
     "transformer_engine_full_layer_spec", "transformer_engine_mamba_stack_spec", "get_default_mamba_stack_spec",
     "get_default_hybrid_stack_spec", "encoder_model_with_transformer_engine_default_spec",
     "decoder_model_with_transformer_engine_default_spec", "file_exists", "resolve_path", "HFModelConfig",
+    "get_model_meta", "get_mcore_model_type", "get_template_meta", "safe_snapshot_download",
+    "register_dataset_info", "import_external_file", "get_hub", "get_ckpt_dir", "load_args_from_ckpt",
+    "_init_custom_dataset_info", "_load_adapter_config", "_init_new_special_tokens", "_check_is_adapter",
+    "get_model_processor", "get_default_device_map", "SftArguments", "from_pretrained", "get_megatron_model_meta",
+    "RayWorkerGroup", "RayWorkerBuilder", "NamedSharding", "RayVirtualCluster", "Logger", "CheckpointManager", "Policy",
+    "VllmGeneration", "SGLangGeneration", "TrtllmGeneration", "MegatronGeneration", "DynamoGeneration", "Value",
+    "TeacherWorkerGroup", "MultipleDataloaderWrapper", "create_weight_synchronizer", "create_teacher_worker_groups",
+    "reserve_teacher_clusters", "prepare_segment_topology", "FLOPTracker", "ManagedDynamoRuntime", "DynamoConfig",
+    "get_tokenizer", "spinup_nemo_gym_actor", "setup_data", "_get_grpo_save_state", "GenerationConfig",
+    "_get_sft_save_state", "_get_dpo_save_state", "_get_rm_save_state", "_get_distillation_save_state",
+    "VllmRemoteSparseWeightSynchronizer", "get_ray_cluster_topology", "check_vocab_equality", "SetupTimingMetrics",
+    "_install_missing_route_fallback_patch", "_patch_hf_config_double_instantiation",
 ))  # fmt: skip
 """What of upstream's works with devices, files or modules: what it checks is not about settings."""
 
@@ -134,7 +146,8 @@ class Translator(ast.NodeTransformer):
         if isinstance(node, ast.FunctionDef):
             return unread() if node.name in NOT_FOLLOWED else ast.Name(self.register(found.name, found, node))
         if isinstance(node, ast.ClassDef):
-            return ast.Name(node.name if is_enum(node) else self.register(found.name, found, node))
+            is_known = is_enum(node) or node.name in NOT_FOLLOWED
+            return ast.Name(node.name if is_known else self.register(found.name, found, node))
         if node is None:
             if found.path or found.name.partition(".")[0] in ("math", "sys", "logging", "warnings", "os"):
                 return unread()
@@ -224,6 +237,8 @@ class Translator(ast.NodeTransformer):
             return ast.parse(_ANSWERED[ast.unparse(node)], mode="eval").body
         if name == "isinstance" and len(node.args) == 2:
             node.args[1] = alternatives(node.args[1])
+        if name in ("os.path.exists", "os.path.isfile", "os.path.isdir"):
+            return ast.Call(ast.Name("exists"), [self.visit(one) for one in node.args], [])
         if name in ("np.prod", "math.prod") and len(node.args) == 1:
             return ast.Call(ast.Name("prod"), [self.visit(node.args[0])], [])
         if name == "re.sub" and len(node.args) == 3:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from megatron_hcp.validators.given.options import ParserOption
+from megatron_hcp.validators.given.options import TEXT_AS_BOOL, ParserOption
 from megatron_hcp.validators.reader.expressions import Scope, Translator
 from megatron_hcp.validators.reader.sources import Defined, Sources, default_of, fields_in, is_enum, member_of
 
@@ -105,6 +105,25 @@ class OptionReader:
         if isinstance(written, ast.Lambda):
             return "...", choices
         return (ast.unparse(written).rpartition(".")[2] if written is not None else "str"), choices
+
+    # The fields of a dataclass: transformers/hf_argparser.py `_add_dataclass_arguments`
+
+    def of_dataclass(self, path: str, name: str) -> list[ParserOption]:
+        """The options that HfArgumentParser makes of a dataclass and its bases."""
+        found = self.sources.find(path, name)
+        for where, field in self._fields(found) if found is not None else ():
+            translator = Translator(self.sources, lambda name, *_: name, Scope(where, (), {}))
+            assert isinstance(field.target, ast.Name)
+            self._argument_of(field.target.id, field, translator)
+        return list({option.dest: option for option in self.options}.values())
+
+    def _argument_of(self, name: str, field: ast.AnnAssign, translator: Translator) -> None:
+        default = default_of(field)
+        found = self._annotated(field.annotation, translator)
+        named: _Named = {**found, "dest": ast.Constant(name), "default": default or ast.Constant(None)}
+        if ast.unparse(named.get("type", ast.Constant(None))) == "bool":
+            named |= {"type": ast.Name(TEXT_AS_BOOL), "nargs": ast.Constant("?"), "const": ast.Constant(True)}
+        self._add([f"--{name}"], named, translator)
 
     # Groups made of dataclasses: megatron/training/argument_utils.py `ArgumentGroupFactory`
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from megatron_hcp.validators.program import Unit
@@ -34,7 +34,7 @@ def pruned(units: Mapping[str, Unit], starts: Iterable[str], made: Iterable[str]
         needed.add(name)
         unit = smaller[name]
         words = {word for line in (*unit.lines, *unit.head) for word in _words(line)}
-        methods = {word.rpartition(".")[2] for word in words if "." in word}
+        methods = {word.rpartition(".")[2] for word in words if "." in word and word not in smaller}
         waiting += [other for other in smaller if other in words or other.rpartition(".")[2] in methods]
         if unit.kind == "class":
             waiting += [other for other in smaller if other.startswith((f"{name}.__init__", f"{name}.__post_init__"))]
@@ -54,6 +54,12 @@ def read_settings(lines: Iterable[str], units: Mapping[str, Unit]) -> list[str]:
     wanted = [line for line in lines if _reads(line, words, units)]
     keys = {other for line in wanted if (other := line.partition("\t@")[2].partition("\t")[0])}
     return [line for line in lines if line in wanted or any(_is_in(line, key) for key in keys)]
+
+
+def read_options(lines: Iterable[str], units: Mapping[str, Unit]) -> Iterator[str]:
+    """Those lines of a table of options whose destination the units may read."""
+    words = {word for unit in units.values() for line in (*unit.lines, *unit.head) for word in _WORD.findall(line)}
+    return (line for line in lines if line.split("\t")[1] in words)
 
 
 def _reads(line: str, words: set[str], units: Mapping[str, Unit]) -> bool:

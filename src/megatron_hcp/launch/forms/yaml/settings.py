@@ -11,7 +11,16 @@ from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import Acceptance, Setting
 from megatron_hcp.launch.forms.yaml.nodes import MAX_DEPTH, MAX_VALUES, List, Map, Node, Parser, Scalar
 
-__all__ = ("MAX_CHARACTERS", "MAX_DEPTH", "MAX_VALUES", "Place", "YamlDoc", "load_plain", "load_yaml")
+__all__ = (
+    "MAX_CHARACTERS",
+    "MAX_DEPTH",
+    "MAX_VALUES",
+    "Place",
+    "YamlDoc",
+    "load_plain",
+    "load_yaml",
+    "numbers_as_written",
+)
 
 MAX_CHARACTERS = 5_000_000
 
@@ -79,6 +88,21 @@ def load_plain(text: str, file: str, wanted: str, *, may_be_empty: bool = False)
     _, node = _parsed(text, file, wanted, may_be_empty=may_be_empty)
     data: dict[str, Any] = _Flattener(file, wanted).plain(node, 0)
     return data
+
+
+def numbers_as_written(text: str, file: str) -> dict[str, str]:
+    """The fractions in a document by dotted path, each as its text: as a version, 2.10 is not 2.1.
+
+    Raises:
+        HcpError: as `load_yaml` does.
+    """
+    lines = text.splitlines()
+    places = {
+        one.key: one.location
+        for one in load_yaml(text, file).settings
+        if isinstance(one.value, float) and one.location is not None
+    }
+    return {key: lines[place.line - 1][place.column - 1 : place.end_column - 1] for key, place in places.items()}
 
 
 def _parsed(

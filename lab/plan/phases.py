@@ -1,0 +1,124 @@
+"""Holds `hcp plan --phases` against what people reported: runs that fit, and phases that ran out of memory.
+
+rl_cases.txt has the cases. Those whose name sorts first by a hash with `SEED` were looked at while the formulas were
+written, the others only when they were done.
+
+    python lab plan/phases            # both halves
+    python lab plan/phases --each     # every case
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from typing import NamedTuple
+
+from program import parser_of
+
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.load import LoadOptions
+from megatron_hcp.plan.from_launch import layout_of
+from megatron_hcp.plan.phases.change import FirstFailure, first_failure
+from megatron_hcp.plan.phases.memory import Phase, phases_of
+from megatron_hcp.plan.phases.read import rl_job
+from megatron_hcp.plan.question import question_of
+
+CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rl_cases.txt")
+FITS, ANY = "fits", "oom"
+SEED = 34
+_UNKNOWN_BATCH = 64
+"""Sequences of a step, where a case does not say it: memory does not depend on it."""
+
+
+class Case(NamedTuple):
+    """One report. `says`: fits, oom, or the phase that ran out. `peak_gib` is 0 where none is published."""
+
+    name: str
+    source: str
+    gpu: str
+    gpus: int
+    model: str
+    dialect: str
+    says: str
+    peak_gib: float
+    words: str
+
+
+def cases() -> list[Case]:
+    """All cases of the table."""
+    found = []
+    with open(CASES, encoding="utf-8") as file:
+        for line in file:
+            if not line.startswith("#"):
+                name, source, gpu, gpus, model, dialect, says, peak, words = line.rstrip("\n").split(" | ")
+                size = 0.0 if peak == "-" else float(peak)
+                words = words.replace("@.", "actor_rollout_ref.")
+                found.append(Case(name, source, gpu, int(gpus), model, dialect, says, size, words))
+    return found
+
+
+def halves(items: list[Case]) -> tuple[list[Case], list[Case]]:
+    """The half that was looked at, and the other."""
+    ordered = sorted(items, key=lambda item: hashlib.sha256(f"{SEED} {item.name}".encode()).hexdigest())
+    return ordered[: len(ordered) // 2], ordered[len(ordered) // 2 :]
+
+
+def answered(case: Case) -> tuple[list[Phase], FirstFailure | None]:
+    """The phases of that case's launch, and which fails first."""
+    with tempfile.TemporaryDirectory() as folder:
+        target, options = "", LoadOptions(dialect=case.dialect, words=tuple(case.words.split()), model_file=case.model)
+        if case.dialect in ("slime", "ms-swift"):  # known by their program
+            target, options = os.path.join(folder, "run.sh"), LoadOptions(model_file=case.model)
+            with open(target, "w", encoding="utf-8") as file:
+                file.write(f"{'python3 ' if case.dialect == 'slime' else ''}{case.words}\n")
+        given = {"gpus": case.gpus, "gpu": case.gpu, "global_batch": _UNKNOWN_BATCH}
+        asked = question_of(target, options, given, None, True)
+    layout = layout_of(asked.facts, asked.job.seq_length)
+    rl = rl_job(asked.dialect, asked.settings, layout, asked.job.seq_length)
+    found = phases_of(asked.model, layout, asked.job, rl)
+    return found, first_failure(asked.model, layout, asked.job, rl, found)
+
+
+def is_right(case: Case, failure: FirstFailure | None) -> bool:
+    """Whether it fits as reported, or fails in the phase that the report names."""
+    if failure is None or case.says == FITS:
+        return failure is None and case.says == FITS
+    return case.says in (ANY, failure.phase.name)
+
+
+def main() -> int:
+    parser = parser_of(__doc__)
+    parser.add_argument("--each", action="store_true", help="print every case")
+    each = parser.parse_args().each
+    for title, items in zip(("looked at", "kept apart"), halves(cases())):
+        right = [_scored(case, each) for case in sorted(items)]
+        out = [case.says != FITS for case in sorted(items)]
+        of_out = sum(good for good, is_out in zip(right, out) if is_out)
+        print(f"{title}: {sum(right)} of {len(right)} right; of {sum(out)} that ran out of memory {of_out}")
+    return 0
+
+
+def _scored(case: Case, each: bool) -> bool:
+    try:
+        found, failure = answered(case)
+    except HcpError as error:
+        print(f"  {case.name}: {error}")
+        return False
+    good = is_right(case, failure)
+    if each or not good:
+        peaks = " ".join(f"{item.name.split()[-1]} {item.peak:.0f}" for item in found)
+        said = failure.phase.name if failure else FITS
+        print(f"  {'right' if good else 'WRONG'} {case.name}: says {case.says}, answer {said}")
+        print(f"        {peaks} of {found[0].usable:.0f} GiB")
+        if case.peak_gib:
+            largest = max(item.peak for item in found)
+            print(
+                f"        published peak {case.peak_gib} GiB, answer {largest:.1f}: {largest / case.peak_gib - 1:+.1%}"
+            )
+    return good
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What `hcp check` does for a whole repository: folders, accepted findings, fixes that are written."""

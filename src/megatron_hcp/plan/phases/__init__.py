@@ -1,0 +1,1 @@
+"""The memory of each phase of reinforcement learning: what is resident when, by framework."""

@@ -1,0 +1,130 @@
+"""Which phase of a step fails first, and the one setting after which all of them fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.model import PlanModel
+from megatron_hcp.plan.phases.job import ALL, GRADIENTS, OPTIMIZER, ROLLOUT, UPDATE, WEIGHTS, RlJob
+from megatron_hcp.plan.phases.memory import Phase, phases_of
+
+_MAIN_WEIGHT = 4
+"""Bytes of a parameter's fp32 weight; the rest of the optimizer's state are moments."""
+_LEAST_SHARE = 0.2
+_CHUNK = 1024
+_O, _A = "+actor_rollout_ref.actor.megatron.override_transformer_config.", "actor_rollout_ref.actor."
+_WRITTEN: Mapping[str, Mapping[str, str]] = {
+    "verl": {
+        "share": "actor_rollout_ref.rollout.gpu_memory_utilization={}",
+        "logits": "actor_rollout_ref.model.use_fused_kernels=True",
+        "log-probability tokens": "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu={}",
+        "reference": "actor_rollout_ref.ref.megatron.param_offload=True",
+        "weights": f"{_A}megatron.param_offload=True",
+        "optimizer": f"{_A}megatron.optimizer_offload=True",
+        "recompute": f"{_O}recompute_granularity=full {_O}recompute_method=uniform {_O}recompute_num_layers=1",
+        "tokens": f"{_A}ppo_max_token_len_per_gpu={{}}",
+        "host optimizer": f"+{_A}optim.override_optimizer_config.optimizer_cpu_offload=True",
+    },
+    "nemo-rl": {
+        "share": "policy.generation.vllm_cfg.gpu_memory_utilization={}",
+        "logits": f"policy.logprob_chunk_size={_CHUNK} policy.megatron_cfg.defer_fp32_logits=true",
+        "log-probability tokens": "policy.logprob_batch_size={}",
+        "recompute": "policy.megatron_cfg.activation_checkpointing=true",
+        "host optimizer": "policy.megatron_cfg.optimizer.optimizer_cpu_offload=true",
+    },
+    "slime": {
+        "share": "--sglang-mem-fraction-static {}",
+        "log-probability tokens": "--log-probs-max-tokens-per-gpu {}",
+        "all": "--offload-train",
+        "recompute": "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+        "tokens": "--max-tokens-per-gpu {}",
+        "host optimizer": "--optimizer-cpu-offload --use-precision-aware-optimizer",
+    },
+    "ms-swift": {
+        "share": "--vllm_gpu_memory_utilization {}",
+        "weights": "--offload_model true",
+        "optimizer": "--offload_optimizer true",
+        "recompute": "--recompute_granularity full --recompute_method uniform --recompute_num_layers 1",
+        "host optimizer": "--optimizer_cpu_offload true --use_precision_aware_optimizer true",
+    },
+}  # fmt: skip
+"""How each framework writes a change; what it lacks is not offered."""
+
+
+class FirstFailure(NamedTuple):
+    """The first phase that fails. `setting`: what makes every phase fit, as the launch writes it; "" if none does."""
+
+    phase: Phase
+    setting: str
+
+
+class _Change(NamedTuple):
+    name: str
+    value: object
+    layout: Layout
+    job: PlanJob
+    rl: RlJob
+
+
+def first_failure(
+    model: PlanModel, layout: Layout, job: PlanJob, rl: RlJob, phases: Sequence[Phase]
+) -> FirstFailure | None:  # fmt: skip
+    """Which phase fails first, and what mends it; None where all fit."""
+    failing = _first(phases, job)
+    if failing is None:
+        return None
+    written = _WRITTEN[rl.framework]
+    for change in _changes(layout, job, rl, failing):
+        if change.name in written and all(item.fits for item in phases_of(model, change.layout, change.job, change.rl)):
+            return FirstFailure(failing, written[change.name].format(change.value))
+    return FirstFailure(failing, "")
+
+
+def _first(phases: Sequence[Phase], job: PlanJob) -> Phase | None:
+    """The first in time: the optimizer's moments come with the first update, so that it fails before what they fill."""
+    moments = max(0, job.optimizer_bytes - _MAIN_WEIGHT) / job.optimizer_bytes if job.optimizer_bytes else 0.0
+    for item in phases:
+        later = 0.0 if item.name == UPDATE else moments * item.terms.get(OPTIMIZER, 0.0)
+        if item.peak - later > item.usable:
+            return item
+    return next((item for item in phases if not item.fits), None)
+
+
+def _changes(layout: Layout, job: PlanJob, rl: RlJob, failing: Phase) -> Iterator[_Change]:
+    """Changes of one setting, what costs least time first."""
+
+    def of(name: str, other: RlJob, value: object = "") -> _Change:
+        return _Change(name, value, layout, job, other)
+
+    if rl.engine is not None and failing.name == ROLLOUT:
+        share = rl.engine.share - failing.over / (failing.terms["engine"] / rl.engine.share)
+        share = int(share * 20) / 20
+        if share >= _LEAST_SHARE:
+            yield of("share", rl._replace(engine=rl.engine._replace(share=share)), f"{share:.2f}")
+    chunked = rl.logits._replace(chunk=_CHUNK, deferred=True)
+    logits = chunked if rl.framework == "nemo-rl" else rl.logits._replace(fused=True)
+    yield of("logits", rl._replace(logits=logits))
+    if rl.log_prob_tokens > rl.update_tokens or rl.framework == "nemo-rl":
+        yield of("log-probability tokens", *_fewer_inferred(rl))
+    yield of("reference", rl._replace(keeps_reference=False))
+    yield of("weights", rl._replace(offloads=rl.offloads | {WEIGHTS, GRADIENTS}))
+    yield of("optimizer", rl._replace(offloads=rl.offloads | {OPTIMIZER}))
+    if rl.engine is not None:
+        yield of("all", rl._replace(offloads=ALL))
+    yield _Change("recompute", "", replace(layout, recompute="full"), job, rl)
+    least = rl.least_tokens
+    if rl.update_tokens > least:
+        yield of("tokens", rl._replace(update_tokens=least, log_prob_tokens=min(rl.log_prob_tokens, least)), least)
+    yield _Change("host optimizer", "", layout, replace(job, optimizer_bytes=0), rl)
+
+
+def _fewer_inferred(rl: RlJob) -> tuple[RlJob, int]:
+    """With as many tokens in log-probability as in the update; NeMo-RL counts sequences."""
+    tokens = rl.least_tokens if rl.framework == "nemo-rl" else rl.update_tokens
+    fewer = rl._replace(
+        log_prob_tokens=min(tokens, rl.log_prob_tokens), reference_tokens=min(tokens, rl.reference_tokens)
+    )
+    return fewer, 1 if rl.framework == "nemo-rl" else tokens

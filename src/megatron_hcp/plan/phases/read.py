@@ -1,0 +1,176 @@
+"""A launch's phases, read for each framework; what it leaves out has the framework's default.
+
+Source of the defaults: config/ of verl's trainer, examples/configs/grpo_math_1B.yaml of NeMo-RL, slime's arguments.py,
+SGLang's server_args.py, and the arguments of ms-swift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.fact import Setting
+from megatron_hcp.plan.layout import Layout
+from megatron_hcp.plan.phases.job import ALL, GRADIENTS, OPTIMIZER, WEIGHTS, Engine, Logits, RlJob
+from megatron_hcp.plan.phases.stated import RlSettings
+
+_ACTOR, _REF, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "actor_rollout_ref.rollout"
+_ZEROS = ("0", "0.0", "0.00")
+_VERL_TOKENS, _VERL_CRITIC_TOKENS = 16384, 32768
+
+
+def rl_job(dialect: str, settings: Iterable[Setting], layout: Layout, seq_length: int) -> RlJob:
+    """What the launch sets of its phases.
+
+    Args:
+        seq_length: tokens of the longest sequence.
+
+    Raises:
+        HcpError: the framework has no such phases, or none that is read.
+    """
+    reader = _READERS.get(dialect)
+    if reader is None:
+        found = f"--phases: found a launch of {dialect}" if dialect else "--phases: found no launch"
+        raise HcpError(found, wanted=f"one of {', '.join(_READERS)}", do="leave --phases out")
+    return reader(RlSettings(settings), layout, seq_length)
+
+
+def _per_rank(tokens: int, cp: int) -> int:
+    return -(-tokens // cp)
+
+
+def _verl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
+    actor = f"{_ACTOR}.megatron"
+    moves = said.flag(f"{actor}.param_offload")
+    offloads = frozenset({WEIGHTS, GRADIENTS}) if moves else frozenset()
+    if said.flag(f"{actor}.optimizer_offload"):
+        offloads |= {OPTIMIZER}
+    budget = said.number(f"{_ACTOR}.ppo_max_token_len_per_gpu", _VERL_TOKENS)
+    by_tokens = said.flag(f"{_ACTOR}.use_dynamic_bsz")
+    update = _verl_tokens(by_tokens, budget, said.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu", 1), longest, layout)
+    has_ref = said.flag(f"{_ACTOR}.use_kl_loss") or said.flag("algorithm.use_kl_in_reward")
+    critic = said.text("algorithm.adv_estimator", "gae") == "gae" and said.flag("critic.enable", True)
+    critic_budget = said.number("critic.ppo_max_token_len_per_gpu", _VERL_CRITIC_TOKENS)
+    critic_count = said.number("critic.ppo_micro_batch_size_per_gpu", 1)
+    critic_by_tokens = said.flag("critic.use_dynamic_bsz", by_tokens)
+    critic_moves = frozenset({WEIGHTS, GRADIENTS}) if said.flag("critic.megatron.param_offload") else frozenset()
+    if said.flag("critic.megatron.optimizer_offload"):
+        critic_moves |= {OPTIMIZER}
+    return RlJob(
+        "verl", update,
+        log_prob_tokens=_verl_inferred(said, _ROLLOUT, by_tokens, budget, longest, layout),
+        reference_tokens=_verl_inferred(said, _REF, by_tokens, budget, longest, layout) if has_ref else 0,
+        critic_tokens=_verl_tokens(critic_by_tokens, critic_budget, critic_count, longest, layout) if critic else 0,
+        engine=Engine(
+            "sglang" if said.text(f"{_ROLLOUT}.name") == "sglang" else "vllm",
+            said.fraction(f"{_ROLLOUT}.gpu_memory_utilization", 0.5),
+            max(1, said.number(f"{_ROLLOUT}.tensor_model_parallel_size", 2))
+            * max(1, said.number(f"{_ROLLOUT}.data_parallel_size", 1)),
+            said.flag(f"{_ROLLOUT}.free_cache_engine", True),
+        ),
+        offloads=offloads, critic_offloads=critic_moves, own_reference=has_ref,
+        keeps_reference=not said.flag(f"{_REF}.megatron.param_offload", moves),
+        logits=Logits(
+            fused=said.flag("actor_rollout_ref.model.use_fused_kernels"),
+            entropy=said.text(f"{_ACTOR}.entropy_coeff", "0") not in _ZEROS,
+        ),
+        least_tokens=_per_rank(longest, layout.cp),
+    )  # fmt: skip
+
+
+def _verl_tokens(by_tokens: bool, budget: int, count: int, longest: int, layout: Layout) -> int:
+    """A budget is that of each rank; a longer sequence is alone in its micro-batch."""
+    one = _per_rank(longest, layout.cp)
+    return max(budget, one) if by_tokens else max(1, count) * one
+
+
+def _verl_inferred(said: RlSettings, role: str, by_tokens: bool, budget: int, longest: int, layout: Layout) -> int:
+    by_tokens = said.flag(f"{role}.log_prob_use_dynamic_bsz", by_tokens)
+    budget = said.number(f"{role}.log_prob_max_token_len_per_gpu", budget)
+    return _verl_tokens(by_tokens, budget, said.number(f"{role}.log_prob_micro_batch_size_per_gpu", 1), longest, layout)
+
+
+def _nemo_rl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
+    one = _per_rank(longest, layout.cp)
+    count = max(1, said.number("policy.train_micro_batch_size", 1))
+    trained = _nemo_rl_row(said, "train_mb_tokens", layout) or count * one
+    inferred = max(1, said.number("policy.logprob_batch_size", count)) * one
+    inferred = _nemo_rl_row(said, "logprob_mb_tokens", layout) or inferred
+    megatron = "policy.megatron_cfg"
+    logits = Logits(
+        fused=said.flag(f"{megatron}.use_fused_linear_logprobs"), chunk=said.number("policy.logprob_chunk_size"),
+        deferred=said.flag(f"{megatron}.defer_fp32_logits"),
+    )  # fmt: skip
+    generates = any(key in said for key in ("grpo.num_prompts_per_step", "ppo.num_prompts_per_step"))
+    shares = generates and said.flag("policy.generation.colocated.enabled", True)
+    engine = Engine(
+        "vllm", said.fraction("policy.generation.vllm_cfg.gpu_memory_utilization", 0.6),
+        max(1, said.number("policy.generation.vllm_cfg.tensor_parallel_size", 1)),
+    )  # fmt: skip
+    has_ref = generates and said.text("loss_fn.reference_policy_kl_penalty", "0.01") not in _ZEROS
+    return RlJob(
+        "nemo-rl", trained, inferred if generates else 0, inferred if has_ref else 0,
+        critic_tokens=trained if "ppo.num_prompts_per_step" in said else 0, engine=engine if shares else None,
+        offloads=ALL if shares else frozenset(), critic_offloads=ALL, logits=logits, least_tokens=one,
+    )  # fmt: skip
+
+
+def _nemo_rl_row(said: RlSettings, name: str, layout: Layout) -> int:
+    """A rank's share of a packed row, where a launch states the row's tokens; else 0."""
+    if not said.flag("policy.sequence_packing.enabled"):
+        return 0
+    return _per_rank(said.number(f"policy.sequence_packing.{name}"), layout.cp)
+
+
+def _slime(said: RlSettings, layout: Layout, longest: int) -> RlJob:
+    answer = said.number("rollout_max_response_len", longest)
+    one = _per_rank(answer, layout.cp)
+    if said.flag("use_dynamic_batch_size"):
+        update = max(said.number("max_tokens_per_gpu", one), one)
+        inferred = max(said.number("log_probs_max_tokens_per_gpu", update), one)
+    else:
+        update = inferred = max(1, said.number("micro_batch_size", 1)) * one
+    colocated = said.flag("colocate")
+    has_ref = said.flag("use_kl_loss") or said.text("kl_coef", "0") not in _ZEROS
+    engine = Engine(
+        "sglang", said.fraction("sglang_mem_fraction_static", 0.88), said.number("rollout_num_gpus_per_engine", 1),
+        said.flag("offload_rollout", True),
+    )  # fmt: skip
+    moves = said.flag("offload_train", colocated) and "no_offload_train" not in said
+    return RlJob(
+        "slime", update, inferred, inferred if has_ref else 0, engine=engine if colocated else None,
+        offloads=ALL if moves else frozenset(),
+        logits=Logits(
+            chunk=max(0, said.number("log_probs_chunk_size")),
+            entropy=said.text("entropy_coef", "0") not in _ZEROS,
+        ),
+        least_tokens=one,
+    )  # fmt: skip
+
+
+def _ms_swift(said: RlSettings, layout: Layout, longest: int) -> RlJob:
+    if said.text("rlhf_type") != "grpo":
+        found = f"--phases: found ms-swift's {said.text('rlhf_type') or 'training without rlhf_type'}"
+        raise HcpError(found[:80], wanted="rlhf_type grpo", do="leave --phases out")
+    longest = (said.number("max_length") + said.number("max_completion_length")) or longest
+    one = _per_rank(longest, layout.cp)
+    tokens = max(1, said.number("micro_batch_size", 1)) * one
+    has_ref = said.text("beta", "0.04") not in _ZEROS
+    moves = said.flag("offload_model")
+    offloads = frozenset({WEIGHTS, GRADIENTS}) if moves else frozenset()
+    if said.flag("offload_optimizer"):
+        offloads |= {OPTIMIZER}
+    colocated = said.flag("use_vllm") and said.text("vllm_mode", "colocate") == "colocate"
+    engine = Engine(
+        "vllm", said.fraction("vllm_gpu_memory_utilization", 0.9),
+        max(1, said.number("vllm_tensor_parallel_size", 1)), said.number("sleep_level") > 0,
+    )  # fmt: skip
+    return RlJob(
+        "ms-swift", tokens, tokens, tokens if has_ref else 0, engine=engine if colocated else None, offloads=offloads,
+        own_reference=has_ref, keeps_reference=True, least_tokens=one,
+    )  # fmt: skip
+
+
+_READERS: Mapping[str, Callable[[RlSettings, Layout, int], RlJob]] = {
+    "verl": _verl, "nemo-rl": _nemo_rl, "slime": _slime, "ms-swift": _ms_swift,
+}  # fmt: skip

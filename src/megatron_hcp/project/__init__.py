@@ -1,0 +1,1 @@
+"""What a repository states once: `.hcp.yaml`, the baseline, its launches."""

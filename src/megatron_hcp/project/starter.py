@@ -1,0 +1,159 @@
+"""Writes a first `.hcp.yaml` from what a repository holds: images, pinned packages, checkouts of upstream, GPUs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from megatron_hcp.ground.below import file_below, folder_below
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import read_text
+from megatron_hcp.ground.visible import visible
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.images import IMAGE_FACTS, image_named
+from megatron_hcp.launch.load import LoadOptions, load_launches
+from megatron_hcp.launch.this_machine import DISTRIBUTIONS
+from megatron_hcp.launch.upstream import upstreams_of, versions_of
+
+_PINS = re.compile(r"""^[\s"']*([A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*===?\s*v?(\d[\w.+]*)""", re.M)
+_PIN_FILES = re.compile(r"(?:requirements|constraints)[\w.-]*\.txt|pyproject\.toml")
+_SUBMODULE = re.compile(r"^\s*path\s*=\s*(\S+)\s*$", re.M)
+_GPU = re.compile(r"^#SBATCH\s[^#\n]*?\b(a100|h100|h200|h800|b200|b300|gb200|gb300)\b", re.M | re.I)
+_ARCH = {
+    "a100": "sm80", "h100": "sm90", "h200": "sm90", "h800": "sm90", "b200": "sm100", "gb200": "sm100", "b300": "sm103",
+    "gb300": "sm103",
+}  # fmt: skip
+_IMAGE = re.compile(r"[\w./:@#+-]*[/:#][\w./:@#+-]*")
+"""A reference or a file; not `your_image`."""
+_FOLDERS = (".", "3rdparty", "third_party", "requirements", "docker")
+_MOST_BYTES = 1_000_000
+_ASKED = {
+    "te": "Transformer Engine's release, as 2.14",
+    "mcore": "megatron-core's release, as 0.16.1",
+    "arch": "the GPUs' architecture, as sm90",
+    "nvlink_domain": "GPUs joined by NVLink, as 8",
+}
+"""Facts that most verdicts ask for, in words."""
+_BY_OTHERS = {"nvlink_domain": ("gpus_per_node",)}
+
+
+class StatedIn(NamedTuple):
+    """One place that states a fact."""
+
+    fact: str
+    value: str
+    source: str
+
+
+class FirstConfig(NamedTuple):
+    """The text of a first `.hcp.yaml`, how many launches it was made from, and what could not be determined."""
+
+    text: str
+    launches: int
+    open: tuple[str, ...]
+
+
+def first_config(root: str, files: Sequence[str]) -> FirstConfig:
+    """A `.hcp.yaml` for a repository whose launches are among these files.
+
+    A fact is stated where all places that state it agree; where they differ, each value stands in a comment.
+    """
+    launches = list(_launches(files))
+    evidence = [*_of_images(launches), *_of_pins(root), *_of_checkouts(root), *_of_gpus(launches)]
+    by_fact: dict[str, dict[str, list[str]]] = {}
+    for fact, value, source in evidence:
+        by_fact.setdefault(fact, {}).setdefault(value, []).append(source)
+    image = by_fact.pop("image", {})
+    held: dict[str, str] = {}
+    if len(image) == 1 and (listed := image_named(*image)) is not None:
+        held = dict(listed.facts)
+    open_facts = [name for name in by_fact if len(by_fact[name]) > 1]
+    known = {*by_fact, *held} | {name for one in launches for name in one.facts}
+    missing = [name for name in _ASKED if name not in known and not any(x in known for x in _BY_OTHERS.get(name, ()))]
+    lines = ["# What `hcp check` takes as given for every launch in this repository; a launch that states it wins."]
+    if image:
+        lines += _entry("", "image", image)
+        if len(image) > 1:
+            open_facts.insert(0, "image")
+    lines.append("facts:")
+    for name in sorted(by_fact):
+        lines += _entry("  ", name, by_fact[name])
+    lines += [f"  # {name}:  # {_ASKED[name]}" for name in missing]
+    differing = [f"{name}: {', '.join(sorted(by_fact.get(name, image)))} differ" for name in open_facts]
+    return FirstConfig(
+        "\n".join(lines) + "\n", len(launches), (*differing, *(f"{name}: {_ASKED[name]}" for name in missing))
+    )
+
+
+def _entry(indent: str, name: str, values: dict[str, list[str]]) -> Iterator[str]:
+    mark = "" if len(values) == 1 else "# "
+    for value, sources in sorted(values.items()):
+        more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
+        yield f'{indent}{mark}{name}: "{value}"  # {visible(sources[0])[:80]}{more}'
+
+
+def _launches(files: Iterable[str]) -> Iterator[Launch]:
+    for file in files:
+        try:
+            yield from load_launches(file, LoadOptions())
+        except HcpError:
+            continue
+
+
+def _of_images(launches: Iterable[Launch]) -> Iterator[StatedIn]:
+    for launch in launches:
+        fact = next((launch.facts[name] for name in IMAGE_FACTS if name in launch.reading.facts), None)
+        if fact is not None and isinstance(fact.value, str) and _IMAGE.fullmatch(fact.value):
+            yield StatedIn("image", fact.value, _shown(launch.reading.target))
+
+
+def _of_gpus(launches: Iterable[Launch]) -> Iterator[StatedIn]:
+    for launch in launches:
+        for name in dict.fromkeys(match.lower() for match in _GPU.findall(launch.reading.text or "")):
+            yield StatedIn("arch", _ARCH[name], f"{_shown(launch.reading.target)}: {name}")
+
+
+def _of_pins(root: str) -> Iterator[StatedIn]:
+    names = {_plain(pip): fact for fact, pips in DISTRIBUTIONS.items() for pip in pips}
+    for folder in _FOLDERS:
+        where = os.path.join(root, folder)
+        for file in sorted(os.listdir(where)) if os.path.isdir(where) else ():
+            path = file_below(root, file, "pinned packages", of=where) if _PIN_FILES.fullmatch(file) else None
+            if path is None:
+                continue
+            try:
+                text = read_text(path, "pinned packages", limit=_MOST_BYTES)
+            except HcpError:
+                continue
+            for pip, version in _PINS.findall(text):
+                if (fact := names.get(_plain(pip))) is not None:
+                    yield StatedIn(fact, version, _shown(path))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _of_checkouts(root: str) -> Iterator[StatedIn]:
+    """The releases of upstream's code that is checked out here, or as a submodule."""
+    yield from _release(root, "this checkout")
+    path = file_below(root, ".gitmodules", "git's list of submodules")
+    for name in _SUBMODULE.findall(read_text(path, "git's list of submodules", limit=_MOST_BYTES)) if path else ():
+        folder = folder_below(root, name, "a submodule")
+        if folder is not None:
+            yield from _release(folder, name)
+
+
+def _release(folder: str, source: str) -> Iterator[StatedIn]:
+    try:
+        found = versions_of(upstreams_of((folder,)))
+    except HcpError:  # code of others, or not checked out
+        return
+    for fact, stated in found.items():
+        yield StatedIn(fact, str(stated.value), source)
+
+
+def _shown(path: str) -> str:
+    return visible(os.path.relpath(path))

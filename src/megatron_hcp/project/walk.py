@@ -1,0 +1,101 @@
+"""The files below a folder that may be launches, and those among them that a branch changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from megatron_hcp.ground.child import run_child
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.repository import repository_root
+from megatron_hcp.ground.visible import visible
+from megatron_hcp.project.config import excluded
+from megatron_hcp.project.paths import matches
+from megatron_hcp.project.place import config_file, path_in
+
+_ENDINGS = (".sh", ".bash", ".sbatch", ".slurm", ".yaml", ".yml")
+_NOT_ENTERED = frozenset(("node_modules", "__pycache__", "site-packages"))
+_MOST_FILES = 20_000
+_MOST_BYTES = 1_000_000
+"""A larger file is data."""
+_GIT_S = 30.0
+
+
+def files_below(folder: str, changed: frozenset[str] | None = None) -> list[str]:
+    """The files that may be launches, sorted; with `changed`, those of these absolute paths alone.
+
+    Hidden folders, virtual environments, links, and what `.hcp.yaml` excludes are left out.
+
+    Raises:
+        HcpError: there are too many, or `.hcp.yaml` cannot be used.
+    """
+    found: list[str] = []
+    for path in _walk(folder):
+        if changed is None or os.path.abspath(path) in changed:
+            found.append(path)
+        if len(found) > _MOST_FILES:
+            raise HcpError(
+                f"{visible(folder)} holds more than {_MOST_FILES:,} scripts and YAML files",
+                wanted="a folder of launches",
+                do="name a folder in it, or exclude some in .hcp.yaml",
+            )
+    return found
+
+
+def _walk(folder: str) -> Iterator[str]:
+    config = config_file(os.path.abspath(folder))
+    patterns, root = (excluded(config[0]), config[1]) if config is not None else ((), "")
+
+    def is_left_out(path: str) -> bool:
+        return bool(patterns) and any(matches(path_in(root, path), pattern) for pattern in patterns)
+
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _NOT_ENTERED
+            and not os.path.exists(os.path.join(here, name, "pyvenv.cfg"))
+            and not is_left_out(os.path.join(here, name))
+        )
+        for name in sorted(names):
+            path = os.path.normpath(os.path.join(here, name))
+            if name.endswith(_ENDINGS) and not name.startswith(".") and _is_small(path) and not is_left_out(path):
+                yield path
+
+
+def _is_small(path: str) -> bool:
+    try:
+        return not os.path.islink(path) and os.path.isfile(path) and os.path.getsize(path) <= _MOST_BYTES
+    except OSError:
+        return False
+
+
+def changed_since(revision: str, folder: str) -> frozenset[str]:
+    """The absolute paths of what differs from a revision of git, in commits or only here, and of new files.
+
+    Runs `git`, without the programs that a repository's settings could name.
+
+    Raises:
+        HcpError: git is missing, the folder is in no repository, or there is no such revision.
+    """
+    root = repository_root(folder)
+    if root is None or revision.startswith("-"):
+        found = f"--changed {visible(revision)[:60]}" if root else f"{visible(folder)} is in no repository of git"
+        raise HcpError(found, wanted="a revision, in a repository of git", do="name another")
+    differing = _git(root, ("diff", "--no-ext-diff", "--no-textconv", "--name-only", "-z", revision, "--"), revision)
+    untracked = _git(root, ("ls-files", "--others", "--exclude-standard", "-z"), revision)
+    names = (differing + untracked).split("\0")
+    return frozenset(os.path.join(root, name) for name in names if name)
+
+
+def _git(root: str, words: Sequence[str], revision: str) -> str:
+    settings = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "diff.external=")
+    try:
+        done = run_child(("git", "-C", root, *settings, *words), timeout_s=_GIT_S)
+    except OSError as error:
+        raise HcpError(f"git can't be started ({error.strerror})", wanted="git", do="leave --changed out") from None
+    if done.status != 0:
+        said = visible(done.stderr.strip().splitlines()[0])[:200] if done.stderr.strip() else "no answer"
+        raise HcpError(f"--changed {visible(revision)[:60]}: {said}", wanted="a revision of git", do="name another")
+    return done.stdout

@@ -1,0 +1,1 @@
+"""Jobs as objects of Kubernetes: a JobSet, Kubeflow's TrainJob, KubeRay's RayJob."""

@@ -1,0 +1,83 @@
+"""What surrounds a launch's training command: its variables, and the commands before it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from megatron_hcp.ground.secrets import is_secret_name
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.forms.kubernetes.sight import is_kubernetes
+from megatron_hcp.render.environment import reserved_in
+from megatron_hcp.render.preparation import preparation_in
+from megatron_hcp.render.taken import Taken
+from megatron_hcp.render.values import shortened
+
+_EXPORT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=")
+_PATH = "name its environment with --venv, or its Python with --python"
+_OF_THE_JOB = ("SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK", "LD_PRELOAD")
+_OF_THE_OPERATOR = ("RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")
+"""Variables that an operator of Kubernetes sets in each pod, beside PET_*: no word of the launch."""
+
+
+def take_environment(launch: Launch, taken: Taken) -> None:
+    """Takes the variables that the launch exports."""
+    is_manifest = is_kubernetes(launch.reading.text or "")
+    exports = {name: fact for name, fact in taken.of("env").items() if not (is_manifest and _of_the_operator(name))}
+    reserved = reserved_in(dict.fromkeys(exports))
+    kept = {name: fact for name, fact in exports.items() if name not in reserved and name not in _OF_THE_JOB}
+    if kept:
+        taken.take_variables(kept)
+    for name in sorted(reserved):
+        where = taken.where(exports[name])
+        if name == "PATH":
+            taken.leave("export PATH", where, _PATH)
+        else:
+            taken.change(name, where, "the job sets it itself")
+    for name, why in launch.unknown.items():
+        variable = name.removeprefix("env.")
+        if not name.startswith("env.") or variable in _OF_THE_JOB or (is_manifest and _of_the_operator(variable)):
+            continue
+        if variable == "PATH":
+            taken.leave("export PATH", taken.where(None), _PATH)
+        elif reserved_in({variable: None}):
+            taken.change(variable, taken.where(None), "the job sets it itself")
+        else:
+            taken.leave(f"export {variable}", taken.where(None), f"{why}; state it with --env")
+
+
+def _of_the_operator(name: str) -> bool:
+    return name in _OF_THE_OPERATOR or name.startswith("PET_")
+
+
+def take_commands(launch: Launch, taken: Taken) -> None:
+    """Takes modules, environment, folder and interpreter; names every other command before the training."""
+    text = launch.reading.text or ""
+    if is_kubernetes(text):
+        return
+    script = launch.facts.get("script")
+    found = preparation_in(text, str(script.value if script is not None else ""))
+    for name in ("modules", "venv", "workdir"):
+        value: Any = getattr(found, name)
+        if value:
+            taken.take(name, value, line=getattr(found, f"{name}_line"))
+    for line, command in found.left_out:
+        taken.leave(shortened(command), taken.where(None, line), "the job runs no command but the training")
+    if found.python:
+        taken.take("python", found.python, line=found.starter_line)
+    for word, why in found.prefixes:
+        taken.leave(word, taken.where(None, found.starter_line), why)
+    known = {name.removeprefix("env.") for name in (*launch.facts, *launch.unknown)}
+    for number, name, why in _not_exported(text, known):
+        taken.leave(f"export {name}", taken.where(None, number), why)
+
+
+def _not_exported(text: str, known: set[str]) -> Iterator[tuple[int, str, str]]:
+    """(line, name, why) of assignments that the job does not repeat."""
+    for number, line in enumerate(text.splitlines(), 1):
+        match = _EXPORT.match(line)
+        if match and is_secret_name(match[1]):
+            yield number, match[1], "a secret; export it in the shell that submits the job"
+        elif match and match[1] in _OF_THE_JOB and match[1] in known:
+            yield number, match[1], "the job sets it, or it must be unset"

@@ -1,0 +1,1 @@
+"""Targets of a job besides a script for sbatch."""

@@ -1,0 +1,24 @@
+"""The command that drives a launch's workers through Ray, as one text for a shell."""
+
+from __future__ import annotations
+
+from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText
+from megatron_hcp.render.job import Job
+from megatron_hcp.render.shell_words import quoted
+
+
+def ray_command(job: Job, python: str) -> str:
+    """The launch's folder, its program, and its words; the shell on the head completes what it alone knows."""
+    folder = job.site["workdir"] or job.site["container_workdir"]
+    words: list[Argument] = [python, *job.program, *(word for line in job.launch_lines for word in line)]
+    command = " ".join(quoted(with_folder(word, job.launch_home)) for word in words)
+    return f"cd {quoted(folder)} && {command}" if folder else command
+
+
+def with_folder(word: Argument, home: str) -> Argument:
+    """A word in which the launch's own folder is written out."""
+    if not isinstance(word, RunText) or LAUNCH_FOLDER not in word.parts:
+        return word
+    named = zip(word.parts, word.names, strict=True)
+    pairs = [(home, False) if pair == (LAUNCH_FOLDER, True) else pair for pair in named]
+    return RunText(tuple(part for part, _ in pairs), tuple(name for _, name in pairs))

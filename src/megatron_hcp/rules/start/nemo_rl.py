@@ -1,0 +1,48 @@
+"""A rule for each part of NeMo-RL that refuses configurations at start-up."""
+
+from __future__ import annotations
+
+from megatron_hcp.rules.rule import Example
+from megatron_hcp.rules.start.row import StartRow, rule_of
+from megatron_hcp.rules.upstream import NEMO_RL_GRPO, NEMO_RL_POLICY, NEMO_RL_SETUP
+
+_CPU = "policy.megatron_cfg.enabled=true policy.megatron_cfg.optimizer.optimizer_cpu_offload=true"
+
+
+def _example(words: str) -> Example:
+    return Example("nemo-rl", words, "nemo_rl=0.7.0")
+
+
+ROWS = (
+    StartRow(
+        "START031",
+        NEMO_RL_GRPO,
+        "setup",
+        "batch_multiplier>1 can only be used if use_dynamic_sampling=True",
+        ">=0.4",
+        "the setup of NeMo-RL's algorithms",
+        _example("grpo.use_dynamic_sampling=true grpo.batch_multiplier=2 policy.megatron_cfg.enabled=true"),
+        _example("grpo.use_dynamic_sampling=false grpo.batch_multiplier=2 policy.megatron_cfg.enabled=true"),
+    ),
+    StartRow(
+        "START032",
+        NEMO_RL_POLICY,
+        "Policy.__init__",
+        "Configure either Megatron (policy.megatron_cfg.enabled=true) or",
+        ">=0.4",
+        "NeMo-RL's Policy",
+        _example("policy.megatron_cfg.enabled=true policy.dtensor_cfg.enabled=false"),
+        _example("policy.megatron_cfg.enabled=true policy.dtensor_cfg.enabled=true"),
+    ),
+    StartRow(
+        "START033",
+        NEMO_RL_SETUP,
+        "_validate_optimizer_config",
+        "optimizer_offload_fraction",
+        ">=0.6",
+        "NeMo-RL's setup of Megatron",
+        _example(f"{_CPU} policy.megatron_cfg.optimizer.optimizer_offload_fraction=1.0"),
+        _example(f"{_CPU} policy.megatron_cfg.optimizer.optimizer_offload_fraction=0.0"),
+    ),
+)
+RULES = {row.id: rule_of(row, __name__) for row in ROWS}

@@ -1,0 +1,53 @@
+"""`hcp check --fix`: what it writes, what it leaves to a person, and that a file's style stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TWO_LEVELS = (
+    "torchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size 8 --seq-length 4096 "
+    "--max-position-embeddings 4096 --cp-comm-type a2a+p2p{more}\n"
+)
+
+
+def test_a_fix_is_written_and_the_rest_of_the_file_stays(hcp, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("# before\r\n" + TWO_LEVELS.format(more="").replace("\n", "\r\n") + "# after\r\n", newline="")
+    before = path.read_bytes()
+    done = hcp("check", "run.sh", "--fix", "--select", "HCP001", cwd=tmp_path)
+    after = path.read_bytes()
+    assert done.returncode == 0 and "fixed run.sh: HCP001" in done.stderr
+    assert after.replace(b" --hierarchical-context-parallel-sizes 4 2", b"") == before != after
+
+
+def test_with_diff_nothing_is_written(hcp, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(TWO_LEVELS.format(more=""))
+    done = hcp("check", "run.sh", "--fix", "--diff", "--select", "HCP001", cwd=tmp_path)
+    assert "+torchrun" in done.stdout and done.returncode == 1
+    assert (tmp_path / "run.sh").read_text() == TWO_LEVELS.format(more="")
+
+
+def test_a_size_that_the_launch_states_is_left_to_a_person(hcp, tmp_path: Path) -> None:
+    text = TWO_LEVELS.replace("4096", "4100").format(more="").replace("a2a+p2p", "p2p")
+    (tmp_path / "run.sh").write_text(text)
+    done = hcp("check", "run.sh", "--fix", "--select", "CP001", cwd=tmp_path)
+    assert done.returncode == 1 and "not fixed run.sh: CP001: each fix changes" in done.stderr
+    assert (tmp_path / "run.sh").read_text() == text
+
+
+def test_every_launch_of_a_script_is_fixed(hcp, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(TWO_LEVELS.format(more="") + TWO_LEVELS.format(more=" --bf16"))
+    done = hcp("check", "run.sh", "--fix", "--select", "HCP001", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert (tmp_path / "run.sh").read_text().count("--hierarchical-context-parallel-sizes 4 2") == 2
+
+
+@pytest.mark.skipif("__import__('os').geteuid() == 0", reason="root may write everywhere")
+def test_a_file_that_cannot_be_written_is_one_line(hcp, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(TWO_LEVELS.format(more=""))
+    tmp_path.chmod(0o500)
+    done = hcp("check", "run.sh", "--fix", "--select", "HCP001", cwd=tmp_path)
+    tmp_path.chmod(0o700)
+    assert done.returncode == 2 and done.stderr.startswith("hcp: cannot write run.sh")
