@@ -150,11 +150,13 @@ KERNELS: dict[str, dict[str, Any]] = {
         "causal_conv1d_fn": stands_for("causal_conv1d", same)(_kept),
         "causal_conv1d_update": None,
     },
+    "fla.modules": {"FusedRMSNormGated": None},
     "fla.modules.convolution": {"causal_conv1d": stands_for("fla.causal_conv1d", same)(_same_and_state)},
     "fla.ops.cp": {"build_cp_context": _called("fla.cp_context", lambda *_, **__: None)},
     "fla.modules.l2norm": {"l2norm": stands_for("fla.l2norm", same)(_normed)},
     "fla.ops.gated_delta_rule": {
-        "chunk_gated_delta_rule": stands_for("fla.gated_delta_rule", lambda q, k, v, *_, **__: v.shape)(_gated_delta)
+        "chunk_gated_delta_rule": stands_for("fla.gated_delta_rule", lambda q, k, v, *_, **__: v.shape)(_gated_delta),
+        "fused_recurrent_gated_delta_rule": None,
     },
 }
 
