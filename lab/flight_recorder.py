@@ -71,8 +71,8 @@ def step(name: str, rank: int, dist: Any, torch: Any, pair: Any) -> None:
     dist.all_reduce(sent)
 
 
-def work(rank: int, name: str, port: int, folder: str) -> None:
-    """One rank: starts, goes wrong, and writes its dump while it waits."""
+def work(rank: int, name: str, port: int, folder: str, gate: Any) -> None:
+    """One rank: starts, goes wrong, and writes its dump while it waits; at the gate all wait for each other."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCH_FR_BUFFER_SIZE="200")
     import torch
     import torch.distributed as dist
@@ -81,12 +81,13 @@ def work(rank: int, name: str, port: int, folder: str) -> None:
     dist.init_process_group("gloo", rank=rank, world_size=WORLD, timeout=timedelta(seconds=TIMEOUT_S))
     pair = dist.new_group([2, 3])
     waiting = threading.Thread(target=quietly, args=(lambda: step(name, rank, dist, torch, pair),), daemon=True)
+    gate.wait()
     waiting.start()
     waiting.join(WAIT_S)
     if rank not in CASES[name].lost:
         said = pickle.loads(_dump_fr_trace(includeCollectives=True, includeStackTraces=True, onlyActive=False))
         Path(folder, f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(as_nccls(said, rank), 2))
-    threading.Event().wait(WAIT_S / 2)  # for the others' dumps
+    gate.wait()  # a rank that ends would free the others
     os._exit(0)
 
 
@@ -142,7 +143,9 @@ def main() -> None:
     start = multiprocessing.get_context("fork")
     for place, (name, case) in enumerate(CASES.items()):
         with tempfile.TemporaryDirectory() as folder:
-            ranks = [start.Process(target=work, args=(rank, name, 29_850 + place, folder)) for rank in range(WORLD)]
+            gate = start.Barrier(WORLD)
+            said = [(rank, name, 29_850 + place, folder, gate) for rank in range(WORLD)]
+            ranks = [start.Process(target=work, args=words) for words in said]
             for one in ranks:
                 one.start()
             for one in ranks:
