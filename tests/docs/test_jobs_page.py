@@ -55,3 +55,13 @@ def test_the_statuses_are_those_of_a_verdict():
     table = PAGE[PAGE.index("| status |") : PAGE.index("A job that fails without")]
     cells = [line.split("|")[1].strip() for line in table.splitlines()[2:] if line.startswith("|")]
     assert {name for cell in cells for name in cell.split(", ")} == set(schema["properties"]["status"]["enum"])
+
+
+def test_the_table_of_words_is_one_that_is_printed(hcp, tmp_path):
+    shown = re.search(r"```\n(carried .*?)```", PAGE, re.S)[1]
+    sizes = "#!/bin/bash\n#SBATCH --nodes=1 --gpus-per-node=8 --time=60\n"
+    more = "#SBATCH --partition=batch\n#SBATCH --error=err.txt\n"
+    (tmp_path / "train.sbatch").write_text(f"{sizes}{more}\numask 002\nsrun python pretrain_gpt.py --seq-length 8192\n")
+    printed = hcp("render", "train.sbatch", "--words", cwd=tmp_path).stdout
+    rows = {" ".join(row.split()) for row in printed.splitlines()}
+    assert {" ".join(row.split()) for row in shown.splitlines()} <= rows, printed
