@@ -50,7 +50,7 @@ class Evaluation(Objects):
         self.refusals: list[Refusal] = []
         self.open: list[Open] = []
         self.steps = 0
-        self._results: dict[Any, Any] = program.kept.setdefault("results", {})
+        self._results: dict[Any, tuple[Any, int]] = program.kept.setdefault("results", {})
         self._traces = 0  # how often a guard spoke, or the machine was asked
         self._calls: list[Unit] = []
         self._maybe: list[NotKnown] = []
@@ -68,13 +68,16 @@ class Evaluation(Objects):
         if not (is_plain(given) and is_plain(named.values())):
             return self._run(unit, given, named)
         call = (name, repr(given), repr(named))
-        if call not in self._results:
-            before = self._traces
+        if (known := self._results.get(call)) is None:
+            before, steps = self._traces, self.steps
             result = self._run(unit, given, named)
             if self._traces > before or not is_plain((result,)):
                 return result
-            self._results[call] = result  # upstream computes the same rank groups again and again
-        return self._results[call]
+            # Upstream computes the same rank groups again and again.
+            self._results[call] = result, self.steps - steps
+            return result
+        self.steps += known[1]  # as if it ran: what is judged must not depend on what was judged before
+        return known[0]
 
     def _run(self, unit: Unit, given: list[Any], named: dict[str, Any]) -> Any:
         frame: dict[str, Any] = {}
