@@ -119,14 +119,15 @@ def test_a_fault_of_ours_has_exit_3_and_a_traceback(hcp, tmp_path: Path) -> None
     """A broken installation: a module of hcp replaced by one that fails when it is used."""
     real = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0]) / "megatron_hcp"
     broken = tmp_path / "megatron_hcp"
-    (broken / "cli").mkdir(parents=True)
+    (broken / "cli" / "machine").mkdir(parents=True)
     (broken / "__init__.py").write_text(
         f"from pathlib import Path\n__path__ = [str(Path(__file__).parent), {str(real)!r}]\n__version__ = 'broken'\n"
     )
     (broken / "cli" / "__init__.py").write_text("")
     for name in ("main.py", "screen.py", "streams.py", "usage.py", "declare.py"):
         (broken / "cli" / name).write_text((real / "cli" / name).read_text())
-    (broken / "cli" / "facts.py").write_text("import click\n@click.command()\ndef facts():\n    assert False, 'odd'\n")
+    facts = "import click\n@click.command()\ndef facts():\n    assert False, 'odd'\n"
+    (broken / "cli" / "machine" / "facts.py").write_text(facts)
     done = hcp("facts", env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
     assert done.returncode == 3
     assert "AssertionError: odd" in done.stderr and "this is a bug in hcp" in done.stderr

@@ -57,8 +57,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Serve check, plan, support, render, dcp, triage and explain to an agent over MCP.",
     ),
     "lsp": ("megatron_hcp.lsp.command", "Serve an editor: findings as you type, explanations, fixes and keys."),
-    "facts": ("megatron_hcp.cli.facts", "Print what this machine or container has, as facts for `hcp check --facts`."),
-    "doctor": ("megatron_hcp.cli.doctor", "Print what this machine and environment can do, and what is broken."),
+    "facts": ("megatron_hcp.cli.machine.facts", "Print what this machine or container has, for `hcp check --facts`."),
+    "doctor": ("megatron_hcp.cli.machine.doctor", "Say what this machine and environment can do, and what is broken."),
     "completion": ("megatron_hcp.cli.completion", "Print the completion script for bash, zsh or fish."),
 }
 """Command -> (module that holds it under the same name, short help). Listed, so that `hcp --help` imports none."""

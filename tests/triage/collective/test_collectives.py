@@ -280,14 +280,6 @@ def test_dumps_that_torch_itself_wrote_are_read(tmp_path):
     assert (waited.op, waited.sequence, waited.group, waited.missing) == ("all_reduce", 2, "default_pg", (1,))
 
 
-def test_dumps_alone_that_tell_nothing_are_counted(tmp_path):
-    for rank in (0, 1):
-        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps({"entries": []}, protocol=2))
-    logs = find_logs([tmp_path])
-    text = diagnosis_text(triage(logs.paths, CpPlan(), dumps=logs.dumps), None)
-    assert text.startswith("unclear: nothing in 2 flight-recorder dumps looks like")
-
-
 @pytest.mark.parametrize("field", ["ranks", "name", "desc"])
 def test_a_dump_that_uses_one_list_a_million_times_is_not_read(tmp_path, field):
     """In the pickle the list stands once; its reader would go through it for each group."""

@@ -2,6 +2,7 @@
 
 import io
 import os
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,6 +15,7 @@ from megatron_hcp.triage.inputs.sources import STDIN, find_logs, opened
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
 from megatron_hcp.triage.report import left_out
+from megatron_hcp.triage.screen_text import diagnosis_text
 from support.logs import write_logs
 from support.processes import HANG_S
 
@@ -216,3 +218,11 @@ def test_what_no_folder_should_hold_is_told_by_a_few_names_and_a_number(tmp_path
     diagnosis = replace(triage(found.paths, CpPlan()), binary=found.binary)
     told = left_out(diagnosis, None)
     assert len(told) == 4 and told[-1] == "2 more files do not look like logs"
+
+
+def test_dumps_alone_that_tell_nothing_are_counted(tmp_path):
+    for rank in (0, 1):
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps({"entries": []}, protocol=2))
+    logs = find_logs([str(tmp_path)])
+    text = diagnosis_text(triage(logs.paths, CpPlan(), dumps=logs.dumps), None)
+    assert text.startswith("unclear: nothing in 2 flight-recorder dumps looks like")

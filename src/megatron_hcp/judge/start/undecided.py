@@ -25,7 +25,7 @@ def undecided_by_guards(launch: Launch, judged: Judgement) -> tuple[Undecided, .
     names = {name: fact_of(launch, name) for guard in judged.open for name in guard.unknown}
     facts = dict.fromkeys(fact for fact in names.values() if fact is not None and fact in launch.unknown)
     needs: dict[Hidden, list[str]] = {}
-    trials = _Trials(launch, judged)
+    trials = _GuardTrials(launch, judged)
     for fact in facts:
         found = hidden(launch, fact)
         if found is not None and found.hides == "word" and trials.may_refuse(fact):
@@ -33,7 +33,7 @@ def undecided_by_guards(launch: Launch, judged: Judgement) -> tuple[Undecided, .
     return tuple(entry_of(launch, found, facts) for found, facts in needs.items())
 
 
-class _Trials:
+class _GuardTrials:
     """Tries values of hidden facts, up to a bound; what is left untried then may refuse the launch."""
 
     def __init__(self, launch: Launch, judged: Judgement) -> None:

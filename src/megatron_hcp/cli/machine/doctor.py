@@ -42,7 +42,7 @@ _MODULES = {
 _CONTAINERS = ("apptainer", "singularity", "enroot", "docker", "podman")
 
 
-class Line(NamedTuple):
+class Health(NamedTuple):
     """One thing: whether it works, is absent, is there and fails (`broken`), or is of another version (`old`)."""
 
     name: str
@@ -59,7 +59,7 @@ def doctor(fmt: str) -> int:
     asked for their state. Exits with 1 if something is there and does not work; what is absent is no fault.
     """
     with ends_cleanly():
-        lines = list(_lines())
+        lines = list(_healths())
     ok = not any(line.state == "broken" for line in lines)
     if fmt == "json":
         click.echo(dump({"schema": "hcp.doctor/1", "ok": ok, "found": [line._asdict() for line in lines]}))
@@ -69,8 +69,8 @@ def doctor(fmt: str) -> int:
     return 0 if ok else 1
 
 
-def _lines() -> Iterator[Line]:
-    yield Line("hcp", "ok", f"{__version__}, Python {platform.python_version()}")
+def _healths() -> Iterator[Health]:
+    yield Health("hcp", "ok", f"{__version__}, Python {platform.python_version()}")
     yield from (_extra(name, modules) for name, modules in _EXTRAS.items())
     gpus = _gpus()
     yield gpus
@@ -80,19 +80,19 @@ def _lines() -> Iterator[Line]:
     yield from (_skills(Path(folder)) for folder in dict.fromkeys(AGENT_FOLDERS.values()))
 
 
-def _extra(name: str, modules: Iterable[str]) -> Line:
+def _extra(name: str, modules: Iterable[str]) -> Health:
     """An extra of hcp itself."""
     for module in modules:
         fails = _import_fails(module)
         if fails is not None:
             is_absent = fails.endswith((f"No module named '{module}'", f"No module named '{module.partition('.')[0]}'"))
             if is_absent:
-                return Line(f"[{name}]", "absent", f"pip install 'megatron-hcp[{name}]'")
-            return Line(f"[{name}]", "broken", f"importing {module} fails: {fails}")
-    return Line(f"[{name}]", "ok", "installed")
+                return Health(f"[{name}]", "absent", f"pip install 'megatron-hcp[{name}]'")
+            return Health(f"[{name}]", "broken", f"importing {module} fails: {fails}")
+    return Health(f"[{name}]", "ok", "installed")
 
 
-def _packages(*, has_gpus: bool) -> Iterator[Line]:
+def _packages(*, has_gpus: bool) -> Iterator[Health]:
     """Packages that rules ask for: do they work, and were their releases read?"""
     versions = {name: version for name, version in installed_versions().items() if isinstance(version, str)}
     for name, version in versions.items():
@@ -100,21 +100,21 @@ def _packages(*, has_gpus: bool) -> Iterator[Line]:
             continue
         fails = _import_fails(_MODULES[name]) if name in _MODULES else None
         if fails is not None:
-            yield Line(name, "broken", f"{version}; importing {_MODULES[name]} fails: {fails}")
+            yield Health(name, "broken", f"{version}; importing {_MODULES[name]} fails: {fails}")
         elif name == "torch" and has_gpus:
             yield _torch(version)
         else:
-            yield Line(name, "ok", _with_age(name, version))
+            yield Health(name, "ok", _with_age(name, version))
 
 
-def _torch(version: str) -> Line:
+def _torch(version: str) -> Health:
     code = "import torch; print(torch.version.cuda or 'none', torch.cuda.device_count())"
     cuda, _, count = _said(_python(code)).partition(" ")
     if cuda == "none":
-        return Line("torch", "broken", f"{version}, which is built without CUDA, on a machine with GPUs")
+        return Health("torch", "broken", f"{version}, which is built without CUDA, on a machine with GPUs")
     if count == "0" and "CUDA_VISIBLE_DEVICES" not in os.environ:
-        return Line("torch", "broken", f"{version} for CUDA {cuda} sees no GPU")
-    return Line("torch", "ok", f"{version} for CUDA {cuda}, sees {count} GPUs")
+        return Health("torch", "broken", f"{version} for CUDA {cuda} sees no GPU")
+    return Health("torch", "ok", f"{version} for CUDA {cuda}, sees {count} GPUs")
 
 
 def _with_age(name: str, version: str) -> str:
@@ -126,39 +126,39 @@ def _with_age(name: str, version: str) -> str:
     return next((str(age) for age in ages_of(launch)), version)
 
 
-def _gpus() -> Line:
+def _gpus() -> Health:
     if shutil.which("nvidia-smi") is None:
-        return Line("GPUs", "absent", "no nvidia-smi on the PATH")
+        return Health("GPUs", "absent", "no nvidia-smi on the PATH")
     done = _run("nvidia-smi", "-L")
     names = [line for line in done.stdout.splitlines() if line.startswith("GPU ")]
     if done.status != 0 or not names:
-        return Line("GPUs", "broken", f"nvidia-smi -L: {_why(done)}")
-    return Line("GPUs", "ok", f"{len(names)}: {names[0].partition(': ')[2].partition(' (')[0]}")
+        return Health("GPUs", "broken", f"nvidia-smi -L: {_why(done)}")
+    return Health("GPUs", "ok", f"{len(names)}: {names[0].partition(': ')[2].partition(' (')[0]}")
 
 
-def _slurm() -> Line:
+def _slurm() -> Health:
     if shutil.which("scontrol") is None:
-        return Line("Slurm", "absent", "no scontrol on the PATH")
+        return Health("Slurm", "absent", "no scontrol on the PATH")
     done = _run("scontrol", "ping")
     if done.status != 0:
-        return Line("Slurm", "broken", f"scontrol ping: {_why(done)}")
+        return Health("Slurm", "broken", f"scontrol ping: {_why(done)}")
     job = os.environ.get("SLURM_JOB_ID")
-    return Line("Slurm", "ok", _said(_run("scontrol", "--version")) + (f", in job {job}" if job else ""))
+    return Health("Slurm", "ok", _said(_run("scontrol", "--version")) + (f", in job {job}" if job else ""))
 
 
-def _containers() -> Iterator[Line]:
+def _containers() -> Iterator[Health]:
     there = [name for name in _CONTAINERS if shutil.which(name) is not None]
     if not there:
-        yield Line("containers", "absent", f"none of {', '.join(_CONTAINERS)} on the PATH")
+        yield Health("containers", "absent", f"none of {', '.join(_CONTAINERS)} on the PATH")
     for name in there:
         done = _run(name, "version" if name == "enroot" else "--version")
         if done.status == 0:
-            yield Line(name, "ok", _said(done))
+            yield Health(name, "ok", _said(done))
         else:
-            yield Line(name, "broken", f"{name} --version: {_why(done)}")
+            yield Health(name, "broken", f"{name} --version: {_why(done)}")
 
 
-def _skills(place: Path) -> Line:
+def _skills(place: Path) -> Health:
     """The pack's skills in a folder where agents look, below the current folder."""
     name = f"skills in {place}"
     try:
@@ -166,12 +166,12 @@ def _skills(place: Path) -> Line:
         ours = [folder for folder in skill_dirs() if folder.name in there]
         old = [copy.name for copy in plan_copies(ours, place, given=False) if copy.how != UP_TO_DATE]
     except HcpError as error:
-        return Line(name, "broken", str(error))
+        return Health(name, "broken", str(error))
     if not ours:
-        return Line(name, "absent", "hcp skills install")
+        return Health(name, "absent", "hcp skills install")
     if old:
-        return Line(name, "old", f"{len(ours)}, {len(old)} not as in this version: {few(old)}; hcp skills update")
-    return Line(name, "ok", f"{len(ours)}, all of this version")
+        return Health(name, "old", f"{len(ours)}, {len(old)} not as in this version: {few(old)}; hcp skills update")
+    return Health(name, "ok", f"{len(ours)}, all of this version")
 
 
 def _import_fails(module: str) -> str | None:

@@ -1,0 +1,1 @@
+"""The commands about this machine: what it has, and what works."""
