@@ -61,11 +61,17 @@ def test_what_a_guard_stumbles_over_is_refused_by_that_guard(text: str) -> None:
         "if args.tp == 1 or args.none < 1\n stop False\tnor surely to this",
         "x = args.none < 1\ncheck x\tan assignment is no guard",
         "if args.tp == 1\n check args.none < 1\tunder an unknown condition",
+        "check args.pp == 2\twhich holds\nif args.none is not None\n check args.none < 1\tand then does not come to it",
     ],
 )
 def test_what_upstream_may_not_come_to_stumbles_over_nothing(text: str) -> None:
     found, _ = run(unit("validate", text), none=None, **HIDDEN)
     assert not found.refusals
+
+
+def test_nothing_stumbles_behind_a_refusal() -> None:
+    found, _ = run(unit("validate", "check args.none is not None\tmissing\ncheck args.none < 1\tsmall"), none=None)
+    assert [refusal.guard.message for refusal in found.refusals] == ["missing"]
 
 
 def test_an_unknown_condition_forgets_what_its_branches_leave_different_and_nothing_else() -> None:

@@ -87,5 +87,5 @@ _BUILT = "raised where the workers build the model"
 TABLES = Tables(
     owners=((r"must be divisible by PP \* CP \* TP|is insufficient for the parallelism", ("TOPO003",)),),
     unrelated=(),
-    beyond=dict.fromkeys("CP008 PIPE001 PIPE004 TP001 TOPO004".split(), _BUILT),
+    beyond=dict.fromkeys("CP008 NRL002 PIPE001 PIPE004 TP001 TOPO004".split(), _BUILT),
 )

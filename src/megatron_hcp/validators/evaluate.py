@@ -162,7 +162,7 @@ class Evaluation(Objects):
         if end < len(unit.lines) and self._depths[unit.name][end] == depth and unit.lines[end][depth:] == "else":
             end = ends[end]
         test = False if self._is_quiet(unit, at) else truth(self.text_value(text))
-        if test is STUMBLES and not self._maybe and (stop := stop_below(unit, at)):
+        if self._is_sure(test) and (stop := stop_below(unit, at)):
             test = self._violated(stop)
         if not isinstance(test, NotKnown):
             start = at + 1 if test else other + 1
@@ -222,12 +222,16 @@ class Evaluation(Objects):
 
     def _check(self, line: str) -> int:
         value = truth(self.text_value(condition_of(line)[0]))
-        if isinstance(value, NotKnown) and (value is not STUMBLES or self._maybe):
+        if isinstance(value, NotKnown) and not self._is_sure(value):
             self._is_open(line, merged(value, *self._maybe))
         elif not value or value is STUMBLES:
             self._violated(line)
             return _STOPPED if self._maybe else _NEXT
         return _NEXT
+
+    def _is_sure(self, value: Any) -> bool:
+        """Whether upstream ends here because it stumbles: it comes here, and nothing before has stopped it."""
+        return value is STUMBLES and not self._maybe and not self.refusals
 
     def _violated(self, line: str) -> bool:
         """Takes down a guard that does not hold; False: the evaluation goes on as if upstream passed by it."""
