@@ -31,7 +31,7 @@ def _parts(shown: Shown) -> Iterator[Iterable[str]]:
         yield _frontier(shown)
     else:
         yield _nothing(shown)
-    if shown.phases:
+    if shown.phases is not None:
         yield phase_lines(shown.phases, shown.failure)
     for flip in shown.flips:
         yield wrapped("flip    ", flip.text)

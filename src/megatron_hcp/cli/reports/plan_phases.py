@@ -13,6 +13,9 @@ _FEW = 3
 
 def phase_lines(phases: Sequence[Phase], failure: FirstFailure | None) -> Iterator[str]:
     """The lines; 80 columns."""
+    if not phases:
+        yield from wrapped("phases  ", "not counted: no rank can be given its part of an illegal layout")
+        return
     yield ""
     yield f"phases of a step          GiB of {phases[0].usable:5.1f}  tokens  most of it"
     for item in phases:
