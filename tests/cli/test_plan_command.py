@@ -217,3 +217,12 @@ def test_phases_are_those_of_a_launch_of_reinforcement_learning(hcp: Hcp, root: 
     for words in ((*GIVEN, "--phases", "--layout", "tp=2"), (*GIVEN, "--phases", "--fix", "tp=2")):
         done = hcp(*words, cwd=root)
         assert done.returncode == 2 and done.stderr.startswith("hcp: ") and len(done.stderr.splitlines()) == 1
+
+
+def test_an_illegal_layout_has_no_phases_however_large_its_sizes_are(hcp: Hcp, root: Path) -> None:
+    words = ("plan", "--dialect", "verl", "--gpu", "h100", "--phases")
+    more = f"{GRPO[-1].split('.')[0]}.actor.megatron.pipeline_model_parallel_size=99999999"
+    done = hcp(*words, "--", *GRPO, more, cwd=root)
+    assert done.returncode == 0 and "phases  not counted" in done.stdout
+    data = json.loads(hcp(*words, "--format", "json", "--", *GRPO, more, cwd=root).stdout)
+    assert data["phases"] == [] and data["fails_first"] is None and not data["layouts"][0]["legal"]

@@ -151,18 +151,20 @@ def _answered(
     if layout_text is not None or is_own or phases:
         own = parse_layout(layout_text) if layout_text else layout_of(asked.facts, asked.job.seq_length)
         shown = _explained(asked, own)
-        return shown._replace(**_phases(asked, own)) if phases else shown
+        return shown._replace(**_phases(asked, own, shown.layouts[0].rules)) if phases else shown
     return _searched(asked, fixed, others, top)
 
 
-def _phases(asked: Any, layout: Any) -> dict[str, Any]:
-    """The memory of each phase, and which fails first."""
+def _phases(asked: Any, layout: Any, rules: Sequence[str]) -> dict[str, Any]:
+    """The memory of each phase, and which fails first; none where rules forbid the layout."""
     from megatron_hcp.plan.phases.change import first_failure
     from megatron_hcp.plan.phases.memory import phases_of
     from megatron_hcp.plan.phases.read import rl_job
 
     model, job = asked.model, asked.job
     rl = rl_job(asked.dialect, asked.settings, layout, job.seq_length)
+    if rules:
+        return {"phases": []}
     found = phases_of(model, layout, job, rl)
     return {"phases": found, "failure": first_failure(model, layout, job, rl, found)}
 

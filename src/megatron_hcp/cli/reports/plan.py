@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from megatron_hcp.cli.reports.plan_json import Shown
 from megatron_hcp.cli.reports.plan_layout import cost, explained, titles
 from megatron_hcp.cli.reports.plan_measured import measured_lines
-from megatron_hcp.cli.reports.plan_phases import phase_lines
 from megatron_hcp.cli.reports.wrap import wrapped
 from megatron_hcp.plan.answer import Judged
 from megatron_hcp.plan.change import brief
 from megatron_hcp.plan.found import TIED
 from megatron_hcp.plan.model import counted_as
+from megatron_hcp.plan.phases.change import FirstFailure
+from megatron_hcp.plan.phases.memory import Phase
+
+_FEW_TERMS = 3
+"""Terms of a phase's memory that are named."""
 
 
 def plan_lines(shown: Shown) -> list[str]:
@@ -31,8 +35,8 @@ def _parts(shown: Shown) -> Iterator[Iterable[str]]:
         yield _frontier(shown)
     else:
         yield _nothing(shown)
-    if shown.phases:
-        yield phase_lines(shown.phases, shown.failure)
+    if shown.phases is not None:
+        yield _phase_lines(shown.phases, shown.failure)
     for flip in shown.flips:
         yield wrapped("flip    ", flip.text)
     for other, reason in shown.reasons:
@@ -108,3 +112,26 @@ def _nothing(shown: Shown) -> Iterator[str]:
         yield from wrapped("least   ", f"{brief(shown.least.layout)}: {over}")
     if shown.remedy:
         yield from wrapped("change  ", f"{shown.remedy.text}: then {brief(shown.remedy.layout)} fits")
+
+
+def _phase_lines(phases: Sequence[Phase], failure: FirstFailure | None) -> Iterator[str]:
+    """The lines; 80 columns."""
+    if not phases:
+        yield from wrapped("phases  ", "not counted: no rank can be given its part of an illegal layout")
+        return
+    yield ""
+    yield f"phases of a step          GiB of {phases[0].usable:5.1f}  tokens  most of it"
+    for item in phases:
+        largest = sorted(item.terms.items(), key=lambda term: -term[1])[:_FEW_TERMS]
+        most = ", ".join(f"{name.removeprefix('kept: ')} {size:.3g}" for name, size in largest)
+        mark = " " if item.fits else "*"
+        text = f"{item.name:22}{mark} {item.peak:12.1f} {item.tokens or '-':>7}  {most}"
+        yield text if len(text) <= 80 else f"{text[:77].rsplit(',', 1)[0]}"
+    if failure is None:
+        yield from wrapped("", "each phase fits")
+        return
+    over = (
+        f"{failure.phase.name} fails first, by {max(failure.phase.over, 0.05):.1f} GiB on stage {failure.phase.stage}"
+    )
+    mend = f"all fit with {failure.setting}" if failure.setting else "no single setting makes all phases fit"
+    yield from wrapped("fails   ", f"{over}; {mend}")
