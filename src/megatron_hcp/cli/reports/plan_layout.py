@@ -66,6 +66,8 @@ def explained(shown: Shown, item: Judged) -> Iterator[str]:
             )  # fmt: skip
             yield "  " + " ".join(f"{variable}={path}" for variable, path in short.items())
             yield from _words([_shortened(word, short) for word in written])
+            if any(".model_overrides." in word for word in written):
+                yield from wrapped("", "NeMo-RL up to 0.7 drops model_overrides without a word (NRL010)")
         else:
             yield f"{name}:"
             yield from _words(list(map(shlex.quote, written)))
