@@ -182,7 +182,7 @@ def test_a_launch_without_the_distributed_optimizer_and_with_a_part_not_modelled
 def test_what_nemo_rl_drops_of_a_layout_is_said_below_its_words(
     hcp: Hcp, root: Path, comm_type: str, is_dropped: bool
 ) -> None:
-    said = hcp(*GIVEN, "--layout", f"tp=2 cp=8 cp_comm_type={comm_type}", cwd=root).stdout
+    said = hcp(*GIVEN, "--layout", f"tp=1 cp=8 cp_comm_type={comm_type}", cwd=root).stdout
     assert ("drops model_overrides" in said) is is_dropped and "policy.megatron_cfg" in said
 
 
