@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import click
-from click_man.core import write_man_pages
+from click_man.core import write_man_pages  # type: ignore[import-untyped]
 
 from megatron_hcp import __version__
 from megatron_hcp.cli.main import cli
@@ -16,8 +16,9 @@ def write(folder: Path) -> list[Path]:
     """Writes the pages into a folder, which is made if need be; their paths, sorted."""
     folder.mkdir(parents=True, exist_ok=True)
     context = click.Context(cli, info_name="hcp")
-    loaded = {name: cli.get_command(context, name) for name in cli.list_commands(context)}  # type: ignore[attr-defined]
-    group = click.Group("hcp", commands=loaded, help=cli.help, params=cli.params)
+    loaded = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
+    commands = {name: command for name, command in loaded.items() if command is not None}
+    group = click.Group("hcp", commands=commands, help=cli.help, params=cli.params)
     write_man_pages("hcp", group, version=__version__, target_dir=str(folder))
     return sorted(folder.glob("hcp*.1"))
 

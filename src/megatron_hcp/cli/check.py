@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from megatron_hcp.cli import declare as click
+from megatron_hcp.cli import declare as click  # declares as click does, without importing it
 from megatron_hcp.cli.options import format_option, launch_options
 from megatron_hcp.cli.repository.targets import (
     Asked,

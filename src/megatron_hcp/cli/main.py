@@ -52,9 +52,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "megatron_hcp.cli.triage",
         "Find the first failure of a dead job, or whether CP is active in a running one.",
     ),
-    "mcp": ("megatron_hcp.mcp.command", "Serve check, plan, support, triage and explain to an agent over MCP."),
+    "mcp": ("megatron_hcp.mcp.command", "Serve check, plan, support, render, dcp, triage and explain to an agent over MCP."),
     "lsp": ("megatron_hcp.lsp.command", "Serve an editor: findings as you type, explanations, fixes and keys."),
     "facts": ("megatron_hcp.cli.facts", "Print what this machine or container has, as facts for `hcp check --facts`."),
+    "doctor": ("megatron_hcp.cli.doctor", "Print what this machine and environment can do, and what is broken."),
     "completion": ("megatron_hcp.cli.completion", "Print the completion script for bash, zsh or fish."),
 }
 """Command -> (module that holds it under the same name, short help). Listed, so that `hcp --help` imports none."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from megatron_hcp.cli import declare as click
+from megatron_hcp.cli import declare as click  # declares as click does, without importing it
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import DIALECTS, Beside, ProjectSettings, UpstreamTree
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 Fate = Literal["carried", "rewritten", "left out", "refused"]
 
 
-class Word(NamedTuple):
+class TakenWord(NamedTuple):
     """A word of a launch, its `FILE:LINE`, and what it became in the job, or why it isn't there."""
 
     text: str

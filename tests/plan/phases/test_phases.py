@@ -26,7 +26,7 @@ from megatron_hcp.plan.phases.job import (
     Logits,
     RlJob,
 )  # fmt: skip
-from megatron_hcp.plan.phases.memory import FRAGMENTED, Phase, phases_of
+from megatron_hcp.plan.phases.memory import ASLEEP, FRAGMENTED, Phase, phases_of
 from megatron_hcp.plan.phases.read import rl_job
 
 MODEL = plan_model(
@@ -220,3 +220,62 @@ def test_a_launch_without_such_phases_is_refused_in_one_line(dialect: str) -> No
         read(dialect)
     with pytest.raises(HcpError, match="rlhf_type"):
         read("ms-swift", "rlhf_type=dpo")
+
+
+WORDS = 152064 / 2
+"""Columns of the output weight on each of two ranks."""
+
+
+@pytest.mark.parametrize(
+    ("framework", "log_prob", "update"), [("verl", 12, 8), ("nemo-rl", 12, 12), ("slime", 8, 12), ("ms-swift", 8, 8)]
+)
+def test_each_framework_makes_its_own_copies_of_the_logits(framework: str, log_prob: int, update: int) -> None:
+    found = named(RlJob(framework, 65536, 65536))
+    of_log_prob = found[LOG_PROB].terms["logits"] * (1 << 30) - 65536 * 3584 * 4
+    of_update = found[UPDATE].terms["output end"] * (1 << 30) - 65536 * 3584 * 6 - 2 * WORDS * 3584
+    assert of_log_prob == pytest.approx(log_prob * 65536 * WORDS, rel=0.01)
+    assert of_update == pytest.approx(update * 65536 * WORDS, rel=0.01)
+
+
+def test_a_chunk_bounds_what_slime_makes_of_the_logits_but_not_the_logits() -> None:
+    found = named(RlJob("slime", 65536, 65536, logits=Logits(chunk=1024)))[LOG_PROB].terms["logits"] * (1 << 30)
+    assert found == pytest.approx(WORDS * (4 * 65536 + 4 * 1024) + 65536 * 3584 * 4, rel=0.01)
+
+
+def test_sglang_takes_its_graphs_beside_its_share_as_the_share_is_static_memory() -> None:
+    one = named(VERL._replace(engine=Engine("sglang", 0.6)))[ROLLOUT].terms["engine"]
+    assert one == pytest.approx(0.6 * 81559 / 1024 + ASLEEP["sglang"])
+
+
+def test_a_critic_has_one_output_and_is_whole_on_the_gpu_while_it_trains() -> None:
+    moved = named(VERL._replace(critic_tokens=10240, critic_offloads=ALL))
+    assert {"critic weights", "critic gradients", "critic optimizer"} <= set(moved[CRITIC].terms)
+    assert not any(name.startswith("critic") for name in moved[UPDATE].terms)
+    kept = named(VERL._replace(critic_tokens=10240))
+    assert "critic optimizer" in kept[UPDATE].terms
+    large = named(RlJob("verl", 1 << 20, critic_tokens=1 << 20))
+    assert large[UPDATE].peak - large[CRITIC].peak > 8 * WORDS * (1 << 20) / (1 << 30) * 0.8
+
+
+def mended(rl: RlJob, job: PlanJob, usable: float) -> str:
+    """The setting after which all phases take no more than `usable` GiB."""
+    gpu = job.gpu._replace(reported_mib=round((usable + 1) * 1024))
+    job = replace(job, gpu=gpu)
+    failure = first_failure(MODEL, LAYOUT, job, rl, phases_of(MODEL, LAYOUT, job, rl))
+    assert failure is not None
+    return failure.setting
+
+
+def test_each_change_is_named_where_it_alone_makes_the_step_fit() -> None:
+    alone = RlJob("verl", 10240, 10240, 10240, own_reference=True, keeps_reference=True, offloads=ALL)
+    fused = alone._replace(logits=Logits(fused=True))
+    at = {name: item.peak for name, item in named(fused).items()}
+    without = {name: item.peak for name, item in named(fused._replace(keeps_reference=False)).items()}
+    assert mended(fused, JOB, (at[UPDATE] + without[UPDATE]) / 2) == f"{A}ref.megatron.param_offload=True"
+    long = RlJob("slime", 65536, 65536, least_tokens=4096)
+    short = named(long._replace(update_tokens=4096, log_prob_tokens=4096))
+    job = replace(JOB, world_size=2)
+    assert mended(long, JOB, max(item.peak for item in short.values()) + 1) == "--max-tokens-per-gpu 4096"
+    few = RlJob("slime", 1024, 1024)
+    held = named(few, replace(job, optimizer_bytes=0))
+    assert mended(few, job, held[UPDATE].peak + 0.5) == "--optimizer-cpu-offload --use-precision-aware-optimizer"

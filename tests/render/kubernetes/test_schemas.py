@@ -1,8 +1,8 @@
 """Manifests against the schemas of their CustomResourceDefinitions.
 
-schemas.json has the part of them that these objects use, without descriptions; `python lab jobs/targets` derives it
-from checkouts of kubeflow/trainer, kubernetes-sigs/jobset and ray-project/kuberay (Apache-2.0), whose commits it names, and
-holds the same manifests against the whole schemas.
+schemas.json has the part of them that these objects use, without descriptions. `python lab jobs/targets` derives it
+from checkouts of kubeflow/trainer, kubernetes-sigs/jobset and ray-project/kuberay (Apache-2.0), whose commits it names,
+and holds the same manifests against the whole schemas.
 """
 
 import copy

@@ -47,7 +47,7 @@ def submitted(hcp, tmp_path):
     return run
 
 
-def argv_of(command, tmp_path, home="/home/u"):
+def argv_of(command, tmp_path, home="/users/u"):
     """The words that the launch's Python gets from a command which ray.sub writes to a file and runs with bash."""
     (tmp_path / "command.sh").write_text(command)
     env = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "HOME": home}
@@ -63,7 +63,7 @@ def test_ray_sub_gets_the_launch_word_for_word(submitted, tmp_path):
     assert (env["CONTAINER"], env["MOUNTS"], env["GPUS_PER_NODE"]) == ("nemo#rl:1", "/d:/d", "8")
     words = argv_of(env["COMMAND"], tmp_path)
     assert words[:2] == ["-m", "verl.trainer.main_ppo"] and words[2 : 2 + len(VERL_WORDS)] == VERL_WORDS
-    assert words[2 + len(VERL_WORDS) :][:5] == ["+a=b c", "d=/home/u/x", "e=[1,2]", "f=g", "h=i\tj"]
+    assert words[2 + len(VERL_WORDS) :][:5] == ["+a=b c", "d=/users/u/x", "e=[1,2]", "f=g", "h=i\tj"]
     check = argv_of(env["SETUP_COMMAND"], tmp_path)
     assert check[2:3] == ["check"] and check[check.index("--") + 1 :] == words[2:]
 

@@ -28,7 +28,7 @@ _SPEC_FOLDER = "/etc/hcp"
 _JOB_ID = "$(HCP_JOB_ID)"
 _ENDED_FROM_OUTSIDE = POD_RESTARTS[-2:]
 _LABELS = "metadata.labels['jobset.sigs.k8s.io/{}']"
-"""Labels of all pods of a JobSet; its uid from JobSet 0.9 on. Source: kubernetes-sigs/jobset, labelAndAnnotateObject."""
+"""Labels of a JobSet's pods; its uid from JobSet 0.9 on. Source: kubernetes-sigs/jobset, labelAndAnnotateObject."""
 
 
 def job_set(job: Job, own: OwnPod) -> list[dict[str, Any]]:
