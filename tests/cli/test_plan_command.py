@@ -178,6 +178,14 @@ def test_a_launch_without_the_distributed_optimizer_and_with_a_part_not_modelled
     assert any("own split of layers" in note for note in fixed["assumed"])
 
 
+@pytest.mark.parametrize(("comm_type", "is_dropped"), [("a2a", True), ("p2p", False)])
+def test_what_nemo_rl_drops_of_a_layout_is_said_below_its_words(
+    hcp: Hcp, root: Path, comm_type: str, is_dropped: bool
+) -> None:
+    said = hcp(*GIVEN, "--layout", f"tp=1 cp=8 cp_comm_type={comm_type}", cwd=root).stdout
+    assert ("drops model_overrides" in said) is is_dropped and "policy.megatron_cfg" in said
+
+
 def test_a_launch_of_rl_is_planned_for_its_longest_sequence(hcp: Hcp, root: Path) -> None:
     words = ("plan", "examples/verl_dcp.yaml", "--gpu", "h100", "--assume", "vocab_size=151936")
     data = planned(hcp, root, *words)

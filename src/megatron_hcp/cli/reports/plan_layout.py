@@ -28,6 +28,10 @@ SMALLEST_SHARE = 0.005
 NOTHING: Mapping[str, str] = {}
 
 
+_OF_ITSELF = ".cp_comm_type=p2p"
+"""What NeMo-RL's models have without being told."""
+
+
 def explained(shown: Shown, item: Judged) -> Iterator[str]:
     """A layout explained."""
     layout, time, held = item.layout, item.time, item.memory
@@ -66,6 +70,8 @@ def explained(shown: Shown, item: Judged) -> Iterator[str]:
             )  # fmt: skip
             yield "  " + " ".join(f"{variable}={path}" for variable, path in short.items())
             yield from _words([_shortened(word, short) for word in written])
+            if any(".model_overrides." in word and not word.endswith(_OF_ITSELF) for word in written):
+                yield from wrapped("", "NeMo-RL up to 0.7 drops model_overrides without a word (NRL010)")
         else:
             yield f"{name}:"
             yield from _words(list(map(shlex.quote, written)))
