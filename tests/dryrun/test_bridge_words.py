@@ -62,3 +62,8 @@ def test_memory_is_not_counted_in_bridge(tmp_path: Path) -> None:
     upstream = (UpstreamTree("megatron-lm", str(tmp_path), None),)
     with pytest.raises(HcpError, match="--measure"):
         request_of(launch(upstream=upstream), HowToRun(measure=True))
+
+
+def test_a_message_about_the_made_up_vocabulary_is_not_upstreams() -> None:
+    told = bridge_words(launch("model.vocab_size=50000"))
+    assert "tokenizer.vocab_size=49999" in told.words and "49999" in told.not_the_launchs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.tree import MODULES, imported, name_of, room_of
 
-ALLOWED = {"megatron_hcp.cli.dryrun.command", "megatron_hcp.cli.check", "megatron_hcp.cli.reports.plan_measured"}
+ALLOWED = {"megatron_hcp.cli.dryrun.command", "megatron_hcp.cli.check", "megatron_hcp.cli.dryrun.measured"}
 
 
 def test_only_three_commands_have_upstreams_code_executed() -> None:

@@ -88,7 +88,7 @@ def plan(
     shown = _answered(target, options, given, layout_text, fixed, others, profile, top, phases)
     code = 0
     if measure:
-        from megatron_hcp.cli.reports.plan_measured import measured
+        from megatron_hcp.cli.dryrun.measured import measured
 
         shown, code = measured(shown, target or "", options)
     data = plan_json(shown)

@@ -15,15 +15,8 @@ _DATA = ("dataset.blend", "dataset.data_path", "dataset.num_workers", "dataset.p
 _TOKENIZER = ("tokenizer.",)
 _LEFT_OUT = ("checkpoint.", "logger.", "profiling.", "tensor_inspect.")
 _NOT_BRIDGES = ("env_vars.", "recipe.")
-_NOW = {
-    "data": ("dataset.num_workers=0", "dataset.persistent_workers=false"),
-    "tokenizer": (
-        "tokenizer.tokenizer_type=NullTokenizer",
-        "tokenizer.tokenizer_model=null",
-        f"tokenizer.vocab_size={VOCABULARY}",
-    ),
-    "checkpoint": (),
-}
+_MOCK = ("dataset.num_workers=0", "dataset.persistent_workers=false")
+_NULL = ("tokenizer.tokenizer_type=NullTokenizer", "tokenizer.tokenizer_model=null")
 
 
 def bridge_words(launch: Launch) -> ProgramWords:
@@ -41,7 +34,10 @@ def bridge_words(launch: Launch) -> ProgramWords:
     if name is None:
         raise HcpError("found no recipe in the launch", wanted="the name of one of Bridge's", do="give --recipe NAME")
     below = reading.recipe.by_key if reading.recipe else {}
-    groups: dict[str, list[str]] = {what: [] for what in _NOW}
+    stated = launch.facts["vocab_size"].value if "vocab_size" in launch.facts else None
+    vocabulary = str(stated - 1 if isinstance(stated, int) else VOCABULARY)  # Bridge's tokenizer adds one token
+    now = {"data": _MOCK, "tokenizer": (*_NULL, f"tokenizer.vocab_size={vocabulary}"), "checkpoint": ()}
+    groups: dict[str, list[str]] = {what: [] for what in now}
     words = []
     for setting in reading.settings:
         if below.get(setting.key) == setting or setting.key.startswith(_NOT_BRIDGES) or setting.key == "vision":
@@ -51,9 +47,10 @@ def bridge_words(launch: Launch) -> ProgramWords:
             if setting.key.startswith(keys):
                 groups[what].append(words.pop())
                 break
-    rows = [Replaced(what, tuple(was), _NOW[what]) for what, was in groups.items()]
-    now = tuple(word for row in rows for word in row.now)
-    return ProgramWords((name, *words, *now), tuple(row for row in rows if row.was or row.now))
+    rows = [Replaced(what, tuple(was), now[what]) for what, was in groups.items()]
+    more = tuple(word for row in rows for word in row.now)
+    # A message may have the vocabulary's size alone.
+    return ProgramWords((name, *words, *more), tuple(row for row in rows if row.was or row.now), (vocabulary,))
 
 
 def _written(setting: Setting) -> str:

@@ -26,7 +26,7 @@ LOSS = "(loss)"
 class _Kept:
     """One tensor of the graph. When the graph lets go of it, it counts no more."""
 
-    def __init__(self, tensor: Any, of: Memory) -> None:
+    def __init__(self, tensor: Any, of: MemoryCount) -> None:
         self.tensor, self.of = tensor, of
         self.key, self.size = _storage(tensor)
         of.keep(self.key, self.size)
@@ -35,7 +35,7 @@ class _Kept:
         self.of.let_go(self.key)
 
 
-class Memory:
+class MemoryCount:
     """One rank's memory, in bytes."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ def _unpack(kept: Any) -> Any:
     return kept.tensor if isinstance(kept, _Kept) else kept
 
 
-def watch(memory: Memory) -> None:
+def watch(memory: MemoryCount) -> None:
     """Notes the model and optimizer that upstream builds, and looks at each beginning of a backward pass."""
     training: Any = importlib.import_module("megatron.training.training")
     schedules: Any = importlib.import_module("megatron.core.pipeline_parallel.schedules")
@@ -119,7 +119,7 @@ def watch(memory: Memory) -> None:
     schedules.backward_step = _before(schedules.backward_step, memory.look)
 
 
-def _noted(real: Any, memory: Memory) -> Any:
+def _noted(real: Any, memory: MemoryCount) -> Any:
     @functools.wraps(real)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         made = real(*args, **kwargs)

@@ -128,9 +128,9 @@ def run(request: Request, rank: int) -> dict[str, Any]:
 
 
 def _measured() -> Any:
-    from megatron_hcp.pretend.measure import Memory, watch
+    from megatron_hcp.pretend.measure import MemoryCount, watch
 
-    memory = Memory()
+    memory = MemoryCount()
     watch(memory)
     return memory
 

@@ -22,7 +22,7 @@ from megatron_hcp.plan.why import Reason
 SCHEMA = "hcp.plan/1"
 
 
-class Bytes(NamedTuple):
+class Counted(NamedTuple):
     """What is counted of one kind, and what the formulas say; None where one of them has no answer."""
 
     counted: int | None
@@ -42,7 +42,7 @@ class RankMemory(NamedTuple):
     rank: int
     role: str
     missing: str
-    kinds: Mapping[str, Bytes]
+    kinds: Mapping[str, Counted]
     modules: Mapping[str, Mapping[str, int]]
     stand_ins: Sequence[str]
 

@@ -16,7 +16,7 @@ CANNOT_TELL = "distillation, quantization, diffusion and energon's data; whether
 
 _IMPORTED = (
     "nvidia_resiliency_ext megatron.energon diffusers peft accelerate nemo_run modelopt qwen_vl_utils timm torchvision "
-    "PIL wandb mistral_common datasets imageio ftfy"
+    "PIL wandb mistral_common datasets imageio ftfy webdataset"
 ).split()
 _FIRST = ("models.gpt", "dist_checkpointing", "optimizer", "distributed", "pipeline_parallel.schedules")
 """Parts of megatron-core that look for those packages, and do without."""

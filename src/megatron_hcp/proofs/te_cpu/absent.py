@@ -77,6 +77,9 @@ class _Anything:
             raise AttributeError(name)
         return self
 
+    def __getitem__(self, _: Any) -> Any:
+        return self
+
     def __or__(self, other: Any) -> Any:
         return other
 

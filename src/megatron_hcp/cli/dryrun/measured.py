@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from megatron_hcp.cli.reports.plan_json import Bytes, RankMemory, Shown
+from megatron_hcp.cli.reports.plan_json import Counted, RankMemory, Shown
 from megatron_hcp.cli.reports.wrap import wrapped
 from megatron_hcp.launch.load import LoadOptions
 
@@ -44,18 +44,18 @@ def _of_rank(one: Any, shown: Shown, stage: int) -> RankMemory:
     return RankMemory(one.rank, one.role, "", kinds, modules, tuple(one.measured["not_measured"]))
 
 
-def _beside_formulas(one: Any, tables: Mapping[str, Mapping[str, int]], shown: Shown, stage: int) -> dict[str, Bytes]:
+def _beside_formulas(one: Any, tables: Mapping[str, Mapping[str, int]], shown: Shown, stage: int) -> dict[str, Counted]:
     from megatron_hcp.plan.memory.activations import kept_evenly
     from megatron_hcp.plan.memory.peak import stage_terms
 
     layout = shown.layouts[0].layout
     terms = stage_terms(shown.model, layout, shown.job, stage) if stage < layout.pp else {}
     return {
-        "weights": Bytes(sum(tables["parameters"].values()), terms.get("weights")),
-        "gradients": Bytes(sum(tables["gradients"].values()), terms.get("gradients")),
-        "optimizer": Bytes(one.measured["optimizer"], terms.get("optimizer")),
-        "kept by layers": Bytes(one.kept_by_layers, kept_evenly(terms) if terms else None),
-        "kept by the rest": Bytes(sum(tables["kept"].values()) - one.kept_by_layers, None),
+        "weights": Counted(sum(tables["parameters"].values()), terms.get("weights")),
+        "gradients": Counted(sum(tables["gradients"].values()), terms.get("gradients")),
+        "optimizer": Counted(one.measured["optimizer"], terms.get("optimizer")),
+        "kept by layers": Counted(one.kept_by_layers, kept_evenly(terms) if terms else None),
+        "kept by the rest": Counted(sum(tables["kept"].values()) - one.kept_by_layers, None),
     }
 
 
@@ -75,7 +75,7 @@ def measured_lines(ranks: Sequence[RankMemory]) -> Iterator[str]:
             yield from wrapped("    ", f"not counted: what {' and '.join(one.stand_ins)} keep, which are stand-ins")
 
 
-def _shown(size: Bytes) -> str:
+def _shown(size: Counted) -> str:
     if size.counted is None:
         return "not counted"
     text = f"{size.counted / _MIB:.0f}"
