@@ -1,8 +1,9 @@
-"""Holds rendered manifests against the schemas of their resources: `python lab jobs/targets trainer=DIR jobset=DIR kuberay=DIR [--write]`.
+"""Holds manifests against the schemas of their resources: `python lab jobs/targets NAME=DIR[@COMMIT] ... [--write]`.
 
-Each DIR is a checkout of kubeflow/trainer, kubernetes-sigs/jobset or ray-project/kuberay (DIR@COMMIT: files of that commit). Every launch of
-lib/jobs/target_launches.py must give objects that the whole schemas accept, without a field that they do not know.
---write keeps the part of the schemas that these objects use, with the commits, for the tests that have no checkout.
+NAME=DIR: trainer, jobset and kuberay, checkouts of kubeflow/trainer, kubernetes-sigs/jobset and ray-project/kuberay.
+Every launch of tests/support/target_launches.py must give objects that the whole schemas accept, without a field that
+they do not know. --write keeps the part of the schemas that these objects use, with the commits, for the tests that
+have no checkout.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import Any
 import jsonschema
 import yaml
 from jobs.crds import closed, restricted, schema_of
-from jobs.target_launches import LAUNCHES
 from program import ROOT, parser_of
 
 from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out
+from support.target_launches import LAUNCHES
 
 KEPT = ROOT / "tests" / "render" / "kubernetes" / "schemas.json"
 _FILES = {

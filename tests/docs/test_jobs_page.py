@@ -6,11 +6,13 @@ import shlex
 
 import pytest
 
+from megatron_hcp.cli.render import render
 from megatron_hcp.resources import pack_dir
+from support.small_upstream import small_upstream
 
 PAGE = (pack_dir("schemas").parent / "docs" / "jobs.md").read_text(encoding="utf-8")
 OPTIONS = PAGE[PAGE.index("## Options") :]
-EXAMPLES = re.findall(r"`hcp render (train\.sbatch .*?)`", OPTIONS)
+EXAMPLES = re.findall(r"`hcp render (.*?)`", OPTIONS)
 LAUNCH = """\
 #!/bin/bash
 #SBATCH -N 2 --ntasks-per-node=8 --gpus-per-node=8 --time=04:00:00
@@ -18,19 +20,34 @@ srun python pretrain_gpt.py --context-parallel-size 2 --seq-length 8192 --save /
 """
 
 
-@pytest.mark.sample(3)
+CONFIG = '{"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32}'
+FILES = {"site.yaml": "qos: high\n", "config.json": CONFIG, "lib/a.sh": ""}
+
+
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("example", [words for words in EXAMPLES if "--test-only" not in words])
 def test_the_example_of_an_option_gives_a_script(example, hcp, tmp_path):
     (tmp_path / "train.sbatch").write_text(LAUNCH)
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    small_upstream(tmp_path / "checkout")
     done = hcp("render", *shlex.split(example), cwd=tmp_path)
-    assert done.returncode == 0 and done.stdout.startswith("#!/bin/bash"), done.stderr
+    assert done.returncode == 0, done.stderr
+    written = tmp_path / "job.sbatch"
+    text = written.read_text() if written.exists() else done.stdout
+    assert text.startswith("carried " if "--words" in example else "#!/bin/bash"), done.stderr
 
 
-def test_every_option_of_a_row_is_one_of_the_command(hcp):
-    known = set(re.findall(r"--[a-z-]+", hcp("render", "--help").stdout))
-    named = set(re.findall(r"^\| (`--.*?) \|", OPTIONS, re.M))
-    assert {option for cell in named for option in re.findall(r"--[a-z-]+", cell)} <= known
-    assert len(EXAMPLES) >= 12
+def test_every_option_has_a_row_with_an_example_that_uses_one_of_it():
+    options = [[name for name in one.opts if name.startswith("--")] for one in render.params]
+    known = [names[0] for names in options if names]
+    rows = [re.findall(r"`(.*?)`", line) for line in OPTIONS.splitlines() if line.startswith("| `--")]
+    named = [option for row in rows for option in row if option.startswith("--")]
+    assert sorted(named) == sorted(known)
+    for row in rows:
+        *options, example = [cell for cell in row if cell.startswith(("--", "hcp render"))]
+        assert any(re.search(rf"{option}\b|--no-{option[2:]}\b", example) for option in options), row
 
 
 def test_the_statuses_are_those_of_a_verdict():
@@ -38,3 +55,13 @@ def test_the_statuses_are_those_of_a_verdict():
     table = PAGE[PAGE.index("| status |") : PAGE.index("A job that fails without")]
     cells = [line.split("|")[1].strip() for line in table.splitlines()[2:] if line.startswith("|")]
     assert {name for cell in cells for name in cell.split(", ")} == set(schema["properties"]["status"]["enum"])
+
+
+def test_the_table_of_words_is_one_that_is_printed(hcp, tmp_path):
+    shown = re.search(r"```\n(carried .*?)```", PAGE, re.S)[1]
+    sizes = "#!/bin/bash\n#SBATCH --nodes=1 --gpus-per-node=8 --time=60\n"
+    more = "#SBATCH --partition=batch\n#SBATCH --error=err.txt\n"
+    (tmp_path / "train.sbatch").write_text(f"{sizes}{more}\numask 002\nsrun python pretrain_gpt.py --seq-length 8192\n")
+    printed = hcp("render", "train.sbatch", "--words", cwd=tmp_path).stdout
+    rows = {" ".join(row.split()) for row in printed.splitlines()}
+    assert {" ".join(row.split()) for row in shown.splitlines()} <= rows, printed

@@ -67,7 +67,7 @@ def test_modules_environment_folder_and_container_are_those_of_the_launch(render
     [
         ("changed", "--signal=TERM@900 (train.sbatch:11): B:USR1@900"),
         ("changed", "MASTER_ADDR"),
-        ("left out", "export BUILD: the output of a command in line"),
+        ("left out", "export BUILD (train.sbatch): the output of a command in line"),
         ("left out", "ulimit -n 65536 (train.sbatch:"),
         ("left out", "pip install -e . (train.sbatch:"),
         ("left out", "srun --quiet (train.sbatch:"),
@@ -110,7 +110,7 @@ def test_an_option_wins_over_the_site_file_and_that_over_the_launch(rendered):
         assert f"#SBATCH {line}\n" in done.stdout
     assert "# --env\nexport HF_HOME=/mine\n" in done.stdout and "# site.yaml\nexport NCCL_IB_HCA=site\n" in done.stdout
     assert "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" in done.stdout
-    assert "hcp render: changed: account: --account overrides train.sbatch:2\n" in done.stderr
+    assert "hcp render: changed: account=proj (train.sbatch:2): --account overrides it\n" in done.stderr
 
 
 @pytest.mark.sample(4)
@@ -165,7 +165,11 @@ def test_a_training_command_in_a_variable_is_not_said_to_be_left_out(rendered):
 
 def test_an_image_that_is_empty_is_no_container(rendered):
     done = rendered(text=(HEAD + BODY).replace("=nvcr.io#nvidia/nemo:25.09", '=""'))
-    assert done.returncode == 0 and "container_image: found ''" in done.stderr and "container=" not in done.stdout
+    assert (
+        done.returncode == 0
+        and "left out: container_image= (train.sbatch:27): found ''" in done.stderr
+        and "container=" not in done.stdout
+    )
 
 
 def test_a_launch_that_names_no_starter_asks_for_one(hcp):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.sbatch import HEAD
+from support.sbatch import BODY, HEAD
 
 TRAIN = "srun torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py --context-parallel-size 2 --seq-length 8192\n"
 
@@ -11,7 +11,7 @@ TRAIN = "srun torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py --context-p
 @pytest.mark.parametrize(
     ("before", "train", "said"),
     [
-        ("export PATH=/opt/mlm/bin:$PATH", TRAIN, "export PATH: name its environment with --venv"),
+        ("export PATH=/opt/mlm/bin:$PATH", TRAIN, "export PATH (train.sbatch): name its environment with --venv"),
         (
             "export WANDB_API_KEY=abc",
             TRAIN,
@@ -97,3 +97,51 @@ def test_an_apptainer_image_and_its_folders_are_those_of_the_job(rendered):
 def test_the_users_own_folder_is_carried_into_the_job(rendered):
     done = rendered(text=HEAD + TRAIN.replace("8192", '8192 --save "$HOME/ck/$USER"'))
     assert """    --save "${HOME}"/ck/"${USER}"\n""" in done.stdout, done.stderr
+
+
+WORDS = (
+    "account=proj partition=batch nodes=4 gpus_per_node=8 gpu_type=h100 exclude=n7,n8 cpus_per_task=14 time=04:00:00 "
+    "array_range=0-9%1 signal=900 log_file=logs/%x-%A_%a.log --comment=long-context --mail-type=FAIL exclusive=True "
+    "--mpi=pmix container_image=nvcr.io#nvidia/nemo:25.09 modules venv=/envs/train workdir=/opt/megatron-lm "
+    "HF_HOME NCCL_IB_HCA PYTORCH_CUDA_ALLOC_CONF BUILD MASTER_ADDR --signal=TERM@900 --quiet "
+    "--num-layers --hidden-size --num-attention-heads --context-parallel-size --seq-length --exit-signal-handler"
+).split()
+COMMANDS = ("module purge", "ulimit -n 65536", "pip install -e .")
+
+
+def fates(text):
+    """Each row of the table as (what became of it, the rest)."""
+    return [(row[:9].strip(), row[11:]) for row in text.splitlines()]
+
+
+def test_every_word_of_a_script_is_in_the_table_and_became_what_it_says(rendered):
+    """Both ways: what is carried is in the script, what is left out is not, and nothing is missing."""
+    rows, script = fates(rendered("--words").stdout), rendered().stdout
+    for word in (*WORDS, *COMMANDS):
+        assert any(word in rest for _, rest in rows), word
+    for fate, rest in rows:
+        word = rest.split("  ")[0].strip()
+        value = word.rpartition("=")[2] if "=" in word else word.removeprefix("export ")
+        if fate == "left out":
+            assert word not in script, rest
+        elif fate == "carried" and value != "True":
+            assert value in script or value in ("modules", "env", "mounts"), rest
+    assert {fate for fate, _ in rows} == {"carried", "rewritten", "left out"}
+
+
+@pytest.mark.parametrize(
+    ("words", "row"),
+    [
+        (["--partition", "other"], ("rewritten", "partition=batch", "--partition overrides it")),
+        (["--env", "HF_HOME=/x"], ("rewritten", "export HF_HOME", "--env overrides it")),
+        (
+            ["--target", "jobset", "--mounts", "/shared", "--logs", "/shared/l"],
+            ("left out", "partition=batch", "Slurm alone has partitions"),
+        ),
+    ],
+)
+def test_an_option_and_a_target_change_what_became_of_a_word(rendered, words, row):
+    without_array = HEAD.replace("#SBATCH --array=0-9%1\n", "")
+    done = rendered(*words, "--words", text=without_array + BODY)
+    found = [(fate, rest) for fate, rest in fates(done.stdout) if rest.startswith(f"{row[1]} ")]
+    assert len(found) == 1 and found[0][0] == row[0] and found[0][1].endswith(row[2]), done.stderr

@@ -27,9 +27,9 @@ from megatron_hcp.launch.fact import Beside, Dialect, Launch, UpstreamTree
 from megatron_hcp.launch.load import LoadOptions
 from megatron_hcp.render.from_launch import Stated
 from megatron_hcp.render.site import ASSUMABLE, KEYS, Settled, SiteKey, load_site, settle_site, site_assumptions
-from megatron_hcp.render.starts import STARTS
+from megatron_hcp.render.starts import STARTS, refuse_steps
 from megatron_hcp.render.targets.table import TARGETS, refuse_on, start_on
-from megatron_hcp.render.words import Word
+from megatron_hcp.render.words import TakenWord
 
 _METAVARS = {"size": "N", "count": "N", "time": "TIME", "path": "PATH"}
 _REPEATED = {
@@ -151,7 +151,7 @@ def render(
     site = load_site(site_file, options)
     failed = False
     if start == "verify":
-        _refuse_steps(targets, given)
+        refuse_steps(targets, given)
         refuse_on(kind, None, start, site)
         text = render_job(plan_job(start, site, steps=targets, origins=settle_site(site_file, options).origins))
         _refuse_secrets(text)
@@ -229,30 +229,6 @@ def _give_to_slurm(text: str, submits: bool, failed: bool) -> None:
     click.echo(submit(text))
 
 
-def _refuse_steps(targets: Sequence[str], words: Sequence[str]) -> None:
-    """Returns if the targets can be steps of `hcp verify`.
-
-    Raises:
-        HcpError: a target is a file or not a name, or there are arguments for a trainer.
-    """
-    if words:
-        raise HcpError("found words after -- with --start verify", wanted="steps as targets", do="leave them out")
-    files = [target for target in targets if os.path.isfile(target)]
-    if files:
-        raise HcpError(
-            f"found the file {files[0]} with --start verify",
-            wanted="skills, or steps as SKILL:STEP",
-            do="see hcp verify --list",
-        )
-    odd = [target for target in targets if not target.isprintable()]
-    if odd:
-        raise HcpError(
-            f"found {visible(odd[0])[:200]} with --start verify",
-            wanted="a skill, or a step as SKILL:STEP",
-            do="see hcp verify --list",
-        )
-
-
 def _load(target: str, options: LoadOptions, start: str | None, site: dict[str, Any]) -> Launch:
     from megatron_hcp.launch.load import load_launch
 
@@ -260,7 +236,7 @@ def _load(target: str, options: LoadOptions, start: str | None, site: dict[str, 
     return load_launch(target, options._replace(assumes=assumes))
 
 
-def _say_taken(target: str, stated: Stated, settled: Settled, accounts: Sequence[Word]) -> None:
+def _say_taken(target: str, stated: Stated, settled: Settled, accounts: Sequence[TakenWord]) -> None:
     """Reports on stderr which settings the job takes from the launch, which it changes, and which it leaves out."""
     kept = {word.key for word in accounts if word.fate == "carried"}
     taken = [

@@ -13,11 +13,9 @@ from megatron_hcp.resources import pack_dir
 
 ENTRY = """import os, sys
 sys.path = [path for path in sys.path if path not in ("", ".", os.getcwd())]
-try:
-    from megatron_hcp.__main__ import start
-except ImportError as error:
-    why = f"hcp: found no megatron-hcp in {sys.executable} ({error}); install it where the job runs, in its image"
-    sys.exit(why if os.environ.get("SLURM_PROCID", "0") == "0" else 0)
+why = "hcp: found no megatron-hcp in {} ({}); install it where the job runs, in its image"
+try: from megatron_hcp.__main__ import start
+except ImportError as e: sys.exit(0 if os.environ.get("SLURM_PROCID", "0") != "0" else why.format(sys.executable, e))
 start()"""
 """`python -m` would search the job's folder first, which may hold a file such as json.py; before Python 3.11 there is
 no option against that. Where hcp is missing, one task says so."""

@@ -64,7 +64,7 @@ class Preparing:
         """Runs `hcp check` on the launch; a launch with errors is not trained."""
         if self.spec.check is None:
             return
-        words = ["check", *self.spec.check, *(f"--assume={fact}" for fact in facts)]
+        words = ["check", *self.spec.assumed, *self.spec.check, *(f"--assume={fact}" for fact in facts)]
         if self.spec.check_connections:
             value = os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", "null")
             words.append(f"--assume=env.CUDA_DEVICE_MAX_CONNECTIONS={value}")

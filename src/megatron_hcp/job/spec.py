@@ -64,6 +64,13 @@ class JobSpec(NamedTuple):
     def tasks_are_ranks(self) -> bool:
         return self.start == "srun"
 
+    @property
+    def assumed(self) -> list[str]:
+        """What the job itself says to `hcp check`."""
+        tasks = self.gpus_per_node if self.tasks_are_ranks else 1
+        facts = {"start": self.start, "nodes": self.nodes, "gpus_per_node": self.gpus_per_node, "placement": "block"}
+        return [f"--assume={name}={value}" for name, value in (facts | {"ntasks_per_node": tasks}).items()]
+
 
 def read_spec(path: str) -> JobSpec:
     """The spec in a file.

@@ -10,19 +10,10 @@ from megatron_hcp.launch.fact import Argument, Launch
 
 
 def check_arguments(
-    launch: Launch,
-    start: str,
-    site: Mapping[str, Any],
-    model_file: str | None = None,
-    recipe: str | None = None,
+    launch: Launch, site: Mapping[str, Any], model_file: str | None = None, recipe: str | None = None
 ) -> tuple[str, ...]:
-    """The arguments for `hcp check`, apart from the launch's own words."""
+    """The arguments for `hcp check`, apart from the launch's own words and what the job's spec says."""
     stated = {
-        "start": start,
-        "nodes": site["nodes"],
-        "gpus_per_node": site["gpus_per_node"],
-        "placement": "block",
-        "ntasks_per_node": site["gpus_per_node"] if start == "srun" else 1,
         **{name: site[name] for name in ("arch", "nvlink_domain") if site[name] is not None},
         **(site["facts"] or {}),
     }

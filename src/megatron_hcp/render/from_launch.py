@@ -12,7 +12,7 @@ from megatron_hcp.render.starts import ONLY_START, STARTS
 from megatron_hcp.render.surroundings import take_commands, take_environment
 from megatron_hcp.render.taken import Taken
 from megatron_hcp.render.values import dashed
-from megatron_hcp.render.words import Word
+from megatron_hcp.render.words import TakenWord
 
 _SAME = (
     "job_name account partition qos reservation constraint nodelist exclude mem cpus_per_task segment switches time"
@@ -52,7 +52,7 @@ class Stated(NamedTuple):
     start: str | None
     site: dict[str, Any]
     origins: dict[str, str]
-    words: tuple[Word, ...]
+    words: tuple[TakenWord, ...]
 
 
 def stated_by(launch: Launch, in_pods: bool = False) -> Stated:

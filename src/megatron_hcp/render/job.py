@@ -24,7 +24,7 @@ from megatron_hcp.render.health import HealthCheck, health_checks
 from megatron_hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to
 from megatron_hcp.render.site import BY_NAME
 from megatron_hcp.render.starts import ONLY_START, STARTS, Start
-from megatron_hcp.render.targets.table import SLURM, Target, fate_of
+from megatron_hcp.render.targets.table import SLURM, Target, carried_by, fate_of
 from megatron_hcp.render.values import check_text
 
 _CLUSTER_FACTS = ("arch", "nvlink_domain", "gpus_per_node", "nodes")
@@ -86,10 +86,10 @@ class Job:
         return ENTRY
 
     @property
-    def spec(self) -> str:
-        """What the job's supervisor must know, as JSON."""
+    def spec(self) -> JobSpec:
+        """What the job's supervisor must know."""
         trains, site = bool(self.program), self.site
-        spec = JobSpec(
+        return JobSpec(
             start=self.start.name,  # type: ignore[arg-type]  # a key of STARTS
             nodes=site["nodes"],
             gpus_per_node=site["gpus_per_node"],
@@ -104,7 +104,11 @@ class Job:
             requeue=site["requeue"],
             stall_s=None if site["stall"] is None else site["stall"] * 60,
         )
-        text = laid_out(spec_json(spec))  # printing the script must not send control characters to the terminal
+
+    @property
+    def spec_text(self) -> str:
+        """The spec as JSON."""
+        text = laid_out(spec_json(self.spec))  # printing the script must not send control characters to the terminal
         return "".join(
             letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1] for letter in text
         )
@@ -148,6 +152,7 @@ def plan_job(
     Raises:
         HcpError: required settings are missing (all are listed), or a value cannot be quoted.
     """
+    site = carried_by(target, site)
     limit = time_limit_s(site["time"]) if site["time"] is not None else None
     if limit is not None and "signal" not in origins and site["signal"] >= limit:
         site = {**site, "signal": max(limit // 4, 1)}  # the default is for longer jobs
@@ -179,7 +184,7 @@ def plan_job(
         launch_lines=lines,
         launch_home=os.path.dirname(os.path.abspath(launch.reading.target)) if launch else "",
         has_connections=dialect in MEGATRON,
-        check_arguments=check_arguments(launch, start, site, model_file, recipe) if launch else (),
+        check_arguments=check_arguments(launch, site, model_file, recipe) if launch else (),
         check_skip=words_to_skip(launch, lines) if launch else 0,
         rank_arguments=rank_arguments(facts, site["gpus_per_node"]),
         group_arguments=group_arguments(facts),

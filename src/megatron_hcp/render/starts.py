@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 
 
 class Start(NamedTuple):
@@ -40,3 +45,27 @@ STARTS: dict[str, Start] = {
 """verify: a job that does not train but runs `hcp verify` on every node."""
 ONLY_START = {"verl": "ray", "nemo-rl": "ray", "slime": "ray", "ms-swift": "torchrun"}
 """Frameworks, by dialect, whose ranks are started in one way only."""
+
+
+def refuse_steps(targets: Sequence[str], words: Sequence[str]) -> None:
+    """Returns if the targets can be steps of `hcp verify`.
+
+    Raises:
+        HcpError: a target is a file or not a name, or there are arguments for a trainer.
+    """
+    if words:
+        raise HcpError("found words after -- with --start verify", wanted="steps as targets", do="leave them out")
+    files = [target for target in targets if os.path.isfile(target)]
+    if files:
+        raise HcpError(
+            f"found the file {files[0]} with --start verify",
+            wanted="skills, or steps as SKILL:STEP",
+            do="see hcp verify --list",
+        )
+    odd = [target for target in targets if not target.isprintable()]
+    if odd:
+        raise HcpError(
+            f"found {visible(odd[0])[:200]} with --start verify",
+            wanted="a skill, or a step as SKILL:STEP",
+            do="see hcp verify --list",
+        )

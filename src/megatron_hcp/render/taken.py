@@ -11,7 +11,7 @@ from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.render.site import BY_NAME
 from megatron_hcp.render.values import checked, dashed
-from megatron_hcp.render.words import Word
+from megatron_hcp.render.words import TakenWord
 
 
 class Taken:
@@ -21,7 +21,7 @@ class Taken:
         self.launch = launch
         self.site: dict[str, Any] = {}
         self.origins: dict[str, str] = {}
-        self.words: list[Word] = []
+        self.words: list[TakenWord] = []
 
     def take(self, name: str, value: object, fact: Fact | None = None, *, line: int = 0) -> None:
         """Takes a value for a site key, or records why not."""
@@ -32,10 +32,10 @@ class Taken:
         try:
             self.site[name] = checked(BY_NAME[name].type, value, f"{where}: {name}", BY_NAME[name].choices)
         except HcpError as error:
-            self.words.append(Word(shown, where, "left out", str(error).removeprefix(f"{where}: {name}: ")))
+            self.words.append(TakenWord(shown, where, "left out", str(error).removeprefix(f"{where}: {name}: ")))
         else:
             self.origins[name] = where
-            self.words.append(Word(shown, where, "carried", key=name))
+            self.words.append(TakenWord(shown, where, "carried", key=name))
 
     def take_variables(self, facts: Mapping[str, Fact]) -> None:
         """Takes environment variables, each of which is a word of its own."""
@@ -43,7 +43,7 @@ class Taken:
         self.words.pop()
         for name, fact in facts.items():
             self.origins[f"env.{name}"] = self.where(fact)
-            self.words.append(Word(f"export {name}", self.where(fact), "carried", key="env"))
+            self.words.append(TakenWord(f"export {name}", self.where(fact), "carried", key="env"))
 
     def pass_on(self, program: str, options: list[tuple[str, Fact]]) -> None:
         """Takes options unchanged; only those that a directive cannot express are left out."""
@@ -59,11 +59,11 @@ class Taken:
 
     def change(self, text: str, where: str, became: str) -> None:
         """Records a word that the job has in another form."""
-        self.words.append(Word(text, where, "rewritten", became))
+        self.words.append(TakenWord(text, where, "rewritten", became))
 
     def leave(self, text: str, where: str, why: str) -> None:
         """Records a word that the job does not have."""
-        self.words.append(Word(text, where, "left out", why))
+        self.words.append(TakenWord(text, where, "left out", why))
 
     def where(self, fact: Fact | None, line: int = 0) -> str:
         file = visible(posixpath.basename(self.launch.reading.target))

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 Fate = Literal["carried", "rewritten", "left out", "refused"]
 
 
-class Word(NamedTuple):
-    """A word of a launch, `FILE:LINE`, and what it became in the job: a key of the site, or the reason why it isn't there."""
+class TakenWord(NamedTuple):
+    """A word of a launch, its `FILE:LINE`, and what it became in the job, or why it isn't there."""
 
     text: str
     where: str

@@ -28,7 +28,7 @@ _SPEC_FOLDER = "/etc/hcp"
 _JOB_ID = "$(HCP_JOB_ID)"
 _ENDED_FROM_OUTSIDE = POD_RESTARTS[-2:]
 _LABELS = "metadata.labels['jobset.sigs.k8s.io/{}']"
-"""Labels of every pod of a JobSet; its uid from JobSet 0.9 on. Source: kubernetes-sigs/jobset, labelAndAnnotateObject."""
+"""Labels of a JobSet's pods; its uid from JobSet 0.9 on. Source: kubernetes-sigs/jobset, labelAndAnnotateObject."""
 
 
 def job_set(job: Job, own: OwnPod) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ def train_job(job: Job, own: OwnPod) -> list[dict[str, Any]]:
 
 
 def _config_map(job: Job, name: str) -> dict[str, Any]:
-    data = {"job.json": job.spec + "\n"}
+    data = {"job.json": job.spec_text + "\n"}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-hcp"}, "data": data}
 
 

@@ -40,16 +40,15 @@ def own_pod(launch: Launch) -> OwnPod:
     workload = next((one for one in found if _line(child(one.container, "image")) == line), found[0] if found else None)
     if workload is None:
         return NO_POD
-    pod, container = workload.pod, workload.container
+    pod: Node | None = workload.pod
+    container: Node = workload.container
     if workload.entrypoint is not None:
         pod = child(container, "rayClusterSpec", "headGroupSpec", "template", "spec")
         containers = child(pod, "containers")
         container = containers.items[0] if isinstance(containers, List) and containers.items else container
     env = child(container, "env")
     elsewhere = [
-        plain(entry)
-        for entry in (env.items if isinstance(env, List) else ())
-        if child(entry, "valueFrom") is not None
+        plain(entry) for entry in (env.items if isinstance(env, List) else ()) if child(entry, "valueFrom") is not None
     ]
     return OwnPod(_kept(pod, _OF_POD), _kept(container, _OF_CONTAINER), elsewhere)
 

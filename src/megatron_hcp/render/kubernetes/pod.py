@@ -43,7 +43,7 @@ def launch_in_pod(job: Job, known: dict[str, str]) -> list[str]:
 
 def check_container(job: Job, launch: Sequence[str], volumes: Volumes) -> dict[str, Any]:
     """The init container that checks the launch before an image's worth of GPUs is started."""
-    words = ["check", *map(literal, job.check_arguments)]
+    words = ["check", *map(literal, (*job.spec.assumed, *job.check_arguments))]
     if job.has_connections:
         value = next((v.value for v in job.environment if v.name == "CUDA_DEVICE_MAX_CONNECTIONS"), None)
         words.append(f"--assume=env.CUDA_DEVICE_MAX_CONNECTIONS={value or 'null'}")
@@ -62,7 +62,8 @@ def check_container(job: Job, launch: Sequence[str], volumes: Volumes) -> dict[s
 
 def environment_in_pod(job: Job, own: OwnPod) -> list[dict[str, Any]]:
     """The job's variables, and the launch's own whose value is in another object. A pod has none to unset."""
-    stated = [{"name": v.name, "value": literal(v.value)} for v in job.environment if v.value is not None]
+    kept = [v for v in job.environment if v.value is not None and not v.name.startswith("SRUN_")]
+    stated = [{"name": v.name, "value": literal(v.value or "")} for v in kept]
     return [*stated, *(entry for entry in own.env if entry["name"] not in {item["name"] for item in stated})]
 
 

@@ -14,8 +14,9 @@ _HEAD = """\
 # Written by `hcp render --target {name}`; it may be edited, and `hcp check` can read it too.
 """
 _POLICY = """\
-# Pods end with 75 where the job is to start again. After 16 (Megatron's rerun state machine wants another GPU) it starts
-# again too, but only a cordoned node keeps it from the same one. 17 (a failed validation) and all other codes are final.
+# Pods end with 75 where the job is to start again. After 16 (Megatron's rerun state machine wants another GPU) it
+# starts again too, but only a cordoned node keeps it from the same one. All other codes are final, also 17, a failed
+# validation.
 """
 
 

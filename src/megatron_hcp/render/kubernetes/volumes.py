@@ -50,7 +50,7 @@ def _source(host: str, text: str) -> dict[str, Any]:
     if not _CLAIM.match(host) or ":" not in text:
         raise HcpError(
             f"mounts: found {text[:200]!r}",
-            wanted="HOST:CONTAINER, where HOST is an absolute folder of every node or the name of a PersistentVolumeClaim",
+            wanted="HOST:CONTAINER, where HOST is a folder of every node or the name of a PersistentVolumeClaim",
             do="correct it",
         )
     return {"persistentVolumeClaim": {"claimName": host}}

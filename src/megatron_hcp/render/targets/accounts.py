@@ -11,16 +11,16 @@ from megatron_hcp.render.job import Job
 from megatron_hcp.render.site import BY_NAME, Settled
 from megatron_hcp.render.targets.table import Target, fate_of
 from megatron_hcp.render.values import shortened
-from megatron_hcp.render.words import Word
+from megatron_hcp.render.words import TakenWord
 
 
-def accounts_of(target: Target, job: Job, launch: Launch, stated: Stated, settled: Settled) -> tuple[Word, ...]:
+def accounts_of(target: Target, job: Job, launch: Launch, stated: Stated, settled: Settled) -> tuple[TakenWord, ...]:
     """What became of each word around the training, of each option and site key, and of each word of the training."""
     around = (_settled(word, target, job, settled) for word in stated.words)
     return (*around, *_options(target, stated, settled), *_training(job, launch))
 
 
-def _settled(word: Word, target: Target, job: Job, settled: Settled) -> Word:
+def _settled(word: TakenWord, target: Target, job: Job, settled: Settled) -> TakenWord:
     """A word of the launch, after the target and what overrules it had their say."""
     if not word.key:
         return word
@@ -34,23 +34,23 @@ def _settled(word: Word, target: Target, job: Job, settled: Settled) -> Word:
     return word._replace(fate=fate.fate, became=fate.text)
 
 
-def _options(target: Target, stated: Stated, settled: Settled) -> Iterator[Word]:
+def _options(target: Target, stated: Stated, settled: Settled) -> Iterator[TakenWord]:
     """The options and site keys that the target does not have as they are."""
     for name, origin in settled.origins.items():
         if name in BY_NAME and origin != stated.origins.get(name):
             fate = fate_of(name, target)
             if fate.fate in ("left out", "rewritten"):
-                yield Word(f"{name}={visible(str(settled.values[name]))[:200]}", origin, fate.fate, fate.text)
+                yield TakenWord(f"{name}={visible(str(settled.values[name]))[:200]}", origin, fate.fate, fate.text)
 
 
-def _training(job: Job, launch: Launch) -> Iterator[Word]:
+def _training(job: Job, launch: Launch) -> Iterator[TakenWord]:
     where = visible(launch.reading.target.rpartition("/")[2])
     for words in (job.program, *job.launch_lines):
         if words:
-            yield Word(shortened(" ".join(map(str, words))), where, "carried", "the training, word for word")
+            yield TakenWord(shortened(" ".join(map(str, words))), where, "carried", "the training, word for word")
 
 
-def table_of(accounts: Sequence[Word]) -> str:
+def table_of(accounts: Sequence[TakenWord]) -> str:
     """The accounts as lines of aligned columns: what became of a word, the word, where it is, and what it is now."""
     width = max((len(visible(word.text)) for word in accounts), default=0)
     place = max((len(word.where) for word in accounts), default=0)

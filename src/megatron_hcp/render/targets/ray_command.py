@@ -19,5 +19,6 @@ def with_folder(word: Argument, home: str) -> Argument:
     """A word in which the launch's own folder is written out."""
     if not isinstance(word, RunText) or LAUNCH_FOLDER not in word.parts:
         return word
-    pairs = [(home, False) if pair == (LAUNCH_FOLDER, True) else pair for pair in zip(word.parts, word.names, strict=True)]
+    named = zip(word.parts, word.names, strict=True)
+    pairs = [(home, False) if pair == (LAUNCH_FOLDER, True) else pair for pair in named]
     return RunText(tuple(part for part, _ in pairs), tuple(name for _, name in pairs))

@@ -9,7 +9,9 @@ from megatron_hcp.render.kubernetes.pod import python_of
 from megatron_hcp.render.shell_words import quoted
 from megatron_hcp.render.targets.ray_command import ray_command, with_folder
 
-_SBATCH = "job-name account partition qos reservation constraint nodelist exclude nodes mem segment switches time".split()
+_SBATCH = (
+    "job-name account partition qos reservation constraint nodelist exclude nodes mem segment switches time".split()
+)
 
 
 def ray_sub_script(job: Job) -> str:
@@ -48,7 +50,7 @@ def _mounts(job: Job) -> list[str]:
 
 
 def _check(job: Job, python: str, launch: list[Argument]) -> str:
-    words = [python, "-c", ENTRY, "check", *job.check_arguments, "--", *launch]
+    words = [python, "-c", ENTRY, "check", *job.spec.assumed, *job.check_arguments, "--", *launch]
     return " ".join(map(quoted, words)) + ' || [ "$?" -eq 4 ] || exit 1'
 
 

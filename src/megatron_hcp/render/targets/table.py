@@ -75,6 +75,14 @@ def fate_of(key: str, target: Target) -> KeyFate:
     return key_fates()[key][target.column]
 
 
+def carried_by(target: Target, site: Mapping[str, Any]) -> dict[str, Any]:
+    """The site without what the target leaves out, so that none of it can show in the job."""
+    return {
+        name: BY_NAME[name].default if fate_of(name, target).fate == "left out" else value
+        for name, value in site.items()
+    }
+
+
 def start_on(target: Target, start: str | None, site: dict[str, Any]) -> str | None:
     """What starts the ranks on a target: a pod has one launcher, where Slurm starts every rank with CPUs of its own."""
     if target.is_slurm_script or start not in ("srun", None) or "torchrun" not in target.starts:

@@ -1,6 +1,8 @@
-"""Launches that together use every field of the manifests that `hcp render` writes: (target, words, the launch's text)."""
+"""Launches that together use every field of the manifests that `hcp render` writes."""
 
 from __future__ import annotations
+
+from support.rendering import VERL_WORDS
 
 MEGATRON = "--context-parallel-size 2 --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 8192"
 _SCRIPT = f"""\
@@ -36,13 +38,10 @@ spec:
             resources: {{limits: {{nvidia.com/gpu: 8, rdma/ib: 8}}, requests: {{memory: 1Ti}}}}
             volumeMounts: [{{name: ck, mountPath: /ck, subPath: llama}}]
 """
-_VERL = """\
-python3 -m verl.trainer.main_ppo data.train_batch_size=64 actor_rollout_ref.model.path=/m \\
-    actor_rollout_ref.actor.megatron.context_parallel_size=2
-"""
+_VERL = f"python3 -m verl.trainer.main_ppo {' '.join(VERL_WORDS)}\n"
 _SIZES = ("--nodes", "2", "--gpus-per-node", "8")
 _IMAGE = ("--container-image", "verl:x")
-LAUNCHES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
+LAUNCHES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (  # (target, words, file, the launch's text)
     *((name, ("--logs", "/lustre/logs", "--requeue", "2"), "train.sh", _SCRIPT) for name in ("jobset", "trainjob")),
     *((name, ("--logs", "/ck/logs", "--start", "ft_launcher"), "job.yaml", _POD) for name in ("jobset", "trainjob")),
     ("rayjob", (*_SIZES, *_IMAGE, "--mounts", "ck:/ck", "--time", "60", "--requeue", "1"), "train.sh", _VERL),
