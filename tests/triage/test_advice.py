@@ -140,6 +140,9 @@ def test_what_follows_the_end_of_the_job_is_no_failure(tmp_path):
         ("OSError: m/x is not a local folder and is not a valid model identifier", "", "stop"),
         ("slurmstepd: error: pyxis: failed to import docker image", "", "stop"),
         ("ValueError: bad sample 5", STEPS, "restart"),
+        ("KeyError: 'qqzz'", "", "stop"),
+        ("KeyError: 'qqzz'", STEPS, "restart"),
+        ("FileNotFoundError: File weights/a.pt does not exist.", "", "stop"),
     ],
 )
 def test_what_would_fail_again_is_not_started_again(tmp_path, said, steps, action):

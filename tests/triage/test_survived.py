@@ -247,3 +247,12 @@ def test_lost_peers_say_nothing_once_processes_exit_successfully(tmp_path):
     assert triage(write_logs(tmp_path, a_log=steps + lost + done), CpPlan()).state == "running"
     died = "[2026-03-22 11:32:38,1] [ERROR] [launch.py:341:sigkill_handler] ['python'] exits with return code = -9\n"
     assert triage(write_logs(tmp_path, b_log=steps + lost + done + died), CpPlan()).state == "failed"
+
+
+CONDA = "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.\n"
+
+
+def test_conda_that_a_script_goes_on_without_is_not_what_ended_the_job(tmp_path):
+    logs = write_logs(tmp_path, a_log=CONDA + "ValueError: no such sample\n", b_log=CONDA)
+    assert triage(logs[:1], CpPlan()).failure.message == "ValueError: no such sample"
+    assert triage(logs[1:], CpPlan()).failure.message == CONDA.strip()

@@ -56,6 +56,13 @@ _DETERMINISTIC: tuple[tuple[re.Pattern[str], bool, str], ...] = (
         "sizes of the model, the data or the layout don't fit each other",
     ),
     (re.compile(r"^(?:[\w.]{0,80}\.)?AssertionError\b"), False, "a check of the configuration failed"),
+    (
+        re.compile(
+            r"^(?:[\w.]{0,80}\.)?(?:KeyError|IndexError|TypeError|NotADirectoryError|FileNotFoundError(?!.* -> ))\b"
+        ),
+        False,
+        "the program asks for a name, a place or a file that isn't there",
+    ),
     (re.compile(r"does not have a device"), False, "a tensor was never placed on a device"),
     (
         re.compile(r"not a local folder and is not a valid model|not appear to have a file named"),

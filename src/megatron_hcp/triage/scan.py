@@ -23,7 +23,7 @@ class Bytes(Protocol):
     def read(self, size: int, /) -> bytes | None: ...
 
 
-class Blocks(Protocol):
+class LogBlocks(Protocol):
     """Likewise, where a block may stand in memory that the next one takes."""
 
     def read(self, size: int, /) -> bytes | memoryview | None: ...
@@ -68,7 +68,7 @@ class Hit(NamedTuple):
 
 
 def scan(
-    file: Blocks,
+    file: LogBlocks,
     tokens: Sequence[bytes],
     repeated: Sequence[bytes],
     advanced: Callable[[int], None] = lambda count: None,

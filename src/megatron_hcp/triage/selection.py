@@ -15,6 +15,7 @@ from megatron_hcp.triage.events import NAMES_THE_END, ROLES, Event, FileEvents
 from megatron_hcp.triage.line import When
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.place import are_tasks_ranks, place_of
+from megatron_hcp.triage.signatures.environment import CONDA
 from megatron_hcp.triage.signatures.row import Role
 
 Said = tuple[FileEvents, Event]
@@ -55,7 +56,7 @@ def candidates_of(parts: Sequence[FileEvents], files: Sequence[FileEvents]) -> l
     last = [entry for entry in files if entry.steps >= _STEPS_THAT_SURVIVE and entry.last_step is not None]
     for entry in parts:
         for role, event in entry.pending.items():
-            alike = (event, *(later for later in entry.further if later.role == role))
+            alike = sorted((event, *(later for later in entry.further if later.role == role)), key=_is_of_conda)
             others = [other for other in last if other.name.task == entry.name.task]  # an array's tasks are jobs apart
             said += [(entry, one) for one in alike if not _went_on(entry, one, of_each[entry.path], others)][:1]
     return said
@@ -169,6 +170,10 @@ _NOT_STARTED = frozenset((126, 127))
 def _is_of_a_shell(event: Event) -> bool:
     """Whether a shell said that it did not find a program."""
     return event.signature.id == "program-unknown" and bool(event.groups["program"])
+
+
+def _is_of_conda(event: Event) -> bool:
+    return event.signature.id == CONDA
 
 
 def _had_its_programs(files: Sequence[FileEvents]) -> bool:

@@ -169,3 +169,9 @@ def test_steps_are_counted_whether_one_or_many_kinds_of_lines_report_them(tmp_pa
     plain = [f"{n}: INFO bucket {n}" for n in range(40)]
     assert _read(tmp_path, *one, *plain).steps == 40
     assert _read(tmp_path, *(line for lines in zip(one, plain, other, strict=True) for line in lines)).steps == 80
+
+
+def test_losses_that_change_show_that_the_program_ran_though_no_step_is_counted(tmp_path):
+    line = "LR: 0.000001, Acc: 100.0000, Loss: {}"
+    assert _read(tmp_path, *(line.format(loss) for loss in (0.31, 0.22, 0.13, 0.12))).state == "no-failure"
+    assert _read(tmp_path, *(line.format(0.31) for _ in range(5))).unclear == "no-step"

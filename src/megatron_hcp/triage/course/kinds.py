@@ -19,6 +19,7 @@ class LineKind(NamedTuple):
     """Whether it states a loss or a gradient norm."""
 
 
+NO_COUNTER = b"a figure without a counter"
 LONGEST = 4000
 """Bytes of a line that are looked at."""
 _HINT = re.compile(
@@ -101,7 +102,7 @@ def kind_of(line: bytes) -> LineKind | None:
             return LineKind(True, counter["word"].lower())
     if _SIGN.search(line):
         return LineKind(False)
-    return LineKind(False, b"a figure without a counter", True) if is_finite else None
+    return LineKind(False, NO_COUNTER, True) if is_finite else None
 
 
 def counted(line: bytes) -> int | None:

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from megatron_hcp.triage.course.idle import SKIPPED, Idle, Idling
-from megatron_hcp.triage.course.kinds import LONGEST, LineKind, counted, kind_of, states_no_number
+from megatron_hcp.triage.course.kinds import LONGEST, NO_COUNTER, LineKind, counted, kind_of, states_no_number
 
 DELETED = b"0123456789 .+-"
 """What differs between lines of one kind: figures, and the blanks that align them."""
@@ -17,6 +17,8 @@ _LINE_ENDS = bytes.maketrans(b"\r", b"\n")
 _PIECE = 1 << 17
 """Bytes that are taken apart at a time: memory stays small."""
 _KINDS = 30_000
+_DIFFERENT = 3
+"""So many lines that state a loss, each another, show that the program ran, though they count no step."""
 _FEW = 2
 """So many kinds of a piece's lines that tell something are looked for one by one."""
 _LABELLED = re.compile(rb"\s{0,12}:|\[default\]:|\[,?\]<std")
@@ -105,6 +107,8 @@ class Course:
         self.kinds = kinds
         self.counters: dict[bytes, int] = {}
         """Counter -> its value where it was seen first; -1: it has grown since."""
+        self.figures: set[int] = set()
+        """Lines that state a loss and count nothing."""
         self.idling = Idling()
 
     def read(self, chunk: bytes, begin: int, end: int) -> Marks:
@@ -155,6 +159,10 @@ class Course:
         first = self.counters.get(kind.counter)
         if first == -1:
             return 1
+        if kind.counter == NO_COUNTER:
+            self.figures.add(hash(line))
+            self.counters[kind.counter] = -1 if len(self.figures) >= _DIFFERENT else 0
+            return 0
         value = counted(line)
         if value is None:
             return 0

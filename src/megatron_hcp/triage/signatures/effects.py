@@ -37,6 +37,17 @@ EFFECTS: tuple[Signature, ...] = (
         role="origin",
     ),
     effect(
+        "jax-peer",
+        r"(?P<task>/job:\S{1,80}/task:\d{1,6})? heartbeat timeout\. This indicates that the remote task|"
+        r"JAX distributed service detected fatal errors|tried to connect with a different incarnation",
+        "JAX's coordination service lost another task {task}",
+        "F external/xla/xla/pjrt/distributed/client.h:80] Terminating process because the JAX distributed service "
+        "detected fatal errors. This most likely indicates that another task died",
+        "coordination_service.cc:962] /job:jax_worker/replica:0/task:1 has connected",
+        "read that task's own log before this time",
+        tokens=(b"JAX distributed service", b"heartbeat timeout. This", b"different incarnation"),
+    ),
+    effect(
         "collective-timeout",
         r"[Ww]atchdog caught collective operation timeout|collective operation timeout: WorkNCCL|"
         r"(?:failure|timeout\)) detected by watchdog at work|Timeout at NCCL work: \d",

@@ -6,7 +6,19 @@ from megatron_hcp.triage.signatures.row import ERROR, Signature, fault
 
 _FACTS = "hcp facts, inside the container of the job"
 
+CONDA = "conda-shell"
+"""Of a script, which goes on: whatever follows counts before it."""
+
 ENVIRONMENT: tuple[Signature, ...] = (
+    fault(
+        CONDA,
+        r"^CommandNotFoundError: Your shell has not been properly configured",
+        "`conda activate` failed in the script, which ran on with the Python that it had",
+        "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.",
+        "CommandNotFoundError: No command 'conda trian'.",
+        'source "$(conda info --base)/etc/profile.d/conda.sh" before `conda activate`',
+        role="general",
+    ),
     fault(
         "bad-option",
         r"^(?:\S{1,200}: )?[Ee]rror: (?P<text>unrecognized arguments?: .*|argument \S.*|ambiguous option: .*|"

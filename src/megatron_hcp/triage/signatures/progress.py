@@ -105,9 +105,11 @@ _BENIGN = re.compile(r"[Ww]arning|\bNCCL (?:INFO|WARN) ")
 HARMLESS = re.compile(
     r"(?i)executing job with overrides|not a git |git root error|detected dubious|pip's dependency resolver|"
     r"nthreads cannot be larger than environment variable|could not find arguments in the checkpoint|"
-    r"could not find the metadata file|will not load any checkpoints?|Using the latest cached version"
+    r"could not find the metadata file|will not load any checkpoints?|Using the latest cached version|"
+    r"unable to register \w{1,20} (?:factory|plugin)"
 )
-"""What programs print as an error and go on: Hydra, git (also in wandb), pip, numexpr, Megatron-LM, datasets."""
+"""What programs print as an error and go on: Hydra, git (also in wandb), pip, numexpr, Megatron-LM, datasets,
+TensorFlow."""
 
 
 def last_words(tail: bytes) -> tuple[int, Line] | None:
