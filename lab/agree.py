@@ -7,7 +7,7 @@ we report an error and upstream accepts; silent rules, where upstream refuses fo
 report nothing; and refusals without a rule, by text. The exit status is 1 if there is a false alarm or a silent rule,
 or if more than 2 % are refused without a rule, or for what lab/lib/agree/without_rule.yaml does not list.
 
-slime and miles run on a Megatron-LM, which `--on` names.
+slime and miles run on a Megatron-LM, and NeMo-RL imports one, which `--on` names.
 
 Megatron-LM needs torch (the CPU build is enough); Megatron-Bridge also hydra-core and transformers, and Megatron-LM at
 its 3rdparty/Megatron-LM; verl also hydra-core, ray, tensordict and pandas. HCP_AGREE_PYTHON names an interpreter that
@@ -20,7 +20,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from agree import bridge, megatron_lm, slime, swift, verl
+from agree import bridge, megatron_lm, nemo_rl, slime, swift, verl
 from agree.compare import show, write_results
 from agree.parser_words import compare_words
 from program import at_least_one, parser_of
@@ -32,14 +32,14 @@ UPSTREAMS = {
     "ms-swift": swift.compare,
 }
 """By option, what compares `--commands` launches with a checkout, from a seed."""
-_ON_MEGATRON_LM = ("slime", "miles")
+_ON_MEGATRON_LM = {"slime": slime.compare, "miles": slime.compare, "nemo-rl": nemo_rl.compare}
 
 
 def main() -> int:
     parser = parser_of(__doc__)
     for name in (*UPSTREAMS, *_ON_MEGATRON_LM):
         parser.add_argument(f"--{name}", type=Path, action="append", default=[], metavar="DIR", help="a checkout")
-    parser.add_argument("--on", type=Path, metavar="DIR", help="the Megatron-LM on which slime and miles run")
+    parser.add_argument("--on", type=Path, metavar="DIR", help="the Megatron-LM of slime, miles and NeMo-RL")
     parser.add_argument("--commands", type=at_least_one, default=2_000, metavar="N", help="launches per checkout")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=2, metavar="N", help="launches to show per disagreement")
@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument("--parser", action="store_true", help="only Megatron-LM's parser, over all its options")
     parser.add_argument("--functional-tests", action="store_true", help="only upstream's own functional tests")
     options = parser.parse_args()
-    compared = UPSTREAMS | dict.fromkeys(_ON_MEGATRON_LM, partial(slime.compare, megatron_lm=options.on))
+    compared = UPSTREAMS | {name: partial(one, megatron_lm=options.on) for name, one in _ON_MEGATRON_LM.items()}
     checkouts = [(name, folder) for name in compared for folder in getattr(options, name.replace("-", "_"))]
     if options.on is None and any(name in _ON_MEGATRON_LM for name, _ in checkouts):
         parser.error("found no --on; wanted the folder of a Megatron-LM")

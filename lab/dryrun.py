@@ -1,4 +1,4 @@
-"""What `hcp dryrun` decides over launches that are known to run: `python lab dryrun CHECKOUT …`, or `--good`.
+"""What `hcp dryrun` decides over launches that are known to run: `python lab dryrun CHECKOUT …`, `--good`, `--recipes`.
 
 The launches are the functional tests of each checkout, which upstream trains every night, or with `--good` the rules'
 good examples, each completed by the words of a Llama 3 8B: whatever is refused is a false alarm. Prints a line of JSON
@@ -21,7 +21,7 @@ from program import parser_of
 
 from megatron_hcp.dryrun.ask import DryRun, HowToRun, dry_run
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.load import LoadOptions, load_launches
+from megatron_hcp.launch.load import LoadOptions, load_launch, load_launches
 from megatron_hcp.launch.upstream import upstreams_of, versions_of
 from megatron_hcp.rules.registry import RULES
 
@@ -157,6 +157,27 @@ def minor_of(release: str) -> list[str]:
     return release.split(".")[:2]
 
 
+def recipes(names: str, checkouts: list[Path], te: str) -> int:
+    """Runs recipes of Bridge, NAME:RANKS each; how many are refused. The cache of Hugging Face has their models."""
+    rows = []
+    for name, _, ranks in (word.partition(":") for word in names.split(",")):
+        options = LoadOptions(
+            dialect="bridge",
+            recipe=name,
+            words=("train.micro_batch_size=1",),
+            assumes=(f"te={te} world_size={ranks or 8}",),
+            upstream=upstreams_of([str(checkout) for checkout in checkouts]),
+        )
+        try:
+            row = _row(name, dry_run(load_launch("", options), HowToRun(ranks="0", seconds=300)))
+        except HcpError as error:
+            row = {"launch": name, "verdict": "unusable", "stage": "-", "why": str(error)}
+        print(json.dumps(row), flush=True)
+        rows.append(row["verdict"])
+    print(f"# {rows.count('done')} of {len(rows)} done; {dict(Counter(rows))}")
+    return rows.count("refused")
+
+
 def run(case: Case, checkout: Path, te: str, ask: HowToRun) -> dict[str, Any]:
     """What came of one launch."""
     upstream = upstreams_of([str(checkout)])
@@ -196,6 +217,9 @@ def main() -> int:
     parser.add_argument("--good", action="store_true", help="the rules' good examples instead of functional tests")
     parser.add_argument("--faults", action="store_true", help="reported crashes (lib/dryrun_faults.txt)")
     parser.add_argument("--table", action="store_true", help="the table of docs/dryrun.md")
+    parser.add_argument(
+        "--recipes", default="", metavar="NAME:RANKS,...", help="of Bridge; CHECKOUTS: its own, mcore's"
+    )
     parser.add_argument("--every", type=int, default=1, metavar="N", help="each N-th launch")
     parser.add_argument("--start", type=int, default=0, metavar="K", help="the first launch of the sample")
     parser.add_argument("--only", default="", metavar="TEXT", help="launches whose name has this")
@@ -205,6 +229,8 @@ def main() -> int:
     if options.faults:
         faults(options.checkouts)
         return 0
+    if options.recipes:
+        return int(recipes(options.recipes, options.checkouts, options.te) > 0)
     if options.table:
         table(options.checkouts, options.te)
         return 0

@@ -23,6 +23,8 @@ TABLES = {
     "verl": ("0.8.0", "0.9.1", "main"),
     "slime": ("0.3.1", "main"),
     "miles": ("0.1.0",),
+    "ms-swift": ("4.4.3", "4.5.2", "main"),
+    "nemo-rl": ("0.6.0", "0.7.0", "main"),
 }
 """The repositories whose guards are in the tables, and the releases to count."""
 BEGIN, END = "<!-- python lab guards --write -->", "<!-- end -->"

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from later import first_rows, key_of, scored, unscored
 from left_out import LEFT_OUT, left_out, left_out_scores, predicted, with_margins
 from program import parser_of
 from rows import Measured, bridge_rows, long_rows, simumax_rows
@@ -184,6 +186,9 @@ def main() -> None:
     counted = [row for row in bridge if row.group == "counted"]
     box = list(simumax_rows(words.rows / "measured_b200_simumax.jsonl"))
     long = list(long_rows(words.rows / "long_sequence_llama2_7b_fp8_h100.jsonl"))
+    early = unscored([*counted, *box, *long], scored(), first_rows())
+    if early:
+        sys.exit(f"fit: {len(early)} rows were never scored, as {key_of(early[0])}; wanted python lab plan/later first")
     values = fitted([*counted, *box, *long])
     for name, value in values.items():
         print(f"{name:20} {value:8.4g}   prior {PRIORS.get(name, value):.4g}")

@@ -3,14 +3,14 @@
 A row is {"case": "llama3_70b_l12_tp2_cp4_pp1_dp1_seq32768_mbc4_cef", "alloc_gib": 68.43}, as `simumax_rows` reads it.
 Exit 1 where a dense row is more than 0.3 % off, or one with experts more than 0.8 %.
 
-`--ran`: layouts that ran, as Megatron-Bridge publishes them; exit 1 too where a rule forbids one, or where more than
-10 % of the distinct ones are called out of memory. Some of those ran with offload or recomputation that the row does
-not say: they are printed with the GiB over.
+`--ran`: layouts that ran, as Megatron-Bridge publishes them; exit 1 too where a rule forbids one, or one is called out
+of memory with what its recipe recomputes; it is printed with the GiB over.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -22,7 +22,9 @@ from megatron_hcp.plan.memory import memory, usable_gib
 
 LIMITS = {False: 0.003, True: 0.008}
 """How far a row may be off: of a dense model, of one with experts."""
-MOST_OVER = 0.1
+_RECOMPUTED = {("deepseek-v3", "gb300", 2): frozenset({"mla_up_proj"})}
+"""What recipes recompute that the rows do not say, by model, GPU and micro-batch. Source: recompute_modules of
+DEEPSEEK_V3_PRETRAIN_CONFIG_GB300_V1 in deepseek_workload_base_configs.py, Megatron-Bridge v0.3.0 to v0.5.1."""
 
 
 def measured(path: Path, terms: bool) -> bool:
@@ -44,7 +46,7 @@ def measured(path: Path, terms: bool) -> bool:
 
 
 def ran(path: Path) -> bool:
-    """Whether the published layouts are legal, and nearly all of them fit."""
+    """Whether the published layouts are legal, and fit."""
     over: dict[str, float] = {}
     for row in bridge_rows(path):
         if row.group != "counted":
@@ -53,13 +55,17 @@ def ran(path: Path) -> bool:
             print(f"forbidden: {row.name} {rules}")
             return False
         size = f"{row.model.name} {row.job.world_size} x {row.job.gpu.name} {row.job.precision} {row.layout}"
-        over[size] = memory(row.model, row.layout, row.job).peak - usable_gib(row.job.gpu)
+        layout, job = row.layout, row.job
+        again = _RECOMPUTED.get((row.model.name, job.gpu.name, layout.mbs))
+        if again is not None:
+            layout, job = replace(layout, recompute="selective"), replace(job, recomputes=again)
+        over[size] = memory(row.model, layout, job).peak - usable_gib(job.gpu)
     for size, gib in over.items():
         if gib > 0:
             print(f"{gib:8.1f} GiB over  {size}")
     count = sum(gib > 0 for gib in over.values())
     print(f"{len(over)} layouts that ran: all legal, {count} called out of memory ({count / len(over):.1%})")
-    return count <= MOST_OVER * len(over)
+    return count == 0
 
 
 def main() -> int:

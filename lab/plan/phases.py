@@ -9,17 +9,18 @@ written, the others only when they were done.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import sys
 import tempfile
 from typing import NamedTuple
 
+from program import parser_of
+
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions
 from megatron_hcp.plan.from_launch import layout_of
-from megatron_hcp.plan.phases.change import Failure, first_failure
+from megatron_hcp.plan.phases.change import FirstFailure, first_failure
 from megatron_hcp.plan.phases.memory import Phase, phases_of
 from megatron_hcp.plan.phases.read import rl_job
 from megatron_hcp.plan.question import question_of
@@ -64,7 +65,7 @@ def halves(items: list[Case]) -> tuple[list[Case], list[Case]]:
     return ordered[: len(ordered) // 2], ordered[len(ordered) // 2 :]
 
 
-def answered(case: Case) -> tuple[list[Phase], Failure | None]:
+def answered(case: Case) -> tuple[list[Phase], FirstFailure | None]:
     """The phases of that case's launch, and which fails first."""
     with tempfile.TemporaryDirectory() as folder:
         target, options = "", LoadOptions(dialect=case.dialect, words=tuple(case.words.split()), model_file=case.model)
@@ -80,7 +81,7 @@ def answered(case: Case) -> tuple[list[Phase], Failure | None]:
     return found, first_failure(asked.model, layout, asked.job, rl, found)
 
 
-def is_right(case: Case, failure: Failure | None) -> bool:
+def is_right(case: Case, failure: FirstFailure | None) -> bool:
     """Whether it fits as reported, or fails in the phase that the report names."""
     if failure is None or case.says == FITS:
         return failure is None and case.says == FITS
@@ -88,7 +89,7 @@ def is_right(case: Case, failure: Failure | None) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--each", action="store_true", help="print every case")
     each = parser.parse_args().each
     for title, items in zip(("looked at", "kept apart"), halves(cases())):
@@ -109,9 +110,8 @@ def _scored(case: Case, each: bool) -> bool:
     if each or not good:
         peaks = " ".join(f"{item.name.split()[-1]} {item.peak:.0f}" for item in found)
         said = failure.phase.name if failure else FITS
-        print(
-            f"  {'right' if good else 'WRONG'} {case.name}: says {case.says}, answer {said} ({peaks} of {found[0].usable:.0f})"
-        )
+        print(f"  {'right' if good else 'WRONG'} {case.name}: says {case.says}, answer {said}")
+        print(f"        {peaks} of {found[0].usable:.0f} GiB")
         if case.peak_gib:
             largest = max(item.peak for item in found)
             print(

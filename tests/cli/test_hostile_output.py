@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support.cards import skill_in
+
 SMUGGLED = "\n::error file=a.py,line=1::x\x1b]52;c;aGk=\x07\x9b2J\b\u202e##[error]y"
 LAUNCH = (
     "torchrun pretrain_gpt.py --num-layers 2 --num-attention-heads 8 --hidden-size 64 --seq-length 1000"
@@ -89,6 +91,16 @@ def test_no_format_prints_a_secret(hcp, tmp_path: Path, fmt: str) -> None:
             done = hcp("show", "launch.sh", "--format", fmt, *option, cwd=tmp_path)
             assert "hunter2" not in done.stdout + done.stderr, (done.stdout, done.stderr)
             assert done.stdout or done.returncode == 2, "a credential is no fact, and is refused as one"
+
+
+@pytest.mark.parametrize("fmt", ["text", "json"])
+def test_no_command_about_skills_prints_a_secret_of_a_card(hcp, tmp_path: Path, fmt: str) -> None:
+    secret = "ghp_" + "aB3" * 12
+    skill = skill_in(tmp_path, text=f"rules: {secret}")
+    (skill / "SKILL.md").write_text(f"---\nname: {secret}\ndescription: {secret}\n---\n")
+    for words in (("skills", "validate"), ("skills", "show"), ("verify", "--list"), ("anchors",)):
+        done = hcp(*words, skill, "--format", fmt, cwd=tmp_path)
+        assert secret not in done.stdout + done.stderr, words
 
 
 @pytest.mark.slow

@@ -80,9 +80,11 @@ def test_unusable_input_is_one_line_and_exit_2(hcp, tmp_path: Path, arguments: t
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("chek", "found the command 'chek'; wanted check"),
-        ("dcp wieghts", "found the command 'wieghts'; wanted weights"),
-        ("dcp foo", "found the command 'foo'; wanted one of calibrate, plan, show, weights"),
+        ("chek", "no command 'chek'; did you mean check?"),
+        ("dcp wieghts", "no command 'dcp wieghts'; did you mean dcp weights?"),
+        ("dcp foo", "no command 'dcp foo'; wanted one of calibrate, plan, show, weights"),
+        ("check --formt json", "no option '--formt'; did you mean --format?"),
+        ("skills list --qqq", "no option '--qqq'; --help lists them"),
         ("plan --gpus 0", "--gpus: found '0'; wanted a whole number of at least 1"),
         ("plan --seq-length 256k", "--seq-length: found '256k'; wanted a whole number of at least 1"),
         ("verify --jobs 100", "--jobs: found '100'; wanted a whole number from 1 to 64"),
@@ -122,7 +124,7 @@ def test_a_fault_of_ours_has_exit_3_and_a_traceback(hcp, tmp_path: Path) -> None
         f"from pathlib import Path\n__path__ = [str(Path(__file__).parent), {str(real)!r}]\n__version__ = 'broken'\n"
     )
     (broken / "cli" / "__init__.py").write_text("")
-    for name in ("main.py", "screen.py", "streams.py"):
+    for name in ("main.py", "screen.py", "streams.py", "usage.py", "declare.py"):
         (broken / "cli" / name).write_text((real / "cli" / name).read_text())
     (broken / "cli" / "facts.py").write_text("import click\n@click.command()\ndef facts():\n    assert False, 'odd'\n")
     done = hcp("facts", env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)

@@ -186,3 +186,34 @@ def test_a_launch_of_rl_is_planned_for_its_longest_sequence(hcp: Hcp, root: Path
     (mark,) = (mark for mark in data["layouts"][0]["marks"] if "dynamic CP" in mark)
     assert "at most 8192 tokens a rank: not modelled" in mark
     assert planned(hcp, root, *words, "--seq-length", "8192")["job"]["seq_length"] == 8192
+
+
+GRPO = (
+    "actor_rollout_ref.model.path=Qwen/Qwen2.5-7B algorithm.adv_estimator=grpo data.train_batch_size=512 "
+    "data.max_prompt_length=2048 data.max_response_length=8192 trainer.nnodes=1 trainer.n_gpus_per_node=8 "
+    "actor_rollout_ref.actor.ppo_mini_batch_size=32 actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2 "
+    "actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.rollout.gpu_memory_utilization=0.6"
+).split()
+"""Row 10 of verl_megatron_practice's grpo_qwen2.5_7b.csv, which ran out of memory: nothing is moved to the host."""
+
+
+def test_the_phases_of_a_step_are_shown_with_the_one_that_fails_first_and_what_mends_it(hcp: Hcp, root: Path) -> None:
+    words = ("plan", "--dialect", "verl", "--gpu", "h100", "--phases")
+    done = hcp(*words, "--", *GRPO, cwd=root)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and max(map(len, lines)) <= 80
+    assert any(line.startswith("rollout") and "*" in line for line in lines)
+    data = json.loads(hcp(*words, "--format", "json", "--", *GRPO, cwd=root).stdout)
+    assert [item["phase"] for item in data["phases"]] == [
+        "weight synchronization", "rollout", "log-probability", "reference", "actor update",
+    ]  # fmt: skip
+    setting = data["fails_first"]["setting"]
+    assert data["fails_first"]["phase"] == "rollout" and setting
+    mended = json.loads(hcp(*words, "--format", "json", "--", *GRPO, *setting.split(), cwd=root).stdout)
+    assert mended["fails_first"] is None and all(item["fits"] for item in mended["phases"])
+
+
+def test_phases_are_those_of_a_launch_of_reinforcement_learning(hcp: Hcp, root: Path) -> None:
+    for words in ((*GIVEN, "--phases", "--layout", "tp=2"), (*GIVEN, "--phases", "--fix", "tp=2")):
+        done = hcp(*words, cwd=root)
+        assert done.returncode == 2 and done.stderr.startswith("hcp: ") and len(done.stderr.splitlines()) == 1

@@ -172,13 +172,15 @@ def test_a_schema_is_one_and_has_the_name_of_its_output(name: str) -> None:
     schema = SCHEMAS[name]
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$id"] == f"{name}.json"
-    assert schema["properties"]["schema"]["const"].replace("/", ".") == name
+    assert name in READ_ALONE or schema["properties"]["schema"]["const"].replace("/", ".") == name
 
 
 def test_the_wheel_carries_the_schemas(root: Path) -> None:
     assert 'schemas = "megatron_hcp/_pack/schemas"' in (root / "pyproject.toml").read_text()
 
 
+READ_ALONE = {"hcp.config.1"}
+"""What a person writes, without the name of its schema."""
 INSIDE = {
     "hcp.dcp-plan/1",
     "hcp.installed/1",
@@ -192,5 +194,4 @@ INSIDE = {
 def test_each_output_has_a_schema(root: Path) -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in (root / "src").rglob("*.py"))
     printed = set(re.findall(r'"(hcp\.[a-z-]+/[0-9]+)"', text)) - INSIDE
-    read_alone = {"hcp.config.1"}
-    assert printed == {f"{name.rpartition('.')[0]}/{name.rpartition('.')[2]}" for name in SCHEMAS.keys() - read_alone}
+    assert printed == {f"{name.rpartition('.')[0]}/{name.rpartition('.')[2]}" for name in SCHEMAS.keys() - READ_ALONE}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import io
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -48,6 +50,17 @@ def test_colours_are_the_only_escapes(text: str) -> None:
 def test_what_would_act_is_written_out(line: str | tuple[str, ...], shown: str) -> None:
     assert safe_line(line, ascii=True) == shown
     assert safe_text([line]) == shown + "\n"
+
+
+def test_every_json_that_a_command_prints_goes_through_the_one_writer(root: Path) -> None:
+    printed = [
+        path.relative_to(root).as_posix()
+        for path in sorted((root / "src/megatron_hcp/cli").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("click.echo", "print", "say", "sys.stdout.write")
+        if "json.dumps" in ast.unparse(node)
+    ]
+    assert printed == ["src/megatron_hcp/cli/dcp/command.py"], "of which only the weights, numbers, are their own"
 
 
 def test_a_command_that_is_meant_stays_one() -> None:

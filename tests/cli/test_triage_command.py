@@ -194,3 +194,44 @@ def test_closed_standard_input_is_one_line(tmp_path):
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("hcp: found no standard input") and done.stderr.count("\n") == 1
+
+
+STEPS = "".join(f"iteration {n}/ 9 | elapsed time per iteration (ms): 5.0 | lm loss: 2.0 |\n" for n in range(5))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("last", "code", "state"),
+    [("[rank3]: ValueError: no\n", 1, "failed"), ("[after training is done] datetime: now\n", 0, "no-failure")],
+)
+def test_a_running_job_is_followed_to_its_failure_or_its_end(tmp_path, last, code, state):
+    (tmp_path / "logs").mkdir()
+    words = [sys.executable, "-m", "megatron_hcp", "triage", "--follow", "--format", "json", "logs"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as running:
+        (tmp_path / "logs" / "a.log").write_text(STEPS)
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.wait(3)
+        with (tmp_path / "logs" / "a.log").open("a") as log:
+            log.write(last)
+        said, _ = running.communicate(timeout=HANG_S)
+    assert (running.returncode, json.loads(said)["state"]) == (code, state)
+
+
+def test_a_stream_cannot_be_followed_by_reading_it_again(hcp, tmp_path):
+    done = hcp("triage", "--follow", "-", stdin=LOG)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "found a stream with --follow" in done.stderr
+    done = hcp("triage", "--follow", "nowhere.log", cwd=tmp_path)
+    assert done.returncode == 2 and "no such file" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_launch_of_two_levels_without_sizes_is_told_where_the_log_says_nothing(hcp, tmp_path):
+    launch = "--context-parallel-size 4 --cp-comm-type a2a+p2p --num-layers 2"
+    (tmp_path / "train.sh").write_text(f"torchrun --nproc-per-node 8 pretrain_gpt.py {launch}\n")
+    (tmp_path / "job.log").write_text(STEPS)
+    done = hcp("triage", "job.log", "--launch", "train.sh", cwd=tmp_path)
+    assert "HCP001: the launch: cp_comm_type a2a+p2p without hierarchical_context_parallel_sizes" in done.stdout
+    assert "a list of two groups of the planned sizes" in done.stdout
+    (tmp_path / "train.sh").write_text(f"torchrun --nproc-per-node 8 pretrain_gpt.py {launch.replace('a2a+', '')}\n")
+    assert "HCP001" not in hcp("triage", "job.log", "--launch", "train.sh", cwd=tmp_path).stdout

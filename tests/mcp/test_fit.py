@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_hcp.mcp.fit import fitted, parts_of
+from megatron_hcp.mcp.fit import MAX_BYTES, fitted, parts_of
 
 FINDINGS = [{"rule": f"A{number:03}", "text": "x" * 200} for number in range(30)]
 ANSWER = {"schema": "hcp.x/1", "findings": FINDINGS, "facts": {"a": ["b"]}}
@@ -26,7 +26,7 @@ def test_all_entries_are_found_by_asking_again() -> None:
     while any("ask again" in note or note == "more" for note in notes):
         answer, notes = fitted(ANSWER, skip)
         seen += [entry["rule"] for entry in answer["findings"]]
-        assert len(json.dumps(answer, separators=(",", ":"))) <= 3_400
+        assert len(json.dumps(answer, separators=(",", ":"))) <= MAX_BYTES
         skip = len(seen)
     assert seen == [entry["rule"] for entry in FINDINGS]
 

@@ -38,18 +38,20 @@ def with_server(cwd: Path, talk) -> Any:
 
 def test_a_client_of_the_sdk_finds_tools_asks_them_and_reads_resources(tmp_path: Path, hcp, root: Path) -> None:
     (tmp_path / "launch.txt").write_text(LAUNCH)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "job.sbatch").write_text((root / "examples" / "mlm_hcp.sbatch").read_text())
     log = root / "tests" / "triage" / "dead_job.log"
 
     async def talk(session: Any) -> None:
         tools = {tool.name: tool for tool in (await session.list_tools()).tools}
-        assert {"check", "triage", "explain", "support", "plan"} == tools.keys()
+        assert {"check", "triage", "explain", "support", "plan", "render", "dcp_plan"} == tools.keys()
         assert all(tool.annotations.read_only_hint for tool in tools.values())
 
         async def ask(name: str, **given: Any) -> Any:
             result = await session.call_tool(name, given)
             if not result.is_error:
                 jsonschema.validate(result.structured_content, tools[name].output_schema)
-                assert json.loads(result.content[0].text) == result.structured_content
+            assert 0 < len(result.content[0].text) <= 1_500
             assert len(result.model_dump_json(exclude_none=True)) < 8_000
             return result
 
@@ -58,9 +60,8 @@ def test_a_client_of_the_sdk_finds_tools_asks_them_and_reads_resources(tmp_path:
         said = json.loads(
             hcp("check", "launch.txt", "--assume=te=2.14", "--format=json", "--full", cwd=tmp_path).stdout
         )
-        for finding in said["findings"]:
-            del finding["source"]  # which explain has, and for which there is no room
         assert by_path.structured_content["exit_code"] == 1
+        assert all(finding["rule"] in by_path.content[0].text for finding in said["findings"])
         assert by_path.structured_content["answer"]["findings"] == said["findings"]
         assert by_text.structured_content["answer"]["findings"][0]["rule"] == said["findings"][0]["rule"]
 
@@ -81,6 +82,12 @@ def test_a_client_of_the_sdk_finds_tools_asks_them_and_reads_resources(tmp_path:
         one = (await ask("plan", model=config, **cluster, layout="tp=2 cp=3")).structured_content
         assert one["exit_code"] == 0 and not one["answer"]["layouts"][0]["legal"]
 
+        job = await ask("render", path="job.sbatch", site=["nodes=2", "gpus_per_node=8"])
+        assert job.structured_content["exit_code"] == 0, job.content[0].text
+        assert job.structured_content["answer"]["job"][0] == "#!/bin/bash"
+        lengths = (await ask("dcp_plan", world_size=8, max_seqlen=1024, lengths=[3000, 900, 800])).structured_content
+        assert lengths["answer"]["schema"] == "hcp.dcp-plan/2"
+
         wrong: list[tuple[str, dict[str, Any], str]] = [
             ("check", {}, "wanted one of them"),
             ("check", {"path": "none.sh"}, "none.sh"),
@@ -91,7 +98,11 @@ def test_a_client_of_the_sdk_finds_tools_asks_them_and_reads_resources(tmp_path:
             ("check", {"text": ["x"]}, "text: found list"),
             ("check", {"path": 5}, "path: found int 5; wanted string"),
             ("check", {"path": "a\0b"}, "wanted string"),
-            ("check", {"path": str(tmp_path)}, "is a directory"),
+            ("check", {"path": str(tmp_path / "empty")}, "found no launch in"),
+            ("render", {"path": "job.sbatch", "site": ["output=/etc/x"]}, "a name of the site file"),
+            ("render", {"path": "job.sbatch", "site": ["submit=1"]}, "a name of the site file"),
+            ("render", {"path": "launch.txt"}, "not stated: start"),
+            ("dcp_plan", {"world_size": 8, "max_seqlen": 1024}, "both or neither"),
             ("check", {"path": "/dev/zero"}, "is too large"),
             ("check", {"text": "x" * 1_000_001}, "found more than 1,000,000 bytes"),
             ("check", {"text": "x", "assume": "te=2"}, "assume: found str 'te=2'; wanted array"),
@@ -116,7 +127,7 @@ def test_answers_that_would_be_long_are_cut_with_a_note(tmp_path: Path, root: Pa
     """Each is longer than 8 kB by itself; what matters most is kept, and the rest can be had."""
     overrides = (root / "examples" / "bridge_overrides.txt").read_text()
     config = str(root / "examples" / "llama3_8b_config.json")
-    cluster = {"gpus": 64, "gpu": "h100", "seq_length": 131072, "global_batch": 64, "top": 6}
+    cluster = {"gpus": 64, "gpu": "h100", "seq_length": 131072, "global_batch": 64, "top": 5}
 
     async def talk(session: Any) -> None:
         tools = {tool.name: tool for tool in (await session.list_tools()).tools}
@@ -128,20 +139,23 @@ def test_answers_that_would_be_long_are_cut_with_a_note(tmp_path: Path, root: Pa
             return result.structured_content
 
         launch = await ask("check", text=overrides)
-        assert launch["answer"]["findings"][0]["rule"] == "HCP001" and "presumed: left out" in launch["cut"][0]
+        assert launch["answer"]["findings"][0]["rule"] == "HCP001"
         layouts, skip = [], 0
         while True:
             found = await ask("plan", model=config, **cluster, skip=skip)
             layouts += [json.dumps(layout["layout"]) for layout in found["answer"]["layouts"]]
             skip = len(layouts)
-            if not any(note.startswith("layouts") and "ask again" in note for note in found["cut"]):
+            if not any(note.startswith("layouts") and "ask again" in note for note in found.get("cut", ())):
                 break
         whole = await ask("plan", model=config, **{**cluster, "top": 1})
         assert (
             skip > 3 and len(set(layouts)) == skip and json.dumps(whole["answer"]["layouts"][0]["layout"]) == layouts[0]
         )
         table = await ask("support", model=config)
-        assert any(note.startswith("cells") and "ask again with skip=" in note for note in table["cut"])
+        assert table["answer"]["cells"]
+        script = (root / "examples" / "mlm_hcp.sbatch").read_text()
+        job = await ask("render", text=script, site=["nodes=2", "gpus_per_node=8"])
+        assert any(note.startswith("job") and "ask again with skip=" in note for note in job["cut"])
 
     with_server(tmp_path, talk)
 
@@ -197,5 +211,22 @@ def test_a_resource_of_a_skill_never_leads_out_of_its_folder(tmp_path: Path, roo
         reference = min(path.name for path in (root / "skills" / skill / "references").glob("*.md"))
         result = await session.read_resource(f"hcp://skills/{skill}/references/{reference}")
         assert result.contents[0].text
+
+    with_server(tmp_path, talk)
+
+
+def test_prompts_for_the_usual_jobs_name_the_tools(tmp_path: Path) -> None:
+    async def talk(session: Any) -> None:
+        prompts = {prompt.name: prompt for prompt in (await session.list_prompts()).prompts}
+        assert {"check_launch", "plan_layout", "explain_failure"} == prompts.keys()
+        tools = [tool.name for tool in (await session.list_tools()).tools]
+        for name, prompt in prompts.items():
+            given = {argument.name: "x/y {z}" for argument in prompt.arguments}
+            text = (await session.get_prompt(name, given)).messages[0].content.text
+            assert "x/y {z}" in text and any(f"`{tool}`" in text for tool in tools)
+        for name, given in (("check_launch", {}), ("check_launch", {"path": "x" * 9_999}), ("none", {})):
+            with pytest.raises(mcp.MCPError) as refused:
+                await session.get_prompt(name, given)
+            assert refused.value.data["schema"] == "hcp.error/1"
 
     with_server(tmp_path, talk)

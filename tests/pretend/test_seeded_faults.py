@@ -87,4 +87,5 @@ def test_a_wrong_shape_of_a_stand_in_decides_nothing(tmp_path: Path, file: str, 
 
 def test_every_stand_in_has_a_fault_sown_in_it() -> None:
     files = {path.name for path in (PACKAGE / "pretend/stand_ins").glob("*.py")} - {"__init__.py", "contract.py"}
-    assert files - {file for file, *_ in SEEDS} == {"conversations.py"}, "which a wheel's program doesn't call"
+    uncalled = {"conversations.py", "bridge.py"}  # a wheel's program for Megatron-LM calls neither
+    assert files - {file for file, *_ in SEEDS} == uncalled

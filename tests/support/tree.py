@@ -15,7 +15,7 @@ ALL_MODULES = sorted(path for name in ("src", "tests", "checks", "lab") for path
 
 CHAINS = (
     "ground <- core <- cost <- dcp <- bash <- launch <- validators <- rules <- judge <- "
-    "plan support render triage skills backports dryrun <- project <- cli mcp",
+    "plan support render triage skills backports dryrun <- project <- cli mcp <- lsp",
     "ground <- core <- cost <- dcp <- draw data <- cli",
     "ground <- core <- job <- render triage <- cli",
     "ground <- core <- cost <- dcp <- runtime <- proofs integrations <- pretend",

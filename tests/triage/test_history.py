@@ -144,3 +144,45 @@ def test_an_exception_in_a_log_without_times_came_before_those_who_waited_for_th
     later = "2026-08-22 10:40:00 " + log
     diagnosis = _read(tmp_path, rank_0_log=WAITED.format(0), rank_1_log=later, rank_2_log=WAITED.format(2))
     assert diagnosis.failure.signature.id == "collective-timeout", "where times are stated, they decide"
+
+
+POD = "[pod/job-worker-{}-x/pytorch] 2026-08-22T10:00:0{}.1Z {}\n"
+
+
+def test_lines_of_several_pods_are_told_apart(tmp_path):
+    own = (
+        "Traceback (most recent call last):",
+        '  File "/w/train.py", line 7, in step',
+        "    load()",
+        "KeyError: 'lr'",
+    )
+    log = "".join(
+        POD.format(1, place, line) + POD.format(0, place, "fetched a batch") for place, line in enumerate(own)
+    )
+    failure = _read(tmp_path, pods_log=log).failure
+    assert (failure.node, failure.message) == ("job-worker-1-x", "KeyError: 'lr'")
+    assert failure.cause.endswith("(train.py:7, in step: load())")
+
+
+def test_a_container_that_was_started_again_is_another_attempt(tmp_path):
+    broken = "[rank0]: RuntimeError: CUDA error: an illegal memory access was encountered\n"
+    logs = {"pod.previous.log": broken, "pod.log": _steps()}
+    for name, text in logs.items():
+        (tmp_path / name).write_text(text)
+    diagnosis = triage([tmp_path / name for name in logs], CpPlan())
+    assert diagnosis.state == "running"
+    assert [attempt.failure and attempt.failure.rank for attempt in diagnosis.attempts] == [0, None]
+
+
+def test_a_job_arrays_task_does_not_survive_because_another_trains_on(tmp_path):
+    (tmp_path / "slurm-77_3.out").write_text("2026-08-22 09:00:00 ValueError: no such learning rate\n")
+    (tmp_path / "slurm-77_4.out").write_text("".join(f"2026-08-22 {line}" for line in TIMED))
+    found = triage(sorted(tmp_path.iterdir()), CpPlan())
+    assert found.failure.task == 3 and "in task 3 of the job array" in diagnosis_text(found, None)
+    assert diagnosis_json(found, None)["first_failure"]["task"] == 3
+    (tmp_path / "slurm-77_3.out").rename(tmp_path / "slurm-77.out")
+    (tmp_path / "slurm-77_4.out").rename(tmp_path / "slurm-78.out")
+    assert triage(sorted(tmp_path.iterdir()), CpPlan()).failure is None
+
+
+TIMED = [f"10:00:0{n} iteration {n}/ 9 | elapsed time per iteration (ms): 5.0 | lm loss: 2.0 |\n" for n in range(1, 6)]

@@ -40,6 +40,34 @@ def test_a_raise_under_a_known_condition_refuses_and_does_not_end_the_rest() -> 
     assert args.fields["count"] == 5
 
 
+STUMBLING = (
+    "check args.none < 1\tcompared",
+    "if args.none < 1\n stop args.none >= 1\tcompared",
+    "if args.sp and args.pp % args.zero == 0\n stop False\tdivided",
+    "if not exists(args.none)\n stop exists(args.none)\tno such file",
+)
+
+
+@pytest.mark.parametrize("text", STUMBLING)
+def test_what_a_guard_stumbles_over_is_refused_by_that_guard(text: str) -> None:
+    found, _ = run(unit("validate", text), none=None, zero=0, **HIDDEN)
+    assert len(found.refusals) == 1 and not found.open
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if args.none is not None and args.none < 1\n stop False\tpython does not come to it",
+        "if args.tp == 1 or args.none < 1\n stop False\tnor surely to this",
+        "x = args.none < 1\ncheck x\tan assignment is no guard",
+        "if args.tp == 1\n check args.none < 1\tunder an unknown condition",
+    ],
+)
+def test_what_upstream_may_not_come_to_stumbles_over_nothing(text: str) -> None:
+    found, _ = run(unit("validate", text), none=None, **HIDDEN)
+    assert not found.refusals
+
+
 def test_an_unknown_condition_forgets_what_its_branches_leave_different_and_nothing_else() -> None:
     text = "if args.tp == 1\n args.sp = False\n args.count = 3\nelse\n args.count = 3\nargs.pp = args.pp + 1"
     _, args = run(unit("validate", text), **HIDDEN)

@@ -2,4 +2,4 @@
 
 import gc
 
-gc.set_threshold(100_000)  # most collections are skipped while modules load: the process runs for only 0.1 s
+gc.set_threshold(400_000)  # few collections: a check makes little garbage, but many trees and modules

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 import click
 
 from megatron_hcp.cli.options import format_option
+from megatron_hcp.cli.reports.json import dump
 from megatron_hcp.cli.screen import say
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.skills.anchors import (
@@ -79,7 +79,7 @@ def anchors(folders: Sequence[str], repos: Sequence[str], sources: str | None, e
     ok = all(verdict.status in ("holds", "unverified here") for verdict in found)
     ok = ok and all(verdict.status in ("right", "unverified here") for _, verdict in citations)
     if fmt == "json":
-        click.echo(json.dumps(_json(found, citations, ok), indent=2, ensure_ascii=False))
+        click.echo(dump(_json(found, citations, ok)))
     else:
         if found or not citations:
             _print(found, roots, every)

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from megatron_hcp.cli import declare as click  # declares as click does, without importing it
 from megatron_hcp.cli.options import format_option, launch_options
 from megatron_hcp.cli.repository.targets import (
     Asked,
@@ -73,6 +72,7 @@ class _Shape(NamedTuple):
     help="Check only what differs from this revision of git, and new files: --changed HEAD, --changed origin/main.",
 )
 @click.option("--write-baseline", is_flag=True, help="Accept all that is found now, in .hcp-baseline.json at the root.")
+@click.quick
 def check(
     targets: Sequence[str],
     options: LoadOptions,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from megatron_hcp.cli.options import format_option
-from megatron_hcp.cli.reports.json import read_json
+from megatron_hcp.cli.reports.json import dump, read_json
 from megatron_hcp.cli.reports.words import reading_lines
 from megatron_hcp.cli.screen import say
 from megatron_hcp.launch.facts.last_read import last_read
@@ -31,4 +29,4 @@ def facts(fmt: str) -> None:
         "facts": {name: {"value": value, "origin": "installed"} for name, value in found.items()},
         "read": [read_json(row) for row in last_read()],
     }
-    click.echo(json.dumps(data, indent=2))
+    click.echo(dump(data))

@@ -10,17 +10,17 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from megatron_hcp import __version__
+from megatron_hcp.cli.declare import Command
 from megatron_hcp.cli.screen import say
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.signals import ends_cleanly
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
+    import click
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("megatron_hcp.cli.check", "Find what will go wrong in a launch before it reaches the cluster."),
@@ -52,47 +52,46 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "megatron_hcp.cli.triage",
         "Find the first failure of a dead job, or whether CP is active in a running one.",
     ),
-    "mcp": ("megatron_hcp.mcp.command", "Serve check, plan, support, triage and explain to an agent over MCP."),
+    "mcp": ("megatron_hcp.mcp.command", "Serve check, plan, support, render, dcp, triage and explain to an agent over MCP."),
+    "lsp": ("megatron_hcp.lsp.command", "Serve an editor: findings as you type, explanations, fixes and keys."),
     "facts": ("megatron_hcp.cli.facts", "Print what this machine or container has, as facts for `hcp check --facts`."),
+    "doctor": ("megatron_hcp.cli.doctor", "Print what this machine and environment can do, and what is broken."),
     "completion": ("megatron_hcp.cli.completion", "Print the completion script for bash, zsh or fish."),
 }
 """Command -> (module that holds it under the same name, short help). Listed, so that `hcp --help` imports none."""
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        command = getattr(importlib.import_module(entry[0]), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        from click.shell_completion import CompletionItem
-
-        named = [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
-        return named + click.Command.shell_complete(self, ctx, incomplete)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+cli: click.Group
+"""click's commands; it is made on first access: see `__getattr__`."""
 
 
-@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=lambda *given: _version(*given),
-              help="Show the version, and what was read of upstream, and exit.")  # fmt: skip
-def cli() -> None:
-    """Check long-context launches on the Megatron stack: context parallelism, hierarchical and dynamic.
+@cache
+def _cli() -> click.Group:
+    """The command line as click's, for all that `_at_once` leaves to it."""
+    import click
 
-    Exit codes: 0 ok, 1 errors found, 2 the input could not be used, 3 internal error (a bug in hcp), 4 undecided:
-    settings of the launch could not be seen.
-    """
+    from megatron_hcp.cli.usage import LazyGroup
+
+    @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+    @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
+                  help="Show the version, and what was read of upstream, and exit.")  # fmt: skip
+    def cli() -> None:
+        """Check long-context launches on the Megatron stack: context parallelism, hierarchical and dynamic.
+
+        Exit codes: 0 ok, 1 errors found, 2 the input could not be used, 3 internal error (a bug in hcp), 4 undecided:
+        settings of the launch could not be seen.
+        """
+
+    assert isinstance(cli, LazyGroup)
+    cli.listed = COMMANDS
+    return cli
+
+
+def __getattr__(name: str) -> object:
+    # The module's own attributes are found before this is called.
+    if name == "cli":
+        return _cli()
+    raise AttributeError(name)
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -127,21 +126,14 @@ def main(argv: list[str] | None = None) -> Any:
 
 def _run(arguments: list[str], words: tuple[str, ...]) -> int:
     """The exit code of the command."""
-    if "_HCP_COMPLETE" in os.environ:
-        importlib.import_module("megatron_hcp.cli.completion")  # a shell asks for completions: load our classes
     try:
-        result = cli.main(arguments, prog_name="hcp", standalone_mode=False, obj=words)
+        result = _at_once(arguments, words)
+        if result is None:
+            result = _by_click(arguments, words)
     except HcpError as error:
         return _unusable(error, arguments)
-    except click.exceptions.Abort:
+    except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except click.ClickException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later: the message is the help
-            say(error.format_message().splitlines(), err=True)
-            return 2
-        from megatron_hcp.cli.usage import usage_error
-
-        return _unusable(usage_error(error), arguments)
     except BrokenPipeError:
         return 0  # a program that called `main` has its own stream, and its reader is gone
     except Exception:
@@ -154,6 +146,35 @@ def _run(arguments: list[str], words: tuple[str, ...]) -> int:
         )
         return 3
     return result if isinstance(result, int) else 0
+
+
+def _at_once(arguments: list[str], words: tuple[str, ...]) -> Any:
+    """The result of a command that `declare` can read; None if click must read it."""
+    name = arguments[0] if arguments else ""
+    if name not in COMMANDS or "_HCP_COMPLETE" in os.environ:
+        return None
+    command = getattr(importlib.import_module(COMMANDS[name][0]), name)
+    given = command.given(arguments[1:]) if isinstance(command, Command) else None
+    return None if given is None else command.function(**given, after=words)
+
+
+def _by_click(arguments: list[str], words: tuple[str, ...]) -> Any:
+    """The result of a command that click reads; of words that it refuses, the exit code."""
+    import click
+
+    if "_HCP_COMPLETE" in os.environ:
+        importlib.import_module("megatron_hcp.cli.completion")  # a shell asks for completions: load our classes
+    try:
+        return _cli().main(arguments, prog_name="hcp", standalone_mode=False, obj=words)
+    except click.exceptions.Abort:
+        return 128 + signal.SIGINT
+    except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later: the message is the help
+            say(error.format_message().splitlines(), err=True)
+            return 2
+        from megatron_hcp.cli.usage import usage_error
+
+        return _unusable(usage_error(error), arguments)
 
 
 def _unusable(error: HcpError, arguments: Sequence[str]) -> int:

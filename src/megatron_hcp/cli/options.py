@@ -7,22 +7,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import click
-
+from megatron_hcp.cli import declare as click  # declares as click does, without importing it
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import DIALECTS, Beside, ProjectSettings, UpstreamTree
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
-
-
-class CommandGroup(click.Group):
-    """A group whose help shows the whole first sentence of each command; click cuts it off at 45 characters."""
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        commands = {name: self.commands[name].get_short_help_str(limit=300) for name in self.list_commands(ctx)}
-        with formatter.section("Commands"):
-            formatter.write_dl(list(commands.items()))
 
 
 def format_option(*formats: str) -> Decorator:
@@ -130,7 +120,7 @@ def launch_options(command: Command) -> Command:
             assumes = (*site_assumptions(load_site(site_file, {})), *assumes)
         beside = _beside(rest.pop("sources"), rest.pop("arguments"))
         upstream = _upstream(rest.pop("upstreams"), rest.pop("no_cache"))
-        words = click.get_current_context().obj or ()
+        words = rest.pop("after") if "after" in rest else _words_of_click()
         project = None if rest.pop("isolated") else _project_of
         named = {name: rest.pop(name) for name in ("dialect", "sets", "facts_file", "model_file", "recipe")}
         options = LoadOptions(
@@ -141,6 +131,13 @@ def launch_options(command: Command) -> Command:
     for option in reversed(_LAUNCH_OPTIONS):
         option(with_load_options)
     return with_load_options
+
+
+def _words_of_click() -> tuple[str, ...]:
+    """The words after `--` of the command that click runs."""
+    from click import get_current_context
+
+    return get_current_context().obj or ()
 
 
 def _project_of(target: str) -> ProjectSettings | None:

@@ -99,9 +99,9 @@ def plan(
             if path is not None:
                 write_ours(option, path, render(data))
     if fmt == "json":
-        import json
+        from megatron_hcp.cli.reports.json import dump
 
-        click.echo(json.dumps(data))
+        click.echo(dump(data))
     else:
         say(plan_lines(shown))
     return code

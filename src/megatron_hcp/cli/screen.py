@@ -7,8 +7,6 @@ import sys
 import time
 from collections.abc import Iterable
 
-import click
-
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.ground.secrets import without_secrets
 from megatron_hcp.ground.visible import visible
@@ -93,6 +91,8 @@ class ProgressLine:
 
 def _styled(part: Part) -> str:
     text, colour, bold = part
+    import click
+
     return click.style(text, colour or None, bold=bold or None) if colour or bold else text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +16,10 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from megatron_hcp.launch.fact import Beside, Dialect
+    from megatron_hcp.triage.conclude import Diagnosis
     from megatron_hcp.triage.inputs.dry_run import DryRunRefusal
     from megatron_hcp.triage.is_cp_on import CpPlan
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 @click.option("--launch", metavar="TARGET", help="The job's launch; its groups and sizes are what to expect.")
 @click.option("--dryrun", metavar="FILE", help="JSON of `hcp dryrun` for this launch: evidence beside the logs.")
+@click.option("--follow", is_flag=True, help="Wait until the logs show that the job failed or ended.")
 @dialect_option
 @assume_option("State facts: arch=sm90 world_size=32.")
 @beside_options
@@ -32,6 +37,7 @@ def triage(
     logs: Sequence[str],
     launch: str | None,
     dryrun: str | None,
+    follow: bool,
     dialect: Dialect | None,
     assumes: Sequence[str],
     beside: Beside,
@@ -44,34 +50,79 @@ def triage(
     stop, restart, or restart without a node. For a running job, reports whether context parallelism is active. Torch
     flight-recorder dumps next to the logs show which rank waited for which. Exits with 1 if a failure was found or
     context parallelism is off, and with 4 if the logs do not settle it: a line reports an error that is not known, or
-    there is neither a failure nor a training step.
+    there is neither a failure nor a training step. With --follow it waits: for the first failure, or for the end of the
+    job, by the log's own words; then it reports and exits as for a job that has ended.
     """
     from dataclasses import replace
 
-    from megatron_hcp.triage.inputs.sources import find_logs
-    from megatron_hcp.triage.read import triage as read_logs
     from megatron_hcp.triage.report import diagnosis_document
     from megatron_hcp.triage.screen_text import diagnosis_text
 
     refused = _refused(dryrun)
     plan = _plan(launch, dialect, tuple(assumes), beside)
-    found = find_logs(logs)
-    line = ProgressLine(first_s=2, pause_s=0.5)
-    try:
-        diagnosis = read_logs(found.paths, plan, _progress(line, found.size()), found.dumps)
-    except OSError as error:
-        name = visible(os.fsdecode(error.filename)) if error.filename else "a log"
-        raise HcpError(f"{name}: {error.strerror}", wanted="readable files") from None
-    finally:
-        line.clear()
+    diagnosis, unread = _followed(logs, plan) if follow else _looked(logs, plan)
     diagnosis = replace(diagnosis, dry_run=refused)
-    for path, why in found.unread:
+    for path, why in unread:
         say([f"hcp triage: {path} is not read: {why}"], err=True)
     if fmt == "json":
         click.echo(diagnosis_document(diagnosis, launch))
     else:
         say(diagnosis_text(diagnosis, launch).split("\n"))
     return 0 if diagnosis.ok else 4 if diagnosis.state == "unclear" else 1
+
+
+def _looked(logs: Sequence[str], plan: CpPlan) -> tuple[Diagnosis, Sequence[tuple[Path, str]]]:
+    """What the logs show, and what was not read."""
+    from dataclasses import replace
+
+    from megatron_hcp.triage.inputs.sources import find_logs
+    from megatron_hcp.triage.read import triage as read_logs
+
+    found = find_logs(logs)
+    line = ProgressLine(first_s=2, pause_s=0.5)
+    try:
+        diagnosis = read_logs(found.paths, plan, _progress(line, found.size()), found.dumps)
+        return replace(diagnosis, binary=(*diagnosis.binary, *found.binary)), found.unread
+    except OSError as error:
+        name = visible(os.fsdecode(error.filename)) if error.filename else "a log"
+        raise HcpError(f"{name}: {error.strerror}", wanted="readable files") from None
+    finally:
+        line.clear()
+
+
+def _followed(logs: Sequence[str], plan: CpPlan) -> tuple[Diagnosis, Sequence[tuple[Path, str]]]:
+    """The same of a running job, once it failed or ended; files that are empty so far are waited for."""
+    from megatron_hcp.triage.inputs.follow import follow
+    from megatron_hcp.triage.inputs.sources import find_logs
+
+    if pipes := [log for log in logs if log == "-" or (os.path.exists(log) and stat.S_ISFIFO(os.stat(log).st_mode))]:
+        raise HcpError(
+            f"{visible(pipes[0])}: found a stream with --follow",
+            wanted="files or folders, which can be read again",
+            do="write the stream to a file: kubectl logs --follow … >pod.log",
+        )
+
+    def waiting(error: HcpError) -> None:
+        if not all(map(os.path.exists, logs)):
+            raise error
+
+    def state() -> dict[Path, tuple[int, int]]:
+        try:
+            return find_logs(logs).state()
+        except HcpError as error:
+            waiting(error)
+            return {}
+
+    def look() -> tuple[Diagnosis, Sequence[tuple[Path, str]]] | None:
+        try:
+            return _looked(logs, plan)
+        except HcpError as error:
+            waiting(error)
+            return None
+
+    found = follow(look, state, lambda said: said and said[0].end())
+    assert found is not None
+    return found
 
 
 def _refused(dryrun: str | None) -> tuple[DryRunRefusal, ...]:

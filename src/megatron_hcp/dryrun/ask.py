@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from megatron_hcp.dryrun import conversations
+from megatron_hcp.dryrun.bridge_words import bridge_root, bridge_words
 from megatron_hcp.dryrun.program import program_of, trees_of
 from megatron_hcp.dryrun.ranks import environment_of, ranks_of, sizes_of, world_of
 from megatron_hcp.dryrun.sandbox import environment, sandbox
@@ -18,6 +19,7 @@ from megatron_hcp.dryrun.words import ProgramWords, is_packed, words_of
 from megatron_hcp.ground.child import Child, run_child
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch, UpstreamTree
+from megatron_hcp.launch.hf_cache import cache_folder
 
 STAGES = ("arguments", "groups", "model", "optimizer", "data", "forward", "backward")
 SECONDS, MEMORY_GIB = 120, 4
@@ -96,23 +98,25 @@ def dry_run(launch: Launch, ask: HowToRun) -> DryRun:
         HcpError: the launch isn't Megatron-LM's or not wholly known, no tree of upstream is named, or torch isn't here.
     """
     tree, te = trees_of(launch)
+    bridge = next((one for one in launch.reading.upstream if one.repo == "megatron-bridge"), None)
     if find_spec("torch") is None:
         raise HcpError("found no torch for this Python", wanted="torch, as the job has it", do="run hcp where it is")
     request, sizes = request_of(launch, ask), sizes_of(launch)
-    root, ranks = request["roots"][0], request["ranks"]
+    ranks = request["ranks"]
     with tempfile.TemporaryDirectory(prefix="hcp-dryrun-") as folder:
         if is_packed(launch):
             seq_length = launch.facts["seq_length"].value if "seq_length" in launch.facts else None
             conversations.write(folder, seq_length or _SEQ_LENGTH)
-        limits = sandbox(folder, root)
-        command = [*limits.words, *environment(folder, {}), sys.executable, "-B", "-m", "megatron_hcp.pretend"]
+        limits = sandbox(folder, *request["roots"])
+        given = environment(folder, _models(launch))
+        command = [*limits.words, *given, sys.executable, "-B", "-m", "megatron_hcp.pretend"]
         timeout = _IMPORTS_S + ask.seconds * len(ranks)
         child = run_child(command, input=json.dumps(request), timeout_s=timeout, folder=folder)
     return DryRun(
         launch=launch,
-        upstream=(tree, te) if te else (tree,),
+        upstream=tuple(one for one in (bridge if launch.dialect == "bridge" else None, tree, te) if one),
         program=os.path.basename(request["program"]),
-        words=words_of(launch),
+        words=program_words(launch),
         ask=ask,
         world=request["world"],
         is_world_stated=request["is_world_stated"],
@@ -129,12 +133,16 @@ def request_of(launch: Launch, ask: HowToRun) -> dict[str, Any]:
         HcpError: as `dry_run`.
     """
     tree, te = trees_of(launch)
-    root, words = os.path.abspath(tree.path), words_of(launch)
+    root, words, is_bridge = os.path.abspath(tree.path), program_words(launch), launch.dialect == "bridge"
+    if is_bridge and ask.measure:
+        raise HcpError("found a launch of bridge with --measure", wanted="one of Megatron-LM")
+    bridge = next((one for one in launch.reading.upstream if one.repo == "megatron-bridge"), None)
     world, is_stated = world_of(launch)
     facts = {name: fact.value for name, fact in launch.facts.items()}
     return {
-        "roots": [root],
-        "program": program_of(launch, root),
+        "roots": [bridge_root(bridge), root] if is_bridge else [root],
+        "program": "" if is_bridge else program_of(launch, root),
+        "is_bridge": is_bridge,
         "te": [os.path.abspath(te.path), te.release] if te else None,
         "words": words.words,
         "replaced": words.not_the_launchs,
@@ -148,6 +156,20 @@ def request_of(launch: Launch, ask: HowToRun) -> dict[str, Any]:
         "memory": ask.memory_gib << 30,
         "measure": ask.measure,
     }
+
+
+def program_words(launch: Launch) -> ProgramWords:
+    """What the program gets of the launch.
+
+    Raises:
+        HcpError: it is of another framework than Megatron-LM and Bridge, or not wholly known.
+    """
+    return bridge_words(launch) if launch.dialect == "bridge" else words_of(launch)
+
+
+def _models(launch: Launch) -> dict[str, str]:
+    """Bridge takes a model's sizes from its config.json, which the cache of Hugging Face has."""
+    return {"HF_HUB_CACHE": cache_folder()} if launch.dialect == "bridge" else {}
 
 
 def outcome_of(rank: int, role: str, child: Child) -> RankRun:

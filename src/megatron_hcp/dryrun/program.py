@@ -40,13 +40,14 @@ def trees_of(launch: Launch) -> tuple[UpstreamTree, UpstreamTree | None]:
     """Megatron-LM's tree, and Transformer Engine's: named, or an unpacked wheel of the stated release.
 
     Raises:
-        HcpError: there is no tree of Megatron-LM with its training.
+        HcpError: there is no tree of Megatron-LM, with its training unless Bridge trains.
     """
+    part = "megatron/core" if launch.dialect == "bridge" else "megatron/training"
     named = {tree.repo: tree for tree in launch.reading.upstream}
     tree = named.get("megatron-lm")
-    if tree is None or not os.path.isdir(os.path.join(tree.path, "megatron/training")):
+    if tree is None or not os.path.isdir(os.path.join(tree.path, part)):
         raise HcpError(
-            "found no code of Megatron-LM to run" if tree is None else f"found no megatron/training in {tree.path}",
+            "found no code of Megatron-LM to run" if tree is None else f"found no {part} in {tree.path}",
             wanted="--upstream with a checkout, or a wheel of megatron-core 0.17 or newer; or --upstream installed",
             do="name it: it is executed",
         )

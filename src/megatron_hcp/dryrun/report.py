@@ -39,7 +39,9 @@ def as_json(run: DryRun) -> dict[str, Any]:
 def _replaced(run: DryRun) -> list[dict[str, Any]]:
     rows = [{"what": what, "was": list(was), "now": list(now)} for what, was, now in run.words.replaced]
     if not run.program:
-        rows.append({"what": "program", "was": ["pretrain_gpt.py"], "now": ["megatron_hcp.pretend.program"]})
+        is_bridge = run.launch.dialect == "bridge"
+        was, now = ("run_recipe.py", "bridge_program") if is_bridge else ("pretrain_gpt.py", "program")
+        rows.append({"what": "program", "was": [was], "now": [f"megatron_hcp.pretend.{now}"]})
     return rows
 
 

@@ -70,7 +70,8 @@ def _model(facts: Facts) -> None:
             put(facts, "head_dim", hidden // heads, "hidden_size")
     if known(facts, "num_query_groups"):
         groups = value_of(facts, "num_query_groups")
-        if groups is not None:
+        # Megatron-LM doesn't read them without --group-query-attention.
+        if groups is not None and value_of(facts, "group_query_attention") is not False:
             is_default = facts["num_query_groups"].origin == "default"
             put(facts, "kv_heads", groups, "group_query_attention" if is_default else "num_query_groups")
         elif known(facts, "heads"):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ast
 
 MOST_TEXT, MOST_LAYERS = 500, 10_000
 
@@ -19,6 +22,8 @@ def layer_pattern(text: str) -> int | tuple[int, ...] | None:
     text = text.strip().strip("'\"")
     if len(text) > MOST_TEXT or re.fullmatch(r"[0-9\[\]*+(), ]+", text) is None:
         return None
+    import ast
+
     try:
         found = _value(ast.parse(text, mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -28,6 +33,8 @@ def layer_pattern(text: str) -> int | tuple[int, ...] | None:
 
 def _value(node: ast.expr) -> int | list[int]:
     """A number, a list of numbers, two lists in one, or a list several times; ValueError for anything else."""
+    import ast
+
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return node.value
     if isinstance(node, ast.List) and all(isinstance(item, ast.Constant) for item in node.elts):

@@ -59,6 +59,16 @@ def load_launches(target: str, options: LoadOptions) -> list[Launch]:
     return [_loaded(reading, options) for reading in read_targets(target, **_how(target, options))]
 
 
+def load_text_as(text: str, target: str, options: LoadOptions) -> list[Launch]:
+    """Every launch in a text that stands for a file, which may hold another one by now: an editor's.
+
+    Raises:
+        HcpError: as `load_launch`.
+    """
+    options = _in_repository(target, options)
+    return [_loaded(reading, options) for reading in read_targets(target, text=text, **_how(target, options))]
+
+
 def _in_repository(target: str, options: LoadOptions) -> LoadOptions:
     """The options with what the target's repository states; what they state themselves wins."""
     stated = None if options.find_project is None else options.find_project(target)

@@ -9,9 +9,8 @@ from typing import Any
 
 from megatron_hcp.ground.visible import SHORTENED, shortened
 
-MAX_BYTES = 3_400
-"""Maximum bytes of one answer as JSON. It is sent twice, as escaped text and as structured content: under 8 kB in
-total."""
+MAX_BYTES = 6_000
+"""Maximum bytes of one answer as JSON. With the text of `summary` beside it, under 8 kB."""
 MAX_PART = 7_500
 """Maximum bytes of a part of a document, which is sent once."""
 

@@ -22,11 +22,13 @@ from mcp.server.stdio import stdio_server
 
 from mcp import MCPError
 from megatron_hcp import __version__
-from megatron_hcp.ground.child import run_child
+from megatron_hcp.ground.child import Child, run_child
 from megatron_hcp.ground.errors import HcpError, error_json
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.mcp.fit import fitted, parts_of
 from megatron_hcp.mcp.intake import Wire
+from megatron_hcp.mcp.prompts import PROMPTS
+from megatron_hcp.mcp.summary import summary
 from megatron_hcp.mcp.tools import TOOLS, Tool
 from megatron_hcp.rules.registry import RULES
 from megatron_hcp.skills.card import find_skill, read_skill_file, skill_dirs
@@ -50,7 +52,7 @@ def ask(tool: Tool, given: dict[str, Any], is_stopped: Callable[[], bool] = lamb
     tool.refuse_wrong(given)
     # -P: do not import modules from the agent's working folder.
     python = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
-    words = [*python, "-m", "megatron_hcp", *tool.words(given), "--format", "json"]
+    words = [*python, "-m", "megatron_hcp", *tool.words(given), *(["--format", "json"] if tool.prints_json else [])]
     try:
         done = run_child(words, input=str(given.get("text") or ""), timeout_s=_TIMEOUT_S, is_stopped=is_stopped)
     except (OSError, ValueError) as error:  # a null byte in a word, or more of them than the system takes
@@ -63,11 +65,23 @@ def ask(tool: Tool, given: dict[str, Any], is_stopped: Callable[[], bool] = lamb
         }
         raise HcpError(f"{tool.name}: {ends[done.why]}", do="give a smaller input")
     try:
-        answer = json.loads(done.stdout)
+        answer = json.loads(done.stdout) if tool.prints_json else _rendered(done)
     except ValueError:
-        raise HcpError((done.stderr.strip().splitlines() or ["hcp printed nothing"])[-1][:300]) from None
+        said = (done.stderr.strip().splitlines() or ["hcp printed nothing"])[-1]
+        raise HcpError(said.removeprefix("hcp: ")[:300]) from None
     answer, cut = fitted(answer, given.get("skip") or 0, main=tool.main, spare=tool.spare)
     return {"exit_code": done.status, "answer": answer, **({"cut": cut} if cut else {})}
+
+
+def _rendered(done: Child) -> dict[str, Any]:
+    """The job that was written. A site that lacks something is said in one line, and nothing is written.
+
+    Raises:
+        ValueError: nothing was written.
+    """
+    if not done.stdout:
+        raise ValueError
+    return {"schema": "hcp.rendered/1", "job": done.stdout.splitlines(), "notes": done.stderr.splitlines()}
 
 
 class _Calls:
@@ -117,9 +131,10 @@ async def _call_tool(calls: _Calls, ctx: Context, params: types.CallToolRequestP
         result = await calls.run(tool, params.arguments or {})
     except HcpError as error:
         result = {"exit_code": 2, "answer": error_json(error)}
-    text = json.dumps(result, separators=(",", ":"))
     return types.CallToolResult(
-        content=[types.TextContent(text=text)], structured_content=result, is_error=result["exit_code"] in (2, 3)
+        content=[types.TextContent(text=summary(result))],
+        structured_content=result,
+        is_error=result["exit_code"] in (2, 3),
     )
 
 
@@ -168,6 +183,32 @@ async def _read_resource(
     return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=text, mime_type=kind)])
 
 
+async def _list_prompts(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+    prompts = [
+        types.Prompt(
+            name=one.name,
+            description=one.description,
+            arguments=[
+                types.PromptArgument(name=name, description=about, required=True) for name, about in one.takes.items()
+            ],
+        )
+        for one in PROMPTS
+    ]
+    return types.ListPromptsResult(prompts=prompts)
+
+
+async def _get_prompt(ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    prompt = next((one for one in PROMPTS if one.name == params.name), None)
+    try:
+        if prompt is None:
+            raise HcpError(f"found no prompt {params.name:.40}", wanted=", ".join(one.name for one in PROMPTS))
+        text = prompt.filled(params.arguments or {})
+    except HcpError as error:
+        raise _refusal(error) from None
+    message = types.PromptMessage(role="user", content=types.TextContent(text=text))
+    return types.GetPromptResult(description=prompt.description, messages=[message])
+
+
 def part_of_skill(uri: str) -> str:
     """A file of a skill, or the part of it that fits an answer.
 
@@ -202,6 +243,8 @@ async def _serve() -> None:
         on_call_tool=partial(_call_tool, calls),
         on_list_resources=_list_resources,
         on_read_resource=partial(_read_resource, calls),
+        on_list_prompts=_list_prompts,
+        on_get_prompt=_get_prompt,
     )
     wire: Any = Wire(calls.end)
     try:

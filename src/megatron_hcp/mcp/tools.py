@@ -32,6 +32,8 @@ class Tool(NamedTuple):
     required: Sequence[str] = ()
     main: str = ""
     spare: Sequence[str] = ()
+    prints_json: bool = True
+    """Whether the command prints JSON; else its output is the job that it wrote, and its notes are messages."""
 
     def refuse_wrong(self, given: Given) -> None:
         """Checks the arguments.
@@ -146,6 +148,27 @@ def _explain(given: Given) -> list[str]:
     return ["explain", rule]
 
 
+def _render(given: Given) -> list[str]:
+    from megatron_hcp.render.site import BY_NAME
+
+    words = ["render", _target(given), *_options(given, dialect="dialect", start="start", target="target")]
+    for text in given.get("site") or ():
+        name, equals, value = text.partition("=")
+        if name not in BY_NAME or not equals:
+            raise HcpError(f"site: found {text[:60]!r}", wanted="NAME=VALUE with a name of the site file")
+        words.append(f"--{name.replace('_', '-')}={value}")
+    return words
+
+
+def _dcp_plan(given: Given) -> list[str]:
+    lengths = given.get("lengths")
+    if (lengths is None) == (given.get("path") is None):
+        raise HcpError("found both or neither of lengths and path", wanted="one of them")
+    source = ",".join(map(str, lengths)) if lengths is not None else _target(given)
+    sizes = {name: name.replace("_", "-") for name in ("world_size", "max_seqlen", "tp", "pp")}
+    return ["dcp", "plan", *_options(given, **sizes), f"--lengths={source}"]
+
+
 _PATH = {"type": "string", "description": "A file on this machine: script, YAML or override list"}
 _MODEL = {"type": "string", "description": "The model's config.json, for its head counts and sizes"}
 _CLUSTER: dict[str, dict[str, Any]] = {
@@ -215,6 +238,45 @@ TOOLS = (
         _plan,
         ("hcp.plan.1",),
         ("model", "gpus", "gpu", "seq_length", "global_batch"),
+    ),
+    Tool(
+        "render",
+        "Writes a job that checks itself before it trains, from a launch: an sbatch script, or a manifest for "
+        "Kubernetes. It is returned, not written or submitted.",
+        {
+            "path": _PATH,
+            "text": _TEXT,
+            "dialect": {"type": "string", "description": "The launch's dialect; detected if not given"},
+            "start": {"enum": ["srun", "torchrun", "ft_launcher", "ray"]},
+            "target": {"enum": ["slurm", "trainjob", "jobset", "rayjob", "ray-sub"]},
+            "site": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "nodes=4, gpus_per_node=8, time=4:00:00",
+            },
+            "assume": _STATED,
+        },
+        _render,
+        ("hcp.rendered.1",),
+        main="job",
+        prints_json=False,
+    ),
+    Tool(
+        "dcp_plan",
+        "Plans dynamic context parallelism: which sequences share which ranks in each micro-batch.",
+        {
+            "lengths": {"type": "array", "items": {"type": "integer"}, "description": "Tokens of each sequence"},
+            "path": {"type": "string", "description": "A file of lengths on this machine, instead of lengths"},
+            "world_size": {"type": "integer", "description": "Ranks that share the sequences"},
+            "max_seqlen": {"type": "integer", "description": "Tokens that one rank can hold"},
+            "tp": {"type": "integer"},
+            "pp": {"type": "integer"},
+        },
+        _dcp_plan,
+        ("hcp.dcp-plan.2",),
+        ("world_size", "max_seqlen"),
+        main="micro_batches",
+        spare=("lengths",),
     ),
     Tool(
         "explain",

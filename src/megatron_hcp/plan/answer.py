@@ -13,6 +13,7 @@ from megatron_hcp.plan.memory import PlanMemory, memory, usable_gib
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.search import search
 from megatron_hcp.plan.space import Fixed
+from megatron_hcp.plan.time.margin import is_tied
 from megatron_hcp.plan.time.step import StepTime, model_flops, step_time
 
 
@@ -30,7 +31,7 @@ class Judged:
     tflops: float = 0.0
     """Of the model, per GPU."""
     tied: bool = False
-    """Its time and that of the fastest differ by less than the model can tell."""
+    """Its time and that of the fastest of those shown differ by less than the model can tell."""
 
     @property
     def fits(self) -> bool:
@@ -73,5 +74,14 @@ def plan_job(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, few: in
     tied = sorted((c for c in candidates if c.seconds <= limit), key=lambda c: simplicity(c.layout))
     rest = [c for c in candidates if c.seconds > limit]
     judged = [judge(model, candidate.layout, job, rates) for candidate in [*tied, *rest][:few]]
-    best = [replace(item, tied=len(tied) > 1 and place < len(tied)) for place, item in enumerate(judged)]
-    return Planned(best, found.frontier, found)
+    return Planned(_with_ties(judged, rates, len(tied) > 1), found.frontier, found)
+
+
+def _with_ties(judged: list[Judged], rates: Rates, has_others: bool) -> list[Judged]:
+    """The layouts, told whether they are tied; `has_others`: with layouts that are not among them."""
+    times = [item.time for item in judged]
+    fastest = min((time for time in times if time), key=lambda time: time.seconds, default=None)
+    if fastest is None:
+        return judged
+    ties = [time is not None and is_tied(rates, fastest.terms, time.terms, TIED) for time in times]
+    return [replace(item, tied=tie and (has_others or sum(ties) > 1)) for item, tie in zip(judged, ties)]

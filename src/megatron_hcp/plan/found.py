@@ -8,7 +8,7 @@ from typing import NamedTuple
 from megatron_hcp.plan.layout import Layout
 
 TIED = 0.03
-"""Layouts of one job whose times differ by less are tied: they share most of the error of the model."""
+"""Layouts of one job whose times differ by less are tied whatever their terms, and the simplest of them is first."""
 
 
 class Candidate(NamedTuple):

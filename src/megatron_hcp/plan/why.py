@@ -12,6 +12,7 @@ from megatron_hcp.plan.found import TIED
 from megatron_hcp.plan.layout import RECOMPUTE, PlanJob
 from megatron_hcp.plan.memory.peak import MEMORY_ERROR, is_tight
 from megatron_hcp.plan.model import PlanModel
+from megatron_hcp.plan.time.margin import is_tied
 
 KEPT, ACTIVATIONS = "kept: ", "activations"
 """How terms of the memory begin that layers keep for their backward pass, and what they are together."""
@@ -68,7 +69,7 @@ def why_not(model: PlanModel, other: Judged, best: Judged, job: PlanJob, rates: 
         by += (
             f"; it may not fit: {other.memory.peak:.1f} of {other.usable_gib:.1f} GiB, off by up to {MEMORY_ERROR:.1%}"
         )
-    if abs(slower) < TIED:
+    if is_tied(rates, best.time.terms, other.time.terms, TIED):
         return Reason("tied", f"tied: {by}", slower=slower, term=term)
     return Reason("slower" if slower > 0 else "faster", by, slower=slower, term=term)
 

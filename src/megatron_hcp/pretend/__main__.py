@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -32,6 +33,7 @@ def main() -> None:
         told["missing"] = told["missing"] or f"imports: {type(error).__name__}"
         _say(out, {"stage": "imports", "error": told})
         os._exit(0)
+    gc.freeze()  # what is imported stays: no rank's collector looks at it again
     for rank in request.ranks:
         _fork(request, rank, out)
     os._exit(0)

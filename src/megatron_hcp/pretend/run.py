@@ -17,6 +17,7 @@ from megatron_hcp.pretend.stages import PROGRESS, Reached
 from megatron_hcp.pretend.verdict import answer
 
 OURS = Path(__file__).with_name("program.py")
+OURS_FOR_BRIDGE = Path(__file__).with_name("bridge_program.py")
 
 
 class Request(NamedTuple):
@@ -36,6 +37,12 @@ class Request(NamedTuple):
     seconds: int
     memory: int
     measure: bool = False
+    is_bridge: bool = False
+
+    @property
+    def starts(self) -> str:
+        """The program that is run."""
+        return self.program or str(OURS_FOR_BRIDGE if self.is_bridge else OURS)
 
 
 def prepare(request: Request) -> None:
@@ -49,6 +56,7 @@ def prepare(request: Request) -> None:
     ):
         importlib.import_module(name)  # they look for CUDA when they are imported
     from megatron_hcp.pretend.stand_ins import (
+        bridge,
         conversations,
         data,
         device,
@@ -64,6 +72,8 @@ def prepare(request: Request) -> None:
 
     RECORD.start((*request.roots, *([request.te[0]] if request.te else [])))
     sys.path[:0] = request.roots
+    if request.is_bridge:  # it looks for kernels too
+        importlib.import_module("transformers")
     for stand_in in (device, world, packages, kernels, files, data, conversations):
         stand_in.install()
     if request.te is not None:
@@ -72,8 +82,14 @@ def prepare(request: Request) -> None:
         transformer_engine.install(Path(request.te[0]), request.te[1])
     tensors.install()
     argparse.ArgumentParser.error = _refuse  # type: ignore[method-assign]
-    importlib.import_module("megatron.training.training")
-    for module in (files, data, conversations, routing if request.measure else experts, fused):
+    mixed = routing if request.measure else experts
+    if request.is_bridge:
+        bridge.load()
+        late = [world, files, bridge, mixed, fused]
+    else:
+        importlib.import_module("megatron.training.training")
+        late = [world, files, data, conversations, mixed, fused]
+    for module in late:
         module.late()
     from megatron_hcp.pretend.stages import watch
 
@@ -89,11 +105,11 @@ def run(request: Request, rank: int) -> dict[str, Any]:
                       LOCAL_WORLD_SIZE=str(min(request.world, request.gpus_per_node)), MASTER_ADDR="localhost",
                       MASTER_PORT="1")  # fmt: skip
     PROGRESS.until = request.until
-    sys.argv = [request.program or OURS.name, *request.words]
+    sys.argv = [request.starts, *request.words]
     error: BaseException | None = None
     measured = _measured() if request.measure else None
     try:
-        runpy.run_path(request.program or str(OURS), run_name="__main__")
+        runpy.run_path(request.starts, run_name="__main__")
     except Reached:
         pass
     except SystemExit as stop:

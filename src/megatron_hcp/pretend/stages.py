@@ -58,7 +58,7 @@ def watch() -> None:
         with contextlib.suppress(ImportError):
             module = importlib.import_module(path)
             if hasattr(module, name):
-                setattr(module, name, _begins(getattr(module, name), stage))
+                setattr(module, name, begins(getattr(module, name), stage))
     for path in ("optimizer", "layer_wise_optimizer"):
         with contextlib.suppress(ImportError):
             module = importlib.import_module(f"megatron.core.optimizer.{path}")
@@ -67,7 +67,7 @@ def watch() -> None:
                     kind.step = _ends  # type: ignore[attr-defined]
 
 
-def _begins(real: Any, stage: str) -> Any:
+def begins(real: Any, stage: str) -> Any:
     @functools.wraps(real)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         PROGRESS.to(stage)

@@ -20,16 +20,18 @@ _OF_THE_RUN = (str(Path(__file__).with_name("run.py")), str(Path(__file__).with_
 _PASSES_THROUGH = (tensors.__file__, tensors.real_call.__name__)
 """The frame below which an exception is torch's own."""
 _PACKAGES = ("megatron_hcp.pretend.stand_ins", "megatron_hcp.proofs.te_cpu")
-_PROGRAM = str(Path(__file__).with_name("program.py"))
+_PROGRAMS = {str(Path(__file__).with_name(f"{name}.py")) for name in ("program", "bridge_program")}
 _MAX_MESSAGE = 600
 _READS_DATA = ("megatron/core/datasets/", "megatron/training/datasets/", "megatron/core/tokenizers/",
-               "megatron/training/tokenizer/")  # fmt: skip
+               "megatron/training/tokenizer/", "megatron/bridge/data/")  # fmt: skip
 """Where upstream reads what is replaced: data and tokenizer."""
 _CAPTURES = ("megatron/core/transformer/cuda_graphs.py", "megatron/core/full_cuda_graph.py",
              "transformer_engine/pytorch/graph.py")  # fmt: skip
 """Where upstream captures CUDA graphs: streams, generators and graphs are pretended, and so is their state."""
 _OF_THE_WORLD = r"(?i)world[- _]?size|data[- _]parallel"
 _LIMITS = (
+    (re.compile(r"find them in the cached files|LocalEntryNotFound|offline mode is enabled"),
+     "a model's files, which the cache of Hugging Face has not"),
     (re.compile(r"(?i)nvidia[-_]resiliency[-_]ext"), "the package nvidia-resiliency-ext"),
     (re.compile(r"DefaultCPUAllocator|can't allocate memory|std::bad_alloc"),
      "memory of this machine, within the run's limit"),
@@ -147,6 +149,8 @@ def _is_about_a_stand_in(error: BaseException) -> bool:
         module = getattr(held, "__module__", None) or type(held).__module__
         is_torchs = isinstance(held, ModuleType) and held.__name__.startswith("torch")
         return is_made or is_torchs or str(module).startswith(_PACKAGES)
+    if "_Anything" in str(error):
+        return True
     called = re.match(r"([\w.<>]+)\(\) (got|missing|takes)", str(error)) if isinstance(error, TypeError) else None
     if called is None:
         return False
@@ -161,7 +165,8 @@ def _outside_upstream(codes: list[tuple[str, str]], error: BaseException) -> str
     if not any(map(RECORD.is_upstream, files)) and not isinstance(error, SystemExit):
         return f"upstream's code: {type(error).__name__} {str(error)[:200]}"
     functions = {function for file, function in codes if RECORD.is_upstream(file)}
-    if _PROGRAM in files and not functions & {"pretrain", "parse_and_validate_args"}:
+    entered = {"pretrain", "parse_and_validate_args", "process_config_with_overrides"}
+    if _PROGRAMS & set(files) and not functions & entered and not any("/recipes/" in file for file in files):
         return "upstream's own program"  # ours asked for something that this release has not
     return ""
 

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 
+from megatron_hcp.core.ranks import DEFAULT_ORDER
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.fact import ELASTIC_STARTS, Launch
 from megatron_hcp.launch.facts.stages import STAGE_NAMES
 from megatron_hcp.launch.hidden import hidden, hides_any
-from megatron_hcp.rules.rule import REGISTERED, START, Rule
+from megatron_hcp.rules.cp.view import cp_may_be_on
+from megatron_hcp.rules.rule import REGISTERED, Rule
 from megatron_hcp.rules.view import View
 
 if sys.flags.optimize > 1:
@@ -46,6 +48,23 @@ def _sets(v: View, *names: str) -> bool:
 def _may_be(v: View, name: str, value: object) -> bool:
     """Whether a fact has this value, or may have it because the launch hides it."""
     return v.get(name) == value or (not v.known(name) and _sets(v, name))
+
+
+def _may_be_other(v: View, name: str, *values: object) -> bool:
+    """Whether a fact has none of these values, or may have another because it isn't known."""
+    return not v.known(name) or v.get(name) not in values
+
+
+def _may_limit_attention(v: View) -> bool:
+    if not cp_may_be_on(v) or _sets(v, "attention_bias", "fp8_dot_product_attention", "fp8_multi_head_attention"):
+        return cp_may_be_on(v)
+    return any(_may_be_other(v, name, None, False, "vanilla") for name in ("window_size", "softmax_type", "mla"))
+
+
+def _may_weigh_the_loss(v: View) -> bool:
+    sharded = _may_be_other(v, "gtp", None, 1) or _may_be_other(v, "egtp", None, 1)
+    tuned = _may_be_other(v, "sft", None, False) or _may_be(v, "cross_entropy_fusion_impl", "te")
+    return v.dialect != "mlm" or sharded or tuned
 
 
 def _may_choose_attention(v: View) -> bool:
@@ -128,6 +147,10 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "accept": lambda v: bool(v.launch.assumed),
     "assume": lambda v: bool(v.launch.assumed or v.launch.reading.project),
     "attn": _may_choose_attention,
+    "cp.attention": _may_limit_attention,
+    "cp.modes": lambda v: _sets(
+        v, "deterministic", "batch_invariant", "mtp_layers", "attention_variant", "pipeline_comm_backend", "fsdp"
+    ),
     "dcp": _may_be_dynamic,
     "fsdp": _may_shard,
     "key.overrides": lambda v: v.dialect == "verl" or (v.dialect == "bridge" and v.launch.reading.form != "yaml"),
@@ -150,6 +173,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "known.verl": _is_verl,
     "known.verl_builders": _is_verl,
     "load": lambda v: v.dialect != "mlm",
+    "loss": _may_weigh_the_loss,
     "mem": lambda v: _sets(v, "recompute_granularity") or _may_be(v, "cpu_offloading_activations", False),
     "mla": lambda v: _sets(v, "mla"),
     "model": _is_special_model,
@@ -161,6 +185,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "pack": _may_pack,
     "pipe": _may_be_pipelined,
     "slime": _is_framework,
+    "slurm.rendezvous": lambda v: v.get("start") in ELASTIC_STARTS or (not v.known("start") and _sets(v, "start")),
     "slurm.resilience": _is_job,
     "slurm.signals": _is_job,
     "slurm.tasks": _is_job,
@@ -171,7 +196,8 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "start.slime": lambda v: v.launch.dialect == "slime",
     "start.swift": lambda v: v.launch.dialect == "ms-swift",
     "start.verl": _is_verl,
-    "topo.shards": lambda v: _sets(v, "weight_shards", "expert_weight_shards", "gtp", "egtp"),
+    "topo.order": lambda v: _may_be_other(v, "rank_order", None, DEFAULT_ORDER),
+    "topo.shards": lambda v: any(_may_be_other(v, name, None) for name in ("weight_shards", "expert_weight_shards")),
     "verl": _is_verl,
 }
 """A family (a prefix), or one module of it, and whether it can concern a launch: False only if none of its rules
@@ -202,8 +228,10 @@ def selected(select: str | None, ignore: str | None) -> Callable[[Launch], tuple
     """
     if select is None and ignore is None:
         return rules_for
-    named, only = (frozenset(MODULES), {}) if select is None else _matching(select)
-    ignored, without = _matching(ignore or "", ignores=True)
+    from megatron_hcp.rules.start.names import matching
+
+    named, only = (frozenset(MODULES), {}) if select is None else matching(select, MODULES, rule_of)
+    ignored, without = matching(ignore or "", MODULES, rule_of, ignores=True)
     ids = (named | only.keys()) - ignored
     if not ids:
         given = f"--select {select} with --ignore {ignore}" if select is not None else f"--ignore {ignore}"
@@ -236,30 +264,10 @@ def rule_of(rule_id: str) -> Rule:
     return _rule(rule_id.upper())
 
 
-def _matching(names: str, *, ignores: bool = False) -> tuple[frozenset[str], dict[str, set[str]]]:
-    """The ids of rules, and by START rule the guards of it (`START001/…`) that the names mean."""
-    ids: set[str] = set()
-    guards: dict[str, set[str]] = {}
-    for name in filter(None, (part.strip() for part in names.split(","))):
-        wanted, _, guard = name.partition("/")
-        if guard and wanted.upper().startswith(START):
-            guards.setdefault(rule_of(wanted).id, set()).add(guard)
-            continue
-        if ignores and wanted.upper().startswith(START):
-            raise HcpError(
-                f"found --ignore {name}, which stands for many refusals of upstream",
-                wanted=f"{START}001/GUARD",
-                do="copy it from the finding",
-            )
-        matched = {rule_id for rule_id in MODULES if rule_id.startswith(name.upper())}
-        ids |= {rule_id for rule_id in matched if not (ignores and rule_id.startswith(START))} or {rule_of(name).id}
-    return frozenset(ids), guards
-
-
 def _rule(rule_id: str) -> Rule:
     if rule_id not in REGISTERED:
         import_module(f"megatron_hcp.rules.{MODULES[rule_id]}")
-        assert rule_id in REGISTERED, f"index.txt has {rule_id} in {MODULES[rule_id]}, which has no such rule"
+        assert rule_id in REGISTERED, f"index.txt has {rule_id} in {MODULES[rule_id]}"
     return REGISTERED[rule_id]
 
 
@@ -285,7 +293,6 @@ def _by_id() -> dict[str, Rule]:
 
 
 def __getattr__(name: str) -> object:
-    # The module's own attributes are found before this is called.
     if name == "RULES":
         return _all()
     if name == "BY_ID":

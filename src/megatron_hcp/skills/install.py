@@ -30,16 +30,18 @@ from megatron_hcp.skills.installed import (
 from megatron_hcp.skills.skill import files_of
 
 _MAX_BYTES = 50_000_000
-UP_TO_DATE = "up to date"
+UP_TO_DATE, LEFT = "up to date", "left"
 
 
 class Installed(NamedTuple):
-    """What was done with a skill: `how` is new, up to date, repaired or replaced; `backup` is where edits are kept."""
+    """What was done with a skill: `how` is new, up to date, repaired, replaced or left; `backup` is where the files are
+    kept that the user changed, and `edits` are those of a skill that was left."""
 
     name: str
     path: Path
     how: str
     backup: Path | None = None
+    edits: Sequence[str] = ()
 
 
 class _File(NamedTuple):
@@ -94,7 +96,8 @@ def install_skills(
     """Copies the skills into the folder `place`, which is created if missing, and yields what was done with each.
 
     A skill that is already there and complete is left alone. Another version is replaced with `update` or `force`, and
-    one with files that the user changed only with `force`; the changed files are kept in `BACKUPS`.
+    one with files that the user changed only with `force`; the changed files are kept in `BACKUPS`. With `update`, such
+    a skill is left, and the others are replaced.
 
     Raises:
         HcpError: as for `plan_copies`, or something exists that must not be overwritten; then nothing is copied.
@@ -104,9 +107,12 @@ def install_skills(
         place.mkdir(parents=True, exist_ok=True)
         with locked(place):
             copies = plan_copies(folders, place, given=given)
-            if not force:
-                _refuse(copies, place, update)
+            if not force and not update:
+                _refuse(copies, place)
             for copy in copies:
+                if copy.how == "replaced" and copy.edits and not force:
+                    yield Installed(copy.name, copy.target, LEFT, edits=copy.edits)
+                    continue
                 backup = None if copy.how == UP_TO_DATE else _put(copy, place)
                 yield Installed(copy.name, copy.target, copy.how, backup)
     except OSError as error:
@@ -152,7 +158,7 @@ def _plan(name: str, files: dict[str, _File], place: Path) -> Copy:
     return Copy(name, files, target, how, sorted(edits))
 
 
-def _refuse(copies: Sequence[Copy], place: Path, update: bool) -> None:
+def _refuse(copies: Sequence[Copy], place: Path) -> None:
     """Raises if something would be overwritten without the user's consent."""
     edited = [f"{copy.name} ({few(copy.edits)})" for copy in copies if copy.how == "replaced" and copy.edits]
     if edited:
@@ -161,7 +167,7 @@ def _refuse(copies: Sequence[Copy], place: Path, update: bool) -> None:
             do=f"add --dry-run to see the difference, --force to replace them: your files are kept in {BACKUPS}",
         )
     others = [copy.name for copy in copies if copy.how == "replaced"]
-    if others and not update:
+    if others:
         raise HcpError(
             f"found other versions of {', '.join(others)} in {visible(str(place))}; nothing was copied",
             do="run hcp skills update, or add --force to replace",

@@ -12,16 +12,20 @@ from typing import NamedTuple
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import locked
 from megatron_hcp.ground.visible import visible
-from megatron_hcp.skills.installed import BACKUPS, backup_path, few, is_link, present, recorded, refuse_links
+from megatron_hcp.skills.installed import backup_path, is_link, present, recorded, refuse_links
 
 
 class Removal(NamedTuple):
-    """An installed skill: where it is, what the user changed, and where the changes are kept once it is removed."""
+    """An installed skill: where it is, what the user changed, and where the changes are kept once it is removed.
+
+    `is_left`: it stays because of them.
+    """
 
     name: str
     path: Path
     edits: list[str]
     backup: Path | None = None
+    is_left: bool = False
 
 
 def installed_in(place: Path, names: Sequence[str], *, given: bool) -> list[Removal]:
@@ -56,24 +60,19 @@ def installed_in(place: Path, names: Sequence[str], *, given: bool) -> list[Remo
 
 
 def uninstall_skills(names: Sequence[str], place: Path, *, force: bool, given: bool) -> Iterator[Removal]:
-    """Removes the skills and yields each; with `force`, also changed ones, which are kept in `BACKUPS`.
+    """Removes the skills and yields each. Those that the user changed are left; with `force`, they are kept in
+    `BACKUPS`.
 
     Raises:
-        HcpError: as for `installed_in`, or the user changed one and `force` is not given; then nothing is removed.
+        HcpError: as for `installed_in`.
     """
     if not installed_in(place, names, given=given):
         return
     try:
         with locked(place):
-            removals = installed_in(place, names, given=given)
-            changed = [f"{one.name} ({few(one.edits)})" for one in removals if one.edits]
-            if changed and not force:
-                raise HcpError(
-                    f"found changed files in {', '.join(changed)} in {visible(str(place))}; nothing was removed",
-                    do=f"add --force to remove them: your files are kept in {BACKUPS}",
-                )
-            for one in removals:
-                yield one._replace(backup=_remove(one, place))
+            for one in installed_in(place, names, given=given):
+                is_left = bool(one.edits) and not force
+                yield one._replace(is_left=is_left, backup=None if is_left else _remove(one, place))
     except OSError as error:
         raise HcpError(
             f"cannot remove from {visible(str(place))}: {error.strerror}", wanted="a folder that can be written"

@@ -75,6 +75,12 @@ class Diagnosis:
     def ok(self) -> bool:
         return self.state in ("running", "no-failure") and self.cp.state in ("on", "none", "unknown")
 
+    def end(self) -> tuple[Path, int] | str | None:
+        """What ended the job, as its logs say: the line of its failure, or its status; None while it runs."""
+        if self.failure:
+            return self.failure.path, self.failure.line
+        return self.job.ends.get(self.job.attempt) or ("completed" if self.is_done else None)
+
     @property
     def unclear(self) -> Literal["error-line", "no-end", "no-step", "no-log"] | None:
         """Why the state is unclear: a line says error; only the shell failed, and ranks started below it; there is no
@@ -149,7 +155,7 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
             if (late := next((entry.late[role] for role in _TOLD if role in entry.late), None))
         ),
         is_done=is_done,
-        is_hierarchical=bool(plan.hcp_sizes or reader.cp.echoed or reader.cp.has_sizes),
+        is_hierarchical=bool(plan.hcp_sizes or plan.refused or reader.cp.echoed or reader.cp.has_sizes),
         not_finite=tuple(
             (entry.path, *note) for entry in current if not _is_lasting(failure) for note in entry.not_finite.notes()
         ),

@@ -22,28 +22,34 @@ def plan_of_launch(target: str, dialect: Dialect | None, assumes: tuple[str, ...
 
     launch = load_launch(target, LoadOptions(dialect=dialect, assumes=assumes, beside=beside))
     facts = {name: fact.value for name, fact in launch.facts.items()}
-    lost, passed = _checked(launch)
-    return _plan(facts)._replace(lost=lost, passed=passed, saves=_saves(facts))
+    lost, refused, passed = _checked(launch)
+    return _plan(facts)._replace(lost=lost, refused=refused, passed=passed, saves=_saves(facts))
 
 
 _LOSING = ("HCP001", "HCP010")
 """The rules whose silent findings mean that attention runs without context parallelism."""
+_Found = tuple[tuple[str, str], ...]
 
 
-def _checked(launch: Launch) -> tuple[tuple[tuple[str, str], ...], frozenset[str]]:
-    """What the rules say of the launch, run once: `CpPlan.lost` and `CpPlan.passed`."""
+def _checked(launch: Launch) -> tuple[_Found, _Found, frozenset[str]]:
+    """What the rules say of the launch, run once: `CpPlan.lost`, `CpPlan.refused` and `CpPlan.passed`."""
     from megatron_hcp.judge.run import run
     from megatron_hcp.rules.registry import BY_ID
     from megatron_hcp.rules.view import View
 
     own = [rule for rule in BY_ID.values() if not rule.last]
     done = run(View(launch), own)
-    silent = [found for found in done.findings if found.rule.id in _LOSING and found.effect == "silent"]
-    lost = tuple((found.rule.id, found.problem.message) for found in silent)
+    losing = [found for found in done.findings if found.rule.id in _LOSING]
+    lost = tuple((found.rule.id, found.problem.message) for found in losing if found.effect == "silent")
+    refused = tuple(
+        (found.rule.id, f"{found.problem.found}: {found.problem.message}")
+        for found in losing
+        if found.effect != "silent"
+    )
     if launch.unknown:
-        return lost, frozenset()  # what the launch hides may be what a rule is about
+        return lost, refused, frozenset()  # what the launch hides may be what a rule is about
     open_ones = {found.rule.id for found in done.findings} | {missed.rule.id for missed in done.not_checked}
-    return lost, frozenset(rule.id for rule in own) - open_ones
+    return lost, refused, frozenset(rule.id for rule in own) - open_ones
 
 
 def _saves(facts: dict[str, Any]) -> frozenset[str]:

@@ -58,6 +58,8 @@ class Failure:
     """srun's step (`12.0`), where the log says which."""
     waited: Waited | None = None
     """The collective that timed out, and who did not arrive."""
+    task: int | None = None
+    """Of a job array: which of its tasks failed."""
 
     @property
     def is_from_outside(self) -> bool:
@@ -130,6 +132,7 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[S
         launcher,
         tuple(sorted(entry.spread.of(event.signature.id, event.line))),
         entry.step,
+        task=entry.name.task,
     )
 
 

@@ -35,9 +35,10 @@ class History:
         """The part that is being read."""
         return self.files[-1]
 
-    def begin_log(self, path: Path, begins: bool) -> None:
-        """Begins a log; `begins`: it shows how the program starts."""
+    def begin_log(self, path: Path, begins: bool, restart: int | None = None) -> None:
+        """Begins a log; `begins`: it shows how the program starts; `restart`: of a pod's containers, which wrote it."""
         name = read_name(str(path))
+        name = name if restart is None else name._replace(attempt=restart)
         entry = FileEvents(path, name, name.attempt, begins=begins)
         if name.attempt:
             for other in self.files:

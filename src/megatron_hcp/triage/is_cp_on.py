@@ -32,6 +32,8 @@ class CpPlan(NamedTuple):
     fp8: bool = False
     lost: tuple[tuple[str, str], ...] = ()
     """(rule, message) of what `hcp check` finds in the launch that silently leaves CP off."""
+    refused: tuple[tuple[str, str], ...] = ()
+    """Likewise, where these releases refuse it at the start: a job that did train ran with other arguments."""
     passed: frozenset[str] = frozenset()
     """Rules that the launch passes, or that are about other launches: to check it for them shows nothing."""
     saves: frozenset[str] = frozenset()
@@ -72,7 +74,9 @@ def judge(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: Cp
     """
     evidence = [
         *(Evidence("off", rule, f"the launch: {message}") for rule, message in plan.lost),
+        *(Evidence("nothing", rule, f"the launch: {message}") for rule, message in plan.refused),
         *_start(found, plan),
+        *_attention(found, plan),
         *_speed(found, plan),
         *_jump(found, plan),
         *_groups(found, stated, plan),
@@ -91,7 +95,8 @@ def judge(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: Cp
         return CpVerdict("off", tuple(evidence))
     if "wrong" in said:
         return CpVerdict("wrong", tuple(evidence))
-    if "on" not in said and found.cp == 1 and plan.cp in (None, 1):
+    started = 1 if found.cp is None and found.configured == {1} else found.cp
+    if "on" not in said and started == 1 and plan.cp in (None, 1):
         return CpVerdict("none", tuple(evidence))
     return CpVerdict("on" if "on" in said else "unknown", tuple(evidence))
 
@@ -101,15 +106,17 @@ def _start(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
     if found.cp is None or plan.cp is None or found.cp == plan.cp:
         return _arguments(found)
     says: Literal["off", "wrong"] = "off" if found.cp == 1 else "wrong"
-    text = f"Megatron-LM started with context-parallel size {found.cp}; the launch has {plan.cp}"
+    text = f"{found.started} context-parallel size {found.cp}; the launch has {plan.cp}"
     return [Evidence(says, "LOG001", f"{text}, which did not reach the trainer")]
 
 
 def _arguments(found: CpEvidence) -> list[Evidence]:
     """What the size and cp_comm_type with which Megatron-LM started decide; hierarchical CP is shown by its groups."""
     if found.cp is None:
-        return []
-    started = f"Megatron-LM started with context-parallel size {found.cp}"
+        sizes = ", ".join(map(str, sorted(found.configured)))
+        text = f"the log prints a configuration with context_parallel_size {sizes}: what was asked for"
+        return [Evidence("nothing", "LOG001", text)] if sizes else []
+    started = f"{found.started} context-parallel size {found.cp}"
     if found.cp == 1:
         return [Evidence("nothing", "LOG001", started)]
     if "a2a+p2p" in found.comm_type:
@@ -120,6 +127,17 @@ def _arguments(found: CpEvidence) -> list[Evidence]:
     if not found.comm_type:
         return []
     return [Evidence("on", "LOG001", f"{started} and cp_comm_type {found.comm_type}")]
+
+
+def _attention(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
+    """What Transformer Engine says of its attention: a model may have some without CP beside that with it."""
+    if True in found.attention:
+        return [Evidence("on", "LOG001", "Transformer Engine's attention ran with context parallelism")]
+    if found.attention and max(found.cp or 1, plan.cp or 1) > 1:
+        return [
+            Evidence("off", "LOG001", "all attention that Transformer Engine reports ran without context parallelism")
+        ]
+    return []
 
 
 def _speed(found: CpEvidence, plan: CpPlan) -> list[Evidence]:

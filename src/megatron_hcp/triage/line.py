@@ -55,6 +55,7 @@ _PREFIXES = tuple(
         rf"{_DATE} std(?:out|err) [FP] ",  # CRI, the container runtimes of Kubernetes
         rf"{_DATE}\s*(?:[-|:]\s*)?(?:{_WORD}\s+(?![-|:\s]))?",
         rf"(?P<month>\d\d)/(?P<day>\d\d)/\d{{4}} {_CLOCK}\s*(?:[-|:]\s*)?",
+        r"\[pod/(?P<node>[\w.-]{1,250})/(?P<container>[\w.-]{1,80})\] ?",  # kubectl logs --prefix
         r"\[[\w./-]{1,60}\] (?=\d{4}-)|\s{0,8}\| (?=\d{4}-)",  # a logger's name, or SageMaker's margin, before the time
         rf"(?:\[[\w.]{{1,80}}\])?\[{_WORD}\](?:\s?\[[^\]]{{1,80}}\])?\s*(?:[-:]\s*)?",
         rf"{_WORD} \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\]]{{1,80}}\]\s?",
@@ -72,7 +73,6 @@ _PREFIXES = tuple(
         r"(?:kernel: )?\[ {0,12}\d{1,12}\.\d{6}\] |kernel: ",
         rf"\[[A-Z][a-z]{{2}} (?P<name>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK} \d{{4}}\] ",
         rf"\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?\s(?:\s*(?:{_WORD}|SUCCESS|TRACE)\s+(?![-|:\s]))?",
-        r"\[pod/(?P<node>[\w.-]{1,250})/[\w.-]{1,80}\] ",
         r"(?P<node>[a-z][a-z0-9_.-]{0,80}[_-]\d{1,4})\s{1,20}\| ",  # docker compose
         r"(?!python\d)(?P<node>[a-z][a-z0-9-]{0,62}\d(?:\.[a-z][a-z0-9.-]{0,180})?|"
         r"\d{1,3}(?:\.\d{1,3}){3}): (?!tasks? \d)",  # pdsh
@@ -87,8 +87,8 @@ QUIET = frozenset(("W", "I", "D", "WARNING", "WARN", "INFO", "DEBUG", "info", "d
 
 When = tuple[int, int, float]
 """(month, day, seconds of the day): what all formats state."""
-Writer = tuple[int | None, int | None, int | None, int | None]
-"""(rank, label, local rank, process id), each where the line states it."""
+Writer = tuple[int | None, int | None, int | None, int | str | None]
+"""(rank, label, local rank, process id or pod), each where the line states it."""
 NOBODY: Writer = (None, None, None, None)
 """Of a line that states none of them, as a shell's."""
 
@@ -107,11 +107,13 @@ class Line(NamedTuple):
     speaker: str = ""
     """`srun` or `slurmstepd`, where Slurm itself speaks."""
     pid: int | None = None
+    pod: str = ""
+    """The pod and its container, of Kubernetes."""
 
     @property
     def writer(self) -> Writer:
         """What tells lines of one process from those of others in the same log."""
-        return self.rank, self.label, self.local, self.pid
+        return self.rank, self.label, self.local, self.pod or None if self.pid is None else self.pid
 
 
 def read_line(raw: bytes) -> Line:
@@ -144,6 +146,7 @@ def read_line(raw: bytes) -> Line:
         said.get("level", ""),
         said.get("speaker", ""),
         whole(said.get("pid")),
+        f"{said['node']}/{said['container']}" if "container" in said else "",
     )
 
 

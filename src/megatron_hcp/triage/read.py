@@ -16,6 +16,7 @@ from megatron_hcp.triage.course.marks import DELETED, Kinds
 from megatron_hcp.triage.cp.evidence import SPEED_TOKENS
 from megatron_hcp.triage.inputs.compressed import Unreadable
 from megatron_hcp.triage.inputs.lead import without_lead
+from megatron_hcp.triage.inputs.log_name import restarts_of
 from megatron_hcp.triage.inputs.sources import is_log, opened
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.line_reader import LineReader
@@ -49,6 +50,7 @@ def triage(
     kinds = Kinds((*reader.words, *SPEED_TOKENS))
     binary, size, has_text, is_of_training = [], 0, False, False
     gone: list[tuple[Path, str]] = []
+    restarts = restarts_of(map(str, paths))
     block = memoryview(bytearray(CHUNK))
     read_paths, starts = list[Path](), dict[int, bool]()
 
@@ -71,7 +73,7 @@ def triage(
             alike = hash(start.translate(None, DELETED))  # as ranks begin that differ in figures alone
             if alike not in starts:
                 starts[alike] = shows_start(start)
-            reader.history.begin_log(path, starts[alike])
+            reader.history.begin_log(path, starts[alike], restarts.get(str(path)))
             plain, begun = without_lead(file, start)
             stopped = _Until(plain, block)
             for hit in scan(stopped, reader.words, SPEED_TOKENS, read, begun, kinds):

@@ -55,6 +55,7 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
             "launcher": failure.launcher or None,
             "ranks": list(failure.ranks),
             "step": failure.step or None,
+            "task": failure.task,
             "next": next_steps(failure, diagnosis, launch),
         },
         "recommendation": None
@@ -138,12 +139,18 @@ def _collective(waited: Waited | None) -> dict[str, Any] | None:
     }
 
 
+_MOST_BINARY = 3
+"""Of a folder's files that are no logs, such as checkpoints, so many are named."""
+
+
 def left_out(diagnosis: Diagnosis, launch: str | None) -> list[str]:
     """What was found and is not used, each with why."""
     found = [f"{what}: the log gives no usable value" for what in sorted(diagnosis.job.unfit)]
     found += [f"{path}:{number}: {what}: the training was done before" for path, number, what in diagnosis.after_done]
     found += [f"{path}:{number}: {what}" for path, number, what in diagnosis.not_finite]
-    found += [f"{path}: it does not look like a log" for path in diagnosis.binary]
+    found += [f"{path}: it does not look like a log" for path in diagnosis.binary[:_MOST_BINARY]]
+    if (more := len(diagnosis.binary) - _MOST_BINARY) > 0:
+        found.append(f"{more} more {'files do' if more > 1 else 'file does'} not look like logs")
     found += [f"{path}: {why}" for path, why in diagnosis.unread]
     if launch is not None and _word(launch) is None:
         found.append("the launch's name: it has characters that a command line cannot show, so LAUNCH stands for it")

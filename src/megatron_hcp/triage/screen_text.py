@@ -121,6 +121,7 @@ def _where(failure: Failure, last: Attempt) -> str:
     if failure.kind == "effect" and not (failure.waited and failure.waited.missing):
         where = f"seen by {where}"
     where += f" on {failure.node}" if failure.node else ""
+    where += f" in task {failure.task} of the job array" if failure.task is not None else ""
     when = time_text(failure.when)
     if failure.kind == "cause" and not failure.is_from_outside and last.begins and not last.steps:
         where += ", before the first training step"

@@ -56,7 +56,8 @@ def candidates_of(parts: Sequence[FileEvents], files: Sequence[FileEvents]) -> l
     for entry in parts:
         for role, event in entry.pending.items():
             alike = (event, *(later for later in entry.further if later.role == role))
-            said += [(entry, one) for one in alike if not _went_on(entry, one, of_each[entry.path], last)][:1]
+            others = [other for other in last if other.name.task == entry.name.task]  # an array's tasks are jobs apart
+            said += [(entry, one) for one in alike if not _went_on(entry, one, of_each[entry.path], others)][:1]
     return said
 
 

@@ -91,6 +91,16 @@ def _copy_fields(evaluator: Evaluator, given: list[Any]) -> Any:
     return None
 
 
+def _with_defaults(evaluator: Evaluator, given: list[Any]) -> Any:
+    """Gives a whole section of settings the defaults of a class for what it leaves out, as pydantic does."""
+    section, kind = given
+    if isinstance(section, Thing) and section.is_closed:
+        for name, value in evaluator.made(str(kind), {}, None).fields.items():
+            if name not in section.fields and value is not NOT_READ:
+                evaluator.change(section, name, value)
+    return None
+
+
 def _instantiate(evaluator: Evaluator, given: list[Any]) -> Any:
     """Makes objects of a section of settings and those in it, the inner ones first: of the class that `_target_` names.
 
@@ -168,6 +178,7 @@ BUILTIN: Mapping[str, Callable[[Evaluator, list[Any]], Any]] = {
     "fields": _fields,
     "copy_fields": _copy_fields,
     "instantiate": _instantiate,
+    "with_defaults": _with_defaults,
     "exists": lambda _, given: STUMBLES if given[0] is None else NOT_READ,
     "any": lambda _, given: _any(given, True),
     "all": lambda _, given: _any(given, False),

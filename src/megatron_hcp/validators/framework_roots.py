@@ -120,6 +120,8 @@ NEMO_RL = UpstreamRoots(
         *(("setup", (f"nemo_rl/algorithms/{name}.py",)) for name in _ALGORITHMS),
         ("Policy.__init__", ("nemo_rl/models/policy/lm_policy.py",)),
         ("validate_and_set_config", ("nemo_rl/models/megatron/setup.py",)),
+        ("GRPOConfig", ("nemo_rl/algorithms/grpo.py",)),
+        ("ClippedPGLossConfig", ("nemo_rl/algorithms/loss/loss_functions.py", "nemo_rl/algorithms/loss_functions.py")),
     ),
     start=Unit(
         "start",
@@ -127,6 +129,9 @@ NEMO_RL = UpstreamRoots(
         ("config",),
         "",
         (
+            "if 'grpo' in config",
+            " do with_defaults(config.grpo, GRPOConfig)",
+            " do with_defaults(config.loss_fn, ClippedPGLossConfig)",
             # A function of a name that is taken has the name with one `_` more.
             *(
                 line

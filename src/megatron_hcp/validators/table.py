@@ -37,8 +37,8 @@ _NO_TABLE = Table((), {})
 def table_of(repo: str) -> Table:
     """The table of an upstream; empty if there is none."""
     try:
-        with open(os.path.join(FOLDER, f"{repo}.txt"), encoding="utf-8") as file:
-            return _table(file.read())
+        with open(os.path.join(FOLDER, f"{repo}.txt"), "rb") as file:
+            return _table(file.read().decode())
     except FileNotFoundError:
         return _NO_TABLE
 
@@ -106,20 +106,15 @@ def releases_of(repo: str) -> tuple[str, ...]:
 
 def lines_of(text: str, bit: int) -> list[str]:
     """The lines of a woven text that a release has."""
-    return [line for mask, lines in _parts(text) if mask & bit for line in _lines(lines)]
+    found = "\n".join([lines for mask, lines in _parts(text) if mask & bit])
+    return found.split("\n") if found else []
 
 
 @cache
 def _parts(text: str) -> tuple[tuple[int, str], ...]:
     """(mask of releases, lines), in order."""
     parts = (part.partition("\n") for part in text[1:].split("\n="))
-    return tuple((int(mask, 16), lines) for mask, _, lines in parts)
-
-
-@cache
-def _lines(text: str) -> list[str]:
-    """Lines that releases share, as the same texts."""
-    return text.split("\n")
+    return tuple([(int(mask, 16), lines) for mask, _, lines in parts])
 
 
 def woven(texts: Sequence[Iterable[str]]) -> str:

@@ -11,6 +11,7 @@ import pytest
 from support.cards import skill_in, step
 
 NAME = "training-resiliency"
+OTHER = "slurm-multi-node-launch"
 
 
 def files_in(folder: Path) -> dict[str, str]:
@@ -46,6 +47,9 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(hcp, tmp_path: Path)
     assert done.stdout.splitlines()[0] == f"{NAME} -> .agents/skills/{NAME} (would be replaced)"
     assert "+++ yours/SKILL.md" in done.stdout and "+my own line" in done.stdout.splitlines()
     done = hcp("skills", "uninstall", "--dry-run", cwd=tmp_path)
+    left = f".agents/skills/{NAME} would be left: you changed SKILL.md; --force moves your files to .hcp-backup\n"
+    assert (done.returncode, done.stdout) == (0, left)
+    done = hcp("skills", "uninstall", "--dry-run", "--force", cwd=tmp_path)
     assert done.stdout == f".agents/skills/{NAME} would be removed (you changed SKILL.md)\n"
     assert files_in(tmp_path) == before
 
@@ -60,7 +64,7 @@ def test_update_replaces_another_version_and_keeps_edits(hcp, tmp_path: Path, ro
     (place / "SKILL.md").write_text("older words")
     record["files"]["SKILL.md"] = "9d0e9a6d31a2a6a8d6b6a9b9c3a5b5a6"
     (place / "config" / "installed.json").write_text(json.dumps(record))
-    assert hcp("skills", "update", cwd=tmp_path).returncode == 2  # the record does not know these words: an edit
+    assert hcp("skills", "update", cwd=tmp_path).returncode == 1  # the record does not know these words: an edit
     record["files"]["SKILL.md"] = hashlib.sha256(b"older words").hexdigest()
     (place / "config" / "installed.json").write_text(json.dumps(record))
     assert hcp("skills", "install", NAME, cwd=tmp_path).returncode == 2
@@ -70,18 +74,42 @@ def test_update_replaces_another_version_and_keeps_edits(hcp, tmp_path: Path, ro
     assert hcp("skills", "update", cwd=tmp_path).stdout == f"{NAME} -> .agents/skills/{NAME} (up to date)\n"
 
 
+def test_update_goes_on_with_the_other_skills_where_one_was_edited(hcp, tmp_path: Path) -> None:
+    hcp("skills", "install", NAME, OTHER, cwd=tmp_path)
+    place = tmp_path / ".agents" / "skills"
+    (place / NAME / "SKILL.md").write_text("mine")
+    stale(place / OTHER)
+    done = hcp("skills", "update", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == (
+        f"{OTHER} -> .agents/skills/{OTHER} (replaced)\n"
+        f".agents/skills/{NAME} left: you changed SKILL.md; --force moves your files to .hcp-backup\n"
+    )
+    assert (place / NAME / "SKILL.md").read_text() == "mine" and (place / OTHER / "SKILL.md").read_text() != "older"
+    stale(place / OTHER)
+    assert hcp("skills", "update", "--force", cwd=tmp_path).returncode == 0
+
+
+def stale(skill: Path) -> None:
+    """Makes an installed skill one of another version: a file with other words, and the record that says so."""
+    record = json.loads((skill / "config" / "installed.json").read_text())
+    (skill / "SKILL.md").write_text("older")
+    record["files"]["SKILL.md"] = hashlib.sha256(b"older").hexdigest()
+    (skill / "config" / "installed.json").write_text(json.dumps(record))
+
+
 def test_uninstall_takes_away_what_hcp_installed_and_nothing_else(hcp, tmp_path: Path) -> None:
     mine = skill_in(tmp_path / ".agents" / "skills" / "mine", step())
     hcp("skills", "install", cwd=tmp_path)
     kept = files_in(mine)
     (tmp_path / ".agents" / "skills" / NAME / "SKILL.md").write_text("my own words")
     done = hcp("skills", "uninstall", cwd=tmp_path)
-    assert done.returncode == 2 and f"found changed files in {NAME} (SKILL.md)" in done.stderr
-    assert (tmp_path / ".agents" / "skills" / "slurm-multi-node-launch").is_dir()
+    left = f".agents/skills/{NAME} left: you changed SKILL.md; --force moves your files to .hcp-backup"
+    assert (done.returncode, done.stderr) == (1, "") and left in done.stdout.splitlines()
+    assert {path.name for path in (tmp_path / ".agents" / "skills").iterdir()} == {"mine", NAME}
     done = hcp("skills", "uninstall", "--force", cwd=tmp_path)
     assert done.returncode == 0 and f"your files are in .agents/skills/.hcp-backup/{NAME}-1" in done.stdout
-    left = {path.name for path in (tmp_path / ".agents" / "skills").iterdir()}
-    assert left == {"mine", ".hcp-backup"}
+    assert {path.name for path in (tmp_path / ".agents" / "skills").iterdir()} == {"mine", ".hcp-backup"}
     assert files_in(mine) == kept
     assert (tmp_path / ".agents/skills/.hcp-backup" / f"{NAME}-1" / "SKILL.md").read_text() == "my own words"
     assert hcp("skills", "uninstall", cwd=tmp_path).returncode == 0
@@ -126,7 +154,10 @@ def test_each_command_says_in_json_what_it_did(hcp, tmp_path: Path) -> None:
     assert done("install", NAME) == [{**clean, "status": "new"}]
     assert done("update") == [{**clean, "status": "up to date"}]
     (tmp_path / place / "SKILL.md").write_text("mine")
-    (told,) = done("update", "--dry-run")
+    assert done("update") == [{**clean, "status": "left", "changed": ["SKILL.md"]}]
+    assert done("uninstall") == [{**clean, "status": "left", "changed": ["SKILL.md"]}]
+    assert done("update", "--dry-run")[0]["status"] == "left"
+    (told,) = done("update", "--dry-run", "--force")
     assert (told["status"], told["changed"]) == ("replaced", ["SKILL.md"])
     assert "+mine" in told["difference"]  # type: ignore[operator]
     backup = f".agents/skills/.hcp-backup/{NAME}-1"

@@ -28,6 +28,7 @@ VERL = (
     "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=True actor_rollout_ref.ref.log_prob_use_dynamic_bsz=True "
     "trainer.n_gpus_per_node=8 trainer.nnodes=1"
 )
+VERL_UNSPLIT = VERL.replace("actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2 ", "")
 VERL_CP = "actor_rollout_ref.actor.megatron.context_parallel_size"
 OVERRIDE = "+actor_rollout_ref.actor.megatron.override_transformer_config"
 SWIFT = (
@@ -48,6 +49,11 @@ def judged(folder: Path, text: str, **options: tuple[str, ...]) -> Report:
 @pytest.mark.parametrize(
     ("hiding", "telling"),
     [
+        # the script's own arguments, of a launch that does not say itself how the model is split
+        (
+            f"{VERL_UNSPLIT.format(model=QWEN)} actor_rollout_ref.rollout.tensor_model_parallel_size=2 $@",
+            f"{VERL.format(model=QWEN)} $@",
+        ),
         # variables that a command or a file sets
         (f"export $(cat .env | xargs)\n{MLM} --context-parallel-size ${{CP:-2}}", f"{MLM} --context-parallel-size 2"),
         (f'eval "$(./setenv.sh)"\n{MLM} --context-parallel-size ${{CP:-2}}', f"{MLM} --context-parallel-size 2"),

@@ -29,6 +29,11 @@ def test_kv_heads_are_those_that_megatron_takes(flags: str, kv_heads: int) -> No
     assert launch(f"{HEADS} {flags}\n").facts["kv_heads"].value == kv_heads
 
 
+@pytest.mark.parametrize("flags", ["", "--num-query-groups 4"])
+def test_heads_that_are_not_stated_leave_kv_heads_unknown_where_there_are_no_groups(flags: str) -> None:
+    assert "kv_heads" not in launch(f"python pretrain_gpt.py --num-layers 2 {flags}\n").facts
+
+
 @pytest.mark.parametrize("hides", ["--num-query-groups $GROUPS_OF_MODEL", "$MODEL_FLAGS"])
 def test_kv_heads_are_unknown_where_the_groups_are_hidden(hides: str) -> None:
     of = launch(f"{HEADS} --group-query-attention {hides}\n")

@@ -51,6 +51,25 @@ def test_a_file_below_the_scripts_folder_is_read_however_its_path_is_written(tmp
     assert tp(reading) == "4" and not reading.unknown and reading.unseen is None
 
 
+@pytest.mark.parametrize(
+    ("path", "is_read"),
+    [
+        ("/root/slime/models/m.sh", True),
+        ("/root/other/models/m.sh", False),  # another repository's
+        ("/root/slime/../models/m.sh", False),
+        ("/models/m.sh", False),  # no folder says that it is the same repository
+    ],
+)
+def test_a_path_in_a_container_is_read_where_it_leads_to_the_scripts_own_repository(
+    tmp_path: Path, path: str, is_read: bool
+) -> None:
+    for name in (".git", "slime", "models", "examples"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "models" / "m.sh").write_text("TP=4\n")
+    reading = read(tmp_path / "examples", f'source "{path}"\n{TRAIN}')
+    assert (tp(reading) == "4") is is_read
+
+
 def test_a_fact_of_a_sourced_file_has_that_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "m.sh").write_text("\nMODEL_ARGS=(\n  --context-parallel-size 8\n)\nexport NVTE_FLASH_ATTN=0\n")
     reading = read(tmp_path, "source m.sh\ntorchrun pretrain_gpt.py ${MODEL_ARGS[@]}\n")

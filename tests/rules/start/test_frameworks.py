@@ -1,4 +1,4 @@
-"""A row of every START rule of verl, slime, miles, ms-swift and NeMo-RL besides its examples: what is refused, and what is fine."""
+"""A row of every START rule of the frameworks on Megatron besides its examples: what is refused, and what is fine."""
 
 from __future__ import annotations
 

@@ -13,6 +13,9 @@ ECHO = (
 )
 COMM = "  cp_comm_type .................................... {}\n"
 SIZES = "  hierarchical_context_parallel_sizes ............. {}\n"
+ARGUMENT = "  context_parallel_size ........................... {}\n"
+MESH = "[titan] Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=4, cp={}, tp=1, ep=1, etp=1\n"
+ATTENTION = "[DEBUG | DPA]: Running with config={{'batch_size': 1, 'context_parallel': {}, 'fp8': False}}\n"
 STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(5))
 
 
@@ -25,6 +28,20 @@ STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(5))
         (ECHO.format(4) + COMM.format("['a2a+p2p']") + SIZES.format("None"), "off"),
         (ECHO.format(4) + COMM.format("['a2a+p2p']") + SIZES.format("[2, 2]"), "unknown"),
         (COMM.format("['p2p']"), "unknown"),
+        (ARGUMENT.format(1), "none"),
+        (ARGUMENT.format(4) + COMM.format("['p2p']"), "on"),
+        (
+            "using world size: 8, data-parallel-size: 1, tensor-model-parallel size: 4, pipeline-model-parallel size\n",
+            "none",
+        ),
+        (MESH.format(1), "none"),
+        (MESH.format(2), "unknown"),
+        ("{'actor': {'context_parallel_size': 1}, 'ref': {'context_parallel_size': 1}}\n", "none"),
+        ("{'actor': {'context_parallel_size': 4}, 'ref': {'context_parallel_size': 1}}\n", "unknown"),
+        ("context_parallel_size == 1 is needed\n", "unknown"),
+        (ECHO.format(4) + ATTENTION.format(True) + ATTENTION.format(False), "on"),
+        (ECHO.format(4) + ATTENTION.format(False), "off"),
+        (ATTENTION.format(False), "unknown"),
     ],
 )
 def test_the_sizes_and_arguments_of_the_start_decide(tmp_path, log, state):

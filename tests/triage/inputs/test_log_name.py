@@ -5,7 +5,7 @@ from pathlib import Path
 
 import megatron_hcp.job
 from megatron_hcp.resources import pack_dir
-from megatron_hcp.triage.inputs.log_name import is_record
+from megatron_hcp.triage.inputs.log_name import is_record, read_name, restarts_of
 
 LOGS = ("comm.txt", "health.txt")
 """What programs print into files with a record's ending: a failure happens in them."""
@@ -20,3 +20,24 @@ def test_every_record_that_a_rendered_job_writes_is_known_by_its_name():
     names |= {"verdict-r1.json", "verdict-r1.preempted.json"}
     assert len(names) >= 8 and set(LOGS) < names
     assert {name for name in names if not is_record(f"runs/12/{name}")} == set(LOGS)
+
+
+POD = "pods/ml_job-worker-0_8f4c1c1e-1111-2222-3333-444455556666/pytorch"
+"""As the kubelet names the logs of a pod."""
+
+
+def test_a_pods_logs_name_it_and_which_of_its_containers_wrote_each():
+    assert read_name(f"{POD}/0.log").node == read_name(f"{POD}/0.log.gz").node == "job-worker-0"
+    assert restarts_of([f"{POD}/0.log", f"{POD}/1.log.gz", "other/pytorch/0.log"]) == {
+        f"{POD}/0.log": 0,
+        f"{POD}/1.log.gz": 1,
+    }
+    assert restarts_of([f"{POD}/0.log", "pod.previous.log"]) == {}, "one alone may be all that there is"
+    assert restarts_of(["a-previous.log", "a.log"]) == {"a-previous.log": 0, "a.log": 1}
+
+
+def test_the_log_of_a_job_arrays_task_names_it():
+    assert read_name("logs/slurm-77_3.out").task == 3
+    assert read_name("logs/train-77_12.err").task == 12
+    for name in ("slurm-77.out", "rank_1_3.out", "run_2026_08.log"):
+        assert read_name(name).task is None

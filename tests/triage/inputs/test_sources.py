@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -33,8 +34,10 @@ def test_a_folder_gives_its_texts_by_name_and_says_which_links_leave_it(tmp_path
     assert [path.relative_to(folder).as_posix() for path in found.paths] == ["b.log", "deep/a.log", "latest.log"]
     assert [(path.name, why) for path, why in found.unread] == [
         ("out.log", "a link that leaves the folder"),
+        ("pipe", "a pipe, a socket or a device"),
         ("zero", "a link that leaves the folder"),
     ]
+    assert [path.name for path in found.binary] == ["weights.pt"]
 
 
 @pytest.mark.parametrize("target", ["/dev/zero", "/dev/null", "/dev/full"])
@@ -193,3 +196,23 @@ def test_a_log_that_is_rotated_away_is_left_out_and_named(tmp_path):
     diagnosis = triage(found.paths, CpPlan())
     assert (diagnosis.files, diagnosis.unread) == ((logs[0],), ((logs[1], "No such file or directory"),))
     assert any("b.log: No such file" in line for line in left_out(diagnosis, None))
+
+
+def test_the_parts_of_a_rotated_log_are_read_in_the_order_of_time(tmp_path):
+    for name in ("job.log", "job.log.1", "job.log.2", "a.log", "a.log-20260821", "a.log-20260820", "pod.log"):
+        (tmp_path / name).write_text("x\n")
+    (tmp_path / "pod.previous.log").write_text("x\n")
+    assert [path.name for path in find_logs([str(tmp_path)]).paths] == [
+        *("a.log-20260820", "a.log-20260821", "a.log", "job.log.2", "job.log.1", "job.log", "pod.previous.log"),
+        "pod.log",
+    ]
+
+
+def test_what_no_folder_should_hold_is_told_by_a_few_names_and_a_number(tmp_path):
+    for number in range(5):
+        (tmp_path / f"shard_{number}.pt").write_bytes(b"\0")
+    (tmp_path / "job.log").write_text("x\n")
+    found = find_logs([str(tmp_path)])
+    diagnosis = replace(triage(found.paths, CpPlan()), binary=found.binary)
+    told = left_out(diagnosis, None)
+    assert len(told) == 4 and told[-1] == "2 more files do not look like logs"

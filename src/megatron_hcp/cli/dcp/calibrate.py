@@ -15,6 +15,7 @@ import click
 
 from megatron_hcp.cli.options import format_option
 from megatron_hcp.cli.output import check_outputs
+from megatron_hcp.cli.reports.json import dump
 from megatron_hcp.cli.screen import say
 from megatron_hcp.cost.cp_cost import COMM_TYPES, check_comm_type
 from megatron_hcp.cost.model_sizes import ModelSizes, model_sizes
@@ -93,7 +94,7 @@ def calibrate(
         return
     profile = read_profile(str(out))
     if fmt == "json":
-        click.echo(json.dumps(profile.as_json(), indent=2))
+        click.echo(dump(profile.as_json()))
     else:
         say([*_lines(profile), f"wrote {out}; use it with --profile"])
 

@@ -9,7 +9,8 @@ import click
 
 from megatron_hcp.cli.dcp.calibrate import calibrate
 from megatron_hcp.cli.dcp.plan import MAX_WORLD_SIZE, plan, show
-from megatron_hcp.cli.options import CommandGroup, format_option
+from megatron_hcp.cli.options import format_option
+from megatron_hcp.cli.usage import CommandGroup
 from megatron_hcp.dcp.normalize import GATHERS, REDUCTIONS, megatron_factor
 from megatron_hcp.ground.errors import HcpError
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from megatron_hcp.cli.options import CommandGroup
 from megatron_hcp.cli.packing.check import check
 from megatron_hcp.cli.packing.plan import plan
+from megatron_hcp.cli.usage import CommandGroup
 
 
 @click.group(cls=CommandGroup)

@@ -62,8 +62,8 @@ def _table(shown: Shown) -> Iterator[str]:
     tied = sum(item.tied for item in shown.layouts)
     text = f"{shown.legal} legal layouts; these are the best that fit in {shown.layouts[0].usable_gib:.1f} GiB"
     if tied:
-        which = f"the first {tied} are tied" if tied > 1 else "the first is tied with others"
-        text += f"; {which} (within {TIED:.0%}), simplest first"
+        which = f"{tied} of them are tied" if tied > 1 else "the first is tied with others"
+        text += f"; {which}, as far as the model can tell; within {TIED:.0%} the simplest is first"
     yield from wrapped("", text)
     yield ""
     yield " #  tp   cp exchange    pp  vp   ep etp mbs recompute   s/step TFLOP/s    GiB"

@@ -13,7 +13,7 @@ from megatron_hcp.plan.found import Candidate
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.overrides import FRAMEWORKS, overrides
-from megatron_hcp.plan.phases.change import Failure
+from megatron_hcp.plan.phases.change import FirstFailure
 from megatron_hcp.plan.phases.memory import Phase
 from megatron_hcp.plan.ranks import rank_map
 from megatron_hcp.plan.time.overlap import ring_overlap
@@ -64,7 +64,7 @@ class Shown(NamedTuple):
     least: Judged | None = None
     measured: Sequence[RankMemory] | None = None
     phases: Sequence[Phase] | None = None
-    failure: Failure | None = None
+    failure: FirstFailure | None = None
 
 
 def plan_json(shown: Shown) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from megatron_hcp.cli.reports.wrap import wrapped
-from megatron_hcp.plan.phases.change import Failure
+from megatron_hcp.plan.phases.change import FirstFailure
 from megatron_hcp.plan.phases.memory import Phase
 
 _FEW = 3
 
 
-def phase_lines(phases: Sequence[Phase], failure: Failure | None) -> Iterator[str]:
+def phase_lines(phases: Sequence[Phase], failure: FirstFailure | None) -> Iterator[str]:
     """The lines; 80 columns."""
     yield ""
     yield f"phases of a step          GiB of {phases[0].usable:5.1f}  tokens  most of it"

@@ -63,7 +63,7 @@ def _results(name: str, asked: Asked) -> list[TargetResult]:
     select, ignore = asked.select, asked.ignore
     try:
         if asked.options.find_project is not None and has_project(name):
-            from megatron_hcp.cli.repository.accepting import choices
+            from megatron_hcp.project.accepting import choices
 
             select, ignore = choices(name, select, ignore)
         launches = load_launches(name, asked.options)
@@ -77,7 +77,7 @@ def with_baseline(results: list[TargetResult], asked: Asked, write: bool) -> lis
     """The results without what their repositories accept; writes the baseline first if it was asked for."""
     if not write and not any(has_project(item.target) or has_baseline(item.target) for item in results):
         return results
-    from megatron_hcp.cli.repository.accepting import accepted, stale_notes, write_baseline
+    from megatron_hcp.project.accepting import accepted, stale_notes, write_baseline
 
     def without(baseline: bool) -> list[TargetResult]:
         return [

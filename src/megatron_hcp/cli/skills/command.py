@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import click
 
 from megatron_hcp.cli.completion import complete_skills
-from megatron_hcp.cli.options import CommandGroup, format_option
+from megatron_hcp.cli.options import format_option
+from megatron_hcp.cli.reports.json import dump
 from megatron_hcp.cli.reports.wrap import wrapped
 from megatron_hcp.cli.screen import say
 from megatron_hcp.cli.skills.build import build
 from megatron_hcp.cli.skills.evaluate import evaluate
 from megatron_hcp.cli.skills.install import install, uninstall, update
 from megatron_hcp.cli.skills.new import new
+from megatron_hcp.cli.usage import CommandGroup
 from megatron_hcp.skills.card import find_skill, is_ours, load_card, read_skill_file, skill_dirs
 from megatron_hcp.skills.folders import skills_below
 from megatron_hcp.skills.skill import front_matter, judged_skill
@@ -32,7 +33,7 @@ def list_skills(fmt: str) -> None:
     rows = [(folder.name, str(front_matter(folder)[0].get("description", ""))) for folder in skill_dirs()]
     if fmt == "json":
         data = [{"skill": name, "description": description} for name, description in rows]
-        click.echo(json.dumps({"schema": "hcp.skills/1", "skills": data}, indent=2))
+        click.echo(dump({"schema": "hcp.skills/1", "skills": data}))
     else:
         say(line for name, description in rows for line in (name, *wrapped("  ", description)))
 
@@ -60,7 +61,7 @@ def show(skill: str, fmt: str) -> None:
         "limitations": list(card.limitations),
         "unknown": list(card.unknown),
     }
-    click.echo(json.dumps(data, indent=2))
+    click.echo(dump(data))
 
 
 @skills.command()
@@ -83,7 +84,7 @@ def validate(names: Sequence[str], strict: bool, fmt: str) -> int:
             "ok": ok,
             "skills": {name: each._asdict() for name, each in judged.items()},
         }
-        click.echo(json.dumps(data, indent=2))
+        click.echo(dump(data))
     else:
         for name, each in judged.items():
             say(f"{name}: {line}" for line in each.faults + [f"advice: {line}" for line in each.advice])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 
 from megatron_hcp.cli.completion import complete_skills
 from megatron_hcp.cli.options import format_option
+from megatron_hcp.cli.reports.json import dump
 from megatron_hcp.cli.screen import is_terminal, say
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.signals import ends_cleanly
@@ -139,7 +139,7 @@ def _triggers(
 
 def _print(data: dict[str, Any], fmt: str, lines: list[str]) -> None:
     if fmt == "json":
-        click.echo(json.dumps(data, indent=2))
+        click.echo(dump(data))
     else:
         say(lines or ["ok"])
 

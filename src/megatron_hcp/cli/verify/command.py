@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ import click
 
 from megatron_hcp.cli.completion import complete_steps
 from megatron_hcp.cli.options import format_option, launch_options
+from megatron_hcp.cli.reports.json import dump
 from megatron_hcp.cli.screen import ProgressLine, safe_line, say
 from megatron_hcp.cli.verify.launch import ATTENTIONS, Ask, verify_launch
 from megatron_hcp.ground.errors import HcpError
@@ -92,7 +92,7 @@ def verify(
         if names:
             raise HcpError(f"found {visible(names[0])} with --launch", wanted="one of them", do="leave one out")
         return verify_launch(Ask(target, processes, attention, steps, timeout, spec_out), options, fmt)
-    if options != LoadOptions():
+    if options._replace(find_project=None) != LoadOptions():
         raise HcpError("found an option of a launch without --launch", wanted="--launch TARGET", do="add it")
     chosen = _chosen(names, level)
     outside = sorted({card.folder.as_posix() for card, _ in chosen if not is_ours(card.folder)})
@@ -123,11 +123,7 @@ def verify(
     failed = sum(result.status == "failed" for result in results)
     ok = failed == 0 and passed > 0 and not (strict and passed < len(results))
     if fmt == "json":
-        click.echo(
-            json.dumps(
-                {"schema": "hcp.verify/2", "ok": ok, "notes": notes, "steps": list(map(_json, results))}, indent=2
-            )
-        )
+        click.echo(dump({"schema": "hcp.verify/2", "ok": ok, "notes": notes, "steps": list(map(_json, results))}))
     else:
         skipped = len(results) - passed - failed
         nothing = "" if passed or failed else ": nothing was verified"
@@ -223,7 +219,7 @@ def _print_steps(
             }
             for card, step in chosen
         ]
-        click.echo(json.dumps({"schema": "hcp.verify-list/1", "steps": steps}, indent=2))
+        click.echo(dump({"schema": "hcp.verify-list/1", "steps": steps}))
         return
     for card, step in chosen:
         reason = lacks(card, step)

@@ -153,7 +153,8 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
     said = [*notes, *([f"whether this command runs {launched.doubt}"] if launched.doubt else []), *script.notes()]
     if framework.is_command_line or framework.has_recipes:
         unseen = unseen or _in_a_file(command, framework)
-    if script.walker.used_arguments and framework.is_command_line and not training.splits:
+    splits = training.splits or is_parallel({setting.key for setting in reading.settings})
+    if script.walker.used_arguments and not framework.has_recipes and not splits:
         unseen = unseen or _ARGUMENTS
     elif script.walker.used_arguments:
         said.append("the script's own arguments ($1, $@) aren't known; it is read as if started without any")

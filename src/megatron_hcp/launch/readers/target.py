@@ -62,15 +62,18 @@ def read_targets(
     words: Sequence[str] = (),
     stdin: Callable[[], bytes] = lambda: b"",
     beside: Beside = ALONE,
+    text: str | None = None,
 ) -> tuple[Reading, ...]:
     """Every launch in a target: one, except for a script with several training commands.
+
+    `text` is taken instead of what the file holds.
 
     Raises:
         HcpError: as `read_target`.
     """
     if not target:
         return (read_target(target, dialect=dialect, words=words),)
-    name, text = text_of_target(target, stdin)
+    name, text = text_of_target(target, stdin) if text is None else (target, text)
     beside = _with_folder(beside, target)
     readings = _read_without_shell(text, name, dialect, beside)
     if readings is None:

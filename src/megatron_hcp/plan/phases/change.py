@@ -54,7 +54,7 @@ _WRITTEN: Mapping[str, Mapping[str, str]] = {
 """How each framework writes a change; what it lacks is not offered."""
 
 
-class Failure(NamedTuple):
+class FirstFailure(NamedTuple):
     """The first phase that fails. `setting`: what makes every phase fit, as the launch writes it; "" if none does."""
 
     phase: Phase
@@ -71,7 +71,7 @@ class _Change(NamedTuple):
 
 def first_failure(
     model: PlanModel, layout: Layout, job: PlanJob, rl: RlJob, phases: Sequence[Phase]
-) -> Failure | None:  # fmt: skip
+) -> FirstFailure | None:  # fmt: skip
     """Which phase fails first, and what mends it; None where all fit."""
     failing = _first(phases, job)
     if failing is None:
@@ -79,8 +79,8 @@ def first_failure(
     written = _WRITTEN[rl.framework]
     for change in _changes(layout, job, rl, failing):
         if change.name in written and all(item.fits for item in phases_of(model, change.layout, change.job, change.rl)):
-            return Failure(failing, written[change.name].format(change.value))
-    return Failure(failing, "")
+            return FirstFailure(failing, written[change.name].format(change.value))
+    return FirstFailure(failing, "")
 
 
 def _first(phases: Sequence[Phase], job: PlanJob) -> Phase | None:

@@ -12,7 +12,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Setting
 from megatron_hcp.plan.layout import Layout
 from megatron_hcp.plan.phases.job import ALL, GRADIENTS, OPTIMIZER, WEIGHTS, Engine, Logits, RlJob
-from megatron_hcp.plan.phases.said import Said
+from megatron_hcp.plan.phases.stated import RlSettings
 
 _ACTOR, _REF, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "actor_rollout_ref.rollout"
 _ZEROS = ("0", "0.0", "0.00")
@@ -32,14 +32,14 @@ def rl_job(dialect: str, settings: Iterable[Setting], layout: Layout, seq_length
     if reader is None:
         found = f"--phases: found a launch of {dialect}" if dialect else "--phases: found no launch"
         raise HcpError(found, wanted=f"one of {', '.join(_READERS)}", do="leave --phases out")
-    return reader(Said(settings), layout, seq_length)
+    return reader(RlSettings(settings), layout, seq_length)
 
 
 def _per_rank(tokens: int, cp: int) -> int:
     return -(-tokens // cp)
 
 
-def _verl(said: Said, layout: Layout, longest: int) -> RlJob:
+def _verl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     actor = f"{_ACTOR}.megatron"
     moves = said.flag(f"{actor}.param_offload")
     offloads = frozenset({WEIGHTS, GRADIENTS}) if moves else frozenset()
@@ -84,16 +84,18 @@ def _verl_tokens(by_tokens: bool, budget: int, count: int, longest: int, layout:
     return max(budget, one) if by_tokens else max(1, count) * one
 
 
-def _verl_inferred(said: Said, role: str, by_tokens: bool, budget: int, longest: int, layout: Layout) -> int:
+def _verl_inferred(said: RlSettings, role: str, by_tokens: bool, budget: int, longest: int, layout: Layout) -> int:
     by_tokens = said.flag(f"{role}.log_prob_use_dynamic_bsz", by_tokens)
     budget = said.number(f"{role}.log_prob_max_token_len_per_gpu", budget)
     return _verl_tokens(by_tokens, budget, said.number(f"{role}.log_prob_micro_batch_size_per_gpu", 1), longest, layout)
 
 
-def _nemo_rl(said: Said, layout: Layout, longest: int) -> RlJob:
+def _nemo_rl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     one = _per_rank(longest, layout.cp)
     count = max(1, said.number("policy.train_micro_batch_size", 1))
+    trained = _nemo_rl_row(said, "train_mb_tokens", layout) or count * one
     inferred = max(1, said.number("policy.logprob_batch_size", count)) * one
+    inferred = _nemo_rl_row(said, "logprob_mb_tokens", layout) or inferred
     megatron = "policy.megatron_cfg"
     logits = Logits(
         fused=said.flag(f"{megatron}.use_fused_linear_logprobs"), chunk=said.number("policy.logprob_chunk_size"),
@@ -107,13 +109,20 @@ def _nemo_rl(said: Said, layout: Layout, longest: int) -> RlJob:
     )  # fmt: skip
     has_ref = generates and said.text("loss_fn.reference_policy_kl_penalty", "0.01") not in _ZEROS
     return RlJob(
-        "nemo-rl", count * one, inferred if generates else 0, inferred if has_ref else 0,
-        critic_tokens=count * one if "ppo.num_prompts_per_step" in said else 0, engine=engine if shares else None,
+        "nemo-rl", trained, inferred if generates else 0, inferred if has_ref else 0,
+        critic_tokens=trained if "ppo.num_prompts_per_step" in said else 0, engine=engine if shares else None,
         offloads=ALL if shares else frozenset(), critic_offloads=ALL, logits=logits, least_tokens=one,
     )  # fmt: skip
 
 
-def _slime(said: Said, layout: Layout, longest: int) -> RlJob:
+def _nemo_rl_row(said: RlSettings, name: str, layout: Layout) -> int:
+    """A rank's share of a packed row, where a launch states the row's tokens; else 0."""
+    if not said.flag("policy.sequence_packing.enabled"):
+        return 0
+    return _per_rank(said.number(f"policy.sequence_packing.{name}"), layout.cp)
+
+
+def _slime(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     answer = said.number("rollout_max_response_len", longest)
     one = _per_rank(answer, layout.cp)
     if said.flag("use_dynamic_batch_size"):
@@ -139,7 +148,7 @@ def _slime(said: Said, layout: Layout, longest: int) -> RlJob:
     )  # fmt: skip
 
 
-def _ms_swift(said: Said, layout: Layout, longest: int) -> RlJob:
+def _ms_swift(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     if said.text("rlhf_type") != "grpo":
         found = f"--phases: found ms-swift's {said.text('rlhf_type') or 'training without rlhf_type'}"
         raise HcpError(found[:80], wanted="rlhf_type grpo", do="leave --phases out")
@@ -162,6 +171,6 @@ def _ms_swift(said: Said, layout: Layout, longest: int) -> RlJob:
     )  # fmt: skip
 
 
-_READERS: Mapping[str, Callable[[Said, Layout, int], RlJob]] = {
+_READERS: Mapping[str, Callable[[RlSettings, Layout, int], RlJob]] = {
     "verl": _verl, "nemo-rl": _nemo_rl, "slime": _slime, "ms-swift": _ms_swift,
 }  # fmt: skip

@@ -48,6 +48,17 @@ def margin(
     return wide if is_covered else max(UNCOVERED, wide)
 
 
+def is_tied(rates: Rates, fastest: Mapping[str, float], other: Mapping[str, float], least: float) -> bool:
+    """Whether two steps of one job differ by less than their terms can tell, or by less than `least`, relative.
+
+    What both have of a term is off by the same: only the difference of each term is uncertain. A layout that trades one
+    term for another may be tied at 10 %; one that only adds to a term is slower, however little.
+    """
+    both = {name: other.get(name, 0.0) - fastest.get(name, 0.0) for name in (*fastest, *other)}
+    told = rates.margin_scale * math.hypot(*(SPREADS.get(name, 0.0) * by for name, by in both.items()))
+    return abs(sum(both.values())) <= max(told, least * sum(fastest.values()))
+
+
 def _has_few(model: PlanModel, job: PlanJob) -> bool:
     """Whether few measured steps have the job's matrix products: NVFP4, and experts in bf16 or on Hopper."""
     grouped = bool(model.sizes.experts) and (job.precision == "bf16" or job.gpu.name == "h100")

@@ -33,7 +33,7 @@ def install() -> None:
     """Packages that would write are absent; upstream goes on without them."""
     for name in _ABSENT:
         sys.modules[name] = None  # type: ignore[assignment]
-    for name in ("tensorboard", "torch.utils.tensorboard"):
+    for name in ("tensorboard", "torch.utils.tensorboard", "torch.utils.tensorboard.writer"):
         module: Any = ModuleType(name)
         module.SummaryWriter = anything()
         sys.modules.setdefault(name, module)

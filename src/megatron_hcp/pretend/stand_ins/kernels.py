@@ -1,4 +1,4 @@
-"""Compiled packages beside Transformer Engine, by shape: mamba_ssm, causal_conv1d, flash-linear-attention, APEX."""
+"""Compiled packages beside Transformer Engine, by shape: mamba_ssm, causal_conv1d, flash-linear-attention, …"""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stand_ins.contract import same, stands_for
 from megatron_hcp.pretend.stand_ins.kernel import kernel
 
-STANDS_FOR = "mamba_ssm, causal_conv1d, flash-linear-attention; APEX's layer norm and fused weight gradient"
+STANDS_FOR = (
+    "mamba_ssm, causal_conv1d, flash-linear-attention; APEX's layer norm and fused weight gradient; DeepEP's names"
+)
 CANNOT_TELL = "numbers, and what these kernels refuse"
 
 VERSION = "2.2.4"
@@ -126,6 +128,14 @@ class LayerNorm:
         return kernel(lambda x, weight, *_: (x * weight.to(x.dtype), (x, weight, _row(x))), x, weight, bias)
 
 
+class Buffer:
+    """DeepEP's: it can be set up, and is not reached where `experts` stands for the layer."""
+
+    @staticmethod
+    def set_num_sms(new_num_sms: int) -> None:
+        """Set."""
+
+
 KERNELS: dict[str, dict[str, Any]] = {
     "apex.contrib.layer_norm.layer_norm": {"FastLayerNormFN": LayerNorm},
     "apex.normalization.fused_layer_norm": {"FusedLayerNormAffineFunction": LayerNorm},
@@ -146,15 +156,19 @@ KERNELS: dict[str, dict[str, Any]] = {
     },
     "mamba_ssm.ops.triton.layernorm_gated": {"RMSNorm": RMSNorm},
     "mamba_ssm.ops.triton.selective_state_update": {"selective_state_update": None},
+    "deep_ep": {"Buffer": Buffer, "HybridEPBuffer": Buffer},
+    "deep_ep.utils": {"EventHandle": Buffer, "EventOverlap": Buffer},
     "causal_conv1d": {
         "causal_conv1d_fn": stands_for("causal_conv1d", same)(_kept),
         "causal_conv1d_update": None,
     },
+    "fla.modules": {"FusedRMSNormGated": None},
     "fla.modules.convolution": {"causal_conv1d": stands_for("fla.causal_conv1d", same)(_same_and_state)},
     "fla.ops.cp": {"build_cp_context": _called("fla.cp_context", lambda *_, **__: None)},
     "fla.modules.l2norm": {"l2norm": stands_for("fla.l2norm", same)(_normed)},
     "fla.ops.gated_delta_rule": {
-        "chunk_gated_delta_rule": stands_for("fla.gated_delta_rule", lambda q, k, v, *_, **__: v.shape)(_gated_delta)
+        "chunk_gated_delta_rule": stands_for("fla.gated_delta_rule", lambda q, k, v, *_, **__: v.shape)(_gated_delta),
+        "fused_recurrent_gated_delta_rule": None,
     },
 }
 

@@ -173,6 +173,8 @@ def _followed(func: Any, args: Any, kwargs: Any, result: Any) -> Any:
     if not is_on_device(result) or result.numel() > SMALL:
         return result
     name = getattr(func, "__name__", "")
+    if name == "__getitem__" and not hasattr(args[0], "_host") and is_on_device(args[0]):
+        return result  # as below: upstream cuts a buffer into a part for each rank
     given = list(_tensors((*args, *kwargs.values())))
     if name == "copy_":
         given = given[1:]  # what was there before is gone

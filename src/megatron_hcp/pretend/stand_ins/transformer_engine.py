@@ -68,7 +68,9 @@ def _replace_modules() -> None:
     if hasattr(graph, "make_weak_ref"):
         graph.make_weak_ref = lambda tensors: tensors
     base: Any = sys.modules[f"{PACKAGE}.module.base"]
-    base.initialize_ub = _entered(base.initialize_ub)
+    userbuffers = _entered(base.initialize_ub)
+    for holder in (PACKAGE, f"{PACKAGE}.module", f"{PACKAGE}.module.base"):
+        setattr(sys.modules[holder], "initialize_ub", userbuffers)  # noqa: B010
     for name in ("fp8_autocast", "fp8_model_init", "autocast", "quantized_model_init"):
         if hasattr(te, name):
             setattr(te, name, _entered(getattr(te, name)))

@@ -70,10 +70,21 @@ class CompiledModule(ModuleType):
 class _Anything:
     """Accepts any use; as a decorator it changes nothing."""
 
+    __name__ = __qualname__ = "anything"
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         return self
+
+    def __or__(self, other: Any) -> Any:
+        return other
+
+    __ror__ = __or__
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        """As a base class it is none."""
+        return ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return args[0] if len(args) == 1 and callable(args[0]) and not kwargs else self

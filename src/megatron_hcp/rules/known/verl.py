@@ -7,6 +7,7 @@ from megatron_hcp.rules.rule import Example, Fix
 from megatron_hcp.rules.upstream import (
     MAMBA_MIXER,
     VERL_ENGINE,
+    VERL_MCORE_PATCH,
     VERL_MCORE_UTIL,
     VERL_MODEL_FORWARD,
     VERL_QWEN25_VL,
@@ -129,6 +130,27 @@ ROWS: tuple[Known, ...] = (
             ),
         ),
         launch=Example("verl", _CP + _PATH + "Qwen/Qwen3-VL-30B-A3B-Instruct"),
+        instead="context_parallel_size 1",
+        fixes=(_WITHOUT_CP,),
+    ),
+    Known(
+        "KNOWN116",
+        "verl",
+        "<0.7",
+        when="mla and thd and cp > 1 and not use_mbridge",
+        title="Latent attention keeps the rotary positions of the whole row under context parallelism",
+        why="verl replaces megatron-core's get_query_key_value_tensors for DeepSeek models that it builds itself, and "
+        "cuts the rotary embedding to the length of the rank's slice, of which packed rows need all.",
+        symptom="the rotary positions are cut to the rank's slice of the row: the first forward pass fails with a "
+        "size mismatch",
+        issue="verl-project/verl#4611",
+        outcome="error crash first-forward",
+        source=(
+            VERL_MCORE_PATCH.says(
+                "apply_patch", "rotary_pos_emb = rotary_pos_emb[0:q_len]", absent="cp_size", versions=">=0.4,<0.7"
+            ),
+        ),
+        launch=Example("verl", _CP + _MBRIDGE + "False " + _PATH + "deepseek-ai/DeepSeek-V3", "verl=0.5"),
         instead="context_parallel_size 1",
         fixes=(_WITHOUT_CP,),
     ),

@@ -1,16 +1,41 @@
-"""The names of guards that a user writes: `START001/GUARD` in --select and --ignore."""
+"""The names of rules and guards in --select and --ignore: ids, prefixes, `START001/GUARD`."""
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.rules.rule import START
+from megatron_hcp.rules.rule import START, Rule
 from megatron_hcp.validators.guards import guard_of
 from megatron_hcp.validators.program import Unit
 from megatron_hcp.validators.table import FOLDER, table_of
+
+
+def matching(
+    names: str, ids: Collection[str], rule_of: Callable[[str], Rule], *, ignores: bool = False
+) -> tuple[frozenset[str], dict[str, set[str]]]:
+    """The ids of rules, and by START rule the guards of it (`START001/…`) that the names mean.
+
+    `ids` are those of all rules, and `rule_of` raises an `HcpError` for a name that is none.
+    """
+    meant: set[str] = set()
+    guards: dict[str, set[str]] = {}
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        wanted, _, guard = name.partition("/")
+        if guard and wanted.upper().startswith(START):
+            guards.setdefault(rule_of(wanted).id, set()).add(guard)
+            continue
+        if ignores and wanted.upper().startswith(START):
+            raise HcpError(
+                f"found --ignore {name}, which stands for many refusals of upstream",
+                wanted=f"{START}001/GUARD",
+                do="copy it from the finding",
+            )
+        matched = {rule_id for rule_id in ids if rule_id.startswith(name.upper())}
+        meant |= {rule_id for rule_id in matched if not (ignores and rule_id.startswith(START))} or {rule_of(name).id}
+    return frozenset(meant), guards
 
 
 def refuse_unknown_guards(option: str, names: str) -> None:

@@ -9,7 +9,7 @@ from megatron_hcp.launch.fact import ELASTIC_STARTS
 from megatron_hcp.rules.cp.view import nearest_divisors, over
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.topo.view import dense_ranks, expert_ranks, grids_divide_ranks
-from megatron_hcp.rules.upstream import ARGUMENTS, PARALLEL_STATE, VERL_CONFIG
+from megatron_hcp.rules.upstream import ARGUMENTS, NEMO_RL_POLICY, PARALLEL_STATE, VERL_CONFIG
 from megatron_hcp.rules.view import View
 
 _GPUS_OF_A_NODE = 8
@@ -50,6 +50,7 @@ def _say_ranks(count: int) -> str:
         PARALLEL_STATE.says("initialize_model_parallel", "world_size % ", ">=0.12"),
         ARGUMENTS.says("validate_args", "args.world_size % total_model_size == 0", ">=0.12"),
         VERL_CONFIG.says("validate_config", "must be divisible by model_parallel_size (", ">=0.7"),
+        NEMO_RL_POLICY.says("Policy.__init__", "must be divisible by PP * CP * TP (", ">=0.4"),
     ),
     applies=lambda v: dense_ranks(v) > 1,
     good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=16"),

@@ -7,12 +7,21 @@ from dataclasses import dataclass, field
 
 from megatron_hcp.triage.number import number, whole
 
-GROUP_TOKEN = b"HIERARCHICAL_CONTEXT_PARALLEL_GROUP"
-ECHO_TOKEN = b"context-parallel size"
-ARGUMENT_TOKENS = (b"cp_comm_type ..", b"hierarchical_context_parallel_sizes ..")
+START_TOKENS = (
+    b"HIERARCHICAL_CONTEXT_PARALLEL_GROUP",
+    b"context-parallel size",
+    b"cp_comm_type ..",
+    b"hierarchical_context_parallel_sizes ..",
+    b"context_parallel_size",
+    b"using world size: ",
+    b"Building device mesh with parallelism: ",
+    b"'context_parallel': ",
+)
+"""Of lines that programs print when they start, build their groups, or run a new kind of attention."""
 SPEED_TOKENS = (b"TFLOP/s/GPU", b"perf/mfu/actor", b"elapsed time per iteration (ms):")
 
 _SAMPLES = 512
+_MOST_SIZES = 100
 
 _SPEED = re.compile(
     r"TFLOP/s/GPU\): (?P<mlm>[\d.]+)|(?<![\d.])(?P<bridge>[\d.]+) ?(?:MODEL_)?TFLOP/s/GPU"
@@ -26,7 +35,22 @@ _GROUP = re.compile(
 _COMM_TYPE = re.compile(r"\bcp_comm_type \.{2,60} (?P<value>.{1,200})")
 _SIZES = re.compile(r"\bhierarchical_context_parallel_sizes \.{2,60} (?P<value>.{1,80})")
 """Of Megatron-LM's arguments, as it prints them at its start."""
-_CP_ECHO = re.compile(r"data-parallel size: \d{1,9},? context-parallel size: (?P<cp>\d{1,9})\b")
+_STARTED = (
+    ("Megatron-LM started with", re.compile(r"data-parallel size: \d{1,9},? context-parallel size: (?P<cp>\d{1,9})\b")),
+    ("Megatron-LM started with", re.compile(r"\bcontext_parallel_size \.{2,60} (?P<cp>\d{1,6})\b")),
+    (
+        "torchtitan built its mesh with",
+        re.compile(r"Building device mesh with parallelism: [\w=, ]{0,200}?\bcp=(?P<cp>\d{1,6})\b"),
+    ),
+)
+"""What programs print of the size as they have parsed it, and whose words these are."""
+_BEFORE_CP = re.compile(r"using world size: \d{1,9}, data-parallel[- ]size: \d{1,9},? tensor-model-parallel size: ")
+"""Of a Megatron that is older than context parallelism, or a fork of one: it echoes all sizes that it has."""
+_CONFIGURED = re.compile(r"\bcontext_parallel_size['\"]?\s{0,2}[:=]\s{0,2}(?P<cp>\d{1,6})\b")
+"""In a configuration that a program prints: what was asked for."""
+_ATTENTION = re.compile(r"\bRunning with config=\{.{0,4000}?'context_parallel': (?P<is_on>True|False)")
+"""What Transformer Engine prints of each new kind of attention under NVTE_DEBUG=1 NVTE_DEBUG_LEVEL=2."""
+_ECHO = re.compile(r"data-parallel size: \d{1,9},? context-parallel size: (?P<cp>\d{1,9})\b")
 """What Megatron-LM's validate_args prints first: the sizes as it has parsed them."""
 _ECHO = re.compile(r"hierarchical context-parallel sizes: \[?(?P<sizes>[\d, ]{1,80})\]?")
 _MOST_MEMBERS = 200_000
@@ -41,7 +65,13 @@ class CpEvidence:
     mfus: list[float] = field(default_factory=list)
     echoed: str | None = None
     cp: int | None = None
-    """The context-parallel size with which Megatron-LM started."""
+    """The context-parallel size with which the program started."""
+    started: str = ""
+    """By whose words: `Megatron-LM started with`."""
+    configured: set[int] = field(default_factory=set)
+    """The sizes in configurations that were printed."""
+    attention: set[bool] = field(default_factory=set)
+    """Whether Transformer Engine's attention ran with context parallelism."""
     comm_type: str = ""
     """Its cp_comm_type, as it prints its arguments; empty where it does not."""
     has_sizes: bool = False
@@ -74,8 +104,20 @@ class CpEvidence:
         comm_type, sizes = _COMM_TYPE.search(text), _SIZES.search(text)
         self.comm_type = comm_type["value"].strip() if comm_type else self.comm_type
         self.has_sizes = sizes["value"].strip() != "None" if sizes else self.has_sizes
-        size = _CP_ECHO.search(text)
-        self.cp = whole(size["cp"]) if size else self.cp
+        self._read_size(text)
+
+    def _read_size(self, text: str) -> None:
+        for who, pattern in _STARTED:
+            if found := pattern.search(text):
+                self.cp, self.started = whole(found["cp"]), who
+                return
+        if _BEFORE_CP.search(text):
+            self.cp, self.started = 1, "a Megatron without context parallelism started:"
+        for found in _CONFIGURED.finditer(text):
+            if len(self.configured) < _MOST_SIZES:
+                self.configured.add(whole(found["cp"]) or 0)
+        if found := _ATTENTION.search(text):
+            self.attention.add(found["is_on"] == "True")
 
     def _add_member(self, group: tuple[str, str], rank: int | None, place: int) -> None:
         members = self.members.get(group)

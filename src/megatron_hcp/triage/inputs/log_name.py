@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from megatron_hcp.triage.number import whole
 
+PACKED = re.compile(r"\.(?:gz|bz2|xz|zst)$")
 _FILE_RANK = re.compile(r"(?:^|[^a-z])(?:global_)?rank[-_]?(\d+)", re.I)
 _FILE_NODE = re.compile(r"-r(?P<attempt>\d+)-node(?P<index>\d+)\.(?:log|out|err)$")
 _FILE_ATTEMPT = re.compile(r"-r(\d+)-")
@@ -14,6 +16,13 @@ _NODE_FILE = re.compile(r"[A-Za-z0-9][\w.-]{0,252}\.(?:log|out|err)")
 _RECORD = re.compile(
     r"(?:verdict(?:-r\d+(?:\.preempted)?)?|check|triage|job)\.json|(?:stall-r\d+|nodes|facts|ranks)\.txt"
 )
+_POD_LOG = re.compile(r"(?:^|/)[^/_]+_(?P<pod>[a-z0-9][a-z0-9.-]{0,252})_[0-9a-f-]{32,36}/[^/]+/\d+\.log$")
+"""Of the kubelet: `NAMESPACE_POD_UID/CONTAINER/RESTART.log`."""
+_RESTART_LOG = re.compile(r"(?P<of>(?:^|.*/)[^/_]+_[^/_]+_[0-9a-f-]{32,36}/[^/]+)/(?P<number>\d{1,6})\.log")
+PREVIOUS = re.compile(r"(?P<of>.+)[._-]previous(?P<end>\.\w{1,8})")
+"""What `kubectl logs --previous` is usually kept as, beside the log of the container that runs."""
+_TASK_LOG = re.compile(r"(?<![0-9])[0-9]{1,18}_(?P<task>[0-9]{1,9})\.(?:out|err)$")
+"""Of sbatch: `slurm-JOB_TASK.out`."""
 _TORCHRUN_LOG = re.compile(r"attempt_(\d+)/(\d+)/std(?:out|err)\.log$")
 
 
@@ -26,6 +35,8 @@ class Name(NamedTuple):
     attempt: int | None
     node_index: int | None = None
     """The node's place in the job's list of nodes."""
+    task: int | None = None
+    """Of a job array: which of its tasks wrote the log."""
 
 
 def is_record(path: str) -> bool:
@@ -37,8 +48,11 @@ def read_name(path: str) -> Name:
     """Rank, node and attempt from a log's path, as far as it tells.
 
     >>> read_name("logs/train-12-r1-n2.log")
-    Name(rank=None, local=None, node='n2', attempt=1, node_index=None)
+    Name(rank=None, local=None, node='n2', attempt=1, node_index=None, task=None)
     """
+    path = PACKED.sub("", path)
+    if pod := _POD_LOG.search(path):
+        return Name(None, None, pod["pod"], None)
     torchrun = _TORCHRUN_LOG.search(path)
     if torchrun:
         return Name(None, whole(torchrun[2]), None, whole(torchrun[1]))
@@ -49,5 +63,22 @@ def read_name(path: str) -> Name:
     ours, rank = _FILE_ATTEMPT.search(name), _FILE_RANK.search(name)
     node = name[ours.end() :] if ours else ""
     if ours is None or not _NODE_FILE.fullmatch(node):
-        return Name(whole(rank[1]) if rank else None, None, None, None)
+        task = None if rank else _TASK_LOG.search(name)
+        return Name(whole(rank[1]) if rank else None, None, None, None, task=whole(task["task"]) if task else None)
     return Name(whole(rank[1]) if rank else None, None, node.rpartition(".")[0], whole(ours[1]))
+
+
+def restarts_of(paths: Iterable[str]) -> dict[str, int]:
+    """Which of a pod's containers wrote each log, counted from 0, where the logs of several are there.
+
+    >>> restarts_of(["pod.previous.log", "pod.log", "other.log"])
+    {'pod.previous.log': 0, 'pod.log': 1}
+    """
+    restarts: dict[str, dict[str, int]] = {}
+    names = {PACKED.sub("", path): path for path in paths}
+    for name, path in names.items():
+        if found := _RESTART_LOG.fullmatch(name):
+            restarts.setdefault(found["of"], {})[path] = whole(found["number"]) or 0
+        elif (found := PREVIOUS.fullmatch(name)) and (last := names.get(found["of"] + found["end"])):
+            restarts[name] = {path: 0, last: 1}
+    return {path: number for one in restarts.values() if len(one) > 1 for path, number in one.items()}

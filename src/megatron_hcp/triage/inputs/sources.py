@@ -17,6 +17,7 @@ from megatron_hcp.ground.visible import visible
 from megatron_hcp.triage.collective.flight_recorder import is_dump
 from megatron_hcp.triage.inputs.compressed import Unreadable, unpacked
 from megatron_hcp.triage.inputs.lead import START
+from megatron_hcp.triage.inputs.log_name import PACKED, PREVIOUS
 from megatron_hcp.triage.names import job_id
 from megatron_hcp.triage.scan import Bytes
 
@@ -25,15 +26,27 @@ STDIN = Path("<stdin>")
 
 
 class Logs(NamedTuple):
-    """The logs to read, what lies in the named folders and is not read (`(path, why)`), and flight-recorder dumps."""
+    """The logs to read, what lies in the named folders and is not read, and flight-recorder dumps."""
 
     paths: tuple[Path, ...]
     unread: tuple[tuple[Path, str], ...] = ()
+    """Each with why."""
     dumps: tuple[Path, ...] = ()
+    binary: tuple[Path, ...] = ()
+    """Files of the folders that begin like no log."""
 
     def size(self) -> int:
         """The bytes of all files, as far as they state them: a pipe states none."""
-        return sum(os.stat(path).st_size for path in self.paths if path is not STDIN and path.exists())
+        return sum(size for size, _ in self.state().values())
+
+    def state(self) -> dict[Path, tuple[int, int]]:
+        """Of each file that is there, its bytes and when it was written last, in nanoseconds."""
+        said = {}
+        for path in (*self.paths, *self.dumps):
+            if path is not STDIN and path.exists():
+                status = os.stat(path)
+                said[path] = status.st_size, status.st_mtime_ns
+        return said
 
 
 def find_logs(targets: Sequence[str]) -> Logs:
@@ -72,7 +85,8 @@ def find_logs(targets: Sequence[str]) -> Logs:
         else:
             found.add_file(path)
     once = {(path, path is STDIN): path for path in found.paths}
-    return Logs(tuple(once.values()), tuple(found.unread), tuple(dict.fromkeys(found.dumps)))
+    dumps, binary = tuple(dict.fromkeys(found.dumps)), tuple(dict.fromkeys(found.binary))
+    return Logs(tuple(once.values()), tuple(found.unread), dumps, binary)
 
 
 @contextmanager
@@ -155,14 +169,22 @@ def is_log(start: bytes) -> bool:
 
 
 _ROTATED = re.compile(r"(?P<name>.+)\.(?P<number>\d{1,3})")
-_PACKED = re.compile(r"\.(?:gz|bz2|xz|zst)$")
+_DATED = re.compile(r"(?P<name>.+)[.-](?P<date>(?:19|20)\d{6}(?:-\d{6})?)")
 
 
-def _age(path: Path) -> tuple[str, int]:
-    """Sorts the parts of a log that was rotated (`job.log.2.gz`, `job.log.1`, `job.log`) in the order of time."""
-    name = _PACKED.sub("", str(path))
-    found = _ROTATED.fullmatch(name)
-    return (found["name"], -int(found["number"])) if found else (name, 0)
+def _age(path: Path) -> tuple[str, int, str]:
+    """Sorts the parts of a log that was rotated in the order of time.
+
+    They are `job.log.2.gz`, `job.log.1`, `job.log`; or `job.log-20260821`, `job.log`. Of a pod, what its container
+    wrote before the present one comes first.
+    """
+    name = PACKED.sub("", str(path))
+    if found := _ROTATED.fullmatch(name):
+        return found["name"], -int(found["number"]), ""
+    if found := _DATED.fullmatch(name):
+        return found["name"], -1, found["date"]
+    found = PREVIOUS.fullmatch(name)
+    return (found["of"] + found["end"], -1, "") if found else (name, 0, "")
 
 
 class _Found:
@@ -172,6 +194,7 @@ class _Found:
         self.paths: list[Path] = []
         self.unread: list[tuple[Path, str]] = []
         self.dumps: list[Path] = []
+        self.binary: list[Path] = []
 
     def add_file(self, path: Path) -> None:
         """A file that was named: a log, or a dump."""
@@ -230,7 +253,7 @@ class _Found:
         except OSError as error:  # the current folder was removed
             self.unread.append((folder, error.strerror or "it cannot be read"))
             return []
-        texts = []
+        texts: list[Path] = []
 
         def cannot(error: OSError) -> None:
             self.unread.append((Path(error.filename or folder), error.strerror or "it cannot be read"))
@@ -245,8 +268,10 @@ class _Found:
                         with opened(path) as (_, start):
                             if is_dump(path, start):
                                 self.dumps.append(path)
-                            elif b"\0" not in start:
-                                texts.append(path)
+                            else:
+                                (self.binary if b"\0" in start else texts).append(path)
+                    else:
+                        self.unread.append((path, "a pipe, a socket or a device"))
                 except OSError as error:
                     self.unread.append((path, error.strerror or "it cannot be read"))
                 except Unreadable as error:

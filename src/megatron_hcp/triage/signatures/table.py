@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from megatron_hcp.triage.collective.collectives import TOKENS as COLLECTIVE_TOKENS
-from megatron_hcp.triage.cp.evidence import ARGUMENT_TOKENS, ECHO_TOKEN, GROUP_TOKEN, SPEED_TOKENS
+from megatron_hcp.triage.cp.evidence import SPEED_TOKENS, START_TOKENS
 from megatron_hcp.triage.history import STEP_TOKEN
 from megatron_hcp.triage.signatures.ascend import ASCEND
 from megatron_hcp.triage.signatures.checkpoints import CHECKPOINTS
@@ -69,7 +69,7 @@ def compiled(rows: tuple[Signature, ...]) -> list[tuple[Signature, re.Pattern[st
 JOB_TOKEN = b"hcp-job: "
 RESTART_TOKEN = b"will restart worker group"
 _MARKS = (JOB_TOKEN, *DONE, *BEGINS, ONE_DONE, RESTART_TOKEN, STEP_TOKEN)
-ALWAYS = (*_MARKS, GROUP_TOKEN, ECHO_TOKEN, *ARGUMENT_TOKENS, *SPEED_TOKENS, *COLLECTIVE_TOKENS)
+ALWAYS = (*_MARKS, *START_TOKENS, *SPEED_TOKENS, *COLLECTIVE_TOKENS)
 """Lines with these are read every time: their numbers are what counts."""
 _LOUD = (ERROR, b"ERROR", b"FATAL", b"CRITICAL", b"fatal: ")
 
@@ -77,9 +77,7 @@ _LOUD = (ERROR, b"ERROR", b"FATAL", b"CRITICAL", b"fatal: ")
 def words_of(rows: Sequence[Signature]) -> tuple[bytes, ...]:
     """What is searched for: a line without one of these says nothing."""
     of_rows = (token for row in rows for token in row.tokens)
-    return tuple(
-        dict.fromkeys((*of_rows, *_LOUD, HEAD, GROUP_TOKEN, ECHO_TOKEN, *ARGUMENT_TOKENS, *_MARKS, *COLLECTIVE_TOKENS))
-    )
+    return tuple(dict.fromkeys((*of_rows, *_LOUD, HEAD, *START_TOKENS, *_MARKS, *COLLECTIVE_TOKENS)))
 
 
 def places_of(rows: Sequence[Signature]) -> dict[bytes, list[int]]:

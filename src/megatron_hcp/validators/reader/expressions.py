@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 
 from megatron_hcp.validators.builtin import BUILTIN
 from megatron_hcp.validators.reader.sources import Defined, Sources, is_enum, member_of
-from megatron_hcp.validators.reader.syntax import alternatives
+from megatron_hcp.validators.reader.syntax import alternatives, methods_of
 
 Register = Callable[[str, Defined, ast.FunctionDef | ast.ClassDef], str]
 """Names the unit of a function or class: (wanted name, where it is, its definition)."""
@@ -186,18 +186,15 @@ class Translator(ast.NodeTransformer):
     def method(self, owner: Defined, name: str, own: bool = True) -> tuple[Defined, ast.FunctionDef] | None:
         """The method of a class, or that of its bases, and the class that has it."""
         assert isinstance(owner.node, ast.ClassDef)
-        for line in owner.node.body if own else ():
-            if isinstance(line, ast.FunctionDef) and line.name == name:
-                return owner, line
-        for base in self.bases(owner):
-            if (found := self.method(base, name)) is not None:
-                return found
-        return None
+        if own and (method := methods_of(owner.node).get(name)) is not None:
+            return owner, method
+        found = (self.method(base, name) for base in self.bases(owner))
+        return next((one for one in found if one is not None), None)
 
     def bases(self, owner: Defined) -> list[Defined]:
         assert isinstance(owner.node, ast.ClassDef)
         outer = Translator(self.sources, self.register, Scope(owner.path, (), {}))
-        found = [outer.meaning(base) for base in owner.node.bases]
+        found = map(outer.meaning, owner.node.bases)
         return [base for base in found if base is not None and isinstance(base.node, ast.ClassDef)]
 
     def _unit_of_method(self, found: tuple[Defined, ast.FunctionDef]) -> str:

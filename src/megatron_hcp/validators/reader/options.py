@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from megatron_hcp.validators.given.options import TEXT_AS_BOOL, ParserOption
 from megatron_hcp.validators.reader.expressions import Scope, Translator
 from megatron_hcp.validators.reader.sources import Defined, Sources, default_of, fields_in, is_enum, member_of
+from megatron_hcp.validators.reader.syntax import nodes_in
 
 _FACTORIES = "Factory"
 _RESET = "reset_arg"
@@ -35,7 +36,7 @@ class OptionReader:
         imports: dict[str, Defined | None] = {}
         lists: _Named = {}
         factories: dict[str, ast.Call] = {}
-        for line in ast.walk(node):
+        for line in nodes_in(node):
             if isinstance(line, (ast.Import, ast.ImportFrom)):
                 for alias in line.names:
                     bound = alias.asname or alias.name.partition(".")[0]
@@ -45,7 +46,7 @@ class OptionReader:
                 if isinstance(line.value, ast.Call) and ast.unparse(line.value.func).endswith(_FACTORIES):
                     factories[line.targets[0].id] = line.value
         translator = Translator(self.sources, lambda name, *_: name, Scope(path, (), imports))
-        for call in sorted((one for one in ast.walk(node) if isinstance(one, ast.Call)), key=lambda one: one.lineno):
+        for call in sorted((one for one in nodes_in(node) if isinstance(one, ast.Call)), key=lambda one: one.lineno):
             name = ast.unparse(call.func)
             if name.endswith(".add_argument") or name == _RESET:
                 self._argument(call, translator)

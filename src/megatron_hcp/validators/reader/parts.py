@@ -9,7 +9,7 @@ from megatron_hcp.validators.program import Unit
 from megatron_hcp.validators.reader.expressions import NOT_FOLLOWED
 from megatron_hcp.validators.reader.prune import only_about
 from megatron_hcp.validators.reader.statements import Body, Reader
-from megatron_hcp.validators.reader.syntax import begins, blocks_of, makes, names_a_field
+from megatron_hcp.validators.reader.syntax import begins, blocks_of, makes, names_a_field, nodes_in
 
 
 class PartReader(Reader):
@@ -46,7 +46,7 @@ class PartReader(Reader):
         found = self.sources.find(path, function)
         if found is None or not isinstance(found.node, ast.FunctionDef):
             return False
-        for call in ast.walk(found.node):
+        for call in nodes_in(found.node):
             if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == called:
                 translator = self.translator_of(found, found.node)
                 named = [line for line in found.node.body if names_a_field(line, given)]

@@ -17,6 +17,7 @@ from megatron_hcp.validators.reader.syntax import (
     lambda_of,
     local_names,
     negated,
+    nodes_in,
     targets,
     with_free_names,
 )
@@ -95,13 +96,13 @@ class Reader:
         """What reads the expressions of a function."""
         owner = found if isinstance(found.node, ast.ClassDef) else None
         imports: dict[str, Defined | None] = {}
-        for line in ast.walk(node):
+        for line in nodes_in(node):
             if isinstance(line, (ast.Import, ast.ImportFrom)):
                 for alias in line.names:
                     bound = alias.asname or alias.name.partition(".")[0]
                     imports[bound] = self.sources.imported(found.path, line, bound)
         scope = Scope(found.path, local_names(node), imports, owner)
-        scope.state = {name for line in ast.walk(node) if isinstance(line, ast.Global) for name in line.names}
+        scope.state = {name for line in nodes_in(node) if isinstance(line, ast.Global) for name in line.names}
         for inner in inner_functions(node):
             scope.inner[inner.name] = self.register(f"{node.name}.{inner.name}", found._replace(node=None), inner)
         return Translator(self.sources, self.register, scope)
@@ -109,7 +110,7 @@ class Reader:
     def _globals(self, path: str, node: ast.FunctionDef) -> Iterator[str]:
         """The values that the global names which a function changes have before."""
         outside = Translator(self.sources, self.register, Scope(path, (), {}))
-        for line in ast.walk(node):
+        for line in nodes_in(node):
             for name in line.names if isinstance(line, ast.Global) else ():
                 yield f"{name} = {outside.text(ast.Name(name, ast.Load()))}"
 
@@ -193,7 +194,7 @@ class Body:
             deleted = map(ast.unparse, line.targets)
             yield from (f"{pad}del {target}" for target in deleted if not target.startswith("os."))
         elif isinstance(line, ast.While):
-            changed = sorted({ast.unparse(target) for one in ast.walk(line) for target in targets(one)})
+            changed = sorted({ast.unparse(target) for one in nodes_in(line) for target in targets(one)})
             if changed:
                 yield f"{pad}forget {', '.join(changed)}"
         else:

@@ -213,6 +213,32 @@ def test_generation_of_its_own_takes_its_part_of_the_cluster(cluster: str, resou
     assert (fact and fact.value) == ranks
 
 
+TEACHERS = "on_policy_distillation: {enabled: true, teacher_model_by_agent_name: {a: x, b: x, c: y}, "
+
+
+@pytest.mark.parametrize(
+    ("teachers", "nodes"),
+    [
+        ("non_colocated_teachers: {enabled: true, default_teacher_cfg: {num_nodes: 1}}", 6),  # x and y
+        ("non_colocated_teachers: {enabled: true}", 6),
+        ("non_colocated_teachers: {enabled: true, teacher_overrides: {c: {num_nodes: 3}}}", 4),
+        (
+            "deduplicate_shared_teacher_checkpoints: false, "
+            "non_colocated_teachers: {enabled: true, default_teacher_cfg: {num_nodes: 2}}",
+            2,
+        ),
+        ("non_colocated_teachers: {enabled: false, default_teacher_cfg: {num_nodes: 2}}", 8),
+        ("non_colocated_teachers: {enabled: true, default_teacher_cfg: {num_nodes: 8}}", None),  # refused
+        ("non_colocated_teachers: {enabled: true, default_teacher_cfg: {num_nodes: '${oc.env:N}'}}", None),
+    ],
+)
+def test_teachers_of_their_own_take_nodes_of_the_cluster_one_teacher_for_a_checkpoint(
+    teachers: str, nodes: int | None
+) -> None:
+    fact = of_text(f"{BASE.replace('num_nodes: 1', 'num_nodes: 8')}{TEACHERS}{teachers}}}\n").facts.get("nodes")
+    assert (fact and fact.value) == nodes
+
+
 @pytest.mark.parametrize(
     ("other", "is_known"),
     [

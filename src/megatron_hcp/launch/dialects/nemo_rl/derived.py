@@ -21,24 +21,33 @@ def nodes_by(facts: Mapping[str, Fact], count: int) -> tuple[str, int]:
     """The cluster's nodes that leave the policy this many: generation may have nodes of its own."""
     taken, own = facts.get("generation_nodes"), facts.get("colocated")
     separate = own is not None and own.value is False and taken is not None
+    count += _of_teachers(facts)
     return "cluster_nodes", count + (int(taken.value or 0) if separate and taken is not None else 0)
 
 
-def _policy_ranks(facts: Facts) -> None:
-    """The nodes and GPUs that remain for the policy if generation has its own.
+def _of_teachers(facts: Mapping[str, Fact]) -> int:
+    """The nodes of the cluster that teachers take."""
+    fact = facts.get("teacher_nodes")
+    return 0 if fact is None else int(fact.value)
 
-    Source: nemo_rl/algorithms/grpo.py `setup`. On one node generation takes some GPUs, on several whole nodes.
+
+def _policy_ranks(facts: Facts) -> None:
+    """The nodes and GPUs that remain for the policy if teachers and generation have their own.
+
+    Source: nemo_rl/algorithms/grpo.py `setup`. Teachers take whole nodes; of what remains, generation takes some GPUs
+    of one node, or whole nodes of several.
     """
     if not known(facts, "cluster_nodes", "cluster_gpus_per_node", "colocated"):
         return
     nodes, per_node = value_of(facts, "cluster_nodes"), value_of(facts, "cluster_gpus_per_node")
+    nodes = (nodes or 0) - _of_teachers(facts)
     if value_of(facts, "colocated") is False:
         taken = "generation_gpus_per_node" if nodes == 1 else "generation_nodes"
         count = value_of(facts, taken)
         if not count or not nodes or not per_node or count >= (per_node if nodes == 1 else nodes):
             return  # rejected before a policy is created
         nodes, per_node = (nodes, per_node - count) if nodes == 1 else (nodes - count, per_node)
-    if nodes and per_node:
+    if nodes > 0 and per_node:
         put(facts, "nodes", nodes, "cluster_nodes")
         put(facts, "gpus_per_node", per_node, "cluster_gpus_per_node")
 

@@ -33,6 +33,7 @@ ROWS: tuple[FactSpec, ...] = (
     _fact("cluster_nodes", "size", "nodes of the whole cluster"),
     _fact("cluster_gpus_per_node", "size", "GPUs per such node"),
     _fact("colocated", "bool", "generation shares the training GPUs"),
+    _fact("teacher_nodes", "int", "nodes for teachers only"),
     _fact("generation_nodes", "int", "nodes for generation only; null = not stated"),
     _fact("generation_gpus_per_node", "int", "GPUs per such node; null = not stated"),
 )

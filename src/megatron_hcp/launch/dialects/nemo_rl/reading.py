@@ -11,6 +11,7 @@ from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text
 from megatron_hcp.ground.repository import enclosing_repository
+from megatron_hcp.launch.dialects.nemo_rl.teachers import SECTION, nodes_of_teachers
 from megatron_hcp.launch.fact import Acceptance, Beside, Fact, Form, Reading, Setting, has_references
 from megatron_hcp.launch.forms.yaml.settings import MAX_CHARACTERS, YamlDoc, load_yaml
 
@@ -30,7 +31,7 @@ _NO_MEGATRON = {
 _PARTIAL = "the configuration that these overrides change isn't given"
 
 
-_SHARED = "reward models or teachers take GPUs of the cluster; hcp doesn't compute how many"
+_SHARED = "reward models or teachers take GPUs of the cluster, and how many isn't known"
 
 
 class Inherited(NamedTuple):
@@ -89,8 +90,12 @@ def nemo_rl_reading(
         facts |= {name: place._replace(value=value, origin="derived") for name, value in _NO_MEGATRON.items()}
         notes = ("DTensor trains the policy, not Megatron: there is no Megatron context parallelism to check",)
         resolved = _without(resolved, "policy.megatron_cfg.")
-    if any(_takes_nodes(setting) for setting in resolved):
+    others = any(_takes_nodes(setting) for setting in resolved if not setting.key.startswith(SECTION))
+    teachers = None if others or any(key.startswith(SECTION) for key in unknown) else nodes_of_teachers(values)
+    if teachers is None:
         unknown |= dict.fromkeys(("nodes", "gpus_per_node", "world_size"), _SHARED)
+    elif teachers:
+        facts["teacher_nodes"] = Fact(teachers, "derived")
     fp8 = values.get("policy.megatron_cfg.fp8_cfg.enabled")
     if fp8 is None or fp8.value is not True:
         resolved = _without(resolved, "policy.megatron_cfg.fp8_cfg.")

@@ -287,8 +287,10 @@ def _slurm_gpus(facts: Facts, context: StartContext) -> None:
 
 
 def is_parallel(names: Mapping[str, object] | set[str]) -> bool:
-    """Whether flags or overrides say how the model is split."""
-    return any(_PARALLEL.search(name) for name in names)
+    """Whether flags or overrides say how the model that trains is split; the one that generates is split apart."""
+    return any(_PARALLEL.search(name) and ".rollout." not in name for name in names)
 
 
-_PARALLEL = re.compile(r"model_parallel_size|context_parallel|cp_comm_type|expert_tensor_parallel|^--(tp|cp|pp|ep)$")
+_PARALLEL = re.compile(
+    r"model_parallel_size|context_parallel|cp_comm_type|expert_tensor_parallel|(^--|\.)(tp|cp|pp|ep)$"
+)

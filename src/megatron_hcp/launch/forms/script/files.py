@@ -3,6 +3,8 @@
 Only regular files in the script's own folder or below are read, else in the repository that the folder is in
 (`ground/below.py`), and what `--source` names:
 
+* an absolute path leads to another copy of the script's repository, such as a container's, if it goes through a folder
+  named like one at the repository's root: `/root/slime/scripts/models/x.sh` in a checkout with the package `slime`;
 * `--source FILE` replaces a sourced file of the same name; a single one also replaces one whose name isn't known;
 * `--source FOLDER` is searched for the path, then for the path without its first folder, and so on.
 """
@@ -17,7 +19,7 @@ from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.paths import below
 from megatron_hcp.bash.syntax import Script
 from megatron_hcp.bash.value import Lit, ScriptText, Value, text_of
-from megatron_hcp.ground.below import file_below
+from megatron_hcp.ground.below import file_below, folder_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_regular
 from megatron_hcp.ground.repository import enclosing_repository
@@ -50,6 +52,8 @@ class Files:
         try:
             folder = self.beside.folder
             if path is not None and folder is not None and (place := _in_repository(folder, path)):
+                return self._script(place)
+            if path is None and folder is not None and (place := _in_its_copy(folder, text_of(value) or "")):
                 return self._script(place)
             for given in filter(os.path.isdir, self.beside.sources):
                 there = file_below(given, path, _WANTED, of=folder) if path is not None and folder is not None else None
@@ -125,6 +129,18 @@ def _in_repository(folder: str, path: str) -> str | None:
     if repository is None:
         return place
     return file_below(repository, path, _WANTED, of=folder) or file_below(repository, path, _WANTED)
+
+
+def _in_its_copy(folder: str, path: str) -> str | None:
+    """The file of the script's repository to which an absolute path leads in another copy of the repository."""
+    repository = enclosing_repository(folder)
+    if repository is None or path[:1] != "/":
+        return None
+    names = normpath(path).split("/")[1:]
+    tails = (
+        "/".join(names[place + 1 :]) for place, name in enumerate(names[:-1]) if folder_below(repository, name, _WANTED)
+    )
+    return next((place for tail in tails if (place := file_below(repository, tail, _WANTED))), None)
 
 
 def _known_end(value: Value) -> list[str]:

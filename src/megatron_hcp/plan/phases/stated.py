@@ -12,7 +12,7 @@ _OFF = ("false", "0", "no", "off", "none", "null")
 _MOST = 1 << 40
 
 
-class Said:
+class RlSettings:
     """The last value of each key; a value that makes no sense counts as not said: rules report it."""
 
     def __init__(self, settings: Iterable[Setting]) -> None:

@@ -1,0 +1,82 @@
+"""The recipe and the overrides of a Megatron-Bridge launch, as hcp's program for it gets them."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from megatron_hcp.dryrun.words import VOCABULARY, ProgramWords, Replaced
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.dialects.bridge.named import recipe_of
+from megatron_hcp.launch.fact import Launch, Setting, UpstreamTree
+
+_DATA = ("dataset.blend", "dataset.data_path", "dataset.num_workers", "dataset.persistent", "dataset.path_to_cache")
+_TOKENIZER = ("tokenizer.",)
+_LEFT_OUT = ("checkpoint.", "logger.", "profiling.", "tensor_inspect.")
+_NOT_BRIDGES = ("env_vars.", "recipe.")
+_NOW = {
+    "data": ("dataset.num_workers=0", "dataset.persistent_workers=false"),
+    "tokenizer": (
+        "tokenizer.tokenizer_type=NullTokenizer",
+        "tokenizer.tokenizer_model=null",
+        f"tokenizer.vocab_size={VOCABULARY}",
+    ),
+    "checkpoint": (),
+}
+
+
+def bridge_words(launch: Launch) -> ProgramWords:
+    """The recipe's name and the launch's own overrides.
+
+    Raises:
+        HcpError: it names no recipe, or not all its overrides are known.
+    """
+    reading = launch.reading
+    hidden = reading.hidden_argument or reading.unseen
+    if hidden:
+        raise HcpError(f"an override of the launch is not known: {hidden}", wanted="each", do="state it with --set")
+    found = recipe_of(reading)
+    name = (reading.recipe.stated if reading.recipe else None) or (found.name if found else None)
+    if name is None:
+        raise HcpError("found no recipe in the launch", wanted="the name of one of Bridge's", do="give --recipe NAME")
+    below = reading.recipe.by_key if reading.recipe else {}
+    groups: dict[str, list[str]] = {what: [] for what in _NOW}
+    words = []
+    for setting in reading.settings:
+        if below.get(setting.key) == setting or setting.key.startswith(_NOT_BRIDGES) or setting.key == "vision":
+            continue
+        words.append(_written(setting))
+        for what, keys in (("data", _DATA), ("tokenizer", _TOKENIZER), ("checkpoint", _LEFT_OUT)):
+            if setting.key.startswith(keys):
+                groups[what].append(words.pop())
+                break
+    rows = [Replaced(what, tuple(was), _NOW[what]) for what, was in groups.items()]
+    now = tuple(word for row in rows for word in row.now)
+    return ProgramWords((name, *words, *now), tuple(row for row in rows if row.was or row.now))
+
+
+def _written(setting: Setting) -> str:
+    sign: str = setting.sign or ""
+    return f"{sign}{setting.key}" if sign == "~" else f"{sign}{setting.key}={_text(setting.value)}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def bridge_root(tree: UpstreamTree | None) -> str:
+    """The folder that has megatron/bridge.
+
+    Raises:
+        HcpError: no tree of Bridge is named, or it has none.
+    """
+    path = os.path.abspath(tree.path) if tree else ""
+    for root in (os.path.join(path, "src"), path):
+        if path and os.path.isdir(os.path.join(root, "megatron/bridge")):
+            return root
+    raise HcpError(
+        f"found no megatron/bridge in {path}" if tree else "found no code of Megatron-Bridge to run",
+        wanted="--upstream with its checkout or wheel, beside that of Megatron-LM; or --upstream installed",
+        do="name it: it is executed",
+    )

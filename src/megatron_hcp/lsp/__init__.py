@@ -1,0 +1,1 @@
+"""`hcp lsp`: findings, explanations, fixes and keys in an editor."""

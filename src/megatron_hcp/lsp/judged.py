@@ -1,0 +1,135 @@
+"""One open document, judged: what an editor underlines, explains and offers to fix. Knows no protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from megatron_hcp.cli.explain import page
+from megatron_hcp.cli.reports.words import fact_value, finding_text, fix_text
+from megatron_hcp.ground.errors import HcpError, UnrecognisedError
+from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.secrets import without_secrets
+from megatron_hcp.ground.visible import visible
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.judge.repair.patch import patch_of
+from megatron_hcp.judge.report import Finding, OfferedFix, Report
+from megatron_hcp.launch.dialects.table import FACTS
+from megatron_hcp.launch.fact import shown_value
+from megatron_hcp.launch.load import LoadOptions, load_text_as
+from megatron_hcp.project.accepting import accepted, choices
+from megatron_hcp.project.config import settings_of
+from megatron_hcp.rules.registry import RULES, rule_of, selected
+
+Level = Literal["error", "warning", "info"]
+
+
+class Mark(NamedTuple):
+    """What is shown at a place of the document. `fixes` are their titles, in the order of the finding's fixes."""
+
+    place: Location
+    level: Level
+    code: str
+    text: str
+    fixes: tuple[str, ...] = ()
+
+
+class JudgedText(NamedTuple):
+    """A document's launches, with what is shown of them."""
+
+    marks: tuple[Mark, ...] = ()
+    reports: tuple[Report, ...] = ()
+
+
+def judged(text: str, path: str) -> JudgedText:
+    """Checks a document by its text and its path; one that is no launch has no marks.
+
+    What its repository states holds, as for `hcp check`.
+    """
+    try:
+        launches = load_text_as(text, path, LoadOptions(find_project=settings_of))
+        rules = selected(*choices(path, None, None))
+        reports = [accepted(path, check_launch(launch, rules)) for launch in launches]
+    except UnrecognisedError:
+        return JudgedText()
+    except HcpError as error:
+        return JudgedText((_mark_of_error(error, path),))
+    return JudgedText(tuple(mark for report in reports for mark in _marks(report, path)), tuple(reports))
+
+
+def _mark_of_error(error: HcpError, path: str) -> Mark:
+    file, line, column = (*(error.at or (path, 1)), 1)[:3]
+    here = Location(path, line, column, line, column + 1) if file == path else Location(path, 1, 1, 1, 2)
+    return Mark(here, "error", "unreadable", _shown(str(error)))
+
+
+def _marks(report: Report, path: str) -> list[Mark]:
+    """The findings that lie in this document, and what it hides; a finding without a place is at its command."""
+    start = report.launch.reading.line or 1
+    command = Location(path, start, 1, start, 1_000)
+    found = [
+        Mark(
+            _in(finding.location, path) or command,
+            finding.severity,
+            finding.id,
+            _shown(finding_text(finding)),
+            tuple(_shown(f"{fix_text(report.launch, fix)}: {fix.effect}") for fix in finding.fixes),
+        )
+        for finding in report.findings
+    ]
+    for item in report.undecided:
+        text = f"undecided: {item.do}, because {item.reason}" if item.do else f"undecided: {item.reason}"
+        found.append(Mark(_in(item.location, path) or command, "info", "undecided", _shown(text)))
+    return found
+
+
+def _in(place: Location | None, path: str) -> Location | None:
+    return place if place is not None and place.file == path else None
+
+
+def _shown(text: str) -> str:
+    return without_secrets(visible(text))
+
+
+def fixed_text(doc: JudgedText, code: str, place: Location, number: int) -> str | None:
+    """The document with one fix of a finding, tried as `hcp check --diff` does; None if it has no place for it."""
+    for report in doc.reports:
+        finding = next((one for one in report.findings if one.id == code and _is_at(one, report, place)), None)
+        if finding is None or number >= len(finding.fixes):
+            continue
+        wanted = finding.fixes[number]
+
+        def is_wanted(_: object, fix: OfferedFix, wanted: OfferedFix = wanted) -> bool:
+            return (fix.edits, fix.without, fix.renames) == (wanted.edits, wanted.without, wanted.renames)
+
+        return patch_of(report.launch, [finding], RULES, may_be_made=is_wanted).after
+    return None
+
+
+def _is_at(finding: Finding, report: Report, place: Location) -> bool:
+    location = _in(finding.location, place.file)
+    return (location.line if location else report.launch.reading.line or 1) == place.line
+
+
+def explained(doc: JudgedText, path: str, line: int, column: int) -> str:
+    """Markdown for a place, 1-based: the rules of the findings there, else the fact that is written there; or ""."""
+    codes = [mark.code for mark in doc.marks if _covers(mark.place, line, column)]
+    pages = [page(rule_of(code.partition("/")[0])) for code in dict.fromkeys(codes) if code[:1].isupper()]
+    if pages:
+        return "\n\n---\n\n".join(pages)
+    for report in doc.reports:
+        for name, fact in report.launch.facts.items():
+            here = _in(fact.location, path)
+            if here is not None and fact.origin != "derived" and _covers(here, line, column):
+                about = FACTS[name].doc if name in FACTS else "a variable or an option of the job"
+                return _shown(f"`{name}` = {shown_value(fact_value(name, fact))}: {about}")
+    return ""
+
+
+def _covers(place: Location, line: int, column: int) -> bool:
+    return (place.line, place.column) <= (line, column) <= (place.end_line, place.end_column)
+
+
+def dialect_in(docs: Sequence[Report]) -> tuple[str, str] | None:
+    """(dialect, role) of the first launch."""
+    return (docs[0].launch.dialect, docs[0].launch.reading.role) if docs else None

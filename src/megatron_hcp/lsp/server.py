@@ -1,0 +1,169 @@
+"""The server: documents in, marks out. A change is judged once no newer one has come for a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.workspace import TextDocument
+
+from megatron_hcp import __version__
+from megatron_hcp.ground.place import Location
+from megatron_hcp.lsp.judged import JudgedText, Mark, dialect_in, explained, fixed_text, judged
+from megatron_hcp.lsp.keys import offered
+
+_PAUSE_S = 0.03
+_MOST_CHARACTERS = 1_000_000
+_LEVELS = {
+    "error": types.DiagnosticSeverity.Error,
+    "warning": types.DiagnosticSeverity.Warning,
+    "info": types.DiagnosticSeverity.Information,
+}
+
+
+class HcpServer(LanguageServer):
+    """The last judgement of each document, and the last one that had launches, for its keys."""
+
+    def __init__(self) -> None:
+        super().__init__("hcp", __version__)
+        self.docs: dict[str, JudgedText] = {}
+        self.dialects: dict[str, tuple[str, str]] = {}
+
+    def judge(self, uri: str) -> None:
+        """Judges a document as it is now and publishes what is found."""
+        doc = self.workspace.get_text_document(uri)
+        found = judged(doc.source, doc.path) if len(doc.source) <= _MOST_CHARACTERS else JudgedText()
+        self.docs[uri] = found
+        if (dialect := dialect_in(found.reports)) is not None:
+            self.dialects[uri] = dialect
+        marks = [_diagnostic(mark, doc) for mark in found.marks]
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, marks, doc.version))
+
+
+def _diagnostic(mark: Mark, doc: TextDocument) -> types.Diagnostic:
+    return types.Diagnostic(
+        range=_range(mark.place, doc.lines),
+        message=mark.text,
+        severity=_LEVELS[mark.level],
+        code=mark.code,
+        source="hcp",
+        data={"line": mark.place.line, "fixes": list(mark.fixes)},
+    )
+
+
+def _range(place: Location, lines: Sequence[str]) -> types.Range:
+    return types.Range(_position(place.line, place.column, lines), _position(place.end_line, place.end_column, lines))
+
+
+def _position(line: int, column: int, lines: Sequence[str]) -> types.Position:
+    """A place that counts characters from 1, as the protocol counts: UTF-16 units from 0."""
+    if line > len(lines):
+        return types.Position(len(lines), 0)
+    text = lines[line - 1].rstrip("\r\n")
+    return types.Position(line - 1, len(text[: column - 1].encode("utf-16-le", "surrogatepass")) // 2)
+
+
+def _place(position: types.Position, lines: Sequence[str]) -> tuple[int, int]:
+    """The reverse: line and column from 1."""
+    text = lines[position.line] if position.line < len(lines) else ""
+    units = text.encode("utf-16-le", "surrogatepass")[: 2 * position.character]
+    return position.line + 1, len(units.decode("utf-16-le", "ignore")) + 1
+
+
+def _edits(old: str, new: str) -> list[types.TextEdit]:
+    """Whole lines that are replaced."""
+    before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    return [
+        types.TextEdit(types.Range(types.Position(one, 0), types.Position(two, 0)), "".join(after[three:four]))
+        for what, one, two, three, four in matcher.get_opcodes()
+        if what != "equal"
+    ]
+
+
+def make_server() -> HcpServer:
+    """A server with its features, not yet started."""
+    server = HcpServer()
+
+    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    def opened(params: types.DidOpenTextDocumentParams) -> None:
+        server.judge(params.text_document.uri)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    async def changed(params: types.DidChangeTextDocumentParams) -> None:
+        uri, version = params.text_document.uri, params.text_document.version
+        await asyncio.sleep(_PAUSE_S)
+        if server.workspace.get_text_document(uri).version == version:
+            server.judge(uri)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
+    def saved(params: types.DidSaveTextDocumentParams) -> None:
+        server.judge(params.text_document.uri)  # .hcp.yaml may be another by now
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    def closed(params: types.DidCloseTextDocumentParams) -> None:
+        uri = params.text_document.uri
+        server.docs.pop(uri, None)
+        server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    def hover(params: types.HoverParams) -> types.Hover | None:
+        doc = server.workspace.get_text_document(params.text_document.uri)
+        found = server.docs.get(params.text_document.uri, JudgedText())
+        text = explained(found, doc.path, *_place(params.position, doc.lines))
+        return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text)) if text else None
+
+    @server.feature(
+        types.TEXT_DOCUMENT_CODE_ACTION,
+        types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix], resolve_provider=True),
+    )
+    def actions(params: types.CodeActionParams) -> list[types.CodeAction]:
+        return [
+            types.CodeAction(
+                title=f"hcp {one.code}: {title}",
+                kind=types.CodeActionKind.QuickFix,
+                diagnostics=[one],
+                is_preferred=number == 0,
+                data={"uri": params.text_document.uri, "code": one.code, "line": one.data["line"], "number": number},
+            )
+            for one in params.context.diagnostics
+            if one.source == "hcp" and one.data
+            for number, title in enumerate(one.data["fixes"])
+        ]
+
+    @server.feature(types.CODE_ACTION_RESOLVE)
+    def resolve(action: types.CodeAction) -> types.CodeAction:
+        asked: dict[str, Any] = dict(action.data or {})
+        doc = server.workspace.get_text_document(asked["uri"])
+        place = Location(doc.path, asked["line"], 1, asked["line"], 1)
+        text = fixed_text(server.docs.get(asked["uri"], JudgedText()), asked["code"], place, asked["number"])
+        if text is None:
+            said = f"hcp {asked['code']}: this fix has no place in the file; make it by hand"
+            server.window_show_message(types.ShowMessageParams(types.MessageType.Info, said))
+            return action
+        action.edit = types.WorkspaceEdit(changes={asked["uri"]: _edits(doc.source, text)})
+        return action
+
+    @server.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["-", "."]))
+    def complete(params: types.CompletionParams) -> list[types.CompletionItem]:
+        doc = server.workspace.get_text_document(params.text_document.uri)
+        dialect = server.dialects.get(params.text_document.uri)
+        if dialect is None:
+            return []
+        line, column = _place(params.position, doc.lines)
+        is_yaml = doc.path.endswith((".yaml", ".yml"))
+        return [
+            types.CompletionItem(one.label, kind=types.CompletionItemKind.Property, detail=one.about)
+            for one in offered([text.rstrip("\r\n") for text in doc.lines], line - 1, column - 1, *dialect, is_yaml)
+        ]
+
+    return server
+
+
+def serve() -> None:
+    """Answers until the editor closes the input."""
+    make_server().start_io()

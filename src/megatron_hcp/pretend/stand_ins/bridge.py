@@ -1,0 +1,87 @@
+"""Megatron-Bridge's surroundings: packages that it only imports, checkpoints, the length of training."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import sys
+from typing import Any
+
+from megatron_hcp.pretend.late import replace_everywhere
+from megatron_hcp.pretend.stages import PROGRESS, begins
+from megatron_hcp.proofs.te_cpu.absent import AbsentPackages
+
+STANDS_FOR = "packages that Bridge only imports, checkpoints, the length of training (two steps are sampled)"
+CANNOT_TELL = "distillation, quantization, diffusion and energon's data; whether a checkpoint fits"
+
+_IMPORTED = (
+    "nvidia_resiliency_ext megatron.energon diffusers peft accelerate nemo_run modelopt qwen_vl_utils timm torchvision "
+    "PIL wandb mistral_common datasets imageio ftfy"
+).split()
+_FIRST = ("models.gpt", "dist_checkpointing", "optimizer", "distributed", "pipeline_parallel.schedules")
+"""Parts of megatron-core that look for those packages, and do without."""
+_BEGINS = (
+    ("initialize_megatron", "groups"),
+    ("_build_distributed_model", "model"),
+    ("setup_optimizer", "optimizer"),
+    ("setup_data_iterators", "data"),
+)
+_NOTHING = """
+megatron.core.datasets.utils.compile_helpers
+megatron.bridge.training.initialize.set_jit_fusion_options
+megatron.bridge.training.checkpointing.save_checkpoint
+megatron.bridge.training.train.get_tensor_shapes_adjust_fn_for_distillation
+megatron.core.pipeline_parallel.utils.set_ideal_affinity_for_current_gpu
+""".split()
+_FEWEST = 4
+"""Micro-batches of a step, where the pipeline doesn't need more."""
+
+
+class _Parts(AbsentPackages):
+    """Finds parts of a namespace package too."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if not any(name == one or name.startswith(f"{one}.") for one in self.names):
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+
+
+def load() -> None:
+    """Imports Bridge; a package that is installed stays as it is."""
+    for part in _FIRST:
+        importlib.import_module(f"megatron.core.{part}")
+    for name in _IMPORTED:
+        if name in sys.modules and getattr(sys.modules[name], "__file__", None) is None:
+            del sys.modules[name]
+    sys.meta_path.append(_Parts(_IMPORTED))
+    distill: Any = importlib.import_module("modelopt.torch.distill")
+    if getattr(distill, "__file__", None) is None:
+        distill.DistillationModel = type("DistillationModel", (), {})
+    for part in ("recipes", "training.pretrain", "training.gpt_step"):
+        importlib.import_module(f"megatron.bridge.{part}")
+
+
+def late() -> None:
+    training: Any = importlib.import_module("megatron.bridge.training.train")
+    setup: Any = importlib.import_module("megatron.bridge.training.setup")
+    for name in _NOTHING:
+        replace_everywhere(name, lambda *_, **__: None)
+    replace_everywhere("megatron.bridge.data.loaders.get_train_valid_test_num_samples", _few_samples)
+    for name, stage in _BEGINS:
+        if hasattr(setup, name):
+            setattr(setup, name, begins(getattr(setup, name), stage))
+    count, step = training.get_num_microbatches, training.train_step
+
+    def train_step(*args: Any, **kwargs: Any) -> Any:
+        PROGRESS.to("forward")
+        groups = importlib.import_module("megatron.core.parallel_state")
+        few = max(_FEWEST, groups.get_pipeline_model_parallel_world_size())
+        training.get_num_microbatches = lambda: min(count(), few)
+        return step(*args, **kwargs)
+
+    training.train_step = train_step
+
+
+def _few_samples(config: Any) -> tuple[int, int, int]:
+    batch = config.train.global_batch_size
+    return 2 * batch, batch, batch

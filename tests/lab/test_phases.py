@@ -1,0 +1,49 @@
+"""The cases of `lab plan/phases`: complete, in two halves, and scored by what they say."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture
+def phases(root: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setattr(sys, "path", [str(root / "lab" / "plan"), str(root / "lab" / "lib"), *sys.path])
+    return import_module("phases")
+
+
+def test_there_are_at_least_forty_cases_each_with_a_source_and_a_verdict(phases: ModuleType) -> None:
+    from megatron_hcp.plan.phases.job import PHASES
+
+    cases = phases.cases()
+    assert len(cases) >= 40 and len({case.name for case in cases}) == len(cases)
+    for case in cases:
+        assert case.source.startswith("https://github.com/") and case.says in ("fits", "oom", *PHASES), case.name
+    assert sum(case.says != "fits" for case in cases) >= 15
+
+
+def test_the_halves_share_nothing_and_are_the_same_every_time(phases: ModuleType) -> None:
+    cases = phases.cases()
+    seen, apart = phases.halves(cases)
+    assert phases.halves(cases[::-1]) == (seen, apart)
+    assert not set(seen) & set(apart) and len(seen) + len(apart) == len(cases) and abs(len(seen) - len(apart)) <= 1
+
+
+def test_a_case_is_right_only_if_the_phase_that_it_names_fails_first(phases: ModuleType) -> None:
+    from megatron_hcp.plan.phases.change import FirstFailure
+    from megatron_hcp.plan.phases.memory import Phase
+
+    case = phases.cases()[0]
+    rollout = FirstFailure(Phase("rollout", 90.0, 78.0, 0, 0, {}), "")
+    said = {says: case._replace(says=says) for says in ("fits", "oom", "rollout", "critic")}
+    assert [phases.is_right(item, rollout) for item in said.values()] == [False, True, True, False]
+    assert [phases.is_right(item, None) for item in said.values()] == [True, False, False, False]
+
+
+def test_every_case_is_answered(phases: ModuleType) -> None:
+    right = [phases.is_right(case, phases.answered(case)[1]) for case in phases.cases()]
+    assert sum(right) >= 53  # of 63, as docs/plan.md says

@@ -1,0 +1,155 @@
+"""`hcp lsp` as an editor talks to it: a process, the real protocol, the client of pygls."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pygls")
+
+from lsprotocol import types
+from pygls.lsp.client import LanguageClient
+
+TWO_LEVELS = (
+    "# \U0001f680 a launch\ntorchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size 8 --seq-length 4096 "
+    "--max-position-embeddings 4096 --cp-comm-type a2a+p2p\n"
+)
+YAML = "model:\n  context_parallel_size: 4\n  cp_comm_type: p2p\n  seq_length: 4096\n"
+
+
+class Editor:
+    """An editor with one document open."""
+
+    def __init__(self, client: LanguageClient, path: Path) -> None:
+        self.client, self.uri, self.version = client, path.as_uri(), 1
+        self.published: asyncio.Queue[types.PublishDiagnosticsParams] = asyncio.Queue()
+
+        @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+        def arrived(params: types.PublishDiagnosticsParams) -> None:
+            self.published.put_nowait(params)
+
+    async def open(self, text: str) -> list[types.Diagnostic]:
+        item = types.TextDocumentItem(self.uri, "x", self.version, text)
+        self.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
+        return list((await self.published.get()).diagnostics)
+
+    async def change(self, text: str) -> list[types.Diagnostic]:
+        self.version += 1
+        document = types.VersionedTextDocumentIdentifier(self.version, self.uri)
+        whole = types.TextDocumentContentChangeWholeDocument(text)
+        self.client.text_document_did_change(types.DidChangeTextDocumentParams(document, [whole]))
+        while (last := await self.published.get()).version != self.version:
+            pass
+        return list(last.diagnostics)
+
+    @property
+    def document(self) -> types.TextDocumentIdentifier:
+        return types.TextDocumentIdentifier(self.uri)
+
+
+def in_editor(path: Path, steps: Callable[[Editor], Awaitable[None]]) -> None:
+    async def run() -> None:
+        client = LanguageClient("test", "1")
+        editor = Editor(client, path)
+        await client.start_io(sys.executable, "-m", "megatron_hcp", "lsp")
+        await client.initialize_async(types.InitializeParams(capabilities=types.ClientCapabilities()))
+        await steps(editor)
+        await client.shutdown_async(None)
+        client.exit(None)
+        await client.stop()
+
+    asyncio.run(asyncio.wait_for(run(), None))
+
+
+def codes(marks: list[types.Diagnostic]) -> list[Any]:
+    return [mark.code for mark in marks]
+
+
+def test_findings_follow_the_text_and_stand_where_the_editor_counts(tmp_path: Path) -> None:
+    async def steps(editor: Editor) -> None:
+        marks = await editor.open(TWO_LEVELS)
+        found = next(mark for mark in marks if mark.code == "HCP001")
+        assert found.severity == types.DiagnosticSeverity.Error and found.range.start.line == 1
+        line = TWO_LEVELS.splitlines()[1]
+        assert line[found.range.start.character :].startswith("--cp-comm-type")
+        assert "HCP001" not in codes(await editor.change(TWO_LEVELS.replace("a2a+p2p", "p2p")))
+        assert codes(await editor.change("not a launch\n")) == []
+
+    in_editor(tmp_path / "run.sh", steps)
+
+
+def test_a_fix_is_an_edit_of_the_document(tmp_path: Path) -> None:
+    async def steps(editor: Editor) -> None:
+        found = next(mark for mark in await editor.open(TWO_LEVELS) if mark.code == "HCP001")
+        context = types.CodeActionContext([found])
+        actions = await editor.client.text_document_code_action_async(
+            types.CodeActionParams(editor.document, found.range, context)
+        )
+        assert actions and all(isinstance(action, types.CodeAction) for action in actions)
+        first = next(action for action in actions if isinstance(action, types.CodeAction) and action.is_preferred)
+        resolved = await editor.client.code_action_resolve_async(first)
+        assert resolved.edit is not None and resolved.edit.changes is not None
+        (edit,) = resolved.edit.changes[editor.uri]
+        lines = TWO_LEVELS.splitlines(keepends=True)
+        lines[edit.range.start.line : edit.range.end.line] = [edit.new_text]
+        assert "--hierarchical-context-parallel-sizes 4 2" in edit.new_text
+        assert "HCP001" not in codes(await editor.change("".join(lines)))
+
+    in_editor(tmp_path / "run.sh", steps)
+
+
+def test_hover_explains_the_rule_or_the_setting(tmp_path: Path) -> None:
+    async def steps(editor: Editor) -> None:
+        await editor.open(YAML)
+
+        async def hover(line: int, character: int) -> str:
+            place = types.Position(line, character)
+            answer = await editor.client.text_document_hover_async(types.HoverParams(editor.document, place))
+            return "" if answer is None else answer.contents.value  # type: ignore[union-attr]
+
+        assert "`cp` = 4" in await hover(1, 26)
+        marks = await editor.change(YAML.replace("p2p", "a2a+p2p"))
+        found = next(mark for mark in marks if mark.code == "HCP001")
+        assert "HCP001" in await hover(found.range.start.line, found.range.start.character)
+        assert await hover(0, 0) == ""
+
+    in_editor(tmp_path / "run.yaml", steps)
+
+
+def test_keys_of_the_section_are_offered(tmp_path: Path) -> None:
+    async def steps(editor: Editor) -> None:
+        await editor.open(YAML)
+        await editor.change(YAML + "  context_par\n")
+
+        async def labels(line: int, character: int) -> list[str]:
+            params = types.CompletionParams(editor.document, types.Position(line, character))
+            answer = await editor.client.text_document_completion_async(params)
+            return [item.label for item in answer or []]  # type: ignore[union-attr]
+
+        assert await labels(4, 13) == ["context_parallel_size"]
+
+    in_editor(tmp_path / "run.yaml", steps)
+
+
+def test_what_the_repository_states_holds(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".hcp.yaml").write_text("accept: [{rule: HCP001, reason: tried}]\n")
+
+    async def steps(editor: Editor) -> None:
+        assert "HCP001" not in codes(await editor.open(TWO_LEVELS))
+
+    in_editor(tmp_path / "run.sh", steps)
+
+
+def test_an_unreadable_launch_is_marked_and_the_server_lives_on(tmp_path: Path) -> None:
+    async def steps(editor: Editor) -> None:
+        marks = await editor.open("model:\n  context_parallel_size: 4\n  a: [\n")
+        assert [mark.severity for mark in marks] == [types.DiagnosticSeverity.Error]
+        assert codes(await editor.change(YAML.replace("4096", "4097"))).count("CP001") == 1
+
+    in_editor(tmp_path / "run.yaml", steps)

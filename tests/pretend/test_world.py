@@ -1,0 +1,26 @@
+"""The groups of a large world: the same as upstream's own function makes, one by one."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+CASES = [
+    ([2, 4, 1, 3, 2], [True, False, False, True, False]),
+    ([2, 2, 2, 2, 2], [False, True, False, False, True]),
+    ([1, 8, 1, 2, 3], [True, True, True, True, True]),
+    ([4, 1, 2, 3, 1], [False, False, False, False, False]),
+]
+
+
+@pytest.mark.parametrize(("sizes", "masks"), CASES)
+def test_groups_and_their_order_are_upstreams(sizes: list[int], masks: list[bool]) -> None:
+    from math import prod
+
+    from megatron.core.parallel_state import generate_masked_orthogonal_rank_groups
+
+    from megatron_hcp.pretend.stand_ins.world import rank_groups
+
+    world = prod(sizes)
+    assert rank_groups(world, sizes, masks) == generate_masked_orthogonal_rank_groups(world, sizes, masks)
