@@ -36,6 +36,9 @@ def verdict_in(tmp_path):
 SAVES = "open('ck/latest_checkpointed_iteration.txt', 'w').write('2'); "
 
 
+SUSPECT = "First rerun: unexpected result is reproducible"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "ends", "status", "following"),
@@ -46,6 +49,7 @@ SAVES = "open('ck/latest_checkpointed_iteration.txt', 'w').write('2'); "
         (SAVES + "import sys; sys.exit(1)", 75, "failed", "requeue"),
         ("import sys; sys.exit(16)", 16, "failed", "requeue"),
         (SAVES + "import sys; sys.exit(17)", 17, "failed", "none"),
+        (f"print({SUSPECT!r}, flush=True); import sys; sys.exit(17)", 17, "failed", "requeue"),
         ("import os; os.kill(os.getpid(), 9)", 1, "failed", "none"),
     ],
 )
@@ -54,6 +58,7 @@ def test_the_exit_code_says_whether_another_attempt_helps(pod, tmp_path, code, e
     out, err = process.communicate(timeout=HANG_S)
     verdict = verdict_in(tmp_path)
     assert (process.returncode, verdict["status"], verdict["next"]) == (ends, status, following), out + err
+    assert verdict["exclude"] == (["gpu-0"] if SUSPECT in code else []), "the node to cordon"
     assert verdict["final"] and verdict["job"] == "u1" and verdict["nodes"] == ["gpu-0"]
 
 

@@ -87,4 +87,5 @@ def strange_options(span: str) -> list[str]:
         assert found is not None, (span, name)
         command = found
     options = {option for param in command.params for option in param.opts} | {"--help", "-h"}
-    return [word for word in words if word.startswith("-") and word != "--" and word not in options]
+    named = [word.partition("=")[0] if word.startswith("--") else word for word in words]
+    return [word for word in named if word.startswith("-") and word != "--" and word not in options]

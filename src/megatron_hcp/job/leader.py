@@ -95,6 +95,8 @@ class Leader(Supervisor):
         self.folder.tell("report", True)
         self.report()
         preparation.compare_nodes(self.place.nodes)
+        if not self.place.nodes:  # Slurm names them before; of pods, only their reports do
+            self.attempt.place = self.place._replace(nodes=tuple(preparation.nodes))
         preparation.judge_health()
         self._claim_checkpoints()
         if spec.communication is not None:

@@ -1,1 +1,1 @@
-"""Renders sbatch scripts from launches and site files."""
+"""Renders jobs for Slurm and Kubernetes from launches and sites."""
