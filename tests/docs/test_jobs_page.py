@@ -58,7 +58,7 @@ def test_the_statuses_are_those_of_a_verdict():
 
 
 def test_the_table_of_words_is_one_that_is_printed(hcp, tmp_path):
-    shown = re.search(r"```\n(carried .*?)```", PAGE, re.S)[1]
+    (shown,) = re.findall(r"```\n(carried .*?)```", PAGE, re.S)
     sizes = "#!/bin/bash\n#SBATCH --nodes=1 --gpus-per-node=8 --time=60\n"
     more = "#SBATCH --partition=batch\n#SBATCH --error=err.txt\n"
     (tmp_path / "train.sbatch").write_text(f"{sizes}{more}\numask 002\nsrun python pretrain_gpt.py --seq-length 8192\n")

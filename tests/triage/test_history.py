@@ -178,7 +178,7 @@ def test_a_job_arrays_task_does_not_survive_because_another_trains_on(tmp_path):
     (tmp_path / "slurm-77_3.out").write_text("2026-08-22 09:00:00 ValueError: no such learning rate\n")
     (tmp_path / "slurm-77_4.out").write_text("".join(f"2026-08-22 {line}" for line in TIMED))
     found = triage(sorted(tmp_path.iterdir()), CpPlan())
-    assert found.failure.task == 3 and "in task 3 of the job array" in diagnosis_text(found, None)
+    assert found.failure and found.failure.task == 3 and "in task 3 of the job array" in diagnosis_text(found, None)
     assert diagnosis_json(found, None)["first_failure"]["task"] == 3
     (tmp_path / "slurm-77_3.out").rename(tmp_path / "slurm-77.out")
     (tmp_path / "slurm-77_4.out").rename(tmp_path / "slurm-78.out")

@@ -254,5 +254,5 @@ CONDA = "CommandNotFoundError: Your shell has not been properly configured to us
 
 def test_conda_that_a_script_goes_on_without_is_not_what_ended_the_job(tmp_path):
     logs = write_logs(tmp_path, a_log=CONDA + "ValueError: no such sample\n", b_log=CONDA)
-    assert triage(logs[:1], CpPlan()).failure.message == "ValueError: no such sample"
-    assert triage(logs[1:], CpPlan()).failure.message == CONDA.strip()
+    failures = [triage(files, CpPlan()).failure for files in (logs[:1], logs[1:])]
+    assert [one and one.message for one in failures] == ["ValueError: no such sample", CONDA.strip()]

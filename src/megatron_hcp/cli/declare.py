@@ -18,10 +18,14 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _DECLARED = "__declared__"
 
 
-class Choice(NamedTuple):
+class OneOf(NamedTuple):
     """The type of an option that is one of these words."""
 
     words: tuple[str, ...]
+
+
+Choice = OneOf
+"""Its name in click, as which modules import this one."""
 
 
 class Declared:
@@ -54,7 +58,7 @@ class Declared:
         import click
 
         kind = self.attributes.get("type")
-        more = {"type": click.Choice(kind.words)} if isinstance(kind, Choice) else {}
+        more = {"type": click.Choice(kind.words)} if isinstance(kind, OneOf) else {}
         make = click.option if self.flags else click.argument
         return make(*self.words, **{**self.attributes, **more})
 
@@ -65,7 +69,7 @@ class Declared:
 
     def _refuses(self, value: str) -> bool:
         kind = self.attributes.get("type")
-        return isinstance(kind, Choice) and value not in kind.words
+        return isinstance(kind, OneOf) and value not in kind.words
 
     def _converted(self, value: Any) -> Any:
         convert = self.attributes.get("callback")
@@ -88,7 +92,7 @@ def quick(function: _Function) -> _Function:
     return function
 
 
-class Command(NamedTuple):
+class PlainCommand(NamedTuple):
     """A command whose options are declared. The function is given the words after `--` too, as `after`."""
 
     function: Callable[..., Any]
@@ -133,6 +137,6 @@ class Command(NamedTuple):
         return click.command(call)
 
 
-def command() -> Callable[[Callable[..., Any]], Command]:
+def command() -> Callable[[Callable[..., Any]], PlainCommand]:
     """Makes a command of a function that `quick` marks."""
-    return lambda function: Command(function, tuple(reversed(getattr(function, _DECLARED))))
+    return lambda function: PlainCommand(function, tuple(reversed(getattr(function, _DECLARED))))

@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from megatron_hcp import __version__
-from megatron_hcp.cli.declare import Command
+from megatron_hcp.cli.declare import PlainCommand
 from megatron_hcp.cli.screen import say
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.signals import ends_cleanly
@@ -61,7 +61,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("megatron_hcp.cli.machine.doctor", "Say what this machine and environment can do, and what is broken."),
     "completion": ("megatron_hcp.cli.completion", "Print the completion script for bash, zsh or fish."),
 }
-"""Command -> (module that holds it under the same name, short help). Listed, so that `hcp --help` imports none."""
+"""PlainCommand -> (module that holds it under the same name, short help). Listed, so that `hcp --help` imports none."""
 
 
 cli: click.Group
@@ -157,7 +157,7 @@ def _at_once(arguments: list[str], words: tuple[str, ...]) -> Any:
     if name not in COMMANDS or "_HCP_COMPLETE" in os.environ:
         return None
     command = getattr(importlib.import_module(COMMANDS[name][0]), name)
-    given = command.given(arguments[1:]) if isinstance(command, Command) else None
+    given = command.given(arguments[1:]) if isinstance(command, PlainCommand) else None
     return None if given is None else command.function(**given, after=words)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from megatron_hcp.cli.declare import Command
+from megatron_hcp.cli.declare import PlainCommand
 from megatron_hcp.ground.errors import HcpError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         command = getattr(importlib.import_module(entry[0]), cmd_name)
-        if isinstance(command, Command):
+        if isinstance(command, PlainCommand):
             command = command.of_click()
         assert isinstance(command, click.Command)
         return command

@@ -9,7 +9,7 @@ from megatron_hcp.ground.errors import HcpError
 
 @click.command()
 def mcp() -> None:
-    """Serve check, plan, support, render, dcp plan, triage and explain to an agent, with rules and skills (extra [mcp]).
+    """Serve check, plan, support, render, dcp, triage and explain to an agent, with rules and skills (extra [mcp]).
 
     An agent starts it and talks to it over the Model Context Protocol on standard input and output:
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
-from fnmatch import fnmatchcase
+
+from megatron_hcp.bash.arith import Undecidable
+from megatron_hcp.bash.pattern import Pattern
+from megatron_hcp.bash.pattern_text import glob
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 
 
 def matches(path: str, pattern: str) -> bool:
@@ -13,9 +18,15 @@ def matches(path: str, pattern: str) -> bool:
 
     >>> matches("rl/a/run.sh", "rl"), matches("rl/a/run.sh", "*.sh"), matches("rl/a/run.sh", "rl/*.yaml")
     (True, True, False)
+
+    Raises:
+        HcpError: the pattern is too long.
     """
     pattern = pattern.removeprefix("./").rstrip("/")
-    parts = path.split(os.sep)
-    if "/" not in pattern:
-        return any(fnmatchcase(part, pattern) for part in parts)
-    return any(fnmatchcase("/".join(parts[: end + 1]), pattern) for end in range(len(parts)))
+    try:
+        compiled = Pattern(glob(pattern))
+        parts = path.split(os.sep)
+        names = parts if "/" not in pattern else ["/".join(parts[: end + 1]) for end in range(len(parts))]
+        return any(len(name) in compiled.ends(name) for name in names)
+    except Undecidable as error:
+        raise HcpError(f"the pattern {visible(pattern)[:60]} ({error})", wanted="a short pattern of paths") from None

@@ -49,7 +49,6 @@ class Evaluation(Objects):
         self._outside, self._most_steps = outside, most_steps
         self.refusals: list[Refusal] = []
         self.open: list[Open] = []
-        self.steps = 0
         self._results: dict[Any, tuple[Any, int]] = program.kept.setdefault("results", {})
         self._traces = 0  # how often a guard spoke, or the machine was asked
         self._calls: list[Unit] = []

@@ -15,6 +15,7 @@ class Objects(Assignments):
     def __init__(self, program: StartProgram) -> None:
         super().__init__()
         self.program = program
+        self.steps = 0
         self._units: dict[str, Unit | None] = program.kept.setdefault("units", {})
         self._depths: dict[str, list[int]] = program.kept.setdefault("depths", {})
         self._ends: dict[str, list[int]] = program.kept.setdefault("ends", {})
@@ -55,11 +56,14 @@ class Objects(Assignments):
     def defaults_of(self, name: str) -> dict[str, Any]:
         known = self.program.kept.setdefault("defaults", {})
         if name in known:
-            return dict(known[name])
+            defaults, steps = known[name]
+            self.steps += steps  # as if they were evaluated again
+            return dict(defaults)
         unit = self._unit(name)
         if unit is None:
             return {}
         fields: dict[str, Any] = {}
+        before_steps = self.steps
         for base in reversed(unit.head):
             fields |= self.defaults_of(base)
         before, self.frame = self.frame, {}
@@ -68,7 +72,7 @@ class Objects(Assignments):
             fields[key] = self.text_value(text)
         self.frame = before
         if not any(isinstance(value, Thing) for value in fields.values()):  # those may be changed
-            known[name] = dict(fields)
+            known[name] = dict(fields), self.steps - before_steps
         return fields
 
     def method_of(self, kind: str, name: str) -> str | None:
