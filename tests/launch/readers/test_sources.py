@@ -54,9 +54,9 @@ def test_a_file_below_the_scripts_folder_is_read_however_its_path_is_written(tmp
 @pytest.mark.parametrize(
     ("path", "is_read"),
     [
-        ("/root/slime/models/m.sh", True),
-        ("/root/other/models/m.sh", False),  # another repository's
-        ("/root/slime/../models/m.sh", False),
+        ("/opt/slime/models/m.sh", True),
+        ("/opt/other/models/m.sh", False),  # another repository's
+        ("/opt/slime/../models/m.sh", False),
         ("/models/m.sh", False),  # no folder says that it is the same repository
     ],
 )

@@ -28,7 +28,7 @@ def nodes_by(facts: Mapping[str, Fact], count: int) -> tuple[str, int]:
 def _of_teachers(facts: Mapping[str, Fact]) -> int:
     """The nodes of the cluster that teachers take."""
     fact = facts.get("teacher_nodes")
-    return 0 if fact is None else int(fact.value)
+    return fact.value if fact is not None and type(fact.value) is int else 0
 
 
 def _policy_ranks(facts: Facts) -> None:

@@ -4,7 +4,7 @@ Only regular files in the script's own folder or below are read, else in the rep
 (`ground/below.py`), and what `--source` names:
 
 * an absolute path leads to another copy of the script's repository, such as a container's, if it goes through a folder
-  named like one at the repository's root: `/root/slime/scripts/models/x.sh` in a checkout with the package `slime`;
+  named like one at the repository's root: `/opt/slime/scripts/models/x.sh` in a checkout with the package `slime`;
 * `--source FILE` replaces a sourced file of the same name; a single one also replaces one whose name isn't known;
 * `--source FOLDER` is searched for the path, then for the path without its first folder, and so on.
 """
