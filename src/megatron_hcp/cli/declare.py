@@ -18,13 +18,13 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _DECLARED = "__declared__"
 
 
-class OneOf(NamedTuple):
+class OneOfWords(NamedTuple):
     """The type of an option that is one of these words."""
 
     words: tuple[str, ...]
 
 
-Choice = OneOf
+Choice = OneOfWords
 """Its name in click, as which modules import this one."""
 
 
@@ -58,7 +58,7 @@ class Declared:
         import click
 
         kind = self.attributes.get("type")
-        more = {"type": click.Choice(kind.words)} if isinstance(kind, OneOf) else {}
+        more = {"type": click.Choice(kind.words)} if isinstance(kind, OneOfWords) else {}
         make = click.option if self.flags else click.argument
         return make(*self.words, **{**self.attributes, **more})
 
@@ -69,7 +69,7 @@ class Declared:
 
     def _refuses(self, value: str) -> bool:
         kind = self.attributes.get("type")
-        return isinstance(kind, OneOf) and value not in kind.words
+        return isinstance(kind, OneOfWords) and value not in kind.words
 
     def _converted(self, value: Any) -> Any:
         convert = self.attributes.get("callback")
