@@ -14,7 +14,7 @@ from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.known.row import PACKAGES, Package
 
 _FIRST = 3
-"""Fixes of each release that `hcp check` shows."""
+"""Fixes of each release that the JSON of `hcp check` shows."""
 
 
 def backports_lines(launch: Launch, found: LaterFixes, every: bool = False) -> list[Line]:
@@ -60,20 +60,17 @@ def _fixed_in(item: Lacking, fix: Backport) -> str:
     return item.mended(fix) or "unreleased"
 
 
-def first_lines(found: Sequence[Lacking]) -> list[Line]:
-    """What `hcp check` says: for each release, how many fixes it lacks, and the most telling ones."""
-    lines: list[Line] = []
-    for item in found:
-        if item.touching:
-            name = f"{PACKAGES[item.upstream.package]} {item.release}"
-            many = numbered(len(item.touching), "later fix", "later fixes")
-            lines.append(f"backports: {name} lacks {many} to parts that this launch turns on (hcp backports)")
-            lines += [f"    {_cited(item, fix)}" for fix in item.touching[:_FIRST]]
-    return lines
+def count_line(found: Sequence[Lacking]) -> list[Line]:
+    """What `hcp check` says, in one line: how many fixes each release lacks; nothing if it lacks none."""
+    counts = {f"{PACKAGES[item.upstream.package]} {item.release}": len(item.touching) for item in found}
+    parts = [f"{name}: {count}" for name, count in counts.items() if count]
+    total = sum(counts.values())
+    many = "1 later fix concerns" if total == 1 else f"{total} later fixes concern"
+    return [f"note: {many} parts that this launch turns on ({', '.join(parts)}): hcp backports"] if parts else []
 
 
 def first_json(found: Sequence[Lacking]) -> list[dict[str, Any]]:
-    """The same as data."""
+    """The same as data, with the most telling ones."""
     return [
         {
             "package": item.upstream.package,

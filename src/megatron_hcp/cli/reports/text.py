@@ -108,9 +108,9 @@ def _backports_lines(launch: Launch) -> list[Line]:
     if not any(package in launch.facts for package in PACKAGES):
         return []
     from megatron_hcp.backports.lacking import lacking
-    from megatron_hcp.cli.reports.backports import first_lines
+    from megatron_hcp.cli.reports.backports import count_line
 
-    return first_lines(lacking(launch).lacking)
+    return count_line(lacking(launch).lacking)
 
 
 def headline(report: Report, finding: Finding, text: str) -> Line:
