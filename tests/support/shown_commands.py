@@ -52,6 +52,9 @@ def run_lines(folder: Path, lines: list[str]) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     (folder / "CHECKOUT").mkdir()
+    git = ("git", "-c", "user.name=x", "-c", "user.email=x@example.org")
+    for made in ("init -q", "commit -qm x --allow-empty", "update-ref refs/remotes/origin/main HEAD"):
+        subprocess.run([*git, *made.split()], cwd=folder, check=True, timeout=HANG_S)
     small_upstream(folder / "src" / "Megatron-LM")
     program = folder / "bin" / "hcp"
     program.parent.mkdir()
