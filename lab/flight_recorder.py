@@ -24,6 +24,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from program import parser_of
+
 WORLD, TIMEOUT_S, WAIT_S = 4, 30, 4
 
 
@@ -138,6 +140,7 @@ def hcps(folder: str) -> tuple[frozenset[int], str]:
 
 
 def main() -> None:
+    parser_of(__doc__).parse_args()
     right = {"torch": 0, "hcp": 0}
     worse = False
     start = multiprocessing.get_context("fork")

@@ -30,6 +30,8 @@ WHERE_TIME_COUNTS = {
     "support/processes.py: monotonic": "the hang guard",
     "support/slurm.py: monotonic": "the hang guard",
     "job/test_run.py: monotonic": "the hang guard",
+    "job/test_pods.py: monotonic": "the hang guard",
+    "cli/test_triage_command.py: wait(3)": "that it goes on is what is tested",
     "support/slurm.py: wait(10)": "a daemon that does not end when it is asked to is killed",
     "skills/test_steps.py: timeout_s=2": "the limit of a step is what is tested",
     "ground/test_child.py: timeout_s=0.1": "the limit of a child is what is tested",

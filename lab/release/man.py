@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 from click_man.core import write_man_pages  # type: ignore[import-untyped]
+from program import parser_of
 
 from megatron_hcp import __version__
 from megatron_hcp.cli.main import cli
@@ -25,11 +26,10 @@ def write(folder: Path) -> list[Path]:
 
 def main(words: list[str]) -> int:
     """The program."""
-    if len(words) != 1:
-        print(__doc__)
-        return 2
-    pages = write(Path(words[0]))
-    print(f"{len(pages)} pages in {words[0]}")
+    parser = parser_of(__doc__)
+    parser.add_argument("folder", type=Path)
+    given = parser.parse_args(words)
+    print(f"{len(write(given.folder))} pages in {given.folder}")
     return 0
 
 

@@ -40,7 +40,7 @@ class Spoiled:
 sys.meta_path.insert(0, Spoiled)
 """
 UNQUOTED = """
-import megatron_hcp.render.script as render
+import megatron_hcp.render.shell_words as render
 render.shlex = type("shlex", (), {"quote": staticmethod(str)})
 """
 NO_RULE = """

@@ -49,7 +49,7 @@ def test_a_group_without_a_command_prints_its_help(hcp, tmp_path: Path, command:
     [
         (("check",), "found no target"),
         (("check", "missing.yaml"), "missing.yaml"),
-        (("check", "."), "is a directory"),
+        (("check", "."), "found no launch in ."),
         (("check", "x", "--assume", "cp"), "NAME=VALUE"),
         (("check", "x", "--assume", "cpp=4"), "cpp"),
         (("check", "x", "--select", "NOPE001"), "NOPE001"),

@@ -77,7 +77,8 @@ CASES = [
     f"skills validate no-such | | no skill no-such | {NO_SKILL} |",
     f"triage missing.log | | missing.log: no such file | log files or a folder of logs | {PATH}",
     "facts x | | Got unexpected extra argument (x) | |",
-    "chekc x | | the command 'chekc' | check |",
+    "doctor x | | Got unexpected extra argument (x) | |",
+    "chekc x | | no command 'chekc' | | did you mean check?",
 ]
 
 

@@ -186,7 +186,8 @@ def _read(path: str) -> dict[str, Any]:
     data = load_plain(text, visible(path), "a site file", may_be_empty=True)
     shape = Fields(optional={key.name: _shape(key, data.get(key.name)) for key in KEYS})
     check_shape(data, shape, path)
-    if any(isinstance(value, float) for value in (data.get("facts") or {}).values()):
+    facts = data.get("facts")
+    if isinstance(facts, dict) and any(isinstance(value, float) for value in facts.values()):
         written = numbers_as_written(text, visible(path))
-        data["facts"] = {name: written.get(f"facts.{name}", value) for name, value in data["facts"].items()}
+        data["facts"] = {name: written.get(f"facts.{name}", value) for name, value in facts.items()}
     return {name: value for name, value in data.items() if value is not None}

@@ -32,7 +32,7 @@ ROWS = (
         ">=0.4",
         "NeMo-RL's Policy",
         _example("policy.megatron_cfg.enabled=true policy.dtensor_cfg.enabled=false"),
-        _example("policy.megatron_cfg.enabled=true policy.dtensor_cfg.enabled=true"),
+        _example("policy.megatron_cfg.enabled=false policy.dtensor_cfg.enabled=false"),
     ),
     StartRow(
         "START033",

@@ -31,8 +31,8 @@ ROWS = (
         "recompute method is not yet supported for selective recomputing granularity",
         ">=4.0",
         "ms-swift's MegatronArguments",
-        _example("--recompute_granularity full --recompute_method uniform --recompute_num_layers 1"),
-        _example("--recompute_granularity selective --recompute_method uniform"),
+        _example("--start_weight_decay 0.1 --end_weight_decay 0.2 --weight_decay_incr_style linear"),
+        _example("--start_weight_decay 0.1 --weight_decay_incr_style constant"),
     ),
 )
 RULES = {row.id: rule_of(row, __name__) for row in ROWS}
