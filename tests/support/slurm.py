@@ -230,7 +230,7 @@ def _free_ports(number: int) -> list[int]:
     """Ports that nobody listens at, out of a range that is nobody else's: below those that the system gives to
     connections, so that none takes one before its daemon does, and below those of the jobs (20000 and up)."""
     free: list[int] = []
-    for port in random.sample(range(10000, 15000), 200):
+    for port in random.SystemRandom().sample(range(10000, 15000), 200):  # whatever a test seeded
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             free.append(port)
     return free[:number]
