@@ -292,5 +292,5 @@ def test_an_agent_finds_the_tools_of_the_pack_as_pip_installs_it(installed: Path
         answers = [json.loads(server.stdout.readline()) for _ in range(2)]
         server.stdin.close()
     (tools,) = [answer["result"]["tools"] for answer in answers if answer["id"] == 2]
-    assert {tool["name"] for tool in tools} == {"check", "triage", "explain", "support", "plan"}
+    assert {tool["name"] for tool in tools} == {"check", "triage", "explain", "support", "plan", "render", "dcp_plan"}
     assert all(tool["outputSchema"] for tool in tools)

@@ -203,7 +203,7 @@ def test_what_no_quoting_can_carry_is_refused(value):
 
 
 def test_the_property_would_notice_a_value_without_quotes(tmp_path, monkeypatch):
-    monkeypatch.setattr("megatron_hcp.render.script.shlex.quote", lambda value: value)
+    monkeypatch.setattr("megatron_hcp.render.shell_words.shlex.quote", lambda value: value)
     script = _script(env=["A=$HOME/x"])
     with pytest.raises((AssertionError, KeyError)):
         assert _arrives(script, tmp_path)["environment"]["A"] == "$HOME/x"

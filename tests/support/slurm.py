@@ -230,7 +230,9 @@ def _free_ports(number: int) -> list[int]:
     """Ports that nobody listens at, out of a range that is nobody else's: below those that the system gives to
     connections, so that none takes one before its daemon does, and below those of the jobs (20000 and up)."""
     free: list[int] = []
-    for port in random.SystemRandom().sample(range(10000, 15000), 200):  # whatever a test seeded
+    # Each process of a run has a range: clusters that start side by side must not draw the same.
+    first = 10_000 + 600 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8)
+    for port in random.SystemRandom().sample(range(first, first + 600), 200):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             free.append(port)
     return free[:number]

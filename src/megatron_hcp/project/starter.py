@@ -17,16 +17,17 @@ from megatron_hcp.launch.load import LoadOptions, load_launches
 from megatron_hcp.launch.this_machine import DISTRIBUTIONS
 from megatron_hcp.launch.upstream import upstreams_of, versions_of
 
-_PINS = re.compile(r"""^[\s"']*([A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*===?\s*v?(\d[\w.+]*)""", re.M)
+_PINS = re.compile(
+    r"""^[ \t"']{0,20}([A-Za-z][\w.-]{0,60})(?:\[[^\]\n]{0,80}\])?[ \t]{0,9}===?[ \t]{0,9}v?(\d[\w.+]*)""", re.M
+)
 _PIN_FILES = re.compile(r"(?:requirements|constraints)[\w.-]*\.txt|pyproject\.toml")
-_SUBMODULE = re.compile(r"^\s*path\s*=\s*(\S+)\s*$", re.M)
+_SUBMODULE = re.compile(r"^[ \t]{0,20}path[ \t]{0,9}=[ \t]{0,9}(\S{1,400})[ \t]{0,9}$", re.M)
 _GPU = re.compile(r"^#SBATCH\s[^#\n]*?\b(a100|h100|h200|h800|b200|b300|gb200|gb300)\b", re.M | re.I)
 _ARCH = {
     "a100": "sm80", "h100": "sm90", "h200": "sm90", "h800": "sm90", "b200": "sm100", "gb200": "sm100", "b300": "sm103",
     "gb300": "sm103",
 }  # fmt: skip
-_IMAGE = re.compile(r"[\w./:@#+-]*[/:#][\w./:@#+-]*")
-"""A reference or a file; not `your_image`."""
+_IMAGE = re.compile(r"[\w./:@#+-]+")
 _FOLDERS = (".", "3rdparty", "third_party", "requirements", "docker")
 _MOST_BYTES = 1_000_000
 _ASKED = {
@@ -105,8 +106,13 @@ def _launches(files: Iterable[str]) -> Iterator[Launch]:
 def _of_images(launches: Iterable[Launch]) -> Iterator[StatedIn]:
     for launch in launches:
         fact = next((launch.facts[name] for name in IMAGE_FACTS if name in launch.reading.facts), None)
-        if fact is not None and isinstance(fact.value, str) and _IMAGE.fullmatch(fact.value):
+        if fact is not None and isinstance(fact.value, str) and _is_image(fact.value):
             yield StatedIn("image", fact.value, _shown(launch.reading.target))
+
+
+def _is_image(text: str) -> bool:
+    """Whether it is a reference or a file; not `your_image`."""
+    return _IMAGE.fullmatch(text) is not None and any(mark in text for mark in "/:#")
 
 
 def _of_gpus(launches: Iterable[Launch]) -> Iterator[StatedIn]:

@@ -48,7 +48,9 @@ _BEFORE_CP = re.compile(r"using world size: \d{1,9}, data-parallel[- ]size: \d{1
 """Of a Megatron that is older than context parallelism, or a fork of one: it echoes all sizes that it has."""
 _CONFIGURED = re.compile(r"\bcontext_parallel_size['\"]?\s{0,2}[:=]\s{0,2}(?P<cp>\d{1,6})\b")
 """In a configuration that a program prints: what was asked for."""
-_ATTENTION = re.compile(r"\bRunning with config=\{.{0,4000}?'context_parallel': (?P<is_on>True|False)")
+_ATTENTION = re.compile(
+    r"\bRunning with config=\{(?:(?!Running with).){0,4000}?'context_parallel': (?P<is_on>True|False)"
+)
 """What Transformer Engine prints of each new kind of attention under NVTE_DEBUG=1 NVTE_DEBUG_LEVEL=2."""
 _ECHO = re.compile(r"data-parallel size: \d{1,9},? context-parallel size: (?P<cp>\d{1,9})\b")
 """What Megatron-LM's validate_args prints first: the sizes as it has parsed them."""

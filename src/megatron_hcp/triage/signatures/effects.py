@@ -38,7 +38,7 @@ EFFECTS: tuple[Signature, ...] = (
     ),
     effect(
         "jax-peer",
-        r"(?P<task>/job:\S{1,80}/task:\d{1,6})? heartbeat timeout\. This indicates that the remote task|"
+        r"(?P<task>/job:[\w.-]{1,80}/task:\d{1,6})? heartbeat timeout\. This indicates that the remote task|"
         r"JAX distributed service detected fatal errors|tried to connect with a different incarnation",
         "JAX's coordination service lost another task {task}",
         "F external/xla/xla/pjrt/distributed/client.h:80] Terminating process because the JAX distributed service "
