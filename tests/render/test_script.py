@@ -47,8 +47,8 @@ def test_everything_that_a_job_has_is_read_by_a_template():
     of_spec = set(re.findall(r"self\.(\w+)", inspect.getsource(Job)))
     read = set().union(*(_read_by(path)[0] for path in TEMPLATES))
     sources = "".join(path.read_text() for path in Path(inspect.getfile(Job)).parent.rglob("*.py"))
-    of_targets = set(re.findall(r"\bjob\.(\w+)", sources))
-    assert read | ((of_spec | of_targets) & NAMES) == NAMES and "spec" in read
+    of_targets = set(re.findall(r"\bjob\.(\w+)", sources))  # the manifests read more than the templates do
+    assert NAMES - read - of_spec - of_targets == set() and "spec" in read
 
 
 def _job():
