@@ -48,7 +48,7 @@ def test_everything_that_a_job_has_is_read_by_a_template():
     read = set().union(*(_read_by(path)[0] for path in TEMPLATES))
     sources = "".join(path.read_text() for path in Path(inspect.getfile(Job)).parent.rglob("*.py"))
     of_targets = set(re.findall(r"\bjob\.(\w+)", sources))  # the manifests read more than the templates do
-    assert NAMES - read - of_spec - of_targets == set() and "spec" in read
+    assert NAMES - read - of_spec - of_targets == set() and "spec" in read | of_spec | of_targets
 
 
 def _job():
