@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -177,11 +176,6 @@ def _report(of: Example) -> Report:
     return report._replace(findings=tuple(item for item in report.findings if not item.problem.only_in))
 
 
-def _without_start(rule: Rule, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings but for those of upstream's own start-up, which an example of a few words may trip over."""
-    return [item for item in findings if not item.rule.id.startswith("START") or item.rule.id == rule.id]
-
-
 class Examples:
     """What must hold for each registered rule, by executing its two examples: each method without an underscore."""
 
@@ -190,36 +184,34 @@ class Examples:
         each(lambda name: getattr(self, name)(rule), [(name,) for name in names])
 
     def the_good_example_has_no_finding_at_all(self, rule: Rule) -> None:
-        assert _without_start(rule, _report(rule.good).findings) == []
+        assert _report(rule.good).findings == ()
 
     def the_good_example_is_decided(self, rule: Rule) -> None:
         undecided = {item.rule.id: item.needs for item in _report(rule.good).not_checked}
         assert rule.id not in undecided, f"the good example lacks {undecided[rule.id]}"
 
     def the_bad_example_has_this_finding_alone(self, rule: Rule) -> None:
-        found = [item.rule.id for item in _without_start(rule, _report(rule.bad).findings)]
-        assert (sorted(set(found)) if rule.id.startswith("START") else found) == [rule.id]
+        assert [item.rule.id for item in _report(rule.bad).findings] == [rule.id]
 
     def a_fix_is_offered_wherever_the_rule_has_one(self, rule: Rule) -> None:
-        found = _without_start(rule, _report(rule.bad).findings)[0]
-        if found.problem.fixes and not rule.id.startswith("START"):  # the next guard may refuse what is left
+        found = _report(rule.bad).findings[0]
+        if found.problem.fixes:
             tried = [(dict(fix.edits), fix.renames) for fix in found.problem.fixes]
             assert found.fixes, f"none of these fixes was found good: {tried}"
 
     def every_offered_fix_clears_the_rule_and_adds_no_error(self, rule: Rule) -> None:
         """The quick set takes the first fix."""
         bad = example(rule.bad)
-        fixes = _without_start(rule, _report(rule.bad).findings)[0].fixes
+        fixes = _report(rule.bad).findings[0].fixes
         for fix in fixes[: examples(quick=1, full=len(fixes))]:
             fixed = apply_fix(bad, fix)
             assert fixed is not None
             after = check_launch(fixed, RULES, fixes=False, verdict=False)
-            left = _without_start(rule, after.findings)
-            if not rule.id.startswith("START"):  # which has several guards: a fix is for one of them
-                assert [item.rule.id for item in left if item.severity == "error" or item.rule.id == rule.id] == []
+            assert rule.id not in {item.rule.id for item in after.findings}
+            assert after.num_findings("error") == 0
 
     def the_finding_says_what_happens_what_was_found_and_what_is_wanted(self, rule: Rule) -> None:
-        problem = _without_start(rule, _report(rule.bad).findings)[0].problem
+        problem = _report(rule.bad).findings[0].problem
         for text in (problem.message, problem.found, problem.wanted, *(fix.effect for fix in problem.fixes)):
             assert text.strip() == text and text and not text.endswith("."), text
         assert problem.facts or problem.location

@@ -17,7 +17,7 @@ from megatron_hcp.rules.upstream import (
     SLIME_WHITEN,
 )
 
-_JOB = "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --rollout-batch-size 32 "
+_JOB = "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --rollout-batch-size 32 --num-steps-per-rollout 1 "
 _CP = f"{_JOB}--context-parallel-size 2 "
 _BRIDGE = "--megatron-to-hf-mode bridge "
 _WITHOUT_CP = Fix({"cp": 1}, "no context parallelism")

@@ -7,6 +7,7 @@ from megatron_hcp.rules.start.row import StartRow, rule_of
 from megatron_hcp.rules.upstream import NEMO_RL_GRPO, NEMO_RL_POLICY, NEMO_RL_SETUP
 
 _CPU = "policy.megatron_cfg.enabled=true policy.megatron_cfg.optimizer.optimizer_cpu_offload=true"
+_KL = "policy.megatron_cfg.enabled=true loss_fn.reference_policy_kl_penalty=0.1"
 
 
 def _example(words: str) -> Example:
@@ -21,8 +22,8 @@ ROWS = (
         "batch_multiplier>1 can only be used if use_dynamic_sampling=True",
         ">=0.4",
         "the setup of NeMo-RL's algorithms",
-        _example("grpo.use_dynamic_sampling=true grpo.batch_multiplier=2 policy.megatron_cfg.enabled=true"),
-        _example("grpo.use_dynamic_sampling=false grpo.batch_multiplier=2 policy.megatron_cfg.enabled=true"),
+        _example(f"{_KL} grpo.skip_reference_policy_logprobs_calculation=false"),
+        _example(f"{_KL} grpo.skip_reference_policy_logprobs_calculation=true"),
     ),
     StartRow(
         "START032",
@@ -31,8 +32,8 @@ ROWS = (
         "Configure either Megatron (policy.megatron_cfg.enabled=true) or",
         ">=0.4",
         "NeMo-RL's Policy",
-        _example("policy.megatron_cfg.enabled=true policy.dtensor_cfg.enabled=false"),
-        _example("policy.megatron_cfg.enabled=false policy.dtensor_cfg.enabled=false"),
+        _example("policy.draft.enabled=true policy.megatron_cfg.enabled=true policy.dtensor_cfg.enabled=false"),
+        _example("policy.draft.enabled=true policy.megatron_cfg.enabled=false policy.dtensor_cfg.enabled=true"),
     ),
     StartRow(
         "START033",
