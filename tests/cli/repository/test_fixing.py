@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+
+from support.processes import HANG_S
 
 TWO_LEVELS = (
     "torchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size 8 --seq-length 4096 "
@@ -40,3 +44,13 @@ def test_every_launch_of_a_script_is_fixed(hcp, tmp_path: Path) -> None:
     done = hcp("check", "run.sh", "--fix", "--select", "HCP001", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     assert (tmp_path / "run.sh").read_text().count("--hierarchical-context-parallel-sizes 4 2") == 2
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(TWO_LEVELS.format(more=""))
+    words = [sys.executable, "-m", "megatron_hcp", "check", "run.sh", "--fix", "--select", "HCP001"]
+    limited = ["bash", "-c", 'ulimit -f 0; exec "$@"', "bash", *words]
+    done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S)
+    assert done.returncode == 2 and done.stderr.startswith("hcp: cannot write run.sh: File too large")
+    assert done.stderr.count("\n") == 1 and (tmp_path / "run.sh").read_text() == TWO_LEVELS.format(more="")
+    assert [path.name for path in tmp_path.iterdir()] == ["run.sh"]
