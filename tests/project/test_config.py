@@ -140,12 +140,30 @@ def test_standard_input_is_judged_by_the_repository_of_the_working_folder(hcp, r
 def test_git_is_not_asked_for_programs_that_a_repository_names(hcp, tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
     marker = tmp_path / "ran"
-    for key in ("core.fsmonitor", "diff.external", "core.pager"):
+    (tmp_path / ".gitattributes").write_text("*.sh filter=x diff=x\n")
+    for key in (
+        "core.fsmonitor",
+        "diff.external",
+        "core.pager",
+        "filter.x.clean",
+        "filter.x.smudge",
+        "diff.x.textconv",
+    ):
         subprocess.run(["git", "config", key, f"touch {marker}"], cwd=tmp_path, check=True)
     (tmp_path / "run.sh").write_text(f"torchrun pretrain_gpt.py {FLAGS}\n")
-    subprocess.run(["git", "-c", "core.fsmonitor=false", "add", "run.sh"], cwd=tmp_path, check=True)
-    who = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "core.fsmonitor=false")
-    subprocess.run(["git", *who, "commit", "-qm", "x"], cwd=tmp_path, check=True)
+    ours = (
+        "-c",
+        "user.name=x",
+        "-c",
+        "user.email=x@example.org",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "filter.x.clean=",
+    )
+    subprocess.run(["git", *ours, "add", "run.sh"], cwd=tmp_path, check=True)
+    subprocess.run(["git", *ours, "commit", "-qm", "x"], cwd=tmp_path, check=True)
+    assert not marker.exists()
     (tmp_path / "run.sh").write_text(f"torchrun pretrain_gpt.py {FLAGS} --bf16\n")
     done = hcp("check", ".", "--changed", "HEAD", cwd=tmp_path)
     assert "checked 1 launch in 1 file" in done.stdout and not marker.exists(), done.stderr

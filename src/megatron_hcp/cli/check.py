@@ -140,7 +140,7 @@ def check(
             raise HcpError(f"found --show with --format {fmt}", wanted="text or json", do="leave one out")
         show_launches(names, options, fmt, every)
         return 0
-    asked = Asked(options, select, ignore, baseline=not write_baseline)
+    asked = Asked(options, select, ignore)
     if fix and not diff:
         fix_files(names, asked)
     results = checked(names, asked)

@@ -62,7 +62,6 @@ class Project(NamedTuple):
     select: str | None = None
     ignore: str | None = None
     accepted: tuple[Accepted, ...] = ()
-    site: str | None = None
 
 
 def settings_of(target: str) -> ProjectSettings | None:
@@ -177,7 +176,6 @@ def _for_path(file: str, changed_ns: int, root: str, path: str) -> Project:
         ",".join(merged["select"]) if merged.get("select") else None,
         ",".join(ignore) or None,
         tuple(_accepted(loaded.data, path)),
-        _below(loaded, root, merged["site"], "a site file") if "site" in merged else None,
     )
 
 

@@ -74,6 +74,8 @@ def _is_small(path: str) -> bool:
 def changed_since(revision: str, folder: str) -> frozenset[str]:
     """The absolute paths of what differs from a revision of git, in commits or only here, and of new files.
 
+    A file that was written anew with the same text may be among them.
+
     Runs `git`, without the programs that a repository's settings could name.
 
     Raises:
@@ -83,14 +85,15 @@ def changed_since(revision: str, folder: str) -> frozenset[str]:
     if root is None or revision.startswith("-"):
         found = f"--changed {visible(revision)[:60]}" if root else f"{visible(folder)} is in no repository of git"
         raise HcpError(found, wanted="a revision, in a repository of git", do="name another")
-    differing = _git(root, ("diff", "--no-ext-diff", "--no-textconv", "--name-only", "-z", revision, "--"), revision)
+    # Compares by what git knows of each file: reading one could start a filter that the repository names.
+    differing = _git(root, ("diff-index", "--ignore-submodules", "--name-only", "-z", revision, "--"), revision)
     untracked = _git(root, ("ls-files", "--others", "--exclude-standard", "-z"), revision)
     names = (differing + untracked).split("\0")
     return frozenset(os.path.join(root, name) for name in names if name)
 
 
 def _git(root: str, words: Sequence[str], revision: str) -> str:
-    settings = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "diff.external=")
+    settings = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
     try:
         done = run_child(("git", "-C", root, *settings, *words), timeout_s=_GIT_S)
     except OSError as error:

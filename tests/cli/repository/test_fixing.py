@@ -54,3 +54,8 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(tmp_path: Path) -> None:
     assert done.returncode == 2 and done.stderr.startswith("hcp: cannot write run.sh: File too large")
     assert done.stderr.count("\n") == 1 and (tmp_path / "run.sh").read_text() == TWO_LEVELS.format(more="")
     assert [path.name for path in tmp_path.iterdir()] == ["run.sh"]
+
+
+def test_without_a_file_there_is_nothing_to_write(hcp, tmp_path: Path) -> None:
+    done = hcp("check", "-", "--fix", cwd=tmp_path, stdin=TWO_LEVELS.format(more=""))
+    assert (done.returncode, done.stdout) == (2, "") and "found --fix without a file" in done.stderr

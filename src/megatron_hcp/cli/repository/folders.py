@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from megatron_hcp.cli.reports.words import numbered
@@ -73,9 +73,3 @@ def refuse_nothing(walk: Walk, launches: int, errors: Iterable[HcpError], change
             wanted="a folder with launches: scripts (.sh, .bash, .sbatch, .slurm) or YAML",
             do="name the folder that holds them",
         )
-
-
-def listed(names: Collection[str], most: int = 5) -> str:
-    """The first names, and how many more there are."""
-    first = ", ".join(sorted(names)[:most])
-    return first + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -32,7 +32,6 @@ class Asked(NamedTuple):
     options: LoadOptions
     select: str | None
     ignore: str | None
-    baseline: bool = True
 
 
 def walk_of(names: Sequence[str], changed: str | None) -> Walk | None:
@@ -75,7 +74,8 @@ def _results(name: str, asked: Asked) -> list[TargetResult]:
 
 def with_baseline(results: list[TargetResult], asked: Asked, write: bool) -> list[TargetResult]:
     """The results without what their repositories accept; writes the baseline first if it was asked for."""
-    if not write and not any(has_project(item.target) or has_baseline(item.target) for item in results):
+    checked_ones = [item.target for item in results if item.report is not None]
+    if not write and not any(has_project(name) or has_baseline(name) for name in checked_ones):
         return results
     from megatron_hcp.project.accepting import accepted, stale_notes, write_baseline
 
@@ -95,7 +95,13 @@ def with_baseline(results: list[TargetResult], asked: Asked, write: bool) -> lis
 
 
 def fix_files(names: Sequence[str], asked: Asked) -> None:
-    """Writes fixes into the targets, and says on standard error what was changed and what was not."""
+    """Writes fixes into the targets, and says on standard error what was changed and what was not.
+
+    Raises:
+        HcpError: none of them is a file, or one cannot be written.
+    """
+    if not any(map(os.path.isfile, names)):
+        raise HcpError("found --fix without a file", wanted="a launch in a file", do="name it, or use --diff")
     from megatron_hcp.cli.repository.fixing import fix_file
     from megatron_hcp.rules.registry import RULES
 
