@@ -88,6 +88,7 @@ def _stages(v: View) -> tuple[str, ...]:
     rest = (split_layers(v) - sum(sizes.values())) // max(v.pp - len(sizes), 1)
     ranks = [rest] * v.pp
     ranks[0], ranks[-1] = sizes.get("first", rest), sizes.get("last", rest)
+    ranks = [min(size, v.num_layers) for size in ranks]  # whatever the launch says, there are no more
     chunks = min(chunks, max(*ranks, 0) + 1)  # of more chunks than layers each is empty, however many more
     counts = [size // chunks for size in ranks] * chunks
     counts[0] -= bool(v.get("embedding_counts"))
