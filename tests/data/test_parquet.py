@@ -82,9 +82,10 @@ def test_a_footer_at_which_pyarrow_ends_the_process_is_one_clear_line(tmp_path: 
     data = Path(path).read_bytes()
     assert data.count(b"%\x02\x18\x07element") == 1
     Path(path).write_bytes(data.replace(b"%\x02\x18\x07element", b"%\x12\x18\x07element"))
-    for read in (read_lengths, lambda path: opened(open(path, "rb"), path)):
-        with pytest.raises(HcpError, match="not a readable parquet file"):
-            read(path)
+    with pytest.raises(HcpError, match="not a readable parquet file"):
+        read_lengths(path)
+    with open(path, "rb") as file, pytest.raises(HcpError, match="not a readable parquet file"):
+        opened(file, path)
 
 
 def test_a_few_bytes_that_repeat_a_number_are_refused_by_the_footer(tmp_path: Path) -> None:
