@@ -1,0 +1,62 @@
+"""What validators made of settings, for the launches that have the same: many of a folder differ in nothing they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from megatron_hcp.validators.outcome import Judgement
+from megatron_hcp.validators.program import StartProgram
+from megatron_hcp.validators.values import Symbol, Thing, is_plain
+
+_MOST = 500
+"""Settings of a program that are kept; a search among hidden settings would have any number."""
+Asked = list[tuple[str, list[Any], str]]
+
+
+class Machine:
+    """Answers a program's questions about the machine, and keeps each with its answer."""
+
+    def __init__(self, answer: Callable[[str, list[Any]], Any]) -> None:
+        self._answer = answer
+        self.asked: Asked = []
+        self.is_plain = True
+
+    def __call__(self, name: str, given: list[Any]) -> Any:
+        answer = self._answer(name, given)
+        self.is_plain = self.is_plain and is_plain(given)
+        self.asked.append((name, given, _text(answer)))
+        return answer
+
+    def answers_as(self, asked: Asked) -> bool:
+        """Whether its answers are those that were given to these questions."""
+        return all(_text(self._answer(name, given)) == answer for name, given, answer in asked)
+
+
+class Judged:
+    """The place of a launch's outcome among those of a program. The outcome follows from the settings that differ from
+    the defaults of the parser (`beside` is the other part of it), and from what the machine answers."""
+
+    def __init__(self, program: StartProgram, beside: StartProgram | None, given: Thing) -> None:
+        self._all: dict[Any, list[tuple[Asked, Judgement]]] = program.kept.setdefault("judged", {})
+        self._key: Any = None
+        if given.kind == "args" and given.changed is not None:
+            changed = [(name, given.fields[name]) for name in sorted(given.changed)]
+            if is_plain([value for _, value in changed if type(value) is not Symbol]):
+                self._key = program.release, beside, tuple((name, _text(value)) for name, value in changed)
+
+    def known(self, machine: Machine) -> Judgement | None:
+        """The outcome for the same settings on such a machine; None if there was none yet."""
+        kept = self._all.get(self._key, ())
+        return next((judgement for asked, judgement in kept if machine.answers_as(asked)), None)
+
+    def keep(self, machine: Machine, judgement: Judgement) -> Judgement:
+        """The same outcome, which is kept."""
+        if self._key is not None and machine.is_plain and len(self._all) < _MOST:
+            self._all.setdefault(self._key, []).append((machine.asked, judgement))
+        return judgement
+
+
+def _text(value: Any) -> str:
+    """Tells plain values apart, and a symbol from a text."""
+    return f"{type(value).__name__} {value!r}"
