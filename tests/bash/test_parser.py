@@ -175,3 +175,11 @@ def test_an_end_that_bash_finds_is_none_that_is_missing() -> None:
     text = "if a; then\ncat <<EOF > x\nif [[ $b ]]; then\n$(c $((d-1)))\nEOF\nfi\ntrain\n"
     assert subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True).returncode == 0
     assert parsed(text).statements
+
+
+def test_the_tree_of_a_text_that_was_read_is_the_same_in_another_file() -> None:
+    one, other = (parse(ScriptText(b"A=1 torchrun x.py\n", name)) for name in ("a.sh", "b.sh"))
+    assert one.statements is other.statements and (one.text.file, other.text.file) == ("a.sh", "b.sh")
+    for name in ("a.sh", "b.sh"):
+        with pytest.raises(HcpError, match=name):
+            parse(ScriptText(b"if true\nthen x\n", name))

@@ -118,3 +118,17 @@ def test_another_dialect_and_an_unknown_release_are_not_judged() -> None:
     assert judge_start(launch_of(PLAIN), "0.1.0") is None
     bridge = build_launch(read_target("", dialect="bridge", words=("model.context_parallel_size=2",)))
     assert judge_start(bridge, "0.19.0") is None
+
+
+def test_the_same_settings_on_the_same_machine_are_judged_once() -> None:
+    assert judged("--context-parallel-size 4") is judged("--context-parallel-size 4")
+    assert judged("--context-parallel-size 4") is not judged("--context-parallel-size 2")
+
+
+def test_another_machine_and_another_release_are_judged_anew() -> None:
+    more = "--tensor-model-parallel-size 2 --sequence-parallel"
+    unstated = tuple(fact for fact in STATED if "MAX_CONNECTIONS" not in fact)
+    assert not judged(more).open and judged(more, stated=unstated).open and not judged(more).open
+    smaller = tuple(fact.replace("world_size=8", "world_size=1") for fact in STATED)
+    assert not judged(more).refusals and judged(more, stated=smaller).refusals
+    assert judged(more, "0.18.2").release == "0.18.2"

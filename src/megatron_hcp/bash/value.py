@@ -122,6 +122,9 @@ class Field(NamedTuple):
     @property
     def text(self) -> str | None:
         """The word, or None where a part of it is unknown."""
+        if len(self.parts) == 1:  # most words, and asked for often
+            part = self.parts[0]
+            return part.text if isinstance(part, Lit) else None
         return text_of(self.parts)
 
     @property

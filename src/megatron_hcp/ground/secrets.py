@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from megatron_hcp.ground.secret_shapes import secret_spans
 
@@ -31,6 +32,7 @@ _UNQUOTED_END = " \t\r\n;&|<>)}]"
 _NEXT_ENTRY = re.compile(r",[ \t]*[\"']?[A-Za-z_]\w{0,80}[\"']?[ \t]*[=:]|,[ \t\n]|,$")
 
 
+@lru_cache(maxsize=4000)
 def is_secret_name(name: str) -> bool:
     """Whether this is a credential's name: an environment variable, a flag, or the last part of a dotted key.
 

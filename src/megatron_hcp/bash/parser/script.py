@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from itertools import pairwise
@@ -59,6 +59,10 @@ _OPENS_AND_CLOSES = {
 }
 _DOCUMENT = re.compile(rb"(^[ \t]*)?(?<!<)<<-?[ \t]*(['\"\\]?)([^\s'\"\\;&|<>()$`]+)(['\"]?[ \t]*$)?", re.M)
 _parser: Parser | None = None
+_Syntax = tuple[Sequence[Statement], Sequence[tuple[int, int]], Sequence[tuple[int, str]], "int | None"]
+_kept: dict[bytes, _Syntax] = {}
+"""The trees of the last texts, which nothing changes: scripts of a folder often hand the same text to another shell."""
+_MOST_KEPT, _LONGEST_KEPT = 32, 20_000
 
 
 def parse(text: ScriptText) -> Script:
@@ -68,6 +72,17 @@ def parse(text: ScriptText) -> Script:
         HcpError: an `if`, a loop or a `case` is never closed, or so much of a long text makes no sense that the parser
             would search for one too long.
     """
+    known = _kept.get(text.data)
+    if known is None:
+        known = _syntax(text)
+        if len(text.data) <= _LONGEST_KEPT:
+            if len(_kept) == _MOST_KEPT:
+                del _kept[next(iter(_kept))]
+            _kept[text.data] = known
+    return Script(text, *known)
+
+
+def _syntax(text: ScriptText) -> _Syntax:
     root = _parsed(text.data, text.file)
     lost = _lost_from(root, text.data, text.file) if root.has_error else None
     tree = Tree(text.data, _STATEMENTS)
@@ -76,7 +91,7 @@ def parse(text: ScriptText) -> Script:
         substitution, node = tree.substitutions.pop()
         substitution.statements = tree.block(node.children)
     comments = [(child.start_byte, child.end_byte) for child in root.children if child.type == "comment"]
-    return Script(text, statements, comments, sorted(tree.assigned), lost)
+    return statements, comments, sorted(tree.assigned), lost
 
 
 def _parsed(data: bytes, file: str) -> Node:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.frameworks import as_written
 from megatron_hcp.launch.fact import Setting
-from megatron_hcp.launch.facts.known_options import table
+from megatron_hcp.launch.facts.known_options import revisions_with, table
 from megatron_hcp.launch.facts.last_read import BRANCHES, of_package
 from megatron_hcp.launch.facts.option_table import OptionTable, option_table
 from megatron_hcp.launch.forms.words.fitting import Misfit, excluded_by, misfit
@@ -62,7 +62,10 @@ def is_parsed(v: View) -> bool:
 
 def unfit(v: View, *kinds: str) -> list[Unfit]:
     """The settings with a fault of these kinds; first those that every revision refuses."""
-    settings = [one for one in v.launch.reading.settings if isinstance(one.value, list) and not _is_quoted(v, one)]
+    reading = v.launch.reading
+    settings = [one for one in reading.settings if isinstance(one.value, list)]
+    if reading.form == "args-yaml":  # what words a value with blanks becomes, the script that runs the test decides
+        settings = [one for one in settings if not any(" " in word for word in one.value)]
     keys = frozenset(setting.key for setting in settings)
     found = []
     for setting in settings:
@@ -100,11 +103,6 @@ def _table(v: View, key: str) -> OptionTable:
     return table()
 
 
-def _is_quoted(v: View, setting: Setting) -> bool:
-    """Whether it depends on the script that runs a functional test what words a value with blanks becomes."""
-    return v.launch.reading.form == "args-yaml" and any(" " in word for word in setting.value)
-
-
 def _revisions(v: View, options: OptionTable, keys: frozenset[str]) -> list[str]:
     """The revisions that the launch may be for: those of the stated version, else all that have its options."""
     if options is table():
@@ -114,7 +112,8 @@ def _revisions(v: View, options: OptionTable, keys: frozenset[str]) -> list[str]
         stated = next((name for name in _OTHERS[v.launch.dialect] if v.known(name)), None)
         if stated is not None:
             return _of_version(options.revisions, stated, v.release(stated))
-    having = [frozenset(revisions) for key in keys if (revisions := options.revisions_with(key))]
+    with_option = revisions_with if options is table() else options.revisions_with
+    having = [frozenset(revisions) for key in keys if (revisions := with_option(key))]
     shared = having[0].intersection(*having)
     return [revision for revision in options.revisions if not shared or revision in shared]
 
