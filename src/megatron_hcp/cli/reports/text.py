@@ -58,7 +58,7 @@ def report_lines(
     lines += _backports_lines(report.launch)
     lines += _judged_lines(report)
     lines += _run_lines(report)
-    lines.append(_verdict_line(report, strict))
+    lines.append(verdict_line(report, strict))
     return lines
 
 
@@ -190,7 +190,8 @@ def _silent_waiting(report: Report) -> str:
     return f"; not ruled out: {' '.join(waiting)}, silently wrong in some releases (--assume {assume})"
 
 
-def _verdict_line(report: Report, strict: bool) -> Line:
+def verdict_line(report: Report, strict: bool = False) -> tuple[str | Part, ...]:
+    """The last line: the verdict, and how much it covers."""
     counts = ", ".join(numbered(report.num_findings(severity), severity) for severity in SEVERITIES)
     accepted = f", {len(report.accepted)} accepted" if report.accepted else ""
     left = len(report.not_checked)
