@@ -35,6 +35,7 @@ _EXIT_CODES = (2, 1, 4)
 @format_option(*FORMATS)
 @click.option("-o", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write a report to PATH; repeatable.")
 @click.option("--html", metavar="FILE", help="Write a page: topology, findings, memory and time, groups, facts.")
+@click.option("-q", "--quiet", is_flag=True, help="Print errors, warnings and what is undecided; if none, nothing.")
 @click.option("--select", metavar="IDS", help="Run only these rules: HCP001,TOPO (a prefix selects its family).")
 @click.option("--ignore", metavar="IDS", help="Skip these rules.")
 @click.option("--strict", is_flag=True, help="Also fail on warnings and on error rules that could not be decided.")
@@ -66,6 +67,7 @@ def check(
     fmt: str,
     outputs: Sequence[str],
     html: str | None,
+    quiet: bool,
     select: str | None,
     ignore: str | None,
     strict: bool,
@@ -105,6 +107,8 @@ def check(
         raise HcpError(f"found --dryrun with --format {fmt}", wanted="text or json", do="leave one out")
     if full and fmt != "json":
         raise HcpError(f"found --full with --format {fmt}", wanted="json", do="leave one out")
+    if quiet and fmt != "text":
+        raise HcpError(f"found --quiet with --format {fmt}", wanted="text", do="leave one out")
     if every and not show:
         raise HcpError("found --all without --show", wanted="both", do="use hcp show --all")
     if not options.upstream:  # the user's own code may have guards of its own
@@ -148,13 +152,13 @@ def check(
         from megatron_hcp.dryrun.join import with_dry_run
 
         results = [item._replace(report=with_dry_run(item.report)) if item.report else item for item in results]
-    shape = Shape(strict, diff, fix=fix, walk=walk)
+    shape = Shape(strict, diff, fix=fix, walk=walk, quiet=quiet)
     for path, written_format in files:
         write_results(path, results, written_format, shape, options)
     if walk is None and len(results) == 1 and results[0].error is not None and fmt != "sarif":
         raise results[0].error
     print_results(results, fmt, shape._replace(full=full))
-    if walk is not None and fmt in ("text", "github"):
+    if walk is not None and fmt in ("text", "github") and not quiet:
         from megatron_hcp.cli.repository.folders import summary
 
         reports = [item.report for item in results if item.report is not None]

@@ -29,6 +29,7 @@ class Shape(NamedTuple):
     full: bool = True
     fix: bool = False
     walk: Walk | None = None
+    quiet: bool = False
 
 
 def print_results(results: Sequence[TargetResult], fmt: str, shape: Shape) -> None:
@@ -94,13 +95,15 @@ def _lines(results: Sequence[TargetResult], fmt: str, shape: Shape, terminal: bo
         from megatron_hcp.cli.reports.github import report_github
 
         return [line for report in reports for line in report_github(report)]
-    from megatron_hcp.cli.reports.text import finding_lines, report_lines
+    from megatron_hcp.cli.reports.text import finding_lines, quiet_lines, report_lines
 
     shown = finding_lines
     if terminal:
         from megatron_hcp.cli.reports.terminal import finding_view
 
         shown = finding_view
+    if shape.quiet:
+        return [line for report in reports for line in quiet_lines(report, shown)]
     return [line for report in reports for line in report_lines(report, strict=shape.strict, shown=shown)]
 
 

@@ -62,6 +62,15 @@ def report_lines(
     return lines
 
 
+def quiet_lines(report: Report, shown: Callable[[Report, Finding], Iterable[Line]] = finding_lines) -> list[Line]:
+    """What needs to be acted on, and nothing else: errors, warnings, and what is undecided."""
+    found = [finding for finding in report.findings if finding.severity != "info"]
+    lines = [line for finding in found for line in shown(report, finding)]
+    lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in report.undecided]
+    refused = report.run.lines if report.run is not None and report.is_refused else ()
+    return [*lines, *refused]
+
+
 def _image_notes(launch: Launch) -> list[str]:
     """That the launch's image says nothing of its releases, until one is stated."""
     image = unlisted_image(launch.reading, launch.assumed)
