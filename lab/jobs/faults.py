@@ -230,12 +230,12 @@ def _table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _run_all(faults: list[Fault], rows: list[dict[str, Any]]) -> None:
+def _run_all(faults: list[Fault], rows: list[dict[str, Any]], first_job: int) -> None:
     """Runs them one after the other on a cluster of their own; each row is saved as soon as it exists."""
     folder = Path(tempfile.mkdtemp(prefix="hcp-slurm-"))
     folder.chmod(0o755)
     (folder / "owner").write_text(str(os.getpid()))
-    cluster = Cluster(folder, first_job=501)
+    cluster = Cluster(folder, first_job=first_job)
     cluster.env["PYTHONPATH"] = str(ROOT / "src")
     cluster.env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     with tempfile.TemporaryDirectory(prefix="hcp-faults-") as jobs:
@@ -269,7 +269,7 @@ def main() -> int:
         names = options.only or [""]
         found = [each for each in every_fault() if any(name in f"{each.name}/{each.start}" for name in names)]
         number, of = map(int, options.part.split("/"))
-        _run_all(found[number - 1 :: of], rows)
+        _run_all(found[number - 1 :: of], rows, 301 + 200 * number)
     if options.write or options.table:
         TABLE.write_text(_table(rows))
     return 0
