@@ -2,9 +2,9 @@
 
 DIR is a checkout of NAME (megatron-lm, bridge, verl, slime, miles, nemo-rl or ms-swift). A launch is a shell script in
 which the framework's training program stands. As many are drawn of each framework as there are, up to the same number,
-until there are --number of them. Each goes through `hcp render` with nodes, GPUs, time and architecture, and with a
-start if render asks for one. Prints a line for each, with the refusal where there is one, and counts these by reason;
---write keeps the table in lab/results/drawn_jobs.json.
+until there are --number of them. Each goes through `hcp render`, which is given the sizes, and the script's arguments,
+that it asks for. Prints a line for each, with the refusal where there is one, and counts these by reason; --write keeps
+the table in lab/results/drawn_jobs.json.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from program import ROOT, at_least_one, parser_of
 from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out
 
 RESULTS = ROOT / "lab" / "results" / "drawn_jobs.json"
-_SIZES = "--nodes 2 --gpus-per-node 8 --time 4:00:00 --arch sm90".split()
+_GIVEN = {"nodes": "2", "gpus_per_node": "8", "time": "4:00:00", "arch": "sm90", "start": "torchrun"}
+_ARGUMENTS = "1 2 3 4 5 6 7 8"
 _TRAINS = {
     "megatron-lm": r"\b(?:pretrain|train|finetune)_\w+\.py\b|\btrain\.py\b",
     "bridge": r"\b(?:run_recipe|pretrain\w*|finetune\w*|sft\w*|train\w*)\.py\b",
@@ -63,18 +64,23 @@ def _drawn(found: dict[str, list[Path]], number: int, seed: int) -> list[tuple[s
     return sorted(drawn)
 
 
-def _render(path: Path, job: Path) -> tuple[str, str]:
+def _render(path: Path, job: Path) -> tuple[list[str], str]:
     """(what it was asked for, the refusal or "")."""
-    words: list[str] = []
+    asked: list[str] = []
     while True:
-        argv = [sys.executable, "-m", "megatron_hcp", "render", path.name, "-o", str(job), *_SIZES, *words]
+        words = [
+            word for name in asked for word in (f"--{name.replace('_', '-')}", {**_GIVEN, "args": _ARGUMENTS}[name])
+        ]
+        argv = [sys.executable, "-m", "megatron_hcp", "render", path.name, "-o", str(job), *words]
         done = subprocess.run(argv, cwd=path.parent, capture_output=True, text=True, errors="replace")
         if done.returncode in (0, 1):
-            return " ".join(words), ""
+            return asked, ""
         said = next((line for line in done.stderr.splitlines() if line.startswith("hcp: ")), done.stderr.strip())
-        if words or not said.startswith("hcp: not stated: start"):
-            return " ".join(words), said
-        words = ["--start", "torchrun"]
+        wanted = ["args"] if "with --args" in said else re.findall(r"(?:: |; )(\w+) \(", said.partition("; wanted")[0])
+        new = [name for name in wanted if name not in asked and (name in _GIVEN or name == "args")]
+        if not new or not (said.startswith("hcp: not stated: ") or new == ["args"]):
+            return asked, said
+        asked += new
 
 
 def main() -> int:
@@ -95,7 +101,7 @@ def main() -> int:
         for name, path in _drawn(found, options.number, options.seed):
             asked, refusal = _render(path, Path(jobs) / "job.sbatch")
             reason = next((why for why, says in _REASONS.items() if re.search(says, refusal)), "another")
-            row = {"file": f"{name}/{path.relative_to(Path(folders[name]).resolve())}", "asked": asked}
+            row = {"file": f"{name}/{path.relative_to(Path(folders[name]).resolve())}", "asked": " ".join(asked)}
             rows.append({**row, "outcome": f"refused: {reason}" if refusal else "rendered", "refusal": refusal})
             print(f"{row['file']}: {rows[-1]['outcome']}", *filter(None, [refusal]), sep="\n    ", flush=True)
     counts = Counter(row["outcome"] for row in rows)

@@ -171,7 +171,10 @@ def _printf(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     first = items[0].text if items and isinstance(items[0], Field) else None
     if first == "-v" and len(items) > 1 and isinstance(items[1], Field):
         name = items[1].text or ""
-        if name.isidentifier():
+        text = _formatted(items[2:])
+        if name.isidentifier() and text is not None:
+            w.assign(name, text, span)
+        elif name.isidentifier():
             w.forget(name, f"{name} is set by printf", span)
         return True
     if w.printed is None:
@@ -184,6 +187,18 @@ def _printf(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
         return True
     w.spoiled = True
     return True
+
+
+def _formatted(items: Items) -> Value | None:
+    """What `printf FORMAT WORD…` writes where the format has one `%s` or `%d` for each word; None for any other."""
+    form = items[0].text if items and isinstance(items[0], Field) else None
+    texts = re.split("%[sd]", form or "")
+    if form is None or len(texts) != len(items) or any(char in text for text in texts for char in "%\\"):
+        return None
+    found: Value = (Lit(texts[0], items[0].span, False),)
+    for item, text in zip(items[1:], texts[1:], strict=True):
+        found += (*joined((item,)), Lit(text, items[0].span, False))
+    return tuple(part for part in found if not isinstance(part, Lit) or part.text)
 
 
 def _echo(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:

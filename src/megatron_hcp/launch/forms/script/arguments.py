@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, default_of, reason_of
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText
 
@@ -37,7 +38,8 @@ def why_hidden(items: Items) -> str:
             prefix = item.prefix if isinstance(item, Field) else ""
             named = " ".join(filter(None, (option, prefix)))
             reason = reason_of(item.parts) if isinstance(item, Field) else item.reason
-            return f"{named}...: {reason}" if named else reason
+            told = f"{named}...: {reason}" if named else reason
+            return ByVariable.of(told, reason.variable) if isinstance(reason, ByVariable) else told
     return ""
 
 
@@ -49,8 +51,8 @@ def _argument(item: Item) -> Argument | None:
         return item.text
     parts: list[tuple[str, bool]] = []
     for part in item.parts:
-        if isinstance(part, Hole) and part.variable:
-            parts.append((part.variable, True))
+        if isinstance(part, Hole) and (part.variable or part.outside):
+            parts.append((part.variable or part.outside, True))
         elif isinstance(part, Hole) and part.below is not None:
             parts += [
                 (LAUNCH_FOLDER, True),
