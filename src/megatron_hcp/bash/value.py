@@ -138,11 +138,15 @@ class Field(NamedTuple):
 
 
 class Unseen(NamedTuple):
-    """Any number of words that the reader does not know. `scalar`: an unquoted variable, so most likely one word."""
+    """Any number of words that the reader does not know. `scalar`: an unquoted variable, so most likely one word.
+
+    `outside`: the variable, if it is one that the script doesn't set.
+    """
 
     reason: str
     span: Span
     scalar: bool = False
+    outside: str = ""
 
 
 class Maybe(NamedTuple):
