@@ -190,14 +190,18 @@ def _printf(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
 
 
 def _formatted(items: Items) -> Value | None:
-    """What `printf FORMAT WORD…` writes where the format has one `%s` or `%d` for each word; None for any other."""
+    """What `printf FORMAT WORD…` writes where the format has one `%s` for each word, or `%d` for a plain number."""
     form = items[0].text if items and isinstance(items[0], Field) else None
-    texts = re.split("%[sd]", form or "")
-    if form is None or len(texts) != len(items) or any(char in text for text in texts for char in "%\\"):
+    texts = re.split("(%[sd])", form or "")
+    words = items[1:]
+    if form is None or len(texts) != 2 * len(words) + 1 or any(char in text for text in texts[::2] for char in "%\\"):
         return None
     found: Value = (Lit(texts[0], items[0].span, False),)
-    for item, text in zip(items[1:], texts[1:], strict=True):
-        found += (*joined((item,)), Lit(text, items[0].span, False))
+    for word, kind, text in zip(words, texts[1::2], texts[2::2], strict=True):
+        number = text_of(joined((word,))) or ""
+        if kind == "%d" and (not number.isdecimal() or (number[0] == "0" and len(number) > 1)):
+            return None
+        found += (*joined((word,)), Lit(text, items[0].span, False))
     return tuple(part for part in found if not isinstance(part, Lit) or part.text)
 
 
