@@ -84,6 +84,26 @@ def _by_the_stated(launch: Launch, upstream: ValidatingRepo) -> tuple[Judgement,
     return None
 
 
+def judged_by_newest(launch: Launch, judged: Judgement) -> Judgement | None:
+    """What the newest release of the tables makes of a launch that an older one judged by the launch's statement; None
+    if it has not all of its options."""
+    upstream = next((one for one in _reading(launch) if one.repo == judged.repo), None)
+    if upstream is None or judged.source != "table" or judged.release not in _before(upstream):
+        return None
+    newest = upstream.releases[-1]
+    if upstream.repo == MEGATRON_LM.repo and newest not in _in_question(launch, upstream):
+        return None
+    return next(iter(_judged(launch, upstream, (newest,))), None)
+
+
+def _before(upstream: ValidatingRepo) -> tuple[str, ...]:
+    """The releases in the tables before the newest that judges launches."""
+    from megatron_hcp.validators.table import releases_of
+
+    names = releases_of(upstream.repo)
+    return names[: names.index(upstream.releases[-1])]
+
+
 def _in_question(launch: Launch, upstream: ValidatingRepo) -> tuple[str, ...]:
     """The releases that may judge a launch which states none, oldest first."""
     is_megatron = upstream.repo == MEGATRON_LM.repo
