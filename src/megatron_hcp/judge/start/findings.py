@@ -53,7 +53,9 @@ def refused_by(launch: Launch, judged: Sequence[Judgement]) -> list[Refused]:
 
 def to_say(launch: Launch, judged: Sequence[Judgement], fired: Iterable[Finding]) -> list[Refused]:
     """The refusals that concern what the launch states, or a whole one lacks; not what the parser refuses first."""
-    unparsed = {key for item in fired if item.rule.id.startswith("KEY") for key in item.keys}
+    unparsed = {
+        key for item in fired if item.rule.id.startswith("KEY") and item.severity == "error" for key in item.keys
+    }
     whole = is_whole(launch)
     return [
         item
