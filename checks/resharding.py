@@ -7,8 +7,8 @@ without a break. The same with the distributed optimizer, whose states are split
 fully_reshardable resumes at any TP, and dp_reshardable only at the TP and PP that wrote it, so it is read at the first
 two. To show that the optimizer's states matter, the weights alone must not do.
 
-Float64; float32 with the distributed optimizer, which has no float64. Upstream takes the cross-entropy in float32, so that TP
-2 rounds differently. Attention is ours, on the CPU.
+Float64; float32 with the distributed optimizer, which has no float64. Upstream takes the cross-entropy in float32, so
+TP 2 rounds differently. Attention is ours, on the CPU.
 """
 
 import contextlib
