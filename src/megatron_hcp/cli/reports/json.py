@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 
 from megatron_hcp.backports.lacking import lacking
-from megatron_hcp.cli.reports.backports import first_json
+from megatron_hcp.cli.reports.backports import faults_json, first_json
 from megatron_hcp.cli.reports.words import fact_value
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.secrets import without_secrets
@@ -28,6 +28,7 @@ def report_json(
     report: Report, patch: str | None = None, left_out: Sequence[tuple[str, str]] | None = None
 ) -> dict[str, Any]:
     """The report as plain data, in a stable order; `left_out` holds (rule, reason) for fixes without a patch."""
+    later = lacking(report.launch).lacking
     used = {name for finding in report.findings for name in finding.problem.facts}
     return {
         "schema": SCHEMA,
@@ -44,7 +45,8 @@ def report_json(
         ],
         "not_checked": [not_checked_json(item) for item in report.not_checked],
         **not_read_json(ages_of(report.launch)),
-        "backports": first_json(lacking(report.launch).lacking),
+        **faults_json(later),
+        "backports": first_json(later),
         "facts": {name: fact_json(name, fact) for name, fact in sorted(report.launch.facts.items()) if name in used},
         "judged_by": judged_json(report),
         **({} if report.run is None else {"dryrun": report.run.data, "suspects": list(report.run.suspects)}),

@@ -117,9 +117,10 @@ def _backports_lines(launch: Launch) -> list[Line]:
     if not any(package in launch.facts for package in PACKAGES):
         return []
     from megatron_hcp.backports.lacking import lacking
-    from megatron_hcp.cli.reports.backports import count_line
+    from megatron_hcp.cli.reports.backports import count_line, fault_lines
 
-    return count_line(lacking(launch).lacking)
+    found = lacking(launch).lacking
+    return [*fault_lines(found), *count_line(found)]
 
 
 def headline(report: Report, finding: Finding, text: str) -> Line:

@@ -53,7 +53,9 @@ def refused_by(launch: Launch, judged: Sequence[Judgement]) -> list[Refused]:
 
 def to_say(launch: Launch, judged: Sequence[Judgement], fired: Iterable[Finding]) -> list[Refused]:
     """The refusals that concern what the launch states, or a whole one lacks; not what the parser refuses first."""
-    unparsed = {key for item in fired if item.rule.id.startswith("KEY") for key in item.keys}
+    unparsed = {
+        key for item in fired if item.rule.id.startswith("KEY") and item.severity == "error" for key in item.keys
+    }
     whole = is_whole(launch)
     return [
         item
@@ -157,10 +159,10 @@ def _refused(launch: Launch, judged: Judgement, refusal: Refusal, releases: tupl
 
 def _led_by(launch: Launch, program: StartProgram | None, refusal: Refusal, context: Context) -> list[Spot]:
     """The settings that lead upstream to a guard, or to what it reads."""
-    texts = (*context.around, *context.behind)
+    texts = (*context.around, *context.passed, *context.behind)
     names = [refusal.key_of(name) for text in texts for name, _ in names_in(tree_of(text), path_of) if "." in name]
     if program is not None and launch.dialect in COMMAND_LINES:
-        names += options_behind(launch, program, refusal, context.conditions)
+        names += options_behind(launch, program, refusal, (*context.conditions, *context.passed))
     return list({spot.key: spot for spot in map(partial(spot_of, launch), dict.fromkeys(names))}.values())
 
 

@@ -31,7 +31,8 @@ _LAYOUT = "--pipeline-model-parallel-layout"
 def _has_chunks(v: View) -> bool:
     """Whether there are virtual stages that nothing describes individually."""
     chunk = v.get("layers_per_virtual_stage")  # the command line divides by it even without a pipeline
-    return bool((chunk or (v.get("vpp") and is_pipelined(v))) and not describes_each_stage(v))
+    stages = is_pipelined(v) or not has_alike_stages(v)
+    return bool((chunk or (v.get("vpp") and stages)) and not describes_each_stage(v))
 
 
 @rule(
