@@ -235,7 +235,7 @@ def _run_all(faults: list[Fault], rows: list[dict[str, Any]], first_job: int) ->
     folder = Path(tempfile.mkdtemp(prefix="hcp-slurm-"))
     folder.chmod(0o755)
     (folder / "owner").write_text(str(os.getpid()))
-    cluster = Cluster(folder, first_job=first_job)
+    cluster = Cluster(folder, first_job, kill_wait_s=30)  # as Slurm has it by default
     cluster.env["PYTHONPATH"] = str(ROOT / "src")
     cluster.env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     with tempfile.TemporaryDirectory(prefix="hcp-faults-") as jobs:
