@@ -17,6 +17,7 @@ from megatron_hcp.job.exits import (
     first_exit,
     log_tails,
     logs_of,
+    lost_task,
     node_at_fault,
     suspicion,
 )
@@ -30,8 +31,6 @@ from megatron_hcp.job.task import JobTask
 from megatron_hcp.job.training import TrainingRun
 
 _TRIAGE_S = 120.0
-_NO_CAUSE = ("report", "effect", "echo", "death")
-"""Kinds of a first failure that only say that something ended."""
 _EVIDENCE = "check.json nodes.txt health.txt facts.txt ranks.txt ranks.log comm.txt triage.json".split()
 
 
@@ -79,12 +78,15 @@ class JobAttempt:
     ) -> Verdict:
         """What this attempt was, and what comes next. Without `training`, it is not over yet, or never began."""
         run, attempt = self.place.run, self.task.attempt
-        logs = logs_of(run, attempt, self.place.nodes)[1]
+        launcher_log, logs = logs_of(run, attempt, self.place.nodes)
+        lost = lost_task(launcher_log, self.spec.tasks_are_ranks) if asked == "terminated" else None
+        if lost is not None and training is not None:
+            asked, code = "", code or lost.code  # srun ended the step because a task was gone: nobody else asked for it
         tails = list(log_tails(run, attempt))
         steps = steps_in(tails)
         has_failed = training is not None and code != 0 and not asked
         found = self._triage() if has_failed else None
-        first = _first(logs, training, self.spec, found) if has_failed else None
+        first = (lost or _first(logs, training, self.spec, found)) if has_failed else None
         ended = AttemptEnd(
             phase=phase,
             code=code,
@@ -155,14 +157,14 @@ def _has_text(path: Path) -> bool:
 def _first(
     logs: Sequence[tuple[str, str]], training: TrainingRun | None, spec: JobSpec, found: dict[str, Any] | None
 ) -> RankExit | None:
-    """Who failed first: the rank whose log gives the cause, else whom a launcher names, else whose program ended first.
+    """Who failed first: the rank that triage names, else whom a launcher names, else whose program ended first.
 
     Ranks that wait for one that failed may end before it does. `found`: the first failure by `hcp triage`.
     """
     if training is None:
         return None
     first = first_exit("", logs) or first_failure(training.failures(), spec.tasks_are_ranks)
-    rank, node = (found["rank"], found["node"]) if found is not None and found["kind"] == "cause" else (None, None)
+    rank, node = (found["rank"], found["node"]) if found is not None else (None, None)
     if first is None or first.code in VALIDATION_CODES or not isinstance(rank, int) or not isinstance(node, str):
         return first
     own = [end.code for end in training.failures() if spec.tasks_are_ranks and end.task == rank]
@@ -176,7 +178,7 @@ def _cause(training: TrainingRun | None, found: dict[str, Any] | None, first: Ra
         return f"the kernel killed a process on {killed.node} that used more memory than the job may"
     if ray := next((end for end in failures if end.what == "ray"), None):
         return f"Ray on {ray.node} exited with {ray.code}"
-    if found is None or found["signature"] == "srun-task" or found["kind"] in _NO_CAUSE:
+    if found is None or found["signature"] == "srun-task" or found["kind"] == "report":
         return ""
     rank = found["rank"]
     is_said = rank is None or (first is not None and first.ranks == str(rank))
