@@ -116,6 +116,15 @@ class JobAttempt:
             return True if 0 < of <= saved_iteration(self.place.checkpoints) else None
         return steps.finished
 
+    def cause_of_first_failure(self) -> str:
+        """What the logs give as the cause of the first failure, and on which rank and node; "" if nothing."""
+        found = self._triage()
+        if found is None:
+            return ""
+        rank = "" if found["rank"] is None else f"rank {found['rank']}"
+        node = "" if found["node"] is None else f"on {found['node']}"
+        return ": ".join(filter(None, (f"{rank} {node}".strip(), str(found["cause"]))))
+
     def _triage(self) -> dict[str, Any] | None:
         """The first failure that `hcp triage` finds in the job's folder; its whole report is kept there."""
         try:
