@@ -59,7 +59,13 @@ def question_of(
     Raises:
         HcpError: something is missing that has no default, or cannot be used.
     """
-    launch = None if target is None else load_launch(target, options)
+    return question_about(None if target is None else load_launch(target, options), options, given, profile, is_own)
+
+
+def question_about(
+    launch: Launch | None, options: LoadOptions, given: Mapping[str, Any], profile: str | None, is_own: bool
+) -> Question:
+    """The same of a launch that was read."""
     if launch:
         said = said_by(launch, options.recipe)
     else:

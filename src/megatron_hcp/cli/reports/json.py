@@ -221,7 +221,7 @@ def dump(data: dict[str, Any]) -> str:
       ]
     }
     """
-    lines = ",\n".join(f"  {_compact(key)}: {_entries(value)}" for key, value in _harmless(data).items())
+    lines = ",\n".join(f"  {_compact(key)}: {_entries(value)}" for key, value in harmless(data).items())
     return f"{{\n{lines}\n}}"
 
 
@@ -241,12 +241,12 @@ def _compact(value: Any) -> str:
     return text.replace("##[", "#\\u0023[").replace("##vso[", "#\\u0023vso[")
 
 
-def _harmless(value: Any) -> Any:
+def harmless(value: Any) -> Any:
     """The data in types that JSON can represent, with secrets removed from every text."""
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, dict):
-        return {_harmless(name): _harmless(item) for name, item in value.items()}
+        return {harmless(name): harmless(item) for name, item in value.items()}
     if isinstance(value, float) and not isfinite(value):
         return str(value)  # JSON has no such numbers
-    return [_harmless(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return [harmless(item) for item in value] if isinstance(value, (list, tuple)) else value
