@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.cost.model_sizes import assumed_sizes
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import Setting
+from megatron_hcp.launch.fact import Launch, Setting
 from megatron_hcp.launch.load import LoadOptions, assumed_facts, load_launch
 from megatron_hcp.launch.model_config import model_values
 from megatron_hcp.plan.calibrated import profiled
@@ -55,7 +55,13 @@ def question_of(
     Raises:
         HcpError: something is missing that has no default, or cannot be used.
     """
-    launch = None if target is None else load_launch(target, options)
+    return question_about(None if target is None else load_launch(target, options), options, given, profile, is_own)
+
+
+def question_about(
+    launch: Launch | None, options: LoadOptions, given: Mapping[str, Any], profile: str | None, is_own: bool
+) -> Question:
+    """The same of a launch that was read."""
     if launch:
         said = said_by(launch, options.recipe)
     else:

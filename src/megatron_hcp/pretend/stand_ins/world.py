@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from megatron_hcp.pretend.late import replace
+from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stand_ins.tensors import is_on_device
 
 STANDS_FOR = "the other ranks, NCCL and Gloo; in a world of more than 1,024 ranks, the groups without this rank"
@@ -51,6 +52,12 @@ def _check(name: str, fits: bool, *tensors: Any) -> None:
 
 
 def _done(*_: Any, **__: Any) -> Done:
+    return Done()
+
+
+def all_reduce(tensor: Any, op: Any = None, group: Any = None, async_op: bool = False) -> Done:
+    if _size(group) > 1 and (not is_on_device(tensor) or hasattr(tensor, "_host")):
+        RECORD.received()
     return Done()
 
 
@@ -96,6 +103,8 @@ def all_to_all_single(
 
 
 def all_gather_object(object_list: Any, obj: Any, group: Any = None) -> None:
+    if len(object_list) > 1:
+        RECORD.received()
     object_list[:] = [obj] * len(object_list)
 
 
@@ -142,7 +151,7 @@ class _Options:
 
 
 _TRANSFERS = (
-    "all_reduce broadcast barrier reduce reduce_scatter all_to_all gather scatter isend irecv send recv "
+    "broadcast barrier reduce reduce_scatter all_to_all gather scatter isend irecv send recv "
     "monitored_barrier all_reduce_coalesced"
 ).split()
 
@@ -195,6 +204,7 @@ def install() -> None:
     answers |= {
         "init_process_group": init_process_group,
         "new_group": new_group,
+        "all_reduce": all_reduce,
         "all_gather_into_tensor": all_gather_into_tensor,
         "_all_gather_base": all_gather_into_tensor,
         "reduce_scatter_tensor": reduce_scatter_tensor,

@@ -154,7 +154,7 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
     ),
 )
 def optimizer_instances_divide_dp_cp(v: View) -> Problem | None:
-    """Distributed-optimizer instances divide DP x CP and the experts' data-parallel size.
+    """Distributed-optimizer instances divide DP x CP and the experts' DP size.
 
     megatron-core asserts both when building the data-parallel groups of each grid.
     """
