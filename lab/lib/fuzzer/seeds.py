@@ -48,7 +48,8 @@ def _own() -> Iterator[tuple[str, bytes]]:
             yield "words", str(getattr(example, "text", example)).encode()
     for row in SIGNATURES:
         yield "log", row.example.encode()
-    for folder in sorted((ROOT / "skills").iterdir()):
+    records = sorted((ROOT / "skills").glob("*/config/verified.json"))  # a new skill has none yet
+    for folder in (record.parents[1] for record in records):
         yield "card", (folder / "config" / "card.yaml").read_bytes()
         yield "skill", (folder / "SKILL.md").read_bytes()
         yield "record", (folder / "config" / "verified.json").read_bytes()

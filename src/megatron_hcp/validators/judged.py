@@ -1,4 +1,4 @@
-"""What validators made of settings, for the launches that have the same: many of a folder differ in nothing they read."""
+"""What validators made of settings, for all launches that have the same: many differ in nothing that is read."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from megatron_hcp.rules.view import View
     bad=Example("verl", f"{SOUND} trainer.nnodes=3 {ACTOR}.megatron.context_parallel_size=4"),
 )
 def sequences_of_a_step_divide_into_micro_batches(v: View) -> Problem | None:
-    """The number of sequences per step is divisible by data-parallel size x micro-batch size.
+    """The sequences of a step are divisible by DP size x micro-batch size.
 
     A step has train_batch_size x rollout.n sequences. Context parallelism changes the data-parallel size: DP is what
     remains of the GPUs after tp, pp and cp.
