@@ -12,7 +12,7 @@ from typing import Any
 
 from megatron_hcp.validators.operations import FAULTS, compared, joined
 from megatron_hcp.validators.trees import tree_of
-from megatron_hcp.validators.values import ABSENT, NOT_READ, NotKnown, truth
+from megatron_hcp.validators.values import ABSENT, NOT_READ, NotKnown, Symbol, truth
 
 PLAIN: Mapping[str, Any] = {"None": None, "True": True, "False": False, "...": NOT_READ}
 _BRACKETS = ("(", "[", "{", "lambda", "' ", " '", " if ")
@@ -105,7 +105,7 @@ def _comparison(op: type, left: Reader, right: Reader) -> Reader:
 
 @cache
 def _word(word: str) -> Reader:
-    """A plain literal, a name, or a field of one."""
+    """A plain literal, a name, or fields of one."""
     if word in PLAIN:
         value = PLAIN[word]
         return lambda _: value
@@ -116,8 +116,15 @@ def _word(word: str) -> Reader:
     if word[:1] == "'" == word[-1:] and word.count("'") == 2 and "\\" not in word:
         text = word[1:-1]
         return lambda _: text
-    if not dot:
-        return lambda one: one.frame.get(word, ABSENT)
-    if not name.isidentifier():
-        return _by_tree
-    return lambda one: one.field(one.frame[owner], name) if owner in one.frame else ABSENT
+    parts = word.split(".")
+    return _fields(*parts) if all(map(str.isidentifier, parts)) else _by_tree
+
+
+def _fields(owner: str, *names: str) -> Reader:
+    def read(one: PlainWords) -> Any:
+        value = one.frame[owner] if owner in one.frame else Symbol(owner)
+        for name in names:
+            value = one.field(value, name)
+        return value
+
+    return read
