@@ -158,6 +158,29 @@ def test_of_each_function_the_first_refusal_is_kept_and_those_that_read_the_same
     assert [one.guard.message for one in independent(found.refusals)] == ["first", "independent"]
 
 
+def test_behind_a_refusal_one_that_reads_no_setting_may_be_its_consequence() -> None:
+    local = "size = args.count\ncheck size == 2\tlocal"
+    found, _ = run(unit("start", "check args.pp == 1\tfirst\ndo inner(args)"), unit("inner", local), **HIDDEN)
+    assert [one.guard.message for one in independent(found.refusals)] == ["first"]
+    alone, _ = run(unit("start", "do inner(args)"), unit("inner", local), **HIDDEN)
+    assert [one.guard.message for one in independent(alone.refusals)] == ["local"]
+
+
+def test_an_item_of_a_section_in_a_section_is_set_there() -> None:
+    section = Thing({"inner": Thing({})})
+    found, args = run(unit("start", "args.cfg['inner']['x'] = 3\ncfg = args.cfg\ncfg['inner']['y'] = 4"), cfg=section)
+    assert section.fields["inner"].fields == {"x": 3, "y": 4} and not found.refusals
+
+
+@pytest.mark.parametrize(("closed", "key", "refusals"), [(True, "data", 1), (False, "data", 0), (True, None, 0)])
+def test_a_guard_stumbles_over_a_key_that_the_launchs_own_section_lacks(
+    closed: bool, key: str | None, refusals: int
+) -> None:
+    section = Thing({}, is_closed=closed, key=key)
+    found, _ = run(unit("start", "cfg = args.cfg\nsize = cfg['size']\ncheck 8 % size == 0\tno"), cfg=section)
+    assert len(found.refusals) == refusals
+
+
 def test_a_slug_depends_on_function_and_condition_alone() -> None:
     def slug_of(function: str, line: str) -> str:
         return guard_of("megatron-lm", unit(function, line), line).slug
