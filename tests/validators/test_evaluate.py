@@ -126,6 +126,15 @@ def test_a_config_has_its_bases_defaults_and_checks_itself_when_it_is_made() -> 
     assert found.refusals[0].values == (("self.layers", 5), ("self.tp", 2))
 
 
+def test_a_line_of_a_base_is_not_quiet_where_the_class_has_another_default() -> None:
+    check = unit("Base.__post_init__", "check not self.latent\tno", ("self",))._replace(quiet=frozenset((0,)))
+    base, config = unit("Base", "latent = False", (), "class"), unit("Config", "latent = True", ("Base",), "class")
+    found, _ = run(unit("start", "args.made = Config()"), check, base, config)
+    assert len(found.refusals) == 1
+    plain, _ = run(unit("start", "args.made = Base()"), check, base)
+    assert not plain.refusals
+
+
 def test_a_quiet_line_is_passed_over_only_while_what_it_reads_is_unchanged() -> None:
     program = unit("validate", "if args.fp8\n check args.bf16\tno")._replace(quiet=frozenset((0,)))
     evaluation = Evaluation(
