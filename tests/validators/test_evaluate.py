@@ -177,7 +177,7 @@ def test_behind_a_refusal_one_that_reads_no_setting_may_be_its_consequence() -> 
 
 def test_an_item_of_a_section_in_a_section_is_set_there() -> None:
     section = Thing({"inner": Thing({})})
-    found, args = run(unit("start", "args.cfg['inner']['x'] = 3\ncfg = args.cfg\ncfg['inner']['y'] = 4"), cfg=section)
+    found, _ = run(unit("start", "args.cfg['inner']['x'] = 3\ncfg = args.cfg\ncfg['inner']['y'] = 4"), cfg=section)
     assert section.fields["inner"].fields == {"x": 3, "y": 4} and not found.refusals
 
 

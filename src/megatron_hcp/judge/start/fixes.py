@@ -52,11 +52,15 @@ def fixes_for(launch: Launch, refusal: Refusal, context: Iterable[Spot] = ()) ->
     good.sort(key=lambda found: found[0])
     found = [(cost, _fix(launch, refusal, changes)) for cost, changes in good]
     found += [(1.8, _left_out(refusal, spot)) for spot in context if (spot.fact or "") not in INTENT]
-    read = [spot_of(launch, refusal.key_of(name)) for name, old in values.items() if type(old) not in (bool, type(None))]
+    read = [
+        spot_of(launch, refusal.key_of(name)) for name, old in values.items() if type(old) not in (bool, type(None))
+    ]
     # Upstream's default may do where no value of the condition does: a type of numbers, a learning rate.
     found += [(2.5, _left_out(refusal, spot)) for spot in read if spot.is_written and (spot.fact or "") not in INTENT]
     found.sort(key=lambda one: one[0])
-    fixes = [fix for place, (_, fix) in enumerate(found) if fix is not None and fix not in (f for _, f in found[:place])]
+    fixes = [
+        fix for place, (_, fix) in enumerate(found) if fix is not None and fix not in (f for _, f in found[:place])
+    ]
     return tuple(fixes[:_MOST])
 
 
