@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from megatron_hcp.dryrun.ask import HowToRun, request_of
-from megatron_hcp.dryrun.bridge_words import bridge_root, bridge_words
+from megatron_hcp.dryrun.bridge_words import bridge_words
+from megatron_hcp.dryrun.program import framework_tree
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.load import LoadOptions, load_launch
@@ -46,20 +47,21 @@ def test_a_launch_without_a_recipe_is_told_to_name_one() -> None:
         bridge_words(launch("model.context_parallel_size=2", recipe=None))
 
 
-def test_bridge_is_found_in_a_checkout_and_in_a_wheel(tmp_path: Path) -> None:
+def test_a_frameworks_code_is_found_in_a_checkout_and_in_a_wheel(tmp_path: Path) -> None:
     tree = UpstreamTree("megatron-bridge", str(tmp_path), None)
     with pytest.raises(HcpError, match="no megatron/bridge"):
-        bridge_root(tree)
-    with pytest.raises(HcpError, match="no code of Megatron-Bridge"):
-        bridge_root(None)
+        framework_tree(launch(upstream=(tree,)))
+    with pytest.raises(HcpError, match="no code of bridge"):
+        framework_tree(launch())
     for root in (tmp_path, tmp_path / "src"):
         (root / "megatron/bridge").mkdir(parents=True)
-        assert bridge_root(tree) == str(root)
+        assert framework_tree(launch(upstream=(tree,))) == tree._replace(path=str(root))
 
 
 def test_memory_is_not_counted_in_bridge(tmp_path: Path) -> None:
     (tmp_path / "megatron/core").mkdir(parents=True)
-    upstream = (UpstreamTree("megatron-lm", str(tmp_path), None),)
+    (tmp_path / "megatron/bridge").mkdir()
+    upstream = tuple(UpstreamTree(repo, str(tmp_path), None) for repo in ("megatron-lm", "megatron-bridge"))
     with pytest.raises(HcpError, match="--measure"):
         request_of(launch(upstream=upstream), HowToRun(measure=True))
 

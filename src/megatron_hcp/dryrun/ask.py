@@ -11,10 +11,11 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from megatron_hcp.dryrun import conversations
-from megatron_hcp.dryrun.bridge_words import bridge_root, bridge_words
-from megatron_hcp.dryrun.program import program_of, trees_of
+from megatron_hcp.dryrun.bridge_words import bridge_words
+from megatron_hcp.dryrun.program import framework_tree, program_of, trees_of
 from megatron_hcp.dryrun.ranks import environment_of, ranks_of, sizes_of, world_of
 from megatron_hcp.dryrun.sandbox import environment, sandbox
+from megatron_hcp.dryrun.slime_words import slime_words
 from megatron_hcp.dryrun.words import ProgramWords, is_packed, words_of
 from megatron_hcp.ground.child import Child, run_child
 from megatron_hcp.ground.errors import HcpError
@@ -98,7 +99,6 @@ def dry_run(launch: Launch, ask: HowToRun) -> DryRun:
         HcpError: the launch isn't Megatron-LM's or not wholly known, no tree of upstream is named, or torch isn't here.
     """
     tree, te = trees_of(launch)
-    bridge = next((one for one in launch.reading.upstream if one.repo == "megatron-bridge"), None)
     if find_spec("torch") is None:
         raise HcpError("found no torch for this Python", wanted="torch, as the job has it", do="run hcp where it is")
     request, sizes = request_of(launch, ask), sizes_of(launch)
@@ -114,7 +114,7 @@ def dry_run(launch: Launch, ask: HowToRun) -> DryRun:
         child = run_child(command, input=json.dumps(request), timeout_s=timeout, folder=folder)
     return DryRun(
         launch=launch,
-        upstream=tuple(one for one in (bridge if launch.dialect == "bridge" else None, tree, te) if one),
+        upstream=tuple(one for one in (framework_tree(launch), tree, te) if one),
         program=os.path.basename(request["program"]),
         words=program_words(launch),
         ask=ask,
@@ -133,16 +133,15 @@ def request_of(launch: Launch, ask: HowToRun) -> dict[str, Any]:
         HcpError: as `dry_run`.
     """
     tree, te = trees_of(launch)
-    root, words, is_bridge = os.path.abspath(tree.path), program_words(launch), launch.dialect == "bridge"
-    if is_bridge and ask.measure:
-        raise HcpError("found a launch of bridge with --measure", wanted="one of Megatron-LM")
-    bridge = next((one for one in launch.reading.upstream if one.repo == "megatron-bridge"), None)
+    root, words, above = os.path.abspath(tree.path), program_words(launch), framework_tree(launch)
+    if above and ask.measure:
+        raise HcpError(f"found a launch of {launch.dialect} with --measure", wanted="one of Megatron-LM")
     world, is_stated = world_of(launch)
     facts = {name: fact.value for name, fact in launch.facts.items()}
     return {
-        "roots": [bridge_root(bridge), root] if is_bridge else [root],
-        "program": "" if is_bridge else program_of(launch, root),
-        "is_bridge": is_bridge,
+        "roots": [above.path, root] if above else [root],
+        "program": "" if above else program_of(launch, root),
+        "framework": launch.dialect,
         "te": [os.path.abspath(te.path), te.release] if te else None,
         "words": words.words,
         "replaced": words.not_the_launchs,
@@ -162,8 +161,10 @@ def program_words(launch: Launch) -> ProgramWords:
     """What the program gets of the launch.
 
     Raises:
-        HcpError: it is of another framework than Megatron-LM and Bridge, or not wholly known.
+        HcpError: it is of a framework that isn't run here, or not wholly known.
     """
+    if launch.dialect == "slime":
+        return slime_words(launch, world_of(launch)[0])
     return bridge_words(launch) if launch.dialect == "bridge" else words_of(launch)
 
 

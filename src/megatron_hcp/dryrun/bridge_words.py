@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 from megatron_hcp.dryrun.words import VOCABULARY, ProgramWords, Replaced
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.dialects.bridge.named import recipe_of
-from megatron_hcp.launch.fact import Launch, Setting, UpstreamTree
+from megatron_hcp.launch.fact import Launch, Setting
 
 _DATA = ("dataset.blend", "dataset.data_path", "dataset.num_workers", "dataset.persistent", "dataset.path_to_cache")
 _TOKENIZER = ("tokenizer.",)
@@ -60,20 +59,3 @@ def _written(setting: Setting) -> str:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
-
-
-def bridge_root(tree: UpstreamTree | None) -> str:
-    """The folder that has megatron/bridge.
-
-    Raises:
-        HcpError: no tree of Bridge is named, or it has none.
-    """
-    path = os.path.abspath(tree.path) if tree else ""
-    for root in (os.path.join(path, "src"), path):
-        if path and os.path.isdir(os.path.join(root, "megatron/bridge")):
-            return root
-    raise HcpError(
-        f"found no megatron/bridge in {path}" if tree else "found no code of Megatron-Bridge to run",
-        wanted="--upstream with its checkout or wheel, beside that of Megatron-LM; or --upstream installed",
-        do="name it: it is executed",
-    )

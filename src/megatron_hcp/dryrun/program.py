@@ -36,6 +36,31 @@ def program_of(launch: Launch, root: str) -> str:
     return ""
 
 
+_FRAMEWORKS = {"bridge": ("megatron-bridge", "megatron/bridge"), "slime": ("slime", "slime/backends/megatron_utils")}
+"""Of each framework above Megatron-LM, its repository and a folder that its code has."""
+
+
+def framework_tree(launch: Launch) -> UpstreamTree | None:
+    """The tree of the framework that trains, its path the folder to import from; None for Megatron-LM itself.
+
+    Raises:
+        HcpError: none is named, or it has no such code.
+    """
+    if launch.dialect not in _FRAMEWORKS:
+        return None
+    repo, part = _FRAMEWORKS[launch.dialect]
+    tree = next((one for one in launch.reading.upstream if one.repo == repo), None)
+    path = os.path.abspath(tree.path) if tree else ""
+    for root in (os.path.join(path, "src"), path):
+        if tree and os.path.isdir(os.path.join(root, part)):
+            return tree._replace(path=root)
+    raise HcpError(
+        f"found no {part} in {path}" if tree else f"found no code of {launch.dialect} to run",
+        wanted="--upstream with its checkout or wheel, beside that of Megatron-LM; or --upstream installed",
+        do="name it: it is executed",
+    )
+
+
 def trees_of(launch: Launch) -> tuple[UpstreamTree, UpstreamTree | None]:
     """Megatron-LM's tree, and Transformer Engine's: named, or an unpacked wheel of the stated release.
 

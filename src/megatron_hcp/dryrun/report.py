@@ -8,6 +8,8 @@ from typing import Any
 from megatron_hcp.dryrun.ask import DryRun, RankRun
 
 SCHEMA = "hcp.dryrun/1"
+_PROGRAMS = {"bridge": ("run_recipe.py", "bridge_program"), "slime": ("train.py", "slime_program")}
+"""Of each framework above Megatron-LM, its program and the one here that stands for it."""
 _EXIT = {"done": 0, "refused": 1, "undecided": 4}
 
 
@@ -39,8 +41,7 @@ def as_json(run: DryRun) -> dict[str, Any]:
 def _replaced(run: DryRun) -> list[dict[str, Any]]:
     rows = [{"what": what, "was": list(was), "now": list(now)} for what, was, now in run.words.replaced]
     if not run.program:
-        is_bridge = run.launch.dialect == "bridge"
-        was, now = ("run_recipe.py", "bridge_program") if is_bridge else ("pretrain_gpt.py", "program")
+        was, now = _PROGRAMS.get(run.launch.dialect, ("pretrain_gpt.py", "program"))
         rows.append({"what": "program", "was": [was], "now": [f"megatron_hcp.pretend.{now}"]})
     return rows
 

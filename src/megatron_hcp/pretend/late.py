@@ -7,6 +7,8 @@ import importlib
 import sys
 from typing import Any
 
+from megatron_hcp.pretend.record import RECORD
+
 
 def replace(path: str, ours: Any) -> None:
     """`module.name` or `module.Class.name` is ours from now on; a release without it is left as it is."""
@@ -23,7 +25,7 @@ def replace_everywhere(path: str, ours: Any) -> None:
     if real is None:
         return
     for module in list(sys.modules.values()):
-        if getattr(module, "__name__", "").startswith("megatron.") and vars(module).get(name) is real:
+        if RECORD.is_upstream(getattr(module, "__file__", None) or "") and vars(module).get(name) is real:
             setattr(module, name, ours)
 
 

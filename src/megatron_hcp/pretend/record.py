@@ -22,6 +22,8 @@ class Record:
         self.roots: tuple[str, ...] = ()
         self.stand_ins: dict[str, None] = {}
         self.made_up: dict[UpstreamPlace, None] = {}
+        self.of_others: set[UpstreamPlace] = set()
+        """Functions that were given what other ranks sent: this rank's own values."""
 
     def start(self, roots: Iterable[str]) -> None:
         self.roots = tuple(root.rstrip("/") + "/" for root in roots)
@@ -32,11 +34,19 @@ class Record:
 
     def read(self) -> None:
         """A value of a device tensor was asked for: one is made up for upstream's innermost function."""
-        frame: FrameType | None = sys._getframe(1)
+        if (place := self._place()) is not None:
+            self.made_up[place] = None
+
+    def received(self) -> None:
+        """Upstream's innermost function is given what another rank would send."""
+        if (place := self._place()) is not None:
+            self.of_others.add(place)
+
+    def _place(self) -> UpstreamPlace | None:
+        frame: FrameType | None = sys._getframe(2)
         while frame is not None and not self.is_upstream(frame.f_code.co_filename):
             frame = frame.f_back
-        if frame is not None:
-            self.made_up[UpstreamPlace(frame.f_code.co_filename, frame.f_code.co_name)] = None
+        return frame and UpstreamPlace(frame.f_code.co_filename, frame.f_code.co_name)
 
     def is_upstream(self, file: str) -> bool:
         return file.startswith(self.roots)

@@ -16,8 +16,8 @@ from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import PROGRESS, Reached
 from megatron_hcp.pretend.verdict import answer
 
-OURS = Path(__file__).with_name("program.py")
-OURS_FOR_BRIDGE = Path(__file__).with_name("bridge_program.py")
+OURS = {"mlm": "program", "bridge": "bridge_program", "slime": "slime_program"}
+"""By framework, the program here that stands for one of upstream's."""
 
 
 class Request(NamedTuple):
@@ -37,12 +37,12 @@ class Request(NamedTuple):
     seconds: int
     memory: int
     measure: bool = False
-    is_bridge: bool = False
+    framework: str = "mlm"
 
     @property
     def starts(self) -> str:
         """The program that is run."""
-        return self.program or str(OURS_FOR_BRIDGE if self.is_bridge else OURS)
+        return self.program or str(Path(__file__).with_name(f"{OURS[self.framework]}.py"))
 
 
 def prepare(request: Request) -> None:
@@ -65,14 +65,16 @@ def prepare(request: Request) -> None:
         fused,
         kernels,
         packages,
+        pipeline,
         routing,
+        slime,
         tensors,
         world,
     )
 
     RECORD.start((*request.roots, *([request.te[0]] if request.te else [])))
     sys.path[:0] = request.roots
-    if request.is_bridge:  # it looks for kernels too
+    if request.framework == "bridge":  # it looks for kernels too
         importlib.import_module("transformers")
     for stand_in in (device, world, packages, kernels, files, data, conversations):
         stand_in.install()
@@ -81,14 +83,17 @@ def prepare(request: Request) -> None:
 
         transformer_engine.install(Path(request.te[0]), request.te[1])
     tensors.install()
-    argparse.ArgumentParser.error = _refuse  # type: ignore[method-assign]
+    argparse.ArgumentParser.error = refuse  # type: ignore[method-assign]
     mixed = routing if request.measure else experts
-    if request.is_bridge:
+    if request.framework == "bridge":
         bridge.load()
-        late = [world, files, bridge, mixed, fused]
+        late = [world, pipeline, files, bridge, mixed, fused]
+    elif request.framework == "slime":
+        slime.load()
+        late = [world, pipeline, files, slime, mixed, fused]
     else:
         importlib.import_module("megatron.training.training")
-        late = [world, files, data, conversations, mixed, fused]
+        late = [world, pipeline, files, data, conversations, mixed, fused]
     for module in late:
         module.late()
     from megatron_hcp.pretend.stages import watch
@@ -135,6 +140,6 @@ def _measured() -> Any:
     return memory
 
 
-def _refuse(self: argparse.ArgumentParser, message: str) -> NoReturn:
+def refuse(self: argparse.ArgumentParser, message: str) -> NoReturn:
     """A parser's error, without its usage, which is pages."""
     raise SystemExit(message)

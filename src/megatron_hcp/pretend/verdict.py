@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import traceback
@@ -20,7 +21,7 @@ _OF_THE_RUN = (str(Path(__file__).with_name("run.py")), str(Path(__file__).with_
 _PASSES_THROUGH = (tensors.__file__, tensors.real_call.__name__)
 """The frame below which an exception is torch's own."""
 _PACKAGES = ("megatron_hcp.pretend.stand_ins", "megatron_hcp.proofs.te_cpu")
-_PROGRAMS = {str(Path(__file__).with_name(f"{name}.py")) for name in ("program", "bridge_program")}
+_PROGRAMS = {str(Path(__file__).with_name(f"{name}.py")) for name in ("program", "bridge_program", "slime_program")}
 _MAX_MESSAGE = 600
 _READS_DATA = ("megatron/core/datasets/", "megatron/training/datasets/", "megatron/core/tokenizers/",
                "megatron/training/tokenizer/", "megatron/bridge/data/")  # fmt: skip
@@ -28,10 +29,13 @@ _READS_DATA = ("megatron/core/datasets/", "megatron/training/datasets/", "megatr
 _CAPTURES = ("megatron/core/transformer/cuda_graphs.py", "megatron/core/full_cuda_graph.py",
              "transformer_engine/pytorch/graph.py")  # fmt: skip
 """Where upstream captures CUDA graphs: streams, generators and graphs are pretended, and so is their state."""
+_OF_ROLLOUTS = re.compile(r"teacher_log_probs|rollout_routed_experts|rollout_top_p\w*|multimodal\w*")
+"""What a rollout engine returns beside tokens, which made-up rollouts have not."""
 _OF_THE_WORLD = r"(?i)world[- _]?size|data[- _]parallel"
 _LIMITS = (
     (re.compile(r"find them in the cached files|LocalEntryNotFound|offline mode is enabled"),
      "a model's files, which the cache of Hugging Face has not"),
+    (re.compile(r"No such file or directory"), "a file that is not here"),
     (re.compile(r"(?i)nvidia[-_]resiliency[-_]ext"), "the package nvidia-resiliency-ext"),
     (re.compile(r"DefaultCPUAllocator|can't allocate memory|std::bad_alloc"),
      "memory of this machine, within the run's limit"),
@@ -128,12 +132,19 @@ def _not_upstreams(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}"
     if re.search(r"(?i)\bapex\b", text):
         return "the rest of APEX"
+    if "No dot product attention backend" in text and os.environ.get("NVTE_FUSED_ATTN") == "0":
+        return "FlashAttention 3, which the launch's image may have: no other backend is allowed"
     for pattern, why in _LIMITS:
         if pattern.search(text):
             return why
-    read = next((place for place in map(UpstreamPlace._make, codes) if place in RECORD.made_up), None)
+    places = [place for place in map(UpstreamPlace._make, codes) if RECORD.is_upstream(place.file)]
+    read = next((place for place in places if place in RECORD.made_up), None)
     if read is not None:
         return f"a value of the device, read in {RECORD.shown(read.file)} {read.function}"
+    if places and places[-1] in RECORD.of_others:
+        return f"what other ranks send, in {RECORD.shown(places[-1].file)} {places[-1].function}"
+    if found := _OF_ROLLOUTS.search(text):
+        return f"what the rollout returns: {found[0]}"
     if any(RECORD.shown(file).startswith(_READS_DATA) for file, _ in codes):
         return "the launch's own data and tokenizer"
     if any(RECORD.shown(file) in _CAPTURES for file, _ in codes):
@@ -165,7 +176,7 @@ def _outside_upstream(codes: list[tuple[str, str]], error: BaseException) -> str
     if not any(map(RECORD.is_upstream, files)) and not isinstance(error, SystemExit):
         return f"upstream's code: {type(error).__name__} {str(error)[:200]}"
     functions = {function for file, function in codes if RECORD.is_upstream(file)}
-    entered = {"pretrain", "parse_and_validate_args", "process_config_with_overrides"}
+    entered = {"pretrain", "init", "train", "parse_and_validate_args", "process_config_with_overrides", "parse_args"}
     if _PROGRAMS & set(files) and not functions & entered and not any("/recipes/" in file for file in files):
         return "upstream's own program"  # ours asked for something that this release has not
     return ""

@@ -39,6 +39,10 @@ def started(
             from megatron_hcp.judge.start.findings import findings_of
 
             findings += findings_of(launch, judged, rules, fired, fixes=fixes)
+        elif verdict and len(judged) == 1:
+            from megatron_hcp.judge.start.later import refused_since
+
+            findings += refused_since(launch, judged[0], rules, fired)
         if verdict and judged[-1].open:
             undecided += _undecided(launch, judged[-1], asked)
     return StartVerdict(

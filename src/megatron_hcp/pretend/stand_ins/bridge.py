@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import importlib.machinery
-import sys
 from typing import Any
 
 from megatron_hcp.pretend.late import replace_everywhere
 from megatron_hcp.pretend.stages import PROGRESS, begins
-from megatron_hcp.proofs.te_cpu.absent import AbsentPackages
+from megatron_hcp.pretend.stand_ins.packages import only_import
 
 STANDS_FOR = "packages that Bridge only imports, checkpoints, the length of training (two steps are sampled)"
 CANNOT_TELL = "distillation, quantization, diffusion and energon's data; whether a checkpoint fits"
@@ -37,23 +35,11 @@ _FEWEST = 4
 """Micro-batches of a step, where the pipeline doesn't need more."""
 
 
-class _Parts(AbsentPackages):
-    """Finds parts of a namespace package too."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if not any(name == one or name.startswith(f"{one}.") for one in self.names):
-            return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
-
-
 def load() -> None:
     """Imports Bridge; a package that is installed stays as it is."""
     for part in _FIRST:
         importlib.import_module(f"megatron.core.{part}")
-    for name in _IMPORTED:
-        if name in sys.modules and getattr(sys.modules[name], "__file__", None) is None:
-            del sys.modules[name]
-    sys.meta_path.append(_Parts(_IMPORTED))
+    only_import(_IMPORTED)
     distill: Any = importlib.import_module("modelopt.torch.distill")
     if getattr(distill, "__file__", None) is None:
         distill.DistillationModel = type("DistillationModel", (), {})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
 import sys
 import typing
+from collections.abc import Iterable
 from typing import Any
 
 from megatron_hcp.proofs.te_cpu.absent import ONLY_IMPORTED, AbsentPackages, empty_module
@@ -13,6 +15,23 @@ STANDS_FOR = "packages that are only imported: Triton, tokenizers, ONNX; Python 
 CANNOT_TELL = "what their functions do"
 
 IMPORTED = (*ONLY_IMPORTED, "six", "tensorstore", "zarr", "regex", "psutil", "nltk", "ftfy")
+
+
+class _Parts(AbsentPackages):
+    """Finds parts of a namespace package too."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if not any(name == one or name.startswith(f"{one}.") for one in self.names):
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+
+
+def only_import(names: Iterable[str]) -> None:
+    """Packages that a framework only imports: what is installed stays as it is, and what was put out of reach comes."""
+    for name in names:
+        if name in sys.modules and getattr(sys.modules[name], "__file__", None) is None:
+            del sys.modules[name]
+    sys.meta_path.append(_Parts(names))
 
 
 class TritonKernel:

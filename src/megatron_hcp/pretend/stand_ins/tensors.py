@@ -21,12 +21,16 @@ CANNOT_TELL = "values, and what depends on them; operators that only CUDA has"
 META = torch.device("meta")
 SMALL = 16384
 """Elements of a device tensor whose values are still followed."""
+LARGE = 1 << 18
+"""Elements of a device tensor of which no copy is made on the host."""
+_CPU = torch.device("cpu")
 _DEVICE, _IS_CUDA, _IS_META = torch.Tensor.device, torch.Tensor.is_cuda, torch.Tensor.is_meta
 _device_of: Any = _DEVICE.__get__
 _READS = {
     getattr(torch.Tensor, name)
     for name in "item tolist numpy __bool__ __int__ __float__ __index__ __array__ __contains__".split()
 }
+_INDEXES = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 _MADE_OF_NUMBERS = ("tensor", "zeros", "ones", "full", "arange", "as_tensor")
 _KINDS = {
     "Float": torch.float32,
@@ -85,11 +89,15 @@ class Pretend(TorchFunctionMode):  # type: ignore[misc]
         owner = getattr(func, "__self__", None)
         if owner is _DEVICE:
             device = func(*args, **kwargs)
-            return CUDA if device.type == "meta" else device
+            return device if device.type != "meta" else _CPU if hasattr(args[0], "_is_copy") else CUDA
         if owner is _IS_CUDA:
-            return is_on_device(args[0])
+            return is_on_device(args[0]) and not hasattr(args[0], "_is_copy")
         if owner is _IS_META:
             return False
+        if func in _INDEXES:
+            args = (args[0], _index(args[1]), *args[2:])
+            if func is torch.Tensor.__getitem__ and is_on_device(args[0]) and not vars(args[0]):
+                return real_call(func, args, kwargs)  # a buffer is cut into a part for each rank: nothing follows it
         if args and isinstance(args[0], torch.Tensor):
             answer = _of_tensor(func, args, kwargs)
             if answer is not _ASK_TORCH:
@@ -114,6 +122,9 @@ def _of_tensor(func: Any, args: Any, kwargs: Any) -> Any:
     """The answer of a method that moves a tensor or reads it; `_ASK_TORCH` for any other."""
     tensor = args[0]
     on_device = is_on_device(tensor)
+    if hasattr(tensor, "_is_copy") and _wants_cuda(func, args[1:], kwargs):
+        fresh = real_call(torch.Tensor.clone, (tensor,), {})  # back on the GPU
+        return real_call(torch.Tensor.to, (fresh, _kind(tensor, args[1:], kwargs)), {})
     if func is torch.Tensor.cuda:
         return tensor if on_device else _followed(torch.Tensor.to, (tensor, META), {}, tensor.to(META))
     if func is torch.Tensor.pin_memory:
@@ -129,13 +140,33 @@ def _of_tensor(func: Any, args: Any, kwargs: Any) -> Any:
         return "torch.cuda." + func(*args).rpartition(".")[2]
     if func in _READS:
         return real_call(func, (made_up(tensor), *args[1:]), kwargs)
+    wants_cpu = func is torch.Tensor.cpu or (func is torch.Tensor.to and _wants_cpu(args[1:], kwargs))
+    if wants_cpu and tensor.numel() > LARGE:
+        return _copy(real_call(torch.Tensor.to, (tensor, _kind(tensor, args[1:], kwargs)), {"copy": True}))
     if func is torch.Tensor.cpu:
         return made_up(tensor)
-    if func is torch.Tensor.to and _wants_cpu(args[1:], kwargs):
+    if wants_cpu:
         return real_call(func, (made_up(tensor), *args[1:]), kwargs)
     if func is torch.Tensor.data_ptr:
         return tensor.storage_offset() + 512
     return _ASK_TORCH
+
+
+def _index(index: Any) -> Any:
+    """An index whose slices may begin and end at a value of the device."""
+    if isinstance(index, tuple):
+        return tuple(map(_index, index))
+    if isinstance(index, slice) and (is_on_device(index.start) or is_on_device(index.stop)):
+        return slice(
+            *(int(made_up(end)) if is_on_device(end) else end for end in (index.start, index.stop, index.step))
+        )
+    return index
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy on the host that is too large to be made: it has no memory either, and says that it is there."""
+    vars(tensor)["_is_copy"] = True
+    return tensor
 
 
 def made_up(tensor: torch.Tensor) -> torch.Tensor:
@@ -159,6 +190,17 @@ def _wants_cpu(args: Any, kwargs: Any) -> bool:
     return any(isinstance(value, (str, torch.device)) and str(value) == "cpu" for value in values)
 
 
+def _wants_cuda(func: Any, args: Any, kwargs: Any) -> bool:
+    values = (*args, kwargs.get("device"))
+    return func is torch.Tensor.cuda or (func is torch.Tensor.to and any(map(_is_cuda, values)))
+
+
+def _kind(tensor: torch.Tensor, args: Any, kwargs: Any) -> torch.dtype:
+    """The type of what torch.Tensor.to gives."""
+    values = (*args, kwargs.get("dtype"))
+    return next((value for value in values if isinstance(value, torch.dtype)), tensor.dtype)
+
+
 def _tensors(values: Any) -> Iterator[torch.Tensor]:
     for value in values:
         yield from (one for one in (value if isinstance(value, (list, tuple)) else (value,)) if _is_tensor(one))
@@ -170,6 +212,8 @@ def _is_tensor(value: Any) -> bool:
 
 def _followed(func: Any, args: Any, kwargs: Any, result: Any) -> Any:
     """The result, with its values beside it where they follow from host data."""
+    if args and hasattr(args[0], "_is_copy") and is_on_device(result) and func is not torch.Tensor.to:
+        return _copy(result)
     if not is_on_device(result) or result.numel() > SMALL:
         return result
     name = getattr(func, "__name__", "")

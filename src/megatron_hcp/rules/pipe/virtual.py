@@ -193,7 +193,7 @@ def layout_divides_into_stages(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def layout_holds_every_layer(v: View) -> Problem | None:
-    """A layout holds the embedding, every layer and the loss, once and in order.
+    """A layout holds the embedding, each layer and the loss once, in order.
 
     `E` comes first and `L` last; `t` is a layer, `m` a multi-token-prediction layer, after all other layers.
     """

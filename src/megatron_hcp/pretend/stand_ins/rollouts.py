@@ -1,0 +1,64 @@
+"""Made-up answers of slime's rollouts, scheduled over ranks and micro-batches by slime's own functions."""
+
+from __future__ import annotations
+
+import importlib
+from types import SimpleNamespace
+from typing import Any
+
+from megatron_hcp.pretend.record import RECORD
+
+STANDS_FOR = "the rollouts of one step, and the rewards"
+CANNOT_TELL = "the lengths of real answers, what the rollout engine returns beside tokens"
+
+_PROMPT, _MOST, _TOKEN = 64, 2048, 2
+_LISTS = ("tokens", "response_lengths", "rewards", "truncated", "loss_masks", "rollout_ids", "rollout_mask_sums",
+          "sample_indices", "rollout_log_probs", "teacher_log_probs")  # fmt: skip
+
+
+def rollouts(args: Any, config: dict[str, int]) -> list[Any]:
+    """For each data-parallel rank what its actor is given: of one step, as many micro-batches as the pipeline needs."""
+    RECORD.used("rollouts")
+    schedule: Any = importlib.import_module("slime.utils.dp_schedule").build_dp_schedule
+    data = _samples(args)
+    parts, batches, counts, sizes = schedule(
+        args,
+        config,
+        data["total_lengths"],
+        global_batch_size=args.global_batch_size,
+        rollout_indices=data["rollout_ids"],
+    )
+    group = config["microbatch_group_size_per_vp_stage"] if config["vpp_size"] > 1 else 1
+    few = min(counts[0], max(args.pipeline_model_parallel_size, group))
+    given = [_of_rank(data, part, indices[:few], sizes[0]) for part, indices in zip(parts, batches)]
+    return [SimpleNamespace(inner=one) for one in given]
+
+
+def _samples(args: Any) -> dict[str, list[Any]]:
+    """Answers of two lengths, as many as one step takes."""
+    longest = min(getattr(args, "rollout_max_response_len", None) or _MOST, _MOST)
+    lengths = [longest // (1 + number % 2) for number in range(args.global_batch_size)]
+    numbers = list(range(len(lengths)))
+    return {
+        "tokens": [[_TOKEN] * (_PROMPT + length) for length in lengths],
+        "response_lengths": lengths,
+        "total_lengths": [_PROMPT + length for length in lengths],
+        "rewards": [float(number % 2) for number in numbers],
+        "raw_reward": [float(number % 2) for number in numbers],
+        "truncated": [0] * len(lengths),
+        "loss_masks": [[1] * length for length in lengths],
+        "rollout_ids": numbers,
+        "sample_indices": numbers,
+        "rollout_mask_sums": lengths,
+        "rollout_log_probs": [[-1.0] * length for length in lengths],
+        "teacher_log_probs": [[-1.0] * length for length in lengths],
+    }
+
+
+def _of_rank(data: dict[str, list[Any]], part: list[int], batches: list[list[int]], size: int) -> dict[str, Any]:
+    part = part[: sum(map(len, batches))]
+    found: dict[str, Any] = {name: [data[name][sample] for sample in part] for name in _LISTS}
+    found |= {"partition": part, "total_lengths": data["total_lengths"], "raw_reward": data["raw_reward"]}
+    found |= {"global_batch_sizes": [size], "num_microbatches": [len(batches)], "micro_batch_indices": batches}
+    importlib.import_module("slime.observability.rollout_data_utils").tensorize_rollout_data_for_training(found)
+    return found
