@@ -27,7 +27,7 @@ from megatron_hcp.validators.outcome import Guard
 from megatron_hcp.validators.table import guards_of, program_of_release
 
 _ON_MEGATRON_LM = frozenset(("mlm", "bridge", "bridge-provider"))
-"""The dialects of rules' examples that a launch of Megatron-LM may concern: a rule about verl may cite them too."""
+"""The dialects of the examples of rules that a launch of Megatron-LM may concern: verl's may cite its guards too."""
 
 
 class Disagreement(NamedTuple):

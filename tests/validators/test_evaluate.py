@@ -126,6 +126,15 @@ def test_a_config_has_its_bases_defaults_and_checks_itself_when_it_is_made() -> 
     assert found.refusals[0].values == (("self.layers", 5), ("self.tp", 2))
 
 
+def test_a_line_of_a_base_is_not_quiet_where_the_class_has_another_default() -> None:
+    check = unit("Base.__post_init__", "check not self.latent\tno", ("self",))._replace(quiet=frozenset((0,)))
+    base, config = unit("Base", "latent = False", (), "class"), unit("Config", "latent = True", ("Base",), "class")
+    found, _ = run(unit("start", "args.made = Config()"), check, base, config)
+    assert len(found.refusals) == 1
+    plain, _ = run(unit("start", "args.made = Base()"), check, base)
+    assert not plain.refusals
+
+
 def test_a_quiet_line_is_passed_over_only_while_what_it_reads_is_unchanged() -> None:
     program = unit("validate", "if args.fp8\n check args.bf16\tno")._replace(quiet=frozenset((0,)))
     evaluation = Evaluation(
@@ -156,6 +165,29 @@ def test_of_each_function_the_first_refusal_is_kept_and_those_that_read_the_same
     start = unit("start", "check args.pp == 1\tfirst\ncheck args.sp == 3\tsecond\ndo inner(args)\ndo other(args)")
     found, _ = run(start, inner, other, **HIDDEN, sizes=1)
     assert [one.guard.message for one in independent(found.refusals)] == ["first", "independent"]
+
+
+def test_behind_a_refusal_one_that_reads_no_setting_may_be_its_consequence() -> None:
+    local = "size = args.count\ncheck size == 2\tlocal"
+    found, _ = run(unit("start", "check args.pp == 1\tfirst\ndo inner(args)"), unit("inner", local), **HIDDEN)
+    assert [one.guard.message for one in independent(found.refusals)] == ["first"]
+    alone, _ = run(unit("start", "do inner(args)"), unit("inner", local), **HIDDEN)
+    assert [one.guard.message for one in independent(alone.refusals)] == ["local"]
+
+
+def test_an_item_of_a_section_in_a_section_is_set_there() -> None:
+    section = Thing({"inner": Thing({})})
+    found, _ = run(unit("start", "args.cfg['inner']['x'] = 3\ncfg = args.cfg\ncfg['inner']['y'] = 4"), cfg=section)
+    assert section.fields["inner"].fields == {"x": 3, "y": 4} and not found.refusals
+
+
+@pytest.mark.parametrize(("closed", "key", "refusals"), [(True, "data", 1), (False, "data", 0), (True, None, 0)])
+def test_a_guard_stumbles_over_a_key_that_the_launchs_own_section_lacks(
+    closed: bool, key: str | None, refusals: int
+) -> None:
+    section = Thing({}, is_closed=closed, key=key)
+    found, _ = run(unit("start", "cfg = args.cfg\nsize = cfg['size']\ncheck 8 % size == 0\tno"), cfg=section)
+    assert len(found.refusals) == refusals
 
 
 def test_a_slug_depends_on_function_and_condition_alone() -> None:

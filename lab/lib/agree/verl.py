@@ -64,8 +64,8 @@ def overrides(count: int, seed: int, more: Space) -> Iterator[list[str]]:
     """Random override lists. A megatron actor is chosen in each; every second one has some of `more` settings."""
     rng = random.Random(seed)
     for number in range(count):
-        # Either most keys are absent, or a sound launch has a few of them changed.
-        settings: dict[str, Any] = {} if rng.random() < 0.3 else dict(_SOUND)
+        # Either most keys are absent, or a sound launch has a few of them changed; what upstream calls mandatory stays.
+        settings: dict[str, Any] = {_ENGINE: "vllm"} if rng.random() < 0.3 else dict(_SOUND)
         share = rng.choice((0.1, 0.2, 0.4))
         settings |= {key: rng.choice(values) for key, values in SPACE.items() if rng.random() < share}
         if number % 2:
@@ -78,8 +78,9 @@ def overrides(count: int, seed: int, more: Space) -> Iterator[list[str]]:
 
 _MOST = 6
 _SECTIONS = ("actor_rollout_ref.", "critic.", "data.", "trainer.", "algorithm.")
+_ENGINE = f"{_ROLLOUT}.name"
 _SOUND = {
-    f"{_ROLLOUT}.name": "vllm",
+    _ENGINE: "vllm",
     f"{_ACTOR}.ppo_micro_batch_size_per_gpu": 1,
     f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": 1,
     f"{_REF}.log_prob_micro_batch_size_per_gpu": 1,

@@ -48,6 +48,8 @@ class Objects(Assignments):
         fields = {**defaults, **dict(zip(defaults, given)), **named}
         thing = Thing(fields, unit.name, key=key)
         thing.changed = {name for name, value in fields.items() if not same(value, defaults.get(name, ABSENT))}
+        for base in unit.head:  # whose methods are quiet at its own defaults
+            thing.changed |= {name for name, value in self.defaults_of(base).items() if not same(value, fields[name])}
         ready = self.method_of(unit.name, "__post_init__")
         if ready is not None:
             self.call_unit(ready, [thing], {})

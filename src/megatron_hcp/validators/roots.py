@@ -220,6 +220,14 @@ MEGATRON_BRIDGE = UpstreamRoots(
     decorated=((_MIXED_PRECISION, "register"),),
     stands_for=(
         _LAYERS,
+        # It asks too whether the pinned megatron-core has the enum, as each that is pinned with this function does.
+        Unit(
+            "_supports_cuda_graph_modules",
+            "def",
+            ("config",),
+            "megatron/bridge/utils/cuda_graph.py",
+            ("return hasattr(config, 'cuda_graph_modules')",),
+        ),
         Unit(
             "get_mixed_precision_config",
             "def",

@@ -64,6 +64,14 @@ def test_a_condition_that_calls_upstream_is_left_alone() -> None:
     assert offered("--a1", "helper(args.a1)", a1=True) == []
 
 
+def test_a_setting_is_left_out_where_no_value_of_the_condition_does() -> None:
+    assert offered("--min-lr 0.5", "args.min_lr <= args.lr", min_lr=0.5, lr=0.1)[-1] == {"min_lr": None}
+    size = offered(
+        "--tensor-model-parallel-size 3", "helper(args.tensor_model_parallel_size)", tensor_model_parallel_size=3
+    )
+    assert size == []
+
+
 @pytest.mark.parametrize(
     ("text", "condition", "values", "words", "without"),
     [

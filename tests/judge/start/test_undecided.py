@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from megatron_hcp.judge.engine import check_launch
-from megatron_hcp.judge.start.undecided import undecided_by_guards
+from megatron_hcp.judge.start.undecided import undecided_by_guards, undecided_by_variables
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.options import parse_assumptions
 from megatron_hcp.launch.readers.target import read_text
 from megatron_hcp.rules.registry import BY_ID, rules_for
 
@@ -50,3 +51,30 @@ def test_a_check_without_a_verdict_tries_no_guard() -> None:
     assert check_launch(launch, rules_for).undecided
     assert check_launch(launch, rules_for, verdict=False).undecided == ()
     assert check_launch(launch, [BY_ID["CP001"]], verdict=False).undecided == ()
+
+
+OFFLOADING = "--fine-grained-activation-offloading --offload-modules attn_norm --transformer-impl transformer_engine"
+
+
+@pytest.mark.parametrize(
+    ("words", "stated", "needs"),
+    [
+        (OFFLOADING, (), [("env.NVTE_CPU_OFFLOAD_V1",)]),
+        (OFFLOADING, ("env.NVTE_CPU_OFFLOAD_V1=1",), []),
+        ("", (), []),
+    ],
+)
+def test_a_variable_without_which_upstream_refuses_the_launch_is_named(
+    words: str, stated: tuple[str, ...], needs: list[tuple[str, ...]]
+) -> None:
+    assumed = parse_assumptions(["mcore=0.19.0", "te=2.20.0", "arch=sm90", *stated])
+    launch = build_launch(read_text(f"{CORE} {words}\n", "x.sh"), assumed=assumed)
+    assert [one.needs for one in check_launch(launch, rules_for).undecided] == needs
+
+
+def test_a_variable_that_a_rule_asks_for_is_left_to_it() -> None:
+    assumed = parse_assumptions(["mcore=0.19.0", "te=2.20.0", "arch=sm90"])
+    launch = build_launch(read_text(f"{CORE} --tensor-model-parallel-size 2\n", "x.sh"), assumed=assumed)
+    (judged,) = check_launch(launch, rules_for, fixes=False).judged_by
+    assert [one.needs for one in undecided_by_variables(launch, judged, ())] == [("env.CUDA_DEVICE_MAX_CONNECTIONS",)]
+    assert not check_launch(launch, rules_for).undecided

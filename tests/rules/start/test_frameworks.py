@@ -19,8 +19,12 @@ OFFLOAD = "policy.megatron_cfg.optimizer.optimizer_cpu_offload="
 FRACTION = "policy.megatron_cfg.optimizer.optimizer_offload_fraction="
 ERROR = "error crash config"
 
+WEIGHT_DECAY = "--apply_wd_to_qk_layernorm true"
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
+    ("START030", "ms-swift", f"{SWIFT}{WEIGHT_DECAY}", "ms_swift=4.5.2", ERROR),
+    ("START030", "ms-swift", f"{SWIFT}{WEIGHT_DECAY} --model_type qwen3_next", "ms_swift=4.5.2", "all:"),
+    ("START030", "ms-swift", f"--model Qwen/Qwen3.5-4B --dataset data {WEIGHT_DECAY}", "ms_swift=4.5.2", "all:"),
     ("START021", "verl", f"{VERL}{R}val_kwargs.do_sample=true {R}temperature=0", "verl=0.8.0", ERROR),
     ("START021", "verl", f"{VERL}{R}val_kwargs.do_sample=true {R}temperature=1", "verl=0.8.0", "all:"),
     ("START021", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
@@ -43,6 +47,9 @@ VERDICTS: list[Row] = [
     ("START027", "slime", f"{SLIME}32", "slime=0.3.1", "all:"),
     ("START027", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
     ("START028", "slime", f"{SLIME}31", "miles=0.1.0", ERROR),
+    ("START028", "slime", f"{SLIME}32 --use-miles-dashboard", "miles=0.1.0", ERROR),
+    ("START028", "slime", f"{SLIME}32 --multi-lora-n-adapters 4", "miles=0.1.0", ERROR),
+    ("START028", "slime", f"{SLIME}32 --eval-num-gpus 4", "miles=0.1.0", ERROR),
     ("START028", "slime", f"{SLIME}32", "miles=0.1.0", "all:"),
     ("START028", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
     ("START029", "ms-swift", f"{SWIFT}--packing true --lazy_tokenize true", "ms_swift=4.4.3", ERROR),
