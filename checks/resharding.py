@@ -12,6 +12,7 @@ TP 2 rounds differently. Attention is ours, on the CPU.
 """
 
 import contextlib
+import shutil
 import sys
 import tempfile
 from unittest import mock
@@ -49,7 +50,11 @@ def work(world, options):
 
 def resume(world, cp, form):
     """Writes at CP `cp`, reads at others, and compares the losses of the next steps."""
-    folder = shared_folder(world)
+    with shared_folder(world) as folder:
+        resume_in(folder, world, cp, form)
+
+
+def resume_in(folder, world, cp, form):
     with trained(world, form, tp=1, cp=cp) as job:
         run(world, job, BEFORE)
         save(job, form, folder)
@@ -129,13 +134,17 @@ def load(job, form, folder, with_optimizer):
             optimizer.reload_model_params()
 
 
+@contextlib.contextmanager
 def shared_folder(world):
-    """A new folder that all ranks of this machine know. Collective."""
+    """A new folder that all ranks of this machine know, and that is removed afterwards. Collective."""
     import torch.distributed as dist
 
-    found = [tempfile.mkdtemp(prefix="resharding-", dir=".") if world.rank == 0 else None]
+    found = [tempfile.mkdtemp(prefix="resharding-") if world.rank == 0 else None]
     dist.broadcast_object_list(found)
-    return found[0]
+    yield found[0]
+    dist.barrier()
+    if world.rank == 0:
+        shutil.rmtree(found[0])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ pytest.importorskip("tensordict")
 
 pytestmark = pytest.mark.torch
 
-SKILL = Path(__file__).resolve().parents[2] / "skills" / "dynamic-context-parallel" / "SKILL.md"
+SKILL = Path(__file__).resolve().parents[2] / "skills" / "dynamic-context-parallel" / "references" / "using.md"
 
 
 def test_the_python_of_the_skill_runs_as_it_stands() -> None:

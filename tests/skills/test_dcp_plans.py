@@ -18,7 +18,9 @@ from support.processes import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
 SKILL = find_skill("dynamic-context-parallel")
-TEXTS = [(SKILL / name).read_text(encoding="utf-8") for name in ("SKILL.md", "references/plans.md")]
+TEXTS = [
+    (SKILL / name).read_text(encoding="utf-8") for name in ("SKILL.md", "references/plans.md", "references/using.md")
+]
 COMMANDS = [
     shlex.split(line)[1:] for text in TEXTS for line in text.splitlines() if re.match(r" *hcp dcp (plan|show) ", line)
 ]

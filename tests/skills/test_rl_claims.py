@@ -75,11 +75,11 @@ def test_verl_builds_groups_once_in_a_worker(upstream: Path) -> None:
 
 @pytest.mark.torch
 def test_the_python_of_the_skill_says_where_modules_come_from() -> None:
-    text = (find_skill("rl-context-parallel-e2e") / "SKILL.md").read_text(encoding="utf-8")
+    text = (find_skill("rl-context-parallel-e2e") / "references/which-code.md").read_text(encoding="utf-8")
     code = re.search(r"```python\n(.*?)```", text, re.S)
     assert code is not None
     names: dict[str, object] = {}
-    exec(re.sub(r"^   ", "", code[1], flags=re.M), names)
+    exec(code[1], names)
     found = names["where"]()  # type: ignore[operator]
     assert {"megatron.core", "verl", "nemo_rl"} <= set(found)
     assert all(isinstance(line, str) and line for line in found.values())

@@ -23,7 +23,9 @@ LOG = "3: [rank3]: RuntimeError: CUDA error: uncorrectable ECC error encountered
 
 def commands_of(skill: str) -> list[list[str]]:
     """The `hcp` commands that name a file, with those that write one before those that read it."""
-    text = (find_skill(skill) / "SKILL.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    folder = find_skill(skill)
+    files = (folder / "SKILL.md", *sorted((folder / "references").glob("*.md")))
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files).replace("\\\n", " ")
     found = [
         shlex.split(line.strip(), comments=True)[1:] for line in text.splitlines() if line.strip().startswith("hcp ")
     ]
@@ -34,10 +36,10 @@ def commands_of(skill: str) -> list[list[str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("skill", ["slurm-multi-node-launch", "training-resiliency"])
 def test_the_commands_with_files_run(skill: str, hcp, tmp_path: Path) -> None:
-    launch = (find_skill("slurm-multi-node-launch") / "SKILL.md").read_text(encoding="utf-8")
+    launch = (find_skill("slurm-multi-node-launch") / "references/script.md").read_text(encoding="utf-8")
     site = re.search(r"```yaml\n(.*?)```", launch, re.S)
     assert site is not None
-    (tmp_path / "site.yaml").write_text(re.sub(r"^   ", "", site[1], flags=re.M))
+    (tmp_path / "site.yaml").write_text(site[1])
     (tmp_path / "train.sh").write_text(TRAIN)
     (tmp_path / "logs" / "train-4711").mkdir(parents=True)
     (tmp_path / "logs" / "train-4711" / "train-r0-node0.log").write_text(LOG)

@@ -23,7 +23,12 @@ from megatron_hcp.skills.skill import front_matter
 @click.option("--answers", metavar="FILE", help="JSON lines with task, arm (with or without) and answer.")
 @click.option("--agent-command", metavar="COMMAND", help="Ask this agent instead: prompt on stdin, answer on stdout.")
 @click.option("--timeout", default=600.0, show_default=True, help="Time limit for one answer, in seconds.")
-@click.option("-o", "keep", metavar="FILE", help="Also write the answers to a file that --answers accepts.")
+@click.option(
+    "--runs", metavar="FOLDER", help="Tabulate graded runs instead: JSON lines in *.jsonl, see docs/agents.md."
+)
+@click.option(
+    "-o", "keep", metavar="FILE", help="Also write the answers, as --answers accepts them; with --runs the table."
+)
 @click.option("--triggers", is_flag=True, help="Ask which skill the agent would open, given only the descriptions.")
 @format_option("text", "json")
 def evaluate(
@@ -31,6 +36,7 @@ def evaluate(
     answers: str | None,
     agent_command: str | None,
     timeout: float,
+    runs: str | None,
     keep: str | None,
     triggers: bool,
     fmt: str,
@@ -44,12 +50,19 @@ def evaluate(
 
     With --triggers, the agent chooses for each task among the pack's skills and SKILL. The right choice is the skill
     that the task is for, or none if no skill fits. These answers have the arm `with`.
+
+    With --runs, runs that were graded elsewhere are tabulated, complete or not: scores with and without the skill, the
+    lift with its interval, tokens and steps. Exits with 0.
     """
     from megatron_hcp.skills.evals.task import load_tasks
 
     if answers is not None and agent_command is not None:
         raise HcpError("found --answers and --agent-command", wanted="one of them", do="leave one out")
     folder = find_skill(skill)
+    if runs is not None:
+        if answers is not None or agent_command is not None or triggers:
+            raise HcpError("found --runs with other answers", wanted="one of them", do="leave one out")
+        return _tabulate(folder, runs, keep, fmt)
     tasks = load_tasks(folder)
     if triggers:
         return _triggers(folder, tasks, answers, agent_command, timeout, keep, fmt)
@@ -93,6 +106,18 @@ def evaluate(
         lines.append(f"lift: {100 * totals['lift']:+.0f} points")
     _print(data, fmt, lines)
     return 1 if any(item.faults and item.answer.arm == "with" for item in results) else 0
+
+
+def _tabulate(folder: Path, runs: str, keep: str | None, fmt: str) -> int:
+    from megatron_hcp.skills.evals.benchmark import benchmark_data, benchmark_lines, read_runs
+    from megatron_hcp.skills.installed import digest_of
+
+    data = benchmark_data(folder.name, digest_of(folder), read_runs(runs))
+    lines = benchmark_lines(data)
+    if keep is not None:
+        _write(keep, "\n".join(lines) + "\n")
+    _print(data, fmt, lines)
+    return 0
 
 
 def _triggers(
