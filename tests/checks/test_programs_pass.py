@@ -18,6 +18,7 @@ PROGRAMS = [
     "dynamic_cp_round_trip",
     "hcp_groups",
     "loss_normalization",
+    "packed_rotary",
     "packed_tokens",
     "parity",
     "pipeline_packed",
@@ -25,6 +26,7 @@ PROGRAMS = [
     "silent_cp_loss",
     "stale_groups",
     "training_step",
+    "windows_and_sinks",
     "wrong_level_order",
 ]
 
