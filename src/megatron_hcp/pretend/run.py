@@ -65,6 +65,7 @@ def prepare(request: Request) -> None:
         fused,
         kernels,
         packages,
+        pipeline,
         routing,
         slime,
         tensors,
@@ -86,13 +87,13 @@ def prepare(request: Request) -> None:
     mixed = routing if request.measure else experts
     if request.framework == "bridge":
         bridge.load()
-        late = [world, files, bridge, mixed, fused]
+        late = [world, pipeline, files, bridge, mixed, fused]
     elif request.framework == "slime":
         slime.load()
-        late = [world, files, slime, mixed, fused]
+        late = [world, pipeline, files, slime, mixed, fused]
     else:
         importlib.import_module("megatron.training.training")
-        late = [world, files, data, conversations, mixed, fused]
+        late = [world, pipeline, files, data, conversations, mixed, fused]
     for module in late:
         module.late()
     from megatron_hcp.pretend.stages import watch

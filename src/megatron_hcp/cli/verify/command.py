@@ -6,7 +6,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -24,6 +24,7 @@ from megatron_hcp.skills.folders import has_card, skills_below
 from megatron_hcp.skills.side_by_side import run_steps, steps_at_once
 from megatron_hcp.skills.stack import stack_notes
 from megatron_hcp.skills.steps import StepResult, program_of, steps_up_to, why_not
+from megatron_hcp.skills.submitted import EXECUTORS, Submission, run_submitted
 
 _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 _STEPS = 2
@@ -40,6 +41,18 @@ _STEPS = 2
 @click.option("--trust", is_flag=True, help="Allow a card from outside the installed pack to run its steps.")
 @click.option("--strict", is_flag=True, help="Fail if a step was skipped.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Steps to run in parallel (default: one per core, at most 8).")
+@click.option(
+    "--executor",
+    type=click.Choice(EXECUTORS),
+    help="Run the steps as --jobs tasks through submitit (extra `jobs`): a job array, or processes of this machine.",
+)
+@click.option(
+    "--submit-with",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="--executor: what submitit states to Slurm, such as partition=batch or time=30 (minutes); repeatable.",
+)
 @click.option(
     "--launch",
     "target",
@@ -77,6 +90,8 @@ def verify(
     trust: bool,
     strict: bool,
     jobs: int | None,
+    executor: Literal["local", "slurm"] | None,
+    parameters: Sequence[str],
     target: str | None,
     processes: int,
     engine: str,
@@ -131,7 +146,10 @@ def verify(
             f"found a card outside the installed pack: {visible(outside[0])}; its steps run programs",
             do="read it, then add --trust",
         )
+    submission = _submission(executor, jobs, parameters)
     if record:
+        if submission is not None:
+            raise HcpError("found --executor with --record", wanted="records of this machine", do="leave one out")
         from megatron_hcp.skills.record import record_path
 
         for card, _ in chosen:
@@ -140,7 +158,10 @@ def verify(
     say((f"note: {note}" for note in notes), err=True)
     with ends_cleanly():
         progress = StepProgress(len(chosen), fmt)
-        results = run_steps(chosen, jobs or steps_at_once(), progress.show, progress.tick)
+        if submission is not None:
+            results = run_submitted(chosen, submission, progress.show)
+        else:
+            results = run_steps(chosen, jobs or steps_at_once(), progress.show, progress.tick)
         if record:
             _record(results)
     passed = sum(result.status == "passed" for result in results)
@@ -155,6 +176,23 @@ def verify(
             nothing += "; --strict: a skipped step fails"
         click.echo(f"{passed} passed, {failed} failed, {skipped} skipped{nothing}")
     return 0 if ok else 1
+
+
+def _submission(
+    executor: Literal["local", "slurm"] | None, jobs: int | None, parameters: Sequence[str]
+) -> Submission | None:
+    """What --executor and its parameters say."""
+    if executor is None:
+        if parameters:
+            raise HcpError("found --submit-with without --executor", wanted="both", do="add --executor slurm")
+        return None
+    given: dict[str, Any] = {}
+    for text in parameters:
+        name, is_pair, value = text.partition("=")
+        if not is_pair or not name.isidentifier():
+            raise HcpError(f"--submit-with: found {visible(text)[:100]}", wanted="NAME=VALUE, such as partition=batch")
+        given[name] = int(value) if value.isdecimal() and len(value) < 10 else value
+    return Submission(executor, jobs or steps_at_once(), Path("hcp-verify-tasks"), given)
 
 
 def _chosen(names: Sequence[str], level: Level) -> list[tuple[Card, Step]]:
