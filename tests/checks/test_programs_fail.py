@@ -74,6 +74,34 @@ def thorough():
     parallel_state._HIERARCHICAL_CONTEXT_PARALLEL_GROUPS = None
 parallel_state.destroy_model_parallel = thorough
 """
+A_WINDOW_OF_ONE_MORE = """
+from megatron_hcp.runtime.attention import Masking
+seen = Masking.seen
+Masking.seen = lambda self, q, k: seen(self._replace(window=self.window + (self.window >= 0)), q, k)
+"""
+SINKS_OF_OTHER_HEADS = """
+from megatron_hcp.runtime.attention import Masking
+of = Masking.for_heads_of
+def reversed_sinks(self, group):
+    cut = of(self, group)
+    return cut if cut.sink is None else cut._replace(sink=cut.sink.flip(0))
+Masking.for_heads_of = reversed_sinks
+"""
+SINKS_WITHOUT_SHIFT = """
+import torch, megatron_hcp.runtime.attention as attention
+finish = attention.finish
+def unshifted(part, sink=None):
+    return finish(part if sink is None else part._replace(total=part.total + torch.exp(sink)))
+attention.finish = unshifted
+"""
+ROTARY_SLICES_IN_ONE_PIECE = """
+from megatron.core.models.common.embeddings import rope_utils
+def sliced(cp_rank, cp_size, x, freqs, offset=0):
+    start = offset + cp_rank * x.size(0)
+    return freqs[start : start + x.size(0)]
+rope_utils._get_thd_freqs_on_this_cp_rank = sliced
+"""
+COMMS = ("p2p", "all_gather", "a2a", "a2a+p2p")
 FLOAT64_SBHD = ("--dtypes", "float64", "--layouts", "sbhd")
 
 
@@ -99,6 +127,22 @@ def test_parity_finds_heads_that_are_cut_without_dividing(forked):
     ran = forked("attention_parity", *FLOAT64_SBHD, patch=ANY_NUMBER_OF_HEADS)
     assert ran.code == 1
     assert "rank" in ran.report["error"]
+
+
+@pytest.mark.parametrize(
+    ("program", "patch", "failed"),
+    [
+        ("windows_and_sinks", A_WINDOW_OF_ONE_MORE, [f"{comm} window" for comm in COMMS]),
+        ("windows_and_sinks", SINKS_OF_OTHER_HEADS, ["a2a sinks", "a2a+p2p sinks"]),
+        ("windows_and_sinks", SINKS_WITHOUT_SHIFT, [f"{comm} sinks" for comm in COMMS]),
+        ("packed_rotary", ROTARY_SLICES_IN_ONE_PIECE, ["angles by position", "angles by place"]),
+    ],
+    ids=["window", "heads", "shift", "rotary"],
+)
+def test_windows_sinks_and_rotary_slices_that_are_wrong_are_found(forked, program, patch, failed):
+    ran = forked(program, patch=patch)
+    assert ran.code == 1
+    assert ran.failed() == failed
 
 
 def test_groups_finds_levels_that_upstream_built_the_other_way_round(forked):

@@ -20,6 +20,7 @@ PROGRAMS = [
     "hcp_groups",
     "loss_normalization",
     "offloading_refusals",
+    "packed_rotary",
     "packed_tokens",
     "parity",
     "pipeline_packed",
@@ -28,6 +29,7 @@ PROGRAMS = [
     "silent_cp_loss",
     "stale_groups",
     "training_step",
+    "windows_and_sinks",
     "wrong_level_order",
 ]
 

@@ -48,6 +48,22 @@ def test_runs_that_explain_take_back_one_thing_that_the_launch_has() -> None:
     assert "--mtp-num-layers" not in per_token[2].words and "--mtp-num-layers" in per_token[1].words
 
 
+def test_a_launch_of_another_framework_is_one_line(hcp, root) -> None:
+    done = hcp("verify", "--launch", "examples/bridge_hcp.yaml", "--engine", "upstream", cwd=root)
+    assert (done.returncode, done.stdout) == (2, "") and "found a launch of bridge" in done.stderr
+
+
+def test_without_a_tree_nothing_is_executed(hcp, root) -> None:
+    done = hcp("verify", "--launch", "examples/mlm_hcp.sbatch", "--engine", "upstream", cwd=root)
+    assert (done.returncode, done.stdout) == (2, "") and "found no code of Megatron-LM to run" in done.stderr
+
+
+def test_options_of_the_other_engine_are_refused(hcp, root) -> None:
+    words = ("--launch", "examples/mlm_hcp.sbatch", "--engine", "upstream", "--steps", "3")
+    done = hcp("verify", *words, cwd=root)
+    assert done.returncode == 2 and "--steps" in done.stderr
+
+
 def test_a_model_with_mamba_layers_is_refused() -> None:
     with pytest.raises(HcpError, match="hybrid"):
         small_run(launch_of("--hybrid-override-pattern M*M*"), 4)

@@ -50,6 +50,12 @@ def test_what_upstream_refuses_is_its_own_line() -> None:
     assert run.verdict == "failed" and "does not support MLA" in told(run), told(run)
 
 
+def test_recomputation_runs_within_the_backward_pass() -> None:
+    more = "--cp-comm-type all_gather --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
+    run = run_step(launch_of(more, mcore="0.18.2", te="2.19"), 2, 120)
+    assert run.verdict == "same", told(run)
+
+
 def test_what_ends_the_process_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "MEMORY_GIB", 0)
     run = run_step(launch_of(mcore="0.18.2", te="2.19"), 2, 120)

@@ -73,6 +73,8 @@ def run_step(launch: Launch, processes: int, seconds: float) -> StepRun:
     Raises:
         HcpError: as `dry_run`, or the launch can't be made small, or there is no Transformer Engine to run.
     """
+    if launch.dialect != "mlm":
+        raise HcpError(f"found a launch of {launch.dialect}", wanted="one of Megatron-LM for --engine upstream")
     tree, te = _trees(launch)
     if find_spec("torch") is None:
         raise HcpError("found no torch for this Python", wanted="torch", do="run hcp where it is")

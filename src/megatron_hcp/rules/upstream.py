@@ -64,6 +64,7 @@ LANGUAGE_MODULE = UpstreamFile("megatron-core", "megatron/core/models/common/lan
 ROTARY_POS_EMBEDDING = UpstreamFile("megatron-core", "megatron/core/models/common/embeddings/rotary_pos_embedding.py")
 CORE_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/attention.py")
 CORE_DOT_PRODUCT_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/dot_product_attention.py")
+GPT_MODEL = UpstreamFile("megatron-core", "megatron/core/models/gpt/gpt_model.py")
 MAMBA_BLOCK = UpstreamFile("megatron-core", "megatron/core/ssm/mamba_block.py")
 MAMBA_CONTEXT_PARALLEL = UpstreamFile("megatron-core", "megatron/core/ssm/mamba_context_parallel.py")
 MAMBA_MIXER = UpstreamFile("megatron-core", "megatron/core/ssm/mamba_mixer.py")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -17,6 +18,9 @@ CANNOT_TELL = "rounding of lower precisions, missing waits between streams, an o
 CPU = torch.device("cpu")
 _TYPES = {"Float": torch.float64, "Double": torch.float64, "Long": torch.int64, "Int": torch.int32,
           "Byte": torch.uint8, "Bool": torch.bool}  # fmt: skip
+
+_FACTORIES = "empty zeros ones full tensor arange rand randn empty_like zeros_like ones_like full_like".split()
+"""Replaced as well: in a backward pass within a backward pass (recomputation) torch asks no mode."""
 
 
 class CpuForCuda(TorchFunctionMode):  # type: ignore[misc]
@@ -53,6 +57,8 @@ def install() -> None:
     anything: Any = torch.cuda
     for name, kind in _TYPES.items():
         setattr(anything, f"{name}Tensor", _typed(kind))
+    for name in _FACTORIES:
+        setattr(torch, name, _on_host(getattr(torch, name)))
     real_init, real_new = dist.init_process_group, dist.new_group
 
     def init_process_group(*_: Any, **__: Any) -> None:
@@ -64,6 +70,16 @@ def install() -> None:
 
     for module in (dist, dist.distributed_c10d):
         vars(module).update(init_process_group=init_process_group, new_group=new_group)
+
+
+def _on_host(real: Any) -> Any:
+    @functools.wraps(real)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        if "device" in kwargs:
+            kwargs["device"] = _host(kwargs["device"])
+        return real(*args, **kwargs)
+
+    return make
 
 
 def _typed(kind: torch.dtype) -> Any:

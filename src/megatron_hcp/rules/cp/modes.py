@@ -173,7 +173,11 @@ def fsdp_v2_excludes_cp(v: View) -> Problem | None:
     "error crash config",
     source=(MULTI_TOKEN_PREDICTION.says("roll_tensor", "cp_group", ">=0.14"),),
     applies=under_cp(lambda v: v.dialect == "mlm" and bool(v.get("mtp_layers"))),
-    good=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1 --position-embedding-type rope", "mcore=0.14"),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --mtp-num-layers 1 --position-embedding-type rope --calculate-per-token-loss",
+        "mcore=0.14",
+    ),
     bad=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1 --position-embedding-type rope", "mcore=0.13"),
 )
 def mtp_supports_cp(v: View) -> Problem | None:

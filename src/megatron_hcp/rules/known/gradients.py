@@ -9,7 +9,9 @@ from megatron_hcp.rules.upstream import (
     DDP,
     EXTENSION_TE,
     FINALIZE_MODEL_GRADS,
+    GPT_MODEL,
     MULTI_LATENT_ATTENTION,
+    MULTI_TOKEN_PREDICTION,
     TE_GROUPED_LINEAR,
     TENSOR_PARALLEL_LAYERS,
 )
@@ -24,6 +26,29 @@ _EXPERTS = (
 _GROUPED = (
     f"{_TP}--sequence-parallel --num-experts 8 --disable-bias-linear --expert-model-parallel-size 2 --moe-grouped-gemm"
 )
+_MTP = "--context-parallel-size 2 --mtp-num-layers 1 --position-embedding-type rope"
+_MEAN_OF_MTP = Known(
+    "KNOWN117",
+    "mcore",
+    ">=0.17,<0.20",
+    when="mtp_layers > 0 and cp > 1",
+    title="Multi-token prediction averages over the tokens of all CP ranks",
+    why="Its loss is divided by the number of tokens that count on this CP rank. Ranks whose masks differ (the last "
+    "token, padding, prompts) weigh their tokens differently; upstream's comment says so. Upstream's own step on CPUs "
+    "differs from the one without CP by 1 % in some weights at 32 tokens per rank, and with the counts of the CP "
+    "group by nothing. The difference shrinks with the length, unless masks are uneven.",
+    symptom="multi-token prediction's loss is a mean per CP rank: its gradients differ slightly from those without CP, "
+    "more where whole ranks hold padding or prompts",
+    issue="multi_token_prediction.py, num_tokens_safe",
+    outcome="info note never",
+    source=(
+        MULTI_TOKEN_PREDICTION.says(
+            "process_mtp_loss", "original_num_tokens / num_tokens_safe", ">=0.17,<0.20", branches=("main", "dev")
+        ),
+    ),
+    launch=Example("mlm", _MTP),
+    instead="no multi-token prediction",
+)
 _SHARDED = (
     "--num-experts 8 --disable-bias-linear --expert-model-parallel-size 2 --tensor-parallel-num-weight-shards 2 "
     "--expert-tensor-parallel-num-weight-shards "
@@ -32,6 +57,17 @@ _WITHOUT_TP = Fix({"tp": 1}, "no tensor parallelism")
 _SEQUENCE_PARALLEL = Fix({"sequence_parallel": True}, "activations split over the tensor-parallel ranks")
 
 ROWS: tuple[Known, ...] = (
+    _MEAN_OF_MTP,
+    _MEAN_OF_MTP._replace(
+        id="KNOWN118",
+        versions=">=0.14,<0.17",
+        when="mtp_layers > 0 and cp > 1 and not calculate_per_token_loss",
+        title="Multi-token prediction averages over all ranks without per-token loss",
+        issue="gpt_model.py, mtp_loss_scale",
+        source=(GPT_MODEL.says("GPTModel._postprocess", "mtp_loss_scale * mtp_loss / num_tokens", ">=0.14,<0.17"),),
+        good=Example("mlm", f"{_MTP} --calculate-per-token-loss", "mcore=0.16.1"),
+        instead="calculate_per_token_loss",
+    ),
     Known(
         "KNOWN030",
         "mcore",

@@ -101,7 +101,9 @@ ROWS: tuple[Known, ...] = (
             ),
         ),
         launch=Example(
-            "mlm", "--context-parallel-size 2 --mtp-num-layers 1 --position-embedding-type rope", "world_size=4"
+            "mlm",
+            "--context-parallel-size 2 --mtp-num-layers 1 --position-embedding-type rope --calculate-per-token-loss",
+            "world_size=4",
         ),
         instead="no multi-token prediction",
         fixes=(_WITHOUT_MTP, _WITHOUT_CP),

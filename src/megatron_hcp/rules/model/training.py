@@ -42,13 +42,13 @@ def vision_script_uses_cp_or_pp(v: View) -> Problem | None:
         "mlm",
         "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p p2p --mtp-num-layers 1 "
         "--position-embedding-type rope",
-        "mcore=0.17",
+        "mcore=0.20",
     ),
     bad=Example(
         "mlm",
         "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather --mtp-num-layers 1 "
         "--position-embedding-type rope",
-        "mcore=0.17",
+        "mcore=0.20",
     ),
 )
 def mtp_takes_the_first_comm_types(v: View) -> Problem | None:
@@ -61,7 +61,7 @@ def mtp_takes_the_first_comm_types(v: View) -> Problem | None:
     if len(set(types)) == 1:
         return None
     return Problem(
-        message="the layers of multi-token prediction are numbered from 1 again, so they use the first entries of the "
+        message="the layers of multi-token prediction are numbered from 1 again: they use the first entries of the "
         "list",
         found=f"{v.mtp_layers} prediction layers with cp_comm_type {' '.join(types[: v.mtp_layers])}",
         wanted="the types for these layers as the first entries of the list",
