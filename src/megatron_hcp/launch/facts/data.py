@@ -167,6 +167,15 @@ DATA_FACTS: tuple[FactSpec, ...] = (
         default=UNKNOWN,
         defaults={"mlm": 100},
     ),
+    *(
+        FactSpec(name, type, f"Megatron-LM: {doc}", mlm=(name,), default=UNKNOWN, defaults={"mlm": default})
+        for name, type, doc, default in (
+            ("train_iters", "int", "training iterations; null = by samples", None),
+            ("eval_interval", "int", "iterations between evaluations; null = not stated", None),
+            ("skip_train", "bool", "only evaluation", False),
+            ("full_validation", "bool", "each evaluation reads all of the validation data", False),
+        )
+    ),
     field_spec(
         "pipeline_comm_backend",
         "str",
