@@ -27,6 +27,10 @@ from megatron_hcp.validators.outcome import Guard
 from megatron_hcp.validators.table import guards_of, program_of_release
 
 
+_ON_MEGATRON_LM = frozenset(("mlm", "bridge", "bridge-provider"))
+"""The dialects of rules' examples that a launch of Megatron-LM may concern: a rule about verl may cite its guards too."""
+
+
 class Disagreement(NamedTuple):
     """A rule and a guard that it cites, and which of them refuses."""
 
@@ -38,7 +42,11 @@ class Disagreement(NamedTuple):
 def links(release: str) -> dict[Guard, list[Rule]]:
     """The guards of a release that rules cite, each with these rules."""
     program = program_of_release("megatron-lm", release)
-    own = [rule for rule in RULES if not rule.id.startswith(START) and rule.severity == "error"]
+    own = [
+        rule
+        for rule in RULES
+        if rule.severity == "error" and not rule.id.startswith(START) and rule.bad.dialect in _ON_MEGATRON_LM
+    ]
     found = {}
     for guard, releases in guards_of("megatron-lm").items():
         context = context_of(program, guard) if program and release in releases else Context()

@@ -29,6 +29,7 @@ from results_page import RESULTS, results  # noqa: E402
 
 from megatron_hcp.cli.explain import example_text, source_text  # noqa: E402
 from megatron_hcp.cli.main import cli  # noqa: E402
+from megatron_hcp.resources import pack_dir  # noqa: E402
 from megatron_hcp.rules.registry import RULES  # noqa: E402
 from megatron_hcp.rules.rule import Rule  # noqa: E402
 from megatron_hcp.skills.card import load_card, skill_dirs  # noqa: E402
@@ -38,7 +39,10 @@ HERE = Path(__file__).parent
 TEMPLATES = Environment(
     loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
-STYLE, SCRIPT = ((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "search.js"))
+LOOK, STYLE, SCRIPT = (
+    path.read_text(encoding="utf-8")
+    for path in (pack_dir("templates") / "_look.css", HERE / "style.css", HERE / "search.js")
+)
 MENU = (
     ("index.html", "megatron-hcp"),
     ("guides/index.html", "Guides"),
@@ -88,7 +92,7 @@ class Site:
         digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
         return TEMPLATES.get_template("page.html.j2").render(
             title=title, body=Markup(body), search=search, here=name, menu=MENU, up="../" * name.count("/"),
-            style=Markup(STYLE), script=Markup(SCRIPT), script_hash=digest,
+            style=Markup(LOOK + STYLE), script=Markup(SCRIPT), script_hash=digest,
         )  # fmt: skip
 
     def _rules(self) -> str:

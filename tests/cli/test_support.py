@@ -160,7 +160,7 @@ def test_text_and_page_name_the_model_and_the_rules(hcp: Hcp, tmp_path: Path) ->
     assert "a2a          sbhd    8               CP007" in done.stdout
     assert "PACK007: This Transformer Engine supports packed data" in done.stdout
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "<td class=no>CP007</td>" in page and "Context parallelism for config.json" in page
+    assert "<td class=error>CP007</td>" in page and "Context parallelism for config.json" in page
 
 
 @pytest.mark.sample(6)

@@ -38,7 +38,7 @@ CASES = [
     f"dryrun missing.sh | | missing.sh does not exist | a launch file | {PATH}",
     f"check train.toml | | train.toml looks like a TOML configuration (torchtitan, prime-rl), which is not supported | "
     f"{A_LAUNCH} | give the command line or configuration of one of these three",
-    "check launch.yaml -o yaml=x | | -o yaml=x | FORMAT=PATH with FORMAT one of text, json, sarif, github |",
+    "check launch.yaml -o yaml=x | | -o yaml=x | FORMAT=PATH with FORMAT one of text, json, sarif, github, html |",
     "check --model odd.json -- model.context_parallel_size=4 | odd.json:1:17 | not JSON (Invalid \\escape) | "
     "a model's config.json | give the one next to the model's weights",
     f"show launch.yaml | launch.yaml:2:26 | model.context_parallel_size is 'four' | a whole number | {CORRECT}",

@@ -1,5 +1,7 @@
 """Every word around a training command is carried into the job, or said to be left out."""
 
+import subprocess
+
 import pytest
 
 from support.sbatch import BODY, HEAD
@@ -145,3 +147,25 @@ def test_an_option_and_a_target_change_what_became_of_a_word(rendered, words, ro
     done = rendered(*words, "--words", text=without_array + BODY)
     found = [(fate, rest) for fate, rest in fates(done.stdout) if rest.startswith(f"{row[1]} ")]
     assert len(found) == 1 and found[0][0] == row[0] and found[0][1].endswith(row[2]), done.stderr
+
+
+def test_a_variable_from_outside_is_carried_and_must_be_there(rendered, tmp_path):
+    """Neither its value nor a guess is written into the script: the shell that submits the job has it."""
+    words = 'srun python pretrain_gpt.py --context-parallel-size 2 --save "$WORKSPACE/x" --wandb-key $WANDB_KEY\n'
+    done = rendered("-o", "job.sbatch", text=HEAD + words)
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    assert '--save "${WORKSPACE}"/x' in script and '--wandb-key "${WANDB_KEY}"' in script
+    begin = script.index("for name in WANDB_KEY WORKSPACE; do")
+    guard = script[begin : script.index("done\n", begin) + 5]
+    for environment, code in (({"WORKSPACE": "/w", "WANDB_KEY": "k"}, 0), ({"WORKSPACE": "/w"}, 2)):
+        ran = subprocess.run(["bash", "-c", guard], env=environment, capture_output=True, text=True)
+        assert (ran.returncode, ran.stderr.count("\n")) == (code, 1 if code else 0)
+    assert "found no variable WANDB_KEY" in ran.stderr
+
+
+def test_an_argument_of_the_script_is_asked_for_by_the_option_that_gives_it(rendered):
+    words = "srun python pretrain_gpt.py --context-parallel-size 2 --data-path $3\n"
+    done = rendered(text=HEAD + words)
+    assert done.returncode == 2 and "give the script's arguments with --args" in done.stderr, done.stderr
+    assert rendered("--args", "1 2 /data", text=HEAD + words).returncode in (0, 1)

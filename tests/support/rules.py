@@ -214,10 +214,11 @@ class Examples:
         problem = _report(rule.bad).findings[0].problem
         for text in (problem.message, problem.found, problem.wanted, *(fix.effect for fix in problem.fixes)):
             assert text.strip() == text and text and not text.endswith("."), text
+            assert len(text) < 160, text
         assert problem.facts or problem.location
 
     def the_texts_are_there_and_short(self, rule: Rule) -> None:
-        assert 10 < len(rule.title) <= 90 and not rule.title.endswith(".")
+        assert 10 < len(rule.title) <= 72 and not rule.title.endswith(".")
         assert 30 < len(rule.why) <= 600 and rule.why.endswith((".", '"'))
         assert rule.source
 

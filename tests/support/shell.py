@@ -14,7 +14,7 @@ from support.processes import HANG_S
 BASH = shutil.which("bash")
 
 
-def followed(text: str) -> tuple[Walker, list[Items]]:
+def followed(text: str, name: str = "x.sh") -> tuple[Walker, list[Items]]:
     """A script as it is followed, and the words of those commands that the shell itself does not know."""
     commands: list[Items] = []
 
@@ -23,7 +23,7 @@ def followed(text: str) -> tuple[Walker, list[Items]]:
         walker.found += 1
         return None
 
-    walker = Walker(parse(ScriptText(text.encode(), "x.sh")), STATEMENTS, on_command, lambda name, span: None)
+    walker = Walker(parse(ScriptText(text.encode(), name)), STATEMENTS, on_command, lambda name, span: None)
     walker.walk()
     return walker, commands
 

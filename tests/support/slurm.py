@@ -36,13 +36,14 @@ class Cluster:
     """Four nodes n1..n4 of eight CPUs and eight (empty) GPUs each, in two partitions: `urgent` preempts `debug`.
 
     Where this machine lets it, processes are tracked by cgroups, as clusters do: a signal then reaches the tasks that
-    srun started and nothing below them. Elsewhere by process groups, which a launcher shares with its task.
+    srun started and nothing below them, and the kernel ends what uses more memory than --mem says. Elsewhere by
+    process groups, which a launcher shares with its task.
     """
 
-    def __init__(self, folder: Path, first_job: int = 1) -> None:
-        self.has_cgroups = os.access("/sys/fs/cgroup/freezer", os.W_OK)
+    def __init__(self, folder: Path, first_job: int = 1, kill_wait_s: int = 10) -> None:
+        self.has_cgroups = all(os.access(f"/sys/fs/cgroup/{name}", os.W_OK) for name in ("freezer", "memory"))
         self.folder = folder
-        self.first_job = first_job
+        self.first_job, self.kill_wait_s = first_job, kill_wait_s
         self.conf = folder / "slurm.conf"
         self.env = {**os.environ, "SLURM_CONF": str(self.conf), _MARK: str(folder), "LC_ALL": "C.UTF-8"}
         self.daemons: list[subprocess.Popen[bytes]] = []
@@ -171,7 +172,8 @@ class Cluster:
             (folder / "gpus" / str(number)).touch()
         (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={folder}/gpus/[0-7]\n")
         if self.has_cgroups:
-            (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainCores=no\n")
+            lines = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainCores=no\nConstrainRAMSpace=yes\n"
+            (folder / "cgroup.conf").write_text(lines)
         self.conf.write_text(f"""\
 ClusterName=hcp
 SlurmctldHost={host}(127.0.0.1)
@@ -183,19 +185,20 @@ AuthType=auth/munge
 AuthInfo=socket={self.munge_socket}
 CryptoType=crypto/munge
 ProctrackType=proctrack/{"cgroup" if self.has_cgroups else "pgid"}
-TaskPlugin=task/none
+TaskPlugin=task/{"cgroup" if self.has_cgroups else "none"}
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters=CR_Core{"_Memory" if self.has_cgroups else ""}
 SlurmdParameters=config_overrides
 SchedulerType=sched/builtin
 SchedulerParameters=sched_interval=2
 GresTypes=gpu
 MailProg=/bin/true
 ReturnToService=2
-KillWait=10
+KillWait={self.kill_wait_s}
 JobRequeue=1
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
+DefMemPerNode=8000
 MpiDefault=none
 SwitchType=switch/none
 AccountingStorageType=accounting_storage/none

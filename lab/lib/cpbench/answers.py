@@ -113,9 +113,14 @@ def _answer(code: int, said: str) -> Answer:
         [item for item in findings if (item["severity"] == "error") is is_error] for is_error in (True, False)
     )
     undecided = [str(item) for one in launches for item in one.get("undecided", ())]
+    later = [
+        f"{item['reference']} {item['when']}: {item['message']}" for one in launches for item in one.get("faults", ())
+    ]
     refused = [str(found["error"])] if "error" in found else []
     return Answer(
-        code, "\n".join([_line(item) for item in errors] or undecided or refused), "\n".join(map(_line, others))
+        code,
+        "\n".join([_line(item) for item in errors] or undecided or refused),
+        "\n".join([*map(_line, others), *later]),
     )
 
 

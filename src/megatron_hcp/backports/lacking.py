@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from megatron_hcp.backports.faults import EFFECTS, Fault, faults_of, is_set, settings_of
 from megatron_hcp.backports.table import Backport, Upstream, fixes_of, upstreams
 from megatron_hcp.backports.topics import TOPICS, is_on
 from megatron_hcp.launch.fact import Launch
@@ -14,7 +15,6 @@ from megatron_hcp.rules.view import Unknown, View
 
 OPTIONS = "options"
 """The topic of a fix that touches only launches which set one of its options."""
-_OFF = (None, False, 0, "", "null", "none", "None", "false", "False")
 _SETS, _MODEL, _TELLING = 4, 3, 2
 """The weight of an option that a launch sets, of its model, and of what tells it from most launches."""
 
@@ -33,6 +33,8 @@ class Lacking(NamedTuple):
     """The same, where most launches turn on all that a fix is about."""
     open: tuple[Backport, ...]
     """About parts of which the launch turns on some and doesn't show the others."""
+    faults: tuple[tuple[Backport, Fault], ...] = ()
+    """Those whose fault the launch meets, by a condition that was read from upstream's code; the worst first."""
 
     def sets(self, fix: Backport) -> tuple[str, ...]:
         """The options of a fix that the launch sets."""
@@ -82,7 +84,19 @@ def _lacking(v: View, upstream: Upstream) -> Lacking:
         elif state:
             groups["touching" if _weight(fix, options) >= _TELLING else "broad"].append(fix)
     lists = {name: tuple(group) for name, group in groups.items()}
-    return Lacking(upstream, str(v[upstream.package]), v, options, **lists)
+    return Lacking(upstream, str(v[upstream.package]), v, options, **lists, faults=_faults(v, upstream, fixes))
+
+
+def _faults(v: View, upstream: Upstream, fixes: Sequence[Backport]) -> tuple[tuple[Backport, Fault], ...]:
+    """The faults that the launch meets, each once."""
+    by_number = {fix.number: fix for fix in fixes}
+    settings = settings_of(v.launch)
+    met = {
+        fault.number: (by_number[fault.number], fault)
+        for fault in faults_of(upstream.package)
+        if fault.number in by_number and fault.hits(v, settings)
+    }
+    return tuple(sorted(met.values(), key=lambda pair: EFFECTS.index(pair[1].effect)))
 
 
 def _why_not_read(v: View, upstream: Upstream) -> str | None:
@@ -119,10 +133,7 @@ def _state(v: View, fix: Backport, states: Mapping[str, bool | None], options: f
 
 def _options(launch: Launch) -> frozenset[str]:
     """The options that a launch sets to something that turns them on, without the sections that they stand in."""
-    settings = (*launch.reading.settings, *(setting for other in launch.reading.others for setting in other.settings))
-    return frozenset(
-        setting.key.rpartition(".")[2].replace("-", "_") for setting in settings if setting.value not in _OFF
-    )
+    return frozenset(name for name, value in settings_of(launch).items() if is_set(value))
 
 
 def _order(fix: Backport, options: frozenset[str]) -> tuple[int, int]:

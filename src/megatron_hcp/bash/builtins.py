@@ -171,7 +171,10 @@ def _printf(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     first = items[0].text if items and isinstance(items[0], Field) else None
     if first == "-v" and len(items) > 1 and isinstance(items[1], Field):
         name = items[1].text or ""
-        if name.isidentifier():
+        text = _formatted(items[2:])
+        if name.isidentifier() and text is not None:
+            w.assign(name, text, span)
+        elif name.isidentifier():
             w.forget(name, f"{name} is set by printf", span)
         return True
     if w.printed is None:
@@ -184,6 +187,22 @@ def _printf(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
         return True
     w.spoiled = True
     return True
+
+
+def _formatted(items: Items) -> Value | None:
+    """What `printf FORMAT WORD…` writes where the format has one `%s` for each word, or `%d` for a plain number."""
+    form = items[0].text if items and isinstance(items[0], Field) else None
+    texts = re.split("(%[sd])", form or "")
+    words = items[1:]
+    if form is None or len(texts) != 2 * len(words) + 1 or any(char in text for text in texts[::2] for char in "%\\"):
+        return None
+    found: Value = (Lit(texts[0], items[0].span, False),)
+    for word, kind, text in zip(words, texts[1::2], texts[2::2], strict=True):
+        number = text_of(joined((word,))) or ""
+        if kind == "%d" and (not number.isdecimal() or (number[0] == "0" and len(number) > 1)):
+            return None
+        found += (*joined((word,)), Lit(text, items[0].span, False))
+    return tuple(part for part in found if not isinstance(part, Lit) or part.text)
 
 
 def _echo(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:

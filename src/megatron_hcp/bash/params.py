@@ -112,7 +112,8 @@ def _array(w: State, node: Parameter, items: Items, span: Span, quoted: bool, op
     elif sign:
         items = tuple(_edited(w, item, sign, span, operand) for item in items)
     if quoted and "*" in (node.name, node.subscript):
-        return [Frag(part, False) for part in joined(items)]
+        between = text_of(w.vars["IFS"].value or ()) if "IFS" in w.vars else " "
+        return [Frag(part, False) for part in joined(items, " " if between is None else between[:1])]
     return [Frag(Splice(items), not quoted)]
 
 

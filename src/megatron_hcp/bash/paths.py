@@ -8,6 +8,7 @@ folder. A script is assumed to be started in its own folder.
 from __future__ import annotations
 
 import posixpath
+import re
 
 from megatron_hcp.bash.state import PWD
 from megatron_hcp.bash.value import Field, Hole, Items, Lit, Span, Value, text_of
@@ -45,6 +46,27 @@ def parent(value: Value, span: Span) -> Value:
 
 def _place(path: str, span: Span) -> Hole:
     return Hole("the script's folder is known only where it runs", span, path or ".")
+
+
+_SED = r"sed\s+(['\"])s([#|,/])([\w/-]+)\2([\w./-]*)\2\1"
+
+
+def substituted_by_sed(w: Walker, stage: str, printed: Value) -> Value | None:
+    """What `sed 's#a#b#'` makes of one line: a known text, or a path whose folder is the script's; None for others."""
+    match = re.fullmatch(_SED, stage.strip()) if stage.lstrip().startswith("sed") else None
+    last = printed[-1] if printed else None
+    if match is None or not isinstance(last, Lit) or not last.text.endswith("\n"):
+        return None
+    *_, old, new = match.groups()
+    line: Value = (*printed[:-1], *([last._replace(text=last.text[:-1])] if last.text != "\n" else []))
+    text, path = text_of(line), below(line)
+    if text is not None:
+        return (Lit(text.replace(old, new, 1) + "\n", last.span, False),) if "\n" not in text else None
+    if path is None or w.is_copied:
+        return None
+    folder = posixpath.dirname(posixpath.abspath(w.file))
+    changed = posixpath.join(folder, path).replace(old, new, 1)
+    return _place(posixpath.relpath(changed, folder), last.span), Lit("\n", last.span, False)
 
 
 def _operands(items: Items) -> list[Value]:

@@ -95,7 +95,7 @@ class _Splitter:
         if self.parts is not None:
             parts = tuple(part for part in self.parts if not (isinstance(part, Lit) and not part.text))
             if self.lone and len(parts) == 1 and isinstance(parts[0], Hole):
-                self.items.append(Unseen(parts[0].reason, parts[0].span, scalar=True))
+                self.items.append(Unseen(parts[0].reason, parts[0].span, True, parts[0].outside))
             else:
                 self.items.append(Field(parts, self.home or union(parts, self.span)))
         self.parts, self.home, self.lone = None, None, False

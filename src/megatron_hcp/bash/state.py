@@ -140,7 +140,8 @@ class State:
             return (), False
         if self.sourced is not None:
             return (Hole(f"{name} may be set by {self.sourced}", span),), True
-        return (Hole(ByVariable.of(f"{name} is not set in this script", name), span),), False
+        reason = ByVariable.of(f"{name} is not set in this script", name)
+        return (Hole(reason, span, outside=name if name.isidentifier() else ""),), False
 
     def _argument(self, number: int, span: Span) -> tuple[Value, bool]:
         if number == 0:

@@ -11,6 +11,7 @@ from megatron_hcp.bash.builtins import BUILTINS, SILENT, WORKS, keeps_words
 from megatron_hcp.bash.conditions import arithmetic_holds, holds
 from megatron_hcp.bash.expand import value
 from megatron_hcp.bash.loops import arm, case, counted_for, decided_by, for_each, while_holds
+from megatron_hcp.bash.paths import substituted_by_sed
 from megatron_hcp.bash.redirect import redirected, written
 from megatron_hcp.bash.syntax import (
     AndOr,
@@ -133,7 +134,8 @@ def _pipeline(w: Walker, node: Pipeline) -> Status:
                 w.stdin = written(w, node.statements[place - 1])
             w.subshell(partial(w.run, stage))
         elif not keeps_words(w.text(stage)):
-            w.spoiled = True
+            changed = substituted_by_sed(w, w.text(stage), tuple(w.printed))
+            w.printed, w.spoiled = (w.printed, True) if changed is None else ([*changed], w.spoiled)
     w.stdin = outer
     return None
 

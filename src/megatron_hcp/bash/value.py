@@ -99,6 +99,8 @@ class Hole(NamedTuple):
     """Of a path: where it leads as seen from the folder of the script (`.`, `./models`)."""
     variable: str = ""
     """The variable that will hold it when the job runs and is never empty; "" if there is none."""
+    outside: str = ""
+    """The variable that holds it if whoever starts the script sets it, which the script doesn't; "" if none."""
 
 
 class OneOf(NamedTuple):
@@ -136,11 +138,15 @@ class Field(NamedTuple):
 
 
 class Unseen(NamedTuple):
-    """Any number of words that the reader does not know. `scalar`: an unquoted variable, so most likely one word."""
+    """Any number of words that the reader does not know. `scalar`: an unquoted variable, so most likely one word.
+
+    `outside`: the variable, if it is one that the script doesn't set.
+    """
 
     reason: str
     span: Span
     scalar: bool = False
+    outside: str = ""
 
 
 class Maybe(NamedTuple):
@@ -184,7 +190,8 @@ def reason_of(value: Iterable[Part]) -> str:
             texts = [text_of(option) for option in part.options]
             known = list(dict.fromkeys(text.strip() for text in texts if text is not None))
             if None not in texts and len(known) > 1 and all(known) and sum(map(len, known)) < 60:
-                told = f"is {' or '.join(known)}: {part.reason}"
+                which = ", which " if part.reason.startswith("depends ") else ": "
+                told = f"is {' or '.join(known)}{which}{part.reason}"
                 return ByVariable.of(told, part.reason.variable) if isinstance(part.reason, ByVariable) else told
             return part.reason
     return "unknown"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from megatron_hcp.cli import declare as click  # declares as click does, without importing it
 from megatron_hcp.cli.options import format_option, launch_options
@@ -17,30 +16,17 @@ from megatron_hcp.cli.repository.targets import (
     walk_of,
     with_baseline,
 )
-from megatron_hcp.cli.screen import Line, is_terminal, safe_text, say
+from megatron_hcp.cli.results import FORMATS, Shape, output_of, print_results, write_results
+from megatron_hcp.cli.screen import say
 from megatron_hcp.cli.targets import split_targets
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
-from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.load import LoadOptions
 
 if TYPE_CHECKING:
-    from megatron_hcp.cli.repository.folders import Walk
-    from megatron_hcp.judge.repair.patch import Patch
     from megatron_hcp.judge.report import Report
 
-FORMATS = ("text", "json", "sarif", "github")
 _EXIT_CODES = (2, 1, 4)
 """Several results exit with the first of these codes that any of them has; otherwise 0."""
-
-
-class _Shape(NamedTuple):
-    """How the results are shown, apart from the format."""
-
-    strict: bool = False
-    diff: bool = False
-    full: bool = True
-    fix: bool = False
-    walk: Walk | None = None
 
 
 @click.command()
@@ -48,6 +34,8 @@ class _Shape(NamedTuple):
 @launch_options
 @format_option(*FORMATS)
 @click.option("-o", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write a report to PATH; repeatable.")
+@click.option("--html", metavar="FILE", help="Write a page: topology, findings, memory and time, groups, facts.")
+@click.option("-q", "--quiet", is_flag=True, help="Print errors, warnings and what is undecided; if none, nothing.")
 @click.option("--select", metavar="IDS", help="Run only these rules: HCP001,TOPO (a prefix selects its family).")
 @click.option("--ignore", metavar="IDS", help="Skip these rules.")
 @click.option("--strict", is_flag=True, help="Also fail on warnings and on error rules that could not be decided.")
@@ -78,6 +66,8 @@ def check(
     options: LoadOptions,
     fmt: str,
     outputs: Sequence[str],
+    html: str | None,
+    quiet: bool,
     select: str | None,
     ignore: str | None,
     strict: bool,
@@ -117,6 +107,8 @@ def check(
         raise HcpError(f"found --dryrun with --format {fmt}", wanted="text or json", do="leave one out")
     if full and fmt != "json":
         raise HcpError(f"found --full with --format {fmt}", wanted="json", do="leave one out")
+    if quiet and fmt != "text":
+        raise HcpError(f"found --quiet with --format {fmt}", wanted="text", do="leave one out")
     if every and not show:
         raise HcpError("found --all without --show", wanted="both", do="use hcp show --all")
     if not options.upstream:  # the user's own code may have guards of its own
@@ -127,7 +119,7 @@ def check(
     walk = walk_of(names, changed)
     if walk is not None:
         names = list(walk.names)
-    files = [_output(text) for text in outputs]
+    files = [output_of(text) for text in (*outputs, *([f"html={html}"] if html is not None else []))]
     paths = [path for path, _ in files]
     if len(set(paths)) < len(paths):
         raise HcpError(
@@ -160,13 +152,13 @@ def check(
         from megatron_hcp.dryrun.join import with_dry_run
 
         results = [item._replace(report=with_dry_run(item.report)) if item.report else item for item in results]
-    shape = _Shape(strict, diff, fix=fix, walk=walk)
+    shape = Shape(strict, diff, fix=fix, walk=walk, quiet=quiet)
     for path, written_format in files:
-        _write(path, _written(results, written_format, shape))
+        write_results(path, results, written_format, shape, options)
     if walk is None and len(results) == 1 and results[0].error is not None and fmt != "sarif":
         raise results[0].error
-    _print(results, fmt, shape._replace(full=full))
-    if walk is not None and fmt in ("text", "github"):
+    print_results(results, fmt, shape._replace(full=full))
+    if walk is not None and fmt in ("text", "github") and not quiet:
         from megatron_hcp.cli.repository.folders import summary
 
         reports = [item.report for item in results if item.report is not None]
@@ -202,98 +194,3 @@ def _code(report: Report | None, strict: bool, allow_undecided: bool) -> int:
     if report.failed(strict):
         return 1
     return 4 if report.verdict == "undecided" and not allow_undecided else 0
-
-
-def _print(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> None:
-    say((f"hcp: {result.error}" for result in results if result.error is not None), err=True)
-    if fmt in ("json", "sarif"):
-        sys.stdout.write(_data_text(results, fmt, shape))
-        sys.stdout.flush()
-        return
-    say(_lines(results, fmt, shape, terminal=is_terminal()), commands=fmt == "github")
-    if shape.diff:
-        for result in results:
-            if result.report is not None:
-                patch = _patch(result.report, shape.fix)
-                if (command := result.report.launch.reading.command) is not None:
-                    say([f"# {result.target}: {command}; a patch of the file as it is"])
-                say(f"# {rule}: no patch: {reason}" for rule, reason in patch.left_out)
-                sys.stdout.write(patch.text)
-                sys.stdout.flush()
-
-
-def _written(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> str:
-    """The report as text to be written to a file."""
-    if fmt in ("json", "sarif"):
-        return _data_text(results, fmt, shape)
-    return safe_text(_lines(results, fmt, shape), commands=fmt == "github")
-
-
-def _lines(results: Sequence[TargetResult], fmt: str, shape: _Shape, terminal: bool = False) -> list[Line]:
-    reports = [result.report for result in results if result.report is not None]
-    if shape.walk is not None:
-        from megatron_hcp.cli.repository.folders import is_worth_a_line
-
-        found = shape.walk.found
-        reports = [one for one in reports if one.launch.reading.target not in found or is_worth_a_line(one)]
-    if fmt == "github":
-        from megatron_hcp.cli.reports.github import report_github
-
-        return [line for report in reports for line in report_github(report)]
-    from megatron_hcp.cli.reports.text import finding_lines, report_lines
-
-    shown = finding_lines
-    if terminal:
-        from megatron_hcp.cli.reports.terminal import finding_view
-
-        shown = finding_view
-    return [line for report in reports for line in report_lines(report, strict=shape.strict, shown=shown)]
-
-
-def _data_text(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> str:
-    from megatron_hcp.cli.reports.json import dump, many_json
-    from megatron_hcp.ground.errors import error_json
-
-    if fmt == "sarif":
-        from megatron_hcp.cli.reports.sarif import reports_sarif
-
-        reports = [result.report for result in results if result.report is not None]
-        return dump(reports_sarif(reports, [(item.target, str(item.error)) for item in results if item.error])) + "\n"
-    data = [
-        _report_data(result.report, shape)
-        if result.report is not None
-        else error_json(result.error or HcpError(""), result.target if len(results) > 1 or shape.walk else None)
-        for result in results
-    ]
-    return dump(data[0] if len(data) == 1 and shape.walk is None else many_json(data)) + "\n"
-
-
-def _report_data(report: Report, shape: _Shape) -> dict[str, Any]:
-    from megatron_hcp.cli.reports.brief import brief
-    from megatron_hcp.cli.reports.json import report_json
-
-    patch = _patch(report, shape.fix) if shape.diff else None
-    data = report_json(report, patch.text or None, patch.left_out) if patch else report_json(report)
-    return data if shape.full else brief(data)
-
-
-def _patch(report: Report, keeps_sizes: bool) -> Patch:
-    from megatron_hcp.cli.reports.patch import printable_patch
-
-    return printable_patch(report, keeps_sizes)
-
-
-def _output(text: str) -> tuple[str, str]:
-    fmt, _, path = text.partition("=")
-    if fmt not in FORMATS or not path:
-        raise HcpError(f"found -o {text}", wanted=f"FORMAT=PATH with FORMAT one of {', '.join(FORMATS)}")
-    return path, fmt
-
-
-def _write(path: str, text: str) -> None:
-    from megatron_hcp.ground.files import write_whole
-
-    try:
-        write_whole(path, text)
-    except OSError as error:
-        raise HcpError(f"cannot write {path}: {error.strerror}", do="name a file in a folder that exists") from None

@@ -5,6 +5,7 @@ Red means only one thing: an inner group that crosses NVLink domains (nodes, if 
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,6 +45,15 @@ def render_groups(grids: Grids, sizes: Sequence[int], place: Placement) -> str:
         row_h = max(row_h, shapes["height"])
         width = max(width, x - BLOCK_GAP + MARGIN)
     return fill_template("groups.svg.j2", blocks=drawn, width=width, height=y + row_h + MARGIN, **words)
+
+
+def groups_image(grids: Grids, sizes: Sequence[int], place: Placement) -> str:
+    """The picture as an address that a page can hold.
+
+    Raises:
+        HcpError: as `render_groups`.
+    """
+    return "data:image/svg+xml;base64," + base64.b64encode(render_groups(grids, sizes, place).encode()).decode()
 
 
 def _num_columns(drawn: list[dict[str, Any]]) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from megatron_hcp.core.placement import Placement
 from megatron_hcp.core.ranks import grids_of
-from megatron_hcp.draw.groups import render_groups
+from megatron_hcp.draw.groups import groups_image
 from megatron_hcp.draw.template import fill_template
 from megatron_hcp.ground.errors import HcpError
 
@@ -29,7 +28,7 @@ _TIME_WORDS = {
 
 def render_plan(data: Mapping[str, Any]) -> str:
     """The picture as SVG text: bars of memory and time of each layout, and the frontier."""
-    scene = _scene(data)
+    scene = plan_scene(data)
     rows = len(scene["bars"])
     keys = {name: _placed(scene[f"{name}_words"]) for name in ("memory", "time")}
     memory_at = 96
@@ -60,12 +59,13 @@ def _placed(words: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def render_plan_page(data: Mapping[str, Any]) -> str:
     """The page as HTML text, with nothing outside itself."""
     return fill_template(
-        "plan.html.j2", groups=_groups(data), plot_w=PLOT_W, plot_h=PLOT_H, overrides=_overrides(data), **_scene(data)
-    )
+        "plan.html.j2", groups=_groups(data), plot_w=PLOT_W, plot_h=PLOT_H, overrides=_overrides(data),
+        scene=plan_scene(data),
+    )  # fmt: skip
 
 
-def _scene(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What both pictures show."""
+def plan_scene(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What the picture and the page show, and the bars on the page of a check."""
     job = data["job"]
     judged = [item for item in data["layouts"] if item["memory_gib"]][:MOST_BARS]
     words = {"time": _legend(judged, "time_s"), "memory": _legend(judged, "memory_gib")}
@@ -87,10 +87,11 @@ def _scene(data: Mapping[str, Any]) -> dict[str, Any]:
                 "marks": item["marks"],
             }
         )
+    sequences = "sequence" if job["global_batch"] == 1 else "sequences"
     return {
         "title": f"{data['model']['name'] or 'plan'} on {job['gpus']} x {job['gpu']}",
-        "subtitle": f"{job['global_batch']} sequences of {job['seq_length']} tokens per step, {job['precision']}, "
-        f"{job['gpus_per_node']} GPUs per node",
+        "subtitle": f"{job['global_batch']:,} {sequences} of {job['seq_length']:,} tokens per step, "
+        f"{job['precision']}, {job['gpus_per_node']} GPUs per node",
         "bars": bars,
         "memory_words": [{"text": _held(name), "hue": hue} for name, hue in words["memory"].items()],
         "time_words": [{"text": _TIME_WORDS.get(name, name), "hue": hue} for name, hue in words["time"].items()],
@@ -200,8 +201,8 @@ def brief_text(layout: Mapping[str, Any]) -> str:
 def _flip_text(flip: Mapping[str, Any]) -> str:
     more = "less" if flip["side"] == "below" else "more"
     return (
-        f"{brief_text(flip['layout'])} wins where {flip['link']} sustains {more} than {flip['gb_per_s']:.3g} GB/s "
-        f"(now {flip['now_gb_per_s']:.3g})"
+        f"close: {brief_text(flip['layout'])} is faster if {flip['link']} sustains {more} than "
+        f"{flip['gb_per_s']:.3g} GB/s ({flip['now_gb_per_s']:.3g} assumed)"
     )
 
 
@@ -219,14 +220,11 @@ def _groups(data: Mapping[str, Any]) -> str | None:
         return None
     sizes = tuple(layout["hcp_sizes"] or ())
     try:
-        picture = render_groups(
-            grids_of(ranks, tp=layout["tp"], cp=layout["cp"]),
-            sizes,
-            Placement(ranks, node, job["domain"], "block"),
+        return groups_image(
+            grids_of(ranks, tp=layout["tp"], cp=layout["cp"]), sizes, Placement(ranks, node, job["domain"], "block")
         )
     except HcpError:
         return None  # more GPUs on a node than a picture has room for
-    return "data:image/svg+xml;base64," + base64.b64encode(picture.encode()).decode()
 
 
 def _overrides(data: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -83,7 +83,7 @@ def prepare(request: Request) -> None:
 
         transformer_engine.install(Path(request.te[0]), request.te[1])
     tensors.install()
-    argparse.ArgumentParser.error = _refuse  # type: ignore[method-assign]
+    argparse.ArgumentParser.error = refuse  # type: ignore[method-assign]
     mixed = routing if request.measure else experts
     if request.framework == "bridge":
         bridge.load()
@@ -140,6 +140,6 @@ def _measured() -> Any:
     return memory
 
 
-def _refuse(self: argparse.ArgumentParser, message: str) -> NoReturn:
+def refuse(self: argparse.ArgumentParser, message: str) -> NoReturn:
     """A parser's error, without its usage, which is pages."""
     raise SystemExit(message)

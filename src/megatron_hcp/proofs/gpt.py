@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -161,28 +161,55 @@ class TrainingStep(NamedTuple):
 def train(config: Any, model: Any, shape: GptShape, device: torch.device, num_steps: int) -> Iterator[TrainingStep]:
     """Trains with megatron-core's DDP, schedule, gradient finalization and Adam, and yields each step. Collective.
 
+    With bfloat16 parameters there is no optimizer: upstream's for mixed precision takes CUDA tensors only.
+    """
+    ddp, optimizer = with_optimizer(config, model)
+    yield from train_steps(config, ddp, optimizer, shape, device, range(num_steps))
+
+
+def with_optimizer(config: Any, model: Any, *, is_sharded: bool = False) -> tuple[Any, Any]:
+    """`model` in megatron-core's DDP, and its Adam: None with bfloat16 parameters. Collective.
+
+    Args:
+        is_sharded: take the distributed optimizer, whose states are split over DP x CP; the parameters are float32.
+    """
+    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
+    from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+
+    ddp_config = DistributedDataParallelConfig(
+        grad_reduce_in_fp32=config.bf16 or is_sharded, use_distributed_optimizer=is_sharded
+    )
+    ddp = DistributedDataParallel(config, ddp_config, model)
+    ddp.broadcast_params()
+    if config.bf16:
+        return ddp, None
+    # No clipping: upstream's asserts that gradients are CUDA fp32.
+    adam = OptimizerConfig(
+        optimizer="adam",
+        lr=1e-2,
+        weight_decay=0.01,
+        clip_grad=0.0,
+        params_dtype=config.params_dtype,
+        use_distributed_optimizer=is_sharded,
+    )
+    return ddp, get_megatron_optimizer(adam, [ddp], use_gloo_process_groups=False)
+
+
+def train_steps(
+    config: Any, ddp: Any, optimizer: Any, shape: GptShape, device: torch.device, steps: Iterable[int]
+) -> Iterator[TrainingStep]:
+    """Trains the given steps, whose numbers decide their data. Collective.
+
     Each data-parallel rank takes its sequences of the global batch one by one, as micro-batches, so every split of the
-    ranks into DP, CP and TP trains on the same data. With bfloat16 parameters there is no optimizer: upstream's
-    for mixed precision takes CUDA tensors only.
+    ranks into DP, CP and TP trains on the same data.
     """
     from megatron.core import parallel_state
-    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
-    from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+    from megatron.core.distributed import finalize_model_grads
     from megatron.core.pipeline_parallel import get_forward_backward_func
 
-    ddp = DistributedDataParallel(config, DistributedDataParallelConfig(grad_reduce_in_fp32=config.bf16), model)
-    ddp.broadcast_params()
-    optimizer = None
-    if not config.bf16:
-        # No clipping: upstream's asserts that gradients are CUDA fp32.
-        adam = OptimizerConfig(
-            optimizer="adam", lr=1e-2, weight_decay=0.01, clip_grad=0.0, params_dtype=config.params_dtype
-        )
-        optimizer = get_megatron_optimizer(adam, [ddp], use_gloo_process_groups=False)
     config.finalize_model_grads_func = finalize_model_grads
     dp, dp_rank = parallel_state.get_data_parallel_world_size(), parallel_state.get_data_parallel_rank()
-
-    for step in range(num_steps):
+    for step in steps:
         ddp.zero_grad_buffer()
         if optimizer is not None:
             optimizer.zero_grad()
@@ -199,7 +226,7 @@ def train(config: Any, model: Any, shape: GptShape, device: torch.device, num_st
         )
         totals = torch.stack([report["loss"] for report in losses]).sum(0)
         dist.all_reduce(totals, group=parallel_state.get_data_parallel_group(with_context_parallel=True))
-        grads = {name: param.main_grad.detach().clone() for name, param in model.named_parameters()}
+        grads = {name: param.main_grad.detach().clone() for name, param in ddp.module.named_parameters()}
         if optimizer is not None:
             optimizer.step()
         yield TrainingStep((totals[0] / totals[1]).item(), grads)

@@ -1,7 +1,8 @@
 """megatron-core on a CPU: its process groups over gloo, its models and optimizers without CUDA.
 
-megatron-core asks for CUDA in three ways: torch.cuda.current_device() as a device, device="cuda" or .cuda() on
-tensors, and pinned memory and streams for overlap. `cpu_megatron` answers all three with the CPU while it is active.
+megatron-core asks for CUDA in four ways: torch.cuda.current_device() as a device, device="cuda" or .cuda() on
+tensors, the names of their types, and pinned memory and streams for overlap. `cpu_megatron` answers all of them with
+the CPU while it is active.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class _CpuForCuda(TorchFunctionMode):  # type: ignore[misc]
         kwargs = dict(kwargs or {})
         if func in (torch.Tensor.cuda, torch.Tensor.pin_memory):
             return args[0]
+        if func is torch.Tensor.type and len(args) == 1 and not kwargs:
+            return func(args[0]).replace("torch.", "torch.cuda.", 1)
         if _is_cuda(kwargs.get("device")):
             kwargs["device"] = torch.device("cpu")
         kwargs.pop("pin_memory", None)

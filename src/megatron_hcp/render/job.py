@@ -76,6 +76,13 @@ class Job:
         return self.launch_home if LAUNCH_FOLDER in names else None
 
     @property
+    def from_outside(self) -> list[str]:
+        """The variables in the launch's words that whoever submits the job sets: neither Slurm nor every shell does."""
+        words = (word for line in self.launch_lines for word in line if isinstance(word, RunText))
+        names = {part for word in words for part, is_name in zip(word.parts, word.names, strict=True) if is_name}
+        return sorted(name for name in names - {LAUNCH_FOLDER, "HOME", "USER"} if not name.startswith("SLURM_"))
+
+    @property
     def ending_signals(self) -> str:
         """The signals that end the job from outside: Slurm's TERM, and a terminal's INT."""
         return "TERM INT" if self.site["in_allocation"] else "TERM"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Argument, Launch, Reading, RunText
@@ -31,11 +32,14 @@ def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
     reading = launch.reading
     if reading.form == "shell":
         if reading.argv is None:
+            hidden = reading.hidden_argument
+            is_given = isinstance(hidden, ByVariable) and not hidden.variable.isidentifier()
             raise HcpError(
-                f"{reading.target}: an argument of the training command is not known "
-                f"({visible(reading.hidden_argument)[:200]})",
+                f"{reading.target}: an argument of the training command is not known ({visible(hidden)[:200]})",
                 wanted="every word of it",
-                do="write the value out, or give the launch's words after --",
+                do="give the script's arguments with --args 'FIRST SECOND'"
+                if is_given
+                else "write the value out, or give the launch's words after --",
             )
         return _lines((*reading.argv, *cli_words))
     _all_known(reading)

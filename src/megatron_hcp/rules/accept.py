@@ -21,7 +21,7 @@ from megatron_hcp.rules.view import View
     last=True,
 )
 def acceptances_accept_something(v: View) -> Problem | None:
-    """Each accepting comment names a rule, gives a reason and matches a finding.
+    """Each accepting comment names a rule and a reason, and matches a finding.
 
     A comment '# hcp: ignore=RULE reason' beside a key, or on the line above it, accepts that rule's finding. A comment
     without a reason, with an unknown rule id, or for a rule that reports nothing has no effect now, but may hide a

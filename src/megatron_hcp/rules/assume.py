@@ -20,7 +20,7 @@ from megatron_hcp.rules.view import View
     last=True,
 )
 def assumptions_agree_with_the_launch(v: View) -> Problem | None:
-    """Assumptions and the repository's .hcp.yaml agree with what the launch says.
+    """Assumptions and .hcp.yaml agree with what the launch says.
 
     --assume and --facts override the launch, so that a check can try other values. If the launch states a different
     value, the verdict applies to the assumption, not to the job. The launch wins over .hcp.yaml, which wins over the

@@ -93,7 +93,7 @@ def _sizes_near(name: str, size: int, unit: int) -> tuple[Fix, ...]:
     recipe_settled=True,
 )
 def global_batch_divides(v: View) -> Problem | None:
-    """The global batch size is divisible by micro-batch size x data-parallel size.
+    """The global batch size is divisible by micro-batch size x DP size.
 
     Context parallelism takes ranks from data parallelism, so changing the CP size changes the divisor. With
     decrease_batch_size_if_needed the batch is rounded down instead, but never to zero.
@@ -140,7 +140,7 @@ def global_batch_divides(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def evaluation_batch_divides(v: View) -> Problem | None:
-    """The evaluation batch size is divisible by its micro-batch size x data-parallel size.
+    """The evaluation batch size is divisible by its micro-batch size x DP size.
 
     Both default to the training sizes. Since Bridge 0.6, eval_context_parallel_size also changes the data-parallel
     size.
@@ -199,7 +199,7 @@ def _has_eval_sizes(v: View) -> bool:
     recipe_settled=True,
 )
 def ramp_up_ends_at_the_global_batch(v: View) -> Problem | None:
-    """A batch-size ramp-up reaches the global batch size in whole steps that divide evenly.
+    """A batch-size ramp-up reaches the global batch size in whole steps.
 
     start, start + increment, … must reach the global batch size after one or more steps, and each size must be
     divisible by micro-batch size x data-parallel size unless decrease_batch_size_if_needed rounds it down. Since 0.18

@@ -152,7 +152,7 @@ def model_and_dataset_agree_on_the_length(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def dataset_pads_to_whole_shards(v: View) -> Problem | None:
-    """The row length of a fine-tuning dataset divides evenly into the ranks' shards.
+    """A fine-tuning dataset's row length divides evenly into the ranks' shards.
 
     Since 0.6 Bridge pads rows to a multiple of 2 x CP, and of TP x CP with sequence parallelism, for training and for
     an eval_context_parallel_size; the dataset's seq_length must be such a multiple.

@@ -74,7 +74,7 @@ def _does_not_divide_ranks(v: View, size: int) -> Problem | None:
     ),
 )
 def evaluation_cp_has_groups(v: View) -> Problem | None:
-    """Evaluation with a different context-parallel size has valid groups to switch to.
+    """Evaluation with another CP size has valid groups to switch to.
 
     Bridge switches process groups for evaluation only if they are decentralized, and the evaluation layout must divide
     the ranks and the sequence, too. From 0.6 on its validation checks the ranks even if nothing is switched.

@@ -101,7 +101,7 @@ def _averaging_is_cleared(v: View) -> bool:
     bad=Example("mlm", "--context-parallel-size 2 --sft --no-create-attention-mask-in-dataloader", "te=2.18"),
 )
 def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
-    """Fine-tuning under context parallelism divides by the tokens of the whole step.
+    """Fine-tuning under CP divides by the tokens of the whole step.
 
     Without calculate_per_token_loss each CP rank divides by its own number of answer tokens. In fine-tuning that number
     differs from rank to rank and may be zero, which gave NaN before 0.15 (with multi-token prediction before 0.17).
@@ -193,7 +193,7 @@ def loss_function_reports_its_tokens(v: View) -> Problem | None:
     bad=Example("mlm", "--tensor-parallel-num-weight-shards 2 --ddp-average-in-collective"),
 )
 def weight_shards_sum_in_the_collective(v: View) -> Problem | None:
-    """Weight shards beyond tensor parallelism are summed, not averaged, in the collective.
+    """Weight shards beyond TP are summed, not averaged, in the collective.
 
     Gradients of sharded weights are reduced over different ranks; averaging in the collective divides by the wrong
     count.
@@ -229,7 +229,7 @@ def weight_shards_sum_in_the_collective(v: View) -> Problem | None:
     bad=Example("mlm", "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", "mcore=0.18.2"),
 )
 def fused_loss_is_megatrons_own(v: View) -> Problem | None:
-    """On Megatron-LM's command line the fused cross-entropy loss is megatron-core's own.
+    """On Megatron-LM's command line the fused loss is megatron-core's own.
 
     Since 0.18.2 its argument validation rejects Transformer Engine's, because of stability issues (#5115). 0.18.0 and
     0.18.1 accept it. Other launchers only get megatron-core's warning.

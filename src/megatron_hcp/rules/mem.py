@@ -39,7 +39,7 @@ _INIT = "TransformerConfig.__post_init__"
     recipe_settled=True,
 )
 def recomputation_is_told_its_layers(v: View) -> Problem | None:
-    """Full recomputation has a method and a number of layers, selective recomputation neither.
+    """Full recomputation has a method and a number of layers.
 
     Full recomputation keeps only the input of every few layers, so megatron-core's config constructor wants to know
     which. Selective recomputation is told its modules instead: the constructor rejects a number of layers, and the
@@ -87,7 +87,7 @@ def _recomputes_units(v: View) -> bool:
     bad=Example("mlm", f"{_FULL} --recompute-method uniform --recompute-num-layers 4 --num-layers 30", "mcore=0.16.1"),
 )
 def units_of_recomputation_fill_a_stage(v: View) -> Problem | None:
-    """The layers of a recomputed unit divide those of a stage before megatron-core 0.17.
+    """Before megatron-core 0.17, a recomputed unit divides a stage's layers.
 
     The uniform method recomputes units of recompute_num_layers layers. The last unit isn't cut to what is left of the
     stage (NVIDIA/Megatron-LM#3562): it reaches for a layer that doesn't exist, IndexError.

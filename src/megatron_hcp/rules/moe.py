@@ -180,7 +180,7 @@ def expert_overlap_has_its_parallelism(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def shared_experts_overlap_an_all_to_all(v: View) -> Problem | None:
-    """Shared experts overlap only with the communication of the alltoall or flex dispatcher.
+    """Shared experts overlap only with the alltoall or flex dispatcher.
 
     moe_shared_expert_overlap runs the shared experts during the dispatcher's all-to-all, which allgather (Megatron-LM's
     default) doesn't have. Before 0.18 megatron-core's config constructor accepts alltoall only. Without shared experts
@@ -234,7 +234,7 @@ def shared_experts_overlap_an_all_to_all(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def expert_overlap_computes_layers_once(v: View) -> Problem | None:
-    """The expert-communication overlap is used without what needs an MoE layer as a whole.
+    """Expert-communication overlap excludes what needs an MoE layer as a whole.
 
     overlap_moe_expert_parallel_comm schedules the parts of a layer one by one, so it excludes full recomputation, from
     0.17 on the module moe in recompute_modules, the overlap of shared experts, and more than one layer of multi-token

@@ -69,7 +69,7 @@ def _predicts_more_in_gpt_step(v: View) -> bool:
     bad=Example("bridge", f"{_SFT}1"),
 )
 def mtp_leaves_out_what_the_loss_leaves_out(v: View) -> Problem | None:
-    """Fine-tuning counts the same tokens in multi-token prediction as in its loss.
+    """Fine-tuning counts the same tokens in multi-token prediction as its loss.
 
     Bridge's gpt_step masks the loss itself but passes no mask to the model, which then predicts padding and prompts too
     (NVIDIA-NeMo/Megatron-Bridge#6103). The gradient of that loss, scaled by mtp_loss_scaling_factor, reaches the whole

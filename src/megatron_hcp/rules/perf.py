@@ -63,7 +63,7 @@ def slices_are_long_enough(v: View) -> Problem | None:
     bad=Example("verl", f"{_BUDGET} actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384"),
 )
 def token_budget_falls_with_cp(v: View) -> Problem | None:
-    """If CP is meant to save memory, verl's tokens per GPU are fewer than a whole sequence.
+    """CP that saves memory has fewer tokens per GPU than a whole sequence.
 
     verl multiplies the per-GPU budget by the CP size. A budget that holds the longest prompt and response without CP is
     used just as fully with it: micro-batches grow, and memory use doesn't fall. The budgets of the log-probability

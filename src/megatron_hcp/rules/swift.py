@@ -27,7 +27,7 @@ def _is_swift(v: View) -> bool:
     bad=Example("ms-swift", f"{_CP} --global_batch_size 12", "nodes=2 gpus_per_node=8"),
 )
 def global_batch_divides_into_micro_batches(v: View) -> Problem | None:
-    """The global batch size is divisible by micro-batch size x data-parallel size.
+    """ms-swift's global batch size is divisible by micro-batch size x DP size.
 
     The data-parallel size is what TP, PP and CP leave of the ranks, so changing the CP size may break a batch size that
     was fine. The global batch size defaults to 16.

@@ -60,7 +60,7 @@ def tp_divides_heads(v: View) -> Problem | None:
     bad=Example("mlm", "--tp-comm-overlap --tensor-model-parallel-size 2"),
 )
 def tp_overlap_has_sequence_parallelism(v: View) -> Problem | None:
-    """Overlapped tensor-parallel communication is used with sequence parallelism.
+    """Overlapped TP communication is used with sequence parallelism.
 
     Megatron-LM's command line asserts this, and switches sequence parallelism off if there is only one tensor-parallel
     rank. Bridge switches the overlap off instead.
@@ -93,7 +93,7 @@ def tp_overlap_has_sequence_parallelism(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def saved_activations_have_ranks_to_go_to(v: View) -> Problem | None:
-    """Saved activations are distributed only over TP ranks that each hold all of them.
+    """Saved activations are distributed only over TP ranks that hold all.
 
     A single rank has no other to share with, and only full recomputation saves what can be shared (Megatron-LM's
     command line asserts both); with sequence parallelism activations are already split, and the config constructor
@@ -137,7 +137,7 @@ def _widths(v: View) -> dict[str, dict[str, int | None]]:
     recipe_settled=True,
 )
 def tp_divides_the_width_of_the_mlp(v: View) -> Problem | None:
-    """Tensor parallelism divides the MLP width, and expert tensor parallelism the experts' width.
+    """TP divides the MLP width, and expert TP the experts' width.
 
     A rank holds a whole number of columns of the first matrix; the experts are split by expert tensor parallelism. The
     layer's constructor asserts this, with a message that gives two numbers but no option.

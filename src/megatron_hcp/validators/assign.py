@@ -17,6 +17,8 @@ class Assignments(Expressions):
     def __init__(self) -> None:
         super().__init__()
         self.journal = Journal()
+        self.maybe: list[NotKnown] = []
+        """What decides whether upstream comes to the statement that runs."""
 
     def change(self, thing: Thing, name: Any, value: Any) -> None:
         if thing.changed is not None:
@@ -27,14 +29,14 @@ class Assignments(Expressions):
         """Runs `TARGET = EXPRESSION`."""
         target, _, text = line.partition(" = ")
         value = self.text_value(text)
-        if value is STUMBLES:
-            value = NOT_READ  # only what a guard itself stumbles over is sure to be on its way
+        if value is STUMBLES and (self.maybe or text[-2:] != "']"):
+            value = NOT_READ  # what a guard itself stumbles over, or a key that isn't there, is sure to be on its way
         owner, dot, name = target.partition(".")
         if not dot and owner.isidentifier():
             self.journal.put(self.frame, owner, value)
         elif name.isidentifier() and isinstance(thing := self.frame.get(owner), Thing):
             self.change(thing, name, value)
-        elif target[-2:] == "']" and isinstance(thing := self.frame.get(target.partition("['")[0]), Thing):
+        elif _is_item(target) and isinstance(thing := self.frame.get(target.partition("['")[0]), Thing):
             self.change(thing, target.partition("['")[2][:-2], value)
         else:
             self.assign(tree_of(target), value)
@@ -64,3 +66,8 @@ class Assignments(Expressions):
             rest = value if isinstance(value, NotKnown) or value is ABSENT else NOT_READ
             for place, part in enumerate(target.elts):
                 self.assign(part, value[place] if fits else rest)
+
+
+def _is_item(target: str) -> bool:
+    """Whether a target is one item of a dict under a written name: `x['y']`."""
+    return target[-2:] == "']" and target.count("[") == 1

@@ -52,7 +52,6 @@ class Evaluation(Objects):
         self._results: dict[Any, tuple[Any, int]] = program.kept.setdefault("results", {})
         self._traces = 0  # how often a guard spoke, or the machine was asked
         self._calls: list[Unit] = []
-        self._maybe: list[NotKnown] = []
 
     def outside(self, name: str, given: list[Any]) -> Any:
         self._traces += 1
@@ -89,12 +88,12 @@ class Evaluation(Objects):
                 frame[key] = named[key]
             else:
                 frame[key] = self.text_value(default) if equals else NOT_READ
-        unsure = len(self._maybe)
+        unsure = len(self.maybe)
         self._calls.append(unit)
         try:
             self._block(unit, 0, 0)
         finally:
-            del self._maybe[unsure:]
+            del self.maybe[unsure:]
             self._calls.pop()
             self.frame = before
         return frame.get(_RETURN)
@@ -166,11 +165,11 @@ class Evaluation(Objects):
         if not isinstance(test, NotKnown):
             start = at + 1 if test else other + 1
             status = self._block(unit, start, depth + 1) if test or end > other else _NEXT
-            return (_NEXT if status == _STOPPED and not self._maybe else status), end
-        self._maybe.append(test)
+            return (_NEXT if status == _STOPPED and not self.maybe else status), end
+        self.maybe.append(test)
         one, writes = self._tried(unit, at + 1, depth + 1)
         two, others = self._tried(unit, other + 1, depth + 1) if end > other else (_NEXT, {})
-        self._maybe.pop()
+        self.maybe.pop()
         if _STOPPED in (one, two):
             kept, status = (others, two) if one == _STOPPED else (writes, one)
             for owner, key in ((owner, key) for (_, key), (owner, _) in kept.items()):
@@ -179,15 +178,15 @@ class Evaluation(Objects):
         self.journal.join(test, writes, others)
         if one == two:
             return one, end
-        self._maybe.append(test)  # one branch left the function or the loop: the rest is conditional
+        self.maybe.append(test)  # one branch left the function or the loop: the rest is conditional
         return _NEXT, end
 
     def _tried(self, unit: Unit, at: int, depth: int) -> tuple[int, Writes]:
         """Follows a branch, takes back what it wrote, and returns that."""
-        unsure = len(self._maybe)
+        unsure = len(self.maybe)
         outer = self.journal.begin()
         status = self._block(unit, at, depth)
-        del self._maybe[unsure:]
+        del self.maybe[unsure:]
         return status, self.journal.taken_back(outer)
 
     def _loop(self, unit: Unit, at: int, depth: int, text: str) -> tuple[int, int]:
@@ -201,10 +200,10 @@ class Evaluation(Objects):
         tree = tree_of(target)
         if values is None:
             test = owner if isinstance(owner, NotKnown) else NOT_READ
-            self._maybe.append(test)
+            self.maybe.append(test)
             self.assign(tree, test)
             _, writes = self._tried(unit, at + 1, depth + 1)
-            self._maybe.pop()
+            self.maybe.pop()
             for (_, key), (written, _) in writes.items():
                 self.journal.put(written, key, test)
             return _NEXT, end
@@ -222,21 +221,21 @@ class Evaluation(Objects):
     def _check(self, line: str) -> int:
         value = truth(self.text_value(condition_of(line)[0]))
         if isinstance(value, NotKnown) and not self._is_sure(value):
-            self._is_open(line, merged(value, *self._maybe))
+            self._is_open(line, merged(value, *self.maybe))
         elif not value or value is STUMBLES:
             self._violated(line)
-            return _STOPPED if self._maybe else _NEXT
+            return _STOPPED if self.maybe else _NEXT
         return _NEXT
 
     def _is_sure(self, value: Any) -> bool:
         """Whether upstream ends here because it stumbles: it comes here, and nothing before has stopped it."""
-        return value is STUMBLES and not self._maybe and not self.refusals
+        return value is STUMBLES and not self.maybe and not self.refusals
 
     def _violated(self, line: str) -> bool:
         """Takes down a guard that does not hold; False: the evaluation goes on as if upstream passed by it."""
         self._traces += 1
-        if self._maybe:
-            self._is_open(line, merged(*self._maybe))
+        if self.maybe:
+            self._is_open(line, merged(*self.maybe))
         else:
             guard, things = self._guard(line), ((n, v) for n, v in self.frame.items() if isinstance(v, Thing))
             sections = tuple((name, thing.key) for name, thing in things if thing.key is not None)

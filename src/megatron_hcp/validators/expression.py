@@ -156,7 +156,7 @@ class Expressions(PlainWords):
         if isinstance(key, NotKnown):
             return key
         if isinstance(owner, Thing):
-            return owner.fields[key]
+            return owner.fields.get(key, STUMBLES if owner.is_closed and owner.key is not None else NOT_READ)
         return Symbol(f"{owner}.{key}") if isinstance(owner, Symbol) else owner[key]
 
     def _text(self, tree: Any) -> Any:

@@ -73,13 +73,17 @@ def _field_behind(name: str, run: Expressions, unit: Unit) -> dict[str, object]:
 
 
 def independent(refusals: list[Refusal]) -> tuple[Refusal, ...]:
-    """The first refusal of each function that reads no setting of an earlier one: those that are independent of it."""
+    """The first refusal of each function that reads no setting of an earlier one: those that are independent of it.
+
+    Behind another, one that reads upstream's own variables alone may be its consequence.
+    """
     kept: list[Refusal] = []
     seen: set[str] = set()
     functions: set[str] = set()
     for refusal in refusals:
         names = {name.rpartition(".")[2] for name, _ in names_in(tree_of(refusal.guard.condition))}
-        if refusal.guard.function not in functions and not names & seen:
+        reads_settings = not kept or any("." in name for name, _ in refusal.values)
+        if reads_settings and refusal.guard.function not in functions and not names & seen:
             kept.append(refusal)
         functions.add(refusal.guard.function)
         seen |= names

@@ -38,6 +38,20 @@ def test_what_only_older_releases_refuse_is_a_warning_that_names_the_last_of_the
     assert not [item for item in checked(words, "mcore=0.19.0").findings if item.id.startswith("START")]
 
 
+@pytest.mark.parametrize(
+    ("words", "release"),
+    [
+        ("--num-experts 8 --moe-flex-dispatcher-backend ncclep", "(0.19.0)"),
+        ("--experimental-attention-variant gdn", "(main)"),  # a choice that no release has yet
+    ],
+)
+def test_releases_whose_parser_refuses_a_value_do_not_judge_what_the_others_refuse(words: str, release: str) -> None:
+    found = checked(f"--bf16 {words}").findings
+    assert [item.severity for item in found if item.rule.id == "KEY008"] == ["warning"]
+    (error,) = (item for item in found if item.severity == "error")
+    assert error.id.startswith("START003/") and release in error.problem.message
+
+
 def test_a_launch_that_no_release_refuses_is_judged_by_the_newest_that_has_its_options() -> None:
     assert [one.release for one in checked("--deterministic-mode").judged_by] == [MEGATRON_LM.releases[-1]]
 

@@ -15,6 +15,8 @@ from megatron_hcp.rules.known.row import PACKAGES, Package
 
 _FIRST = 3
 """Fixes of each release that the JSON of `hcp check` shows."""
+_MOST_FAULTS = 5
+"""Faults that the text of `hcp check` shows."""
 
 
 def backports_lines(launch: Launch, found: LaterFixes, every: bool = False) -> list[Line]:
@@ -38,6 +40,8 @@ def _project_lines(item: Lacking, every: bool) -> Iterable[Line]:
     many = numbered(len(item.touching), "later fix", "later fixes")
     read = f"(read: {upstream.repo} to {upstream.newest}, {upstream.date})"
     yield "  ", Part(f"{name} lacks {many} to what the launch turns on", bold=True), f" {read}"
+    for fix, fault in item.faults:
+        yield f"    {fault.effect}: {fault.symptom} ({upstream.reference(fix)}, {_fixed_in(item, fix)})"
     yield from _fix_lines(item, item.touching)
     if every and item.broad:
         yield f"  and {len(item.broad)} to parts that most launches turn on"
@@ -67,6 +71,39 @@ def count_line(found: Sequence[Lacking]) -> list[Line]:
     total = sum(counts.values())
     many = "1 later fix concerns" if total == 1 else f"{total} later fixes concern"
     return [f"note: {many} parts that this launch turns on ({', '.join(parts)}): hcp backports"] if parts else []
+
+
+def fault_lines(found: Sequence[Lacking]) -> list[Line]:
+    """The faults that the launch meets, a line each."""
+    faults = [(item, fix, fault) for item in found for fix, fault in item.faults]
+    lines: list[Line] = [
+        (
+            Part(f"note: {fault.effect}", bold=True),
+            f" in {PACKAGES[item.upstream.package]} {item.release}, fixed in {_fixed_in(item, fix)}: {fault.symptom} "
+            f"({item.upstream.reference(fix)}; here: {fault.when})",
+        )
+        for item, fix, fault in faults[:_MOST_FAULTS]
+    ]
+    more = len(faults) - _MOST_FAULTS
+    return [*lines, f"note: {more} more such: hcp backports"] if more > 0 else lines
+
+
+def faults_json(found: Sequence[Lacking]) -> dict[str, Any]:
+    """The same as data, under `faults`; nothing where there is none."""
+    data = [
+        {
+            "reference": item.upstream.reference(fix),
+            "package": item.upstream.package,
+            "release": item.release,
+            "fixed_in": item.mended(fix),
+            "effect": fault.effect,
+            "message": fault.symptom,
+            "when": fault.when,
+        }
+        for item in found
+        for fix, fault in item.faults
+    ]
+    return {"faults": data} if data else {}
 
 
 def first_json(found: Sequence[Lacking]) -> list[dict[str, Any]]:

@@ -9,9 +9,9 @@ from megatron_hcp.cli.reports.json import dump
 from megatron_hcp.ground.visible import SHORTENED, shortened
 
 MAX_BYTES = 3_900
-"""For a launch with findings or an undecided one; the patch, which the user asked for, does not count."""
+"""For a launch with findings or faults or an undecided one; the patch, which the user asked for, does not count."""
 MAX_CLEAN = 900
-"""For a launch without findings."""
+"""For any other launch."""
 _SEVERITIES = ("info", "warning", "error")
 _LISTS = ("presumed", "backports", "not_checked", "accepted", "facts", "undecided", "findings")
 
@@ -23,7 +23,7 @@ def brief(data: dict[str, Any]) -> dict[str, Any]:
     `hcp explain` print them), and the names of rules that were not checked. Findings are cut last, the least severe
     first; one always stays.
     """
-    limit = MAX_BYTES if data["findings"] or data["undecided"] else MAX_CLEAN
+    limit = MAX_BYTES if data["findings"] or data["undecided"] or data.get("faults") else MAX_CLEAN
     whole, data = data, {**data, "findings": [dict(finding) for finding in data["findings"]]}
     steps = _steps(data)
     while _size(data) > limit and next(steps, False):

@@ -58,12 +58,17 @@ def groups_text(placed: PlacedGroups, is_all: bool) -> str:
                 wide = f", {domains} NVLink domains" if placed.has_domains and domains > 1 else ""
                 lines.append(f"  {_ranks(ranks, len(ranks))}" + (f"  [{nodes} nodes{wide}]" if nodes > 1 else wide))
     else:
-        rows = [["group", "size", "count", "cross node", *(["cross NVLink"] if placed.has_domains else []), "ranks"]]
-        rows += [_row(placed, kind, spans) for kind, spans in census if len(kind.groups[0]) > 1]
+        rows = groups_rows(placed)
         lines += _table(rows) if len(rows) > 1 else []
         alone = [kind.name for kind, _ in census if len(kind.groups[0]) == 1]
         lines += [f"groups of one rank: {', '.join(alone)}"] if alone else []
     return "\n".join([*lines, *_verdict(placed, census)])
+
+
+def groups_rows(placed: PlacedGroups) -> list[list[str]]:
+    """The head of the table, and a row for each kind of group with more than one rank."""
+    head = ["group", "size", "count", "cross node", *(["cross NVLink"] if placed.has_domains else []), "ranks"]
+    return [head, *(_row(placed, kind, spans) for kind, spans in placed.census() if len(kind.groups[0]) > 1)]
 
 
 def rank_text(placed: PlacedGroups, rank: int, is_all: bool) -> str:

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 
 from megatron_hcp.backports.lacking import lacking
-from megatron_hcp.cli.reports.backports import first_json
+from megatron_hcp.cli.reports.backports import faults_json, first_json
 from megatron_hcp.cli.reports.words import fact_value
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.secrets import without_secrets
@@ -28,6 +28,7 @@ def report_json(
     report: Report, patch: str | None = None, left_out: Sequence[tuple[str, str]] | None = None
 ) -> dict[str, Any]:
     """The report as plain data, in a stable order; `left_out` holds (rule, reason) for fixes without a patch."""
+    later = lacking(report.launch).lacking
     used = {name for finding in report.findings for name in finding.problem.facts}
     return {
         "schema": SCHEMA,
@@ -44,7 +45,8 @@ def report_json(
         ],
         "not_checked": [not_checked_json(item) for item in report.not_checked],
         **not_read_json(ages_of(report.launch)),
-        "backports": first_json(lacking(report.launch).lacking),
+        **faults_json(later),
+        "backports": first_json(later),
         "facts": {name: fact_json(name, fact) for name, fact in sorted(report.launch.facts.items()) if name in used},
         "judged_by": judged_json(report),
         **({} if report.run is None else {"dryrun": report.run.data, "suspects": list(report.run.suspects)}),
@@ -219,7 +221,7 @@ def dump(data: dict[str, Any]) -> str:
       ]
     }
     """
-    lines = ",\n".join(f"  {_compact(key)}: {_entries(value)}" for key, value in _harmless(data).items())
+    lines = ",\n".join(f"  {_compact(key)}: {_entries(value)}" for key, value in harmless(data).items())
     return f"{{\n{lines}\n}}"
 
 
@@ -239,12 +241,12 @@ def _compact(value: Any) -> str:
     return text.replace("##[", "#\\u0023[").replace("##vso[", "#\\u0023vso[")
 
 
-def _harmless(value: Any) -> Any:
+def harmless(value: Any) -> Any:
     """The data in types that JSON can represent, with secrets removed from every text."""
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, dict):
-        return {_harmless(name): _harmless(item) for name, item in value.items()}
+        return {harmless(name): harmless(item) for name, item in value.items()}
     if isinstance(value, float) and not isfinite(value):
         return str(value)  # JSON has no such numbers
-    return [_harmless(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return [harmless(item) for item in value] if isinstance(value, (list, tuple)) else value

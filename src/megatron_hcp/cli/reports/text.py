@@ -58,8 +58,17 @@ def report_lines(
     lines += _backports_lines(report.launch)
     lines += _judged_lines(report)
     lines += _run_lines(report)
-    lines.append(_verdict_line(report, strict))
+    lines.append(verdict_line(report, strict))
     return lines
+
+
+def quiet_lines(report: Report, shown: Callable[[Report, Finding], Iterable[Line]] = finding_lines) -> list[Line]:
+    """What needs to be acted on, and nothing else: errors, warnings, and what is undecided."""
+    found = [finding for finding in report.findings if finding.severity != "info"]
+    lines = [line for finding in found for line in shown(report, finding)]
+    lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in once_each(report.undecided)]
+    refused = report.run.lines if report.run is not None and report.is_refused else ()
+    return [*lines, *refused]
 
 
 def _image_notes(launch: Launch) -> list[str]:
@@ -108,9 +117,10 @@ def _backports_lines(launch: Launch) -> list[Line]:
     if not any(package in launch.facts for package in PACKAGES):
         return []
     from megatron_hcp.backports.lacking import lacking
-    from megatron_hcp.cli.reports.backports import count_line
+    from megatron_hcp.cli.reports.backports import count_line, fault_lines
 
-    return count_line(lacking(launch).lacking)
+    found = lacking(launch).lacking
+    return [*fault_lines(found), *count_line(found)]
 
 
 def headline(report: Report, finding: Finding, text: str) -> Line:
@@ -120,6 +130,11 @@ def headline(report: Report, finding: Finding, text: str) -> Line:
     role = f" [{finding.role}]" if finding.role and finding.role != report.launch.reading.role else ""
     label = Part(f"{finding.severity} {finding.id}", COLOURS[finding.severity], bold=True)
     return (f"{where}: ", label, f"{role} {text}")
+
+
+def once_each(undecided: Iterable[Undecided]) -> tuple[Undecided, ...]:
+    """The first item of each thing to do."""
+    return tuple({item.do or item.reason: item for item in reversed(tuple(undecided))}.values())[::-1]
 
 
 def undecided_text(item: Undecided) -> str:
@@ -170,8 +185,9 @@ def _where(report: Report, item: Undecided) -> str:
 
 
 def _not_in_the_verdict(report: Report, strict: bool) -> tuple[Undecided, ...]:
-    """The undecided items that the last line does not state; with verdict UNDECIDED it states the first."""
-    return report.undecided[1:] if verdict_word(report, strict) == "UNDECIDED" else report.undecided
+    """The undecided items to be told, each thing to do once; with verdict UNDECIDED the last line states the first."""
+    items = once_each(report.undecided)
+    return items[1:] if verdict_word(report, strict) == "UNDECIDED" else items
 
 
 def _silent_waiting(report: Report) -> str:
@@ -190,7 +206,8 @@ def _silent_waiting(report: Report) -> str:
     return f"; not ruled out: {' '.join(waiting)}, silently wrong in some releases (--assume {assume})"
 
 
-def _verdict_line(report: Report, strict: bool) -> Line:
+def verdict_line(report: Report, strict: bool = False) -> tuple[str | Part, ...]:
+    """The last line: the verdict, and how much it covers."""
     counts = ", ".join(numbered(report.num_findings(severity), severity) for severity in SEVERITIES)
     accepted = f", {len(report.accepted)} accepted" if report.accepted else ""
     left = len(report.not_checked)

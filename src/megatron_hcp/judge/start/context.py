@@ -14,12 +14,14 @@ class Context(NamedTuple):
     """The conditions of the blocks that a guard stands in within its function, outermost first.
 
     `own` is the condition of the block of a raise: the guard's own, turned round. An assert has none. `behind` are the
-    expressions that the function's own names in its condition were given before.
+    expressions that the function's own names in its condition were given before; at `passed` the function would have
+    returned.
     """
 
     around: tuple[str, ...] = ()
     own: str = ""
     behind: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -33,10 +35,10 @@ def context_of(program: StartProgram, guard: Guard) -> Context:
     for at, line in enumerate(lines):
         kind = line.lstrip().partition(" ")[0]
         if kind in ("check", "stop") and condition_of(line) == (guard.condition, guard.message):
-            found, behind = above(lines, at), _behind(lines[:at], guard.condition)
+            found, behind, passed = above(lines, at), _behind(lines[:at], guard.condition), _passed(lines, at)
             if kind == "stop" and found:
-                return Context(tuple(found[:-1]), found[-1], behind)
-            return Context(tuple(found), behind=behind)
+                return Context(tuple(found[:-1]), found[-1], behind, passed)
+            return Context(tuple(found), "", behind, passed)
     return Context()
 
 
@@ -54,6 +56,18 @@ def above(lines: tuple[str, ...], at: int) -> list[str]:
             found.append(f"not ({rest})" if is_else else rest)
         is_else = word == "else"
     return found[::-1]
+
+
+def _passed(lines: tuple[str, ...], at: int) -> tuple[str, ...]:
+    """The conditions of the blocks before a line that do nothing but return, in whose reach it stands."""
+    found: list[str] = []
+    depth = _depth(lines[at])
+    for line, below in zip(reversed(lines[: at - 1]), reversed(lines[:at])):
+        depth = min(depth, _depth(line))
+        word, _, rest = line.strip().partition(" ")
+        if word == "if" and _depth(line) == depth and below == f"{' ' * (depth + 1)}return":
+            found.append(rest)
+    return tuple(found[::-1])
 
 
 def _behind(lines: Sequence[str], condition: str) -> tuple[str, ...]:

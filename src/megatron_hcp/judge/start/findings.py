@@ -20,6 +20,7 @@ from megatron_hcp.validators.outcome import Guard, Judgement, Refusal
 from megatron_hcp.validators.program import StartProgram
 from megatron_hcp.validators.trees import names_in, path_of, tree_of
 
+_LONGEST_VALUE = 60
 _MOST_VALUES = 6
 
 
@@ -52,7 +53,9 @@ def refused_by(launch: Launch, judged: Sequence[Judgement]) -> list[Refused]:
 
 def to_say(launch: Launch, judged: Sequence[Judgement], fired: Iterable[Finding]) -> list[Refused]:
     """The refusals that concern what the launch states, or a whole one lacks; not what the parser refuses first."""
-    unparsed = {key for item in fired if item.rule.id.startswith("KEY") for key in item.keys}
+    unparsed = {
+        key for item in fired if item.rule.id.startswith("KEY") and item.severity == "error" for key in item.keys
+    }
     whole = is_whole(launch)
     return [
         item
@@ -110,10 +113,15 @@ def _as_one(found: list[Finding]) -> list[Finding]:
     return [found[0]._replace(problem=problem._replace(message=problem.message + more), severity="warning")]
 
 
+def _short(value: object) -> str:
+    text = shown_value(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:40]} ... {text[-15:]}"
+
+
 def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str], *, fixes: bool) -> Finding:
     guard, values, context = item.guard, item.refusal.values, item.context.around
-    shown = [f"{spot.key}={shown_value(value)}" for spot, (_, value) in zip(item.spots, values)]
-    shown += [f"{spot.key}={shown_value(written_value(launch, spot))}" for spot in item.spots[len(values) :]]
+    shown = [f"{spot.key}={_short(value)}" for spot, (_, value) in zip(item.spots, values)]
+    shown += [f"{spot.key}={_short(written_value(launch, spot))}" for spot in item.spots[len(values) :]]
     more = f" and {len(shown) - _MOST_VALUES} more" if len(shown) > _MOST_VALUES else ""
     said = f'"{_message_of(item)}"' if guard.message else guard.condition
     problem = Problem(
@@ -151,10 +159,10 @@ def _refused(launch: Launch, judged: Judgement, refusal: Refusal, releases: tupl
 
 def _led_by(launch: Launch, program: StartProgram | None, refusal: Refusal, context: Context) -> list[Spot]:
     """The settings that lead upstream to a guard, or to what it reads."""
-    texts = (*context.around, *context.behind)
+    texts = (*context.around, *context.passed, *context.behind)
     names = [refusal.key_of(name) for text in texts for name, _ in names_in(tree_of(text), path_of) if "." in name]
     if program is not None and launch.dialect in COMMAND_LINES:
-        names += options_behind(launch, program, refusal, context.conditions)
+        names += options_behind(launch, program, refusal, (*context.conditions, *context.passed))
     return list({spot.key: spot for spot in map(partial(spot_of, launch), dict.fromkeys(names))}.values())
 
 

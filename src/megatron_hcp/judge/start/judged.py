@@ -10,6 +10,7 @@ from itertools import chain
 from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.facts.known_options import all_options, revision_of, revisions_with
 from megatron_hcp.launch.facts.last_read import BRANCHES
+from megatron_hcp.rules.key.unfit import unfit
 from megatron_hcp.rules.view import Unknown, View
 from megatron_hcp.validators.outcome import Judgement
 from megatron_hcp.validators.program import StartProgram
@@ -84,12 +85,42 @@ def _by_the_stated(launch: Launch, upstream: ValidatingRepo) -> tuple[Judgement,
     return None
 
 
+def judged_by_newest(launch: Launch, judged: Judgement) -> Judgement | None:
+    """What the newest release of the tables makes of a launch that an older one judged by the launch's statement; None
+    if it has not all of its options."""
+    upstream = next((one for one in _reading(launch) if one.repo == judged.repo), None)
+    if upstream is None or judged.source != "table" or judged.release not in _before(upstream):
+        return None
+    newest = upstream.releases[-1]
+    if upstream.repo == MEGATRON_LM.repo and newest not in _in_question(launch, upstream):
+        return None
+    return next(iter(_judged(launch, upstream, (newest,))), None)
+
+
+def _before(upstream: ValidatingRepo) -> tuple[str, ...]:
+    """The releases in the tables before the newest that judges launches."""
+    from megatron_hcp.validators.table import releases_of
+
+    names = releases_of(upstream.repo)
+    return names[: names.index(upstream.releases[-1])]
+
+
 def _in_question(launch: Launch, upstream: ValidatingRepo) -> tuple[str, ...]:
     """The releases that may judge a launch which states none, oldest first."""
     is_megatron = upstream.repo == MEGATRON_LM.repo
-    releases = releases_with(launch, upstream.releases) if is_megatron else upstream.releases
+    releases = _parsing(launch, releases_with(launch, upstream.releases)) if is_megatron else upstream.releases
     # A recipe's settings are those of the newest release.
     return releases[-1:] if launch.reading.recipe is not None else releases
+
+
+def _parsing(launch: Launch, releases: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the releases, else the branches, whose parser takes the launch's values; all if none does."""
+    refusing = {revision for one in unfit(View(launch), "choice") for revision in one.refusing}
+    if refusing.isdisjoint(releases):
+        return releases
+    return next(
+        filter(None, (tuple(n for n in names if n not in refusing) for names in (releases, BRANCHES))), releases
+    )
 
 
 def judged_again(launch: Launch, judged: Judgement, most_steps: int) -> Judgement | None:

@@ -86,7 +86,11 @@ def sources_of(program: StartProgram, function: str, name: str) -> Iterator[str]
         yield from _assigned(here, re.compile(rf"{owner} = (.+)")) if here is not None else ()
         return
     if owner == "args":
-        return  # the parser's own: what is not written has its default
+        # The parser's own has its default where it isn't written; others are set by upstream.
+        if field not in parser_in(program).defaults:
+            for unit in _reached(program):
+                yield from _assigned(unit, re.compile(rf"args\.{field} = (.+)"))
+        return
     for unit in (*_started(program), *filter(None, (here,))):
         for at, line in enumerate(unit.lines):
             filled = _FILLED.fullmatch(line)
@@ -109,6 +113,18 @@ def _arguments(text: str) -> Iterator[str]:
         owner, _, field = name.partition(".")
         if owner in ("args", "self") and field:
             yield field
+
+
+def _reached(program: StartProgram) -> Iterator[Unit]:
+    """The functions that the start-up comes to."""
+    seen, waiting = {program.start}, [program.start]
+    while waiting:
+        unit = program.find(waiting.pop())
+        if unit is not None and unit.kind == "def":
+            yield unit
+            called = {name for line in unit.lines for name in _CALLED.findall(line)} - seen
+            seen |= called
+            waiting += called
 
 
 def _started(program: StartProgram) -> Iterator[Unit]:

@@ -33,6 +33,10 @@ def started(
             from megatron_hcp.judge.start.findings import findings_of
 
             findings += findings_of(launch, judged, rules, fired, fixes=fixes)
+        elif verdict and len(judged) == 1:
+            from megatron_hcp.judge.start.later import refused_since
+
+            findings += refused_since(launch, judged[0], rules, fired)
         if verdict and launch.unknown and judged[-1].open:
             from megatron_hcp.judge.start.undecided import undecided_by_guards
 

@@ -167,14 +167,37 @@ DATA_FACTS: tuple[FactSpec, ...] = (
         default=UNKNOWN,
         defaults={"mlm": 100},
     ),
-    *(
-        FactSpec(name, type, f"Megatron-LM: {doc}", mlm=(name,), default=UNKNOWN, defaults={"mlm": default})
-        for name, type, doc, default in (
-            ("train_iters", "int", "training iterations; null = by samples", None),
-            ("eval_interval", "int", "iterations between evaluations; null = not stated", None),
-            ("skip_train", "bool", "only evaluation", False),
-            ("full_validation", "bool", "each evaluation reads all of the validation data", False),
-        )
+    FactSpec(
+        "train_iters",
+        "int",
+        "Megatron-LM: training iterations; null = by samples",
+        mlm=("train_iters",),
+        default=UNKNOWN,
+        defaults={"mlm": None},
+    ),
+    FactSpec(
+        "eval_interval",
+        "int",
+        "Megatron-LM: iterations between evaluations; null = not stated",
+        mlm=("eval_interval",),
+        default=UNKNOWN,
+        defaults={"mlm": None},
+    ),
+    FactSpec(
+        "skip_train",
+        "bool",
+        "Megatron-LM: only evaluation",
+        mlm=("skip_train",),
+        default=UNKNOWN,
+        defaults={"mlm": False},
+    ),
+    FactSpec(
+        "full_validation",
+        "bool",
+        "Megatron-LM: each evaluation reads all of the validation data",
+        mlm=("full_validation",),
+        default=UNKNOWN,
+        defaults={"mlm": False},
     ),
     field_spec(
         "pipeline_comm_backend",

@@ -233,8 +233,7 @@ def pinned_fa4_supports_cp(v: View) -> Problem | None:
     else:
         return None
     return Problem(
-        message=f"FlashAttention 4 has no context parallelism {why}, and the other backends are disabled: "
-        f"{_NO_BACKEND}",
+        message=f"FlashAttention 4 has no CP {why}, and other backends are off: {_NO_BACKEND}",
         found="flash_attention_version 4 with attention_backend flash",
         wanted=wanted,
         facts=("flash_attention_version", "attention_backend", "cp_comm_type"),

@@ -44,7 +44,7 @@ def _has_flat_a2a(v: View) -> bool:
     ),
 )
 def cp_divides_heads_for_a2a(v: View) -> Problem | None:
-    """With a2a, the number of heads per rank is divisible by the context-parallel size.
+    """With a2a, the heads of a rank are divisible by the CP size.
 
     a2a trades sequence shards for head shards: each CP rank gets 1/CP of the query and KV heads that its
     tensor-parallel rank holds. Only Transformer Engine checks this, in the first forward pass, after the model has been
@@ -80,7 +80,7 @@ def cp_divides_heads_for_a2a(v: View) -> Problem | None:
     ),
 )
 def kv_heads_fit_tp(v: View) -> Problem | None:
-    """The number of KV heads is a multiple or a divisor of the tensor-parallel size.
+    """The number of KV heads is a multiple or a divisor of the TP size.
 
     Each tensor-parallel rank holds whole KV heads, or (megatron-core 0.16 and later) shares one with its neighbours.
     Anything else is rejected when the model config is built.

@@ -147,7 +147,7 @@ def sequence_divides_into_chunks(v: View) -> Problem | None:
     ),
 )
 def sequence_divides_over_tp(v: View) -> Problem | None:
-    """With sequence parallelism, a rank's part of the sequence is divisible by the TP size.
+    """With sequence parallelism, a rank's tokens are divisible by the TP size.
 
     After the split over CP, sequence parallelism scatters each part over the tensor-parallel ranks. Neither Megatron-LM
     nor Bridge's pre-training path checks the product; the embedding asserts in the first forward pass.
@@ -156,8 +156,8 @@ def sequence_divides_over_tp(v: View) -> Problem | None:
     if v.tp == 1 or length is None or length % ranks == 0:
         return None
     return Problem(
-        message="sequence parallelism cannot split a rank's part of the sequence: the embedding fails with 'First "
-        "dimension of the tensor should be divisible by tensor parallel size'",
+        message="sequence parallelism cannot split a rank's part of the sequence: the embedding fails, 'First "
+        "dimension of the tensor should be divisible by ...'",
         found=f"seq_length {length} at tensor_model_parallel_size {v.tp} and context_parallel_size {v.cp}",
         wanted=f"a multiple of {ranks}",
         facts=("seq_length", "tp", "cp"),

@@ -177,7 +177,7 @@ def fsdp_v2_excludes_cp(v: View) -> Problem | None:
     bad=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1 --position-embedding-type rope", "mcore=0.13"),
 )
 def mtp_supports_cp(v: View) -> Problem | None:
-    """Multi-token prediction with context parallelism runs on a Megatron-LM that supports it.
+    """Multi-token prediction with CP runs on a Megatron-LM that supports it.
 
     The command line of 0.12 and 0.13 asserts a context-parallel size of 1; from 0.14 on tokens are shifted across
     ranks.
@@ -264,7 +264,7 @@ def ucc_pipeline_has_enough_connections(v: View) -> Problem | None:
     ),
 )
 def hybrid_attention_of_deepseek_takes_contiguous_chunks(v: View) -> Problem | None:
-    """DeepSeek-V4's hybrid attention gets contiguous chunks under context parallelism.
+    """DeepSeek-V4's hybrid attention gets contiguous chunks under CP.
 
     It compresses runs of neighbouring tokens and slides a window over them, so each rank needs one contiguous piece of
     the sequence, not the two of the zigzag. Only the dev branch has it.

@@ -73,7 +73,7 @@ def pretrain_script_feeds_hybrid_cp(v: View) -> Problem | None:
     ),
 )
 def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
-    """megatron-core's own switch for dynamic CP is used only with Megatron-LM's training loop.
+    """megatron-core's dynamic-CP switch is used only with Megatron-LM's loop.
 
     The switch changes megatron-core's schedule, which then reads groups of samples from the data iterator. Only
     Megatron-LM's loop wraps the iterator that way. Bridge's loop (up to 0.7) and verl's engine pass plain batches.
@@ -144,7 +144,7 @@ def megatron_core_has_verls_scheduler(v: View) -> Problem | None:
     bad=Example("mlm", f"{HYBRID} --use-varlen-dataset", ON_MAIN),
 )
 def options_are_those_of_main_or_dev(v: View) -> Problem | None:
-    """A launch with hybrid CP uses only options that Megatron-LM's main branch has.
+    """With hybrid CP, only options of Megatron-LM's main branch are used.
 
     Branches that develop dynamic CP have their own options, defaults and datasets. On main, argparse rejects the first
     of them; what other rules say of dynamic CP is what main does.

@@ -140,7 +140,7 @@ def longest_sequence_fits_a_group(v: View) -> Problem | None:
     bad=Example("mlm", hybrid(context_parallel_size=4), ON_MAIN),
 )
 def padding_fits_the_widest_group(v: View) -> Problem | None:
-    """Conversations are padded to suit the widest group that the scheduler may choose.
+    """Conversations are padded for the widest group the scheduler may choose.
 
     A group of C ranks cuts each conversation into 2 C chunks (times TP with sequence parallelism). C can be any size up
     to DP x CP, even for a short conversation, because groups are widened to use idle ranks. Megatron-LM's --sft pads

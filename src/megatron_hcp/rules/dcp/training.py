@@ -26,7 +26,7 @@ from megatron_hcp.rules.view import View
     bad=Example("mlm", hybrid(dataloader_type="cyclic"), ON_MAIN),
 )
 def training_loop_fits_dynamic_cp(v: View) -> Problem | None:
-    """Dynamic CP in Megatron-LM uses per-token loss, the single dataloader, no Megatron-FSDP.
+    """Dynamic CP has per-token loss, the single dataloader, no Megatron-FSDP.
 
     Ranks may run different numbers of sequences, so the loss must be summed over tokens and divided once. Only the
     single dataloader has the sampler that gives whole batches to the scheduler.
@@ -136,7 +136,7 @@ def one_dataset_gives_the_boundaries(v: View) -> Problem | None:
     bad=Example("mlm", DYNAMIC + " --sequence-packing-scheduler dp_balanced", ON_DEV),
 )
 def dev_branch_has_its_settings(v: View) -> Problem | None:
-    """Dynamic CP on the dev branch uses its scheduler and supported sizes and versions.
+    """Dynamic CP on the dev branch has its scheduler, sizes and versions.
 
     The dev branch sets the scheduler to default_dynamic_cp and accepts no other. It asserts that the smallest group is
     1 to DP x CP, that experts exchange tokens by alltoall or flex, and that Transformer Engine is 2.9 or newer. Main

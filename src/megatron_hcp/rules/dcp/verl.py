@@ -61,7 +61,7 @@ def _some_model_says(v: View) -> bool:
     bad=Example("verl", f"{VERL} {ACTOR}pad_to_length=8192", VERL_0_9),
 )
 def verl_settings_suit_dynamic_cp(v: View) -> Problem | None:
-    """verl's dynamic CP trains a language model on packed data, without unsupported features.
+    """verl's dynamic CP trains a language model on packed data.
 
     From 0.9 on verl rejects what the scheduler and the loss don't support: padded batches, value and vision models,
     virtual pipeline stages, FP8, router replay with fused routing, top-k distillation. It forces per-token loss on, and
@@ -79,8 +79,8 @@ def verl_settings_suit_dynamic_cp(v: View) -> Problem | None:
     return Problem(
         message="the worker fails while building the engine",
         found=f"dynamic_context_parallel with {', '.join(found)}",
-        wanted="a language model on packed data, without padding to a fixed length, virtual stages, FP8, fused "
-        "routing under replay, top-k distillation or averaging in the collective",
+        wanted="a language model on packed data, without fixed-length padding, virtual stages, FP8, fused replay "
+        "routing, top-k distillation or averaging in the collective",
         facts=tuple(wrong) or ("dynamic_context_parallel",),
         fixes=(
             Fix({"dynamic_context_parallel": False}, "static context parallelism")
@@ -108,7 +108,7 @@ def verl_settings_suit_dynamic_cp(v: View) -> Problem | None:
     bad=Example("verl", f"{VERL} {ACTOR}context_parallel_size=4", VERL_0_9),
 )
 def static_cp_size_is_1_under_verl(v: View) -> Problem | None:
-    """The static CP size under verl's dynamic CP has the meaning that this version gives it.
+    """The CP size under verl's dynamic CP means what this version takes it for.
 
     verl 0.8 splits a batch by the data-parallel rank, while megatron-core's groups count DP x CP ranks: the two agree
     at a static size of 1. From 0.9 on the static size shards nothing; it only counts towards DP x CP, and verl's manual

@@ -75,7 +75,7 @@ def no_ignored_micro_batch_sizes(v: View) -> Problem | None:
     ),
 )
 def verl_can_split_its_micro_batches(v: View) -> Problem | None:
-    """Under verl 0.8, every micro-batch has a sequence count that can be split over the ranks.
+    """Under verl 0.8, the ranks can share the sequences of every micro-batch.
 
     verl 0.8 returns a micro-batch with fewer sequences than ranks unsplit and without a CP size, and cuts others into
     slices of ceil(n / groups): with 16 groups, two thirds of all counts leave the last groups empty. Both are fixed in

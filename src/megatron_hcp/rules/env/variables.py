@@ -243,7 +243,7 @@ def _exports_no_connections(v: View) -> bool:
     ),
 )
 def script_exports_the_connections(v: View) -> Problem | None:
-    """A training script for GPUs before Blackwell exports CUDA_DEVICE_MAX_CONNECTIONS.
+    """Before Blackwell, a training script exports CUDA_DEVICE_MAX_CONNECTIONS.
 
     Megatron-LM's command line asserts 1 with tensor or context parallelism. Nothing sets it automatically, so a script
     that doesn't set it runs only if the calling shell happens to.

@@ -112,7 +112,7 @@ def transformer_engine_supports_packed_levels(v: View) -> Problem | None:
     bad=Example("bridge", _PADDED + "model.attention_backend=flash", "te=2.20.2 flash_attn=3.0.0"),
 )
 def padded_packing_avoids_fa3(v: View) -> Problem | None:
-    """Padded packing with a2a+p2p doesn't use FlashAttention 3, which upstream doesn't test.
+    """Padded packing with a2a+p2p doesn't use FlashAttention 3.
 
     With padding between packed sequences, FlashAttention 3 needs each sequence's unpadded length. Transformer Engine's
     backend selection allows it, and its Python code, run with stand-ins for the kernels, passes the lengths correctly

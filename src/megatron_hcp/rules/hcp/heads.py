@@ -148,7 +148,7 @@ def head_counts_are_even(v: View) -> Problem | None:
     ),
 )
 def cp_divides_heads_of_a2a_layers(v: View) -> Problem | None:
-    """a2a layers next to hierarchical ones have head counts divisible by the full CP size.
+    """a2a layers beside hierarchical ones have heads divisible by the CP size.
 
     Types may differ from layer to layer, because the sequence layout is the same for all. The head split differs: a
     hierarchical layer divides heads by the inner size, a plain a2a layer by the full CP size.

@@ -141,7 +141,7 @@ _TYPE = "actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_ty
     bad=Example("verl", f"{_START} \\\n  {_TYPE}\n"),
 )
 def overrides_are_of_keys_that_the_configuration_has(v: View) -> Problem | None:
-    """KEY=VALUE overrides a key that the configuration has, and +KEY=VALUE adds a new one.
+    """KEY=VALUE overrides a key that exists, and +KEY=VALUE adds a new one.
 
     verl (hydra.main) and Megatron-Bridge (parse_hydra_overrides) apply overrides in struct mode: an unknown key ends
     start-up with "Could not override", and + for a key that has a value with "Could not append". ++KEY=VALUE takes

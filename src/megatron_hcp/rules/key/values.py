@@ -102,7 +102,7 @@ def switches_are_given_no_value(v: View) -> Problem | None:
     bad=Example("mlm", "--seq-length 4096 --log-interval 10 20", "mcore=0.16.1"),
 )
 def options_have_as_many_values_as_they_take_and_of_their_type(v: View) -> Problem | None:
-    """Every option has as many values as it takes, of its type, and none that excludes another.
+    """Every option has as many values as it takes, of its type.
 
     argparse converts each value to the option's type and refuses a missing or further one, and two options of a group
     of which only one may be given. slime ignores further words; miles, and slime before 0.2.3, reject them. ms-swift
@@ -147,7 +147,7 @@ def _whole(found: Unfit) -> tuple[str, ...]:
     bad=Example("mlm", "--seq-length 4096 --cuda-graph-impl full_iteration", "mcore=0.16.1"),
 )
 def values_are_among_the_choices_of_the_release(v: View) -> Problem | None:
-    """A value is one of those that the option takes in the launch's release or branch.
+    """A value is one of those that the option takes in this release.
 
     Choices come and go with releases. argparse ends start-up with "invalid choice"; so does a name that isn't in the
     enum of --attention-backend. Without a stated release it is an error where no release with the launch's options

@@ -14,11 +14,11 @@ _BLACKWELL_MLA = Known(
     "te",
     ">=2.5,<2.17",
     when="mla and qk_head_dim >= 128 and arch in sm100 sm103 and cp > 1 and cudnn < 9.11",
-    title="cuDNN is new enough for multi-latent attention under context parallelism on Blackwell",
+    title="cuDNN is new enough for MLA under CP on Blackwell",
     why="Query and key heads of 192 and value heads of 128 channels need cuDNN 9.11 on Blackwell. FlashAttention 2 "
     "gets wider keys than values only from 2.17 on, and unfused attention has no context parallelism.",
-    symptom="this cuDNN can't train multi-latent attention on Blackwell, and no other backend can: the first forward "
-    "pass fails, no dot product attention backend is available",
+    symptom="this cuDNN can't train multi-latent attention on Blackwell: the first forward pass fails, no dot product "
+    "attention backend is available",
     issue="NVIDIA/TransformerEngine#2285",
     outcome="error crash first-forward",
     source=(TE_ATTENTION_UTILS.says("get_attention_backend", "as it does not support MLA.", ">=2.5,<2.17"),),
@@ -79,7 +79,7 @@ ROWS: tuple[Known, ...] = (
         "te",
         ">=2.1",
         when="head_dim > 192 and arch in sm86 sm89 sm103 and attention_backend = flash and cp > 1",
-        title="FlashAttention 2 gets heads above 192 channels only on GPUs that Transformer Engine lists",
+        title="FlashAttention 2 gets heads above 192 channels only on listed GPUs",
         why="It enables them on compute capabilities 8.0, 9.0, 10.0 and 12.0, and not on 10.3 (B300, GB300).",
         symptom="Transformer Engine disables FlashAttention 2 for such wide heads on this GPU: no dot product "
         "attention backend is available",
@@ -121,7 +121,7 @@ ROWS: tuple[Known, ...] = (
         "te",
         ">=2.18",
         when="flash_attention_version names 4 and attention_backend = flash and arch in sm100 sm103",
-        title="FlashAttention 4 understands how Transformer Engine writes a causal window",
+        title="FlashAttention 4 understands Transformer Engine's causal windows",
         why="Transformer Engine writes an open side of the window as -1, FlashAttention 4 as None. Until its change "
         "#2490 it ignored such a pair; since then it masks every key.",
         symptom="a FlashAttention 4 that includes its change #2490 returns only zeros for causal attention here, "

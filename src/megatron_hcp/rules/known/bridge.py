@@ -72,9 +72,8 @@ ROWS: tuple[Known, ...] = (
         why="The CP split passes cu_seqlens to Transformer Engine including the -1 that the collate function appends, "
         "and slices a placeholder attention mask wherever the batch contains one: in 0.5.0 this is an IndexError "
         "on every middle pipeline stage. Rows from Parquet files lose pad_seq_to_mult.",
-        symptom="cu_seqlens padded with -1 reach the CP split of packed rows, a placeholder mask is sliced along a "
-        "dimension that it lacks (IndexError), and Parquet rows lose pad_seq_to_mult: runs failed before the "
-        "first step",
+        symptom="packed rows with CP fail before the first step: cu_seqlens are padded with -1, a placeholder mask is "
+        "sliced (IndexError), Parquet rows lose pad_seq_to_mult",
         issue="NVIDIA-NeMo/Megatron-Bridge#4228, #4489, #4519",
         outcome="warning crash first-forward",
         source=(
@@ -209,7 +208,7 @@ ROWS: tuple[Known, ...] = (
         "bridge",
         ">=0.5,<0.6",
         when="use_decentralized_pg and eval_context_parallel_size > cp",
-        title="Evaluation under a larger CP size gives the ranks of a CP group the same rows",
+        title="Evaluation under a larger CP size gives a CP group's ranks the same rows",
         why="The loaders of validation and test data are split by the data-parallel ranks of training. A CP group of "
         "evaluation joins several of these.",
         symptom="a CP group of evaluation gets the rows of several data-parallel ranks of training, and each rank "

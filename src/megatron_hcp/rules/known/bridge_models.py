@@ -74,7 +74,7 @@ ROWS: tuple[Known, ...] = (
         ">=0.4,<0.7",
         when="model_name names nemotronsuper nemotronultra nemotronheterogeneous and pack_sequences_in_batch "
         "and pp > 1",
-        title="Models with different layers exchange the shapes of batches that are packed",
+        title="Models with different layers exchange the shapes of packed batches",
         why="The configuration of such models sets variable_seq_lengths for no packed batch.",
         symptom="pipeline stages of this model expect seq_length tokens, and each packed batch has another length: the "
         "first step hangs or fails",

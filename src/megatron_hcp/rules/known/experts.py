@@ -14,7 +14,7 @@ _BY_TOKENS = Known(
     "<0.19",
     when="num_experts > 1 and cp > 1 and calculate_per_token_loss and moe_router_load_balancing_type != null "
     "and moe_aux_loss_coeff != 0",
-    title="With per-token loss and CP, the loss that balances experts keeps its weight",
+    title="With per-token loss and CP, the expert-balancing loss keeps its weight",
     why="Per-token loss divides all gradients by the tokens of all ranks. The router makes up for it with the tokens "
     "of its own rank, a share of the sequence: 1 / (cp x tp) of what is wanted. It does the same with the z-loss.",
     symptom="the auxiliary loss is multiplied by the tokens of one rank instead of the whole sequence: experts are "
@@ -39,7 +39,7 @@ ROWS: tuple[Known, ...] = (
         "<0.16",
         when="num_experts > 1 and cp > 1 and not calculate_per_token_loss and moe_router_load_balancing_type != null "
         "and moe_aux_loss_coeff != 0",
-        title="Under context parallelism the loss that balances experts keeps its weight",
+        title="Under CP, the loss that balances experts keeps its weight",
         why="Gradients are averaged over the context-parallel ranks, each of which has a part of the auxiliary loss's. "
         "The main loss is multiplied by the CP size to make up for it; the auxiliary loss and the z-loss weren't.",
         symptom="the gradient of the auxiliary loss is divided by the CP size: experts are balanced cp times less than "
@@ -60,7 +60,7 @@ ROWS: tuple[Known, ...] = (
     _BY_TOKENS._replace(
         id="KNOWN042",
         when=_BY_TOKENS.when.replace("cp > 1", "cp = 1 and tp > 1"),
-        title="With per-token loss and TP, the loss that balances experts keeps its weight",
+        title="With per-token loss and TP, the expert-balancing loss keeps its weight",
         launch=Example(
             "mlm",
             "--tensor-model-parallel-size 2 --num-attention-heads 8 --sequence-parallel "

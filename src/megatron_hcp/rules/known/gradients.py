@@ -37,13 +37,13 @@ ROWS: tuple[Known, ...] = (
         "mcore",
         ">=0.14",
         when="mla and tp > 1 and not sequence_parallel",
-        title="Without sequence parallelism, MLA's rotary keys get the gradient of every head",
+        title="Without sequence parallelism, MLA's rotary keys get all heads' gradient",
         why="All heads share one rotary key. Each tensor-parallel rank computes its gradient from its own heads; only "
         "sequence parallelism sums these. Without it, the rotary rows of linear_kv_down_proj and the layer's "
         "input get a different, incomplete gradient on each rank. Seen with upstream's layer on CPUs (gloo), "
         "2 ranks: 1 to 3 % of the input's gradient is wrong in each layer; exact with sequence parallelism.",
-        symptom="without sequence parallelism the gradient of MLA's rotary keys lacks the other ranks' heads: copies "
-        "of the same weights drift apart, and so do the gradients of all layers below",
+        symptom="without sequence parallelism, the gradient of MLA's rotary keys lacks the other ranks' heads: copies "
+        "of the same weights silently drift apart",
         issue="multi_latent_attention.py, k_pos_emb",
         outcome="error silent never",
         source=(
@@ -63,7 +63,7 @@ ROWS: tuple[Known, ...] = (
         "mcore",
         "<0.14",
         when="mla and tp > 1",
-        title="Gathered from tensor-parallel ranks, MLA's rotary keys get the gradient of every head",
+        title="Gathered from TP ranks, MLA's rotary keys get all heads' gradient",
         why="The down projections are split over the tensor-parallel ranks and their output is gathered. The backward "
         "pass of the gather takes a slice and sums nothing, so the rotary key, which all heads share, gets the "
         "gradient of one rank's heads, with or without sequence parallelism. Seen with upstream's layer on CPUs.",
@@ -157,8 +157,8 @@ ROWS: tuple[Known, ...] = (
         title="The output norm of a gated delta net gets the gradient of every head",
         why="One norm weight serves all heads, which are split over the tensor-parallel ranks. Its gradient is summed "
         "over them only if the weight is marked for sequence parallelism.",
-        symptom="without sequence parallelism each tensor-parallel rank trains its own copy of the output norm on its "
-        "own heads: the copies silently drift apart, and a checkpoint keeps one of them",
+        symptom="without sequence parallelism, each TP rank trains a copy of the output norm on its own heads: the "
+        "copies silently drift apart, and a checkpoint keeps one",
         issue="NVIDIA/Megatron-LM#7452",
         outcome="warning silent never",
         source=(
@@ -191,14 +191,14 @@ ROWS: tuple[Known, ...] = (
         ),
         launch=Example("mlm", f"{_TP}--softmax-type learnable"),
         good=Example("mlm", f"{_TP}--softmax-type off-by-one", "mcore=0.17"),
-        instead="no change: the effect on clipping is small",
+        instead="nothing to be done: the effect on clipping is small",
     ),
     Known(
         "KNOWN038",
         "mcore",
         ">=0.19,<0.20",
         when="num_experts > 1 and ep > 1 and gtp <> egtp and not calculate_per_token_loss",
-        title="Experts' gradients are averaged over as many ranks as the other gradients",
+        title="Experts' gradients are averaged over as many ranks as the others",
         why="Weight shards leave gtp times fewer data-parallel ranks to divide by. The gradients of dense weights are "
         "averaged over the gtp ranks afterwards, those of experts over the egtp ranks only. Seen with upstream's "
         "layer and gradient reduction on CPUs (gloo): exactly gtp/egtp times too large.",
@@ -216,8 +216,7 @@ ROWS: tuple[Known, ...] = (
         ),
         launch=Example("mlm", f"{_SHARDED}1"),
         good=Example("mlm", f"{_SHARDED}2", "mcore=0.19"),
-        instead="as many weight shards of experts as of other weights, relative to their tensor-parallel sizes, or "
-        "calculate_per_token_loss",
+        instead="expert weight shards in the ratio of the other weights' to TP, or calculate_per_token_loss",
         fixes=(
             Fix({"weight_shards": None, "expert_weight_shards": None}, "no weight shards beyond tensor parallelism"),
         ),

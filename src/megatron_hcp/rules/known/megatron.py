@@ -53,8 +53,8 @@ ROWS: tuple[Known, ...] = (
         title="Mamba layers support context parallelism",
         why="A Mamba layer carries its state along the sequence. Before MambaContextParallel, each rank scans its own "
         "zigzag slice as if it were a whole sequence, and nothing rejects it.",
-        symptom="Mamba layers have no context parallelism in this megatron-core: each rank scans its slice as if it "
-        "were a whole sequence, and the model silently trains on garbage",
+        symptom="Mamba layers have no context parallelism in this megatron-core: each rank silently scans its slice as "
+        "if it were a whole sequence",
         issue="NVIDIA/Megatron-LM#1437",
         outcome="error silent never",
         source=(MAMBA_MIXER.says("MambaMixer.__init__", absent="MambaContextParallel", versions=">=0.12,<0.13"),),
@@ -148,8 +148,8 @@ ROWS: tuple[Known, ...] = (
         why="The router sums its auxiliary losses over the static TP and CP group; under hybrid CP a micro-batch "
         "occupies only part of it, and the other ranks hold other sequences. Expert parallelism also needs the "
         "same number of micro-batches on every rank, which hybrid CP doesn't ensure.",
-        symptom="MoE under hybrid CP: auxiliary losses are silently summed over ranks that hold other sequences, and "
-        "expert-parallel ranks may run different numbers of micro-batches",
+        symptom="MoE under hybrid CP: auxiliary losses are silently summed over ranks with other sequences, and EP "
+        "ranks may run different numbers of micro-batches",
         issue="NVIDIA/Megatron-LM#7146",
         outcome="warning silent never",
         source=(ROUTER.says("TopKRouter", absent="packed_seq_params.cp_group", versions=">=0.16", branches=("main",)),),

@@ -25,8 +25,8 @@ _UNEVEN = Known(
     title="A hybrid model's first stage has as many layers as requested",
     why="A hybrid stack gives each stage num_layers // pp layers whatever is requested, but its attention layers count "
     "their numbers from the requested sizes. What is left after the division is built on no stage.",
-    symptom="the stages of a hybrid model ignore the requested numbers of layers: layers are misnumbered, left out if "
-    "the stages don't divide the layers, and checkpoints get wrong names",
+    symptom="a hybrid model's stages ignore the numbers of layers asked for: layers are silently misnumbered or left "
+    "out, and named wrongly in checkpoints",
     issue="NVIDIA/Megatron-LM#3399",
     outcome="error silent never",
     source=(
@@ -151,7 +151,7 @@ ROWS: tuple[Known, ...] = (
         "mcore",
         "<0.13",
         when="position_embedding_type = mrope and cp > 1",
-        title="Multimodal rotary positions are split for context parallelism along the sequence",
+        title="Multimodal rotary positions are split for CP along the sequence",
         why="MultimodalRotaryEmbedding splits its embedding along the batch instead.",
         symptom="multimodal rotary positions are split along the batch: the view fails, or every rank gets wrong "
         "positions",

@@ -140,7 +140,7 @@ ROWS: tuple[Known, ...] = (
         "ms_swift",
         ">=3.9,<3.12.4",
         when="model_name names qwen3next and tp > 1 and sequence_parallel",
-        title="Gathering for Qwen3-Next's linear attention doesn't multiply gradients by the TP size",
+        title="Qwen3-Next's gathering doesn't multiply gradients by the TP size",
         why="Linear attention isn't split by TP; the backward pass of its gather adds up the identical gradients of "
         "all TP ranks, and scatter doesn't divide them.",
         symptom="the gradients that pass linear attention are silently multiplied by the TP size: high grad_norm",

@@ -79,7 +79,7 @@ ROWS: tuple[Known, ...] = (
         "nemo_rl",
         ">=0.6,<0.7",
         when=f"megatron_enabled and fused_linear_logprobs and model_name {TIED}",
-        title="The fused loss reads the output weight of a model that shares it with the embedding",
+        title="The fused loss reads the output weight that the embedding shares",
         why="It reads output_layer.weight, which is None if the weight is the embedding's.",
         symptom="the fused loss finds no output weight, because the model shares it with its embedding: AttributeError "
         "in the first forward pass",

@@ -37,6 +37,7 @@ _INSTEAD_OF: dict[Package, Package] = {"slime": "miles", "miles": "slime"}
 """Packages that share a dialect: a launch that states the release of one isn't run by the other."""
 
 
+_ROOM = 145
 KNOWN: dict[str, Known] = {}
 """The rows of the tables imported so far, by id."""
 
@@ -182,14 +183,22 @@ def span_with(v: View, package: Package, spans: tuple[Span, ...], *, reads_dev: 
 def _problem(v: View, row: Known, clauses: tuple[Clause, ...], span: Span) -> Problem:
     newer = f"{PACKAGES[row.package]} {span.mended} or newer" if span.mended and not row.reported_only else ""
     wanted = ", or ".join(filter(None, (newer, row.instead)))
-    settings = [_setting(v, clause) for clause in clauses]
     return Problem(
         message=row.symptom,
-        found=f"{PACKAGES[row.package]} {v[row.package]} with {', '.join(settings)}",
+        found=_found(f"{PACKAGES[row.package]} {v[row.package]} with ", [_setting(v, clause) for clause in clauses]),
         wanted=f"{wanted} ({row.issue})",
         facts=(*(clause.name for clause in clauses), row.package),
         fixes=row.fixes,
     )
+
+
+def _found(release: str, settings: list[str]) -> str:
+    """The release and as many settings as a line has room for, at least one."""
+    shown = next(
+        (count for count in range(len(settings), 1, -1) if len(release + ", ".join(settings[:count])) <= _ROOM), 1
+    )
+    more = f" and {len(settings) - shown} more" if shown < len(settings) else ""
+    return f"{release}{', '.join(settings[:shown])}{more}"
 
 
 def _setting(v: View, clause: Clause) -> str:
@@ -199,7 +208,8 @@ def _setting(v: View, clause: Clause) -> str:
     fact = v.fact(name)
     keys = keys_of(FACTS[name], v.dialect, v.launch.reading.role) if name in FACTS else ()
     key = fact.key if fact and fact.key and fact.origin != "derived" else (*keys, name)[0]
-    return f"{key.rpartition('.')[2]} {_shown(value)}"
+    shown = _shown(value)
+    return f"{key.rpartition('.')[2]} {shown.rpartition('.')[2] if key.endswith('_target_') else shown}"
 
 
 def _shown(value: Any) -> str:

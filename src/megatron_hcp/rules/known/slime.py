@@ -38,8 +38,8 @@ _NORMALIZING = Known(
     title="Advantages are normalized over all tokens of a batch",
     why="distributed_masked_whiten reduces over the data-parallel group without context parallelism, although each "
     "CP rank holds only its slices of the answers. A rank without answer tokens skips the collective operation.",
-    symptom="each CP rank silently normalizes its part of the answers with its own mean and variance, so the parts "
-    "of one sequence get different advantages; a rank without answer tokens makes the others wait",
+    symptom="each CP rank silently normalizes its part of the answers by itself: the parts of one sequence get "
+    "different advantages; a rank without answers hangs the others",
     issue="THUDM/slime#2235",
     outcome="warning silent never",
     source=(
@@ -57,8 +57,8 @@ _LOGGING_MTP = Known(
     when="mtp_training and mtp_layers > 1",
     title="The losses of several multi-token-prediction layers can be logged",
     why="After each step, train() calls .item() on the losses, one per layer.",
-    symptom="the losses of more than one multi-token-prediction layer are read as one number: training fails "
-    "after the first step with a RuntimeError about converting a tensor to a scalar",
+    symptom="the losses of several multi-token-prediction layers are read as one number: after the first step, a "
+    "RuntimeError about a tensor that is no scalar",
     issue="THUDM/slime#2132",
     outcome="error crash training",
     source=(SLIME_MODEL.says("train", '(tracker["values"] * mtp_loss_scale).item()', ">=0.2,<=0.3.1"),),
@@ -110,8 +110,8 @@ ROWS: tuple[Known, ...] = (
         title="Replayed routes follow the layout of --allgather-cp",
         why="fill_routing_replay cuts the recorded routes as for zigzag slices, while --allgather-cp gives each rank "
         "one contiguous piece of the row.",
-        symptom="recorded routes are cut into zigzag slices, but tokens into contiguous pieces: tokens are silently "
-        "sent to the experts of other tokens; besides, the backward pass may hang (#2123)",
+        symptom="recorded routes are cut into zigzag slices, but tokens into contiguous pieces: tokens silently go to "
+        "other tokens' experts; the backward pass may hang (#2123)",
         issue="THUDM/slime#2175",
         outcome="error silent never",
         source=(
@@ -230,7 +230,7 @@ ROWS: tuple[Known, ...] = (
         "slime",
         ">=0.1",
         when="overlap_grad_reduce",
-        title="Gradients can be reduced during the backward pass in more than one rollout",
+        title="Gradients are reduced during the backward pass in every rollout",
         why="train(), which each rollout calls, asserts that the model's config has no no_sync_func yet, and sets it.",
         symptom="the second rollout fails with an AssertionError: config.no_sync_func is set by the first",
         issue="THUDM/slime#2066, #1857",

@@ -44,7 +44,7 @@ ROWS: tuple[Known, ...] = (
         "te",
         ">=2.18",
         when="cp_comm_type has all_gather and thd and arch = sm80 and attention_backend != fused and cp > 1",
-        title="Packed data with all_gather runs on GPUs that support more than FlashAttention 2",
+        title="Packed data with all_gather has more than FlashAttention 2 to run on",
         why=_OVERLOOKS_FA2 + " On Ampere, FlashAttention 2 is the only choice for packed data.",
         symptom=_WRONG_ROWS,
         issue="docstring of AttnFuncWithCPAndKVAllGather",
@@ -92,8 +92,8 @@ ROWS: tuple[Known, ...] = (
         title="FlashAttention 3 is built from the commit that Transformer Engine pins",
         why="The ring calls FlashAttention 3 with positional arguments. Newer builds have one more, seqlens_rotary, "
         "so the count no longer matches.",
-        symptom="a FlashAttention 3 newer than the one this Transformer Engine pins has one more argument: the first "
-        "forward pass fails, _flash_attn_forward() is missing v_descale",
+        symptom="a FlashAttention 3 newer than the one that this release pins fails in the first forward pass: "
+        "_flash_attn_forward() is missing v_descale",
         issue="NVIDIA/TransformerEngine#1987",
         outcome="warning crash first-forward",
         source=(TE_CONTEXT_PARALLEL.says("get_fa_args", "* 8,  # page_table", ">=2.4,<2.8"),),
@@ -130,8 +130,8 @@ ROWS: tuple[Known, ...] = (
         why="Megatron-LM's --sft counts padding as part of its sequences, which is safe. A dataset that also passes "
         "cu_seqlens_padded triggers two bugs in the ring: tail padding goes undetected, and short sequences of "
         "which a rank holds only padding get NaN or huge gradients from cuDNN's backward pass.",
-        symptom="a dataset that pads rows and passes padded boundaries, unlike --sft's own, triggers bugs in the "
-        "ring: tail padding isn't detected (keys are dropped), and short padded sequences produce NaN gradients",
+        symptom="a dataset that passes padded boundaries (--sft's own does not) loses keys at the tail, and short "
+        "padded sequences produce NaN gradients",
         issue="NVIDIA/TransformerEngine#3331, #2186",
         outcome="info note never",
         source=(
@@ -178,7 +178,7 @@ ROWS: tuple[Known, ...] = (
             "--context-parallel-size 2 --cp-comm-type a2a --softmax-type off-by-one --num-attention-heads 8",
             "te=2.8",
         ),
-        instead="divide the sinks' gradient by the CP size before it is summed",
+        instead="the sinks' gradient divided by the CP size before it is summed",
     ),
 )
 

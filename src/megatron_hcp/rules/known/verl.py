@@ -138,7 +138,7 @@ ROWS: tuple[Known, ...] = (
         "verl",
         "<0.7",
         when="mla and thd and cp > 1 and not use_mbridge",
-        title="Latent attention keeps the rotary positions of the whole row under context parallelism",
+        title="Latent attention keeps the rotary positions of the whole row under CP",
         why="verl replaces megatron-core's get_query_key_value_tensors for DeepSeek models that it builds itself, and "
         "cuts the rotary embedding to the length of the rank's slice, of which packed rows need all.",
         symptom="the rotary positions are cut to the rank's slice of the row: the first forward pass fails with a "

@@ -113,7 +113,7 @@ ROWS: tuple[Known, ...] = (
         "verl",
         ">=0.5,<0.7",
         when=f"fused_linear_logprobs and pp = 1 and model_name {TIED}",
-        title="The fused loss finds the output weight of a model that shares it with its embedding",
+        title="The fused loss finds the output weight that the embedding shares",
         why="It reads output_layer.weight, which is None where the weight is the embedding's. The last stage of a "
         "pipeline has a copy of its own.",
         symptom="use_fused_kernels finds no output weight, because the model shares it with its embedding: "

@@ -205,7 +205,7 @@ def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
     ),
 )
 def gated_delta_net_heads_divide(v: View) -> Problem | None:
-    """The heads of a gated delta net divide evenly over tensor and context parallelism.
+    """The heads of a gated delta net divide evenly over TP and CP.
 
     Like Mamba, gated delta nets split heads over the whole CP group; before 0.18 they have no CP at all. The config
     constructor checks only the attention variant: a G in a layer pattern gets past it, and 0.17 then trains on each
@@ -264,7 +264,7 @@ def _delta_net_without_cp(v: View, by_pattern: bool) -> Problem | None:
     bad=Example("bridge", f"{_DSV4} model.cp_partition_mode=contiguous {_DSV4_PACKED}", "mcore_branch=main te=2.18"),
 )
 def deepseek_v4_is_on_the_dev_branch(v: View) -> Problem | None:
-    """DeepSeek-V4's hybrid attention uses CP only with packed rows, on the dev branch.
+    """DeepSeek-V4's attention uses CP only with packed rows, on the dev branch.
 
     Its compressor passes boundary states to the next rank, so each rank holds one contiguous piece (CP028) of a packed
     row. Only megatron-core's dev branch supports this (since July 2026); no release has this attention

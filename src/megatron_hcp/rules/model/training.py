@@ -52,7 +52,7 @@ def vision_script_uses_cp_or_pp(v: View) -> Problem | None:
     ),
 )
 def mtp_takes_the_first_comm_types(v: View) -> Problem | None:
-    """The first entries of a list of communication types suit multi-token prediction.
+    """The list of communication types suits multi-token prediction.
 
     A list has one entry per layer of the main model. The inner layers of multi-token prediction are numbered 1, 2, …
     and so read the first entries.

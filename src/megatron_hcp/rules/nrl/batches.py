@@ -61,7 +61,7 @@ def _asserts_a_multiple(v: View) -> bool:
     bad=_changed("make_sequence_length_divisible_by=2"),
 )
 def packed_sequences_divide_over_cp_and_tp(v: View) -> Problem | None:
-    """Packed sequences are padded to a multiple of 2 x CP, times TP with sequence parallelism.
+    """Packed sequences are padded to 2 x CP (x TP with sequence parallelism).
 
     NeMo-RL asserts this for policy.make_sequence_length_divisible_by in the first forward pass, after the model has
     been converted and loaded and the first rollouts have been generated. Its base configuration ties the setting to TP

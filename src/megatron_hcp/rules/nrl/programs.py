@@ -33,7 +33,7 @@ def _prefers_directly(v: View) -> bool:
     bad=Example("nemo-rl", f"dpo.max_num_steps=10 {_PACKED}"),
 )
 def preferences_are_neither_packed_nor_sorted(v: View) -> Problem | None:
-    """Direct preference optimization uses neither sequence packing nor dynamic batching.
+    """Direct preference optimization has neither packing nor dynamic batching.
 
     Its batches hold pairs of a chosen and a rejected answer; setup() asserts that nothing rearranges them. Megatron's
     context parallelism in NeMo-RL needs packing, so this program has none.

@@ -50,7 +50,7 @@ def _graphs_iterations(v: View) -> bool:
     bad=Example("mlm", f"--sft {_GRAPHS}", "mcore=0.16.1"),
 )
 def packed_attention_is_in_no_graph(v: View) -> Problem | None:
-    """Transformer Engine's CUDA graphs don't capture attention over packed data.
+    """Transformer Engine's CUDA graphs don't capture packed attention.
 
     A graph accepts only tensors, and the boundaries of packed sequences are passed as an object. The dev branch unpacks
     it.

@@ -81,7 +81,7 @@ def packed_row_divides_into_chunks(v: View) -> Problem | None:
     ),
 )
 def offline_packing_pads_each_sequence(v: View) -> Problem | None:
-    """Offline packing pads each sequence to a multiple of 2 x the context-parallel size.
+    """Offline packing pads each sequence to a multiple of 2 x the CP size.
 
     The default of pad_seq_to_mult is 1, and Bridge's validation doesn't check it. Lengths that aren't divisible are
     rounded down per chunk: at CP 2 a row with sequences of 10 and 22 tokens loses tokens 9 and 31 and holds 6 and 25
@@ -114,7 +114,7 @@ def offline_packing_pads_each_sequence(v: View) -> Problem | None:
     bad=Example("bridge", "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=2"),
 )
 def micro_batch_fits_the_packing(v: View) -> Problem | None:
-    """The micro-batch size is 1 with packed rows, and larger with in-batch packing.
+    """The micro-batch size is 1 with packed rows, larger with in-batch packing.
 
     Offline packing puts many sequences into one row; in-batch packing joins the sequences of a micro-batch.
     """
@@ -223,7 +223,7 @@ _ENERGON = (
     bad=Example("bridge", f"{_ENERGON}1", "bridge=0.7.0"),
 )
 def energon_packs_alone(v: View) -> Problem | None:
-    """Energon's native packing has per-token loss, and no pipeline or multi-token prediction.
+    """Energon's native packing has per-token loss, without PP or MTP.
 
     Bridge's validation from 0.7 on says so. Its main of September 2026 accepts multi-token prediction
     (NVIDIA-NeMo/Megatron-Bridge#5990), which was not read.

@@ -40,7 +40,7 @@ def _logs_experts_of_stages(v: View) -> bool:
     recipe_settled=True,
 )
 def every_stage_counts_the_same_losses(v: View) -> Problem | None:
-    """Each pipeline rank of a model with experts has some, where their losses are logged.
+    """Where experts' losses are logged, every pipeline rank has some experts.
 
     The losses are summed over the pipeline, in a tensor with a place for each layer. A rank without experts makes its
     own, which before megatron-core 0.17 has no place for multi-token prediction (NVIDIA/Megatron-LM#3401). NeMo-RL

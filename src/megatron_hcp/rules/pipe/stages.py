@@ -103,7 +103,7 @@ def layers_divide_into_stages(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def middle_stages_share_the_rest(v: View) -> Problem | None:
-    """The layers outside a given first and last stage divide evenly over the other stages.
+    """The layers beside given first and last stages divide over the others.
 
     A given stage holds at least one layer. Given stages that are all there are hold all layers: megatron-core 0.12
     divides by zero there, 0.13 to 0.15 silently build the given layers, and on a single stage with both sizes every

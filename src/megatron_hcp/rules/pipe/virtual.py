@@ -31,7 +31,8 @@ _LAYOUT = "--pipeline-model-parallel-layout"
 def _has_chunks(v: View) -> bool:
     """Whether there are virtual stages that nothing describes individually."""
     chunk = v.get("layers_per_virtual_stage")  # the command line divides by it even without a pipeline
-    return bool((chunk or (v.get("vpp") and is_pipelined(v))) and not describes_each_stage(v))
+    stages = is_pipelined(v) or not has_alike_stages(v)
+    return bool((chunk or (v.get("vpp") and stages)) and not describes_each_stage(v))
 
 
 @rule(
@@ -192,7 +193,7 @@ def layout_divides_into_stages(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def layout_holds_every_layer(v: View) -> Problem | None:
-    """A layout holds the embedding, every layer and the loss, once and in order.
+    """A layout holds the embedding, each layer and the loss once, in order.
 
     `E` comes first and `L` last; `t` is a layer, `m` a multi-token-prediction layer, after all other layers.
     """

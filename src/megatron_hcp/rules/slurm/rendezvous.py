@@ -71,7 +71,7 @@ def _host(endpoint: str) -> str:
     bad=_script("--rdzv-backend c10d --rdzv-endpoint localhost:29500"),
 )
 def nodes_meet_at_one_address(v: View) -> Problem | None:
-    """The launchers on several nodes rendezvous at an address that all of them can reach.
+    """Launchers on several nodes rendezvous at an address that all can reach.
 
     localhost is a different machine on every node, and it is torchrun's default. MASTER_ADDR in the environment alone
     doesn't help: torchrun reads its options (or PET_…) and sets that variable itself. If the option is a variable with

@@ -81,7 +81,7 @@ def fault_tolerance_uses_ft_launcher(v: View) -> Problem | None:
     ),
 )
 def in_process_restart_has_its_settings(v: View) -> Problem | None:
-    """In-process restart is used with the environment and timeouts that it needs.
+    """In-process restart has the environment and timeouts that it needs.
 
     An in-process restart aborts NCCL and continues. It needs CUDA errors not to be rethrown, NVLS off, quiet c10d logs
     (TORCH_CPP_LOG_LEVEL=error, which also hides the process-group lines), an srun that doesn't end the job when one

@@ -17,9 +17,11 @@ _LEAST = 10
 def cites(sources: Iterable[Source], guard: Guard, conditions: Iterable[str] = ()) -> bool:
     """Whether one of a rule's sources is about this guard: its function, and a text of its message or condition.
 
-    `conditions` are those of the blocks that the guard stands in: a rule may cite the `if` above a raise.
+    `conditions` are those of the blocks that the guard stands in: a rule may cite the `if` above a raise, and then it
+    doesn't mean what stands in its `else`.
     """
-    texts = [_bare(text) for text in (guard.message, guard.condition, *conditions)]
+    blocks = (condition for condition in conditions if not condition.startswith("not ("))
+    texts = [_bare(text) for text in (guard.message, guard.condition, *blocks)]
     cut = texts[0] if guard.message.endswith("...") else ""
     return any(
         _is_in_function(source, guard)

@@ -123,7 +123,7 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
     return Problem(
         message="start-up fails: the expert grid, which has no CP axis, doesn't divide the ranks",
         found=f"{_say_ranks(v.world_size)} for etp {v.etp} x ep {v.ep} x pp {v.pp}{shards} = {expert}",
-        wanted=f"a multiple of {expert} ranks; with the dense grid, of {both}",
+        wanted=f"a multiple of {expert} ranks" + (f"; of {both}, to fit the dense grid too" if both != expert else ""),
         facts=("ep", "etp", "world_size", "pp"),
         fixes=tuple(fixes),
     )
@@ -154,7 +154,7 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
     ),
 )
 def optimizer_instances_divide_dp_cp(v: View) -> Problem | None:
-    """Distributed-optimizer instances divide DP x CP and the experts' data-parallel size.
+    """Distributed-optimizer instances divide DP x CP and the experts' DP size.
 
     megatron-core asserts both when building the data-parallel groups of each grid.
     """

@@ -66,7 +66,7 @@ def _needs_one(v: View, section: str, per_gpu: str, over_all: str, keys: tuple[s
     bad=Example("verl", SOUND.replace(f"{ACTOR}.ppo_micro_batch_size_per_gpu=2 ", "")),
 )
 def trained_models_have_a_micro_batch_size(v: View) -> Problem | None:
-    """Every model that verl trains has a micro-batch size or forms micro-batches by tokens.
+    """Every model that verl trains has a micro-batch size or counts by tokens.
 
     By default both sizes are null and use_dynamic_bsz is False: verl rejects that before it starts a worker, also under
     dynamic context parallelism. For an actor trained by Megatron the older size over all ranks isn't enough: the
@@ -90,7 +90,7 @@ def trained_models_have_a_micro_batch_size(v: View) -> Problem | None:
     ),
 )
 def log_probabilities_have_a_micro_batch_size(v: View) -> Problem | None:
-    """The log-probability passes of rollout and reference model have a micro-batch size.
+    """Log-probability passes of rollout and reference have a micro-batch size.
 
     If the actor forms micro-batches by number of sequences, validate_config requires the sizes of these forward passes
     as well.
@@ -166,7 +166,7 @@ def longest_rollout_fits_a_micro_batch(v: View) -> Problem | None:
     bad=Example("verl", f"{SOUND} actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=True", "verl=0.9.1"),
 )
 def rollout_forms_micro_batches_as_the_actor(v: View) -> Problem | None:
-    """The old log-probabilities are computed in micro-batches of the actor's kind.
+    """Old log-probabilities are computed in micro-batches of the actor's kind.
 
     One engine does both, with one use_dynamic_bsz. verl asserts, without a message, that
     rollout.log_prob_use_dynamic_bsz, which follows the actor's unless set, is equal to it.

@@ -230,6 +230,8 @@ class Translator(ast.NodeTransformer):
             return ast.Call(ast.Name("capability"), [], [])
         if last == "get_device_arch_version":
             return ast.Subscript(ast.Call(ast.Name("capability"), [], []), ast.Constant(0), ast.Load())
+        if last == "cast" and len(node.args) == 2:
+            return self.visit(node.args[1])
         if ast.unparse(node) in _ANSWERED:
             return ast.parse(_ANSWERED[ast.unparse(node)], mode="eval").body
         if name == "isinstance" and len(node.args) == 2:

@@ -24,6 +24,8 @@ from megatron_hcp.validators.reader.syntax import (
 
 _SAYS = ("print", "warn", "log", "debug", "info", "error")
 """How the names of functions begin that only say something."""
+_CHANGES = frozenset("append extend insert add remove sort reverse discard".split())
+"""The methods that change a list or a set."""
 _MOST_UNITS = 600
 
 
@@ -239,18 +241,24 @@ class Body:
             return
         if method.lstrip("_").startswith(_SAYS) or owner in ("warnings", "logger", "logging"):
             return
-        if method in ("append", "extend", "add") and len(call.args) == 1 and owner and "(" not in owner:
-            target = ast.parse(owner, mode="eval").body
-            item: ast.expr = call.args[0] if method == "extend" else ast.List([call.args[0]], ast.Load())
-            item = ast.Call(ast.Name("list"), [item], [])
-            if method == "add":
-                yield f"{pad}forget {owner}"
-            else:
-                yield f"{pad}{self._target(target)} = {self._text(ast.BinOp(target, ast.Add(), item))}"
+        if method in _CHANGES and owner and "(" not in owner:
+            yield pad + self._changed(owner, method, call.args)
             return
         text = self._text(call)
         if text != "...":
             yield f"{pad}do {text}"
+
+    def _changed(self, owner: str, method: str, given: list[ast.expr]) -> str:
+        """What a method leaves of a list, in the notation; forgotten where that can't be said."""
+        text = {
+            ("append", 1): "{owner} + list([{0}])",
+            ("extend", 1): "{owner} + list({0})",
+            ("insert", 2): "{owner}[:{0}] + list([{1}]) + {owner}[{0}:]",
+        }.get((method, len(given)))
+        if text is None:
+            return f"forget {owner}"
+        target = ast.parse(owner, mode="eval").body
+        return f"{self._target(target)} = {text.format(*map(self._text, given), owner=self._text(target))}"
 
     def _target(self, target: ast.expr) -> str:
         if isinstance(target, ast.Subscript):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, default_of, reason_of
+from megatron_hcp.bash.reason import ByVariable
+from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Unseen, default_of, reason_of
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText
 
 
 def argv_of(items: Items) -> tuple[Argument, ...] | None:
     """The words; None if one isn't known."""
-    words = [_argument(item) for item in items]
+    words = [_argument(item, before) for before, item in zip((None, *items), items, strict=False)]
     return tuple(word for word in words if word is not None) if None not in words else None
 
 
@@ -32,25 +33,31 @@ def counted_by_default(items: Items) -> str:
 def why_hidden(items: Items) -> str:
     """Which word isn't known, as far as it is written, and why; "" if all are known."""
     for before, item in zip((None, *items), items, strict=False):
-        if _argument(item) is None:
+        if _argument(item, before) is None:
             option = before.text if isinstance(before, Field) and (before.text or "").startswith("-") else None
             prefix = item.prefix if isinstance(item, Field) else ""
             named = " ".join(filter(None, (option, prefix)))
             reason = reason_of(item.parts) if isinstance(item, Field) else item.reason
-            return f"{named}...: {reason}" if named else reason
+            told = f"{named}...: {reason}" if named else reason
+            return ByVariable.of(told, reason.variable) if isinstance(reason, ByVariable) else told
     return ""
 
 
-def _argument(item: Item) -> Argument | None:
-    """A word, which may contain variables that the job will have; None if it isn't known."""
+def _argument(item: Item, before: Item | None) -> Argument | None:
+    """A word, which may contain variables that the job will have; None if it isn't known.
+
+    An unquoted variable may be any number of words, but after an option (`before`) it is meant to be its one value.
+    """
+    if isinstance(item, Unseen) and item.outside and isinstance(before, Field) and before.prefix.startswith("-"):
+        return RunText((item.outside,), (True,))
     if not isinstance(item, Field):
         return None
     if item.text is not None:
         return item.text
     parts: list[tuple[str, bool]] = []
     for part in item.parts:
-        if isinstance(part, Hole) and part.variable:
-            parts.append((part.variable, True))
+        if isinstance(part, Hole) and (part.variable or part.outside):
+            parts.append((part.variable or part.outside, True))
         elif isinstance(part, Hole) and part.below is not None:
             parts += [
                 (LAUNCH_FOLDER, True),

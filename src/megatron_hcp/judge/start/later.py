@@ -1,0 +1,34 @@
+"""What a newer release refuses at start-up, and the stated one does not check: what it forbids may not work there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from megatron_hcp.judge.report import Finding
+from megatron_hcp.judge.start.judged import judged_by_newest
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.rules.rule import Rule
+from megatron_hcp.validators.outcome import Judgement
+
+
+def refused_since(launch: Launch, judged: Judgement, rules: Iterable[Rule], fired: list[Finding]) -> list[Finding]:
+    """The refusals of the newest release by guards that the stated one lacks, as infos.
+
+    Only of a launch that the stated release's start-up takes, and that has no option which is newer or gone.
+    """
+    newest = judged_by_newest(launch, judged)
+    if newest is None or not newest.refusals:
+        return []
+    from megatron_hcp.judge.start.findings import findings_of
+    from megatron_hcp.validators.table import guards_of
+
+    releases = guards_of(judged.repo)
+    checked = {guard.slug for guard, having in releases.items() if judged.release in having}
+    added = tuple(one for one in newest.refusals if one.guard.slug not in checked)
+    found = findings_of(launch, (newest._replace(refusals=added),), rules, fired)
+    return [_as_info(one, judged.release) for one in found]
+
+
+def _as_info(finding: Finding, stated: str) -> Finding:
+    told = f"{stated} doesn't check it, but may not work with it: {finding.problem.message}"
+    return finding._replace(problem=finding.problem._replace(message=told, fixes=(), severity="info"), severity="info")

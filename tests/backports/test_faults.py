@@ -1,0 +1,103 @@
+"""Faults that a launch meets on its releases, by conditions that people read from upstream's commits."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from megatron_hcp.backports.faults import _ABOUT_OPTIONS, EFFECTS, Fault, faults_of
+from megatron_hcp.backports.lacking import lacking
+from megatron_hcp.backports.table import Upstream, fixes_of, upstreams
+from megatron_hcp.launch.dialects.known_keys import names_of
+from megatron_hcp.launch.dialects.table import FACTS
+from megatron_hcp.launch.fact import DIALECTS
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.rules.known.condition import clauses_of
+
+Hcp = Callable[..., "CompletedProcess[str]"]
+ROWS = [(upstream, fault) for package, upstream in upstreams().items() for fault in faults_of(package)]
+OPTIONS = frozenset[str]().union(*map(names_of, DIALECTS))
+RULES = Path(__file__).parents[2] / "src" / "megatron_hcp" / "rules"
+MXFP8 = "--fp8-format e4m3 --fp8-recipe mxfp8 --reuse-grad-buf-for-mxfp8-param-ag"
+OVERLAP = "--overlap-moe-expert-parallel-comm --recompute-granularity selective --recompute-modules"
+SAVE = "--save there --optimizer-cpu-offload"
+
+
+def met(words: str, *assumes: str) -> dict[str, str]:
+    """The effects of the faults that a launch of Megatron-LM meets, by number."""
+    options = LoadOptions(dialect="mlm", words=("--num-layers", "4", *words.split()), assumes=assumes)
+    return {
+        fix.number: fault.effect for item in lacking(load_launch("", options)).lacking for fix, fault in item.faults
+    }
+
+
+@pytest.mark.parametrize(("upstream", "fault"), ROWS, ids=lambda value: getattr(value, "number", ""))
+def test_a_row_is_about_a_fix_that_was_read_and_conditions_that_exist(upstream: Upstream, fault: Fault) -> None:
+    assert fault.number in {fix.number for fix in fixes_of(upstream)}
+    assert fault.effect in EFFECTS and fault.symptom and not fault.symptom.endswith(".")
+    for clause in fault.when.split(" and "):
+        match = _ABOUT_OPTIONS.fullmatch(clause)
+        if match is not None:
+            assert match[2] in OPTIONS
+        else:
+            assert all(part.name in FACTS for part in clauses_of(clause))
+
+
+def test_what_a_rule_knows_is_no_row() -> None:
+    text = "".join(path.read_text("utf-8") for path in RULES.rglob("*.py"))
+    known = [
+        fault.number for upstream, fault in ROWS if re.search(rf"{re.escape(upstream.repo)}#{fault.number}\b", text)
+    ]
+    assert known == []
+
+
+@pytest.mark.parametrize(
+    ("number", "effect", "words", "without", "release"),
+    [
+        ("4800", "silent", MXFP8, f"{MXFP8} --overlap-param-gather", "0.16.1"),  # unset
+        ("3917", "silent", f"{OVERLAP} moe", f"{OVERLAP} moe_act", "0.16.1"),  # lists
+        ("3754", "silent", "--use-megatron-fsdp --data-parallel-sharding-strategy no_shard", "", "0.15.3"),  # is
+        ("2874", "crash", SAVE, "--save there", "0.15.3"),  # sets
+        ("5714", "crash", "--use-torch-fsdp2 --save there", "--use-torch-fsdp2", "0.18.2"),  # facts alone
+    ],
+)
+def test_a_launch_meets_a_fault_whose_whole_condition_it_fulfils(
+    number: str, effect: str, words: str, without: str, release: str
+) -> None:
+    assert met(words, f"mcore={release}").get(number) == effect
+    assert number not in met(without, f"mcore={release}")
+
+
+def test_a_release_with_the_fix_has_no_fault() -> None:
+    assert "2874" in met(SAVE, "mcore=0.15.3") and "2874" not in met(SAVE, "mcore=0.16.0")
+
+
+def test_what_nobody_sees_comes_first_and_a_fault_with_two_conditions_once() -> None:
+    effects = list(met(f"{MXFP8} --overlap-param-gather {SAVE} --use-torch-fsdp2", "mcore=0.15.3").values())
+    assert effects == sorted(effects, key=EFFECTS.index) and {"silent", "crash"} <= set(effects)
+    graphs = "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1 --enable-cuda-graph"
+    options = LoadOptions(dialect="mlm", words=("--num-layers", "4", *graphs.split()), assumes=("mcore=0.13.1",))
+    (item,) = lacking(load_launch("", options)).lacking
+    assert [fix.number for fix, _ in item.faults].count("71395182cd") == 1
+
+
+def test_a_check_names_the_fault_the_release_that_mends_it_and_where_and_keeps_its_verdict(hcp: Hcp) -> None:
+    words = ("--", "--num-layers", "4", *SAVE.split())
+    run = hcp("check", "--assume", "mcore=0.15.3", *words)
+    (line,) = (line for line in run.stdout.splitlines() if "NVIDIA/Megatron-LM#2874" in line)
+    assert line.startswith("note: crash in megatron-core 0.15.3, fixed in 0.16.0: ")
+    data = json.loads(hcp("check", "--assume", "mcore=0.15.3", "--format", "json", *words).stdout)
+    (fault,) = (one for one in data["faults"] if one["reference"] == "NVIDIA/Megatron-LM#2874")
+    assert (fault["package"], fault["release"], fault["fixed_in"], fault["effect"]) == (
+        "mcore",
+        "0.15.3",
+        "0.16.0",
+        "crash",
+    )
+    assert data["verdict"] == json.loads(hcp("check", "--format", "json", *words).stdout)["verdict"]
+    assert "faults" not in json.loads(hcp("check", "--assume", "mcore=0.19.0", "--format", "json", *words).stdout)
