@@ -31,8 +31,8 @@ _OTHER_PROGRAMS = ("inference", "rl", "grpo", "modelopt", "export")
 """Words in the names of tests that don't train by pretrain_gpt.py or pretrain_hybrid.py."""
 BASE = (
     "--use-mcore-models --transformer-impl transformer_engine --num-layers 32 --hidden-size 4096 "
-    "--ffn-hidden-size 14336 --num-attention-heads 32 --kv-channels 128 --group-query-attention --num-query-groups 8 --seq-length 80640 "
-    "--position-embedding-type rope --rotary-base 500000 --normalization RMSNorm --swiglu --disable-bias-linear "
+    "--ffn-hidden-size 14336 --num-attention-heads 32 --kv-channels 128 "
+    "--group-query-attention --num-query-groups 8 --seq-length 80640 --position-embedding-type rope --rotary-base 500000 --normalization RMSNorm --swiglu --disable-bias-linear "
     "--untie-embeddings-and-output-weights --attention-dropout 0.0 --hidden-dropout 0.0 --micro-batch-size 1 "
     "--train-iters 100 --eval-interval 100 --save-interval 100 --lr 1e-5 --min-lr 1e-6 --bf16 "
     "--use-distributed-optimizer --no-create-attention-mask-in-dataloader"
