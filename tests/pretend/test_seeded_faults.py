@@ -33,6 +33,7 @@ SEEDS = [
     ("transformer_engine.py", "_norm", ""),
     ("transformer_engine.py", "_attend", ""),
     ("fused.py", "rotate", ""),
+    ("fused.py", "rotate_latent", "--multi-latent-attention --qk-layernorm --kv-lora-rank 128 --q-lora-rank 256"),
     ("fused.py", "cross_entropy", "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te"),
     ("experts.py", "forward", "--num-experts 4"),
     ("routing.py", "even", "--num-experts 4 --moe-token-dispatcher-type alltoall"),
