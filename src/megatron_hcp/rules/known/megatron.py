@@ -220,7 +220,7 @@ ROWS: tuple[Known, ...] = (
         instead="nvidia-resiliency-ext 0.6 or newer, or none",
     ),
     Known(
-        "KNOWN117",
+        "KNOWN119",
         "mcore",
         ">=0.16",
         when="train_iters > 0 and eval_interval = null and not skip_train and not full_validation",
