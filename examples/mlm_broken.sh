@@ -38,7 +38,7 @@ torchrun "${DISTRIBUTED_ARGS[@]}" pretrain_gpt.py \
     --cp-comm-type a2a+p2p \
     --micro-batch-size 1 \
     --global-batch-size 16 \
-    --train-iters 100 \
+    --train-iters 100 --eval-interval 1000 \
     --lr 1e-5 \
     --bf16 \
     --mock-data \

@@ -23,6 +23,9 @@ _BEGINS = (
     ("torch.autograd", "backward", "backward"),
 )
 
+_AFTERWARDS = {"step", "prepare_grads"}
+"""Methods of an optimizer with which the update begins: slime looks at the gradients first."""
+
 
 class Reached(BaseException):
     """The program came to where the dry run ends. No handler of upstream's catches it."""
@@ -63,8 +66,9 @@ def watch() -> None:
         with contextlib.suppress(ImportError):
             module = importlib.import_module(f"megatron.core.optimizer.{path}")
             for kind in vars(module).values():
-                if isinstance(kind, type) and "step" in vars(kind) and kind.__module__ == module.__name__:
-                    kind.step = _ends  # type: ignore[attr-defined]
+                if isinstance(kind, type) and kind.__module__ == module.__name__:
+                    for method in _AFTERWARDS & vars(kind).keys():
+                        setattr(kind, method, _ends)
 
 
 def begins(real: Any, stage: str) -> Any:

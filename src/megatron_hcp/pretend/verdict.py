@@ -35,6 +35,7 @@ _OF_THE_WORLD = r"(?i)world[- _]?size|data[- _]parallel"
 _LIMITS = (
     (re.compile(r"find them in the cached files|LocalEntryNotFound|offline mode is enabled"),
      "a model's files, which the cache of Hugging Face has not"),
+    (re.compile(r"initialize_ub"), "userbuffers"),
     (re.compile(r"No such file or directory"), "a file that is not here"),
     (re.compile(r"(?i)nvidia[-_]resiliency[-_]ext"), "the package nvidia-resiliency-ext"),
     (re.compile(r"DefaultCPUAllocator|can't allocate memory|std::bad_alloc"),

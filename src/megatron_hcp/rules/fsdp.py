@@ -146,7 +146,10 @@ def fsdp_keeps_the_order_of_ranks(v: View) -> Problem | None:
         FSDP_ADAPTER.says("FullyShardedDataParallelV2._validate_config", "unsupported_parallelisms", ">0.19"),
     ),
     applies=lambda v: _is_sharded(v) and v.get("fsdp_version") == 2,
-    good=Example("mlm", f"--use-megatron-fsdp --megatron-fsdp-version 2 --ckpt-format {_FORMAT}"),
+    good=Example(
+        "mlm",
+        f"--use-megatron-fsdp --megatron-fsdp-version 2 --ckpt-format {_FORMAT} --no-gradient-accumulation-fusion",
+    ),
     bad=Example(
         "mlm", f"--use-megatron-fsdp --megatron-fsdp-version 2 --ckpt-format {_FORMAT} --tensor-model-parallel-size 2"
     ),

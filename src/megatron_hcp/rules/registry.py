@@ -108,7 +108,11 @@ def _is_special_model(v: View) -> bool:
 def _may_meet_a_known_fault(v: View) -> bool:
     splits = v.get("cp") != 1 or v.get("tp") != 1 or _sets(v, "weight_shards", "expert_weight_shards")
     alone = _sets(v, "num_experts", "log_max_attention_logit", "flash_attention_version") or v.known("nvrx")
-    return v.dialect != "mlm" or splits or alone or _may_pack(v) or _is_special_model(v)
+    return v.dialect != "mlm" or splits or alone or _may_pack(v) or _is_special_model(v) or _lacks_an_interval(v)
+
+
+def _lacks_an_interval(v: View) -> bool:
+    return _sets(v, "train_iters") and not _sets(v, "eval_interval")
 
 
 def _is_verl(v: View) -> bool:
@@ -126,7 +130,7 @@ def _is_named_or_packed(v: View) -> bool:
 
 def _is_known_megatron(v: View) -> bool:
     model = _is_special_model(v) or _sets(v, "hybrid_context_parallel")
-    return model or _may_be(v, "packing", "sft") or v.known("nvrx")
+    return model or _may_be(v, "packing", "sft") or v.known("nvrx") or _lacks_an_interval(v)
 
 
 def _is_known_model(v: View) -> bool:

@@ -47,6 +47,7 @@ PRETRAIN_GPT = UpstreamFile("megatron-lm", "pretrain_gpt.py", "checkout")
 PRETRAIN_VLM = UpstreamFile("megatron-lm", "pretrain_vlm.py", "checkout")
 SFT_DATASET = UpstreamFile("megatron-lm", "megatron/training/datasets/sft_dataset.py", "checkout")
 TRAINING_UTILS = UpstreamFile("megatron-lm", "megatron/training/utils.py", "checkout")
+TRAINING_CONFIG = UpstreamFile("megatron-lm", "megatron/training/config/training_config.py", "checkout")
 TRAINING = UpstreamFile("megatron-lm", "megatron/training/training.py", "checkout")
 
 CORE_UTILS = UpstreamFile("megatron-core", "megatron/core/utils.py", "checkout")

@@ -16,6 +16,7 @@ __all__ = ["test_text", "test_verdict"]
 
 ROWS: tuple[Known, ...] = tuple(KNOWN[rule.id] for rule in RULES if rule.id in KNOWN)
 ANOTHER = {
+    "eval_interval": "100",
     "packing": "document",
     "cp_comm_type": "a2a",
     "hybrid_pattern": "*-",

@@ -183,7 +183,7 @@ def late() -> None:
     every, create = groups.RankGenerator.get_ranks, groups.create_group
 
     def get_ranks(self: Any, token: str) -> Any:
-        if int(os.environ["WORLD_SIZE"]) <= MANY or token == _COUNTED or getattr(self, "rank_offset", 0):
+        if int(os.environ["WORLD_SIZE"]) <= MANY or token == _COUNTED or getattr(self, "rank_offset", False):
             return every(self, token)
         return rank_groups(self.world_size, self.ordered_size, self.get_mask(self.order, token), _rank())
 

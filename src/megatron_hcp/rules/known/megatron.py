@@ -12,6 +12,8 @@ from megatron_hcp.rules.upstream import (
     NVRX_STRATEGY,
     PRETRAIN_GPT,
     ROUTER,
+    TRAINING,
+    TRAINING_CONFIG,
 )
 
 _WITHOUT_CP = Fix({"cp": 1}, "no context parallelism")
@@ -218,6 +220,26 @@ ROWS: tuple[Known, ...] = (
         launch=Example("mlm", "--num-layers 2", "nvrx=0.4.1"),
         good=Example("mlm", "--num-layers 2", "nvrx=0.6.0 mcore=0.17"),
         instead="nvidia-resiliency-ext 0.6 or newer, or none",
+    ),
+    Known(
+        "KNOWN119",
+        "mcore",
+        ">=0.16",
+        when="train_iters > 0 and eval_interval = null and not skip_train and not full_validation",
+        title="--eval-interval is stated, which has no default since 0.16",
+        why="The number of validation samples is counted from train_iters // eval_interval. Until 0.15 the interval's "
+        "default was 1000; since then it is None, although --eval-iters 0 alone turns evaluation off.",
+        symptom="the data sets are not built: train_iters is divided by an evaluation interval that is not there",
+        issue="NVIDIA/Megatron-LM#2306",
+        outcome="error crash init",
+        source=(
+            TRAINING.says("get_train_valid_test_num_samples", "args.train_iters // args.eval_interval", ">=0.16"),
+            TRAINING_CONFIG.says("ValidationConfig", "eval_interval: int | None = None", ">=0.17"),
+        ),
+        launch=Example("mlm", "--num-layers 2 --train-iters 100"),
+        good=Example("mlm", "--num-layers 2 --train-iters 100 --eval-interval 100", "mcore=0.16"),
+        instead="--eval-interval",
+        fixes=(Fix({"eval_interval": 1000}, "the default until 0.15"),),
     ),
 )
 
