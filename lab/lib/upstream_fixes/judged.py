@@ -1,7 +1,7 @@
 """What people found out by reading a commit, where its title and files mislead: (project, number) -> topics, options.
 
-An empty pair leaves the fix out: no launch that trains runs the code, or no fact shows which one does. Options stand for
-a condition that no fact shows.
+An empty pair leaves the fix out: no launch that trains runs the code, or no fact shows which one does. Options stand
+for a condition that no fact shows.
 """
 
 JUDGED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
