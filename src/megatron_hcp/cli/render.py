@@ -136,8 +136,7 @@ def render(
     hcp render train.sbatch --target jobset --logs /ckpt/logs --mounts ckpt:/ckpt
     """
     from megatron_hcp.render.environment import ASSUMED_ARCH
-    from megatron_hcp.render.from_launch import stated_by
-    from megatron_hcp.render.from_project import with_project
+    from megatron_hcp.render.from_launch import stated_by, with_project
     from megatron_hcp.render.job import default_name, plan_job
     from megatron_hcp.render.script import render_job
     from megatron_hcp.render.targets.accounts import accounts_of, table_of
@@ -181,8 +180,7 @@ def render(
             site,
         )
         stated = with_project(stated_by(launch, in_pods=not kind.is_slurm_script), launch)
-        if model_file is None and launch.model:
-            model_file = project.model
+        model_file = model_file or (project.model if launch.model else None)
         settled = settle_site(site_file, options, stated.site, stated.origins)
         site = settled.values
         start = start or stated.start
