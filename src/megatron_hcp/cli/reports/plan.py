@@ -25,6 +25,12 @@ def plan_lines(shown: Shown) -> list[str]:
     return [line for part in _parts(shown) for line in part]
 
 
+def _refused(errors: Sequence[str]) -> str:
+    """That the launch would not come to what is planned."""
+    more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+    return f"hcp check refuses this launch as it is: {errors[0]}{more}"
+
+
 def _parts(shown: Shown) -> Iterator[Iterable[str]]:
     yield _head(shown)
     if shown.legal is None:
@@ -36,6 +42,8 @@ def _parts(shown: Shown) -> Iterator[Iterable[str]]:
         yield _frontier(shown)
     else:
         yield _nothing(shown)
+    if shown.refused:
+        yield wrapped("refused ", _refused(shown.refused))
     if shown.phases is not None:
         yield _phase_lines(shown.phases, shown.failure)
     for flip in shown.flips:

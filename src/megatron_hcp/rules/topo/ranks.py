@@ -51,6 +51,7 @@ def _say_ranks(count: int) -> str:
         ARGUMENTS.says("validate_args", "args.world_size % total_model_size == 0", ">=0.12"),
         VERL_CONFIG.says("validate_config", "must be divisible by model_parallel_size (", ">=0.7"),
         NEMO_RL_POLICY.says("Policy.__init__", "must be divisible by PP * CP * TP (", ">=0.4"),
+        NEMO_RL_POLICY.says("Policy.__init__", "is insufficient for the parallelism configuration", ">=0.4"),
     ),
     applies=lambda v: dense_ranks(v) > 1,
     good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=16"),
