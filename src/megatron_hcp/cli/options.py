@@ -86,6 +86,7 @@ _UPSTREAM_OPTIONS: tuple[Decorator, ...] = (
     click.option("--no-cache", is_flag=True, help="Don't read or write what hcp keeps of --upstream."),
 )
 
+isolated_option = click.option("--isolated", is_flag=True, help="Ignore the repository's .hcp.yaml and baseline.")
 _LAUNCH_OPTIONS: tuple[Decorator, ...] = (
     click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change one of the launch's own keys."),
     assume_option(
@@ -99,7 +100,7 @@ _LAUNCH_OPTIONS: tuple[Decorator, ...] = (
     recipe_option,
     *_BESIDE_OPTIONS,
     *_UPSTREAM_OPTIONS,
-    click.option("--isolated", is_flag=True, help="Ignore the repository's .hcp.yaml and baseline."),
+    isolated_option,
 )
 
 
@@ -121,7 +122,7 @@ def launch_options(command: Command) -> Command:
         beside = _beside(rest.pop("sources"), rest.pop("arguments"))
         upstream = _upstream(rest.pop("upstreams"), rest.pop("no_cache"))
         words = rest.pop("after") if "after" in rest else _words_of_click()
-        project = None if rest.pop("isolated") else _project_of
+        project = None if rest.pop("isolated") else project_of
         named = {name: rest.pop(name) for name in ("dialect", "sets", "facts_file", "model_file", "recipe")}
         options = LoadOptions(
             words=words, assumes=assumes, beside=beside, upstream=upstream, find_project=project, **named
@@ -140,7 +141,7 @@ def _words_of_click() -> tuple[str, ...]:
     return get_current_context().obj or ()
 
 
-def _project_of(target: str) -> ProjectSettings | None:
+def project_of(target: str) -> ProjectSettings | None:
     """What the `.hcp.yaml` of a target's repository states; its reader is imported if there is one."""
     from megatron_hcp.project.place import has_project
 

@@ -12,7 +12,9 @@ from megatron_hcp.cli.options import (
     assume_option,
     beside_options,
     dialect_option,
+    isolated_option,
     model_option,
+    project_of,
     recipe_option,
     site_option,
     upstream_options,
@@ -23,7 +25,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import write_whole
 from megatron_hcp.ground.secrets import without_secrets
 from megatron_hcp.ground.visible import visible
-from megatron_hcp.launch.fact import Beside, Dialect, Launch, UpstreamTree
+from megatron_hcp.launch.fact import Beside, Dialect, Launch, ProjectSettings, UpstreamTree
 from megatron_hcp.launch.load import LoadOptions
 from megatron_hcp.render.from_launch import Stated
 from megatron_hcp.render.site import ASSUMABLE, KEYS, Settled, SiteKey, load_site, settle_site, site_assumptions
@@ -103,6 +105,7 @@ def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @recipe_option
 @beside_options
 @upstream_options
+@isolated_option
 @_site_options
 def render(
     targets: Sequence[str],
@@ -119,6 +122,7 @@ def render(
     recipe: str | None,
     beside: Beside,
     upstream: tuple[UpstreamTree, ...],
+    isolated: bool,
     **options: Any,
 ) -> int:
     """Write a job that checks itself before it trains: an sbatch script, or a manifest for Kubernetes.
@@ -136,7 +140,7 @@ def render(
     """
     from megatron_hcp.render.environment import ASSUMED_ARCH
     from megatron_hcp.render.findings import findings_in
-    from megatron_hcp.render.from_launch import stated_by
+    from megatron_hcp.render.from_launch import stated_by, with_project
     from megatron_hcp.render.job import default_name, plan_job
     from megatron_hcp.render.script import render_job
     from megatron_hcp.render.targets.accounts import accounts_of, table_of
@@ -152,6 +156,9 @@ def render(
         )
     targets, more = without_assumptions(targets)
     options = _with_assumptions(options, (*assumes, *more))
+    target = targets[0] if len(targets) == 1 and start != "verify" else ""
+    project = ProjectSettings() if isolated else project_of(target) or ProjectSettings()
+    site_file = site_file or project.site
     site = load_site(site_file, options)
     notes: list[str] = []
     failed = False
@@ -163,14 +170,22 @@ def render(
     else:
         if len(targets) > 1 or not (targets or given):
             raise HcpError(f"found {len(targets)} targets", wanted="one launch, or overrides after --", do="name one")
-        target = targets[0] if targets else ""
         launch = _load(
             target,
-            LoadOptions(dialect, given, model_file=model_file, recipe=recipe, beside=beside, upstream=upstream),
+            LoadOptions(
+                dialect,
+                given,
+                model_file=model_file,
+                recipe=recipe,
+                beside=beside,
+                upstream=upstream,
+                find_project=None if isolated else project_of,
+            ),
             start,
             site,
         )
-        stated = stated_by(launch, in_pods=not kind.is_slurm_script)
+        stated = with_project(stated_by(launch, in_pods=not kind.is_slurm_script), launch)
+        model_file = model_file or (project.model if launch.model else None)
         settled = settle_site(site_file, options, stated.site, stated.origins)
         site = settled.values
         start = start or stated.start

@@ -123,6 +123,8 @@ class ProjectSettings(NamedTuple):
     sources: tuple[str, ...] = ()
     model: str | None = None
     """A file, or the name of a public model."""
+    site: str | None = None
+    """A site file, whose facts are among `facts`."""
 
 
 class UpstreamTree(NamedTuple):

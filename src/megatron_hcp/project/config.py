@@ -172,6 +172,7 @@ def _for_path(file: str, changed_ns: int, root: str, path: str) -> Project:
             merged.get("dialect"),
             tuple(_source(loaded, root, source) for source in sources),
             None if model is None else file_below(root, model, "a model's config.json") or model,
+            None if merged.get("site") is None else _below(loaded, root, merged["site"], "a site file"),
         ),
         ",".join(merged["select"]) if merged.get("select") else None,
         ",".join(ignore) or None,

@@ -7,7 +7,8 @@ import re
 from typing import Any, NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import Fact, Launch
+from megatron_hcp.launch.fact import Fact, Launch, shown_value
+from megatron_hcp.render.site import ASSUMABLE
 from megatron_hcp.render.starts import ONLY_START, STARTS
 from megatron_hcp.render.surroundings import take_commands, take_environment
 from megatron_hcp.render.taken import Taken
@@ -70,6 +71,21 @@ def stated_by(launch: Launch, in_pods: bool = False) -> Stated:
     name = ONLY_START.get(launch.dialect, reader.start)
     start = name if name in STARTS else None
     return Stated(start, reader.site, reader.origins, tuple(reader.words))
+
+
+def with_project(stated: Stated, launch: Launch) -> Stated:
+    """The same, with the facts of the repository's `.hcp.yaml` that the launch uses, below all that the launch says.
+
+    Those of the cluster become settings of the job. The job's own check gets the others by name: the file need not be
+    where the job runs.
+    """
+    used = {name: fact for name, fact in launch.facts.items() if fact.origin == "project" and fact.value is not None}
+    cluster = {name: used[name].value for name in ASSUMABLE if name in used and name not in stated.site}
+    facts = {name: shown_value(fact.value) for name, fact in used.items() if name not in ASSUMABLE}
+    places = {name: f"{fact.location.file}:{fact.location.line}" for name, fact in used.items() if fact.location}
+    origins = {name if name in cluster else f"facts.{name}": place for name, place in places.items()}
+    site = {**cluster, **({"facts": facts} if facts else {}), **stated.site}
+    return stated._replace(site=site, origins={**origins, **stated.origins})
 
 
 class _JobReader(Taken):

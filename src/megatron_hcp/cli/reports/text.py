@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from megatron_hcp.cli.reports.words import (
     finding_text,
@@ -28,11 +28,17 @@ from megatron_hcp.validators.outcome import Judgement
 
 COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-_MANY_NEEDS = 8
+_MANY_NEEDS = 4
+"""Facts whose rules stand in the line that says what to add; the rules of more take a line of their own."""
+_MOST_BY_RELEASE = 2
+"""Findings that wait for a release and are shown one by one; more take one line together."""
 
 
 def finding_lines(report: Report, finding: Finding) -> list[Line]:
-    """One line for the finding, and one for each fix."""
+    """One line for the finding, and one for each fix; an info has its first fix in its line."""
+    if finding.severity == "info":
+        fix = f"; fix: {fix_text(report.launch, finding.fixes[0])}" if finding.fixes else ""
+        return [headline(report, finding, finding_text(finding) + fix)]
     return [
         headline(report, finding, finding_text(finding)),
         *(f"    fix: {fix_text(report.launch, fix)}  # {fix.effect}" for fix in finding.fixes),
@@ -50,7 +56,10 @@ def report_lines(
     reading = report.launch.reading
     lines: list[Line] = [] if reading.command is None else [f"{target}:{reading.line}: {reading.command}"]
     lines += [f"{target}: note: {note}" for note in reading.notes]
-    lines += [line for finding in report.findings for line in shown(report, finding)]
+    by_release = _by_release(report)
+    folded = by_release if len(by_release) > _MOST_BY_RELEASE else ()
+    lines += [line for finding in _once(report.findings) if finding not in folded for line in shown(report, finding)]
+    lines += _release_lines(report, folded)
     lines += _presumed_lines(report)
     lines += _not_checked_lines(report)
     lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in _not_in_the_verdict(report, strict)]
@@ -64,7 +73,7 @@ def report_lines(
 
 def quiet_lines(report: Report, shown: Callable[[Report, Finding], Iterable[Line]] = finding_lines) -> list[Line]:
     """What needs to be acted on, and nothing else: errors, warnings, and what is undecided."""
-    found = [finding for finding in report.findings if finding.severity != "info"]
+    found = [finding for finding in _once(report.findings) if finding.severity != "info"]
     lines = [line for finding in found for line in shown(report, finding)]
     lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in once_each(report.undecided)]
     refused = report.run.lines if report.run is not None and report.is_refused else ()
@@ -162,21 +171,54 @@ def _presumed_lines(report: Report) -> list[Line]:
     return [f"presumed: {what}", f"    {presumed_text(doubtful)}"]
 
 
+def _once(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, with one for all guards of a function that the same first fix satisfies: releases reword them."""
+    same: dict[object, list[Finding]] = {}
+    for finding in findings:
+        is_guard = bool(finding.problem.guard and finding.fixes)
+        key = (finding.rule.id, finding.role, finding.location, finding.fixes[0]) if is_guard else id(finding)
+        same.setdefault(key, []).append(finding)
+    return [_standing_for(group) for group in same.values()]
+
+
+def _standing_for(group: Sequence[Finding]) -> Finding:
+    last = group[-1]
+    if len(group) == 1:
+        return last
+    message = f"{last.problem.message}, as {numbered(len(group) - 1, 'other guard')} would"
+    return last._replace(problem=last.problem._replace(message=message))
+
+
+def _by_release(report: Report) -> tuple[Finding, ...]:
+    """The findings that only a release decides, which the launch doesn't state: their rules are open, too."""
+    open_rules = {item.rule.id for item in report.not_checked}
+    return tuple(finding for finding in report.findings if finding.rule.id in open_rules)
+
+
+def _release_lines(report: Report, folded: Sequence[Finding]) -> list[Line]:
+    """One line for the findings of which all that can be done is to state a release."""
+    if not folded:
+        return []
+    rules = unique(finding.rule.id for finding in folded)
+    needs = unique(name for item in report.not_checked if item.rule.id in rules for name in item.needs)
+    label = Part(f"warning: {len(rules)} faults of some releases", COLOURS["warning"], bold=True)
+    state = f"concern this launch ({' '.join(rules)}); state yours: {what_to_add(report.launch, needs)}"
+    return [(f"{report.launch.reading.target}: ", label, f" {state}")]
+
+
 def _not_checked_lines(report: Report) -> list[Line]:
-    """What to add so that the rest is checked, then the rules by the fact that each lacks; one fact takes one line."""
-    groups = rules_by_need(report)
+    """The rules by the fact that each lacks, and what to add so that they are checked; findings were told before."""
+    told = {finding.rule.id for finding in report.findings}
+    by_need = ((need, [rule for rule in rules if rule not in told]) for need, rules in rules_by_need(report))
+    groups = [(need, rules) for need, rules in by_need if rules]
     if not groups:
         return []
     needs = unique(name for need, _ in groups for name in need.split(", "))
+    parts = ", ".join(f"{' '.join(rules)} ({need})" for need, rules in groups)
     add = what_to_add(report.launch, needs)
-    if len(groups) == 1:
-        need, rules = groups[0]
-        return [f"not checked: {' '.join(rules)} ({need}); add {add}"]
-    parts = [f"{need}: {' '.join(rules)}" for need, rules in groups[:_MANY_NEEDS]]
-    rest = [rule for _, rules in groups[_MANY_NEEDS:] for rule in rules]
-    if rest:
-        parts.append(f"{numbered(len(groups) - _MANY_NEEDS, 'more fact')} (hcp show): {' '.join(rest)}")
-    return [f"not checked: {numbered(len(report.not_checked), 'rule')}; add {add}", f"    {'; '.join(parts)}"]
+    if len(groups) <= _MANY_NEEDS:
+        return [f"not checked: {parts}; add {add}"]
+    return [f"not checked: {numbered(sum(len(rules) for _, rules in groups), 'rule')}; add {add}", f"    {parts}"]
 
 
 def _where(report: Report, item: Undecided) -> str:
@@ -192,10 +234,12 @@ def _not_in_the_verdict(report: Report, strict: bool) -> tuple[Undecided, ...]:
 
 def _silent_waiting(report: Report) -> str:
     """The errors that nobody would see and that only want for a release: "ok" must not be read as their absence."""
+    told = {finding.rule.id for finding in report.findings}
     waiting = {
         item.rule.id: item.needs
         for item in report.not_checked
-        if item.rule.severity == "error"
+        if item.rule.id not in told
+        and item.rule.severity == "error"
         and item.rule.effect == "silent"
         and all(name in FACTS and FACTS[name].type == "version" for name in item.needs)
     }
