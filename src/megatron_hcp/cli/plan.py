@@ -177,7 +177,9 @@ def _explained(asked: Any, layout: Any) -> Any:
     model, job, rates, notes = asked.model, asked.job, asked.rates, asked.taken_for_granted
     item = judge(model, layout, job, rates)
     near = None if item.fits else nearest(model, layout, job, rates)
-    return Shown(model, job, rates, [item], notes, nearest=near)
+    return Shown(
+        model, job, rates, [item], notes, nearest=near, refused=[one for one in asked.refused if one not in item.rules]
+    )
 
 
 def _searched(asked: Any, fixed: tuple[str, ...], others: tuple[str, ...], top: int) -> Any:

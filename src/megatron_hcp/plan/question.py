@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.cost.model_sizes import assumed_sizes
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.fact import Launch, Setting
 from megatron_hcp.launch.load import LoadOptions, assumed_facts, load_launch
 from megatron_hcp.launch.model_config import model_values
@@ -28,6 +29,7 @@ from megatron_hcp.plan.from_recipe import WithRecipe, said_by
 from megatron_hcp.plan.launch_traits import PLAIN, traits_in
 from megatron_hcp.plan.layout import PlanJob
 from megatron_hcp.plan.model import PlanModel, plan_model
+from megatron_hcp.rules.registry import rules_for
 
 
 class Question(NamedTuple):
@@ -41,6 +43,8 @@ class Question(NamedTuple):
     taken_for_granted: list[str]
     settings: tuple[Setting, ...] = ()
     dialect: str = ""
+    refused: tuple[str, ...] = ()
+    """The errors that a check finds in the launch whose own layout is asked about, by their ids."""
 
 
 def question_of(
@@ -85,7 +89,13 @@ def question_about(
     if profile is not None:
         rates, note = profiled(rates, profile, model, job)
         notes.append(note)
-    return Question(model, job, rates, facts, notes, tuple(said.settings), launch.dialect if launch else "")
+    refused = _refused(launch) if launch and is_own else ()
+    return Question(model, job, rates, facts, notes, tuple(said.settings), launch.dialect if launch else "", refused)
+
+
+def _refused(launch: Launch) -> tuple[str, ...]:
+    report = check_launch(launch, rules_for, fixes=False)
+    return tuple(dict.fromkeys(item.id for item in report.findings if item.severity == "error"))
 
 
 def _of_experts(job: PlanJob, rates: Rates) -> list[str]:

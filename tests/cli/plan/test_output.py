@@ -46,13 +46,13 @@ def test_the_text_names_what_it_counts(hcp: Hcp, root: Path) -> None:
     levels = "tp=2 pp=2 vp=17 cp=8 cp_comm_type=a2a+p2p hcp_sizes=4,2"
     job = (*JOB[:4], "--seq-length", "262144", "--global-batch", "64")
     text = " ".join(hcp(*MODEL, *job, "--layout", levels, cwd=root).stdout.split())
-    assert "of the 131072 tokens that a rank has after the inner all-to-all" in text
+    assert "a rank's 131,072 tokens of K and V after the inner all-to-all" in text
     assert "32 layers do not divide into 34 (pp 2 x vp 17), so embedding and loss count as a layer each" in text
     assert "assumed the model can take 262144 tokens, more than its 131072 positions: rotary scaling" in text
     assert "a step has 64 sequences" not in text, "verl has no levels"
     even = " ".join(hcp(*GIVEN, "--layout", "tp=8 pp=2 vp=16 cp=2", cwd=root).stdout.split())
     assert "exposed TP communication" in even
-    assert "chunks" not in even and "rotary scaling" not in even and "the 65536 tokens that a rank has between" in even
+    assert "chunks" not in even and "rotary scaling" not in even and "a rank's 65,536 tokens of K and V across" in even
     assert "a step has 128 sequences, which is ppo_mini_batch_size x rollout.n" in even
 
 
@@ -226,3 +226,38 @@ def test_the_contract_of_issue_17(hcp: Hcp, root: Path, layout: str, legal: bool
     held = item["memory_gib"]
     assert sum(held["terms"].values()) == pytest.approx(held["peak"])
     assert fits is (held["peak"] <= held["usable"]) is (held["over"] == 0)
+
+
+TE_LOSS = "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te"
+
+
+@pytest.mark.parametrize(("release", "writes"), [("0.17.1", True), ("0.19.0", False)])
+def test_the_words_of_transformer_engines_loss_are_written_for_releases_that_take_it(
+    hcp: Hcp, root: Path, release: str, writes: bool
+) -> None:
+    # validate_args of 0.19 refuses them: "Transformer Engine cross entropy loss fusion is disabled …".
+    (layout,) = planned(hcp, root, *GIVEN, "--layout", "tp=8 cp=4", "--assume", f"mcore={release}")["layouts"]
+    words = " ".join(layout["overrides"]["mlm"])
+    assert (TE_LOSS in words) == writes and ("cross_entropy_fusion_impl=te" in str(layout["overrides"])) == writes
+    refused = hcp("check", "--assume", f"mcore={release}", "--select", "START001", "--", *f"{WHOLE} {TE_LOSS}".split())
+    assert refused.returncode == (0 if writes else 1)
+
+
+WHOLE = (
+    "--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 4096 --max-position-embeddings 4096 "
+    "--micro-batch-size 1 --global-batch-size 8 --train-iters 10 --lr 1e-4 --bf16 --vocab-size 32000 "
+    "--tokenizer-type NullTokenizer --mock-data"
+)
+
+
+def test_the_plan_of_a_launch_that_a_check_refuses_names_the_finding_in_one_line(hcp: Hcp, tmp_path: Path) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(f"torchrun --nproc_per_node 8 pretrain_gpt.py {WHOLE} --fp16\n")
+    text = hcp("plan", str(file), "--gpu", "h100").stdout
+    (line,) = (line for line in text.splitlines() if line.startswith("refused"))
+    (name,) = planned(hcp, tmp_path, "plan", str(file), "--gpu", "h100")["refused"]
+    assert name.startswith("START001/validate_args/bf16-") and name in line
+    file.write_text(f"torchrun --nproc_per_node 8 pretrain_gpt.py {WHOLE}\n")
+    assert "refused" not in planned(hcp, tmp_path, "plan", str(file), "--gpu", "h100")
+    again = hcp("plan", str(file), "--gpu", "h100", "--layout", "tp=2").stdout
+    assert "refused" not in again, "another layout is asked about"

@@ -65,6 +65,8 @@ class Shown(NamedTuple):
     measured: Sequence[RankMemory] | None = None
     phases: Sequence[Phase] | None = None
     failure: FirstFailure | None = None
+    refused: Sequence[str] = ()
+    """The errors that a check finds in the launch."""
 
 
 def plan_json(shown: Shown) -> dict[str, Any]:
@@ -83,6 +85,7 @@ def plan_json(shown: Shown) -> dict[str, Any]:
             "global_batch": job.global_batch, "precision": job.precision, "packed": job.packed,
             "versions": dict(job.versions),
         },
+        **({"refused": list(shown.refused)} if shown.refused else {}),
         "assumed": shown.taken_for_granted,
         "legal": shown.legal,
         "layouts": [layout_json(item, shown) for item in shown.layouts],

@@ -27,6 +27,7 @@ from megatron_hcp.skills.steps import StepResult, program_of, steps_up_to, why_n
 from megatron_hcp.skills.submitted import EXECUTORS, Submission, run_submitted
 
 _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
+_STEPS = 2
 
 
 @click.command()
@@ -62,9 +63,18 @@ _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
     "--processes", type=click.IntRange(2, 64), default=4, show_default=True, help="--launch: maximum number of ranks."
 )
 @click.option(
+    "--engine",
+    type=click.Choice(("hcp", "upstream")),
+    default="hcp",
+    show_default=True,
+    help="--launch: upstream EXECUTES the code that --upstream names: its own program, data and loss, made small.",
+)
+@click.option(
     "--attention", type=click.Choice(ATTENTIONS), help="--launch: attention to run (default: the best available)."
 )
-@click.option("--steps", type=click.IntRange(1, 100), default=2, show_default=True, help="--launch: optimizer steps.")
+@click.option(
+    "--steps", type=click.IntRange(1, 100), default=_STEPS, show_default=True, help="--launch: optimizer steps."
+)
 @click.option(
     "--timeout", type=click.FloatRange(10, 86400), default=300, show_default=True, help="--launch: in seconds."
 )
@@ -84,6 +94,7 @@ def verify(
     parameters: Sequence[str],
     target: str | None,
     processes: int,
+    engine: str,
     attention: str | None,
     steps: int,
     timeout: float,
@@ -102,11 +113,24 @@ def verify(
     With --launch TARGET: does this launch compute the same with and without context parallelism? A small model with
     its heads, levels, windows, sinks, packing and experts is trained both ways, and the first module that differs is
     named. Exits with 1 if the results differ.
+
+    With --engine upstream the program itself is upstream's: its pretraining program, batches, loss and reductions run
+    in a process of their own, without network or files. IT EXECUTES THE CODE THAT --upstream NAMES; docs/dryrun.md
+    says what it leaves out. Exits with 4 if nothing could be decided.
     """
     if target is not None:
         if names:
             raise HcpError(f"found {visible(names[0])} with --launch", wanted="one of them", do="leave one out")
-        return verify_launch(Ask(target, processes, attention, steps, timeout, spec_out), options, fmt)
+        ask = Ask(target, processes, attention, steps, timeout, spec_out)
+        if engine == "upstream":
+            from megatron_hcp.cli.verify.upstream import verify_upstream
+
+            if attention or spec_out or steps != _STEPS:
+                raise HcpError("found --attention, --steps or --spec-out with --engine upstream", wanted="none of them")
+            return verify_upstream(ask, options, fmt)
+        return verify_launch(ask, options, fmt)
+    if engine != "hcp":
+        raise HcpError("found --engine without --launch", wanted="--launch TARGET", do="add it")
     if options._replace(find_project=None) != LoadOptions():
         raise HcpError("found an option of a launch without --launch", wanted="--launch TARGET", do="add it")
     chosen = _chosen(names, level)
