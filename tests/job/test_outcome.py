@@ -112,7 +112,7 @@ def test_the_node_at_fault_is_the_one_that_triage_would_leave_out(text, node, tm
 @pytest.mark.parametrize(
     ("ended", "words"),
     [
-        ({"code": 0, "is_preempted": True}, "Slurm preempted the job; the trainer exited with 0"),
+        ({"code": 0, "is_preempted": True}, "Slurm preempted or requeued the job; the trainer exited with 0"),
         ({"code": 143, "asked": "preempted"}, "the trainer exited with 143: work since its last checkpoint may"),
         ({"code": 137, "asked": "preempted"}, "the trainer was still running at the end: work since its last"),
         ({"code": 1, "phase": 1, "stopped": "te differs: 2.1 on a, 2.2 on b"}, "te differs: 2.1 on a, 2.2 on b"),

@@ -51,7 +51,8 @@ def test_one_that_calls_the_package_by_its_first_name_stops_before_it_trains(att
     assert ended.verdict["reason"] == "hcp could not run: exit code 1: ImportError: No module named hcp"
     assert "iteration" not in ended.log
     found = json.loads(run_hcp("triage", "--format", "json", str(tmp_path), cwd=tmp_path).stdout)
-    assert found["first_failure"]["cause"].endswith("No module named hcp")
+    assert found["first_failure"]["signature"] == "hcp-renamed", found["first_failure"]
+    assert found["first_failure"]["next"][0] == "render it again with `hcp render`"
 
 
 def test_hcp_check_still_reads_them(tmp_path):

@@ -256,3 +256,12 @@ def test_conda_that_a_script_goes_on_without_is_not_what_ended_the_job(tmp_path)
     logs = write_logs(tmp_path, a_log=CONDA + "ValueError: no such sample\n", b_log=CONDA)
     failures = [triage(files, CpPlan()).failure for files in (logs[:1], logs[1:])]
     assert [one and one.message for one in failures] == ["ValueError: no such sample", CONDA.strip()]
+
+
+def test_what_is_said_while_a_preempted_job_is_ended_is_no_failure(tmp_path):
+    """A launcher or a rank may raise then; the job's own word on its end outranks that."""
+    start = 'hcp-job: {"event": "start", "job": "7", "attempt": 0, "nodes": ["n1"], "gpus_per_node": 2}\n'
+    raised = "0: Traceback (most recent call last):\n0: torch.distributed.DistStoreError: no store\n"
+    for status, failed in (("preempted", False), ("terminated", False), ("failed", True)):
+        end = f'hcp-job: {{"event": "end", "status": "{status}", "attempt": 0}}\n'
+        assert (_failure(tmp_path, job_log=start + STEP + raised + end) is not None) is failed, status

@@ -101,10 +101,6 @@ def kill_script(job: Job) -> None:
     _kill(_find(job, "n1", f"/job{job.id:05d}/slurm_script"))
 
 
-def kill_raylet(job: Job) -> None:
-    _kill(_find(job, "n2", "/raylet/raylet"))
-
-
 ACTS = {
     act.__name__: act
     for act in (
@@ -124,7 +120,6 @@ ACTS = {
         kill_leader,
         kill_launcher,
         kill_script,
-        kill_raylet,
     )
 } | {"signal": signal_batch}
 

@@ -228,5 +228,4 @@ BEFORE: dict[str, Callable[[Job], None]] = {
     "working_folder": _working_folder,
     "verl": _verl(8),
     "verl_that_fails": _verl(3, "assert step < 2, 'no reward model'"),
-    "verl_that_waits": _verl(8, "time.sleep(1000 * (step > 2))"),
 }

@@ -15,7 +15,7 @@ from megatron_hcp.bash.value import Field, Item, Unseen, text_of
 from megatron_hcp.bash.walker import Status, Walker
 
 _VARIABLE = re.compile(r"\$\{?(\w+)")
-MAX_ROUNDS = 64
+MAX_ROUNDS = 128
 _OPEN_ROUNDS = 4
 """The same for a loop that may have ended before, as one that waits for a job does."""
 

@@ -141,7 +141,12 @@ def suspicion(train_logs: Iterable[tuple[str, str]]) -> Suspicion:
 def logs_of(run: Path, attempt: int, nodes: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
     """The ends of srun's log and of each node's training log, as (node, text), for one attempt in its folder."""
     paths = sorted(run.glob(f"train-r{attempt}-node*.log"))[:_MOST_LOGS]
-    return _tail(run / f"launch-r{attempt}-srun.log"), [(_node_of(path, nodes), _tail(path)) for path in paths]
+    return launcher_log(run, attempt), [(_node_of(path, nodes), _tail(path)) for path in paths]
+
+
+def launcher_log(run: Path, attempt: int) -> str:
+    """The end of srun's own log."""
+    return _tail(run / f"launch-r{attempt}-srun.log")
 
 
 def log_tails(run: Path, attempt: int) -> Iterator[bytes]:

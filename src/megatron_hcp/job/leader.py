@@ -14,6 +14,7 @@ from megatron_hcp.ground.child import run_child
 from megatron_hcp.job.child import JobProgram, oom_kills
 from megatron_hcp.job.ends import end_note, read_ends
 from megatron_hcp.job.events import Events, complain
+from megatron_hcp.job.exits import launcher_log, lost_task
 from megatron_hcp.job.folder import wait_until
 from megatron_hcp.job.lock import RENEW_S, CheckpointLock
 from megatron_hcp.job.preparing import Preparing, StoppedError
@@ -158,6 +159,10 @@ class Leader(Supervisor):
             if self._is_locked and self.lock is not None and now > self._renewed + RENEW_S:
                 self._renewed = now
                 self.lock.renew()
+            if self.asked == "terminated" and lost_task(
+                launcher_log(self.place.run, self.task.attempt), self.spec.tasks_are_ranks
+            ):
+                break  # without that task the others cannot save
             time.sleep(0.2)
         return training
 

@@ -103,7 +103,7 @@ def _stopped(ended: AttemptEnd) -> Outcome:
 
 
 def _preempted(ended: AttemptEnd) -> Outcome:
-    by = "Slurm preempted the job" if ended.is_preempted else "Slurm signalled that the time limit is near"
+    by = "Slurm preempted or requeued the job" if ended.is_preempted else "Slurm signalled that the time limit is near"
     by = "Kubernetes ended a pod" if ended.in_pod else by
     if ended.phase < _TRAINING:
         reason = f"{by} before it trained"

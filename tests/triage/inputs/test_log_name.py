@@ -22,6 +22,10 @@ def test_every_record_that_a_rendered_job_writes_is_known_by_its_name():
     assert {name for name in names if not is_record(f"runs/12/{name}")} == set(LOGS)
 
 
+def test_what_the_tasks_of_a_job_tell_each_other_is_a_record():
+    assert is_record("logs/job-7/.attempt-0/nodes/1") and not is_record("logs/job-7/attempt-0/nodes/1")
+
+
 POD = "pods/ml_job-worker-0_8f4c1c1e-1111-2222-3333-444455556666/pytorch"
 """As the kubelet names the logs of a pod."""
 

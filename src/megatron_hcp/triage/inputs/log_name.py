@@ -16,6 +16,8 @@ _NODE_FILE = re.compile(r"[A-Za-z0-9][\w.-]{0,252}\.(?:log|out|err)")
 _RECORD = re.compile(
     r"(?:verdict(?:-r\d+(?:\.preempted)?)?|check|triage|job)\.json|(?:stall-r\d+|nodes|facts|ranks)\.txt"
 )
+_NOTE = re.compile(r"(?:^|/)\.attempt-\d{1,9}/")
+"""What the tasks of a job tell each other."""
 _POD_LOG = re.compile(r"(?:^|/)[^/_]+_(?P<pod>[a-z0-9][a-z0-9.-]{0,252})_[0-9a-f-]{32,36}/[^/]+/\d+\.log$")
 """Of the kubelet: `NAMESPACE_POD_UID/CONTAINER/RESTART.log`."""
 _RESTART_LOG = re.compile(r"(?P<of>(?:^|.*/)[^/_]+_[^/_]+_[0-9a-f-]{32,36}/[^/]+)/(?P<number>\d{1,6})\.log")
@@ -40,8 +42,8 @@ class Name(NamedTuple):
 
 
 def is_record(path: str) -> bool:
-    """Whether a rendered job writes a file of this name about itself: it quotes failures, and none happens in it."""
-    return _RECORD.fullmatch(path.rpartition("/")[2]) is not None
+    """Whether a rendered job writes this file about itself: it may quote failures, and none happens in it."""
+    return _RECORD.fullmatch(path.rpartition("/")[2]) is not None or _NOTE.search(path) is not None
 
 
 def read_name(path: str) -> Name:

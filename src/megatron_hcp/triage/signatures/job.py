@@ -119,6 +119,16 @@ JOB: tuple[Signature, ...] = (
         again="chance",
     ),
     fault(
+        "hcp-renamed",
+        r"hcp-job: {\"event\": ?\"stopped\"[^{}]{0,200}\"reason\": ?\"hcp could not run"
+        r"[^\"]{0,300}No module named '?hcp\b",
+        "its script was rendered before the package was renamed, and calls `-m hcp`, which is no longer there",
+        'hcp-job: {"event": "stopped", "phase": 0, "reason": "hcp could not run: exit code 1: No module named hcp"}',
+        'hcp-job: {"event": "stopped", "phase": 0, "reason": "hcp check found errors in the launch"}',
+        "render it again with `hcp render`",
+        tokens=(b"hcp-job: ",),
+    ),
+    fault(
         "hcp-stopped",
         r"hcp-job: {\"event\": ?\"stopped\"[^{}]{0,200}\"reason\": ?\"(?P<reason>[^\"]{0,300})\"",
         "the job's own checks stopped it: {reason}",
