@@ -80,7 +80,9 @@ def test_a_few_bytes_that_repeat_a_number_are_refused_by_the_footer(tmp_path: Pa
     """Run-length encoding stores three rows of 20 million equal numbers in 2 KB."""
     path = write(
         tmp_path,
-        input_ids=pyarrow.ListArray.from_arrays(range(0, 60_000_001, 20_000_000), pyarrow.repeat(pyarrow.scalar(1, pyarrow.int32()), 60_000_000)),
+        input_ids=pyarrow.ListArray.from_arrays(
+            range(0, 60_000_001, 20_000_000), pyarrow.repeat(pyarrow.scalar(1, pyarrow.int32()), 60_000_000)
+        ),
     )
     assert Path(path).stat().st_size < 10_000
     with pytest.raises(HcpError, match="row group 0 has 60,000,000 numbers in 3 rows in column input_ids, more than"):
