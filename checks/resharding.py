@@ -32,6 +32,7 @@ def world_size(options):
 
 def work(world, options):
     from megatron.core.dist_checkpointing.strategies import filesystem_async
+    from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
 
     from megatron_hcp.proofs.adam import group_step_adam
     from megatron_hcp.proofs.megatron import cpu_megatron
@@ -39,6 +40,9 @@ def work(world, options):
     # Upstream's writer logs how much memory it took, for which it wants psutil.
     quiet = mock.patch.object(filesystem_async, "_process_memory", lambda: 0)
     with cpu_megatron(), group_step_adam(), quiet:
+        formats = DistributedOptimizer.checkpoint_fully_reshardable_formats
+        found = "fully_reshardable" in formats and "dp_reshardable" not in formats
+        world.expect("upstream's list of formats for another TP or PP", found, ", ".join(sorted(formats)))
         for form in BOUND:
             resume(world, options.cp, form)
 

@@ -26,9 +26,8 @@ from megatron_hcp.rules.start.citations import cites
 from megatron_hcp.validators.outcome import Guard
 from megatron_hcp.validators.table import guards_of, program_of_release
 
-
 _ON_MEGATRON_LM = frozenset(("mlm", "bridge", "bridge-provider"))
-"""The dialects of rules' examples that a launch of Megatron-LM may concern: a rule about verl may cite its guards too."""
+"""The dialects of rules' examples that a launch of Megatron-LM may concern: a rule about verl may cite them too."""
 
 
 class Disagreement(NamedTuple):

@@ -77,6 +77,12 @@ class FaultyJob(Job):  # type: ignore[misc]
             edit()
         return ""
 
+    def triage(self) -> dict[str, Any]:
+        """Of its own logs: another job may write beside it."""
+        done = _hcp("triage", "--format", "json", *sorted((self.folder / "logs").glob(f"job-{self.id}*")))
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
     def wait_for(self, steps: int) -> None:
         pattern = re.compile("elapsed time|Training Progress")
         self.slurm.wait_until(lambda: len(pattern.findall(self.train_logs())) >= steps, f"{steps} training steps")
@@ -168,6 +174,7 @@ def _odd(row: dict[str, Any], fault: Fault) -> list[str]:
     wanted = {"status": fault.status, "code": fault.code, "then": fault.then, "first": fault.first, "left": 0}
     wanted["again"] = fault.again or None
     wanted["excluded"] = "" if fault.excluded == "none" else fault.excluded
+    row = {**row, "excluded": ",".join(sorted(filter(None, row["excluded"].split(","))))}
     odd = [
         f"{name}: wanted {value or 'none'}"
         for name, value in wanted.items()
@@ -235,7 +242,7 @@ def _run_all(faults: list[Fault], rows: list[dict[str, Any]], first_job: int) ->
     folder = Path(tempfile.mkdtemp(prefix="hcp-slurm-"))
     folder.chmod(0o755)
     (folder / "owner").write_text(str(os.getpid()))
-    cluster = Cluster(folder, first_job=first_job)
+    cluster = Cluster(folder, first_job, kill_wait_s=30)  # as Slurm has it by default
     cluster.env["PYTHONPATH"] = str(ROOT / "src")
     cluster.env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     with tempfile.TemporaryDirectory(prefix="hcp-faults-") as jobs:

@@ -18,12 +18,21 @@ def _leave_out_current_folder() -> None:
         sys.path[:] = [path for path in sys.path if path not in ("", ".", here)]
 
 
-def start() -> None:
-    """Runs the command line; Ctrl-C ends the process quietly from here on, also while modules are loaded."""
+def _end_quietly() -> None:
+    """From here on, Ctrl-C ends the process without a traceback, also while modules are loaded."""
     import _signal  # type: ignore[import-not-found]  # built in: signal.py would be looked for on the path
 
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
+
+if os.path.basename(sys.argv[0]) == "hcp":  # the script of an installer, which may go on to compile a pattern
+    _end_quietly()
+
+
+def start() -> None:
+    """Runs the command line."""
+    _end_quietly()
     if not os.path.isdir(os.path.dirname(os.path.abspath(__file__))):
         sys.stderr.write("hcp: found its own files in an archive; wanted them in a folder; install it with pip\n")
         sys.exit(2)

@@ -139,3 +139,13 @@ def test_a_launch_is_rendered_with_the_file_and_the_arguments_that_are_given_wit
     assert done.returncode in (0, 1) and "--micro-batch-size 3" in done.stdout, done.stderr
     assert "--context-parallel-size 4" in done.stdout
     assert "--context-parallel-size 4" not in hcp(*words, cwd=tmp_path).stdout
+
+
+def test_a_refusal_is_one_line_whatever_there_is_to_say_of_the_job(hcp, tmp_path):
+    (tmp_path / "run.sh").write_text("curl https://x\ntorchrun pretrain_gpt.py --context-parallel-size 4\n")
+    words = ("render", "--start", "srun", "--nodes", "2", *SITE, "run.sh")
+    said = hcp(*words, cwd=tmp_path)
+    assert said.returncode in (0, 1) and "left out: curl" in said.stderr
+    _one_line(hcp(*words, "--array", "A=", cwd=tmp_path), "context_parallel_size is '4 A='")
+    _one_line(hcp(*words, "-o", "nowhere/job.sbatch", cwd=tmp_path), "cannot write")
+    _one_line(hcp(*words, "-o", "run.sh", cwd=tmp_path), "which is the launch itself")

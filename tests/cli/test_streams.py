@@ -144,6 +144,15 @@ def test_ctrl_c_while_modules_are_loaded_ends_quietly(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
+def test_ctrl_c_in_the_installers_script_ends_quietly(tmp_path: Path) -> None:
+    """It compiles a pattern between the import and the call; another program that imports this keeps its own Ctrl-C."""
+    script = "from megatron_hcp.__main__ import start\nimport os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    for name in ("hcp", "other"):
+        (tmp_path / name).write_text(script)
+        done = subprocess.run([sys.executable, str(tmp_path / name)], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == -signal.SIGINT and (name == "hcp") == (done.stderr == "")
+
+
 def test_the_command_starts_where_ctrl_c_is_quiet(root: Path) -> None:
     project = (root / "pyproject.toml").read_text(encoding="utf-8")
     assert '[project.scripts]\nhcp = "megatron_hcp.__main__:start"\n' in project

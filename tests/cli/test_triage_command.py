@@ -221,6 +221,11 @@ def test_a_stream_cannot_be_followed_by_reading_it_again(hcp, tmp_path):
     done = hcp("triage", "--follow", "-", stdin=LOG)
     assert (done.returncode, done.stdout) == (2, "")
     assert "found a stream with --follow" in done.stderr
+    os.mkfifo(tmp_path / "fifo")
+    for stream in ("/dev/null", "/dev/stdin", "/proc/self/status", "/proc", "fifo"):
+        done = hcp("triage", "--follow", stream, stdin="", cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), stream
+        assert done.stderr.startswith(f"hcp: {stream}: found a stream with --follow; wanted files or folders"), stream
     done = hcp("triage", "--follow", "nowhere.log", cwd=tmp_path)
     assert done.returncode == 2 and "no such file" in done.stderr
 

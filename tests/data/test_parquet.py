@@ -76,14 +76,22 @@ def test_any_broken_file_is_one_clear_line(tmp_path: Path) -> None:
             assert "\n" not in str(error)
 
 
+def test_a_footer_at_which_pyarrow_ends_the_process_is_one_clear_line(tmp_path: Path) -> None:
+    """The repetition of the elements is none that there is; asked for a column's sizes, pyarrow calls abort()."""
+    path = write(tmp_path, input_ids=[[1, 2], [3]])
+    data = Path(path).read_bytes()
+    assert data.count(b"%\x02\x18\x07element") == 1
+    Path(path).write_bytes(data.replace(b"%\x02\x18\x07element", b"%\x12\x18\x07element"))
+    with pytest.raises(HcpError, match="not a readable parquet file"):
+        read_lengths(path)
+    with open(path, "rb") as file, pytest.raises(HcpError, match="not a readable parquet file"):
+        opened(file, path)
+
+
 def test_a_few_bytes_that_repeat_a_number_are_refused_by_the_footer(tmp_path: Path) -> None:
     """Run-length encoding stores three rows of 20 million equal numbers in 2 KB."""
-    path = write(
-        tmp_path,
-        input_ids=pyarrow.ListArray.from_arrays(
-            range(0, 60_000_001, 20_000_000), pyarrow.repeat(pyarrow.scalar(1, pyarrow.int32()), 60_000_000)
-        ),
-    )
+    tokens = pyarrow.repeat(pyarrow.scalar(1, pyarrow.int32()), 60_000_000)
+    path = write(tmp_path, input_ids=pyarrow.ListArray.from_arrays(range(0, 60_000_001, 20_000_000), tokens))
     assert Path(path).stat().st_size < 10_000
     with pytest.raises(HcpError, match="row group 0 has 60,000,000 numbers in 3 rows in column input_ids, more than"):
         read_lengths(path)

@@ -1,13 +1,18 @@
-"""`hcp dryrun`, `hcp check --dryrun` and `hcp plan --measure` alone execute upstream's code."""
+"""`hcp dryrun`, `check --dryrun`, `plan --measure` and `verify --engine upstream` alone execute upstream's code."""
 
 from __future__ import annotations
 
 from support.tree import MODULES, imported, name_of, room_of
 
-ALLOWED = {"megatron_hcp.cli.dryrun.command", "megatron_hcp.cli.check", "megatron_hcp.cli.dryrun.measured"}
+ALLOWED = {
+    "megatron_hcp.cli.dryrun.command",
+    "megatron_hcp.cli.check",
+    "megatron_hcp.cli.dryrun.measured",
+    "megatron_hcp.cli.verify.upstream",
+}
 
 
-def test_only_three_commands_have_upstreams_code_executed() -> None:
+def test_only_four_commands_have_upstreams_code_executed() -> None:
     found = {
         name_of(path)
         for path in MODULES

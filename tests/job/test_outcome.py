@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.job.exits import RankExit, Suspicion, first_exit, logs_of, node_at_fault, stall_of, suspicion
+from megatron_hcp.job.exits import (
+    RankExit,
+    Suspicion,
+    first_exit,
+    logs_of,
+    lost_task,
+    node_at_fault,
+    stall_of,
+    suspicion,
+)
 from megatron_hcp.job.outcome import AttemptEnd, decide, was_preempted
 from megatron_hcp.render.outcome import main
 from support.rows import rows
@@ -230,3 +239,20 @@ def test_the_nodes_that_the_job_leaves_out_already_stay_left_out(tmp_path, monke
 def test_a_stall_is_of_its_own_attempt(tmp_path):
     (tmp_path / "stall-r1.txt").write_text("training wrote no line for 60 s: it hangs\n")
     assert stall_of(tmp_path, 1) == "training wrote no line for 60 s: it hangs" and stall_of(tmp_path, 0) == ""
+
+
+GONE = "srun: error: n2: task 3: Killed\nsrun: Terminating StepId=3.0\n"
+CANCELLED = "slurmstepd-n1: error: *** STEP 3.0 ON n1 CANCELLED AT 2026-01-01T10:00:00 ***\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "found"),
+    [
+        (GONE + CANCELLED, RankExit(137, "3", "n2")),  # srun ends the others
+        (CANCELLED + GONE, None),  # scancel ends all
+        ("srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n" + GONE, None),
+        (CANCELLED, None),
+    ],
+)
+def test_a_task_that_is_lost_is_told_from_a_job_that_is_cancelled(log, found):
+    assert lost_task(log, tasks_are_ranks=True) == found

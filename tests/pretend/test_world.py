@@ -23,4 +23,7 @@ def test_groups_and_their_order_are_upstreams(sizes: list[int], masks: list[bool
     from megatron_hcp.pretend.stand_ins.world import rank_groups
 
     world = prod(sizes)
-    assert rank_groups(world, sizes, masks) == generate_masked_orthogonal_rank_groups(world, sizes, masks)
+    every = generate_masked_orthogonal_rank_groups(world, sizes, masks)
+    assert rank_groups(world, sizes, masks) == every
+    for rank in (0, world // 2, world - 1):
+        assert rank_groups(world, sizes, masks, of=rank) == [ranks for ranks in every if rank in ranks]

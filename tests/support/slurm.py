@@ -40,10 +40,10 @@ class Cluster:
     process groups, which a launcher shares with its task.
     """
 
-    def __init__(self, folder: Path, first_job: int = 1) -> None:
+    def __init__(self, folder: Path, first_job: int = 1, kill_wait_s: int = 10) -> None:
         self.has_cgroups = all(os.access(f"/sys/fs/cgroup/{name}", os.W_OK) for name in ("freezer", "memory"))
         self.folder = folder
-        self.first_job = first_job
+        self.first_job, self.kill_wait_s = first_job, kill_wait_s
         self.conf = folder / "slurm.conf"
         self.env = {**os.environ, "SLURM_CONF": str(self.conf), _MARK: str(folder), "LC_ALL": "C.UTF-8"}
         self.daemons: list[subprocess.Popen[bytes]] = []
@@ -194,7 +194,7 @@ SchedulerParameters=sched_interval=2
 GresTypes=gpu
 MailProg=/bin/true
 ReturnToService=2
-KillWait=10
+KillWait={self.kill_wait_s}
 JobRequeue=1
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE

@@ -88,8 +88,8 @@ def test_a_release_has_its_own_guards() -> None:
 def test_what_the_machine_decides_is_open_until_it_is_stated() -> None:
     found = judged("--context-parallel-size 4", stated=("world_size=8",))
     assert not found.refusals
-    assert {name for one in found.open for name in one.unknown} >= {"arch", "env.CUDA_DEVICE_MAX_CONNECTIONS"}
-    assert judged("--context-parallel-size 4", stated=("world_size=8", "arch=sm100")).open == ()
+    assert {name for one in found.open for name in one.unknown} >= {"arch", "te", "env.CUDA_DEVICE_MAX_CONNECTIONS"}
+    assert judged("--context-parallel-size 4", stated=("world_size=8", "arch=sm100", "te=2.14.0")).open == ()
 
 
 def test_what_a_checkpoint_gives_is_not_taken_for_upstreams_default() -> None:

@@ -71,7 +71,7 @@ class Watch:
             sys.addaudithook(self._hook)
         self.seen = []
         self._folder = os.path.realpath(folder) + os.sep
-        self._named = tuple({path for word in words for path in _paths_in(word)})
+        self._named = tuple({path + os.sep for word in words for path in _paths_in(word)})
         before = set(sys.modules)
         # A module that is imported first in here is compiled, which is the interpreter's write and not the command's.
         writes_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
@@ -130,7 +130,7 @@ class Watch:
             return
         if full == self._folder[:-1] or (full + os.sep).startswith(_OWN) or full == os.devnull:
             return
-        if not full.startswith(self._named):
+        if not (full + os.sep).startswith(self._named):
             self.seen.append(f"{what} {self._short(full)}")
 
     def _block(self, what: str) -> None:

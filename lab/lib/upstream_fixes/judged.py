@@ -1,6 +1,7 @@
 """What people found out by reading a commit, where its title and files mislead: (project, number) -> topics, options.
 
-An empty pair leaves the fix out: no launch that trains runs the code. Options stand for a condition that no fact shows.
+An empty pair leaves the fix out: no launch that trains runs the code, or no fact shows which one does. Options stand
+for a condition that no fact shows.
 """
 
 JUDGED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -12,7 +13,6 @@ JUDGED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("mcore", "3693"): ((), ("num_distributed_optimizer_instances",)),
     ("mcore", "3074"): (("graphs",), ("delay_wgrad_compute",)),
     ("mcore", "3965"): ((), ("mtp_use_repeated_layer",)),
-    ("mcore", "3268"): (("thd", "tp", "pp"), ()),
     ("mcore", "4607"): ((), ()),
     ("te", "3067"): ((), ()),
     ("te", "2871"): ((), ()),
@@ -20,4 +20,39 @@ JUDGED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("verl", "6001"): (("cp", "thd"), ()),
     ("verl", "7261"): (("thd", "router_replay"), ()),
     ("ms_swift", "9470"): (("vision", "recompute"), ("vit_gradient_checkpointing",)),
+    ("mcore", "3919"): (("recompute", "graphs"), ()),
+    ("mcore", "3214"): ((), ("sft",)),
+    ("mcore", "3268"): (("thd", "tp", "pp"), ("sft",)),
+    ("mcore", "2765"): (("aux_loss",), ("moe_router_score_function",)),
+    ("mcore", "3389"): ((), ()),
+    ("mcore", "3575"): (("tp",), ("attention_output_gate",)),
+    ("mcore", "3754"): (("fsdp",), ("data_parallel_sharding_strategy",)),
+    ("mcore", "2632"): ((), ("rl_use_sequence_packing",)),
+    ("mcore", "3625"): (("graphs", "moe"), ()),
+    ("mcore", "4054"): (("fsdp",), ("fsdp_double_buffer",)),
+    ("mcore", "3789"): ((), ()),
+    ("mcore", "4959"): ((), ()),
+    ("mcore", "5502"): ((), ()),
+    ("mcore", "5726"): ((), ()),
+    ("mcore", "4460"): ((), ()),
+    ("mcore", "3642"): ((), ()),
+    ("mcore", "8c1a3f5df0"): ((), ()),
+    ("mcore", "76622edf33"): ((), ()),
+    ("te", "3057"): ((), ()),
+    ("te", "2825"): ((), ()),
+    ("te", "3193"): (("fused_loss",), ("cross_entropy_fusion_impl",)),
+    ("bridge", "4255"): (("thd", "vision"), ("collate_impl",)),
+    ("bridge", "4371"): ((), ()),
+    ("bridge", "5060"): ((), ()),
+    ("bridge", "5451"): ((), ()),
+    ("verl", "5697"): ((), ()),
+    ("verl", "6674"): ((), ()),
+    ("verl", "5707"): ((), ()),
+    ("verl", "6950"): ((), ()),
+    ("verl", "7051"): ((), ()),
+    ("ms_swift", "9798"): ((), ()),
+    ("slime", "1649"): ((), ("qkv_format",)),
+    ("mcore", "5047"): (("aux_loss", "tp", "sp", "token_loss"), ()),
+    ("mcore", "5273"): (("mla",), ("delay_wgrad_compute",)),
+    ("bridge", "4918"): ((), ()),
 }

@@ -190,7 +190,8 @@ def reason_of(value: Iterable[Part]) -> str:
             texts = [text_of(option) for option in part.options]
             known = list(dict.fromkeys(text.strip() for text in texts if text is not None))
             if None not in texts and len(known) > 1 and all(known) and sum(map(len, known)) < 60:
-                told = f"is {' or '.join(known)}: {part.reason}"
+                which = ", which " if part.reason.startswith("depends ") else ": "
+                told = f"is {' or '.join(known)}{which}{part.reason}"
                 return ByVariable.of(told, part.reason.variable) if isinstance(part.reason, ByVariable) else told
             return part.reason
     return "unknown"

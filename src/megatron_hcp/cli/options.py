@@ -80,7 +80,7 @@ _UPSTREAM_OPTIONS: tuple[Decorator, ...] = (
         metavar="[NAME=]DIR|installed",
         help="Judge by this code of upstream, not by hcp's tables: a checkout, a fork, an unpacked wheel, or what is "
         "installed here. NAME is megatron-lm, bridge, te, verl, nemo-rl, slime or ms-swift. It is read; only "
-        "dryrun and check --dryrun run it. "
+        "dryrun, check --dryrun, plan --measure and verify --engine upstream run it. "
         "Repeatable.",
     ),
     click.option("--no-cache", is_flag=True, help="Don't read or write what hcp keeps of --upstream."),

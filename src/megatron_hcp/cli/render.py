@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,6 +30,9 @@ from megatron_hcp.render.site import ASSUMABLE, KEYS, Settled, SiteKey, load_sit
 from megatron_hcp.render.starts import STARTS, refuse_steps
 from megatron_hcp.render.targets.table import TARGETS, refuse_on, start_on
 from megatron_hcp.render.words import TakenWord
+
+if TYPE_CHECKING:
+    from megatron_hcp.judge.report import Finding, Undecided
 
 _METAVARS = {"size": "N", "count": "N", "time": "TIME", "path": "PATH"}
 _REPEATED = {
@@ -132,6 +135,7 @@ def render(
     hcp render train.sbatch --target jobset --logs /ckpt/logs --mounts ckpt:/ckpt
     """
     from megatron_hcp.render.environment import ASSUMED_ARCH
+    from megatron_hcp.render.findings import findings_in
     from megatron_hcp.render.from_launch import stated_by
     from megatron_hcp.render.job import default_name, plan_job
     from megatron_hcp.render.script import render_job
@@ -149,6 +153,7 @@ def render(
     targets, more = without_assumptions(targets)
     options = _with_assumptions(options, (*assumes, *more))
     site = load_site(site_file, options)
+    notes: list[str] = []
     failed = False
     if start == "verify":
         refuse_steps(targets, given)
@@ -179,22 +184,24 @@ def render(
             start, site, launch, given, origins=settled.origins, model_file=model_file, recipe=recipe, target=kind
         )
         text = render_job(job) if kind.is_slurm_script else written_on(kind, job, launch)
-        _refuse_secrets(text)  # before anything is said: a refusal is one line
+        _refuse_secrets(text)
         accounts = accounts_of(kind, job, launch, stated, settled)
         if words:
             click.echo(table_of(accounts), nl=False)
             return 0
-        _say_taken(target, stated, settled, accounts)
+        found, undecided = findings_in(launch, text)
+        failed = any(finding.severity == "error" for finding in found)
+        notes += _taken(target, stated, settled, accounts)
         if any(variable.why == ASSUMED_ARCH for variable in job.environment):
-            say([f"hcp render: note: CUDA_DEVICE_MAX_CONNECTIONS=1: {ASSUMED_ARCH}"], err=True)
-        for note in launch.reading.notes:
-            say([f"hcp render: note: {visible(note)}"], err=True)
-        failed = _warn(launch, text)
+            notes.append(f"note: CUDA_DEVICE_MAX_CONNECTIONS=1: {ASSUMED_ARCH}")
+        notes += [f"note: {visible(note)}" for note in launch.reading.notes]
+        notes += _found(found, undecided)
     if output is not None and output != "-" and any(_is_same(target, output) for target in targets):
         raise HcpError(f"found -o {output}, which is the launch itself", wanted="another file", do="use another name")
     if output not in (None, "-"):
         _write(output, text)
-    elif output or not (tests or submits):
+    say([f"hcp render: {note}" for note in notes], err=True)  # only now: a refusal is one line
+    if output == "-" or not (output or tests or submits):
         click.echo(text, nl=False)
     if tests or submits:
         _give_to_slurm(text, submits, failed)
@@ -236,8 +243,8 @@ def _load(target: str, options: LoadOptions, start: str | None, site: dict[str, 
     return load_launch(target, options._replace(assumes=assumes))
 
 
-def _say_taken(target: str, stated: Stated, settled: Settled, accounts: Sequence[TakenWord]) -> None:
-    """Reports on stderr which settings the job takes from the launch, which it changes, and which it leaves out."""
+def _taken(target: str, stated: Stated, settled: Settled, accounts: Sequence[TakenWord]) -> Iterator[str]:
+    """Which settings the job takes from the launch, which it changes, and which it leaves out."""
     kept = {word.key for word in accounts if word.fate == "carried"}
     taken = [
         f"{name}={visible(str(value))[:60]}" if not isinstance(value, dict | tuple) else f"{len(value)} {name}"
@@ -245,24 +252,17 @@ def _say_taken(target: str, stated: Stated, settled: Settled, accounts: Sequence
         if name in kept and settled.origins.get(name) == stated.origins.get(name)
     ]
     if taken:
-        say([f"hcp render: taken from {visible(target)}: {', '.join(taken)}"], err=True)
+        yield f"taken from {visible(target)}: {', '.join(taken)}"
     for fate, label in (("rewritten", "changed"), ("left out", "left out")):
-        for word in accounts:
-            if word.fate == fate:
-                say([f"hcp render: {label}: {visible(str(word))}"], err=True)
+        yield from (f"{label}: {visible(str(word))}" for word in accounts if word.fate == fate)
 
 
-def _warn(launch: Launch, script: str) -> bool:
-    """Whether the job has errors; prints on stderr what `hcp check` finds. The script is written in any case."""
-    from megatron_hcp.render.findings import findings_in
-
-    found, undecided = findings_in(launch, script)
+def _found(found: Sequence[Finding], undecided: Sequence[Undecided]) -> Iterator[str]:
+    """What `hcp check` finds in the job, which is written in any case."""
     for finding in found:
         stops = "; the job will stop in phase 0" if finding.severity == "error" else ""
-        say([f"hcp render: {finding.severity} {finding.id}: {finding.problem.message}{stops}"], err=True)
-    for item in undecided:
-        say([f"hcp render: undecided: {item.reason}; {item.do}"], err=True)
-    return any(finding.severity == "error" for finding in found)
+        yield f"{finding.severity} {finding.id}: {finding.problem.message}{stops}"
+    yield from (f"undecided: {item.reason}; {item.do}" for item in undecided)
 
 
 def _refuse_secrets(script: str) -> None:

@@ -95,18 +95,14 @@ def _followed(logs: Sequence[str], plan: CpPlan) -> tuple[Diagnosis, Sequence[tu
     from megatron_hcp.triage.inputs.follow import follow
     from megatron_hcp.triage.inputs.sources import find_logs
 
-    if pipes := [log for log in logs if log == "-" or (os.path.exists(log) and stat.S_ISFIFO(os.stat(log).st_mode))]:
-        raise HcpError(
-            f"{visible(pipes[0])}: found a stream with --follow",
-            wanted="files or folders, which can be read again",
-            do="write the stream to a file: kubectl logs --follow … >pod.log",
-        )
+    _refuse_streams(logs)
 
     def waiting(error: HcpError) -> None:
         if not all(map(os.path.exists, logs)):
             raise error
 
     def state() -> dict[Path, tuple[int, int]]:
+        _refuse_streams(logs)  # also one that has taken a file's place
         try:
             return find_logs(logs).state()
         except HcpError as error:
@@ -123,6 +119,33 @@ def _followed(logs: Sequence[str], plan: CpPlan) -> tuple[Diagnosis, Sequence[tu
     found = follow(look, state, lambda said: said and said[0].end())
     assert found is not None
     return found
+
+
+def _refuse_streams(logs: Sequence[str]) -> None:
+    """Raises HcpError for what cannot be read again and again: anything but files and folders that are on a disk."""
+    for log in logs:
+        try:
+            status = os.stat(log)
+        except (OSError, ValueError):
+            status = None  # a job's id, or not there yet
+        is_kept = status is None or stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)
+        if log == "-" or not is_kept or (status is not None and _is_of_the_kernel(status)):
+            raise HcpError(
+                f"{visible(log)}: found a stream with --follow",
+                wanted="files or folders, which can be read again",
+                do="write the stream to a file: kubectl logs --follow … >pod.log",
+            )
+
+
+def _is_of_the_kernel(status: os.stat_result) -> bool:
+    """Whether it lies in /proc or /sys, where a file has no length and a read may wait."""
+    for place in ("/proc", "/sys"):
+        try:
+            if os.stat(place).st_dev == status.st_dev != os.stat("/").st_dev:
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def _refused(dryrun: str | None) -> tuple[DryRunRefusal, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
 from megatron_hcp.data.packed_row import MAX_ROW
@@ -40,11 +41,18 @@ def read_parquet(file: BinaryIO, name: str, field: str | None = None, take: int 
 
 
 def opened(file: BinaryIO, name: str) -> Any:
-    """pyarrow's reader of the file.
+    """pyarrow's reader of the file, whose footer is sound.
 
     Raises:
         HcpError: pyarrow is missing, or the file is not a complete parquet file.
     """
+    start, footer = file.tell(), _FooterOnly(file)
+    _check_footer(_reader(footer, name), footer, name)
+    file.seek(start)
+    return _reader(file, name)
+
+
+def _reader(file: Any, name: str) -> Any:
     try:
         from pyarrow import parquet
     except ImportError:
@@ -57,6 +65,46 @@ def opened(file: BinaryIO, name: str) -> Any:
             thrift_string_size_limit=_MAX_METADATA,
             thrift_container_size_limit=_MAX_METADATA // 100,
         )
+
+
+class _FooterOnly(io.RawIOBase):
+    """A file of which pyarrow can read the footer, as it opens it, and no page afterwards."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.is_read = False
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        return self.file.seek(place, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def read(self, size: int = -1) -> bytes:
+        if self.is_read:
+            raise _PageError
+        return self.file.read(size)
+
+
+class _PageError(OSError):
+    """The footer was sound: pyarrow went on to a page."""
+
+
+def _check_footer(table: Any, file: _FooterOnly, name: str) -> None:
+    """Raises HcpError if pyarrow finds a fault in what the footer says of a column.
+
+    Asked for a column's sizes, pyarrow ends the process where it finds one; as it begins to read, it raises an error.
+    """
+    file.is_read = True
+    for group in range(table.metadata.num_row_groups):
+        with arrow_errors(name), suppress(_PageError):
+            next(table.iter_batches(1, row_groups=[group], use_threads=False), None)
 
 
 @contextmanager

@@ -87,10 +87,11 @@ def plan_scene(data: Mapping[str, Any]) -> dict[str, Any]:
                 "marks": item["marks"],
             }
         )
+    sequences = "sequence" if job["global_batch"] == 1 else "sequences"
     return {
         "title": f"{data['model']['name'] or 'plan'} on {job['gpus']} x {job['gpu']}",
-        "subtitle": f"{job['global_batch']} sequences of {job['seq_length']} tokens per step, {job['precision']}, "
-        f"{job['gpus_per_node']} GPUs per node",
+        "subtitle": f"{job['global_batch']:,} {sequences} of {job['seq_length']:,} tokens per step, "
+        f"{job['precision']}, {job['gpus_per_node']} GPUs per node",
         "bars": bars,
         "memory_words": [{"text": _held(name), "hue": hue} for name, hue in words["memory"].items()],
         "time_words": [{"text": _TIME_WORDS.get(name, name), "hue": hue} for name, hue in words["time"].items()],
@@ -200,8 +201,8 @@ def brief_text(layout: Mapping[str, Any]) -> str:
 def _flip_text(flip: Mapping[str, Any]) -> str:
     more = "less" if flip["side"] == "below" else "more"
     return (
-        f"{brief_text(flip['layout'])} wins where {flip['link']} sustains {more} than {flip['gb_per_s']:.3g} GB/s "
-        f"(now {flip['now_gb_per_s']:.3g})"
+        f"close: {brief_text(flip['layout'])} is faster if {flip['link']} sustains {more} than "
+        f"{flip['gb_per_s']:.3g} GB/s ({flip['now_gb_per_s']:.3g} assumed)"
     )
 
 

@@ -17,6 +17,9 @@ Verdicts. `refused`: upstream's own code raised, and no stand-in, made-up value 
 `done`: every rank asked about came to the stage that was asked for. Anything else is `undecided`, with what is missing:
 never a failure.
 
-It is the only room that has upstream's code executed, and only `hcp dryrun`, `hcp check --dryrun` and
-`hcp plan --measure` call it.
+`small` and `step` do the same for `hcp verify --launch --engine upstream`: a launch made small, whose step upstream's
+program computes in float64, with context parallelism and without (`megatron_hcp.pretend.real`).
+
+It is the only room that has upstream's code executed, and only `hcp dryrun`, `hcp check --dryrun`,
+`hcp plan --measure` and `hcp verify --launch --engine upstream` call it.
 """

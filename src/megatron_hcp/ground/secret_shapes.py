@@ -42,14 +42,17 @@ _PLACES = {
     "-Security-Token": r"(?i:\bX-(?:Amz|Goog)-Security-Token[\"']?\s*[=:]\s*[\"']?)(?P<{}>[\w%+/=.-]+)",
 }
 """What a text has that shows where a secret stands, and the pattern of the place; its group is the secret."""
-_KEY_LINE = r"\s*(?![0-9a-fA-F]+\s*\Z)(?=[\w+/=]*[A-Z])(?=[\w+/=]*[a-z])[A-Za-z0-9+/]{64}\s*\Z"
-"""A line of a private key's body: nothing else in it. A digest has hexadecimal digits only."""
+_KEY_LINE = r"(?<![\w+/.-])(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70})(?![\w+/=.-])"
+"""A whole line of a private key's body as OpenSSL and OpenSSH write it, also after a log's own words."""
+_LETTERS, _DIGITS, _SLASHES = 10, 3, 6
+"""Of 64 random base64 characters, 26 are capitals, 26 small, 10 digits, 1 a slash; fewer than 1 in 1,000 such lines
+have fewer letters or digits, or more slashes. Digests have no capitals, and paths more slashes and fewer digits."""
 
 
 def secret_spans(text: str) -> Iterator[tuple[int, int]]:
     """Where secrets stand in a text, told by their shape; spans may overlap."""
-    if len(text) < 80 and len(text.strip()) == 64 and re.match(_KEY_LINE, text):
-        yield 0, len(text)
+    if len(text) >= 64:
+        yield from (match.span() for match in _compiled(_KEY_LINE).finditer(text) if _is_random(match[0]))
     for mark, pattern in _TOKENS.items():
         if mark in text:
             yield from (
@@ -58,6 +61,13 @@ def secret_spans(text: str) -> Iterator[tuple[int, int]]:
     for mark, pattern in _PLACES.items():
         if mark in text:
             yield from (match.span("found") for match in _compiled(pattern.format("found")).finditer(text))
+
+
+def _is_random(line: str) -> bool:
+    """Whether the characters are mixed as in random base64."""
+    capitals, small = sum(map(str.isupper, line)), sum(map(str.islower, line))
+    digits, slashes = sum(map(str.isdigit, line)), line.count("/")
+    return min(capitals, small) >= _LETTERS and digits >= _DIGITS and slashes <= _SLASHES
 
 
 @cache

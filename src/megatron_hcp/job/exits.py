@@ -18,6 +18,7 @@ _SRUN = re.compile(
     r"(?:Exited with exit code (?P<code>\d{1,3})|(?P<signal>[A-Z][A-Za-z /]{1,60}?)(?: \(core dumped\))?)[ \t\r]{0,9}$",
     re.M,
 )
+_CANCELLED = re.compile(r"CANCELLED AT|^srun: Job step aborted|^srun: Force Terminated", re.M)
 _ROOT_CAUSE = "Root Cause (first observed failure):"
 _ENDED = re.compile(
     r"\[(?P<time>\d{4}-\d\d-\d\d [\d:,]{8,15})\] \[ERROR\] \[ft_launcher[^\]\n]{0,80}\] "
@@ -94,6 +95,17 @@ def first_exit(
         return None
     code = int(match["code"]) if match["code"] else 128 + (number or 0)
     return RankExit(code, match["tasks"] if tasks_are_ranks else "", match["nodes"])
+
+
+def lost_task(launcher_log: str, tasks_are_ranks: bool) -> RankExit | None:
+    """The task whose end made srun end all others, by srun's own messages; None if the step was cancelled before.
+
+    Its supervisor was killed (by a machine that was out of memory, say), or it could not have said how it ended.
+    """
+    found, cancelled = _SRUN.search(launcher_log), _CANCELLED.search(launcher_log)
+    if found is None or (cancelled is not None and cancelled.start() < found.start()):
+        return None
+    return first_exit(launcher_log, [], tasks_are_ranks)
 
 
 def _root_causes(text: str) -> Iterator[tuple[str, int, str]]:

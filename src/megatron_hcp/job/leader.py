@@ -137,7 +137,8 @@ class Leader(Supervisor):
             raise StoppedError(f"the test of the communication did not end within {_TESTED_S:.0f} s")
         if any(note["code"] for note in self.folder.lines("tested")):
             logs = sorted(self.place.run.glob(f"comm-r{self.task.attempt}-node*.log"))
-            raise StoppedError(f"a communication group failed its test: {_why_slow(logs)}".rstrip(": "))
+            why = _why_slow(logs) or self.attempt.cause_of_first_failure()
+            raise StoppedError(f"a communication group failed its test: {why}".rstrip(": "))
 
     def _train(self) -> TrainingRun:
         self.start()

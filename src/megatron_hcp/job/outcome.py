@@ -10,6 +10,7 @@ from megatron_hcp.job.exits import RankExit, Suspicion
 
 _RESUME_ELSEWHERE, _FAILED_VALIDATION = 16, 17
 """megatron/core/rerun_state_machine.py: EXIT_CODE_RESUME_TO_DISAMBIGUATE, EXIT_CODE_FAILED_ON_RESULT_VALIDATION."""
+VALIDATION_CODES = (_RESUME_ELSEWHERE, _FAILED_VALIDATION)
 _KILLED = 128 + signal.SIGKILL
 _NO_PROGRESS = "no checkpoint was written in this attempt, so it would end the same way again"
 _TRAINING = 3
@@ -126,7 +127,7 @@ def _failed(ended: AttemptEnd) -> Outcome:
     reason = ended.stalled or f"{ended.first or 'the training'} exited with {code}"
     reason += f" ({ended.cause})" if ended.cause else ""
     exclude: tuple[str, ...] = (ended.at_fault,) if ended.at_fault else ()
-    if code in (_RESUME_ELSEWHERE, _FAILED_VALIDATION):
+    if code in VALIDATION_CODES:
         refusal, exclude = _after_validation(code, ended.suspicion)
     else:
         refusal = "" if ended.has_progress else _NO_PROGRESS

@@ -17,11 +17,12 @@ from megatron_hcp.job.exits import (
     first_exit,
     log_tails,
     logs_of,
+    lost_task,
     node_at_fault,
     suspicion,
 )
 from megatron_hcp.job.folder import JobFolder
-from megatron_hcp.job.outcome import AttemptEnd, Outcome, decide, pod_exit_code
+from megatron_hcp.job.outcome import VALIDATION_CODES, AttemptEnd, Outcome, decide, pod_exit_code
 from megatron_hcp.job.own import run_hcp
 from megatron_hcp.job.progress import Steps, checkpoint_mark, saved_in, saved_iteration, steps_in
 from megatron_hcp.job.spec import JobSpec
@@ -30,8 +31,6 @@ from megatron_hcp.job.task import JobTask
 from megatron_hcp.job.training import TrainingRun
 
 _TRIAGE_S = 120.0
-_NO_CAUSE = ("report", "effect", "echo", "death")
-"""Kinds of a first failure that only say that something ended."""
 _EVIDENCE = "check.json nodes.txt health.txt facts.txt ranks.txt ranks.log comm.txt triage.json".split()
 
 
@@ -79,17 +78,21 @@ class JobAttempt:
     ) -> Verdict:
         """What this attempt was, and what comes next. Without `training`, it is not over yet, or never began."""
         run, attempt = self.place.run, self.task.attempt
-        logs = logs_of(run, attempt, self.place.nodes)[1]
+        launcher_log, logs = logs_of(run, attempt, self.place.nodes)
+        lost = lost_task(launcher_log, self.spec.tasks_are_ranks) if asked == "terminated" else None
+        if lost is not None and training is not None:
+            asked, code = "", code or lost.code  # srun ended the step because a task was gone: nobody else asked for it
         tails = list(log_tails(run, attempt))
         steps = steps_in(tails)
         has_failed = training is not None and code != 0 and not asked
-        cause = self._triage() if has_failed else None
+        found = self._triage() if has_failed else None
+        first = (lost or _first(logs, training, self.spec, found)) if has_failed else None
         ended = AttemptEnd(
             phase=phase,
             code=code,
             asked=asked,
             stopped=stopped,
-            first=_first(logs, training, self.spec) if has_failed else None,
+            first=first,
             suspicion=suspicion(logs) if has_failed else Suspicion(),
             attempt=attempt,
             max_requeues=self.spec.requeue,
@@ -99,7 +102,7 @@ class JobAttempt:
             at_fault=node_at_fault(run, self.place.nodes) if has_failed else "",
             finished=self._is_finished(steps),
             steps=str(steps) if self.spec.start != "verify" else "",
-            cause=_cause(training, cause),
+            cause=_cause(training, found, first),
             in_pod=self.task.in_pod,
         )
         return Verdict(*(self._json(phase, decide(ended._replace(is_preempted=is_so))) for is_so in (False, True)))
@@ -113,15 +116,26 @@ class JobAttempt:
             return True if 0 < of <= saved_iteration(self.place.checkpoints) else None
         return steps.finished
 
+    def cause_of_first_failure(self) -> str:
+        """What the logs give as the cause of the first failure, and on which rank and node; "" if nothing."""
+        found = self._triage()
+        if found is None:
+            return ""
+        rank = "" if found["rank"] is None else f"rank {found['rank']}"
+        node = "" if found["node"] is None else f"on {found['node']}"
+        return ": ".join(filter(None, (f"{rank} {node}".strip(), str(found["cause"]))))
+
     def _triage(self) -> dict[str, Any] | None:
         """The first failure that `hcp triage` finds in the job's folder; its whole report is kept there."""
         try:
             done = run_hcp(["triage", "--format", "json", str(self.place.run)], _TRIAGE_S)
-            found = json.loads(done.stdout)["first_failure"]
+            found: dict[str, Any] | None = json.loads(done.stdout)["first_failure"]
+            if found is not None:
+                found = {name: found[name] for name in ("signature", "kind", "cause", "rank", "node")}
         except (OSError, ValueError, KeyError, TypeError):
             return None
         write_text(self.place.run / "triage.json", done.stdout)
-        return found if isinstance(found, dict) else None
+        return found
 
     def _json(self, phase: int, outcome: Outcome) -> dict[str, Any]:
         nodes = list(self.place.nodes) or [self.task.node]
@@ -149,26 +163,32 @@ def _has_text(path: Path) -> bool:
         return False
 
 
-def _first(logs: Sequence[tuple[str, str]], training: TrainingRun | None, spec: JobSpec) -> RankExit | None:
-    """Who failed first: the rank that a launcher names, else the task whose program ended first."""
+def _first(
+    logs: Sequence[tuple[str, str]], training: TrainingRun | None, spec: JobSpec, found: dict[str, Any] | None
+) -> RankExit | None:
+    """Who failed first: the rank that triage names, else whom a launcher names, else whose program ended first.
+
+    Ranks that wait for one that failed may end before it does. `found`: the first failure by `hcp triage`.
+    """
     if training is None:
         return None
-    return first_exit("", logs) or first_failure(training.failures(), spec.tasks_are_ranks)
+    first = first_exit("", logs) or first_failure(training.failures(), spec.tasks_are_ranks)
+    rank, node = (found["rank"], found["node"]) if found is not None else (None, None)
+    if first is None or first.code in VALIDATION_CODES or not isinstance(rank, int) or not isinstance(node, str):
+        return first
+    own = [end.code for end in training.failures() if spec.tasks_are_ranks and end.task == rank]
+    return RankExit(own[0] if own else first.code, str(rank), node)
 
 
-def _cause(training: TrainingRun | None, found: dict[str, Any] | None) -> str:
+def _cause(training: TrainingRun | None, found: dict[str, Any] | None, first: RankExit | None) -> str:
     """Why it failed: out of memory if the kernel says so, else the cause that the logs give."""
     failures = training.failures() if training is not None else []
     if killed := next((end for end in failures if end.oom), None):
         return f"the kernel killed a process on {killed.node} that used more memory than the job may"
     if ray := next((end for end in failures if end.what == "ray"), None):
         return f"Ray on {ray.node} exited with {ray.code}"
-    if (
-        found is None
-        or found.get("signature") == "srun-task"
-        or found.get("kind") in _NO_CAUSE
-        or not isinstance(found.get("cause"), str)
-    ):
+    if found is None or found["signature"] == "srun-task" or found["kind"] == "report":
         return ""
-    rank = found.get("rank")
-    return (f"rank {rank}: " if isinstance(rank, int) else "") + str(found["cause"])
+    rank = found["rank"]
+    is_said = rank is None or (first is not None and first.ranks == str(rank))
+    return ("" if is_said else f"rank {rank}: ") + str(found["cause"])

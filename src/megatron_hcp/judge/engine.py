@@ -37,7 +37,8 @@ def check_launch(
     first = run(View(launch), (rule for rule in here if not rule.last))
     found = [(launch, finding) for finding in first.findings]
     not_checked = list(first.not_checked)
-    started = start_of(launch, here, first.findings, fixes=fixes, verdict=verdict)
+    asked = {name for ruling in first.rulings for name in ruling.asked}
+    started = start_of(launch, here, first.findings, fixes=fixes, verdict=verdict, asked=asked)
     found += [(launch, finding) for finding in started.findings]
     if verdict:
         found += [(launch, finding) for finding in _in_some_releases(launch, first)]

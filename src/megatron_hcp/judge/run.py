@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
@@ -57,10 +57,12 @@ def start_of(
     fixes: bool = False,
     verdict: bool = False,
     errors_only: bool = False,
+    asked: Container[str] = (),
 ) -> StartVerdict:
     """What upstream's own start-up makes of the launch, as far as the rules stand for it; `found` is what they find.
 
-    With `fixes`, its findings have fixes, which have not been tried. With `verdict`, it says what it leaves undecided.
+    With `fixes`, its findings have fixes, which have not been tried. With `verdict`, it says what it leaves undecided;
+    `asked` are the facts that the other rules read.
     With `errors_only`, there are only its errors.
     """
     own = [rule for rule in rules if rule.id.startswith(START)]
@@ -70,7 +72,7 @@ def start_of(
 
     if errors_only:
         return StartVerdict(tuple(errors_at_start(launch, own, found)))
-    return started(launch, own, found, fixes=fixes, verdict=verdict)
+    return started(launch, own, found, fixes=fixes, verdict=verdict, asked=asked)
 
 
 def presumed_facts(launch: Launch) -> dict[str, Presumed]:

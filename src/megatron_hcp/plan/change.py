@@ -168,12 +168,11 @@ class Flip(NamedTuple):
         """The flip in a line.
 
         >>> Flip("the network", "below", 12.34, 40.0, Layout(cp=8, cp_comm_type="a2a")).text
-        'cp=8 a2a wins where the network sustains less than 12.3 GB/s (now 40)'
+        'close: cp=8 a2a is faster if the network sustains less than 12.3 GB/s (40 assumed)'
         """
         more = "less" if self.side == "below" else "more"
-        return (
-            f"{brief(self.layout)} wins where {self.link} sustains {more} than {self.at:.3g} GB/s (now {self.now:.3g})"
-        )
+        rate = f"sustains {more} than {self.at:.3g} GB/s ({self.now:.3g} assumed)"
+        return f"close: {brief(self.layout)} is faster if {self.link} {rate}"
 
 
 def brief(layout: Layout) -> str:

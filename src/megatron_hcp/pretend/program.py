@@ -23,6 +23,8 @@ def model_provider(pre_process: bool = True, post_process: bool = True, *_: Any,
             else layer(qk_layernorm=args.qk_layernorm, multi_latent_attention=args.multi_latent_attention))
     given = {name: getattr(args, name) for name in ("position_embedding_type", "rotary_percent", "rotary_base")}
     given |= {"share_embeddings_and_output_weights": not args.untie_embeddings_and_output_weights}
+    if args.mtp_num_layers:
+        given["mtp_block_spec"] = specs.get_gpt_mtp_block_spec(config, spec, use_transformer_engine=is_te)
     return GPTModel(config, spec, args.padded_vocab_size, args.max_position_embeddings, pre_process=pre_process,
                     post_process=post_process, parallel_output=True, vp_stage=more.get("vp_stage"), **given)
 
@@ -39,7 +41,8 @@ def forward_step(data_iterator: Any, model: Any, *_: Any) -> Any:
     chunks = torch.tensor([(rank := groups.get_context_parallel_rank()), 2 * size - 1 - rank] if size > 1 else [0, 1])
     cut = {key: batch[key].unflatten(1, (2 * size, -1))[:, chunks].flatten(1).cuda() for key in keys}
     tokens, positions, labels = (cut[key].long() for key in keys[:3])
-    return model(tokens, positions, None, labels=labels), partial(loss_of, cut["loss_mask"])
+    more = {"loss_mask": cut["loss_mask"]} if get_args().mtp_num_layers else {}
+    return model(tokens, positions, None, labels=labels, **more), partial(loss_of, cut["loss_mask"])
 
 
 def datasets_provider(samples: Any, vp_stage: Any = None) -> Any:

@@ -65,6 +65,7 @@ def prepare(request: Request) -> None:
         fused,
         kernels,
         packages,
+        pipeline,
         routing,
         slime,
         tensors,
@@ -82,17 +83,17 @@ def prepare(request: Request) -> None:
 
         transformer_engine.install(Path(request.te[0]), request.te[1])
     tensors.install()
-    argparse.ArgumentParser.error = _refuse  # type: ignore[method-assign]
+    argparse.ArgumentParser.error = refuse  # type: ignore[method-assign]
     mixed = routing if request.measure else experts
     if request.framework == "bridge":
         bridge.load()
-        late = [world, files, bridge, mixed, fused]
+        late = [world, pipeline, files, bridge, mixed, fused]
     elif request.framework == "slime":
         slime.load()
-        late = [world, files, slime, mixed, fused]
+        late = [world, pipeline, files, slime, mixed, fused]
     else:
         importlib.import_module("megatron.training.training")
-        late = [world, files, data, conversations, mixed, fused]
+        late = [world, pipeline, files, data, conversations, mixed, fused]
     for module in late:
         module.late()
     from megatron_hcp.pretend.stages import watch
@@ -139,6 +140,6 @@ def _measured() -> Any:
     return memory
 
 
-def _refuse(self: argparse.ArgumentParser, message: str) -> NoReturn:
+def refuse(self: argparse.ArgumentParser, message: str) -> NoReturn:
     """A parser's error, without its usage, which is pages."""
     raise SystemExit(message)

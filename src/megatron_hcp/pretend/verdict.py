@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import traceback
@@ -131,6 +132,8 @@ def _not_upstreams(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}"
     if re.search(r"(?i)\bapex\b", text):
         return "the rest of APEX"
+    if "No dot product attention backend" in text and os.environ.get("NVTE_FUSED_ATTN") == "0":
+        return "FlashAttention 3, which the launch's image may have: no other backend is allowed"
     for pattern, why in _LIMITS:
         if pattern.search(text):
             return why

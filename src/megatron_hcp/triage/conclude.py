@@ -20,6 +20,8 @@ from megatron_hcp.triage.signatures.effects import EFFECTS
 from megatron_hcp.triage.signatures.row import Role, filled_cause, said_text
 
 _HANGS = ("collective-timeout", "watchdog-stuck", "gloo-timeout")
+_FROM_OUTSIDE = ("preempted", "terminated")
+"""The job's own words for an end that it did not choose."""
 _MISMATCH = next(row for row in EFFECTS if row.id == "collective-mismatch")
 
 
@@ -100,8 +102,10 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
     # A launcher that starts ranks again inside the job counts on: what comes after the job's own last number is of it.
     for number in numbers:
         own = [entry for entry in files if entry.attempt == number or (entry.attempt is None and number == numbers[-1])]
-        is_completed = job.ends.get(min(number, job.attempt)) == "completed"
-        failed = [] if is_completed else failures_by_step(own, job.of_attempt(number))
+        status = job.ends.get(min(number, job.attempt))
+        failed = [] if status == "completed" else failures_by_step(own, job.of_attempt(number))
+        if status in _FROM_OUTSIDE:  # what a launcher or a rank says while it is being ended is no failure
+            failed = [failure for failure in failed if failure.is_from_outside]
         by_step.append(failed)
         begins = any(entry.begins for entry in own)
         attempts.append(Attempt(number, failed[0] if failed else None, sum(entry.steps for entry in own), begins))

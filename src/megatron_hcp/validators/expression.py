@@ -37,7 +37,7 @@ class Expressions(PlainWords):
         raise NotImplementedError
 
     def outside(self, name: str, given: list[Any]) -> Any:
-        """The answer of a function about the machine: `env`, `at_least`, `version`, `capability`, `installed`."""
+        """What a function says of the machine or the model: `env`, `at_least`, `installed`, `type_of_model`, …"""
         return NOT_READ
 
     def change(self, thing: Thing, name: Any, value: Any) -> None:

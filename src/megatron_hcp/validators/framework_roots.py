@@ -107,8 +107,14 @@ MS_SWIFT = UpstreamRoots(
         ),
     ),
     stands_for=(
-        # What the model's files say isn't known; what it is given is worked out.
-        Unit("get_model_info_meta", "def", ("model_id_or_path",), "swift/model/model_meta.py", ("return ...",)),
+        # Of what the model's files say only the type is worked out.
+        Unit(
+            "get_model_info_meta",
+            "def",
+            ("model_id_or_path", "model_type=None"),
+            "swift/model/model_meta.py",
+            ("return ({'model_type': model_type or type_of_model()}, ...)",),
+        ),
     ),
 )
 """The defaults in which the arguments of `rlhf` differ from those of `sft` decide none of their guards."""

@@ -40,6 +40,43 @@ class UpstreamRoots(NamedTuple):
     """Its sections of which the start makes objects: the classes that they name are read too."""
 
 
+_TE, _MOE = "megatron/core/extensions/transformer_engine.py", "megatron/core/transformer/moe"
+_FSDP = "megatron/core/distributed/fsdp/mcore_fsdp_adapter.py"
+_CONSTRUCTORS = (
+    ("megatron/core/distributed/distributed_data_parallel.py", "DistributedDataParallel"),
+    (_FSDP, "FullyShardedDataParallel"),
+    (_FSDP, "FullyShardedDataParallelV1"),
+    (_TE, "TEDotProductAttention"),
+    (_TE, "TELinear"),
+    (_TE, "TELayerNormColumnParallelLinear"),
+    ("megatron/core/transformer/dot_product_attention.py", "DotProductAttention"),
+    (f"{_MOE}/experts.py", "TEGroupedMLP"),
+    (f"{_MOE}/shared_experts.py", "SharedExpertMLP"),
+    (f"{_MOE}/token_dispatcher.py", "MoEFlexTokenDispatcher"),
+)
+_LAYERS = Unit(
+    "layers",
+    "def",
+    ("config", "implementation"),
+    _TE,
+    (
+        "if implementation == 'local'",
+        " do DotProductAttention.__init__(config)",
+        "if implementation == 'transformer_engine'",
+        " do TELinear.__init__(config)",
+        " do TEDotProductAttention.__init__(config)",
+        " do TELayerNormColumnParallelLinear.__init__(config)",
+        "if config.num_moe_experts is not None",
+        " if config.moe_shared_expert_intermediate_size",
+        "  do SharedExpertMLP.__init__(config)",
+        " if config.moe_token_dispatcher_type == 'flex'",
+        "  do MoEFlexTokenDispatcher.__init__(config)",
+        " if implementation == 'transformer_engine' and config.moe_grouped_gemm",
+        "  if not getattr(config, 'moe_use_legacy_grouped_gemm', False)",
+        "   do TEGroupedMLP.__init__(config)",
+    ),
+)
+"""Which layers a model has by the settings alone, where it names no other ones (`--spec`)."""
 MEGATRON_LM = UpstreamRoots(
     repo="megatron-lm",
     version="megatron/core/package_info.py",
@@ -60,7 +97,7 @@ MEGATRON_LM = UpstreamRoots(
         ("megatron/training/training.py", "setup_model_and_optimizer", "config"),
         ("megatron/training/training.py", "get_model", "ddp_config"),
     ),
-    constructors=(("megatron/core/distributed/distributed_data_parallel.py", "DistributedDataParallel"),),
+    constructors=_CONSTRUCTORS,
     options=("megatron/training/arguments.py", "add_megatron_arguments"),
     start=Unit(
         "start",
@@ -72,6 +109,8 @@ MEGATRON_LM = UpstreamRoots(
             "do set_global_variables.init_num_microbatches_calculator(args)",
             "do _initialize_distributed.initialize_model_parallel(args)",
             "config = core_transformer_config_from_args(args)",
+            "if args.spec is None",
+            " do layers(config, args.transformer_impl)",
             "if args.skip_train",
             " return",
             "do get_megatron_optimizer_config.config(args)",
@@ -81,8 +120,13 @@ MEGATRON_LM = UpstreamRoots(
             "if not (getattr(args, 'use_megatron_fsdp', False) or getattr(args, 'use_custom_fsdp', False))",
             " do DistributedDataParallel.__init__(config, get_model.ddp_config(args))",
             " do DistributedDataParallel.__init__(config, get_megatron_ddp_config(args))",
+            "else",
+            " do FullyShardedDataParallel.__init__(config, get_model.ddp_config(args))",
+            " if getattr(args, 'megatron_fsdp_version', 1) == 1",
+            "  do FullyShardedDataParallelV1.__init__(config, get_megatron_ddp_config(args))",
         ),
     ),
+    stands_for=(_LAYERS,),
 )
 _PROVIDERS = "megatron/bridge/models"
 _MIXED_PRECISION = "megatron/bridge/training/mixed_precision.py"
@@ -151,7 +195,7 @@ MEGATRON_BRIDGE = UpstreamRoots(
         ),
     ),
     blocks=(),
-    constructors=(("megatron/core/distributed/distributed_data_parallel.py", "DistributedDataParallel"),),
+    constructors=_CONSTRUCTORS,
     options=None,
     start=Unit(
         "start",
@@ -166,10 +210,16 @@ MEGATRON_BRIDGE = UpstreamRoots(
             "cfg.ddp.num_distributed_optimizer_instances)",
             "if not (cfg.dist.use_torch_fsdp2 or cfg.dist.use_megatron_fsdp or cfg.ddp.use_megatron_fsdp)",
             " do DistributedDataParallel.__init__(cfg.model, cfg.ddp)",
+            "if cfg.ddp.use_megatron_fsdp",
+            " do FullyShardedDataParallel.__init__(cfg.model, cfg.ddp)",
+            " if getattr(cfg.ddp, 'megatron_fsdp_version', 1) == 1",
+            "  do FullyShardedDataParallelV1.__init__(cfg.model, cfg.ddp)",
+            "do layers(cfg.model, getattr(cfg.model, 'transformer_impl', 'transformer_engine'))",
         ),
     ),
     decorated=((_MIXED_PRECISION, "register"),),
     stands_for=(
+        _LAYERS,
         Unit(
             "get_mixed_precision_config",
             "def",

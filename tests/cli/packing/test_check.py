@@ -32,8 +32,7 @@ def test_data_that_divides_passes_and_data_that_does_not_exits_with_1(hcp: Hcp, 
     good = hcp("pack", "check", rows(tmp_path / "good.jsonl", 8, 24), "--", *BRIDGE)
     assert (good.returncode, good.stderr) == (0, "")
     assert good.stdout.splitlines()[1:] == [
-        "  1 rows of 32 to 32 tokens, 50.0% full; 2 sequences of up to 24 tokens, 32",
-        "  tokens",
+        "  1 row of 32 tokens, 50.0% full; 2 sequences of up to 24 tokens, 32 tokens",
         "  the launch: cp 4, tp 2; sequences in multiples of 8, rows of 64 tokens in",
         "              multiples of 8",
         "  ok: every length is a multiple of 8",

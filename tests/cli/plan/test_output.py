@@ -46,13 +46,13 @@ def test_the_text_names_what_it_counts(hcp: Hcp, root: Path) -> None:
     levels = "tp=2 pp=2 vp=17 cp=8 cp_comm_type=a2a+p2p hcp_sizes=4,2"
     job = (*JOB[:4], "--seq-length", "262144", "--global-batch", "64")
     text = " ".join(hcp(*MODEL, *job, "--layout", levels, cwd=root).stdout.split())
-    assert "of the 131072 tokens that a rank has after the inner all-to-all" in text
+    assert "a rank's 131,072 tokens of K and V after the inner all-to-all" in text
     assert "32 layers do not divide into 34 (pp 2 x vp 17), so embedding and loss count as a layer each" in text
     assert "assumed the model can take 262144 tokens, more than its 131072 positions: rotary scaling" in text
     assert "a step has 64 sequences" not in text, "verl has no levels"
     even = " ".join(hcp(*GIVEN, "--layout", "tp=8 pp=2 vp=16 cp=2", cwd=root).stdout.split())
     assert "exposed TP communication" in even
-    assert "chunks" not in even and "rotary scaling" not in even and "the 65536 tokens that a rank has between" in even
+    assert "chunks" not in even and "rotary scaling" not in even and "a rank's 65,536 tokens of K and V across" in even
     assert "a step has 128 sequences, which is ppo_mini_batch_size x rollout.n" in even
 
 

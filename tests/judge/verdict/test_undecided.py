@@ -166,7 +166,10 @@ A2A = "+actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_typ
 def test_a_hidden_models_sizes_count_where_a_layout_divides_them_and_all_of_it_for_context_parallelism() -> None:
     with_tp = of_words(*VERL)
     assert with_tp.verdict == "undecided"
-    assert with_tp.undecided[0].reason == "the model's config.json isn't given"
+    assert (
+        with_tp.undecided[0].reason
+        == "the name alone does not say whether it has Mamba, GDN or sparse-attention layers"
+    )
     assert set(with_tp.undecided[0].needs) <= {"heads", "kv_heads"}
     single = [word for word in VERL if "tensor" not in word]
     assert of_words(*single).verdict == "ok"
@@ -245,7 +248,7 @@ def test_where_one_variable_decides_it_is_asked_for_and_settles_all(
     tmp_path: Path, text: str, asked: str | None
 ) -> None:
     (first, *others) = of_text(tmp_path, text).undecided
-    assert first.do.startswith(f"give the variable with --assume env.{asked}=VALUE") is (asked is not None)
+    assert first.do.startswith(f"state {asked} with --assume env.{asked}=VALUE") is (asked is not None)
     assert not others
     if asked:
         told = {"MORE": "--swiglu"}.get(asked, "a")

@@ -42,4 +42,9 @@ VERDICTS: list[Row] = [
     ("START008", "mlm", f"{MODEL} --use-precision-aware-optimizer", ONE, ERROR),
     ("START008", "mlm", f"{MODEL} --use-precision-aware-optimizer --use-distributed-optimizer --bf16", ONE, "all:"),
     ("START008", "bridge", "optimizer.use_precision_aware_optimizer=true", "", "not concerned"),
+    ("START034", "mlm", f"{MODEL} --softmax-type off-by-one", f"{ONE} te=2.7.0", ERROR),
+    ("START034", "mlm", f"{MODEL} --softmax-type off-by-one", f"{ONE} te=2.8.0", "all:"),
+    ("START034", "mlm", f"{MODEL} --softmax-type off-by-one --transformer-impl local", f"{ONE} te=2.7.0", "all:"),
+    ("START034", "mlm", f"{MODEL} --softmax-type off-by-one --spec a b", f"{ONE} te=2.7.0", "all:"),
+    ("START034", "bridge", "model.softmax_type=off-by-one", "te=2.7.0", "not concerned"),
 ]

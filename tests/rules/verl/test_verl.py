@@ -85,6 +85,8 @@ VERDICTS: list[Row] = [
     ("VERL002", "verl", f"{WITH_REF}actor_rollout_ref.ref.log_prob_micro_batch_size=8", "", "all:"),
     ("VERL002", "verl", f"{BY_TOKENS}{A}use_kl_loss=True", "", "all:"),
     ("VERL003", "verl", CP_4, "", "all: VERL003"),  # 1024 sequences for DP 6 x 2
+    # Any number of nodes may be stated: not all that are fewer are tried.
+    ("VERL003", "verl", CP_4.replace("nnodes=3", f"nnodes={10**12}"), "", "all: VERL003"),
     ("VERL003", "verl", f"{CP_4}{R}n=3", "", "all:"),  # 3072
     ("VERL003", "verl", f"{CP_4}{A}megatron.tensor_model_parallel_size=3", "", "all:"),  # DP 2
     ("VERL003", "verl", f"{CP_4}{A}megatron.tensor_model_parallel_size=5", "", "all: TOPO003"),

@@ -16,9 +16,8 @@ from megatron_hcp.triage.read import triage
 from megatron_hcp.triage.report import left_out
 from support.logs import STEP
 
-FAILED = (
-    b"".join(b"0: INFO: waiting %d\n" % n for n in range(100_000)) + b"3: [rank3]: RuntimeError: CUDA out of memory.\n"
-)
+WAITING = b"".join(b"0: INFO: waiting %d\n" % n for n in range(100_000))
+FAILED = WAITING + b"3: [rank3]: RuntimeError: CUDA out of memory.\n"
 HEALTHY = "".join(STEP.format(s=s, speed=400.0) for s in range(5)).encode()
 PACKERS: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 

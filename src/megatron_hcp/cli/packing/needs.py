@@ -48,7 +48,7 @@ def _size(facts: Mapping[str, Any], name: str) -> int:
             raise HcpError(
                 "found no launch",
                 wanted=f"its {name}, for which the data must divide",
-                do="name the launch, or write its options behind --, such as: -- --context-parallel-size N",
+                do="name the launch, or write its options after --, such as: -- --context-parallel-size N",
             )
         raise HcpError(
             f"found a launch that does not say {name}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from megatron_hcp.cli.reports.words import numbered
 from megatron_hcp.cli.reports.wrap import wrapped
 from megatron_hcp.cli.screen import Line, Part
 from megatron_hcp.core.pack_plan import PackPlan
@@ -16,10 +17,14 @@ _COLOURS = {"error": "red", "warning": "yellow"}
 def check_lines(report: PackReport, needs: DataNeeds, kind: str, name: str) -> Iterator[Line]:
     """What was read, what the launch requires, and each fault in a few lines."""
     yield f"{name}: {kind}"
-    sizes = f"{report.sequences:,} sequences of up to {report.longest:,} tokens, {report.tokens:,} tokens"
+    sequences = numbered(report.sequences, "sequence")
+    sizes = f"{sequences} of up to {report.longest:,} tokens, {numbered(report.tokens, 'token')}"
+    if report.sequences == 1:
+        sizes = f"{sequences} of {numbered(report.longest, 'token')}"
     if report.rows:
         full = f", {report.tokens / report.rows / needs.row:.1%} full" if needs.row else ""
-        sizes = f"{report.rows:,} rows of {report.narrowest:,} to {report.widest:,} tokens{full}; {sizes}"
+        least = f"{report.narrowest:,} to " if report.narrowest < report.widest else ""
+        sizes = f"{numbered(report.rows, 'row')} of {least}{report.widest:,} tokens{full}; {sizes}"
     yield from wrapped("  ", sizes)
     row = "" if needs.row is None else f" of {needs.row:,} tokens"
     yield from wrapped(
@@ -39,7 +44,7 @@ def check_lines(report: PackReport, needs: DataNeeds, kind: str, name: str) -> I
     if not report.faults:
         yield f"  ok{'' if packs_none else _why_ok(report, needs)}"
     errors, warnings = report.num_errors, len(report.faults) - report.num_errors
-    yield f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+    yield f"{numbered(errors, 'error')}, {numbered(warnings, 'warning')}"
 
 
 def _why_ok(report: PackReport, needs: DataNeeds) -> str:

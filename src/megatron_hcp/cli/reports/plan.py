@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from megatron_hcp.cli.dryrun.measured import measured_lines
 from megatron_hcp.cli.reports.plan_json import Shown
 from megatron_hcp.cli.reports.plan_layout import cost, explained, titles
+from megatron_hcp.cli.reports.words import numbered
 from megatron_hcp.cli.reports.wrap import wrapped
 from megatron_hcp.plan.answer import Judged
 from megatron_hcp.plan.change import brief
@@ -63,7 +64,7 @@ def _parts(shown: Shown) -> Iterator[Iterable[str]]:
 def _head(shown: Shown) -> list[str]:
     job = shown.job
     what = f"{shown.model.name or 'the model'} on {job.world_size} x {job.gpu.name}, {job.gpus_per_node} per node"
-    text = f"{what}; {job.global_batch} sequences of {job.seq_length} tokens per step, {job.precision}"
+    text = f"{what}; {numbered(job.global_batch, 'sequence')} of {job.seq_length:,} tokens per step, {job.precision}"
     lines = wrapped("", text + (", packed" if job.packed else ""))
     for kind in shown.model.kind_unknown:
         lines += wrapped("", f"not modelled: {kind}, {counted_as(kind)}")

@@ -121,15 +121,16 @@ def _ring(shown: Shown, layout: Layout) -> Iterator[str]:
     ring = ring_overlap(shown.model, layout, shown.job, shown.rates)
     if ring is None:
         return
-    where = "between NVLink domains" if ring.across else "over NVLink"
-    state = "hidden behind" if ring.is_hidden else "longer than"
-    chunk = f"the {ring.tokens} tokens that a rank has"
-    chunk += " after the inner all-to-all" if layout.hcp_sizes else ""
-    least = f"{ring.needed} tokens would be enough" if ring.is_hidden else f"it takes {ring.needed} tokens to hide it"
+    where = "across NVLink domains" if ring.across else "over NVLink"
+    chunk = " after the inner all-to-all" if layout.hcp_sizes else ""
+    if ring.is_hidden:
+        state = f"hidden (from {ring.needed:,} tokens per rank on)"
+    else:
+        state = f"not hidden (it would be from {ring.needed:,} tokens per rank on)"
     yield from wrapped(
         "ring    ",
-        f"{ring.steps} step{'s' * (ring.steps > 1)}; each sends K and V of {chunk} {where} in {ring.send_s * 1e3:.3g} "
-        f"ms, {state} {ring.attention_s * 1e3:.3g} ms of attention to them; {least}",
+        f"{ring.steps} step{'s' * (ring.steps > 1)}; each sends a rank's {ring.tokens:,} tokens of K and V{chunk} "
+        f"{where} in {ring.send_s * 1e3:.3g} ms, while attention takes {ring.attention_s * 1e3:.3g} ms: {state}",
     )
 
 

@@ -66,7 +66,7 @@ def quiet_lines(report: Report, shown: Callable[[Report, Finding], Iterable[Line
     """What needs to be acted on, and nothing else: errors, warnings, and what is undecided."""
     found = [finding for finding in report.findings if finding.severity != "info"]
     lines = [line for finding in found for line in shown(report, finding)]
-    lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in report.undecided]
+    lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in once_each(report.undecided)]
     refused = report.run.lines if report.run is not None and report.is_refused else ()
     return [*lines, *refused]
 
@@ -132,6 +132,11 @@ def headline(report: Report, finding: Finding, text: str) -> Line:
     return (f"{where}: ", label, f"{role} {text}")
 
 
+def once_each(undecided: Iterable[Undecided]) -> tuple[Undecided, ...]:
+    """The first item of each thing to do."""
+    return tuple({item.do or item.reason: item for item in reversed(tuple(undecided))}.values())[::-1]
+
+
 def undecided_text(item: Undecided) -> str:
     """The reason, and what to do: the order of an annotation."""
     return f"{item.reason}: {item.do}" if item.do else item.reason
@@ -180,8 +185,9 @@ def _where(report: Report, item: Undecided) -> str:
 
 
 def _not_in_the_verdict(report: Report, strict: bool) -> tuple[Undecided, ...]:
-    """The undecided items that the last line does not state; with verdict UNDECIDED it states the first."""
-    return report.undecided[1:] if verdict_word(report, strict) == "UNDECIDED" else report.undecided
+    """The undecided items to be told, each thing to do once; with verdict UNDECIDED the last line states the first."""
+    items = once_each(report.undecided)
+    return items[1:] if verdict_word(report, strict) == "UNDECIDED" else items
 
 
 def _silent_waiting(report: Report) -> str:

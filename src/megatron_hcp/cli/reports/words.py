@@ -81,7 +81,7 @@ def what_to_add(launch: Launch, names: Sequence[str]) -> str:
 
 def numbered(count: int, noun: str, nouns: str | None = None) -> str:
     """`1 rule`, `2 rules`; `nouns` where the plural takes more than an s."""
-    return f"{count} {noun if count == 1 else nouns or f'{noun}s'}"
+    return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
 
 
 def verdict_word(report: Report, strict: bool) -> str:

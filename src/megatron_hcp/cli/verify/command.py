@@ -6,7 +6,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -24,8 +24,10 @@ from megatron_hcp.skills.folders import has_card, skills_below
 from megatron_hcp.skills.side_by_side import run_steps, steps_at_once
 from megatron_hcp.skills.stack import stack_notes
 from megatron_hcp.skills.steps import StepResult, program_of, steps_up_to, why_not
+from megatron_hcp.skills.submitted import EXECUTORS, Submission, run_submitted
 
 _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
+_STEPS = 2
 
 
 @click.command()
@@ -40,6 +42,18 @@ _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 @click.option("--strict", is_flag=True, help="Fail if a step was skipped.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Steps to run in parallel (default: one per core, at most 8).")
 @click.option(
+    "--executor",
+    type=click.Choice(EXECUTORS),
+    help="Run the steps as --jobs tasks through submitit (extra `jobs`): a job array, or processes of this machine.",
+)
+@click.option(
+    "--submit-with",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="--executor: what submitit states to Slurm, such as partition=batch or time=30 (minutes); repeatable.",
+)
+@click.option(
     "--launch",
     "target",
     metavar="TARGET",
@@ -49,9 +63,18 @@ _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
     "--processes", type=click.IntRange(2, 64), default=4, show_default=True, help="--launch: maximum number of ranks."
 )
 @click.option(
+    "--engine",
+    type=click.Choice(("hcp", "upstream")),
+    default="hcp",
+    show_default=True,
+    help="--launch: upstream EXECUTES the code that --upstream names: its own program, data and loss, made small.",
+)
+@click.option(
     "--attention", type=click.Choice(ATTENTIONS), help="--launch: attention to run (default: the best available)."
 )
-@click.option("--steps", type=click.IntRange(1, 100), default=2, show_default=True, help="--launch: optimizer steps.")
+@click.option(
+    "--steps", type=click.IntRange(1, 100), default=_STEPS, show_default=True, help="--launch: optimizer steps."
+)
 @click.option(
     "--timeout", type=click.FloatRange(10, 86400), default=300, show_default=True, help="--launch: in seconds."
 )
@@ -67,8 +90,11 @@ def verify(
     trust: bool,
     strict: bool,
     jobs: int | None,
+    executor: Literal["local", "slurm"] | None,
+    parameters: Sequence[str],
     target: str | None,
     processes: int,
+    engine: str,
     attention: str | None,
     steps: int,
     timeout: float,
@@ -87,11 +113,24 @@ def verify(
     With --launch TARGET: does this launch compute the same with and without context parallelism? A small model with
     its heads, levels, windows, sinks, packing and experts is trained both ways, and the first module that differs is
     named. Exits with 1 if the results differ.
+
+    With --engine upstream the program itself is upstream's: its pretraining program, batches, loss and reductions run
+    in a process of their own, without network or files. IT EXECUTES THE CODE THAT --upstream NAMES; docs/dryrun.md
+    says what it leaves out. Exits with 4 if nothing could be decided.
     """
     if target is not None:
         if names:
             raise HcpError(f"found {visible(names[0])} with --launch", wanted="one of them", do="leave one out")
-        return verify_launch(Ask(target, processes, attention, steps, timeout, spec_out), options, fmt)
+        ask = Ask(target, processes, attention, steps, timeout, spec_out)
+        if engine == "upstream":
+            from megatron_hcp.cli.verify.upstream import verify_upstream
+
+            if attention or spec_out or steps != _STEPS:
+                raise HcpError("found --attention, --steps or --spec-out with --engine upstream", wanted="none of them")
+            return verify_upstream(ask, options, fmt)
+        return verify_launch(ask, options, fmt)
+    if engine != "hcp":
+        raise HcpError("found --engine without --launch", wanted="--launch TARGET", do="add it")
     if options._replace(find_project=None) != LoadOptions():
         raise HcpError("found an option of a launch without --launch", wanted="--launch TARGET", do="add it")
     chosen = _chosen(names, level)
@@ -107,7 +146,10 @@ def verify(
             f"found a card outside the installed pack: {visible(outside[0])}; its steps run programs",
             do="read it, then add --trust",
         )
+    submission = _submission(executor, jobs, parameters)
     if record:
+        if submission is not None:
+            raise HcpError("found --executor with --record", wanted="records of this machine", do="leave one out")
         from megatron_hcp.skills.record import record_path
 
         for card, _ in chosen:
@@ -116,7 +158,10 @@ def verify(
     say((f"note: {note}" for note in notes), err=True)
     with ends_cleanly():
         progress = StepProgress(len(chosen), fmt)
-        results = run_steps(chosen, jobs or steps_at_once(), progress.show, progress.tick)
+        if submission is not None:
+            results = run_submitted(chosen, submission, progress.show)
+        else:
+            results = run_steps(chosen, jobs or steps_at_once(), progress.show, progress.tick)
         if record:
             _record(results)
     passed = sum(result.status == "passed" for result in results)
@@ -131,6 +176,23 @@ def verify(
             nothing += "; --strict: a skipped step fails"
         click.echo(f"{passed} passed, {failed} failed, {skipped} skipped{nothing}")
     return 0 if ok else 1
+
+
+def _submission(
+    executor: Literal["local", "slurm"] | None, jobs: int | None, parameters: Sequence[str]
+) -> Submission | None:
+    """What --executor and its parameters say."""
+    if executor is None:
+        if parameters:
+            raise HcpError("found --submit-with without --executor", wanted="both", do="add --executor slurm")
+        return None
+    given: dict[str, Any] = {}
+    for text in parameters:
+        name, is_pair, value = text.partition("=")
+        if not is_pair or not name.isidentifier():
+            raise HcpError(f"--submit-with: found {visible(text)[:100]}", wanted="NAME=VALUE, such as partition=batch")
+        given[name] = int(value) if value.isdecimal() and len(value) < 10 else value
+    return Submission(executor, jobs or steps_at_once(), Path("hcp-verify-tasks"), given)
 
 
 def _chosen(names: Sequence[str], level: Level) -> list[tuple[Card, Step]]:

@@ -83,7 +83,7 @@ def verify_launch(ask: Ask, options: LoadOptions, fmt: str) -> int:
     Raises:
         HcpError: the launch cannot be used, or something that the program needs is missing.
     """
-    launch, others = _with_cp(load_launches(ask.target, options))
+    launch, others = with_cp(load_launches(ask.target, options))
     facts = _facts_of(launch)
     attention, release = _attention(ask, facts)
     precision = "bfloat16" if attention == TE else "float64"
@@ -111,7 +111,7 @@ def verify_launch(ask: Ask, options: LoadOptions, fmt: str) -> int:
     return 0 if parity.verdict == "same" else 1
 
 
-def _with_cp(launches: Sequence[Launch]) -> tuple[Launch, Sequence[Launch]]:
+def with_cp(launches: Sequence[Launch]) -> tuple[Launch, Sequence[Launch]]:
     """The first launch with context parallelism, and the others that have it; a sweep may also train without it."""
     found = [launch for launch in launches if _facts_of(launch).get("cp", 2) != 1] or list(launches[:1])
     return found[0], found[1:]
@@ -177,9 +177,10 @@ def parity_json(ask: Ask, launch: Launch, parity: Parity) -> dict[str, Any]:
         "target": ask.target,
         "command": launch.reading.command,
         "dialect": launch.dialect,
+        "engine": "hcp",
         "attention": {"name": parity.attention, "what": _RUNS_ON[parity.attention]},
         "versions": dict(parity.report.get("versions", {})),
-        "launch_versions": _stated(launch),
+        "launch_versions": stated_versions(launch),
         "small_launch": parity.plan.launch._asdict(),
         "scaled": list(parity.plan.scaled),
         "missing": list(parity.plan.missing),
@@ -200,7 +201,7 @@ def _result(result: Mapping[str, Any]) -> dict[str, Any]:
     return {"phase": phase, "module": module, "error": finite, "tolerance": result["bound"]}
 
 
-def _stated(launch: Launch) -> dict[str, str]:
+def stated_versions(launch: Launch) -> dict[str, str]:
     return {name: str(launch.facts[name].value) for name in ("te", "mcore", "torch") if name in launch.facts}
 
 
@@ -210,30 +211,30 @@ def parity_lines(ask: Ask, launch: Launch, parity: Parity) -> Iterator[str]:
     cp = f"CP {small.cp} ({small.comm_type}{f' {small.hcp_sizes}' if small.hcp_sizes else ''})"
     first = parity.first
     if parity.verdict == "same":
-        yield from _row("same", f"{cp} matches CP 1 in all {len(parity.results)} comparisons")
+        yield from row("same", f"{cp} matches CP 1 in all {len(parity.results)} comparisons")
     elif first is not None:
-        yield from _row("different", f"{cp} and CP 1 first differ in: {first['name']}")
+        yield from row("different", f"{cp} and CP 1 first differ in: {first['name']}")
         error, tolerance = first["measured"], first["bound"]
-        yield from _row("", f"relative error {error:.1e}; rounding explains at most {tolerance:.1e}")
+        yield from row("", f"relative error {error:.1e}; rounding explains at most {tolerance:.1e}")
         count = sum(not result["ok"] for result in parity.results)
-        yield from _row("", f"{count} of {len(parity.results)} comparisons differ; --format json lists them all")
+        yield from row("", f"{count} of {len(parity.results)} comparisons differ; --format json lists them all")
     else:
-        yield from _row("failed", parity.error or "nothing was compared")
+        yield from row("failed", parity.error or "nothing was compared")
     if launch.reading.command is not None:
-        yield from _row("command", launch.reading.command)
-    yield from _row("ran on", _RUNS_ON[parity.attention])
+        yield from row("command", launch.reading.command)
+    yield from row("ran on", _RUNS_ON[parity.attention])
     found = ", ".join(f"{name} {version}" for name, version in parity.report.get("versions", {}).items() if version)
-    yield from _row("versions", found)
-    if stated := _stated(launch):
-        yield from _row("", "the launch says " + ", ".join(f"{name} {text}" for name, text in stated.items()))
+    yield from row("versions", found)
+    if stated := stated_versions(launch):
+        yield from row("", "the launch says " + ", ".join(f"{name} {text}" for name, text in stated.items()))
     for label, lines in (("smaller", parity.plan.scaled), ("missing", parity.plan.missing)):
         for number, line in enumerate(lines):
-            yield from _row("" if number else label, line)
+            yield from row("" if number else label, line)
     for number, line in enumerate(_on_gpus(ask, parity)):
         yield ("" if number else "on GPUs").ljust(_LABEL) + line
 
 
-def _row(label: str, text: str) -> Iterator[str]:
+def row(label: str, text: str) -> Iterator[str]:
     for number, line in enumerate(textwrap.wrap(text, _WIDTH - _LABEL, break_long_words=False) or [""]):
         yield (label if number == 0 else "").ljust(_LABEL) + line
 

@@ -115,7 +115,7 @@ def _as_one(found: list[Finding]) -> list[Finding]:
 
 def _short(value: object) -> str:
     text = shown_value(value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:40]} ... {text[-15:]}"
 
 
 def _finding(launch: Launch, rule: Rule, item: Refused, releases: list[str], *, fixes: bool) -> Finding:

@@ -52,12 +52,21 @@ def fixes_for(launch: Launch, refusal: Refusal, context: Iterable[Spot] = ()) ->
             good.append((one[0] + two[0] + _SECOND, changes))
     good.sort(key=lambda found: found[0])
     found = [(cost, _fix(launch, refusal, changes)) for cost, changes in good]
-    for spot in context:
-        if INTENT.get(spot.fact or "", 0) == 0:
-            fix = Fix({spot.fact or spot.key: None}, f"{refusal.guard.function} then accepts it")
-            found.append((1.8, fix))
+    found += [(1.8, _left_out(refusal, spot)) for spot in context if (spot.fact or "") not in INTENT]
+    read = [
+        spot_of(launch, refusal.key_of(name)) for name, old in values.items() if type(old) not in (bool, type(None))
+    ]
+    # Upstream's default may do where no value of the condition does: a type of numbers, a learning rate.
+    found += [(2.5, _left_out(refusal, spot)) for spot in read if spot.is_written and (spot.fact or "") not in INTENT]
     found.sort(key=lambda one: one[0])
-    return tuple(fix for _, fix in found if fix is not None)[:_MOST]
+    fixes = [
+        fix for place, (_, fix) in enumerate(found) if fix is not None and fix not in (f for _, f in found[:place])
+    ]
+    return tuple(fixes[:_MOST])
+
+
+def _left_out(refusal: Refusal, spot: Spot) -> Fix:
+    return Fix({spot.fact or spot.key: None}, f"{refusal.guard.function} then accepts it")
 
 
 def _holds(tree: Any, values: dict[str, Any], changes: dict[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 
 from megatron_hcp.judge.report import Finding, StartVerdict, Undecided
 from megatron_hcp.judge.start.judged import judgements, newest_first
@@ -12,9 +12,15 @@ from megatron_hcp.validators.outcome import Judgement
 
 
 def started(
-    launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding], *, fixes: bool, verdict: bool
+    launch: Launch,
+    rules: Iterable[Rule],
+    fired: Iterable[Finding],
+    *,
+    fixes: bool,
+    verdict: bool,
+    asked: Container[str] = (),
 ) -> StartVerdict:
-    """What the START rules among the rules say; `fired` are the findings of the others."""
+    """What the START rules among the rules say; `fired` are the findings of the others, `asked` the facts they read."""
     fired = list(fired)
 
     def speaks(outcome: Judgement) -> bool:
@@ -37,13 +43,22 @@ def started(
             from megatron_hcp.judge.start.later import refused_since
 
             findings += refused_since(launch, judged[0], rules, fired)
-        if verdict and launch.unknown and judged[-1].open:
-            from megatron_hcp.judge.start.undecided import undecided_by_guards
-
-            undecided += undecided_by_guards(launch, judged[-1])
+        if verdict and judged[-1].open:
+            undecided += _undecided(launch, judged[-1], asked)
     return StartVerdict(
         tuple(findings), tuple(dict.fromkeys(undecided)), tuple(one for each in by_repo for one in each)
     )
+
+
+def _undecided(launch: Launch, judged: Judgement, asked: Container[str]) -> Iterator[Undecided]:
+    if launch.unknown:
+        from megatron_hcp.judge.start.undecided import undecided_by_guards
+
+        yield from undecided_by_guards(launch, judged)
+    if any(name.startswith("env.") and name not in asked for item in judged.open for name in item.unknown):
+        from megatron_hcp.judge.start.undecided import undecided_by_variables
+
+        yield from undecided_by_variables(launch, judged, asked)
 
 
 def errors_at_start(launch: Launch, rules: Iterable[Rule], fired: Iterable[Finding]) -> list[Finding]:

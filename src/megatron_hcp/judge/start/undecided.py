@@ -7,6 +7,8 @@ a model sets is theirs.
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from megatron_hcp.judge.report import Undecided
 from megatron_hcp.judge.start.judged import judged_again
 from megatron_hcp.judge.start.keys import fact_of
@@ -31,6 +33,27 @@ def undecided_by_guards(launch: Launch, judged: Judgement) -> tuple[Undecided, .
         if found is not None and found.hides == "word" and trials.may_refuse(fact):
             needs.setdefault(found, []).append(fact)
     return tuple(entry_of(launch, found, facts) for found, facts in needs.items())
+
+
+def undecided_by_variables(launch: Launch, judged: Judgement, asked: Container[str]) -> tuple[Undecided, ...]:
+    """The variables of the environment that the launch doesn't set, and without which a guard refuses it.
+
+    One that a rule asked for is left to it: it says itself that it isn't checked.
+    """
+    found = []
+    for guard, (name, *others) in ((item.guard, item.unknown) for item in judged.open if item.unknown):
+        if others or name in asked or not name.startswith(_ENVIRONMENT):
+            continue
+        facts = {**launch.facts, name: Fact(None, "assumed")}
+        again = judged_again(launch._replace(facts=facts), judged, _MOST_STEPS_OF_ONE)
+        if again is None or any(refusal.guard == guard for refusal in again.refusals):
+            variable = name.removeprefix(_ENVIRONMENT)
+            reason = f"upstream refuses the launch unless the job sets {variable}, which the launch doesn't show"
+            found.append(Undecided(reason, (name,), None, f"state it with --assume {name}=VALUE"))
+    return tuple(dict.fromkeys(found))
+
+
+_ENVIRONMENT = "env."
 
 
 class _GuardTrials:

@@ -90,7 +90,7 @@ def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
     if found.variable == "@" or found.variable.isdecimal():
         return "give the script's arguments with --args WORDS"
     if found.variable and (len(settings) > _MOST_SHOWN or found.reason.startswith(BRANCHES)):
-        return f"give the variable with --assume env.{found.variable}=VALUE"
+        return f"state {found.variable} with --assume env.{found.variable}=VALUE"
     if found.reason == launch.reading.unseen and found.reason.endswith(NEVER_RUN):
         return f"write in the script what that command prints, or state what it sets ({shown})"
     return f"give {'its value' if len(settings) == 1 else 'its values'} with {shown}"

@@ -55,13 +55,15 @@ def install() -> None:
 
 
 def late() -> None:
+    sample_few()
     training: Any = importlib.import_module("megatron.training.training")
-    arguments: Any = importlib.import_module("megatron.training").get_args
-    _sample_few(training, arguments)
-    _few_micro_batches(training, arguments)
+    _few_micro_batches(training, importlib.import_module("megatron.training").get_args)
 
 
-def _sample_few(training: Any, get_args: Any) -> None:
+def sample_few() -> None:
+    """Two iterations are sampled, in this process."""
+    training: Any = importlib.import_module("megatron.training.training")
+    get_args: Any = importlib.import_module("megatron.training").get_args
     real = training.build_train_valid_test_data_iterators
 
     @functools.wraps(real)

@@ -96,6 +96,8 @@ class Pretend(TorchFunctionMode):  # type: ignore[misc]
             return False
         if func in _INDEXES:
             args = (args[0], _index(args[1]), *args[2:])
+            if func is torch.Tensor.__getitem__ and is_on_device(args[0]) and not vars(args[0]):
+                return real_call(func, args, kwargs)  # a buffer is cut into a part for each rank: nothing follows it
         if args and isinstance(args[0], torch.Tensor):
             answer = _of_tensor(func, args, kwargs)
             if answer is not _ASK_TORCH:

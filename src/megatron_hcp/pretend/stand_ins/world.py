@@ -156,11 +156,16 @@ _TRANSFERS = (
 ).split()
 
 
-def rank_groups(world_size: int, parallel_size: list[int], masks: list[bool]) -> list[list[int]]:
+def rank_groups(world_size: int, parallel_size: list[int], masks: list[bool], of: int | None = None) -> list[list[int]]:
     """What megatron-core's function of a longer name gives, which takes seconds for a large world.
+
+    Args:
+        of: only the group that has this rank.
 
     >>> rank_groups(8, [2, 2, 2], [True, False, True])
     [[0, 1, 4, 5], [2, 3, 6, 7]]
+    >>> rank_groups(8, [2, 2, 2], [True, False, True], of=6)
+    [[2, 3, 6, 7]]
     """
     import numpy  # its lists are ready ten times as soon as torch's
 
@@ -168,21 +173,30 @@ def rank_groups(world_size: int, parallel_size: list[int], masks: list[bool]) ->
     axes = [axis for axis in range(len(masks)) if not masks[-1 - axis]]
     axes += [axis for axis in range(len(masks)) if masks[-1 - axis]]
     size = prod(size for size, is_inside in zip(parallel_size, masks) if is_inside)
-    return list(ranks.transpose(axes).reshape(-1, size).tolist())
+    found = ranks.transpose(axes).reshape(-1, size)
+    return list((found if of is None else found[(found == of).any(1)]).tolist())
 
 
 def late() -> None:
     """Upstream makes each group of the world. Of a large one this rank's own are enough, but where it counts them."""
     groups: Any = importlib.import_module("megatron.core.parallel_state")
-    real: Any = groups.RankGenerator.get_ranks
+    every, create = groups.RankGenerator.get_ranks, groups.create_group
 
-    def get_ranks(self: Any, token: str, *args: Any, **kwargs: Any) -> Any:
-        found, rank = real(self, token, *args, **kwargs), int(os.environ["RANK"])
-        is_small = int(os.environ["WORLD_SIZE"]) <= MANY
-        return found if is_small or token == _COUNTED else [ranks for ranks in found if rank in ranks]
+    def get_ranks(self: Any, token: str) -> Any:
+        if int(os.environ["WORLD_SIZE"]) <= MANY or token == _COUNTED or getattr(self, "rank_offset", 0):
+            return every(self, token)
+        return rank_groups(self.world_size, self.ordered_size, self.get_mask(self.order, token), _rank())
+
+    def create_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
+        is_another = ranks is not None and _rank() not in ranks
+        return dist.GroupMember.NON_GROUP_MEMBER if is_another else create(ranks, *args, **kwargs)
 
     replace("megatron.core.parallel_state.generate_masked_orthogonal_rank_groups", rank_groups)
-    groups.RankGenerator.get_ranks = get_ranks
+    groups.RankGenerator.get_ranks, groups.create_group = get_ranks, create_group
+
+
+def _rank() -> int:
+    return int(os.environ["RANK"])
 
 
 def install() -> None:
@@ -192,11 +206,11 @@ def install() -> None:
     real_init, real_new = dist.init_process_group, dist.new_group
 
     def init_process_group(*_: Any, **__: Any) -> None:
-        rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        rank, world = _rank(), int(os.environ["WORLD_SIZE"])
         real_init("fake", store=FakeStore(), rank=rank, world_size=world)
 
     def new_group(ranks: Any = None, *_: Any, **kwargs: Any) -> Any:
-        if ranks is not None and int(os.environ["RANK"]) not in ranks:
+        if ranks is not None and _rank() not in ranks:
             return dist.GroupMember.NON_GROUP_MEMBER  # as torch answers, without the bookkeeping of a group
         return real_new(ranks, backend="fake", group_desc=kwargs.get("group_desc"))
 

@@ -28,7 +28,7 @@ OLDEST = Version("2.14")
 
 
 @functools.cache
-def load_with_module(folder: Path) -> Release:
+def load_with_module(folder: Path, version: str | None = None) -> Release:
     """Imports a release from 2.14 on as `load` does; its DotProductAttention then takes float64 tensors on the CPU.
 
     Once per process, and before megatron-core is imported, which then finds this Transformer Engine as an installed
@@ -37,11 +37,11 @@ def load_with_module(folder: Path) -> Release:
     Raises:
         HcpError: an older release.
     """
-    if Version(folder.name.rpartition("-")[2]) < OLDEST:
+    if Version(version or folder.name.rpartition("-")[2]) < OLDEST:
         raise HcpError(
             f"{folder.name}:", wanted=f"{OLDEST} or later for whole models", do="checks/te_cpu.py runs older ones"
         )
-    release = load(folder)
+    release = load(folder, version)
     use_flash(release, 0)
     # Upstream adds no handler to a logger that has one; its own would print each choice.
     logging.getLogger(LOGGER).addHandler(logging.NullHandler())

@@ -78,7 +78,7 @@ def sizes_are_given(v: View) -> Problem | None:
     refused = v.dialect == "mlm" or (v.dialect == "bridge" and v.known("bridge") and _demands_sizes(v))
     message = f"context parallelism is silently off: each rank attends only to its own 1/{v.cp} of the sequence"
     if refused:
-        message = "start-up fails with an assertion; a job that did train ran with other arguments"
+        message = "start-up fails with an assertion; if your job did train, it did not run with these arguments"
     elif v.dialect == "bridge" and not v.known("bridge"):
         message += " (Bridge from 0.4.0 on fails at start-up instead)"
     return Problem(

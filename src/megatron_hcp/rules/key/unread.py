@@ -21,14 +21,14 @@ class _Unread(NamedTuple):
 
 
 UNREAD = (
-    _Unread(".nccl_timeout", "0.8", "600", "PyTorch's default, 10 minutes for NCCL: longer collectives end the job"),
+    _Unread(
+        ".nccl_timeout", "0.8", "600", "NCCL keeps PyTorch's limit, 10 minutes, and a longer collective ends the job"
+    ),
     _Unread("actor.freeze_vision_tower", "0.6", "false", "only FSDP's workers before 0.8 froze it: it is trained"),
-    _Unread("actor.router_replay.mode", "0.8", "disabled", "the engine reads actor.megatron.router_replay.mode"),
+    _Unread("actor.router_replay.mode", "0.8", "disabled", "it reads actor.megatron.router_replay.mode"),
     _Unread(".router_replay.replay_file", "0.7", "null", "nothing is replayed from a file"),
     _Unread(".router_replay.record_file", "0.7", "null", "nothing is recorded to a file"),
-    _Unread(
-        "critic.forward_max_token_len_per_gpu", "0.8", "", "the engine reads critic.ppo_infer_max_token_len_per_gpu"
-    ),
+    _Unread("critic.forward_max_token_len_per_gpu", "0.8", "", "it reads critic.ppo_infer_max_token_len_per_gpu"),
     _Unread(".load_weight", "0.8", "true", "the weights are always loaded"),
     _Unread(".dist_checkpointing_prefix", "0.8", "", "the checkpoint is read without a prefix"),
     _Unread("model.enable_activation_offload", "0.6", "false", "only FSDP offloads activations so"),
@@ -78,8 +78,8 @@ def verl_reads_the_keys_that_are_set(v: View) -> Problem | None:
     setting, row = found[0]
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
     return Problem(
-        message=f"no code of this release reads the key: {row.instead}",
-        found=f"{setting.key}={_text(setting.value)} with verl {v.verl}{more}",
+        message=f"verl {v.verl} ignores this key: {row.instead}",
+        found=f"{setting.key}={_text(setting.value)}{more}",
         wanted="no such key",
         facts=(setting.key, "verl"),
         location=setting.location,

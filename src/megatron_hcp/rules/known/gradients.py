@@ -191,7 +191,7 @@ ROWS: tuple[Known, ...] = (
         ),
         launch=Example("mlm", f"{_TP}--softmax-type learnable"),
         good=Example("mlm", f"{_TP}--softmax-type off-by-one", "mcore=0.17"),
-        instead="no change: the effect on clipping is small",
+        instead="nothing to be done: the effect on clipping is small",
     ),
     Known(
         "KNOWN038",

@@ -178,7 +178,7 @@ ROWS: tuple[Known, ...] = (
             "--context-parallel-size 2 --cp-comm-type a2a --softmax-type off-by-one --num-attention-heads 8",
             "te=2.8",
         ),
-        instead="divide the sinks' gradient by the CP size before it is summed",
+        instead="the sinks' gradient divided by the CP size before it is summed",
     ),
 )
 

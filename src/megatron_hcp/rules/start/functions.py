@@ -6,7 +6,10 @@ from megatron_hcp.rules.rule import Example
 from megatron_hcp.rules.start.row import StartRow, rule_of
 from megatron_hcp.rules.upstream import (
     ARGUMENTS,
+    CORE_DOT_PRODUCT_ATTENTION,
     DDP,
+    EXTENSION_TE,
+    FSDP_ADAPTER,
     MICROBATCHES,
     MODEL_PARALLEL_CONFIG,
     OPTIMIZER_CONFIG,
@@ -19,6 +22,7 @@ _MODEL = (
     "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 "
     "--micro-batch-size 1"
 )
+_ON_TE_2_10 = "mcore=0.16.1 world_size=1 te=2.10.0"
 ROWS = (
     StartRow(
         "START001",
@@ -108,10 +112,26 @@ ROWS = (
         Example("mlm", f"{_MODEL} --exp-avg-dtype fp32", "mcore=0.16.1 world_size=1"),
         Example("mlm", f"{_MODEL} --exp-avg-dtype fp8", "mcore=0.16.1 world_size=1"),
     ),
+    StartRow(
+        "START034",
+        EXTENSION_TE,
+        "TEDotProductAttention.__init__",
+        "deterministic_mode is on and we are using DotProductAttention from",
+        ">=0.12",
+        "what builds megatron-core's layers",
+        Example("mlm", f"{_MODEL} --softmax-type off-by-one --transformer-impl transformer_engine", _ON_TE_2_10),
+        Example(
+            "mlm",
+            f"{_MODEL} --num-experts 2 --moe-grouped-gemm --moe-shared-expert-intermediate-size 64 "
+            "--transformer-impl transformer_engine",
+            _ON_TE_2_10,
+        ),
+    ),
 )
 """By id. An id stays with its function for ever."""
 
 RULES = {row.id: rule_of(row, __name__) for row in ROWS}
+_MOE = "megatron/core/transformer/moe"
 _BY_HELPER = {
     "megatron/training/argument_utils.py": "START005",
     "megatron/training/determinism.py": "START001",
@@ -120,6 +140,10 @@ _BY_HELPER = {
     MODEL_PARALLEL_CONFIG.path: "START002",
     "megatron/core/distributed/distributed_data_parallel_config.py": "START007",
     "megatron/training/training.py": "START007",
+    FSDP_ADAPTER.path: "START007",
+    EXTENSION_TE.path: "START034",
+    CORE_DOT_PRODUCT_ATTENTION.path: "START034",
+    **dict.fromkeys((f"{_MOE}/experts.py", f"{_MOE}/shared_experts.py", f"{_MOE}/token_dispatcher.py"), "START034"),
 }
 """The rule of the function that calls what stands in a file of helpers."""
 _BY_FUNCTION = {(row.file.path, row.function): row for row in ROWS}

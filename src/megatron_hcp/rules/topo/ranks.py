@@ -51,6 +51,7 @@ def _say_ranks(count: int) -> str:
         ARGUMENTS.says("validate_args", "args.world_size % total_model_size == 0", ">=0.12"),
         VERL_CONFIG.says("validate_config", "must be divisible by model_parallel_size (", ">=0.7"),
         NEMO_RL_POLICY.says("Policy.__init__", "must be divisible by PP * CP * TP (", ">=0.4"),
+        NEMO_RL_POLICY.says("Policy.__init__", "is insufficient for the parallelism configuration", ">=0.4"),
     ),
     applies=lambda v: dense_ranks(v) > 1,
     good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=16"),
@@ -123,7 +124,7 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
     return Problem(
         message="start-up fails: the expert grid, which has no CP axis, doesn't divide the ranks",
         found=f"{_say_ranks(v.world_size)} for etp {v.etp} x ep {v.ep} x pp {v.pp}{shards} = {expert}",
-        wanted=f"a multiple of {expert} ranks; with the dense grid, of {both}",
+        wanted=f"a multiple of {expert} ranks" + (f"; of {both}, to fit the dense grid too" if both != expert else ""),
         facts=("ep", "etp", "world_size", "pp"),
         fixes=tuple(fixes),
     )

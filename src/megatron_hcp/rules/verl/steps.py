@@ -86,6 +86,10 @@ def mini_batches_are_part_of_a_step(v: View) -> Problem | None:
     )
 
 
+_FEWER_NODES = 4096
+"""Tried at most: a launch may state any number of nodes."""
+
+
 def _splits_steps(v: View) -> bool:
     """Whether verl's synchronous trainer splits a step of Megatron's actor into mini-batches."""
     is_one = v.dialect == "verl" and v.get("strategy") == "megatron" and v.launch.reading.role == ACTOR
@@ -94,12 +98,12 @@ def _splits_steps(v: View) -> bool:
 
 def _fewer_nodes(v: View, model: int, sequences: int) -> list[Fix]:
     """The most nodes, of those fewer than now, over whose ranks the sequences of a step divide."""
-    nodes, per_node = v.get("nodes"), v.get("gpus_per_node")
+    nodes, per_node, size = v.get("nodes"), v.get("gpus_per_node"), v.micro_batch_size
     if not isinstance(nodes, int) or not isinstance(per_node, int):
         return []
-    for fewer in range(nodes - 1, 0, -1):
+    for fewer in range(min(nodes - 1, _FEWER_NODES), 0, -1):
         ranks = fewer * per_node
-        if ranks % model == 0 and sequences % (ranks // model * v.micro_batch_size) == 0:
+        if ranks % model == 0 and sequences % (ranks // model * size) == 0:
             return [Fix({"nodes": fewer}, f"{ranks} ranks")]
     return []
 

@@ -130,6 +130,15 @@ LAUNCHERS: tuple[Signature, ...] = (
         role="general",
         again="chance",
     ),
+    fault(
+        "srun-option",
+        r"^(?:srun: )?unrecognized option '(?P<option>--[\w-]{1,60})",
+        "srun does not know {option}; what begins with --container is pyxis's, which this cluster does not have",
+        "srun: unrecognized option '--container-image=nemo.sqsh'",
+        "train.py: error: unrecognized arguments: --container-image",
+        "state another --container-runtime, or the srun option that this Slurm has",
+        tokens=(b"unrecognized option",),
+    ),
     report(
         "step-aborted",
         r"^Job step aborted|^Force Terminated ",

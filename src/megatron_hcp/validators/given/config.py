@@ -14,6 +14,8 @@ from megatron_hcp.validators.words import PLAIN
 
 _DEEPEST = 8
 """Of references to references."""
+_WHOLE = frozenset(("policy", "cluster", "data"))
+"""The sections that every NeMo-RL configuration has; one without them is an excerpt, and may have more settings."""
 
 
 class Settings:
@@ -81,7 +83,8 @@ def configuration_of(launch: Launch, settings: Settings) -> Thing:
         if (strategy := other.facts.get("strategy")) is not None and strategy.value != "megatron":
             written[other.role] = NotKnown((other.role,))
     found = settings.section("", written) or Thing({}, key="")
-    if not settings.lines and (reading.unseen is not None or not reading.complete):
+    is_whole = reading.unseen is None and reading.complete and found.fields.keys() >= _WHOLE
+    if not settings.lines and not is_whole:
         _open(found)
     return found
 

@@ -11,12 +11,13 @@ from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.table import FACTS, index_of, keys_of
 from megatron_hcp.launch.fact import Dialect, Fact, Launch
 from megatron_hcp.validators.given.options import ParserOption, default_value, option_of, parsed
-from megatron_hcp.validators.values import NOT_READ, NotKnown, Thing
+from megatron_hcp.validators.values import NOT_READ, NotKnown, Symbol, Thing
 from megatron_hcp.validators.words import PLAIN
 
 STATED = frozenset(("launch", "default", "derived", "presumed"))
 """Origins of facts that the settings themselves have, or that upstream's code computes anew."""
 
+_OF_MODEL = frozenset(("model", "model-name", "assumed"))
 _SHELL = str.maketrans("", "", "\\\"'")
 
 
@@ -120,6 +121,8 @@ def outside_of(facts: Mapping[str, Fact]) -> Any:
             return NotKnown(("world_size",)) if world is None else world.value
         if name == "capability":
             return _capability(facts)
+        if name == "type_of_model":
+            return _type_of_model(facts)
         if name == "installed":
             return NotKnown((f"package.{given[0]}",))
         if name in ("at_least", "version"):
@@ -140,6 +143,13 @@ def _variable(facts: Mapping[str, Fact], given: list[Any]) -> Any:
         return NotKnown((f"env.{given[0]}",))
     default = given[1] if len(given) > 1 else None
     return default if fact.value is None else str(fact.value)
+
+
+def _type_of_model(facts: Mapping[str, Fact]) -> Any:
+    """The type of the launch's model as transformers names it: ms-swift asks whether it has a gated delta net."""
+    fact = facts.get("attention_variant")
+    is_other = fact is not None and fact.origin in _OF_MODEL and fact.value != "gated_delta_net"
+    return Symbol("a type without a gated delta net") if is_other else NotKnown(("model_type",))
 
 
 def _capability(facts: Mapping[str, Fact]) -> Any:

@@ -232,8 +232,8 @@ class Translator(ast.NodeTransformer):
             return ast.Subscript(ast.Call(ast.Name("capability"), [], []), ast.Constant(0), ast.Load())
         if last == "cast" and len(node.args) == 2:
             return self.visit(node.args[1])
-        if ast.unparse(node) in _ANSWERED:
-            return ast.parse(_ANSWERED[ast.unparse(node)], mode="eval").body
+        if (text := ast.unparse(node)) in _ANSWERED:
+            return ast.parse(_ANSWERED[text], mode="eval").body
         if name == "isinstance" and len(node.args) == 2:
             node.args[1] = alternatives(node.args[1])
         if name in ("os.path.exists", "os.path.isfile", "os.path.isdir"):
@@ -244,8 +244,7 @@ class Translator(ast.NodeTransformer):
             return ast.Call(ast.Name("unrolled"), [self.visit(node.args[0]), self.visit(node.args[2])], [])
         if name in ("dataclasses.fields", "fields"):
             return ast.Call(ast.Name("fields"), [self.visit(one) for one in node.args], [])
-        called = self._called(node)
-        if called is None:
+        if (called := self._called(node)) is None:
             return unread()
         function, first = called
         named = [ast.keyword(one.arg, self.visit(one.value)) for one in node.keywords]

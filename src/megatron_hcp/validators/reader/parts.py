@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 
 from megatron_hcp.validators.program import Unit
@@ -10,6 +11,9 @@ from megatron_hcp.validators.reader.expressions import NOT_FOLLOWED
 from megatron_hcp.validators.reader.prune import only_about
 from megatron_hcp.validators.reader.statements import Body, Reader
 from megatron_hcp.validators.reader.syntax import begins, blocks_of, makes, names_a_field, nodes_in
+
+_OWN = re.compile(r"\bself\.((?:ddp_)?config\.)")
+"""A constructor's argument under the name that it keeps it by."""
 
 
 class PartReader(Reader):
@@ -81,15 +85,20 @@ class PartReader(Reader):
         return False
 
     def read_constructor(self, path: str, name: str, given: tuple[str, ...]) -> bool:
-        """Makes a unit of the guards in a class's `__init__` that depend on some of its arguments alone."""
+        """Makes a unit of the guards in a class's `__init__` that depend on some of its arguments alone.
+
+        What else it calls is not read.
+        """
         found = self.sources.find(path, name)
         if found is None or not isinstance(found.node, ast.ClassDef):
             return False
+        waiting, places = self._waiting[:], self._places.copy()
         translator = self.translator_of(found, found.node)
         method = translator.method(found, "__init__")
         if method is None:
             return False
-        lines = [line.replace("self.ddp_config.", "ddp_config.") for line in Body(translator).block(method[1].body, 0)]
+        lines = [_OWN.sub(r"\1", line) for line in Body(translator).block(method[1].body, 0)]
+        self._waiting, self._places = waiting, places
         wanted = f"{name}.__init__"
         self.units[wanted] = Unit(wanted, "def", given, found.path, only_about(lines, given))
         return True

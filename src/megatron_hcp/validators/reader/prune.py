@@ -179,14 +179,20 @@ def _value(line: str) -> str:
     return value if equals and _is_assignment(text) and _TARGETS.match(target) else text
 
 
+_OF_MACHINE = ("env", "at_least", "int", "bool")
+_APART = ("...", "NVTE_APPLY_QK_LAYER_SCALING")
+"""What no launch decides: what could not be read, and the variable that upstream's start-up itself sets."""
+
+
 def only_about(lines: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """The guards that read fields of some names alone, in blocks of conditions that do so too."""
+    """The guards that read fields of some names and the machine alone, in blocks of conditions that do so too."""
     around = _around(lines)
 
     def is_about(place: int) -> bool:
         word, _, rest = lines[place].lstrip().partition(" ")
         words = [one for one in _words(rest) if one not in ("and", "or", "not", "in", "is", "None", "True", "False")]
-        return word == "else" or all(one.partition(".")[0] in names for one in words)
+        is_known = all(one.partition(".")[0] in (*names, *_OF_MACHINE) for one in words)
+        return word == "else" or (is_known and not any(one in rest.partition("\t")[0] for one in _APART))
 
     kept: set[int] = set()
     for place, line in enumerate(lines):

@@ -1,0 +1,51 @@
+"""The shapes that pipeline stages tell each other before each transfer, where micro-batches differ in length."""
+
+from __future__ import annotations
+
+import importlib
+from collections import deque
+from typing import Any
+
+from megatron_hcp.pretend.late import replace
+from megatron_hcp.pretend.record import RECORD
+
+STANDS_FOR = "the shape of a gradient that the next pipeline stage sends: that of what was sent to it"
+CANNOT_TELL = "the shape of what the stage before sends"
+
+_P2P = "megatron.core.pipeline_parallel.p2p_communication"
+_NONE = [0, 0, 0]
+_SENT: deque[list[int]] = deque()
+"""Shapes of what the next stage has and hasn't sent a gradient of."""
+
+
+def shapes(send_next: Any, recv_prev: bool, recv_next: bool) -> tuple[list[int], list[int]]:
+    """What is received from the stage before and from the next, as lists of three sizes."""
+    RECORD.used("pipeline.shapes")
+    if send_next is not None:
+        _SENT.append(list(send_next.shape))
+    if recv_prev:
+        raise NotImplementedError("the shape of what the pipeline stage before sends")
+    if not recv_next:
+        return _NONE, _NONE
+    if len({tuple(shape) for shape in _SENT}) > 1 and _is_interleaved():
+        raise NotImplementedError("which of several shapes the next pipeline stage sends")
+    return _NONE, _SENT.popleft()
+
+
+def _is_interleaved() -> bool:
+    groups: Any = importlib.import_module("megatron.core.parallel_state")
+    return groups.get_virtual_pipeline_model_parallel_world_size() is not None
+
+
+def _as_method(_: Any, send_next: Any, __: Any, recv_prev: bool, recv_next: bool) -> tuple[list[int], list[int]]:
+    return shapes(send_next, recv_prev, recv_next)
+
+
+def _as_function(send_next: Any, _: Any, recv_prev: bool, recv_next: bool, __: Any) -> tuple[list[int], list[int]]:
+    return shapes(send_next, recv_prev, recv_next)
+
+
+def late() -> None:
+    """Since 0.14 it is a method."""
+    replace(f"{_P2P}.P2PCommunicator._communicate_shapes", _as_method)
+    replace(f"{_P2P}._communicate_shapes", _as_function)
