@@ -10,7 +10,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from megatron_hcp.backports.faults import _ABOUT_OPTIONS, EFFECTS, Fault, faults_of
+from megatron_hcp.backports.faults import _ABOUT_OPTIONS, EFFECTS, ReleaseFault, faults_of
 from megatron_hcp.backports.lacking import lacking
 from megatron_hcp.backports.table import Upstream, fixes_of, upstreams
 from megatron_hcp.launch.dialects.known_keys import names_of
@@ -37,7 +37,7 @@ def met(words: str, *assumes: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("upstream", "fault"), ROWS, ids=lambda value: getattr(value, "number", ""))
-def test_a_row_is_about_a_fix_that_was_read_and_conditions_that_exist(upstream: Upstream, fault: Fault) -> None:
+def test_a_row_is_about_a_fix_that_was_read_and_conditions_that_exist(upstream: Upstream, fault: ReleaseFault) -> None:
     assert fault.number in {fix.number for fix in fixes_of(upstream)}
     assert fault.effect in EFFECTS and fault.symptom and not fault.symptom.endswith(".")
     for clause in fault.when.split(" and "):

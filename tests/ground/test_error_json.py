@@ -37,7 +37,7 @@ CASES = [
     f"check missing.sh | | missing.sh does not exist | a launch file | {PATH}",
     f"dryrun missing.sh | | missing.sh does not exist | a launch file | {PATH}",
     f"check train.toml | | train.toml looks like a TOML configuration (torchtitan, prime-rl), which is not supported | "
-    f"{A_LAUNCH} | give the command line or configuration of one of these three",
+    f"{A_LAUNCH} | give the command line or configuration of one of these",
     "check launch.yaml -o yaml=x | | -o yaml=x | FORMAT=PATH with FORMAT one of text, json, sarif, github, html |",
     "check --model odd.json -- model.context_parallel_size=4 | odd.json:1:17 | not JSON (Invalid \\escape) | "
     "a model's config.json | give the one next to the model's weights",

@@ -25,7 +25,7 @@ EFFECTS: tuple[Effect, ...] = ("silent", "crash", "hang", "oom")
 """The worst first: what nobody sees."""
 
 
-class Fault(NamedTuple):
+class ReleaseFault(NamedTuple):
     """What a launch meets on a release that lacks a fix.
 
     `when`: clauses as of a known fault (`rules.known.condition`), and clauses about options that no fact shows:
@@ -43,12 +43,12 @@ class Fault(NamedTuple):
 
 
 @cache
-def faults_of(package: Package) -> tuple[Fault, ...]:
+def faults_of(package: Package) -> tuple[ReleaseFault, ...]:
     """A package's faults, in the order of the file."""
     with open(_FILE, encoding="utf-8") as file:
         sections = f"\n{file.read()}".split("\n# ")[1:]
     rows = next((rows for name, _, rows in (text.partition("\n") for text in sections) if name == package), "")
-    return tuple(Fault(*row.split("\t")) for row in rows.splitlines())  # type: ignore[arg-type]
+    return tuple(ReleaseFault(*row.split("\t")) for row in rows.splitlines())  # type: ignore[arg-type]
 
 
 def settings_of(launch: Launch) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from megatron_hcp.backports.faults import EFFECTS, Fault, faults_of, is_set, settings_of
+from megatron_hcp.backports.faults import EFFECTS, ReleaseFault, faults_of, is_set, settings_of
 from megatron_hcp.backports.table import Backport, Upstream, fixes_of, upstreams
 from megatron_hcp.backports.topics import TOPICS, is_on
 from megatron_hcp.launch.fact import Launch
@@ -33,7 +33,7 @@ class Lacking(NamedTuple):
     """The same, where most launches turn on all that a fix is about."""
     open: tuple[Backport, ...]
     """About parts of which the launch turns on some and doesn't show the others."""
-    faults: tuple[tuple[Backport, Fault], ...] = ()
+    faults: tuple[tuple[Backport, ReleaseFault], ...] = ()
     """Those whose fault the launch meets, by a condition that was read from upstream's code; the worst first."""
 
     def sets(self, fix: Backport) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def _lacking(v: View, upstream: Upstream) -> Lacking:
     return Lacking(upstream, str(v[upstream.package]), v, options, **lists, faults=_faults(v, upstream, fixes))
 
 
-def _faults(v: View, upstream: Upstream, fixes: Sequence[Backport]) -> tuple[tuple[Backport, Fault], ...]:
+def _faults(v: View, upstream: Upstream, fixes: Sequence[Backport]) -> tuple[tuple[Backport, ReleaseFault], ...]:
     """The faults that the launch meets, each once."""
     by_number = {fix.number: fix for fix in fixes}
     settings = settings_of(v.launch)

@@ -107,3 +107,12 @@ def test_a_fix_is_offered_although_the_same_function_refuses_more() -> None:
     report = check_launch(launch, rules_for)
     assert [outcome.masked != () for outcome in report.judged_by] == [True]
     assert all(item.fixes for item in report.findings if item.severity == "error")
+
+
+def test_a_variable_of_upstreams_counts_and_is_not_changed() -> None:
+    # validate_args: num_generated_samples_per_inference_iteration % args.global_batch_size == 0
+    guard = Guard("megatron-lm", "a.py", "validate_args", "x", "samples % args.global_batch_size == 0", "")
+    launch = launch_of("--global-batch-size 100 --micro-batch-size 1")
+    found = fixes_for(launch, Refusal(guard, (("samples", 4), ("args.global_batch_size", 100))))
+    assert {"global_batch_size": 4} in [dict(fix.edits) for fix in found]
+    assert {name for fix in found for name in fix.edits} == {"global_batch_size"}

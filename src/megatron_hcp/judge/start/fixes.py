@@ -34,11 +34,12 @@ def fixes_for(launch: Launch, refusal: Refusal, context: Iterable[Spot] = ()) ->
 
     `context` are settings that lead upstream to the guard: without one of them, it may not come there.
     """
-    values = {name: value for name, value in refusal.values if "." in name}
+    values = dict(refusal.values)
     tree = tree_of(refusal.guard.condition)
     options = [
         (_cost(spot_of(launch, refusal.key_of(name)), old, new), name, new)
         for name, old in values.items()
+        if "." in name  # else a variable of upstream's function
         for new in _alternatives(tree, values, old)
     ]
     good: list[tuple[float, tuple[tuple[str, Any], ...]]] = [
@@ -73,6 +74,9 @@ def _holds(tree: Any, values: dict[str, Any], changes: dict[str, Any]) -> bool:
     evaluator = Expressions()
     for name, value in {**values, **changes}.items():
         owner, _, field = name.partition(".")
+        if not field:
+            evaluator.frame[name] = value
+            continue
         evaluator.frame.setdefault(owner, Thing({}, owner)).fields[field] = value
     try:
         return truth(evaluator.value(tree)) is True
@@ -91,8 +95,8 @@ def _alternatives(tree: Any, values: dict[str, Any], old: Any) -> Iterator[Any]:
         near = {number + step for number in numbers for step in (-1, 0, 1)}
         near |= {old // number * number for number in numbers if number}
         near |= {-(-old // number) * number for number in numbers if number}
-        near |= {size for number in numbers for size in range(1, min(old, 64)) if number % size == 0}
-        yield from sorted((n for n in near if n >= 0 and n != old), key=lambda number: abs(number - old))[:8]
+        near |= {size for number in numbers for size in range(1, min(old, 64)) if number and number % size == 0}
+        yield from sorted((n for n in near if n >= 0 and n != old), key=lambda number: abs(number - old))[:12]
         yield None
     elif isinstance(old, str):
         yield from (text for text in dict.fromkeys(texts) if text != old)

@@ -9,7 +9,7 @@ from typing import Any
 from megatron_hcp.ground.errors import UnrecognisedError
 from megatron_hcp.launch.dialects.foreign_keys import KEYS
 
-WANTED = "a Megatron-Bridge, Megatron-LM or verl launch"
+WANTED = "a launch of Megatron-LM, Megatron-Bridge, verl, NeMo-RL, ms-swift, slime or miles"
 _LAST_NAMES = ((("_component_",), "a torchtune configuration"),)
 """Key names that identify a framework at any depth."""
 _TARGETS = (
@@ -221,7 +221,7 @@ def not_supported(target: str, name: str) -> UnrecognisedError:
     return UnrecognisedError(
         f"{target} looks like {name}, which is not supported",
         wanted=WANTED,
-        do="give the command line or configuration of one of these three",
+        do="give the command line or configuration of one of these",
     )
 
 

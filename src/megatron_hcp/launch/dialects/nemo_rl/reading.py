@@ -11,7 +11,8 @@ from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text
 from megatron_hcp.ground.repository import enclosing_repository
-from megatron_hcp.launch.dialects.nemo_rl.teachers import SECTION, nodes_of_teachers
+from megatron_hcp.launch.dialects.nemo_rl.placeholders import with_models_meant
+from megatron_hcp.launch.dialects.nemo_rl.teachers import what_is_left
 from megatron_hcp.launch.fact import Acceptance, Beside, Fact, Form, Reading, Setting, has_references
 from megatron_hcp.launch.forms.yaml.settings import MAX_CHARACTERS, YamlDoc, load_yaml
 
@@ -75,12 +76,12 @@ def nemo_rl_reading(
 ) -> Reading:
     """The policy's reading. `unseen` says why settings may be missing here: those of a file that is not read."""
     given = tuple(settings)
-    resolved, unknown = resolved_settings(given)
+    evaluated, unknown = resolved_settings(given)
+    resolved, notes = with_models_meant(evaluated)
     values = {setting.key: setting for setting in resolved}
     # Its virtual cluster sorts Ray's placement bundles by node before assigning them to ranks.
     facts = {"start": Fact("ray", "derived"), "placement": Fact("block", "derived")}
     strategy = _strategy(values)
-    notes: tuple[str, ...] = ()
     if strategy is None and unseen is not None:
         unknown["strategy"] = unseen
     else:
@@ -88,14 +89,16 @@ def nemo_rl_reading(
     if strategy is not None and strategy.value != "megatron":
         place = strategy
         facts |= {name: place._replace(value=value, origin="derived") for name, value in _NO_MEGATRON.items()}
-        notes = ("DTensor trains the policy, not Megatron: there is no Megatron context parallelism to check",)
+        notes = (
+            *notes,
+            "DTensor trains the policy, not Megatron: there is no Megatron context parallelism to check",
+        )
         resolved = _without(resolved, "policy.megatron_cfg.")
-    others = any(_takes_nodes(setting) for setting in resolved if not setting.key.startswith(SECTION))
-    teachers = None if others or any(key.startswith(SECTION) for key in unknown) else nodes_of_teachers(values)
-    if teachers is None:
+    shared = what_is_left(resolved, values, unknown)
+    if shared is None:
         unknown |= dict.fromkeys(("nodes", "gpus_per_node", "world_size"), _SHARED)
-    elif teachers:
-        facts["teacher_nodes"] = Fact(teachers, "derived")
+    else:
+        facts |= shared
     fp8 = values.get("policy.megatron_cfg.fp8_cfg.enabled")
     if fp8 is None or fp8.value is not True:
         resolved = _without(resolved, "policy.megatron_cfg.fp8_cfg.")
@@ -103,7 +106,7 @@ def nemo_rl_reading(
         dialect="nemo-rl",
         target=target,
         form=form,
-        settings=tuple(resolved),
+        settings=resolved,
         facts=facts,
         unknown=unknown,
         unseen=unseen,
@@ -130,19 +133,9 @@ _FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 """The resolvers that NeMo-RL registers for its configurations."""
 
 
-def _without(settings: Iterable[Setting], section: str) -> list[Setting]:
+def _without(settings: Iterable[Setting], section: str) -> tuple[Setting, ...]:
     """The settings without those of a disabled section, which have no effect."""
-    return [s for s in settings if not s.key.startswith(section) or s.key == f"{section}enabled"]
-
-
-def _takes_nodes(setting: Setting) -> bool:
-    """Whether a setting gives part of the cluster to something other than policy and generation.
-
-    The nodes of NeMo-Gym (`env.nemo_gym.num_gpu_nodes`) come on top of `cluster.num_nodes`.
-    """
-    parts = setting.key.split(".")
-    counts = parts[-1] == "num_nodes" and parts[0] not in ("cluster", "policy")
-    return counts and isinstance(setting.value, int) and setting.value > 0
+    return tuple(s for s in settings if not s.key.startswith(section) or s.key == f"{section}enabled")
 
 
 def _last_ones(settings: Iterable[Setting]) -> list[Setting]:
