@@ -6,14 +6,15 @@ it with the text that the skill quotes, or build. Nothing is offloaded: no GPU i
 
 import sys
 import warnings
+from typing import Any
 
 from megatron_hcp.proofs.program import Program
 
-LAYER = {"cpu_offloading": True, "cpu_offloading_num_layers": 2}
-FINE = {"fine_grained_activation_offloading": True, "offload_modules": ["core_attn", "attn_proj"]}
-UNIFORM = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
-NORMS = {"recompute_granularity": "selective", "recompute_modules": ["layernorm"]}
-CASES = [
+LAYER: dict[str, Any] = {"cpu_offloading": True, "cpu_offloading_num_layers": 2}
+FINE: dict[str, Any] = {"fine_grained_activation_offloading": True, "offload_modules": ["core_attn", "attn_proj"]}
+UNIFORM: dict[str, Any] = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+NORMS: dict[str, Any] = {"recompute_granularity": "selective", "recompute_modules": ["layernorm"]}
+CASES: list[tuple[str, dict[str, Any], str | None]] = [
     ("layers, context parallelism", {**LAYER, "context_parallel_size": 8}, None),
     ("layers, pipeline", {**LAYER, "pipeline_model_parallel_size": 2}, "no support for Pipeline parallelism with CPU"),
     ("layers, full recomputation", {**LAYER, **UNIFORM}, "does not work when activation recomputation is enabled"),

@@ -106,6 +106,8 @@ def _job(
         str(iters),
         "--save-interval",
         "1000",
+        "--eval-interval",
+        "1000",
         "--save",
         checkpoints,
         "--load",

@@ -15,6 +15,7 @@ import contextlib
 import shutil
 import sys
 import tempfile
+from typing import Any
 from unittest import mock
 
 from megatron_hcp.proofs.program import Program
@@ -139,7 +140,7 @@ def shared_folder(world):
     """A new folder that all ranks of this machine know, and that is removed afterwards. Collective."""
     import torch.distributed as dist
 
-    found = [tempfile.mkdtemp(prefix="resharding-") if world.rank == 0 else None]
+    found: list[Any] = [tempfile.mkdtemp(prefix="resharding-") if world.rank == 0 else None]
     dist.broadcast_object_list(found)
     yield found[0]
     dist.barrier()

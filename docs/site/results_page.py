@@ -87,7 +87,7 @@ def _jobs() -> Iterator[str]:
     yield "The launch trains on CPUs; the faults are real (`lab/jobs/faults.py`)."
     yield from _table("fault", "started by", "ends as", "then")
     for run in _read("faults.json"):
-        then = {"requeue": "queued again", "none": "ends"}[run["then"]]
+        then = {"requeue": "queued again", "none": "ends", None: "ends"}[run["then"]]
         without = f", without {run['excluded']}" if run["excluded"] else ""
         yield _row(run["name"], run["start"], run["status"] or "lost", then + without)
     found = _read("upstream_jobs.json")

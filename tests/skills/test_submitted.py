@@ -26,7 +26,7 @@ WAITS = RAN + "import os, time\nwhile not os.path.exists(sys.argv[3]):\n    time
 
 def python(name: str, code: str, *words: object) -> tuple[Card, Step]:
     run = ("python", "-c", code, *map(str, words))
-    return CARD, Step(id=name, run=run, level="cpu", timeout_s=HANG_S)  # type: ignore[call-arg]
+    return CARD, Step(id=name, run=run, level="cpu", timeout_s=HANG_S)
 
 
 @pytest.mark.slow

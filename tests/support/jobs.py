@@ -39,6 +39,8 @@ class Job:
             iters,
             "--save-interval",
             "2",
+            "--eval-interval",
+            "1000",
             "--save",
             "checkpoints",
             "--load",

@@ -35,9 +35,8 @@ _SRC = Path(__file__).resolve().parents[2] / "src"
 class Cluster:
     """Four nodes n1..n4 of eight CPUs and eight (empty) GPUs each, in two partitions: `urgent` preempts `debug`.
 
-    Where this machine lets it, processes are tracked by cgroups, as clusters do: a signal then reaches the tasks that
-    srun started and nothing below them, and the kernel ends what uses more memory than --mem says. Elsewhere by
-    process groups, which a launcher shares with its task.
+    Processes are tracked by cgroups where this machine has them, as clusters do: a signal then reaches the tasks that
+    srun started alone, and the kernel ends what uses more memory than --mem says. Elsewhere by process groups.
     """
 
     def __init__(self, folder: Path, first_job: int = 1, kill_wait_s: int = 10) -> None:

@@ -30,7 +30,7 @@ _VERL = (
 )
 
 
-class FaultyJob(Job):  # type: ignore[misc]
+class FaultyJob(Job):
     """A job with one fault. `edits`: what changes its script; `text`: a launch of its own."""
 
     def __init__(self, fault: Fault, cluster: Cluster, folder: Path) -> None:
@@ -54,8 +54,8 @@ class FaultyJob(Job):  # type: ignore[misc]
             words = [*sizes, *own, "--nodelist", "n[1-2]", "-o", self.script, *self.options, "--", *_VERL]
             done = _hcp("render", "--start", "ray", *words, cwd=self.folder)
         else:
-            sizes = {"trainer": self.trainer, "launch": fault.launch, "iters": fault.iters}
-            done = self.try_render(fault.start, *self.options, **sizes)
+            of_fault: dict[str, Any] = {"trainer": self.trainer, "launch": fault.launch, "iters": fault.iters}
+            done = self.try_render(fault.start, *self.options, **of_fault)
         if done.returncode == 2:
             return str(done.stderr).strip()
         assert done.returncode in (0, 1), done.stderr

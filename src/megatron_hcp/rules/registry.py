@@ -1,7 +1,4 @@
-"""The rules: index.txt lists them, and a table says when those of a family can concern a launch.
-
-Rules that can't concern it are not imported: that keeps a check fast.
-"""
+"""The rules: index.txt lists them, and a table says when a family can concern a launch; others are not imported."""
 
 from __future__ import annotations
 
@@ -21,14 +18,11 @@ from megatron_hcp.rules.rule import REGISTERED, Rule
 from megatron_hcp.rules.view import View
 
 if sys.flags.optimize > 1:
-    raise HcpError(
-        "found Python running with -OO (or PYTHONOPTIMIZE=2), which strips the texts of the rules",
-        wanted="no flag, or -O",
-    )
+    raise HcpError("found Python running with -OO, which strips the texts of the rules", wanted="no flag, or -O")
 
 RULES: tuple[Rule, ...]
-"""All rules, by id. They and `BY_ID` are loaded on first access: see `__getattr__`."""
 BY_ID: dict[str, Rule]
+"""All rules, by id, and this table, are loaded on first access: see `__getattr__`."""
 
 INDEX = os.path.join(os.path.dirname(__file__), "index.txt")
 """One line a rule: its id, its module in this package, its severity, effect and stage. A published id stays forever."""

@@ -14,7 +14,7 @@ _MOST = 500
 Asked = list[tuple[str, list[Any], str]]
 
 
-class Machine:
+class AskedMachine:
     """Answers a program's questions about the machine, and keeps each with its answer."""
 
     def __init__(self, answer: Callable[[str, list[Any]], Any]) -> None:
@@ -33,7 +33,7 @@ class Machine:
         return all(_text(self._answer(name, given)) == answer for name, given, answer in asked)
 
 
-class Judged:
+class KnownOutcomes:
     """The place of a launch's outcome among those of a program. The outcome follows from the settings that differ from
     the defaults of the parser (`beside` is the other part of it), and from what the machine answers."""
 
@@ -45,12 +45,12 @@ class Judged:
             if is_plain([value for _, value in changed if type(value) is not Symbol]):
                 self._key = program.release, beside, tuple((name, _text(value)) for name, value in changed)
 
-    def known(self, machine: Machine) -> Judgement | None:
+    def known(self, machine: AskedMachine) -> Judgement | None:
         """The outcome for the same settings on such a machine; None if there was none yet."""
         kept = self._all.get(self._key, ())
         return next((judgement for asked, judgement in kept if machine.answers_as(asked)), None)
 
-    def keep(self, machine: Machine, judgement: Judgement) -> Judgement:
+    def keep(self, machine: AskedMachine, judgement: Judgement) -> Judgement:
         """The same outcome, which is kept."""
         if self._key is not None and machine.is_plain and len(self._all) < _MOST:
             self._all.setdefault(self._key, []).append((machine.asked, judgement))

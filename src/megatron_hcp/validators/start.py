@@ -6,7 +6,7 @@ from megatron_hcp.launch.fact import Launch
 from megatron_hcp.validators.evaluate import MOST_STEPS, Evaluation, TooLongError
 from megatron_hcp.validators.given.settings import ParserTable, arguments_of, outside_of, parser_of
 from megatron_hcp.validators.guards import independent
-from megatron_hcp.validators.judged import Judged, Machine
+from megatron_hcp.validators.judged import AskedMachine, KnownOutcomes
 from megatron_hcp.validators.outcome import Judgement, Source
 from megatron_hcp.validators.program import StartProgram
 from megatron_hcp.validators.table import program_of_release
@@ -37,10 +37,10 @@ def judge_start(
     program = program or program_of_release(repo or repos[0], release)
     if program is None or program.repo not in repos:
         return None
-    machine = Machine(outside_of(launch.facts))
+    machine = AskedMachine(outside_of(launch.facts))
     run = Evaluation(program, machine, most_steps)
     given = _given(launch, run, beside)
-    judged = Judged(program, beside, given)
+    judged = KnownOutcomes(program, beside, given)
     if (known := judged.known(machine)) is not None:
         return known if known.steps <= most_steps else None
     try:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import validate
+from jsonschema import validate  # type: ignore[import-untyped]
 
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.skills.evals.benchmark import Run, benchmark_data, benchmark_lines, effects, read_runs
+from megatron_hcp.skills.evals.benchmark import GradedRun, benchmark_data, benchmark_lines, effects, read_runs
 
 SKILL = "kubernetes-launch"
 
@@ -27,13 +27,13 @@ def written(folder: Path, *rows: dict[str, Any], name: str = "1.jsonl") -> str:
 def test_a_task_counts_once_whatever_its_attempts() -> None:
     rows = [row("t1", "with", 1), row("t1", "with", 0, 2), row("t1", "without", 0)]
     rows += [row("t2", "with", 1), row("t2", "without", 1)]
-    (effect,) = effects(Run(**each) for each in rows)
+    (effect,) = effects(GradedRun(**each) for each in rows)
     assert (effect.tasks, effect.runs) == (2, 5)
     assert effect.shares == {"with": 0.75, "without": 0.5} and effect.lift == 0.25
 
 
 def test_tasks_without_a_run_in_both_arms_are_left_out() -> None:
-    (effect,) = effects(Run(**each) for each in [row("t1", "with", 1), row("t2", "without", 0)])
+    (effect,) = effects(GradedRun(**each) for each in [row("t1", "with", 1), row("t2", "without", 0)])
     assert (effect.tasks, effect.lift, effect.interval) == (0, None, None)
 
 
@@ -44,7 +44,7 @@ def test_the_interval_is_a_point_if_every_task_gains_the_same_and_wide_if_they_d
             for n, gain in enumerate(gains)
             for arm in ("with", "without")
         ]
-        (effect,) = effects(Run(**each) for each in rows)
+        (effect,) = effects(GradedRun(**each) for each in rows)
         assert effect.interval is not None
         return effect.interval
 

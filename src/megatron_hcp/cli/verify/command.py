@@ -69,9 +69,7 @@ _STEPS = 2
     show_default=True,
     help="--launch: upstream EXECUTES the code that --upstream names: its own program, data and loss, made small.",
 )
-@click.option(
-    "--attention", type=click.Choice(ATTENTIONS), help="--launch: attention to run (default: the best available)."
-)
+@click.option("--attention", type=click.Choice(ATTENTIONS), help="--launch: attention to run (default: the best one).")
 @click.option(
     "--steps", type=click.IntRange(1, 100), default=_STEPS, show_default=True, help="--launch: optimizer steps."
 )

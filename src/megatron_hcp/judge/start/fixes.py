@@ -52,21 +52,26 @@ def fixes_for(launch: Launch, refusal: Refusal, context: Iterable[Spot] = ()) ->
             good.append((one[0] + two[0] + _SECOND, changes))
     good.sort(key=lambda found: found[0])
     found = [(cost, _fix(launch, refusal, changes)) for cost, changes in good]
-    found += [(1.8, _left_out(refusal, spot)) for spot in context if (spot.fact or "") not in INTENT]
     read = [
         spot_of(launch, refusal.key_of(name)) for name, old in values.items() if type(old) not in (bool, type(None))
     ]
     # Upstream's default may do where no value of the condition does: a type of numbers, a learning rate.
-    found += [(2.5, _left_out(refusal, spot)) for spot in read if spot.is_written and (spot.fact or "") not in INTENT]
+    found += _left_out(launch, refusal, 1.8, context)
+    found += _left_out(launch, refusal, 2.5, (spot for spot in read if spot.is_written))
     found.sort(key=lambda one: one[0])
-    fixes = [
-        fix for place, (_, fix) in enumerate(found) if fix is not None and fix not in (f for _, f in found[:place])
-    ]
+    fixes: list[Fix] = []
+    for _, fix in found:
+        if fix is not None and fix not in fixes:
+            fixes.append(fix)
     return tuple(fixes[:_MOST])
 
 
-def _left_out(refusal: Refusal, spot: Spot) -> Fix:
-    return Fix({spot.fact or spot.key: None}, f"{refusal.guard.function} then accepts it")
+def _left_out(launch: Launch, refusal: Refusal, cost: float, spots: Iterable[Spot]) -> Iterator[tuple[float, Fix]]:
+    """Each setting removed, where the launch is a command line: in a configuration the change would write null."""
+    if launch.dialect in COMMAND_LINES:
+        effect = f"{refusal.guard.function} then accepts it"
+        names = (spot.fact or spot.key for spot in spots if (spot.fact or "") not in INTENT)
+        yield from ((cost, Fix({name: None}, effect)) for name in names)
 
 
 def _holds(tree: Any, values: dict[str, Any], changes: dict[str, Any]) -> bool:

@@ -95,7 +95,7 @@ def _run(given: dict[str, Any], pair: dict[str, Any], world: int) -> list[dict[s
     with tempfile.TemporaryDirectory() as folder:
         pids = []
         for number in range(world):
-            asked = rank.Run(
+            asked = rank.OneProcess(
                 starts=given["program"],
                 words=tuple(pair["words" if world > 1 else "alone"]),
                 environment=given["environment"] if world > 1 else {},

@@ -29,7 +29,7 @@ _OURS = Path(__file__).parents[1] / "program.py"
 _OF_A_KERNEL = ("IndexError", "TypeError", "AttributeError", "KeyError")
 
 
-class Run(NamedTuple):
+class OneProcess(NamedTuple):
     """What one process is to do: the program's words, its place among `world` processes, and where they meet."""
 
     starts: str
@@ -110,7 +110,7 @@ def _plain(name: str) -> str:
     return name
 
 
-def run(asked: Run) -> dict[str, Any]:
+def run(asked: OneProcess) -> dict[str, Any]:
     """`noted`, or the `error` that ended it, as `hcp.dryrun/1` has it, and the CPU's seconds."""
     begun = time.process_time()
     for name in [name for name in os.environ if name.startswith("NVTE_") and "ATTN" in name]:

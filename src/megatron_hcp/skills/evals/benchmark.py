@@ -31,7 +31,7 @@ _RUN = Fields(
 )
 
 
-class Run(NamedTuple):
+class GradedRun(NamedTuple):
     """One graded answer; the score is a share from 0 to 1."""
 
     agent: str
@@ -65,13 +65,13 @@ class Effect(NamedTuple):
     steps: dict[Arm, float | None]
 
 
-def read_runs(folder: str) -> list[Run]:
+def read_runs(folder: str) -> list[GradedRun]:
     """The runs in the folder's *.jsonl files, in the order of their names.
 
     Raises:
         HcpError: the folder holds no run, or a line is not one.
     """
-    runs: dict[tuple[str, str, str, int], Run] = {}
+    runs: dict[tuple[str, str, str, int], GradedRun] = {}
     for path in sorted(Path(folder).glob("*.jsonl")):
         text = read_text(str(path), "graded runs, a JSON object per line", limit=_MAX_BYTES)
         for number, line in enumerate(text.splitlines(), 1):
@@ -85,24 +85,24 @@ def read_runs(folder: str) -> list[Run]:
     return list(runs.values())
 
 
-def _run(line: str, path: str, number: int) -> Run:
+def _run(line: str, path: str, number: int) -> GradedRun:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):
         raise HcpError(f"{visible(path)}:{number} is not JSON", wanted="an object with task, arm and score") from None
     checked(data, _RUN, path, number)
-    return Run(**data)
+    return GradedRun(**data)
 
 
-def effects(runs: Iterable[Run]) -> list[Effect]:
+def effects(runs: Iterable[GradedRun]) -> list[Effect]:
     """The effect for each agent, in the order of their names."""
-    by_agent: dict[str, list[Run]] = {}
+    by_agent: dict[str, list[GradedRun]] = {}
     for run in runs:
         by_agent.setdefault(run.agent, []).append(run)
     return [_effect(agent, by_agent[agent]) for agent in sorted(by_agent)]
 
 
-def _effect(agent: str, runs: Sequence[Run]) -> Effect:
+def _effect(agent: str, runs: Sequence[GradedRun]) -> Effect:
     names = {arm: {run.task for run in runs if run.arm == arm} for arm in ARMS}
     tasks = sorted(names["with"] & names["without"])
     paired = [run for run in runs if run.task in tasks]
@@ -137,7 +137,7 @@ def _interval(gains: Sequence[float]) -> tuple[float, float] | None:
     return means[cut], means[-1 - cut]
 
 
-def benchmark_data(skill: str, digest: str, runs: Sequence[Run]) -> dict[str, Any]:
+def benchmark_data(skill: str, digest: str, runs: Sequence[GradedRun]) -> dict[str, Any]:
     """The table as `hcp.skills-benchmark/1`."""
     return {
         "schema": "hcp.skills-benchmark/1",

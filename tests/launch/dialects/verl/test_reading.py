@@ -115,7 +115,7 @@ def test_the_tables_defaults_are_those_of_every_verl_release(upstream: Path) -> 
                 assert default is None and theirs[key] == theirs[f"{A}.{actors}"], (path, key)
                 continue
             if key.endswith(".vanilla_mbridge"):
-                continue  # None stands for each release's own: tests/skills/test_rl_claims.py reads those
+                continue  # None stands for each release's own: tests/checks/test_rl_claims.py reads those
             assert theirs[key] == default, (path, key)
             compared += 1
         assert compared >= 15
