@@ -72,6 +72,13 @@ def test_a_variable_without_which_upstream_refuses_the_launch_is_named(
     assert [one.needs for one in check_launch(launch, rules_for).undecided] == needs
 
 
+def test_a_variable_that_nemo_rls_own_container_sets_is_not_asked_for() -> None:
+    launch = build_launch(read_text("policy:\n  megatron_cfg: {enabled: true, pipeline_dtype: bfloat16}\n", "x.yaml"))
+    (judged,) = check_launch(launch, rules_for, fixes=False).judged_by
+    assert any("env.TORCH_CUDA_ARCH_LIST" in item.unknown for item in judged.open)
+    assert not undecided_by_variables(launch, judged, ())
+
+
 def test_a_variable_that_a_rule_asks_for_is_left_to_it() -> None:
     assumed = parse_assumptions(["mcore=0.19.0", "te=2.20.0", "arch=sm90"])
     launch = build_launch(read_text(f"{CORE} --tensor-model-parallel-size 2\n", "x.sh"), assumed=assumed)

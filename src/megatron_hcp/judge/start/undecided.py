@@ -42,7 +42,7 @@ def undecided_by_variables(launch: Launch, judged: Judgement, asked: Container[s
     """
     found = []
     for guard, (name, *others) in ((item.guard, item.unknown) for item in judged.open if item.unknown):
-        if others or name in asked or not name.startswith(_ENVIRONMENT):
+        if others or name in asked or name in _SET_BY_CONTAINERS or not name.startswith(_ENVIRONMENT):
             continue
         facts = {**launch.facts, name: Fact(None, "assumed")}
         again = judged_again(launch._replace(facts=facts), judged, _MOST_STEPS_OF_ONE)
@@ -54,6 +54,8 @@ def undecided_by_variables(launch: Launch, judged: Judgement, asked: Container[s
 
 
 _ENVIRONMENT = "env."
+_SET_BY_CONTAINERS = frozenset({"env.TORCH_CUDA_ARCH_LIST"})
+"""What a framework's own container sets, and no launch shows: the message in NeMo-RL's lm_policy.py says so."""
 
 
 class _GuardTrials:
