@@ -33,6 +33,7 @@ FROM_TABLES = {
         r"re.sub('[-_]', '[-_]', re.escape(old).replace('\\-', '-'))",
     ): "['[-_][-_]seq[-_]length']",
     ("launch/images.py", "pattern"): "[*_ELSEWHERE]",
+    ("dryrun/small.py", "keys.replace(' ', '|')"): "[keys.replace(' ', '|') for keys in _LEFT_OUT.values()]",
     ("skills/json_schema.py", "_strict(schema['pattern'])"): (
         "[_strict(json.loads(text)) for path in pack_dir('schemas').glob('hcp.card.*.json')"
         """ for text in re.findall(r'"pattern": ("[^"]+")', path.read_text('utf-8'))]"""

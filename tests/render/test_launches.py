@@ -38,9 +38,9 @@ def test_a_yaml_of_bridge_is_given_as_its_file_and_checked_as_its_file(hcp, tmp_
 
 
 def test_a_launch_whose_words_are_not_all_known_is_refused(hcp, tmp_path):
-    (tmp_path / "train.sh").write_text("torchrun pretrain_gpt.py --context-parallel-size $CP --seq-length 8192\n")
+    (tmp_path / "train.sh").write_text("torchrun pretrain_gpt.py --context-parallel-size $(cat cp) --seq-length 8192\n")
     said = refused(hcp, "train.sh", "--start", "torchrun", "--nodes", "2", *SITE, cwd=tmp_path)
-    assert "not known (--context-parallel-size...: CP is not set in this script)" in said
+    assert "not known (--context-parallel-size...: the output of a command in line 1 is not known" in said
 
 
 def test_a_script_gives_its_training_command_word_for_word(hcp, tmp_path):

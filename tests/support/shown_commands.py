@@ -30,7 +30,11 @@ TEXTS = {
     "cache/models--Qwen--Qwen3-8B/refs/main": "a",
     "site.yaml": re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "jobs.md").read_text(encoding="utf-8"), re.S)[0],
 }
-SHORTER = {"hcp verify --level cpu": " --list", "hcp verify --launch train.sbatch": " --spec-out spec.json"}
+SHORTER = {
+    "hcp verify --level cpu": " --list",
+    "hcp verify --executor slurm --jobs 8 --submit-with partition=batch --submit-with time=30": " --list",
+    "hcp verify --launch train.sbatch": " --spec-out spec.json",
+}
 """Commands that take minutes, and the option with which they say what they would do."""
 HERE = ("--upstream installed", "--upstream src/Megatron-LM")
 """What is installed differs from machine to machine: a small tree stands for it."""

@@ -130,6 +130,8 @@ def check(
 
         if fmt not in ("text", "json"):
             raise HcpError(f"found --show with --format {fmt}", wanted="text or json", do="leave one out")
+        if files or quiet:
+            raise HcpError(f"found --show with {'a file' if files else '--quiet'}", wanted="one of them")
         show_launches(names, options, fmt, every)
         return 0
     asked = Asked(options, select, ignore)
@@ -162,7 +164,7 @@ def check(
         from megatron_hcp.cli.repository.folders import summary
 
         reports = [item.report for item in results if item.report is not None]
-        say([summary(reports, len(results) - len(reports), others)])
+        say([summary(reports, len(results) - len(reports), others, strict=strict)])
     return exit_code([result.report for result in results], strict, allow_undecided)
 
 

@@ -86,7 +86,11 @@ def _reports(results: Sequence[TargetResult], shape: Shape) -> list[Report]:
     from megatron_hcp.cli.repository.folders import is_worth_a_line
 
     found = shape.walk.found
-    return [one for one in reports if one.launch.reading.target not in found or is_worth_a_line(one)]
+    return [
+        one
+        for one in reports
+        if one.launch.reading.target not in found or is_worth_a_line(one) or one.failed(shape.strict)
+    ]
 
 
 def _lines(results: Sequence[TargetResult], fmt: str, shape: Shape, terminal: bool = False) -> list[Line]:
@@ -103,7 +107,7 @@ def _lines(results: Sequence[TargetResult], fmt: str, shape: Shape, terminal: bo
 
         shown = finding_view
     if shape.quiet:
-        return [line for report in reports for line in quiet_lines(report, shown)]
+        return [line for report in reports for line in quiet_lines(report, shown, strict=shape.strict)]
     return [line for report in reports for line in report_lines(report, strict=shape.strict, shown=shown)]
 
 

@@ -112,12 +112,7 @@ def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
     if _is_partial(launch) and (keys or name in _BY_KEYS_TOGETHER):
         return Hidden("recipe", "the recipe is unknown, and it sets what this launch omits", None, "")
     if FRAMEWORKS[launch.dialect].model_decides and name in OF_MODEL and not launch.model:
-        return Hidden(
-            "model",
-            "the name alone does not say whether it has Mamba, GDN or sparse-attention layers",
-            None,
-            "pass the model's config.json with --model",
-        )
+        return Hidden("model", "the model's config.json isn't given", None, "pass the model's config.json with --model")
     return None
 
 

@@ -37,7 +37,7 @@ from megatron_hcp.skills.skill import front_matter
 _TIMEOUT_S = 120
 _AT_ONCE = 4
 """Calls that run at once: each is a process, and an agent may ask for many."""
-_PAGE = 40
+_PAGE = 36
 """Resources per answer to a client that lists them."""
 _SKILL, _RULE = "hcp://skills/", "hcp://rules/"
 Context = ServerRequestContext[Any]

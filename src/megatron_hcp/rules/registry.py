@@ -18,7 +18,10 @@ from megatron_hcp.rules.rule import REGISTERED, Rule
 from megatron_hcp.rules.view import View
 
 if sys.flags.optimize > 1:
-    raise HcpError("found Python running with -OO, which strips the texts of the rules", wanted="no flag, or -O")
+    raise HcpError(
+        "found Python running with -OO (or PYTHONOPTIMIZE=2), which strips the texts of the rules",
+        wanted="no flag, or -O",
+    )
 
 RULES: tuple[Rule, ...]
 BY_ID: dict[str, Rule]
@@ -63,9 +66,8 @@ def _may_weigh_the_loss(v: View) -> bool:
 
 def _may_choose_attention(v: View) -> bool:
     usual = v.known("rope_type") and v.get("rope_type") in (None, "rope")
-    return _sets(v, "batch_invariant") or (
-        v.dialect == "mlm" and (not usual or _may_be(v, "attention_backend", "local"))
-    )
+    is_chosen = v.dialect == "mlm" and (not usual or _may_be(v, "attention_backend", "local"))
+    return is_chosen or _sets(v, "batch_invariant")
 
 
 def _may_be_dynamic(v: View) -> bool:
@@ -160,7 +162,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "known.bridge_models": lambda v: _is_bridge(v) and _is_named_or_packed(v),
     "known.experts": lambda v: _sets(v, "num_experts"),
     "known.gradients": lambda v: (
-        _sets(v, "mla", "num_experts", "attention_variant") or _may_be(v, "softmax_type", "learnable")
+        _sets(v, "mla", "num_experts", "attention_variant", "mtp_layers") or _may_be(v, "softmax_type", "learnable")
     ),
     "known.megatron": _is_known_megatron,
     "known.models": _is_known_model,

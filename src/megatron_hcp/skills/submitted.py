@@ -103,8 +103,9 @@ def _submit(batches: Sequence[StepBatch], submission: Submission) -> list[Any]:
         executor.update_parameters(**{"timeout_min": _LIMIT_MIN, "name": "hcp-verify", **own})
         with executor.batch():
             return [executor.submit(batch) for batch in batches]
-    except (NameError, TypeError, ValueError, RuntimeError, OSError) as error:
-        raise HcpError(f"submitit: {visible(str(error))[:300]}", wanted="tasks that it can submit") from None
+    except (AssertionError, NameError, TypeError, ValueError, RuntimeError, OSError) as error:
+        said = visible(" ".join(str(error).split()))[:200]
+        raise HcpError(f"submitit: {said}", wanted="parameters that it takes", do="mend --submit-with") from None
     except submitit.core.utils.FailedJobError as error:
         raise HcpError(f"submitit: {visible(str(error))[:300]}", wanted="a job that Slurm accepts") from None
 

@@ -11,6 +11,8 @@ from megatron_hcp.validators.values import Symbol, Thing, is_plain
 
 _MOST = 500
 """Settings of a program that are kept; a search among hidden settings would have any number."""
+_MOST_MACHINES = 8
+"""The same of each settings."""
 Asked = list[tuple[str, list[Any], str]]
 
 
@@ -51,9 +53,11 @@ class KnownOutcomes:
         return next((judgement for asked, judgement in kept if machine.answers_as(asked)), None)
 
     def keep(self, machine: AskedMachine, judgement: Judgement) -> Judgement:
-        """The same outcome, which is kept."""
-        if self._key is not None and machine.is_plain and len(self._all) < _MOST:
-            self._all.setdefault(self._key, []).append((machine.asked, judgement))
+        """The same outcome, which is kept; the oldest go first."""
+        if self._key is not None and machine.is_plain:
+            if len(self._all) >= _MOST:
+                del self._all[next(iter(self._all))]
+            self._all[self._key] = [*self._all.get(self._key, ()), (machine.asked, judgement)][-_MOST_MACHINES:]
         return judgement
 
 

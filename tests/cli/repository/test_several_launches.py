@@ -100,3 +100,12 @@ def test_arguments_and_sources_are_options(hcp, tmp_path: Path) -> None:
     for wrong in (("--args", "'a"), ("--source", "nothing.sh")):
         done = hcp("check", "run.sh", *wrong, cwd=tmp_path)
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+
+
+def test_what_strict_alone_refuses_is_said_in_a_folder_and_quietly(hcp, root, tmp_path) -> None:
+    (tmp_path / "a.sh").write_text((root / "examples" / "mlm_hcp.sbatch").read_text())
+    quiet = hcp("check", "a.sh", "--strict", "--quiet", cwd=tmp_path)
+    folder = hcp("check", ".", "--strict", cwd=tmp_path)
+    assert quiet.returncode == folder.returncode == 1
+    assert "a.sh: FAILED (--strict)" in quiet.stdout and "a.sh: FAILED (--strict)" in folder.stdout
+    assert "checked 1 launch in 1 file: 1 failed, 0 undecided, 0 ok" in folder.stdout

@@ -128,3 +128,10 @@ def test_a_skipped_step_fails_where_strict_is_asked_for(hcp, tmp_path: Path) -> 
     assert hcp("verify", "--trust", skill).returncode == 0
     done = hcp("verify", "--trust", "--strict", skill)
     assert (done.returncode, "--strict" in done.stdout) == (1, True), done.stdout
+
+
+@pytest.mark.parametrize("words", [("--executor", "slurm"), ("--submit-with", "time=3")])
+def test_a_launch_is_compared_on_this_machine_alone(hcp, words: tuple[str, str]) -> None:
+    done = hcp("verify", "--launch", "x.sbatch", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"hcp: found {words[0]} with --launch; wanted one of them; leave one out\n"

@@ -116,8 +116,8 @@ def test_another_frameworks_file_is_named_and_refused(name: str) -> None:
         (["generation.vllm_cfg.tensor_parallel_size=2"], "NeMo-RL"),
         (["trainer.strategy.context_parallel_size=2"], "NeMo"),
         (["--parallelism.context_parallel_degree", "2"], "torchtitan"),
-        (["hello"], "wanted a Megatron"),
-        (["foo.bar=1"], "wanted a Megatron"),
+        (["hello"], "wanted a launch of Megatron"),
+        (["foo.bar=1"], "wanted a launch of Megatron"),
         (["model.context_parallel_size=2", "stray"], "is not an override"),
     ],
 )

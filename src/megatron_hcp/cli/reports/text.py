@@ -71,13 +71,21 @@ def report_lines(
     return lines
 
 
-def quiet_lines(report: Report, shown: Callable[[Report, Finding], Iterable[Line]] = finding_lines) -> list[Line]:
-    """What needs to be acted on, and nothing else: errors, warnings, and what is undecided."""
+def quiet_lines(
+    report: Report,
+    shown: Callable[[Report, Finding], Iterable[Line]] = finding_lines,
+    *,
+    strict: bool = False,
+) -> list[Line]:
+    """What needs to be acted on, and nothing else: errors, warnings, what is undecided, what fails with --strict."""
     found = [finding for finding in _once(report.findings) if finding.severity != "info"]
     lines = [line for finding in found for line in shown(report, finding)]
     lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in once_each(report.undecided)]
     refused = report.run.lines if report.run is not None and report.is_refused else ()
-    return [*lines, *refused]
+    lines += refused
+    if not lines and report.failed(strict):
+        lines = [*_not_checked_lines(report), verdict_line(report, strict)]
+    return lines
 
 
 def _image_notes(launch: Launch) -> list[str]:

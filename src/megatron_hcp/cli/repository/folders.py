@@ -54,9 +54,9 @@ def is_worth_a_line(report: Report) -> bool:
     return report.verdict != "ok" or report.num_findings("warning") > 0
 
 
-def summary(reports: Sequence[Report], unusable: int, others: int) -> str:
+def summary(reports: Sequence[Report], unusable: int, others: int, *, strict: bool = False) -> str:
     """`checked 12 launches in 10 files: 2 failed, 1 undecided, 9 ok; 190 other files`."""
-    verdicts = Counter(report.verdict for report in reports)
+    verdicts = Counter("failed" if report.failed(strict) else report.verdict for report in reports)
     files = len({report.launch.reading.target for report in reports})
     counts = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in ("failed", "undecided", "ok"))
     more = f"; {numbered(unusable, 'file')} could not be used" if unusable else ""

@@ -13,6 +13,7 @@ from megatron_hcp.cli.reports.json import dump
 from megatron_hcp.cli.screen import is_terminal, say
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.signals import ends_cleanly
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.skills.card import find_skill, skill_dirs
 from megatron_hcp.skills.evals.task import Task
 from megatron_hcp.skills.skill import front_matter
@@ -112,6 +113,8 @@ def _tabulate(folder: Path, runs: str, keep: str | None, fmt: str) -> int:
     from megatron_hcp.skills.evals.benchmark import benchmark_data, benchmark_lines, read_runs
     from megatron_hcp.skills.installed import digest_of
 
+    if keep is not None and keep.endswith(".jsonl"):
+        raise HcpError(f"found -o {visible(keep)} with --runs", wanted="a page, such as BENCHMARK.md", do="rename it")
     data = benchmark_data(folder.name, digest_of(folder), read_runs(runs))
     lines = benchmark_lines(data)
     if keep is not None:

@@ -117,8 +117,9 @@ def verify(
     says what it leaves out. Exits with 4 if nothing could be decided.
     """
     if target is not None:
-        if names:
-            raise HcpError(f"found {visible(names[0])} with --launch", wanted="one of them", do="leave one out")
+        if names or executor or parameters:
+            found = visible(names[0]) if names else "--executor" if executor else "--submit-with"
+            raise HcpError(f"found {found} with --launch", wanted="one of them", do="leave one out")
         ask = Ask(target, processes, attention, steps, timeout, spec_out)
         if engine == "upstream":
             from megatron_hcp.cli.verify.upstream import verify_upstream

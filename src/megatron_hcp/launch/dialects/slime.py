@@ -124,7 +124,7 @@ def _model_taken_from_elsewhere(settings: Iterable[Setting], reason: str) -> dic
     found: dict[str, str] = {key: why for key in sorted(_OF_MODEL) if key in index and index[key].fact not in stated}
     if "seq_length" in found:
         values = " or ".join(map(str, _SEQ_LENGTH_OF_MODEL))
-        found["seq_length"] = Elsewhere(f"is {values}, by the model's options, which aren't read: {reason}")
+        found["seq_length"] = Elsewhere(f"is {values}: depends on the model's options, which aren't read: {reason}")
     return found
 
 
