@@ -22,7 +22,7 @@ WORST = [
     "an array, one checkpoint folder/srun",
     "a rank uses more memory than the job may/srun",
     "the supervisor of a task is killed/srun",
-    "requeued by an administrator/srun",
+    "suspended for ten seconds/srun",
     "the disk is full at the second save/srun",
     "a rank hangs while another writes lines/srun",
 ]
