@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 
-class ByVariable(str):
+class Reason(str):
+    """A reason why a value is unknown. `options`: the texts one of which it is, where these are known."""
+
+    options: tuple[str, ...] = ()
+
+
+class ByVariable(Reason):
     """A reason that hangs on the value of one variable, or of an argument (`1`; `@` for all of them)."""
 
-    __slots__ = ("variable",)
     variable: str
 
     @classmethod

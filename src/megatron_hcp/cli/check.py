@@ -156,7 +156,7 @@ def check(
         results = [item._replace(report=with_dry_run(item.report)) if item.report else item for item in results]
     shape = Shape(strict, diff, fix=fix, walk=walk, quiet=quiet)
     for path, written_format in files:
-        write_results(path, results, written_format, shape, options)
+        write_results(path, results, written_format, shape._replace(quiet=False), options)
     if walk is None and len(results) == 1 and results[0].error is not None and fmt != "sarif":
         raise results[0].error
     print_results(results, fmt, shape._replace(full=full))

@@ -177,7 +177,7 @@ def outcome_of(rank: int, role: str, child: Child) -> RankRun:
     """The answer about one rank; what ended without one isn't decided."""
     stage = "arguments"
     for line in child.stdout.splitlines():
-        told = _told(line)
+        told = told_on(line)
         if told.get("stage") == "imports":
             return RankRun(rank, role, "imports", told["error"])
         if told.get("rank") != rank:
@@ -190,12 +190,13 @@ def outcome_of(rank: int, role: str, child: Child) -> RankRun:
                            made_up=tuple(told["made_up"]), **fields)  # fmt: skip
         elif "ended" in told:
             why = "more time" if told["ended"] == "SIGALRM" else f"an end that isn't {told['ended']}"
-            return RankRun(rank, role, stage, _lost(why))
+            return RankRun(rank, role, stage, lost(why))
     lines = [line for line in child.stderr.splitlines() if line.strip()]
-    return RankRun(rank, role, stage, _lost("more time" if child.why == "time" else (lines or ["an answer"])[-1][:200]))
+    return RankRun(rank, role, stage, lost("more time" if child.why == "time" else (lines or ["an answer"])[-1][:200]))
 
 
-def _told(line: str) -> dict[str, Any]:
+def told_on(line: str) -> dict[str, Any]:
+    """What the child says on one line; nothing where that is no JSON object."""
     try:
         told = json.loads(line)
     except ValueError:
@@ -203,5 +204,6 @@ def _told(line: str) -> dict[str, Any]:
     return told if isinstance(told, dict) else {}
 
 
-def _lost(missing: str) -> dict[str, Any]:
+def lost(missing: str) -> dict[str, Any]:
+    """The error, as `hcp.dryrun/1` has it, of a process that gave no answer."""
     return {"type": "", "message": "", "file": "", "line": 0, "function": "", "code": "", "missing": missing}

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from megatron_hcp.dryrun import conversations
+from megatron_hcp.dryrun.ask import lost, told_on
 from megatron_hcp.dryrun.program import program_of, trees_of
 from megatron_hcp.dryrun.ranks import environment_of
 from megatron_hcp.dryrun.sandbox import environment, sandbox
@@ -46,8 +47,7 @@ class StepRun(NamedTuple):
     @property
     def error(self) -> Mapping[str, Any] | None:
         """Upstream's exception, or what is missing; None where both sides were computed."""
-        lost = {"type": "", "message": "", "file": "", "line": 0, "function": "", "code": "", "missing": self.lost}
-        found: Mapping[str, Any] | None = self.own.get("error", lost)
+        found: Mapping[str, Any] | None = self.own.get("error", lost(self.lost))
         return found
 
     @property
@@ -99,11 +99,11 @@ def run_step(launch: Launch, processes: int, seconds: float) -> StepRun:
         command = [*limits.words, *environment(folder, {}), sys.executable, "-B", "-m", "megatron_hcp.pretend.real"]
         timeout = _IMPORTS_S + 2 * seconds * len(small.pairs)
         child = run_child(command, input=json.dumps(request), timeout_s=timeout, folder=folder)
-    told = [_told(line) for line in child.stdout.splitlines()]
+    told = [told_on(line) for line in child.stdout.splitlines()]
     pairs = {one.get("pair", ""): one for one in told if one}
     lines = [line for line in child.stderr.splitlines() if line.strip()]
-    lost = "more time" if child.why == "time" else (lines or ["an answer"])[-1][:200]
-    return StepRun(launch, (tree, te), small, os.path.basename(program), pairs, limits.network, limits.files, lost)
+    missing = "more time" if child.why == "time" else (lines or ["an answer"])[-1][:200]
+    return StepRun(launch, (tree, te), small, os.path.basename(program), pairs, limits.network, limits.files, missing)
 
 
 def _trees(launch: Launch) -> tuple[UpstreamTree, UpstreamTree]:
@@ -121,11 +121,3 @@ def _trees(launch: Launch) -> tuple[UpstreamTree, UpstreamTree]:
             do="leave --engine upstream out for older releases",
         )
     return tree, te
-
-
-def _told(line: str) -> dict[str, Any]:
-    try:
-        told = json.loads(line)
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}

@@ -37,7 +37,7 @@ def check_launch(
     first = run(View(launch), (rule for rule in here if not rule.last))
     found = [(launch, finding) for finding in first.findings]
     not_checked = list(first.not_checked)
-    asked = {name for ruling in first.rulings for name in ruling.asked}
+    asked = {name for ruling in first.rulings for name in ruling.asked} if verdict else ()
     started = start_of(launch, here, first.findings, fixes=fixes, verdict=verdict, asked=asked)
     found += [(launch, finding) for finding in started.findings]
     if verdict:

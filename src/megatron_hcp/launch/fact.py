@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from megatron_hcp.bash.reason import Reason
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
 
@@ -75,13 +76,11 @@ class Acceptance(NamedTuple):
     location: Location
 
 
-class Elsewhere(str):
+class Elsewhere(Reason):
     """A reason why a value is unknown: something that the launch refers to determines it (its model, a checkpoint).
 
     Other reasons are words that couldn't be read.
     """
-
-    __slots__ = ()
 
 
 BY_RELEASE = "; add --assume bridge=VERSION"

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.cost.model_sizes import assumed_sizes
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.fact import Launch, Setting
 from megatron_hcp.launch.load import LoadOptions, assumed_facts, load_launch
 from megatron_hcp.launch.model_config import model_values
@@ -29,7 +28,6 @@ from megatron_hcp.plan.from_recipe import WithRecipe, said_by
 from megatron_hcp.plan.launch_traits import PLAIN, traits_in
 from megatron_hcp.plan.layout import PlanJob
 from megatron_hcp.plan.model import PlanModel, plan_model
-from megatron_hcp.rules.registry import rules_for
 
 
 class Question(NamedTuple):
@@ -59,13 +57,15 @@ def question_of(
     Raises:
         HcpError: something is missing that has no default, or cannot be used.
     """
-    return question_about(None if target is None else load_launch(target, options), options, given, profile, is_own)
+    launch = None if target is None else load_launch(target, options)
+    asked = question_about(launch, options, given, profile, is_own)
+    return asked._replace(refused=_refused(launch)) if launch and is_own else asked
 
 
 def question_about(
     launch: Launch | None, options: LoadOptions, given: Mapping[str, Any], profile: str | None, is_own: bool
 ) -> Question:
-    """The same of a launch that was read."""
+    """The same of a launch that was read, without what a check of it finds."""
     if launch:
         said = said_by(launch, options.recipe)
     else:
@@ -89,11 +89,13 @@ def question_about(
     if profile is not None:
         rates, note = profiled(rates, profile, model, job)
         notes.append(note)
-    refused = _refused(launch) if launch and is_own else ()
-    return Question(model, job, rates, facts, notes, tuple(said.settings), launch.dialect if launch else "", refused)
+    return Question(model, job, rates, facts, notes, tuple(said.settings), launch.dialect if launch else "")
 
 
 def _refused(launch: Launch) -> tuple[str, ...]:
+    from megatron_hcp.judge.engine import check_launch
+    from megatron_hcp.rules.registry import rules_for
+
     report = check_launch(launch, rules_for, fixes=False)
     return tuple(dict.fromkeys(item.id for item in report.findings if item.severity == "error"))
 

@@ -25,7 +25,7 @@ if sys.flags.optimize > 1:
 
 RULES: tuple[Rule, ...]
 BY_ID: dict[str, Rule]
-"""All rules, by id, and this table, are loaded on first access: see `__getattr__`."""
+"""All rules, and each by its id. Both are loaded on first access: see `__getattr__`."""
 
 INDEX = os.path.join(os.path.dirname(__file__), "index.txt")
 """One line a rule: its id, its module in this package, its severity, effect and stage. A published id stays forever."""

@@ -175,6 +175,14 @@ def test_a_hidden_models_sizes_count_where_a_layout_divides_them_and_all_of_it_f
     assert of_words(*VERL, "actor_rollout_ref.model.path=Qwen/Qwen3-8B").verdict == "ok"
 
 
+@pytest.mark.parametrize(("sizes", "verdict"), [(("2", "4"), "ok"), (("2", "3"), "undecided")])
+def test_what_a_branch_leaves_possible_is_all_that_is_tried(
+    tmp_path: Path, sizes: tuple[str, str], verdict: str
+) -> None:
+    before = f"T={sizes[0]}\nif foo; then T={sizes[1]}; fi\n"
+    assert of_script(tmp_path, f"{WHOLE} --pipeline-model-parallel-size $T", before).verdict == verdict
+
+
 def test_every_reason_stands_once(tmp_path: Path) -> None:
     report = of_script(tmp_path, f"{CP} $A {LEVELS} $B {TP} $A --seq-length $A")
     reasons = [item.reason for item in report.undecided]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from megatron_hcp.bash.reason import Reason
 from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.cp.view import COMM_TYPES, HIERARCHICAL
@@ -54,9 +55,10 @@ _LEVELS = (None, (1, 2), (2, 1), (2, 2), (2, 3), (2, 4), (4, 2), (2, 2, 2), (4,)
 
 def legal_values(launch: Launch, name: str) -> tuple[Any, ...]:
     """Values to try for a hidden fact: all of a small set, else samples that satisfy and violate every divisibility."""
-    either = re.match(_EITHER, launch.unknown.get(name, ""))
-    if either is not None:
-        return tuple(_plain(word) for word in either.groups())
+    why = launch.unknown.get(name)
+    options = why.options if isinstance(why, Reason) else ()
+    if options and all(re.fullmatch(r"\w{1,20}", option) for option in options):
+        return tuple(map(_plain, options))  # what a script's branches leave possible
     if name in _CHOICES:
         return _CHOICES[name]
     spec = FACTS.get(name)
@@ -71,10 +73,6 @@ def legal_values(launch: Launch, name: str) -> tuple[Any, ...]:
     if kind in ("float", "floats"):
         return (None, 0.0, 1.0, 1e9)
     return (None, "0", "1", "8", "32") if name.startswith("env.") else (None, "x")
-
-
-_EITHER = r"is (\w{1,20}) or (\w{1,20}): depends on "
-"""What a script's branches leave possible: one of two values."""
 
 
 def _plain(word: str) -> Any:

@@ -123,8 +123,10 @@ def _model_taken_from_elsewhere(settings: Iterable[Setting], reason: str) -> dic
     why = Elsewhere(f"the model's options aren't read: {reason}")
     found: dict[str, str] = {key: why for key in sorted(_OF_MODEL) if key in index and index[key].fact not in stated}
     if "seq_length" in found:
-        values = " or ".join(map(str, _SEQ_LENGTH_OF_MODEL))
-        found["seq_length"] = Elsewhere(f"is {values}: depends on the model's options, which aren't read: {reason}")
+        options = tuple(map(str, _SEQ_LENGTH_OF_MODEL))
+        why = Elsewhere(f"is {' or '.join(options)}, by the model's options, which aren't read: {reason}")
+        why.options = options
+        found["seq_length"] = why
     return found
 
 
