@@ -195,8 +195,9 @@ def reason_of(value: Iterable[Part]) -> str:
             if None not in texts and len(known) > 1 and all(known) and sum(map(len, known)) < 60:
                 which = ", which " if part.reason.startswith("depends ") else ": "
                 told = f"is {' or '.join(known)}{which}{part.reason}"
-                by_variable = isinstance(part.reason, ByVariable)
-                made = ByVariable.of(told, part.reason.variable) if by_variable else Reason(told)
+                made = Reason(told)
+                if isinstance(part.reason, ByVariable):
+                    made = ByVariable.of(told, part.reason.variable)
                 made.options = tuple(known)
                 return made
             return part.reason
