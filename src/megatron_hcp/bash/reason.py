@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 
-class Reason(str):
+class WhyUnknown(str):
     """A reason why a value is unknown. `options`: the texts one of which it is, where these are known."""
 
     options: tuple[str, ...] = ()
 
 
-class ByVariable(Reason):
+class ByVariable(WhyUnknown):
     """A reason that hangs on the value of one variable, or of an argument (`1`; `@` for all of them)."""
 
     variable: str

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from megatron_hcp.bash.reason import ByVariable, Reason
+from megatron_hcp.bash.reason import ByVariable, WhyUnknown
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
 
@@ -195,7 +195,7 @@ def reason_of(value: Iterable[Part]) -> str:
             if None not in texts and len(known) > 1 and all(known) and sum(map(len, known)) < 60:
                 which = ", which " if part.reason.startswith("depends ") else ": "
                 told = f"is {' or '.join(known)}{which}{part.reason}"
-                made = Reason(told)
+                made = WhyUnknown(told)
                 if isinstance(part.reason, ByVariable):
                     made = ByVariable.of(told, part.reason.variable)
                 made.options = tuple(known)

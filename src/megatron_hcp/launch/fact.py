@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from megatron_hcp.bash.reason import Reason
+from megatron_hcp.bash.reason import WhyUnknown
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
 
@@ -76,7 +76,7 @@ class Acceptance(NamedTuple):
     location: Location
 
 
-class Elsewhere(Reason):
+class Elsewhere(WhyUnknown):
     """A reason why a value is unknown: something that the launch refers to determines it (its model, a checkpoint).
 
     Other reasons are words that couldn't be read.

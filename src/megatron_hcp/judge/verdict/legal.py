@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from megatron_hcp.bash.reason import Reason
+from megatron_hcp.bash.reason import WhyUnknown
 from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.rules.cp.view import COMM_TYPES, HIERARCHICAL
@@ -56,7 +56,7 @@ _LEVELS = (None, (1, 2), (2, 1), (2, 2), (2, 3), (2, 4), (4, 2), (2, 2, 2), (4,)
 def legal_values(launch: Launch, name: str) -> tuple[Any, ...]:
     """Values to try for a hidden fact: all of a small set, else samples that satisfy and violate every divisibility."""
     why = launch.unknown.get(name)
-    options = why.options if isinstance(why, Reason) else ()
+    options = why.options if isinstance(why, WhyUnknown) else ()
     if options and all(re.fullmatch(r"\w{1,20}", option) for option in options):
         return tuple(map(_plain, options))  # what a script's branches leave possible
     if name in _CHOICES:
