@@ -17,7 +17,8 @@ _EVERYWHERE = frozenset(
     "num_layers hidden_size num_attention_heads seq_length max_position_embeddings micro_batch_size global_batch_size "
     "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size sequence_parallel bf16 fp16 "
     "num_experts data_path load save ckpt_format use_distributed_optimizer transformer_impl train_iters optimizer "
-    "swiglu num_query_groups overlap_grad_reduce overlap_param_gather moe_token_dispatcher_type train_samples".split()
+    "swiglu num_query_groups overlap_grad_reduce overlap_param_gather moe_token_dispatcher_type train_samples "
+    "disable_bias_linear".split()
 )
 """Options of most launches: alone they tell nothing."""
 

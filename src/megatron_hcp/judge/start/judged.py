@@ -10,7 +10,6 @@ from itertools import chain
 from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.facts.known_options import all_options, revision_of, revisions_with
 from megatron_hcp.launch.facts.last_read import BRANCHES
-from megatron_hcp.rules.key.unfit import unfit
 from megatron_hcp.rules.view import Unknown, View
 from megatron_hcp.validators.outcome import Judgement
 from megatron_hcp.validators.program import StartProgram
@@ -115,6 +114,8 @@ def _in_question(launch: Launch, upstream: ValidatingRepo) -> tuple[str, ...]:
 
 def _parsing(launch: Launch, releases: tuple[str, ...]) -> tuple[str, ...]:
     """Those of the releases, else the branches, whose parser takes the launch's values; all if none does."""
+    from megatron_hcp.rules.key.unfit import unfit
+
     refusing = {revision for one in unfit(View(launch), "choice") for revision in one.refusing}
     if refusing.isdisjoint(releases):
         return releases
