@@ -91,6 +91,18 @@ def test_a_model_is_read_unless_the_launch_names_one(repo: Path) -> None:
     assert stated(repo, "model: config.json\n").facts["num_layers"].value == 7
 
 
+def test_a_models_name_means_no_file_of_the_working_folder(
+    repo: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "etc").mkdir()
+    (elsewhere / "etc" / "config.json").write_text('{"hidden_size": 64, "num_attention_heads": 4}')
+    monkeypatch.chdir(elsewhere)
+    with pytest.raises(HcpError, match=r"names etc/config\.json, which is not below"):
+        stated(repo, "model: etc/config.json\n")
+    assert stated(repo, "model: Qwen/Qwen3-8B\n").facts["num_layers"].origin == "model"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -100,6 +112,8 @@ def test_a_model_is_read_unless_the_launch_names_one(repo: Path) -> None:
         ("sources: [../elsewhere]\n", "is not below"),
         ("sources: [/etc]\n", "is not below"),
         ("site: ../site.yaml\n", "is not below"),
+        ("model: ../config.json\n", "is not below"),
+        ("model: /etc/hostname\n", "is not below"),
         ("accept: [{rule: CP001}]\n", "reason: found nothing"),
         ("accept: [{rule: NOPE1, reason: x}]\n", "found no rule"),
         ("accept: [{rule: START001, reason: x}]\n", "many refusals"),

@@ -171,7 +171,7 @@ def _for_path(file: str, changed_ns: int, root: str, path: str) -> Project:
             facts,
             merged.get("dialect"),
             tuple(_source(loaded, root, source) for source in sources),
-            None if model is None else file_below(root, model, "a model's config.json") or model,
+            None if model is None else _model(loaded, root, model),
             None if merged.get("site") is None else _below(loaded, root, merged["site"], "a site file"),
         ),
         ",".join(merged["select"]) if merged.get("select") else None,
@@ -221,6 +221,17 @@ def _source(loaded: _ConfigText, root: str, name: str) -> str:
     if found is None:
         raise _elsewhere(loaded, name, wanted, root)
     return found
+
+
+def _model(loaded: _ConfigText, root: str, name: str) -> str:
+    """The config.json below the root, else the name of a model, which `read_model` would take for no path."""
+    from megatron_hcp.launch.hf_cache import is_model_name
+
+    wanted = "a model's config.json"
+    found = file_below(root, name, wanted)
+    if found is None and (not is_model_name(name) or os.path.lexists(name)):
+        raise _elsewhere(loaded, name, wanted, root)
+    return found or name
 
 
 def _elsewhere(loaded: _ConfigText, name: str, wanted: str, root: str) -> HcpError:
