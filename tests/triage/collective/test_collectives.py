@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from megatron_hcp.triage.collective.flight_recorder import read_dumps
+from megatron_hcp.triage.collective.mismatch import as_printed
 from megatron_hcp.triage.collective.plain_pickle import NotPlain, read_plain_pickle
 from megatron_hcp.triage.inputs.sources import find_logs
 from megatron_hcp.triage.is_cp_on import CpPlan
@@ -195,6 +196,7 @@ def test_a_list_that_a_dump_holds_a_billion_times_over_is_not_written_out(tmp_pa
     dump["pg_config"]["1"][key] = _nested(40)
     dump["entries"].append({**dump["entries"][0], "process_group": [_nested(40)] * 2, "profiling_name": _nested(40)})
     dump["entries"][0]["frames"] = [{"name": _nested(40), "filename": _nested(40)}]
+    dump["entries"][0] |= dict.fromkeys(("input_sizes", "output_sizes", "input_dtypes"), _nested(40))
     (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps(dump, 2))
     waited, unread = read_dumps([tmp_path / "nccl_trace_rank_0"])
     assert waited is not None and (waited.arrived, waited.missing) == ((0,), ()) and not unread
@@ -280,15 +282,28 @@ def test_dumps_that_torch_itself_wrote_are_read(tmp_path):
     assert (waited.op, waited.sequence, waited.group, waited.missing) == ("all_reduce", 2, "default_pg", (1,))
 
 
-@pytest.mark.parametrize("field", ["ranks", "name", "desc"])
+@pytest.mark.parametrize("field", ["ranks", "frames"])
 def test_a_dump_that_uses_one_list_a_million_times_is_not_read(tmp_path, field):
-    """In the pickle the list stands once; its reader would go through it for each group."""
+    """In the pickle the list stands once; its reader would go through it for each group, or each entry."""
     shared = list(range(30_000))
-    config = {str(number): {field: shared} for number in range(1_000)}
     dump = tmp_path / "nccl_trace_rank_0"
-    dump.write_bytes(pickle.dumps({"entries": [], "pg_config": config}, protocol=4))
-    assert dump.stat().st_size < 200_000
-    ((path, why),) = read_dumps([dump])[1]
-    assert path == dump and "too often" in why
-    dump.write_bytes(pickle.dumps({"entries": [], "pg_config": dict(list(config.items())[:100])}, protocol=4))
-    assert read_dumps([dump])[1] == []
+    for count, is_read in ((1_000, False), (50, True)):
+        users = [{field: shared} for _ in range(count)]
+        config = dict(zip(map(str, range(count)), users)) if field == "ranks" else {}
+        whole = {"entries": users if field == "frames" else [], "pg_config": config}
+        dump.write_bytes(pickle.dumps(whole, protocol=4))
+        assert dump.stat().st_size < 200_000
+        unread = read_dumps([dump])[1]
+        assert [path for path, why in unread if "too often" in why] == ([] if is_read else [dump])
+
+
+def test_one_entry_that_a_dump_names_a_million_times_is_not_read(tmp_path):
+    dump = tmp_path / "nccl_trace_rank_0"
+    dump.write_bytes(pickle.dumps({"entries": [{"frames": []}] * 1_000_000, "pg_config": {}}, protocol=4))
+    ((_, why),) = read_dumps([dump])[1]
+    assert "too often" in why
+
+
+def test_long_sizes_of_a_call_are_cut_as_python_would_print_them() -> None:
+    for value in ([[1, 2], [3]], ["Float", "It's"], [[], [1.5]], "[1]", [[7] * 300] * 300, ["x" * 500] * 3, []):
+        assert as_printed(value) == str(value)[:200]

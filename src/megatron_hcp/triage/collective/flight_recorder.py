@@ -23,10 +23,10 @@ from megatron_hcp.triage.number import whole
 _LARGEST = 64 << 20
 _MOST_RANKS = 20_000
 _MOST_FRAMES = 1_000
-_LONGEST = 2_000_000
+_LONGEST, _LONGEST_NAME = 2_000_000, 1_000
 _MOST_WORK = 100_000_000
-"""Characters that are read of one dump, each as often as it is used, and eight for each value of a list: a few bytes
-can use a list a million times. The groups of 16,000 ranks, spelled out a hundred times, are a tenth of it."""
+_ENTRY, _FRAME, _VALUE = 500, 40, 8
+"""What an entry, a frame and a value of another list take, in characters."""
 _FILE = re.compile(r"(?:^|[_-])(?:rank[_-]?)?(\d{1,6})(?:\.(?:json|pkl|pickle|pt))?$")
 _PICKLE = b"\x80"
 _SOURCE = "flight-recorder"
@@ -121,11 +121,13 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _work(dump: Mapping[str, Any]) -> int:
-    """What reading a dump takes, in characters; at least one more than the limit where that is passed."""
+    """What reading a dump takes, in characters, each counted as often as it is used: a few bytes can use a list a
+    million times. The groups of 16,000 ranks, spelled out a hundred times, are a tenth of the limit."""
     config, work = dump.get("pg_config"), 0
     for value in (*dump["entries"], *(config.values() if isinstance(config, dict) else ())):
-        found = [value.get(key) for key in ("ranks", "name", "desc", "frames")] if isinstance(value, dict) else []
-        work += 8 + sum(len(one) * (1 if isinstance(one, str) else 8) for one in found if isinstance(one, (list, str)))
+        ranks, frames = (value.get(key) for key in ("ranks", "frames")) if isinstance(value, dict) else (None, None)
+        work += _ENTRY + _FRAME * (len(frames) if isinstance(frames, list) else 0)
+        work += len(ranks) * (1 if isinstance(ranks, str) else _VALUE) if isinstance(ranks, (list, str)) else 0
         if work > _MOST_WORK:
             break
     return work
@@ -135,11 +137,11 @@ def _add(groups: dict[str, _StuckGroup], calls: Calls, rank: int, dump: Mapping[
     config = dump.get("pg_config")
     for key, stated in config.items() if isinstance(config, dict) else ():
         if isinstance(stated, dict):
-            group = groups.setdefault(_text(stated.get("name")) or key, _StuckGroup())
-            group.name = group.name or _text(stated.get("desc"))
+            group = groups.setdefault(_name(stated.get("name")) or key, _StuckGroup())
+            group.name = group.name or _name(stated.get("desc"))
             group.ranks |= {
                 number
-                for found in re.findall(r"\d{1,6}", _text(stated.get("ranks")))
+                for found in re.findall(r"\d{1,6}", _numbers(stated.get("ranks")))
                 if (number := whole(found)) is not None
             }
     for entry in dump["entries"]:
@@ -151,12 +153,13 @@ def _add_entry(groups: dict[str, _StuckGroup], calls: Calls, rank: int, entry: d
     process_group, sequence = entry.get("process_group"), entry.get("collective_seq_id")
     if not isinstance(sequence, int) or not isinstance(process_group, (list, tuple)) or len(process_group) != 2:
         return
-    group = groups.setdefault(_text(process_group[0]), _StuckGroup())
-    group.name = group.name or _text(process_group[1])
+    key = _name(process_group[0])
+    group = groups.setdefault(key, _StuckGroup())
+    group.name = group.name or _name(process_group[1])
     done = entry.get("state") == "completed" or entry.get("retired") is True
-    op, where = _text(entry.get("profiling_name"))[:80].rpartition(":")[2], _where(entry.get("frames"))
+    op, where = _name(entry.get("profiling_name"))[:80].rpartition(":")[2], _where(entry.get("frames"))
     queued = _Queued(sequence, op, done, where)
-    calls.add(_text(process_group[0]), group.name, rank, entry, op, where)
+    calls.add(key, group.name, rank, entry, op, where)
     if rank not in group.last or group.last[rank].sequence < sequence:
         group.last[rank] = queued
     if not done:
@@ -167,17 +170,24 @@ def _where(frames: Any) -> str:
     """The first frame outside torch, as `function (file:line)`."""
     for frame in frames[:_MOST_FRAMES] if isinstance(frames, list) else ():
         if isinstance(frame, dict):
-            name, file, line = (_text(frame.get(key)) for key in ("name", "filename", "line"))
+            name, file, line = (_name(frame.get(key)) for key in ("name", "filename", "line"))
             if "torch/distributed" not in file:
                 return f"{name} ({file}:{line})"[:300]
     return ""
 
 
-def _text(value: Any) -> str:
-    """A value of a dump as text: a list without what is nested in it, since a few bytes can say a billion values."""
-    if isinstance(value, list):
-        return " ".join(_text(item)[:20] for item in value if not isinstance(item, list))
-    return str(value)[:_LONGEST] if isinstance(value, (str, int, float)) else ""
+def _name(value: Any) -> str:
+    """A text or number of a dump, cut."""
+    return (
+        str(value[:_LONGEST_NAME] if isinstance(value, str) else value) if isinstance(value, (str, int, float)) else ""
+    )
+
+
+def _numbers(value: Any) -> str:
+    """The ranks of a group: a text, or a list, of which what is nested is left out."""
+    return (
+        " ".join(map(_name, value)) if isinstance(value, list) else value[:_LONGEST] if isinstance(value, str) else ""
+    )
 
 
 def _absent(group: _StuckGroup) -> tuple[_Queued, set[int]] | None:

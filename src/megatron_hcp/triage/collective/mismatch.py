@@ -62,9 +62,9 @@ class Calls:
         if self._size >= _MOST_CALLS:
             return
         self._size += 1
-        given, taken = (str(entry.get(key) or "")[:_LONGEST] for key in ("input_sizes", "output_sizes"))
+        given, taken = (as_printed(entry.get(key) or "") for key in ("input_sizes", "output_sizes"))
         sizes = taken if op == "scatter" else given if op == "gather" else f"{given} to {taken}"
-        types = str(entry.get("input_dtypes") or "")[:_LONGEST]
+        types = as_printed(entry.get("input_dtypes") or "")
         own = any(part in op for part in _OWN_SIZES)
         call = Call(op, "" if own else sizes, "" if own else types, where)
         self.names.setdefault(group, name)
@@ -76,6 +76,22 @@ class Calls:
             if len(calls) > 1 and (found := _mismatch(self.names[group], sequence, calls)):
                 return found
         return None
+
+
+def as_printed(value: Any, most: int = _LONGEST) -> str:
+    """Sizes or types as Python prints them, up to so many characters: in a few bytes, lists of lists say billions."""
+    if isinstance(value, str):
+        return value[:most]
+    if not isinstance(value, list):
+        return str(value)[:most] if isinstance(value, (int, float)) else ""
+    text = "["
+    for number, item in enumerate(value):
+        if len(text) >= most:
+            break
+        text += (", " if number else "") + (
+            repr(item[:most]) if isinstance(item, str) else as_printed(item, max(0, most - len(text)))
+        )
+    return f"{text}]"[:most]
 
 
 def _mismatch(group: str, sequence: int, calls: dict[int, Call]) -> Mismatch | None:
