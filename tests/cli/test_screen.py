@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import megatron_hcp.cli.reports.json
@@ -21,6 +21,8 @@ from megatron_hcp.cli.screen import Part, ProgressLine, safe_line, safe_text
 HOSTILE = st.text(st.sampled_from("a:#[v\n\r\x1b\x07\x9b\u202e\u2028\t éx=TOKEN") | st.characters())
 
 
+@example(" :", ":error::x")
+@example("#", "#[error]x ##vso[task.complete]x")
 @given(HOSTILE, HOSTILE)
 def test_no_line_acts_on_a_terminal_or_a_ci(first: str, second: str) -> None:
     for line in (first + second, (first, second), (Part(first, "red"), second)):

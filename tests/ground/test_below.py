@@ -7,10 +7,10 @@ import socket
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from megatron_hcp.ground.below import file_below
+from megatron_hcp.ground.below import file_below, folder_below
 from megatron_hcp.ground.errors import HcpError
 
 WANTED = "a card"
@@ -79,6 +79,25 @@ def test_the_folder_itself_may_be_a_link_and_relative(root: Path, monkeypatch: p
     assert file_below("", "real/x.md", WANTED) == "real/x.md"
 
 
+@pytest.mark.parametrize("name", ["real", "inner", "./real/", "real/../inner"])
+def test_a_folder_below_is_found(root: Path, name: str) -> None:
+    found = folder_below(str(root), name, WANTED)
+    assert found is not None and os.path.samefile(found, root / "real")
+
+
+@pytest.mark.parametrize("name", ["", "..", "../root2", "real/../../root2", "/etc", "none", "real/x.md", "a\0b"])
+def test_a_name_that_leads_out_or_nowhere_means_no_folder(root: Path, name: str) -> None:
+    assert folder_below(str(root), name, WANTED) is None
+
+
+@pytest.mark.parametrize("name", ["out", "out/root2"])
+def test_a_link_out_of_the_folder_is_no_folder_below(root: Path, name: str) -> None:
+    with pytest.raises(HcpError, match="leads elsewhere; wanted a card inside"):
+        folder_below(str(root), name, WANTED)
+
+
+@example(name="../x")
+@example(name="/etc/passwd")
 @given(name=st.text("./ax\0~-", max_size=12) | st.text(max_size=6))
 def test_no_name_finds_what_lies_outside(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     outer = tmp_path_factory.getbasetemp() / "any"

@@ -2,12 +2,13 @@
 
 import unicodedata
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from megatron_hcp.ground.visible import visible
 
 
+@example("\x1b\x9b\n\u202e\u2028\udc80\ue000")
 @given(st.text(st.characters(categories=("Cc", "Cf", "Cs", "Zl", "Zp", "Co", "Lu", "Nd", "Po"))))
 def test_nothing_but_printable_characters_comes_out(text: str) -> None:
     assert {unicodedata.category(letter) for letter in visible(text)}.isdisjoint({"Cc", "Cf", "Cs", "Zl", "Zp", "Co"})

@@ -12,14 +12,18 @@ _TOKENS = {
     "ASIA": r"ASIA[0-9A-Z]{16}",
     "SG.": r"SG\.[\w-]{16,32}\.[\w-]{16,64}",  # SendGrid
     "dapi": r"dapi[0-9a-f]{32}",  # Databricks
-    "dop_v1_": r"dop_v1_[0-9a-f]{64}",  # DigitalOcean
+    "_v1_": r"do[opr]_v1_[0-9a-f]{64}",  # DigitalOcean
+    "dckr_pat_": r"dckr_pat_[\w-]{20,}",  # Docker
     "eyJ": r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*",  # JSON Web Token
+    "hvs.": r"hvs\.[\w-]{24,}",  # HashiCorp Vault
     "npm_": r"npm_[0-9A-Za-z]{30,}",
     "nvapi-": r"nvapi-[\w-]{20,}",  # NVIDIA
     "pypi-": r"pypi-[\w-]{40,}",
+    "r8_": r"r8_[0-9A-Za-z]{37}",  # Replicate
     "rk_": r"rk_(?:live|test)_[0-9A-Za-z]{16,}",  # Stripe
     "sk_": r"sk_(?:live|test)_[0-9A-Za-z]{16,}",
-    "xox": r"xox[abeoprs]-[0-9A-Za-z-]{10,}",  # Slack
+    "xapp-": r"xapp-\d-[0-9A-Z]+-\d+-[0-9A-Za-z]{10,}",  # Slack
+    "xox": r"xox[abeoprs]-[0-9A-Za-z-]{10,}",
     "ya29.": r"ya29\.[\w-]{20,}",  # Google OAuth
 }
 """What each begins with, and its pattern: searched for only where the text has the beginning."""

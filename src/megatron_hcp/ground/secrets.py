@@ -27,8 +27,8 @@ _HARMLESS_NAMES = (
 _HARMLESS = frozenset(_HARMLESS_NAMES.upper().split())
 """Words before `key` or `token` in training settings: `data.prompt_key`, `--eos-token`."""
 _URL = r"://(?!git@)[^/\s@]*(?:@[^/\s@]*)*@"
-_KNOWN = r"\b(?:hf_[A-Za-z0-9]{16,}|(?:sk-|gh[opsu]_|github_pat_|glpat-)[A-Za-z0-9_-]{16,})"
-_STARTS = ("hf_", "sk-", "gho_", "ghp_", "ghs_", "ghu_", "github_pat_", "glpat-")
+_KNOWN = r"\b(?:hf_[A-Za-z0-9]{16,}|(?:sk-|gh[oprsu]_|github_pat_|glpat-)[A-Za-z0-9_-]{16,})"
+_STARTS = ("hf_", "sk-", "gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "glpat-")
 """Prefixes of well-known services' tokens. Those of Hugging Face have no underscores: `hf_to_megatron.py` is a file."""
 _QUOTES = "\"'`"
 _UNQUOTED_END = " \t\r\n;&|<>)}]"

@@ -57,6 +57,17 @@ def test_nothing_is_written_through_a_link(hcp, tmp_path: Path, link: str, force
     assert tree(victim) == {"SKILL.md": "mine"}
 
 
+def test_nothing_is_kept_through_a_link_to_a_folder_of_backups(hcp, tmp_path: Path) -> None:
+    hcp("skills", "install", NAME, cwd=tmp_path)
+    place = tmp_path / ".agents" / "skills"
+    (place / NAME / "SKILL.md").write_text("my own words")
+    (tmp_path / "victim").mkdir()
+    (place / ".hcp-backup").symlink_to(tmp_path / "victim")
+    done = hcp("skills", "install", NAME, "--force", cwd=tmp_path)
+    assert done.returncode == 2 and ".hcp-backup is a link" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert tree(tmp_path / "victim") == {} and (place / NAME / "SKILL.md").read_text() == "my own words"
+
+
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("inside", ["SKILL.md", "references", "config"])
 def test_a_link_inside_the_old_copy_is_replaced_and_not_followed(hcp, tmp_path: Path, inside: str, root: Path) -> None:
