@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
 
@@ -53,6 +55,33 @@ def test_no_credential_reaches_upstream(trees: tuple[Path, Path], monkeypatch: p
         and "secret" not in child.stdout
         and str(Path.home()) not in child.stdout.split("HOME")[1][:60]
     )
+
+
+def test_no_other_variable_of_the_users_reaches_upstream(
+    trees: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SSH_AUTH_SOCK", "HOSTNAME", "HF_HUB_CACHE", "PYTHONSTARTUP", "MINE"):
+        monkeypatch.setenv(name, "mine")
+    child, *_ = run("import json, os; print(json.dumps(dict(os.environ)))", *trees)
+    passed = {name for name, value in json.loads(child.stdout).items() if os.environ.get(name) == value}
+    assert passed <= {"PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"}
+
+
+@pytest.mark.parametrize(
+    ("unshare", "network", "files"),
+    [
+        ("exit 1", "this system allows no namespaces of one's own", "this system allows no namespaces of one's own"),
+        ("case $* in *--mount*) exit 1 ;; esac", "", "this system allows no mounts of one's own"),
+    ],
+)
+def test_a_system_that_allows_less_is_said_so(
+    trees: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, unshare: str, network: str, files: str
+) -> None:
+    program = trees[0] / "unshare"
+    program.write_text(f"#!/bin/sh\n{unshare}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{trees[0]}:/usr/bin:/bin")
+    assert sandbox(*map(str, trees))[1:] == (network, files)
 
 
 def test_a_system_without_unshare_is_said_so(trees: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,16 @@ def test_a_baseline_keeps_the_entries_of_launches_that_were_not_checked(hcp, rep
     assert {item["path"] for item in data["findings"]} == {"run.sh", "other.sh"}
 
 
+def test_a_baseline_that_is_a_link_out_of_the_repository_is_neither_read_nor_written(hcp, repo: Path) -> None:
+    outside = repo.parent / f"{repo.name}-outside.json"
+    outside.write_text("theirs")
+    (repo / ".hcp-baseline.json").symlink_to(outside)
+    for words in ((), ("--write-baseline",)):
+        done = hcp("check", "run.sh", *words, cwd=repo)
+        assert done.returncode == 2 and ".hcp-baseline.json leads elsewhere" in done.stderr, done
+    assert outside.read_text() == "theirs"
+
+
 def test_isolated_ignores_baseline_and_file(hcp, repo: Path) -> None:
     found(hcp, repo, "--write-baseline")
     (repo / ".hcp.yaml").write_text("accept: [{rule: CP001, reason: tried}]\n")

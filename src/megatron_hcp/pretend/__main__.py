@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import json
 import os
-import resource
 import signal
 import sys
 import warnings
 from typing import IO, Any
+
+from megatron_hcp.pretend.limits import limit
 
 
 def main() -> None:
@@ -45,9 +46,7 @@ def _fork(request: Any, rank: int, out: IO[str]) -> None:
         from megatron_hcp.pretend.run import run
         from megatron_hcp.pretend.stages import PROGRESS
 
-        resource.setrlimit(resource.RLIMIT_DATA, (request.memory, request.memory))
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(request.seconds)
+        limit(request.seconds, request.memory)
         PROGRESS.report = lambda stage: _say(out, {"rank": rank, "reached": stage})
         _say(out, {"rank": rank, **run(request, rank)})
         os._exit(0)

@@ -7,7 +7,6 @@ import fcntl
 import gc
 import json
 import os
-import resource
 import signal
 import socket
 import struct
@@ -15,6 +14,8 @@ import sys
 import tempfile
 import warnings
 from typing import Any
+
+from megatron_hcp.pretend.limits import limit
 
 _LOOPBACK = b"lo"
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
@@ -108,9 +109,7 @@ def _run(given: dict[str, Any], pair: dict[str, Any], world: int) -> list[dict[s
             )
             pid = os.fork()
             if pid == 0:
-                resource.setrlimit(resource.RLIMIT_DATA, (given["memory"], given["memory"]))
-                signal.signal(signal.SIGALRM, signal.SIG_DFL)
-                signal.alarm(given["seconds"])
+                limit(given["seconds"], given["memory"])
                 torch.save(rank.run(asked), f"{folder}/{number}.part")
                 os.rename(f"{folder}/{number}.part", f"{folder}/{number}")
                 os._exit(0)
