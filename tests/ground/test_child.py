@@ -24,10 +24,11 @@ def test_what_it_reads_and_prints_and_how_it_ends(tmp_path: Path) -> None:
     assert python(code, input="é", folder=str(tmp_path)) == (3, f"é {tmp_path}\n", "b\n", "")
 
 
-def test_one_that_prints_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_one_that_prints_without_end_is_ended(monkeypatch: pytest.MonkeyPatch, stream: str) -> None:
     monkeypatch.setattr(child, "MAX_OUTPUT", 100_000)
-    ended = python("while True: print('x' * 10_000)")
-    assert (ended.status, ended.why, len(ended.stdout)) == (None, "output", 100_000)
+    ended = python(f"import sys\nfor _ in range(100_000): print('x' * 10_000, file=sys.{stream})")
+    assert (ended.status, ended.why, len(getattr(ended, stream))) == (None, "output", 100_000)
 
 
 def test_one_that_takes_too_long_or_is_stopped_is_ended() -> None:

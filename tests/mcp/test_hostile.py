@@ -20,6 +20,9 @@ mcp = pytest.importorskip("mcp")
 import mcp_types as types  # noqa: E402
 from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
 
+from megatron_hcp.ground.errors import HcpError  # noqa: E402
+from megatron_hcp.mcp import server as server_module  # noqa: E402
+from megatron_hcp.mcp.tools import TOOLS  # noqa: E402
 from support.processes import HANG_S  # noqa: E402
 
 import anyio  # noqa: E402  # isort: skip
@@ -39,12 +42,20 @@ def request(number: Any, method: str, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
 
+PATIENT = """
+from megatron_hcp.cli.main import main
+from megatron_hcp.mcp import server
+server.TIMEOUT_S = 10**6  # so that what ends a call is what the test does
+main()
+"""
+
+
 class Server:
-    """A server whose lines are written and read raw."""
+    """A server whose lines are written and read raw; its calls have no time limit of their own."""
 
     def __init__(self, cwd: Path) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "megatron_hcp", "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=cwd
+            [sys.executable, "-c", PATIENT, "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=cwd
         )
 
     def send(self, *lines: dict[str, Any] | bytes) -> None:
@@ -270,6 +281,17 @@ def test_a_signal_ends_the_server_and_its_calls(tmp_path: Path, number: int) -> 
         found.process.send_signal(number)
         wait_until_gone(begun)
         assert found.process.wait(HANG_S) == 128 + number
+
+
+def test_a_call_that_takes_too_long_is_ended_and_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    writer = os.open(tmp_path / "fifo", os.O_RDWR)
+    assert server_module.TIMEOUT_S == 120, "SECURITY.md says so"
+    monkeypatch.setattr(server_module, "TIMEOUT_S", 0.5)
+    (check,) = (tool for tool in TOOLS if tool.name == "check")
+    with pytest.raises(HcpError, match=r"check: no answer after 0\.5 s"):
+        server_module.ask(check, {"path": str(tmp_path / "fifo")})
+    os.close(writer)
 
 
 def test_no_more_than_four_calls_run_at_once(tmp_path: Path) -> None:

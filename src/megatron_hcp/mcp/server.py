@@ -34,7 +34,8 @@ from megatron_hcp.rules.registry import RULES
 from megatron_hcp.skills.card import find_skill, read_skill_file, skill_dirs
 from megatron_hcp.skills.skill import front_matter
 
-_TIMEOUT_S = 120
+TIMEOUT_S = 120
+"""Of a call."""
 _AT_ONCE = 4
 """Calls that run at once: each is a process, and an agent may ask for many."""
 _PAGE = 36
@@ -54,12 +55,12 @@ def ask(tool: Tool, given: dict[str, Any], is_stopped: Callable[[], bool] = lamb
     python = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
     words = [*python, "-m", "megatron_hcp", *tool.words(given), *(["--format", "json"] if tool.prints_json else [])]
     try:
-        done = run_child(words, input=str(given.get("text") or ""), timeout_s=_TIMEOUT_S, is_stopped=is_stopped)
+        done = run_child(words, input=str(given.get("text") or ""), timeout_s=TIMEOUT_S, is_stopped=is_stopped)
     except (OSError, ValueError) as error:  # a null byte in a word, or more of them than the system takes
         raise HcpError(f"{tool.name}: cannot be started ({error})", do="give a smaller input, as text") from None
     if done.status is None:
         ends = {
-            "time": f"no answer after {_TIMEOUT_S} s",
+            "time": f"no answer after {TIMEOUT_S} s",
             "stopped": "the call was ended",
             "output": "an endless answer",
         }
