@@ -54,6 +54,14 @@ def test_the_text_says_where_upstream_refused_and_what_was_missing() -> None:
     assert "not decided beyond model: missing a stand-in" in text
 
 
+def test_what_the_system_does_not_allow_of_the_sandbox_is_said_in_both_forms() -> None:
+    told = run(DONE)._replace(network="no namespaces", files="no mounts")
+    assert {"network not cut off: no namespaces", "files not read-only: no mounts"} <= set(lines(told))
+    limits = as_json(told)["limits"]
+    assert (limits["network"], limits["files"]) == ("no namespaces", "no mounts")
+    assert not any("not cut off" in line or "not read-only" in line for line in lines(run(DONE)))
+
+
 def test_the_number_of_ranks_is_said_to_be_presumed() -> None:
     assert "presumed" in lines(run(DONE))[0] and "presumed" not in lines(run(DONE)._replace(is_world_stated=True))[0]
 

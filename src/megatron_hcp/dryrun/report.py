@@ -75,9 +75,13 @@ def lines(run: DryRun) -> list[str]:
             shown.append(f"replaced: {row['what']}: {shlex.join(row['was'])[:300]} -> {now}")
     used = sorted({name for outcome in run.outcomes for name in outcome.stand_ins})
     shown += [f"stand-ins used: {', '.join(used)}"] if used else []
-    shown += [f"network not cut off: {run.network}"] if run.network else []
-    shown += [f"files not read-only: {run.files}"] if run.files else []
-    return [*shown, _last(run)]
+    return [*shown, *unlimited(run), _last(run)]
+
+
+def unlimited(run: DryRun) -> list[str]:
+    """What this system did not allow of the sandbox, a line each."""
+    said = (("network not cut off", run.network), ("files not read-only", run.files))
+    return [f"{what}: {why}" for what, why in said if why]
 
 
 def _outcome_lines(outcome: RankRun) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +81,19 @@ def test_a_check_with_a_dry_run_fails_where_upstream_refuses_and_no_rule_does() 
     data = json.loads(done.stdout)
     assert (done.returncode, data["verdict"], data["dryrun"]["verdict"]) == (1, "failed", "refused")
     assert data["dryrun"]["ranks"][0]["error"]["function"] == "get_train_valid_test_num_samples"
+
+
+@pytest.mark.torch
+@pytest.mark.upstream
+@pytest.mark.slow
+def test_a_plan_says_what_the_system_does_not_allow_of_the_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "unshare").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "unshare").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    done = hcp("plan", "--gpu", "h100", "--measure", *WHEEL, "--", *BASE.split(), "--vocab-size", "128000")
+    assert done.returncode == 0 and "network not cut off: this system allows no namespaces" in done.stderr, done
 
 
 @pytest.mark.torch

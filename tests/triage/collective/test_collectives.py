@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from megatron_hcp.triage.collective.flight_recorder import read_dumps
-from megatron_hcp.triage.collective.mismatch import as_printed
 from megatron_hcp.triage.collective.plain_pickle import NotPlain, read_plain_pickle
 from megatron_hcp.triage.inputs.sources import find_logs
 from megatron_hcp.triage.is_cp_on import CpPlan
@@ -282,28 +281,14 @@ def test_dumps_that_torch_itself_wrote_are_read(tmp_path):
     assert (waited.op, waited.sequence, waited.group, waited.missing) == ("all_reduce", 2, "default_pg", (1,))
 
 
-@pytest.mark.parametrize("field", ["ranks", "frames"])
-def test_a_dump_that_uses_one_list_a_million_times_is_not_read(tmp_path, field):
-    """In the pickle the list stands once; its reader would go through it for each group, or each entry."""
-    shared = list(range(30_000))
+@pytest.mark.parametrize("field", ["ranks", "frames", "entries"])
+def test_a_dump_that_uses_one_value_a_million_times_is_not_read(tmp_path, field):
+    """In the pickle it stands once; its reader would go through it for each group, or each entry."""
     dump = tmp_path / "nccl_trace_rank_0"
     for count, is_read in ((1_000, False), (50, True)):
-        users = [{field: shared} for _ in range(count)]
+        users = [{field: list(range(30_000))}] * (count * 1_000 if field == "entries" else count)
         config = dict(zip(map(str, range(count)), users)) if field == "ranks" else {}
-        whole = {"entries": users if field == "frames" else [], "pg_config": config}
+        whole = {"entries": [] if field == "ranks" else users, "pg_config": config}
         dump.write_bytes(pickle.dumps(whole, protocol=4))
-        assert dump.stat().st_size < 200_000
         unread = read_dumps([dump])[1]
         assert [path for path, why in unread if "too often" in why] == ([] if is_read else [dump])
-
-
-def test_one_entry_that_a_dump_names_a_million_times_is_not_read(tmp_path):
-    dump = tmp_path / "nccl_trace_rank_0"
-    dump.write_bytes(pickle.dumps({"entries": [{"frames": []}] * 1_000_000, "pg_config": {}}, protocol=4))
-    ((_, why),) = read_dumps([dump])[1]
-    assert "too often" in why
-
-
-def test_long_sizes_of_a_call_are_cut_as_python_would_print_them() -> None:
-    for value in ([[1, 2], [3]], ["Float", "It's"], [[], [1.5]], "[1]", [[7] * 300] * 300, ["x" * 500] * 3, []):
-        assert as_printed(value) == str(value)[:200]

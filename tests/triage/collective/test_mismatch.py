@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from megatron_hcp.triage.collective.mismatch import as_printed
 from megatron_hcp.triage.inputs.sources import find_logs
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
@@ -92,3 +93,8 @@ def test_a_timeout_in_the_log_is_explained_by_the_dumps_mismatch(tmp_path):
     )
     failure = _read(tmp_path).failure
     assert (failure.signature.id, failure.rank, failure.line) == ("collective-mismatch", 1, 1)
+
+
+def test_long_sizes_of_a_call_are_cut_as_python_would_print_them() -> None:
+    for value in ([[1, 2], [3]], ["Float", "It's"], [[], [1.5]], "[1]", [[7] * 300] * 300, ["x" * 500] * 3, []):
+        assert as_printed(value) == str(value)[:200]

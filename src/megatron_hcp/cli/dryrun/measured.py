@@ -7,6 +7,7 @@ from typing import Any
 
 from megatron_hcp.cli.reports.plan_json import Counted, RankMemory, Shown
 from megatron_hcp.cli.reports.wrap import wrapped
+from megatron_hcp.cli.screen import say
 from megatron_hcp.launch.load import LoadOptions
 
 _KINDS = ("parameters", "gradients", "kept")
@@ -22,11 +23,12 @@ def measured(shown: Shown, target: str, options: LoadOptions) -> tuple[Shown, in
     """
     from megatron_hcp.dryrun.ask import HowToRun, dry_run
     from megatron_hcp.dryrun.ranks import sizes_of
-    from megatron_hcp.dryrun.report import exit_code
+    from megatron_hcp.dryrun.report import exit_code, unlimited
     from megatron_hcp.launch.load import load_launch
 
     launch = load_launch(target, options)
     run = dry_run(launch, HowToRun(measure=True))
+    say(unlimited(run), err=True)
     sizes = sizes_of(launch)
     found = [_of_rank(one, shown, sizes.stage(run.world, one.rank)) for one in run.outcomes]
     return shown._replace(measured=found), exit_code(run)
