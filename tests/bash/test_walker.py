@@ -168,3 +168,11 @@ def test_many_branches_that_each_set_another_variable_are_followed_to_their_end(
 def test_a_variable_that_every_branch_unsets_is_gone() -> None:
     assert commands("A=1\nif [ $Y ]; then unset A; else unset A; fi\nrun ${A:-none}") == [["run", "none"]]
     assert commands("A=1\nif [ $Y ]; then unset A; else A=1; fi\nrun $A") != [["run", "1"]]
+
+
+def test_what_a_branch_adds_to_a_text_is_all_that_it_changes() -> None:
+    """The command in front is still known: `$T` holds what starts the training, and an option or not."""
+    script = 'T="python train.py --a 1"\nif [ -n "$W" ]; then T="$T --b 2"; fi\nbash -c "$T"'
+    (items,) = [found for found in followed(script)[1] if texts(found)[0] == "bash"]
+    text = items[-1]
+    assert isinstance(text, Field) and text.prefix == "python train.py --a 1"
