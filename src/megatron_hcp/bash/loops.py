@@ -11,7 +11,7 @@ from megatron_hcp.bash.conditions import pattern_of, tried
 from megatron_hcp.bash.expand import value, words
 from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.bash.syntax import Case, CountedLoop, ForLoop, If, ShellWord, Statement, SyntaxNode, WhileLoop
-from megatron_hcp.bash.value import Field, Item, Unseen, text_of
+from megatron_hcp.bash.value import Field, Hole, Item, Unseen, text_of
 from megatron_hcp.bash.walker import Status, Walker
 
 _VARIABLE = re.compile(r"\$\{?(\w+)")
@@ -121,7 +121,13 @@ def case(w: Walker, node: Case) -> Status:
 def decided_by(w: Walker, reason: str, conditions: Sequence[SyntaxNode]) -> str:
     """The reason for a choice, with the one variable that its conditions ask for, if there is only one."""
     names = {name for node in conditions for name in _VARIABLE.findall(w.text(node))}
-    return ByVariable.of(reason, names.pop()) if len(names) == 1 else reason
+    if len(names) != 1:
+        return reason
+    name = names.pop()
+    parts = (w.vars[name].value if name in w.vars else None) or ()
+    holes = [part.reason for part in parts if isinstance(part, Hole)]
+    argument = next((reason.argument for reason in holes if isinstance(reason, ByVariable)), "")
+    return ByVariable.of(f"{reason}, by ${argument}" if argument else reason, name, argument)
 
 
 def arm(

@@ -101,6 +101,8 @@ class Hole(NamedTuple):
     """The variable that will hold it when the job runs and is never empty; "" if there is none."""
     outside: str = ""
     """The variable that holds it if whoever starts the script sets it, which the script doesn't; "" if none."""
+    date: str = ""
+    """The command that prints it, if that is `date`, as `$(date +%F)`: one word, which names a run; "" if none."""
 
 
 class OneOf(NamedTuple):
@@ -197,7 +199,7 @@ def reason_of(value: Iterable[Part]) -> str:
                 told = f"is {' or '.join(known)}{which}{part.reason}"
                 made = WhyUnknown(told)
                 if isinstance(part.reason, ByVariable):
-                    made = ByVariable.of(told, part.reason.variable)
+                    made = ByVariable.of(told, part.reason.variable, part.reason.argument)
                 made.options = tuple(known)
                 return made
             return part.reason
