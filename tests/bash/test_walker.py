@@ -176,3 +176,12 @@ def test_what_a_branch_adds_to_a_text_is_all_that_it_changes() -> None:
     (items,) = [found for found in followed(script)[1] if texts(found)[0] == "bash"]
     text = items[-1]
     assert isinstance(text, Field) and text.prefix == "python train.py --a 1"
+
+
+def test_the_end_of_a_path_is_known_where_its_beginning_is_not() -> None:
+    script = 'M=${M:-$HOME/models/Qwen-7B}\nN=$(basename "${M,,}")\npython train.py $N $(basename $HOME) ${M^^}'
+    _, _, name, home, upper = followed(script)[1][-1]
+    assert texts((name, home)) == ["qwen-7b", None]
+    assert isinstance(upper, Field) and [part.text for part in upper.parts if isinstance(part, Lit)] == [
+        "/MODELS/QWEN-7B"
+    ]
