@@ -81,7 +81,7 @@ def test_values_of_the_launchers_own_options_are_kept(rendered):
     ):
         assert line in done.stdout, done.stderr
     done = rendered(text=HEAD + TRAIN.replace("torchrun", "torchrun --max-restarts 3"))
-    assert "--max-restarts=3\n" in done.stdout
+    assert "--max-restarts=3)\n" in done.stdout
 
 
 def test_a_heterogeneous_job_is_refused_before_anything_is_asked(rendered):
@@ -208,3 +208,14 @@ def test_a_script_without_a_time_limit_is_rendered_without_one(rendered):
     done = rendered(text=HEAD.replace("#SBATCH --time=04:00:00\n", "") + TRAIN)
     assert done.returncode in (0, 1) and "--time" not in done.stdout and "#SBATCH --signal=B:USR1@900" in done.stdout
     assert "note: no time limit is stated, so the partition's holds; it saves 900 s before" in done.stderr
+
+
+@pytest.mark.parametrize("start", ["srun", "torchrun", "ft_launcher"])
+def test_the_job_of_a_minimal_launch_is_short_and_starts_its_container_once(rendered, start):
+    launch = "#SBATCH -N 2 --ntasks-per-node=8 --gpus-per-node=8 --time=04:00:00\nsrun python pretrain_gpt.py"
+    words = "--context-parallel-size 2 --seq-length 8192 --save /ckpt --exit-signal-handler"
+    script = rendered("--start", start, text=f"#!/bin/bash\n{launch} {words}\n").stdout
+    assert 60 < script.count("\n") <= 110
+    image = ["--container-runtime", "pyxis", "--container-image", "nemo:25.09"]
+    script = rendered("--start", start, *image, text=f"#!/bin/bash\n{launch} {words}\n").stdout
+    assert len(re.findall(r"\bsrun\b.*\$\{container", script)) == script.count('"${container[@]}"') == 1
