@@ -143,15 +143,12 @@ class Field(NamedTuple):
 
 
 class Unseen(NamedTuple):
-    """Any number of words that the reader does not know. `scalar`: an unquoted variable, so most likely one word.
-
-    `outside`: the variable, if it is one that the script doesn't set.
-    """
+    """Any number of words that the reader does not know. `scalar`: an unquoted variable, so most likely one word."""
 
     reason: str
     span: Span
     scalar: bool = False
-    outside: str = ""
+    outside: str = ""  # as of a Hole
 
 
 class Maybe(NamedTuple):
