@@ -22,7 +22,7 @@ EVIDENCE: dict[str, tuple[str, str, str]] = {
         "of the bf16 peak, before Blackwell",
         "assumed",
         "no step is given; a product alone reaches 0.61 to 0.79 on an H200",
-    ),  # fmt: skip
+    ),
     "gemm.fp8": ("of the fp8 peak", "fitted", _BRIDGE),
     "gemm.mxfp8": ("of the fp8 peak", "fitted", _BRIDGE),
     "gemm.nvfp4": ("of the fp4 peak", "fitted", _BRIDGE),
