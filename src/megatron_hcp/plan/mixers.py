@@ -121,7 +121,8 @@ def _nets(values: Mapping[str, Any], layers: int) -> DeltaNets | None:
 
 def _compressed(values: Mapping[str, Any], layers: int) -> Compressed | None:
     """By the fields of a config.json, or those that the table of known models has of it."""
-    found = values.get("csa", values)
+    known = values.get("csa")
+    found = known if isinstance(known, Mapping) else values
     ratios, sizes = found.get("compress_ratios"), [_size(found, name) for name in _OF_COMPRESSED]
     if not isinstance(ratios, list) or len(ratios) < layers or not all(sizes):
         return None

@@ -52,6 +52,7 @@ def test_ratios_that_make_no_layers_leave_the_attention_without_a_formula(wrong:
     }  # fmt: skip
     assert plan_model({**DENSE, **sizes, "compress_ratios": [4] * 8}).mixers.compressed is not None
     assert plan_model({**DENSE, **sizes, **wrong}).mixers.compressed is None
+    assert plan_model({**DENSE, "csa": 4}).mixers.compressed is None
 
 
 def test_the_table_knows_every_layer_of_deepseek_v4() -> None:
