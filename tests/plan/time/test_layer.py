@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -14,12 +13,12 @@ from megatron_hcp.plan.constants_fitted import FITTED
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.model import plan_model
 from megatron_hcp.plan.time.cp_passes import cp_passes
-from megatron_hcp.plan.time.layer import Work, gemm_seconds
+from megatron_hcp.plan.time.layer import Work
 from megatron_hcp.plan.time.links import exchange_seconds, ring_bandwidth
 from megatron_hcp.plan.time.margin import UNCOVERED
 from megatron_hcp.plan.time.overlap import ring_overlap
 from megatron_hcp.plan.time.parts import Mlp, joined
-from megatron_hcp.plan.time.shapes import Product, attention_products, expert_products, mlp_products
+from megatron_hcp.plan.time.shapes import attention_products, expert_products, mlp_products
 from megatron_hcp.plan.time.step import (
     LAYER_TERMS,
     exposed_sends,
@@ -275,25 +274,6 @@ def test_a_rank_casts_its_own_share_and_hopper_transposes_what_all_sent() -> Non
         )  # fmt: skip
         heads = one - 6 * elements  # what attention turns is cast by head, a share on each rank
         assert four == pytest.approx(gathered * elements + heads / 4)
-
-
-def test_outputs_are_computed_in_whole_tiles() -> None:
-    """21.5 tiles of 128 take as long as 22, of the same width and with the same bytes."""
-    rates = replace(RATES, memory_bandwidth=math.inf, half_size=0.0)
-    odd, even, more = (
-        gemm_seconds([Product(4096, outputs, 4096)], rates, rates.gemm_flops, 2.0) for outputs in (2752, 2816, 2817)
-    )
-    assert odd == pytest.approx(even) and more == pytest.approx(even * 23 / 22, rel=1e-2)
-
-
-def test_biases_cost_the_products_of_experts_alone() -> None:
-    product = Product(4096, 2816, 4096)
-    for one, factor in ((product, 1.0), (product._replace(experts=8), 1 / RATES.biased)):
-        with_bias, without = (
-            gemm_seconds([one], replace(RATES, memory_bandwidth=math.inf), RATES.gemm_flops, 2.0, biased)
-            for biased in (True, False)
-        )
-        assert with_bias == pytest.approx(without * factor, rel=1e-2)
 
 
 def test_a_release_that_nobody_states_widens_the_band_where_it_matters() -> None:
