@@ -115,10 +115,10 @@ ROW = re.compile(r"`(\w+)` \| ([\d.]+)(?: s)? \|")
 
 @pytest.mark.upstream
 def test_the_tables_of_parameters_are_upstreams(upstream: Path) -> None:
-    """references/features.md: the numbers of straggler detection and of in-process restart."""
-    text = (find_skill("training-resiliency") / "references/features.md").read_text(encoding="utf-8")
+    """references/stragglers.md: the numbers of straggler detection and of in-process restart."""
+    text = (find_skill("training-resiliency") / "references/stragglers.md").read_text(encoding="utf-8")
     said = {
-        "NVRxStragglerDetectionConfig": text.partition("## Straggler")[2].partition("## Local")[0],
+        "NVRxStragglerDetectionConfig": text.partition("## Straggler")[2].partition("## In-process")[0],
         "InProcessRestartConfig": text.partition("## In-process")[2].partition("## Rerun")[0],
     }
     for release in releases(upstream, "megatron-bridge"):
