@@ -93,6 +93,7 @@ CALLED = [
     ("slime.py", "create", "Backups.create()"),
     ("slime.py", "_config", "_config()"),
     ("rollouts.py", "_samples", "_samples(None)"),
+    ("optimizers.py", "__init__", "Orthogonalized([], 1.0)"),
     ("pipeline.py", "shapes", "shapes(None, False, False)"),
 ]
 """The file, the function with the fault, and how upstream's code, which no wheel of megatron-core has, comes to it."""

@@ -64,6 +64,7 @@ def prepare(request: Request) -> None:
         files,
         fused,
         kernels,
+        optimizers,
         packages,
         pipeline,
         routing,
@@ -76,7 +77,7 @@ def prepare(request: Request) -> None:
     sys.path[:0] = request.roots
     if request.framework == "bridge":  # it looks for kernels too
         importlib.import_module("transformers")
-    for stand_in in (device, world, packages, kernels, files, data, conversations):
+    for stand_in in (device, world, packages, kernels, optimizers, files, data, conversations):
         stand_in.install()
     if request.te is not None:
         from megatron_hcp.pretend.stand_ins import transformer_engine

@@ -109,7 +109,10 @@ class Pretend(TorchFunctionMode):  # type: ignore[misc]
             return True
         if _is_cuda(kwargs.get("device")):
             kwargs["device"] = META
-        kwargs.pop("pin_memory", None)
+        if kwargs.pop("pin_memory", False) and not _is_meta(kwargs.get("device")):
+            shape = real_call(func, args, {**kwargs, "device": META})
+            if shape.numel() > LARGE:  # room on the host, for a copy that is not made
+                return _copy(shape)
         if func is torch.Tensor.to:
             args = (args[0], *(META if _is_cuda(arg) else arg for arg in args[1:]))
         return _followed(func, args, kwargs, real_call(func, args, kwargs))
@@ -170,11 +173,16 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def made_up(tensor: torch.Tensor) -> torch.Tensor:
-    """A device tensor on the host: its values where they were followed, else ones, zeros for integers, or False."""
+    """A device tensor on the host: its values where they were followed, else ones, zeros for integers, or False.
+
+    What upstream checks of all values holds.
+    """
     host = getattr(tensor, "_host", None)
     if host is not None:
         return torch.Tensor.clone(host.detach())
     RECORD.read()
+    if hasattr(tensor, "_holds"):
+        return torch.ones(tensor.shape, dtype=tensor.dtype)
     make = torch.ones if tensor.dtype.is_floating_point else torch.zeros
     return make(tensor.shape, dtype=tensor.dtype)
 
@@ -183,6 +191,10 @@ def _is_cuda(device: Any) -> bool:
     if device is None or isinstance(device, bool):
         return False
     return isinstance(device, int) or str(device).startswith("cuda")
+
+
+def _is_meta(device: Any) -> bool:
+    return isinstance(device, torch.device) and device == META
 
 
 def _wants_cpu(args: Any, kwargs: Any) -> bool:
@@ -217,6 +229,8 @@ def _followed(func: Any, args: Any, kwargs: Any, result: Any) -> Any:
     if not is_on_device(result) or result.numel() > SMALL:
         return result
     name = getattr(func, "__name__", "")
+    if name == "all":
+        vars(result)["_holds"] = True  # like torch.equal: what upstream checks of all values is so
     if name == "__getitem__" and not hasattr(args[0], "_host") and is_on_device(args[0]):
         return result  # as below: upstream cuts a buffer into a part for each rank
     given = list(_tensors((*args, *kwargs.values())))
