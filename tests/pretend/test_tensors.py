@@ -12,7 +12,7 @@ from support.rows import rows
 pytestmark = [pytest.mark.torch]
 
 PROGRAM = """
-import sys, torch
+import sys, torch, torch._dynamo
 from megatron_hcp.pretend.stand_ins import device, tensors
 device.install()
 tensors.install()
