@@ -21,7 +21,7 @@ _OF_THE_RUN = (str(Path(__file__).with_name("run.py")), str(Path(__file__).with_
 _PASSES_THROUGH = (tensors.__file__, tensors.real_call.__name__)
 """The frame below which an exception is torch's own."""
 _PACKAGES = ("megatron_hcp.pretend.stand_ins", "megatron_hcp.proofs.te_cpu")
-_PROGRAMS = {str(Path(__file__).with_name(f"{name}.py")) for name in ("program", "bridge_program", "slime_program")}
+_PROGRAMS = {str(Path(__file__).with_name(f"{name}.py")) for name in ("program", "bridge_program", "slime_program", "verl_program")}
 _MAX_MESSAGE = 600
 _READS_DATA = ("megatron/core/datasets/", "megatron/training/datasets/", "megatron/core/tokenizers/",
                "megatron/training/tokenizer/", "megatron/bridge/data/")  # fmt: skip
@@ -177,7 +177,8 @@ def _outside_upstream(codes: list[tuple[str, str]], error: BaseException) -> str
     if not any(map(RECORD.is_upstream, files)) and not isinstance(error, SystemExit):
         return f"upstream's code: {type(error).__name__} {str(error)[:200]}"
     functions = {function for file, function in codes if RECORD.is_upstream(file)}
-    entered = {"pretrain", "init", "train", "parse_and_validate_args", "process_config_with_overrides", "parse_args"}
+    entered = {"pretrain", "init", "train", "parse_and_validate_args", "process_config_with_overrides", "parse_args",
+               "init_model", "_update_actor"}
     if _PROGRAMS & set(files) and not functions & entered and not any("/recipes/" in file for file in files):
         return "upstream's own program"  # ours asked for something that this release has not
     return ""

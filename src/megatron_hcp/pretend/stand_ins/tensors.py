@@ -31,6 +31,7 @@ _READS = {
     for name in "item tolist numpy __bool__ __int__ __float__ __index__ __array__ __contains__".split()
 }
 _INDEXES = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
+_REPEATS = (torch.repeat_interleave, torch.Tensor.repeat_interleave)
 _MADE_OF_NUMBERS = ("tensor", "zeros", "ones", "full", "arange", "as_tensor")
 _KINDS = {
     "Float": torch.float32,
@@ -94,6 +95,8 @@ class Pretend(TorchFunctionMode):  # type: ignore[misc]
             return is_on_device(args[0]) and not hasattr(args[0], "_is_copy")
         if owner is _IS_META:
             return False
+        if func in NESTED and is_nested(args[0]) and is_on_device(args[0]) != (func is torch.Tensor.to):
+            return NESTED[func](*args, **kwargs)
         if func in _INDEXES:
             args = (args[0], _index(args[1]), *args[2:])
             if func is torch.Tensor.__getitem__ and is_on_device(args[0]) and not vars(args[0]):
@@ -107,6 +110,8 @@ class Pretend(TorchFunctionMode):  # type: ignore[misc]
         if func in (torch.allclose, torch.equal, torch.is_nonzero) and any(map(is_on_device, args)):
             RECORD.read()
             return True
+        if func in _REPEATS and len(args) > 1 and is_on_device(args[1]):
+            kwargs["output_size"] = int(made_up(args[1]).sum())
         if _is_cuda(kwargs.get("device")):
             kwargs["device"] = META
         if kwargs.pop("pin_memory", False) and not _is_meta(kwargs.get("device")):
@@ -119,17 +124,23 @@ class Pretend(TorchFunctionMode):  # type: ignore[misc]
 
 
 _ASK_TORCH = object()
+NESTED: dict[Any, Callable[..., Any]] = {}
+"""torch's functions for which `nested` has an answer of its own."""
+
+
+def is_nested(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and bool(value.is_nested)
 
 
 def _of_tensor(func: Any, args: Any, kwargs: Any) -> Any:
     """The answer of a method that moves a tensor or reads it; `_ASK_TORCH` for any other."""
     tensor = args[0]
     on_device = is_on_device(tensor)
-    if hasattr(tensor, "_is_copy") and _wants_cuda(func, args[1:], kwargs):
+    if hasattr(tensor, "_is_copy") and wants_cuda(func, args[1:], kwargs):
         fresh = real_call(torch.Tensor.clone, (tensor,), {})  # back on the GPU
         return real_call(torch.Tensor.to, (fresh, _kind(tensor, args[1:], kwargs)), {})
     if func is torch.Tensor.cuda:
-        return tensor if on_device else _followed(torch.Tensor.to, (tensor, META), {}, tensor.to(META))
+        return tensor if on_device else moved(tensor)
     if func is torch.Tensor.pin_memory:
         return tensor
     if func is torch.Tensor.type and len(args) > 1 and "cuda" in str(args[1]):
@@ -153,6 +164,11 @@ def _of_tensor(func: Any, args: Any, kwargs: Any) -> Any:
     if func is torch.Tensor.data_ptr:
         return tensor.storage_offset() + 512
     return _ASK_TORCH
+
+
+def moved(tensor: torch.Tensor) -> Any:
+    """A tensor of the host on the GPU, with its values beside it where it is small."""
+    return _followed(torch.Tensor.to, (tensor, META), {}, tensor.to(META))
 
 
 def _index(index: Any) -> Any:
@@ -202,7 +218,7 @@ def _wants_cpu(args: Any, kwargs: Any) -> bool:
     return any(isinstance(value, (str, torch.device)) and str(value) == "cpu" for value in values)
 
 
-def _wants_cuda(func: Any, args: Any, kwargs: Any) -> bool:
+def wants_cuda(func: Any, args: Any, kwargs: Any) -> bool:
     values = (*args, kwargs.get("device"))
     return func is torch.Tensor.cuda or (func is torch.Tensor.to and any(map(_is_cuda, values)))
 
@@ -224,6 +240,9 @@ def _is_tensor(value: Any) -> bool:
 
 def _followed(func: Any, args: Any, kwargs: Any, result: Any) -> Any:
     """The result, with its values beside it where they follow from host data."""
+    if func is torch.Tensor.__setitem__:
+        _set(*args)
+        return result
     if args and hasattr(args[0], "_is_copy") and is_on_device(result) and func is not torch.Tensor.to:
         return _copy(result)
     if not is_on_device(result) or result.numel() > SMALL:
@@ -237,7 +256,7 @@ def _followed(func: Any, args: Any, kwargs: Any, result: Any) -> Any:
     if name == "copy_":
         given = given[1:]  # what was there before is gone
     if any(is_on_device(one) and not hasattr(one, "_host") for one in given):
-        if name.endswith("_") or name == "__setitem__":
+        if name.endswith("_"):
             vars(result).pop("_host", None)
         return result
     if not given and name not in _MADE_OF_NUMBERS:
@@ -252,6 +271,16 @@ def _followed(func: Any, args: Any, kwargs: Any, result: Any) -> Any:
     except Exception:
         vars(result).pop("_host", None)  # a value that can't be followed is made up when it is read
     return result
+
+
+def _set(tensor: Any, index: Any, value: Any) -> None:
+    """The values of a part are set: they are followed on, or those of the whole are known no more."""
+    if not is_on_device(tensor) or not hasattr(tensor, "_host"):
+        return
+    if any(is_on_device(one) and not hasattr(one, "_host") for one in _tensors((index, value))):
+        del tensor._host
+    else:
+        tensor._host[_on_host(index)] = _on_host(value)
 
 
 def _on_host(value: Any) -> Any:
