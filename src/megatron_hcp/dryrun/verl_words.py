@@ -20,9 +20,12 @@ _LEFT_OUT = {
         "actor_rollout_ref.model.use_shm",
     ),
     "the trainer, rewards and other models": ("trainer.", "reward", "critic.", "ray_kwargs.", "custom_reward_function.",
-                                              "actor_rollout_ref.ref.", "distillation.teacher_models", "+ray_kwargs."),
+                                              "actor_rollout_ref.ref.", "+ray_kwargs."),
 }  # fmt: skip
 """What an actor without rollouts and a cluster doesn't read."""
+_ROLLOUT = "actor_rollout_ref.rollout."
+_OF_TRAINING = ("log_prob_", "name", "n", "temperature", "multi_turn.", "checkpoint_engine.", "calculate_log_probs")
+"""Settings of the rollout engine that the trainer's own code reads."""
 _PLAIN = re.compile(r"[\w./:@+-]+")
 
 
@@ -36,13 +39,13 @@ def verl_words(launch: Launch) -> ProgramWords:
     if reading.role != "actor_rollout_ref.actor" or launch.facts["strategy"].value != "megatron":
         raise HcpError(f"found verl's {reading.role}", wanted="an actor that Megatron trains by verl.trainer.main_ppo")
     if reading.unseen:
-        raise HcpError(f"an override of the launch is not known: {reading.unseen}", wanted="each", do="state it after --")
+        raise HcpError(f"an override of the launch is not known: {reading.unseen}", wanted="each")
     for key, why in reading.unknown.items():
         if "." in key and not key.startswith(("env.", "default_of.")) and not _purpose(key):
             raise HcpError(f"an override of the launch is not known: {key}: {why}", wanted="each",
                            do=f"state it: -- {key}=VALUE")  # fmt: skip
     name, words = _USUAL, []
-    groups: dict[str, list[str]] = {what: [] for what in _LEFT_OUT}
+    groups: dict[str, list[str]] = {what: [] for what in (*_LEFT_OUT, "rollout engine")}
     for setting in reading.settings:
         if setting.key == _CONFIG:
             name = str(setting.value)
@@ -56,6 +59,8 @@ def verl_words(launch: Launch) -> ProgramWords:
 
 def _purpose(key: str) -> str:
     """What an override that is left out is for; "" for one that stays."""
+    if key.startswith(_ROLLOUT) and not key.startswith(_OF_TRAINING, len(_ROLLOUT)):
+        return "rollout engine"
     return next((what for what, starts in _LEFT_OUT.items() if key.startswith(starts)), "")
 
 

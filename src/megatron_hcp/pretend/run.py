@@ -64,11 +64,11 @@ def prepare(request: Request) -> None:
         files,
         fused,
         kernels,
-        nested,
         optimizers,
         packages,
         pipeline,
         routing,
+        sized,
         slime,
         tensors,
         verl,
@@ -85,8 +85,8 @@ def prepare(request: Request) -> None:
         from megatron_hcp.pretend.stand_ins import transformer_engine
 
         transformer_engine.install(Path(request.te[0]), request.te[1])
+    sized.install()
     tensors.install()
-    nested.install()
     argparse.ArgumentParser.error = refuse  # type: ignore[method-assign]
     mixed = routing if request.measure else experts
     if request.framework == "bridge":

@@ -9,7 +9,7 @@ from typing import Any
 
 from megatron_hcp.pretend.late import replace_everywhere
 from megatron_hcp.pretend.record import RECORD
-from megatron_hcp.pretend.stages import begins
+from megatron_hcp.pretend.stages import begins, ends
 from megatron_hcp.pretend.stand_ins.device import CUDA
 from megatron_hcp.pretend.stand_ins.packages import only_import
 from megatron_hcp.proofs.te_cpu.absent import empty_module
@@ -64,6 +64,7 @@ def late() -> None:
     bridge.load_hf_weights = lambda *_, **__: None
     replace_everywhere("verl.workers.engine.utils.prepare_micro_batches", _few(
         importlib.import_module("verl.workers.engine.utils").prepare_micro_batches))  # fmt: skip
+    replace_everywhere("verl.workers.engine.utils.postprocess_batch_func", ends)
     for path, name, stage in _BEGINS:
         holder: Any = importlib.import_module(path)
         *owner, name = name.split(".")
