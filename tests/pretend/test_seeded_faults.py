@@ -24,8 +24,8 @@ RAISES = "raise KeyError('sown')"
 SEEDS = [
     ("device.py", "_nothing", ""),
     ("world.py", "new_group", ""),
-    ("tensors.py", "_followed", ""),
-    ("tensors.py", "made_up", ""),
+    ("tensors.py", "followed_call", ""),
+    ("values.py", "made_up", ""),
     ("packages.py", "install", ""),
     ("files.py", "late", ""),
     ("data.py", "build_sample_idx", ""),
@@ -94,6 +94,9 @@ CALLED = [
     ("slime.py", "_config", "_config()"),
     ("rollouts.py", "_samples", "_samples(None)"),
     ("optimizers.py", "__init__", "Orthogonalized([], 1.0)"),
+    ("verl.py", "_tokenizer", "_tokenizer()"),
+    ("verl_rollouts.py", "rollouts", "rollouts(None, 1)"),
+    ("sized.py", "_outside_of_the_mode", "_outside_of_the_mode(None)"),
     ("pipeline.py", "shapes", "shapes(None, False, False)"),
 ]
 """The file, the function with the fault, and how upstream's code, which no wheel of megatron-core has, comes to it."""

@@ -65,8 +65,7 @@ def _purpose(key: str) -> str:
 
 
 def _written(setting: Setting) -> str:
-    sign: str = setting.sign or ""
-    return f"{sign}{setting.key}" if sign == "~" else f"{sign}{setting.key}={_text(setting.value)}"
+    return f"{setting.sign or ''}{setting.key}={_text(setting.value)}"
 
 
 def _text(value: Any) -> str:

@@ -35,4 +35,8 @@ def rollouts(config: Any, data_parallel: int) -> Any:
         **dict.fromkeys(("old_log_probs", "ref_log_prob", "rollout_log_probs"), numbers - 1.0),
         "advantages": numbers + 0.5,
     }
+    teacher = config.get("distillation")
+    if teacher is not None and teacher.enabled:
+        shape = (*attention.shape, teacher.distillation_loss.topk or 1)
+        tensors |= {"teacher_logprobs": torch.zeros(shape) - 1.0, "teacher_ids": torch.zeros(shape, dtype=torch.int64)}
     return importlib.import_module("verl").DataProto.from_single_dict(tensors)
