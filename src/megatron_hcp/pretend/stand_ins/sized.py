@@ -75,7 +75,7 @@ def _parts(func: Any, args: _Args, kwargs: dict[str, Any]) -> Any:
 
 def _part(func: Any, args: _Args, kwargs: dict[str, Any]) -> Any:
     """One part of a nested tensor."""
-    parts = _parts(func, args, kwargs) if isinstance(args[1], int) else tensors.ASK_TORCH
+    parts: Any = _parts(func, args, kwargs) if isinstance(args[1], int) else tensors.ASK_TORCH
     return parts if parts is tensors.ASK_TORCH else parts[args[1]]
 
 

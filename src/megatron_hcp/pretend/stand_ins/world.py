@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from megatron_hcp.pretend.late import replace, replace_everywhere
 from megatron_hcp.pretend.record import RECORD
-from megatron_hcp.pretend.stand_ins.tensors import is_on_device
+from megatron_hcp.pretend.stand_ins.values import is_on_device
 
 STANDS_FOR = "the other ranks, NCCL and Gloo; in a world of more than 1,024 ranks, the groups without this rank"
 CANNOT_TELL = "what another rank sends, an order of collectives that hangs, bandwidth"
