@@ -21,6 +21,7 @@ def launch(*words: str) -> Launch:
     ("data.train_files=/data/a.parquet", "data"),
     ("trainer.default_local_dir=/out", "the trainer, rewards and other models"),
     ("actor_rollout_ref.actor.megatron.dist_checkpointing_path=/a", "checkpoint"),
+    ("actor_rollout_ref.model.trust_remote_code=true", "code of others"),
     ("actor_rollout_ref.rollout.tensor_model_parallel_size=8", "rollout engine"),
 ])  # fmt: skip
 def test_a_word_that_the_actor_does_not_read_is_left_out_and_listed(word: str, what: str) -> None:

@@ -19,12 +19,13 @@ _LEFT_OUT = {
         "actor_rollout_ref.actor.megatron.use_dist_checkpointing",
         "actor_rollout_ref.model.use_shm",
     ),
+    "code of others": ("actor_rollout_ref.model.trust_remote_code", "actor_rollout_ref.model.external_lib"),
     "the trainer, rewards and other models": ("trainer.", "reward", "critic.", "ray_kwargs.", "custom_reward_function.",
                                               "actor_rollout_ref.ref.", "+ray_kwargs."),
 }  # fmt: skip
 """What an actor without rollouts and a cluster doesn't read."""
 _ROLLOUT = "actor_rollout_ref.rollout."
-_OF_TRAINING = ("log_prob_", "name", "n", "temperature", "multi_turn.", "checkpoint_engine.", "calculate_log_probs")
+_OF_TRAINING = ("log_prob_", "name", "n", "temperature", "multi_turn.", "calculate_log_probs")
 """Settings of the rollout engine that the trainer's own code reads."""
 _PLAIN = re.compile(r"[\w./:@+-]+")
 
