@@ -22,6 +22,7 @@ from program import at_least_one, parser_of
 from megatron_hcp.dryrun.step import StepRun, run_step
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.launch.upstream import upstreams_of
 
@@ -110,16 +111,25 @@ def outcome_of(run: StepRun) -> Outcome:
     return Outcome("different", f"{place}; gone with {explained[0]}", says, explained)
 
 
-def run(drawn: Drawn) -> Outcome:
-    """Of one launch."""
+def read(drawn: Drawn) -> Launch:
+    """The launch.
+
+    Raises:
+        HcpError: its checkout is none.
+    """
     options = LoadOptions(
         dialect="mlm",
         words=drawn.words,
         assumes=(f"te={drawn.te} world_size=8",),
         upstream=upstreams_of([str(drawn.checkout)]),
     )
+    return load_launch("", options)
+
+
+def run(drawn: Drawn) -> Outcome:
+    """What came of a launch."""
     try:
-        return outcome_of(run_step(load_launch("", options), _PROCESSES, _SECONDS))
+        return outcome_of(run_step(read(drawn), _PROCESSES, _SECONDS))
     except HcpError as error:
         return Outcome("unusable", "", str(error)[:200])
 
@@ -137,13 +147,7 @@ def shrunk(drawn: Drawn, outcome: Outcome, again: Callable[[Drawn], Outcome]) ->
 
 def known(drawn: Drawn) -> list[str]:
     """The rules that speak of the launch."""
-    options = LoadOptions(
-        dialect="mlm",
-        words=drawn.words,
-        assumes=(f"te={drawn.te} world_size=8",),
-        upstream=upstreams_of([str(drawn.checkout)]),
-    )
-    return sorted({finding.id for finding in check_launch(load_launch("", options)).findings})
+    return sorted({finding.id for finding in check_launch(read(drawn)).findings})
 
 
 def report(found: dict[Outcome, list[Drawn]]) -> Iterator[str]:
