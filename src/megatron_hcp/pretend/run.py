@@ -56,7 +56,6 @@ def prepare(request: Request) -> None:
     ):
         importlib.import_module(name)  # they look for CUDA when they are imported
     from megatron_hcp.pretend.stand_ins import (
-        bridge,
         conversations,
         data,
         device,
@@ -69,11 +68,10 @@ def prepare(request: Request) -> None:
         pipeline,
         routing,
         sized,
-        slime,
         tensors,
-        verl,
         world,
     )
+    from megatron_hcp.pretend.stand_ins.frameworks import bridge, slime, verl
 
     RECORD.start((*request.roots, *([request.te[0]] if request.te else [])))
     sys.path[:0] = request.roots

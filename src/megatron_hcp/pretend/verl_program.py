@@ -7,7 +7,7 @@ from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
-from megatron_hcp.pretend.stand_ins.verl_rollouts import rollouts
+from megatron_hcp.pretend.stand_ins.frameworks.verl_rollouts import rollouts
 
 STEPS = 1000
 
