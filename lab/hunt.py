@@ -25,6 +25,7 @@ from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.launch.upstream import upstreams_of
+from megatron_hcp.rules.registry import RULES
 
 BASE = (
     "--use-mcore-models --transformer-impl transformer_engine --num-layers 4 --hidden-size 1024 --ffn-hidden-size 4096 "
@@ -106,9 +107,9 @@ def outcome_of(run: StepRun) -> Outcome:
     worst = max(different, key=lambda one: one["error"] if one["error"] is not None else 9e99)
     place = forward["module"] if forward else "only gradients or losses"
     size = "not a number" if worst["error"] is None else f"{worst['error']:.1e}"
-    explained = tuple(run.explained) or ("nothing that was tried",)
     says = f"{size} in {worst['module']}"
-    return Outcome("different", f"{place}; gone with {explained[0]}", says, explained)
+    gone = f"; gone with {run.explained[0]}" if run.explained else ""
+    return Outcome("different", place + gone, says, run.explained)
 
 
 def read(drawn: Drawn) -> Launch:
@@ -147,7 +148,7 @@ def shrunk(drawn: Drawn, outcome: Outcome, again: Callable[[Drawn], Outcome]) ->
 
 def known(drawn: Drawn) -> list[str]:
     """The rules that speak of the launch."""
-    return sorted({finding.id for finding in check_launch(read(drawn)).findings})
+    return sorted({finding.id for finding in check_launch(read(drawn), RULES, fixes=False, verdict=False).findings})
 
 
 def report(found: dict[Outcome, list[Drawn]]) -> Iterator[str]:
@@ -157,8 +158,7 @@ def report(found: dict[Outcome, list[Drawn]]) -> Iterator[str]:
         yield f"\n## {number}. {outcome.verdict}: {outcome.place}\n"
         where = f"{least.checkout.name}, Transformer Engine {least.te}"
         yield f"{outcome.says}. {len(launches)} launches, the smallest on {where}."
-        if outcome.explained:
-            yield f"Nothing differs with: {'; '.join(outcome.explained)}."
+        yield f"Nothing differs with: {'; '.join(outcome.explained) or 'none of the changes that were tried'}."
         yield f"hcp check says: {', '.join(known(least)) or 'nothing'}.\n"
         yield "```bash\n# the same without its CP options is the other side"
         yield f"torchrun --nproc-per-node 8 pretrain_gpt.py --mock-data {' '.join(least.words)}\n```"

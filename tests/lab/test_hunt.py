@@ -8,6 +8,8 @@ from pathlib import Path
 import hunt
 import pytest
 
+from support.needs import UPSTREAM
+
 
 def drawn(**chosen: int) -> hunt.Drawn:
     """The first choice of each axis, but for those that are given by their number."""
@@ -28,6 +30,14 @@ def test_two_draws_of_one_seed_are_the_same() -> None:
     checkouts = [Path("a"), Path("b")]
     first, second = (hunt.draw(random.Random(5), checkouts, "2.19") for _ in range(2))
     assert first == second and first.choices != hunt.draw(random.Random(6), checkouts, "2.19").choices
+
+
+@pytest.mark.upstream
+def test_the_report_has_the_smallest_launch_and_what_hcp_knows_of_it() -> None:
+    wheel = UPSTREAM / "megatron-core-0.17.1"
+    small, large = (one._replace(checkout=wheel) for one in (drawn(MTP=1), drawn(MTP=1, recomputation=1)))
+    text = "\n".join(hunt.report({hunt.Outcome("different", "mtp"): [large, small]}))
+    assert "KNOWN117" in text and "--mtp-num-layers 1" in text and "--recompute" not in text, text
 
 
 @pytest.mark.torch
