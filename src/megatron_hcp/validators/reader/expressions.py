@@ -74,8 +74,8 @@ class Scope:
         self.path, self.local, self.imports, self.owner = path, set(local), imports, owner
         self.state: set[str] = set()
         """The global names that a function changes."""
-        self.inner: dict[str, str] = {}
-        """The units of functions that are defined in this one."""
+        self.inner: dict[str, tuple[ast.expr, list[ast.expr]]] = {}
+        """What is called for each function that is defined in this one, and which names of this one it is given."""
 
     def is_state(self, test: ast.expr) -> bool:
         """Whether an assert is about what upstream itself did before: that a group is not there yet."""
@@ -255,7 +255,7 @@ class Translator(ast.NodeTransformer):
         function = node.func
         if isinstance(function, ast.Name):
             if function.id in self.scope.inner:
-                return ast.parse(self.scope.inner[function.id], mode="eval").body, []
+                return self.scope.inner[function.id]
             if function.id in self.scope.local or function.id in BUILTIN:
                 return function, []
             found = self.meaning(function)
