@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 from collections.abc import Callable, Collection
 
@@ -29,7 +28,10 @@ _ANSWERED = {
 }  # fmt: skip
 """What is so when a training starts."""
 _ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
-_ALIASES = {"torch.float": "torch.float32", "torch.half": "torch.float16", "torch.double": "torch.float64"}
+_ALIASES = {
+    "torch.float": "torch.float32", "torch.half": "torch.float16", "torch.double": "torch.float64",
+    "os.environ": "environ",
+}  # fmt: skip
 _KEPT = {*BUILTIN, "list", "tuple", "int", "float", "str", "bool", "set", "dict"}
 _LONGEST = 1_500
 _NEGATED = re.compile(r"\b(and|or) \(not ([\w.]+)\)(?= and | or |\)|$)")
@@ -149,9 +151,9 @@ class Translator(ast.NodeTransformer):
             is_known = is_enum(node) or node.name in NOT_FOLLOWED
             return ast.Name(node.name if is_known else self.register(found.name, found, node))
         if node is None:
-            if found.path or found.name.partition(".")[0] in ("math", "sys", "logging", "warnings", "os"):
-                return unread()
             name = _ALIASES.get(found.name, found.name)
+            if found.path or name.partition(".")[0] in ("math", "sys", "logging", "warnings", "os"):
+                return unread()
             return ast.Name(name if name.startswith("torch.") and name.count(".") == 1 else name.rpartition(".")[2])
         inside = Translator(self.sources, self.register, Scope(found.path, (), {}))
         text = inside.text(node)
@@ -265,8 +267,6 @@ class Translator(ast.NodeTransformer):
                 if isinstance(found.node, ast.ClassDef) and is_enum(found.node):
                     return None
                 return self._reference(found), []
-            if function.id == "dict" and not node.args and function.id in dir(builtins):
-                return None
             return None
         if not isinstance(function, ast.Attribute):
             return None
