@@ -70,8 +70,7 @@ def _fixed_in(item: Lacking, fix: Backport) -> str:
 
 
 def count_line(found: Sequence[Lacking]) -> list[Line]:
-    """What `hcp check` says: how many fixes each release lacks, in one line, and which is close to what the launch does;
-    nothing if it lacks none."""
+    """How many fixes each release lacks, in one line, and which one is close to what the launch does; nothing for none."""
     counts = {f"{PACKAGES[item.upstream.package]} {item.release}": len(item.touching) for item in found}
     parts = [f"{name}: {count}" for name, count in counts.items() if count]
     total = sum(counts.values())
