@@ -70,7 +70,7 @@ def _fixed_in(item: Lacking, fix: Backport) -> str:
 
 
 def count_line(found: Sequence[Lacking]) -> list[Line]:
-    """How many fixes each release lacks, in one line, and which one is close to what the launch does; nothing for none."""
+    """How many fixes each release lacks, in one line, and which one is close to what the launch does."""
     counts = {f"{PACKAGES[item.upstream.package]} {item.release}": len(item.touching) for item in found}
     parts = [f"{name}: {count}" for name, count in counts.items() if count]
     total = sum(counts.values())
