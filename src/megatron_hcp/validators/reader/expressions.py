@@ -24,7 +24,7 @@ _INSTANTIATES = ("omega_conf_to_dataclass", "instantiate")
 _ANSWERED = {
     "torch.distributed.is_initialized()": "True", "torch.distributed.get_rank()": "0",
     "torch.distributed.get_world_size()": "world_size()", "get_world_size_safe()": "world_size()",
-    "get_rank_safe()": "0", "cluster.world_size()": "world_size()", "torch.is_grad_enabled()": "True",
+    "get_rank_safe()": "0", "cluster.world_size()": "world_size()", "torch.is_grad_enabled()": "trains()",
 }  # fmt: skip
 """What is so when a training starts."""
 _ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
