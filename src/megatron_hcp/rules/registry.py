@@ -104,12 +104,11 @@ def _is_special_model(v: View) -> bool:
 def _may_meet_a_known_fault(v: View) -> bool:
     splits = v.get("cp") != 1 or v.get("tp") != 1 or _sets(v, "weight_shards", "expert_weight_shards")
     alone = _sets(v, "num_experts", "log_max_attention_logit", "flash_attention_version", "torch_fsdp2", "fp8")
-    alone = alone or v.known("nvrx")
-    return v.dialect != "mlm" or splits or alone or _may_pack(v) or _is_special_model(v) or _lacks_an_interval(v)
+    return v.dialect != "mlm" or splits or alone or v.known("nvrx") or _may_pack(v) or _is_odd(v)
 
 
-def _lacks_an_interval(v: View) -> bool:
-    return _sets(v, "train_iters") and not _sets(v, "eval_interval")
+def _is_odd(v: View) -> bool:
+    return _is_special_model(v) or (_sets(v, "train_iters") and not _sets(v, "eval_interval"))
 
 
 def _is_verl(v: View) -> bool:
