@@ -103,12 +103,12 @@ def _is_special_model(v: View) -> bool:
 
 def _may_meet_a_known_fault(v: View) -> bool:
     splits = v.get("cp") != 1 or v.get("tp") != 1 or _sets(v, "weight_shards", "expert_weight_shards")
-    alone = _sets(v, "num_experts", "log_max_attention_logit", "flash_attention_version", "torch_fsdp2", "fp8")
-    return v.dialect != "mlm" or splits or alone or v.known("nvrx") or _may_pack(v) or _is_odd(v)
+    alone = _sets(v, "num_experts", "log_max_attention_logit", "flash_attention_version") or v.known("nvrx")
+    return v.dialect != "mlm" or splits or alone or _may_pack(v) or _is_special_model(v) or _lacks_an_interval(v)
 
 
-def _is_odd(v: View) -> bool:
-    return _is_special_model(v) or (_sets(v, "train_iters") and not _sets(v, "eval_interval"))
+def _lacks_an_interval(v: View) -> bool:
+    return _sets(v, "train_iters") and not _sets(v, "eval_interval")
 
 
 def _is_verl(v: View) -> bool:
@@ -158,8 +158,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "key.booleans": _is_bridge,
     "key.values": lambda v: v.dialect in ("mlm", "ms-swift"),
     "known": _may_meet_a_known_fault,
-    "known.bridge": lambda v: _is_bridge(v) and _is_named_or_packed(v),
-    "known.bridge_models": lambda v: _is_bridge(v) and _is_named_or_packed(v),
+    **dict.fromkeys(("known.bridge", "known.bridge_models"), lambda v: _is_bridge(v) and _is_named_or_packed(v)),
     "known.experts": lambda v: _sets(v, "num_experts"),
     "known.gradients": lambda v: (
         _sets(v, "mla", "num_experts", "attention_variant", "mtp_layers") or _may_be(v, "softmax_type", "learnable")
@@ -168,6 +167,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "known.models": _is_known_model,
     "known.ms_swift": _is_framework,
     "known.nemo_rl": _is_framework,
+    "known.precision": lambda v: _sets(v, "torch_fsdp2", "fp8"),
     "known.rope": lambda v: v.dialect != "mlm" and _sets(v, "rope_scaling", "rope_scaling_override", "model_name"),
     "known.slime": _is_framework,
     "known.verl": _is_verl,
