@@ -9,7 +9,7 @@ from functools import partial
 from megatron_hcp.bash.arith import Undecidable
 from megatron_hcp.bash.conditions import pattern_of, tried
 from megatron_hcp.bash.expand import value, words
-from megatron_hcp.bash.reason import ByVariable
+from megatron_hcp.bash.reason import ByVariable, WhyUnknown
 from megatron_hcp.bash.syntax import Case, CountedLoop, ForLoop, If, ShellWord, Statement, SyntaxNode, WhileLoop
 from megatron_hcp.bash.value import Field, Item, Unseen, text_of
 from megatron_hcp.bash.walker import Status, Walker
@@ -118,10 +118,10 @@ def case(w: Walker, node: Case) -> Status:
     return None
 
 
-def decided_by(w: Walker, reason: str, conditions: Sequence[SyntaxNode]) -> str:
+def decided_by(w: Walker, reason: str, conditions: Sequence[SyntaxNode]) -> WhyUnknown:
     """The reason for a choice, with the one variable that its conditions ask for, if there is only one."""
     names = {name for node in conditions for name in _VARIABLE.findall(w.text(node))}
-    return ByVariable.of(reason, names.pop()) if len(names) == 1 else reason
+    return (ByVariable.of(reason, names.pop()) if len(names) == 1 else WhyUnknown(reason)).of_branch()
 
 
 def arm(
