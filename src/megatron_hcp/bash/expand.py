@@ -9,6 +9,7 @@ from typing import Any
 
 from megatron_hcp.bash.arith import Undecidable
 from megatron_hcp.bash.params import expansion
+from megatron_hcp.bash.reason import of_command
 from megatron_hcp.bash.split import MAX_ITEMS, Frag, Splice, assemble, value_of
 from megatron_hcp.bash.syntax import (
     ArithmeticExpansion,
@@ -21,7 +22,7 @@ from megatron_hcp.bash.syntax import (
     ShellWord,
     Text,
 )
-from megatron_hcp.bash.value import NEVER_RUN, Field, Hole, Item, Lit, Part, Value, cuts, reason_of, text_of
+from megatron_hcp.bash.value import Field, Hole, Item, Lit, Part, Value, cuts, reason_of, text_of
 from megatron_hcp.bash.walker import Walker
 
 MAX_DEPTH = 50
@@ -111,8 +112,7 @@ def _date(command: str) -> str:
 
 
 def _process_output(w: Walker, piece: ProcessSubstitution, quoted: bool, splits: bool) -> list[Frag]:
-    reason = f"the output of a command in line {w.line(piece)} {NEVER_RUN}"
-    return [Frag(Hole(reason, w.span(piece)), False)]
+    return [Frag(Hole(of_command(w.line(piece)), w.span(piece)), False)]
 
 
 def _not_understood(w: Walker, piece: NotUnderstood, quoted: bool, splits: bool) -> list[Frag]:

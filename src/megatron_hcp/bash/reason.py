@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeVar
+
+_Why = TypeVar("_Why", bound="WhyUnknown")
+
 
 class WhyUnknown(str):
-    """A reason why a value is unknown. `options`: the texts one of which it is, where these are known."""
+    """A reason why a value is unknown.
+
+    `options`: the texts one of which it is, where these are known. `by`: a condition of the script decides, whose
+    sentence lacks its subject ("depends on …"), or the output of a command, which is never run.
+    """
 
     options: tuple[str, ...] = ()
+    by: Literal["", "branch", "command"] = ""
+
+    def of_branch(self: _Why) -> _Why:
+        self.by = "branch"
+        return self
 
 
 class ByVariable(WhyUnknown):
@@ -24,3 +37,10 @@ class ByVariable(WhyUnknown):
         made.variable = variable
         made.argument = argument if variable.isidentifier() else variable
         return made
+
+
+def of_command(line: str) -> WhyUnknown:
+    """The reason for what a command prints."""
+    made = WhyUnknown(f"the output of a command in line {line} is not known: commands are never run")
+    made.by = "command"
+    return made

@@ -11,9 +11,6 @@ from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
 
 BLANK = " \t\n"
-NEVER_RUN = "is not known: commands are never run"
-"""How the reason ends if the value is a command's output."""
-
 _STRIDE = 1024
 _LATER = bytes(range(0x80, 0xC0))
 """The bytes of a character after its first one, in UTF-8."""
@@ -192,7 +189,7 @@ def reason_of(value: Iterable[Part]) -> str:
             texts = [text_of(option) for option in part.options]
             known = list(dict.fromkeys(text.strip() for text in texts if text is not None))
             if None not in texts and len(known) > 1 and all(known) and sum(map(len, known)) < 60:
-                which = ", which " if part.reason.startswith("depends ") else ": "
+                which = ", which " if isinstance(part.reason, WhyUnknown) and part.reason.by == "branch" else ": "
                 told = f"is {' or '.join(known)}{which}{part.reason}"
                 made = WhyUnknown(told)
                 if isinstance(part.reason, ByVariable):

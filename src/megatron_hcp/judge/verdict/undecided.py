@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from megatron_hcp.bash.value import NEVER_RUN
 from megatron_hcp.judge.report import Undecided
 from megatron_hcp.judge.ruling import Ruling, judge
 from megatron_hcp.judge.verdict.legal import legal_values
 from megatron_hcp.launch.fact import Fact, Launch
-from megatron_hcp.launch.hidden import BRANCHES, Hidden, Hides, hidden, key_to_set
+from megatron_hcp.launch.hidden import Hidden, Hides, hidden, key_to_set
 from megatron_hcp.rules.rule import Rule
 from megatron_hcp.rules.view import View
 
@@ -89,9 +88,9 @@ def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
         )
     if found.variable == "@" or found.variable.isdecimal():
         return "give the script's arguments with --args WORDS"
-    if found.variable and (len(settings) > _MOST_SHOWN or found.reason.startswith(BRANCHES)):
+    if found.variable and (len(settings) > _MOST_SHOWN or found.by == "branch"):
         return f"state {found.variable} with --assume env.{found.variable}=VALUE"
-    if found.reason == launch.reading.unseen and found.reason.endswith(NEVER_RUN):
+    if found.reason == launch.reading.unseen and found.by == "command":
         return f"write in the script what that command prints, or state what it sets ({shown})"
     return f"give {'its value' if len(settings) == 1 else 'its values'} with {shown}"
 
