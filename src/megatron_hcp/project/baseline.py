@@ -6,7 +6,7 @@ A baseline holds no line numbers: a finding stays accepted while its rule, its k
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -77,11 +77,8 @@ def with_accepted(report: Report, path: str, accepted: Sequence[Accepted], basel
     return report._replace(findings=kept, accepted=(*report.accepted, *taken))
 
 
-def stale(entries: Iterable[Entry], reports: Iterable[tuple[str, Report]]) -> list[Entry]:
-    """The entries of launches that were checked which accept nothing any more, sorted."""
-    reports = list(reports)
-    paths = {path for path, _ in reports}
-    found = {entry_of(path, one) for path, report in reports for one in (*report.findings, *report.accepted)}
+def stale(entries: Iterable[Entry], paths: Collection[str], found: Collection[Entry]) -> list[Entry]:
+    """The entries of launches that were checked, at these paths, which accept nothing any more; sorted."""
     return sorted(one for one in entries if one.path in paths and one not in found)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+from megatron_hcp.ground.asked import note_file
 from megatron_hcp.ground.below import file_below, folder_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text
@@ -85,6 +86,7 @@ def project_of(target: str) -> Project | None:
     if found is None:
         return None
     file, root = found
+    note_file(file)
     return _for_path(file, os.stat(file).st_mtime_ns, root, path_in(root, target))
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from megatron_hcp.cli.screen import ProgressLine, say
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
@@ -15,23 +15,53 @@ from megatron_hcp.project.place import has_baseline, has_project
 
 if TYPE_CHECKING:
     from megatron_hcp.cli.repository.folders import Walk
+    from megatron_hcp.cli.repository.kept import Keeper, Said
     from megatron_hcp.judge.report import Report
+    from megatron_hcp.project.baseline import Entry
 
 
 class TargetResult(NamedTuple):
-    """One target's report, or the error that says why it could not be used."""
+    """One launch's report, or the error that says why its target could not be used.
+
+    `kept` stands for the report where the cache had the answer. `paths`: the files that the result depends on, where
+    that is recorded.
+    """
 
     target: str
     report: Report | None
     error: HcpError | None = None
+    paths: tuple[str, ...] = ()
+    kept: Said | None = None
+
+    def verdict(self, strict: bool = False) -> str:
+        """The launch's, where `failed` includes what fails only with --strict; "" for an error."""
+        if self.report is not None:
+            return "failed" if self.report.failed(strict) else self.report.verdict
+        return self.kept.verdict if self.kept is not None else ""
+
+    def is_worth_a_line(self, strict: bool = False) -> bool:
+        """Whether a launch that was found in a folder is shown: there is something to do, or to state."""
+        if self.report is None:
+            return self.kept is not None and self.kept.is_shown
+        return self.verdict(strict) != "ok" or self.report.num_findings("warning") > 0
 
 
 class Asked(NamedTuple):
-    """How each target is checked."""
+    """How each target is checked, and what its answer is kept as.
+
+    `form` makes what is printed of a result; without it, reports are wanted, and nothing is kept. `about` is what the
+    form depends on.
+    """
 
     options: LoadOptions
     select: str | None
     ignore: str | None
+    form: Callable[[TargetResult], Any] | None = None
+    about: str = ""
+    strict: bool = False
+    accepts: bool = True
+    """Whether the baseline counts."""
+    records: bool = False
 
 
 def walk_of(names: Sequence[str], changed: str | None) -> Walk | None:
@@ -46,22 +76,66 @@ def checked(names: Sequence[str], asked: Asked) -> list[TargetResult]:
     """A result for each launch of the targets."""
     line = ProgressLine(first_s=1, pause_s=0.2)
     results: list[TargetResult] = []
+    keeper = _keeper(asked) if asked.form is not None and len(names) > 1 else None
     for number, name in enumerate(names):
         if len(names) > 1:
             line.show(f"{number} of {len(names)} files read")
-        results += _results(name, asked)
+        if keeper is not None or asked.records:
+            results += _recorded(name, asked, keeper)
+        else:
+            results += _results(name, asked)
+    if keeper is not None:
+        keeper.close()
     line.clear()
     return results
 
 
+def _keeper(asked: Asked) -> Keeper | None:
+    """What keeps the answers; None if they depend on more than files: on code of upstream, on what is installed."""
+    options = asked.options
+    if options.upstream or "installed" in options.assumes:
+        return None
+    from megatron_hcp.cli.repository.kept import Keeper
+
+    finds = options.find_project is not None
+    return Keeper((repr(options._replace(find_project=None)), repr((finds, asked.select, asked.ignore)), asked.about))
+
+
+def _recorded(name: str, asked: Asked, keeper: Keeper | None) -> list[TargetResult]:
+    """The results of a target with the files that they depend on; from the cache if it has them."""
+    from megatron_hcp.cli.repository.kept import Answer
+    from megatron_hcp.ground.asked import recording
+
+    answer = keeper.answer(name) if keeper is not None else None
+    if answer is not None:
+        if answer.error is not None:
+            return [TargetResult(name, None, answer.error, answer.paths)]
+        return [TargetResult(name, None, None, answer.paths, said) for said in answer.said]
+    with recording() as made:
+        results = _results(name, asked)
+        said = tuple(_said(item, asked) for item in results if item.report is not None) if keeper is not None else ()
+    paths = tuple(sorted(made.paths))
+    if keeper is not None:
+        keeper.add(name, Answer(said, results[0].error, paths), made)
+    return [item._replace(paths=paths) for item in results]
+
+
+def _said(item: TargetResult, asked: Asked) -> Said:
+    from megatron_hcp.cli.repository.kept import Said
+
+    assert asked.form is not None
+    return Said(item.verdict(asked.strict), item.is_worth_a_line(asked.strict), asked.form(item), _entries(item))
+
+
 def _results(name: str, asked: Asked) -> list[TargetResult]:
-    """A result for each launch of a target."""
+    """A result for each launch of a target, without what its repository accepts."""
     from megatron_hcp.judge.engine import check_launch
     from megatron_hcp.rules.registry import selected
 
     select, ignore = asked.select, asked.ignore
+    finds = asked.options.find_project is not None
     try:
-        if asked.options.find_project is not None and has_project(name):
+        if finds and has_project(name):
             from megatron_hcp.project.accepting import choices
 
             select, ignore = choices(name, select, ignore)
@@ -69,29 +143,44 @@ def _results(name: str, asked: Asked) -> list[TargetResult]:
     except HcpError as error:
         return [TargetResult(name, None, error)]
     rules = selected(select, ignore)
-    return [TargetResult(name, check_launch(launch, rules)) for launch in launches]
+    results = [TargetResult(name, check_launch(launch, rules)) for launch in launches]
+    if finds and (has_project(name) or has_baseline(name)):
+        from megatron_hcp.project.accepting import accepted
 
-
-def with_baseline(results: list[TargetResult], asked: Asked, write: bool) -> list[TargetResult]:
-    """The results without what their repositories accept; writes the baseline first if it was asked for."""
-    checked_ones = [item.target for item in results if item.report is not None]
-    if not write and not any(has_project(name) or has_baseline(name) for name in checked_ones):
-        return results
-    from megatron_hcp.project.accepting import accepted, stale_notes, write_baseline
-
-    def without(baseline: bool) -> list[TargetResult]:
-        return [
-            item._replace(report=accepted(item.target, item.report, baseline=baseline)) if item.report else item
+        results = [
+            item._replace(report=accepted(name, item.report, baseline=asked.accepts)) if item.report else item
             for item in results
         ]
+    return results
 
-    if write:
-        file, entries = write_baseline([(item.target, item.report) for item in without(False) if item.report])
-        say([f"hcp: wrote {file}: {entries} accepted findings"], err=True)
-    elif asked.select is None and asked.ignore is None:
-        notes = stale_notes([(item.target, item.report) for item in results if item.report])
-        say((f"hcp: note: {note}" for note in notes), err=True)
-    return without(True)
+
+def _entries(item: TargetResult) -> tuple[Entry, ...]:
+    """The findings as a baseline has them, if there is one."""
+    if item.report is None or not has_baseline(item.target):
+        return item.kept.entries if item.kept is not None else ()
+    from megatron_hcp.project.accepting import entries_of
+
+    return entries_of(item.target, item.report)
+
+
+def with_baseline(results: list[TargetResult], asked: Asked) -> list[TargetResult]:
+    """Writes the baseline; returns the results without what it then accepts."""
+    from megatron_hcp.project.accepting import accepted, write_baseline
+
+    file, entries = write_baseline([(item.target, item.report) for item in results if item.report])
+    say([f"hcp: wrote {file}: {entries} accepted findings"], err=True)
+    return [item._replace(report=accepted(item.target, item.report)) if item.report else item for item in results]
+
+
+def note_stale(results: Sequence[TargetResult]) -> None:
+    """Says on standard error which entries of a baseline accept nothing any more."""
+    launches = [item for item in results if item.error is None]
+    if not any(has_baseline(item.target) for item in launches):
+        return
+    from megatron_hcp.project.accepting import stale_notes
+
+    notes = stale_notes((item.target, _entries(item)) for item in launches)
+    say((f"hcp: note: {note}" for note in notes), err=True)
 
 
 def fix_files(names: Sequence[str], asked: Asked) -> None:
