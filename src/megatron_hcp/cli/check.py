@@ -32,7 +32,13 @@ _EXIT_CODES = (2, 1, 4)
 @launch_options
 @format_option(*FORMATS)
 @click.option("-o", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write a report to PATH; repeatable.")
-@click.option("--html", metavar="FILE", help="Write a page: topology, findings, memory and time, groups, facts.")
+@click.option(
+    "--html",
+    "pages",
+    multiple=True,
+    metavar="FILE",
+    help="Write a page: topology, findings, memory and time, groups, facts.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print errors, warnings and what is undecided; if none, nothing.")
 @click.option("--select", metavar="IDS", help="Run only these rules: HCP001,TOPO (a prefix selects its family).")
 @click.option("--ignore", metavar="IDS", help="Skip these rules.")
@@ -64,7 +70,7 @@ def check(
     options: LoadOptions,
     fmt: str,
     outputs: Sequence[str],
-    html: str | None,
+    pages: Sequence[str],
     quiet: bool,
     select: str | None,
     ignore: str | None,
@@ -117,7 +123,7 @@ def check(
     walk = walk_of(names, changed)
     if walk is not None:
         names = list(walk.names)
-    files = [output_of(text) for text in (*outputs, *([f"html={html}"] if html is not None else []))]
+    files = [output_of(text) for text in (*outputs, *(f"html={path}" for path in pages))]
     paths = [path for path, _ in files]
     if len(set(paths)) < len(paths):
         raise HcpError(

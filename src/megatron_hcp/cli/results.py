@@ -164,4 +164,7 @@ def output_of(text: str) -> tuple[str, str]:
     fmt, _, path = text.partition("=")
     if fmt not in FILES or not path:
         raise HcpError(f"found -o {text}", wanted=f"FORMAT=PATH with FORMAT one of {', '.join(FILES)}")
+    if path == "-":
+        do = "use /dev/stdout" if fmt == "html" else f"use --format {fmt}, or /dev/stdout"
+        raise HcpError(f"found - as the file of {fmt}", wanted="the name of a file", do=do)
     return path, fmt

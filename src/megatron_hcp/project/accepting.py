@@ -11,7 +11,15 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import write_whole
 from megatron_hcp.ground.repository import repository_root
 from megatron_hcp.judge.report import Report
-from megatron_hcp.project.baseline import Entry, baseline_of, baseline_text, entry_of, stale, with_accepted
+from megatron_hcp.project.baseline import (
+    Entry,
+    baseline_of,
+    baseline_text,
+    entry_of,
+    is_of_launch,
+    stale,
+    with_accepted,
+)
 from megatron_hcp.project.config import Project, project_of
 from megatron_hcp.project.place import BASELINE, baseline_root, folder_of, forget_places, path_in
 
@@ -108,7 +116,7 @@ def write_baseline(reports: Sequence[tuple[str, Report]]) -> tuple[str, int]:
     mine = [(path_in(root, target), report) for target, report in reports]
     checked = {path for path, _ in mine}
     entries = {one for one in baseline_of(root) if one.path not in checked}
-    entries |= {entry_of(path, one) for path, report in mine for one in report.findings}
+    entries |= {entry_of(path, one) for path, report in mine for one in report.findings if is_of_launch(one)}
     path = os.path.join(root, BASELINE)
     try:
         write_whole(path, baseline_text(entries))

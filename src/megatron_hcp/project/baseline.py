@@ -39,6 +39,11 @@ def entry_of(path: str, finding: Finding) -> Entry:
     return Entry(path, finding.rule.id, finding.problem.guard, tuple(sorted(finding.keys)), found)
 
 
+def is_of_launch(finding: Finding) -> bool:
+    """Whether a finding may be accepted: not one about a comment that accepts nothing, which is to be removed."""
+    return not finding.rule.last
+
+
 @cache
 def baseline_of(root: str) -> frozenset[Entry]:
     """The entries of the repository's baseline; none if it has no such file.
@@ -70,7 +75,9 @@ def baseline_of(root: str) -> frozenset[Entry]:
 def with_accepted(report: Report, path: str, accepted: Sequence[Accepted], baseline: frozenset[Entry]) -> Report:
     """The report without the findings that the repository accepts; they move to `accepted`."""
     rules = {one.rule for one in accepted}
-    taken = [one for one in report.findings if one.id in rules or entry_of(path, one) in baseline]
+    taken = [
+        one for one in report.findings if is_of_launch(one) and (one.id in rules or entry_of(path, one) in baseline)
+    ]
     if not taken:
         return report
     kept = tuple(one for one in report.findings if one not in taken)

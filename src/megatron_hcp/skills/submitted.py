@@ -104,8 +104,13 @@ def _submit(batches: Sequence[StepBatch], submission: Submission) -> list[Any]:
         with executor.batch():
             return [executor.submit(batch) for batch in batches]
     except (AssertionError, NameError, TypeError, ValueError, RuntimeError, OSError) as error:
-        said = visible(" ".join(str(error).split()))[:200]
-        raise HcpError(f"submitit: {said}", wanted="parameters that it takes", do="mend --submit-with") from None
+        said = visible(" ".join(str(error).partition("\n")[0].split()))[:120].rstrip(".")
+        given = " ".join(f"{name}={value}" for name, value in submission.parameters.items())
+        raise HcpError(
+            f"submitit refuses {f'--submit-with {visible(given)[:100]}' if given else 'the steps'}: {said}",
+            wanted="parameters of its executor",
+            do="see submitit's AutoExecutor.update_parameters" if given else "",
+        ) from None
     except submitit.core.utils.FailedJobError as error:
         raise HcpError(f"submitit: {visible(str(error))[:300]}", wanted="a job that Slurm accepts") from None
 

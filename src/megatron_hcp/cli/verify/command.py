@@ -177,6 +177,10 @@ def verify(
     return 0 if ok else 1
 
 
+_NUMBERS = {"time": "minutes", "nodes": "a number of nodes", "gpus_per_node": "a number of GPUs"}
+"""Parameters whose value is a number."""
+
+
 def _submission(
     executor: Literal["local", "slurm"] | None, jobs: int | None, parameters: Sequence[str]
 ) -> Submission | None:
@@ -188,8 +192,10 @@ def _submission(
     given: dict[str, Any] = {}
     for text in parameters:
         name, is_pair, value = text.partition("=")
-        if not is_pair or not name.isidentifier():
+        if not is_pair or not name.isidentifier() or not value.strip():
             raise HcpError(f"--submit-with: found {visible(text)[:100]}", wanted="NAME=VALUE, such as partition=batch")
+        if name in _NUMBERS and (not value.isdecimal() or not int(value[:9]) or len(value) > 9):
+            raise HcpError(f"--submit-with: found {visible(text)[:100]}", wanted=f"{_NUMBERS[name]}, 1 or more")
         given[name] = int(value) if value.isdecimal() and len(value) < 10 else value
     return Submission(executor, jobs or steps_at_once(), Path("hcp-verify-tasks"), given)
 
