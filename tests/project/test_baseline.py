@@ -85,11 +85,9 @@ def test_outside_of_a_repository_no_baseline_is_written(hcp, tmp_path: Path) -> 
     assert not (tmp_path / ".hcp-baseline.json").exists()
 
 
-def test_a_comment_that_accepts_nothing_is_never_accepted(hcp, tmp_path: Path) -> None:
+def test_a_comment_that_accepts_nothing_is_never_accepted(hcp, repo: Path) -> None:
     """It is to be removed, and would come back when the rule that it names reports something else."""
-    (tmp_path / ".git").mkdir()
-    text = "torchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size 2 # hcp: ignore=CP001 x\n"
-    (tmp_path / "run.sh").write_text(text)
-    hcp("check", "run.sh", "--write-baseline", cwd=tmp_path)
-    assert "ACCEPT001" not in (tmp_path / ".hcp-baseline.json").read_text()
-    assert "ACCEPT001" in hcp("check", "run.sh", cwd=tmp_path).stdout
+    (repo / "run.sh").write_text(FAULTY.format(length=4096).rstrip() + "  # hcp: ignore=CP001 x\n")
+    hcp("check", "run.sh", "--write-baseline", cwd=repo)
+    assert "ACCEPT001" not in (repo / ".hcp-baseline.json").read_text()
+    assert "ACCEPT001" in hcp("check", "run.sh", cwd=repo).stdout
