@@ -96,8 +96,9 @@ class Followed:
             acceptance
             for text in texts
             if b"hcp:" in text.data
-            for number, line in enumerate(text.data.decode("utf-8", "replace").split("\n"), 1)
-            for acceptance in acceptances_in(line, text.file, number)
+            for lines in (text.data.decode("utf-8", "replace").split("\n"),)
+            for number in range(1, len(lines) + 1)
+            for acceptance in acceptances_in(lines, text.file, number, "\\")
         )
 
     def _read_header(self, text: ScriptText) -> None:
