@@ -93,8 +93,6 @@ COMMAND = "torchrun pretrain_gpt.py \\\n  --context-parallel-size 2 \\\n  --seq-
         ("echo # hcp: ignore=CP001 ours\n" + COMMAND, False),
     ],
 )
-def test_accept001_a_comment_above_a_command_of_several_lines_counts_for_all_of_them(
-    text: str, is_accepted: bool
-) -> None:
+def test_accept001_a_comment_above_a_command_counts_for_all_its_lines(text: str, is_accepted: bool) -> None:
     report = check_launch(build_launch(read_text(text, "run.sh")), RULES)
     assert ("CP001" in {finding.id for finding in report.accepted}) == is_accepted

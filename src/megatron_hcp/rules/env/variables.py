@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from megatron_hcp.ground.numbers import whole_number
+from megatron_hcp.launch.images import IMAGE_FACTS
 from megatron_hcp.rules.cp.view import BLACKWELL, CONNECTIONS, is_fsdp, wants_one_connection
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import (
@@ -250,6 +251,16 @@ def script_exports_the_connections(v: View) -> Problem | None:
     """
     if v.arch in BLACKWELL:
         return None
+    passed = v.get("srun.export")
+    if isinstance(passed, str) and "ALL" not in passed.split(","):
+        in_image = any(name in v.launch.reading.facts for name in IMAGE_FACTS)  # which may set it
+        return Problem(
+            message="the variable does not reach the job, and Megatron-LM's argument validation fails: it asserts 1",
+            found=f"srun --export={passed}, which passes on no other variable, on {v.arch}",
+            wanted=f"--export=ALL after export {CONNECTIONS.removeprefix('env.')}=1",
+            facts=("srun.export",),
+            severity="warning" if in_image else "error",
+        )
     return Problem(
         message="unless the calling shell sets it, Megatron-LM's argument validation fails: it asserts 1",
         found=f"no CUDA_DEVICE_MAX_CONNECTIONS in the script, on {v.arch}",

@@ -49,7 +49,9 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
             unsure = context._replace(start=None, doubt=reason)
             if later is None:
                 flags = [at for at in range(place, len(items)) if _is_flag(items[at])]
-                return Started(unsure, None, False, items[flags[0] :], span) if len(flags) > 1 else None
+                if len(flags) > 1:
+                    return Started(unsure, None, False, items[flags[0] :], span)
+                return _from_outside(unsure, item) if context.by_srun else None
             if _is_bare_script(items[later]) or _text(items[later]) == "-m":
                 return _python(items, later, unsure, span)
             place = later
@@ -102,6 +104,13 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
 
 def _text(item: Item) -> str:
     return (item.text or "") if isinstance(item, Field) else ""
+
+
+def _from_outside(context: StartContext, item: Item) -> Handed | None:
+    """The text that a variable holds if whoever starts the script sets it: `srun $COMMAND`; None for any other word."""
+    parts = item.parts if isinstance(item, Field) else (item,)
+    outside = parts[0].outside if len(parts) == 1 and isinstance(parts[0], (Hole, Unseen)) else ""
+    return Handed(context, (Hole(parts[0].reason, parts[0].span, outside=outside),)) if outside else None
 
 
 def _name(item: Item) -> str:
@@ -197,6 +206,8 @@ def _torchrun(items: Items, place: int, context: StartContext, span: Span) -> St
         if later is not None:
             context = context.with_options("torchrun", (), script.reason)
             script, rest = items[later], later + 1
+    if not any(map(_is_flag, items[rest:])) and (handed := _from_outside(context, script)) is not None:
+        return handed
     return _started(context, script, is_module, items[rest:], span)
 
 
