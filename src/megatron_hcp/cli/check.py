@@ -7,9 +7,8 @@ from functools import partial
 
 from megatron_hcp.cli import declare as click  # declares as click does, without importing it
 from megatron_hcp.cli.options import format_option, launch_options
+from megatron_hcp.cli.repository.result import Asked, TargetResult
 from megatron_hcp.cli.repository.targets import (
-    Asked,
-    TargetResult,
     checked,
     fix_files,
     is_another_file,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from megatron_hcp.cli.repository.targets import TargetResult
+from megatron_hcp.cli.repository.result import TargetResult
 from megatron_hcp.cli.screen import Line, is_terminal, safe_text, say, shown_text, write
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.record import NamedTuple

@@ -19,7 +19,7 @@ from megatron_hcp.ground.record import NamedTuple
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class Question(NamedTuple):
+class FileQuestion(NamedTuple):
     """A function's name, its arguments, and its answer as text."""
 
     name: str
@@ -32,12 +32,12 @@ class Recording:
     """The questions so far. `is_whole`: each can be asked again."""
 
     def __init__(self) -> None:
-        self.questions: dict[tuple[Any, ...], Question] = {}
+        self.questions: dict[tuple[Any, ...], FileQuestion] = {}
         self.paths: set[str] = set()
         """Absolute: each file that was read, or looked for."""
         self.is_whole = True
 
-    def note(self, question: Question, paths: Iterable[str]) -> None:
+    def note(self, question: FileQuestion, paths: Iterable[str]) -> None:
         self.questions.setdefault(question[:3], question)
         self.paths.update(map(os.path.abspath, paths))
 
@@ -75,9 +75,9 @@ def question(paths: Callable[..., Iterable[str]]) -> Callable[[_Function], _Func
             try:
                 result = function(*given, **named)
             except HcpError as error:
-                _note(Question(name, given, tuple(named.items()), str(error)), paths(*given, **named))
+                _note(FileQuestion(name, given, tuple(named.items()), str(error)), paths(*given, **named))
                 raise
-            _note(Question(name, given, tuple(named.items()), repr(result)), paths(*given, **named))
+            _note(FileQuestion(name, given, tuple(named.items()), repr(result)), paths(*given, **named))
             return result
 
         return asked  # type: ignore[return-value]
@@ -91,7 +91,7 @@ def note_content(path: str, data: bytes | None) -> None:
         if data is None:
             one.is_whole = False
         else:
-            one.note(Question(_CONTENT, (path,), (), _content(data)), (path,))
+            one.note(FileQuestion(_CONTENT, (path,), (), _content(data)), (path,))
 
 
 def note_file(path: str) -> None:
@@ -105,7 +105,7 @@ def note_file(path: str) -> None:
             note_content(path, None)
 
 
-def holds(one: Question) -> bool:
+def holds(one: FileQuestion) -> bool:
     """Whether the question has the same answer now."""
     if one.name == _CONTENT:
         return _has_content(one.given[0], one.answer)
@@ -115,7 +115,7 @@ def holds(one: Question) -> bool:
         return str(error) == one.answer
 
 
-def _note(one: Question, paths: Iterable[str]) -> None:
+def _note(one: FileQuestion, paths: Iterable[str]) -> None:
     for each in _open:
         each.note(one, paths)
 

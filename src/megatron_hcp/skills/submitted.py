@@ -16,6 +16,8 @@ from megatron_hcp.skills.steps import StepResult, run_step
 
 EXECUTORS = ("local", "slurm")
 _POLL_S = 1.0
+_NUMBERS = {"time": "minutes", "nodes": "a number of nodes", "gpus_per_node": "a number of GPUs"}
+"""Parameters whose value is a number."""
 _LIMIT_MIN = 60
 _MOST_RESUMED = 5
 """How often a task goes on after a time limit; submitit's own default is 3."""
@@ -85,6 +87,21 @@ def run_submitted(
             with suppress(Exception):  # whatever its executor says, the others are to be cancelled too
                 job.cancel()
     return [results[place] for place in range(len(steps))]
+
+
+def parameter_of(text: str) -> tuple[str, int | str]:
+    """The name and the value of a parameter.
+
+    Raises:
+        HcpError: it is no NAME=VALUE, or another value than a number where one is wanted.
+    """
+    name, is_pair, value = text.partition("=")
+    if not is_pair or not name.isidentifier() or not value.strip():
+        raise HcpError(f"--submit-with: found {visible(text)[:100]}", wanted="NAME=VALUE, such as partition=batch")
+    is_number = value.isdecimal() and len(value) < 10
+    if name in _NUMBERS and not (is_number and int(value)):
+        raise HcpError(f"--submit-with: found {visible(text)[:100]}", wanted=f"{_NUMBERS[name]}, 1 or more")
+    return name, int(value) if is_number else value
 
 
 def _submit(batches: Sequence[StepBatch], submission: Submission) -> list[Any]:

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from megatron_hcp.cli.options import project_of
-from megatron_hcp.cli.repository.targets import Asked, checked
+from megatron_hcp.cli.repository.result import Asked
+from megatron_hcp.cli.repository.targets import checked
 from megatron_hcp.ground.asked import recording
 from megatron_hcp.launch.fact import Beside
 from megatron_hcp.launch.load import LoadOptions

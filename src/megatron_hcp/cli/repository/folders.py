@@ -12,7 +12,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.project.walk import changed_since, files_below
 
 if TYPE_CHECKING:
-    from megatron_hcp.cli.repository.targets import TargetResult
+    from megatron_hcp.cli.repository.result import TargetResult
 
 
 class Walk(NamedTuple):

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from megatron_hcp.ground.asked import Question, Recording, holds
+from megatron_hcp.ground.asked import FileQuestion, Recording, holds
 from megatron_hcp.ground.cache import digest_of, keep_all, kept
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.ground.record import NamedTuple
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _ERRORS = {one.__name__: one for one in (HcpError, UnrecognisedError)}
 
 
-class Said(NamedTuple):
+class KeptReport(NamedTuple):
     """What is printed of a launch, as text or as the JSON object, and what counts of it in the whole.
 
     `is_shown`: also if it was found in a folder. `entries`: its findings as a baseline has them, if there is one.
@@ -35,10 +35,10 @@ class Said(NamedTuple):
     entries: tuple[Entry, ...] = ()
 
 
-class Answer(NamedTuple):
+class KeptAnswer(NamedTuple):
     """Of one target: what is said of each launch, or the error; and the files that it depends on."""
 
-    said: tuple[Said, ...]
+    said: tuple[KeptReport, ...]
     error: HcpError | None
     paths: tuple[str, ...]
 
@@ -50,7 +50,7 @@ class Keeper:
         self._about = (*about, os.getcwd())
         self._new: dict[str, Any] = {}
 
-    def answer(self, target: str) -> Answer | None:
+    def answer(self, target: str) -> KeptAnswer | None:
         """What was kept of a target, if it still holds."""
         data = kept(self._entry(target))
         try:
@@ -59,7 +59,7 @@ class Keeper:
         except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # nothing, or what someone else wrote
             return None
 
-    def add(self, target: str, answer: Answer, recording: Recording) -> None:
+    def add(self, target: str, answer: KeptAnswer, recording: Recording) -> None:
         """Keeps an answer, if it depends on nothing but files."""
         if not recording.is_whole or not os.path.isfile(target):
             return
@@ -82,21 +82,21 @@ class Keeper:
         return digest_of(["check", target, *self._about])
 
 
-def _question(row: Sequence[Any]) -> Question:
+def _question(row: Sequence[Any]) -> FileQuestion:
     name, given, named, answer = row
-    return Question(name, tuple(given), tuple((key, value) for key, value in named), answer)
+    return FileQuestion(name, tuple(given), tuple((key, value) for key, value in named), answer)
 
 
-def _answer(data: dict[str, Any]) -> Answer:
+def _answer(data: dict[str, Any]) -> KeptAnswer:
     error = None
     if data["error"] is not None:
         kind, found, wanted, do, at = data["error"]
         error = _ERRORS[kind](found, wanted=wanted, do=do, at=at and tuple(at))
     said = tuple(
-        Said(verdict, is_shown, printed, tuple(map(_entry, entries)))
+        KeptReport(verdict, is_shown, printed, tuple(map(_entry, entries)))
         for verdict, is_shown, printed, entries in data["said"]
     )
-    return Answer(said, error, tuple(data["paths"]))
+    return KeptAnswer(said, error, tuple(data["paths"]))
 
 
 def _entry(row: Sequence[Any]) -> Entry:

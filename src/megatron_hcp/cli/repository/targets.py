@@ -3,65 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from megatron_hcp.cli.repository.result import Asked, TargetResult
 from megatron_hcp.cli.screen import ProgressLine, say
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
-from megatron_hcp.ground.record import NamedTuple
-from megatron_hcp.launch.load import LoadOptions, load_launches
+from megatron_hcp.launch.load import load_launches
 from megatron_hcp.project.place import has_baseline, has_project
 
 if TYPE_CHECKING:
     from megatron_hcp.cli.repository.folders import Walk
-    from megatron_hcp.cli.repository.kept import Keeper, Said
+    from megatron_hcp.cli.repository.kept import Keeper, KeptReport
     from megatron_hcp.judge.report import Report
     from megatron_hcp.project.baseline import Entry
-
-
-class TargetResult(NamedTuple):
-    """One launch's report, or the error that says why its target could not be used.
-
-    `kept` stands for the report where the cache had the answer. `paths`: the files that the result depends on, where
-    that is recorded.
-    """
-
-    target: str
-    report: Report | None
-    error: HcpError | None = None
-    paths: tuple[str, ...] = ()
-    kept: Said | None = None
-
-    def verdict(self, strict: bool = False) -> str:
-        """The launch's, where `failed` includes what fails only with --strict; "" for an error."""
-        if self.report is not None:
-            return "failed" if self.report.failed(strict) else self.report.verdict
-        return self.kept.verdict if self.kept is not None else ""
-
-    def is_worth_a_line(self, strict: bool = False) -> bool:
-        """Whether a launch that was found in a folder is shown: there is something to do, or to state."""
-        if self.report is None:
-            return self.kept is not None and self.kept.is_shown
-        return self.verdict(strict) != "ok" or self.report.num_findings("warning") > 0
-
-
-class Asked(NamedTuple):
-    """How each target is checked, and what its answer is kept as.
-
-    `form` makes what is printed of a result; without it, reports are wanted, and nothing is kept. `about` is what the
-    form depends on.
-    """
-
-    options: LoadOptions
-    select: str | None
-    ignore: str | None
-    form: Callable[[TargetResult], Any] | None = None
-    about: str = ""
-    strict: bool = False
-    accepts: bool = True
-    """Whether the baseline counts."""
-    records: bool = False
 
 
 def walk_of(names: Sequence[str], changed: str | None) -> Walk | None:
@@ -103,7 +59,7 @@ def _keeper(asked: Asked) -> Keeper | None:
 
 def _recorded(name: str, asked: Asked, keeper: Keeper | None) -> list[TargetResult]:
     """The results of a target with the files that they depend on; from the cache if it has them."""
-    from megatron_hcp.cli.repository.kept import Answer
+    from megatron_hcp.cli.repository.kept import KeptAnswer
     from megatron_hcp.ground.asked import recording
 
     answer = keeper.answer(name) if keeper is not None else None
@@ -116,15 +72,15 @@ def _recorded(name: str, asked: Asked, keeper: Keeper | None) -> list[TargetResu
         said = tuple(_said(item, asked) for item in results if item.report is not None) if keeper is not None else ()
     paths = tuple(sorted(made.paths))
     if keeper is not None:
-        keeper.add(name, Answer(said, results[0].error, paths), made)
+        keeper.add(name, KeptAnswer(said, results[0].error, paths), made)
     return [item._replace(paths=paths) for item in results]
 
 
-def _said(item: TargetResult, asked: Asked) -> Said:
-    from megatron_hcp.cli.repository.kept import Said
+def _said(item: TargetResult, asked: Asked) -> KeptReport:
+    from megatron_hcp.cli.repository.kept import KeptReport
 
     assert asked.form is not None
-    return Said(item.verdict(asked.strict), item.is_worth_a_line(asked.strict), asked.form(item), _entries(item))
+    return KeptReport(item.verdict(asked.strict), item.is_worth_a_line(asked.strict), asked.form(item), _entries(item))
 
 
 def _results(name: str, asked: Asked) -> list[TargetResult]:

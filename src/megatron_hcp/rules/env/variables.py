@@ -247,25 +247,18 @@ def script_exports_the_connections(v: View) -> Problem | None:
     """Before Blackwell, a training script exports CUDA_DEVICE_MAX_CONNECTIONS.
 
     Megatron-LM's command line asserts 1 with tensor or context parallelism. Nothing sets it automatically, so a script
-    that doesn't set it runs only if the calling shell happens to.
+    that doesn't set it runs only if the calling shell happens to; srun --export may keep that from the job.
     """
     if v.arch in BLACKWELL:
         return None
-    passed = v.get("srun.export")
-    if isinstance(passed, str) and "ALL" not in passed.split(","):
-        in_image = any(name in v.launch.reading.facts for name in IMAGE_FACTS)  # which may set it
-        return Problem(
-            message="the variable does not reach the job, and Megatron-LM's argument validation fails: it asserts 1",
-            found=f"srun --export={passed}, which passes on no other variable, on {v.arch}",
-            wanted=f"--export=ALL after export {CONNECTIONS.removeprefix('env.')}=1",
-            facts=("srun.export",),
-            severity="warning" if in_image else "error",
-        )
+    is_closed = "ALL" not in str(v.get("srun.export") or "ALL").split(",")
+    has_image = not v.launch.reading.facts.keys().isdisjoint(IMAGE_FACTS)
     return Problem(
-        message="unless the calling shell sets it, Megatron-LM's argument validation fails: it asserts 1",
-        found=f"no CUDA_DEVICE_MAX_CONNECTIONS in the script, on {v.arch}",
-        wanted="export CUDA_DEVICE_MAX_CONNECTIONS=1",
-        facts=(CONNECTIONS,),
+        message=f"unless {'an image' if is_closed else 'the calling shell'} sets it, validate_args fails: it asserts 1",
+        found=f"no CUDA_DEVICE_MAX_CONNECTIONS {'by srun --export' if is_closed else 'in the script'}, on {v.arch}",
+        wanted=f"export CUDA_DEVICE_MAX_CONNECTIONS=1{' and srun --export=ALL' if is_closed else ''}",
+        facts=("srun.export",) if is_closed else (CONNECTIONS,),
+        severity="error" if is_closed and not has_image else None,
     )
 
 
