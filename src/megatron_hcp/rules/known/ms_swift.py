@@ -36,7 +36,7 @@ ROWS: tuple[Known, ...] = (
         title="ms-swift passes packed rows only what this megatron-core accepts",
         why="get_packed_seq_params passes total_tokens, which PackedSeqParams has since megatron-core 0.17; ms-swift "
         "4.5 also runs with 0.16.",
-        symptom=f"packed rows fail in the first forward pass, {_NEWER_CORE}",
+        symptom=f"packed rows fail in the first forward pass: TypeError, {_NEWER_CORE}",
         issue="modelscope/ms-swift#9960",
         outcome="error crash first-forward",
         source=(MS_SWIFT_UTILS.says("get_packed_seq_params", "total_tokens=position_ids.numel(),", ">=4.5,<=4.5.2"),),
