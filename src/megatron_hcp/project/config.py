@@ -113,6 +113,11 @@ def forget() -> None:
     """Has the files read again: for a process that lives longer than they stay as they are."""
     forget_places()
     _loaded.cache_clear()
+    forget_launches()
+
+
+def forget_launches() -> None:
+    """Has the files that `.hcp.yaml` names looked at again: each launch's answer depends on them."""
     _for_path.cache_clear()
 
 

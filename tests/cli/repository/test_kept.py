@@ -176,3 +176,24 @@ def test_changed_includes_launches_that_read_or_looked_for_a_changed_file(
         data = json.loads(_printed(hcp, repo, "--format", "json", "--changed", "HEAD", *words)[1])
         found = {item["target"]["name"] for item in data["results"]}
         assert {name for name in found if name in {*checked_again, "jobs/a.sh", "jobs/b.sh"}} == checked_again
+
+
+def test_what_the_project_names_is_recorded_for_each_target(hcp, repo: Path) -> None:
+    """Two names of one file are two targets; the second must not rely on what was read for the first."""
+    (repo / "site.yaml").write_text("arch: sm90\n")
+    (repo / ".hcp.yaml").write_text("site: site.yaml\n")
+    words = ("check", "jobs/a.sh", "./jobs/a.sh", f"{repo}/jobs/a.sh")
+    first = hcp(*words, cwd=repo)
+    (repo / "site.yaml").write_text("arch: sm100\n")
+    kept, cold = hcp(*words, cwd=repo), hcp(*words, "--no-cache", cwd=repo)
+    assert (kept.stdout, kept.stderr) == (cold.stdout, cold.stderr)
+    assert cold.stdout != first.stdout
+
+
+def test_facts_on_standard_input_are_read_anew(hcp, repo: Path) -> None:
+    words = ("check", "jobs/a.sh", "jobs/b.sh", "--facts", "/dev/stdin")
+    facts = {"schema": "hcp.facts/1", "facts": {"arch": {"value": "sm90", "origin": "installed"}}}
+    first = hcp(*words, cwd=repo, stdin=json.dumps(facts)).stdout
+    facts["facts"] = {"arch": {"value": "sm100", "origin": "installed"}}  # type: ignore[dict-item]
+    second = hcp(*words, cwd=repo, stdin=json.dumps(facts))
+    assert second.stdout == hcp(*words, "--no-cache", cwd=repo, stdin=json.dumps(facts)).stdout != first

@@ -93,7 +93,9 @@ def _results(name: str, asked: Asked) -> list[TargetResult]:
     try:
         if finds and has_project(name):
             from megatron_hcp.project.accepting import choices
+            from megatron_hcp.project.config import forget_launches
 
+            forget_launches()
             select, ignore = choices(name, select, ignore)
         launches = load_launches(name, asked.options)
     except HcpError as error:

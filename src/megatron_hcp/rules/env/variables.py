@@ -255,7 +255,7 @@ def script_exports_the_connections(v: View) -> Problem | None:
     has_image = not v.launch.reading.facts.keys().isdisjoint(IMAGE_FACTS)
     return Problem(
         message=f"unless {'an image' if is_closed else 'the calling shell'} sets it, validate_args fails: it asserts 1",
-        found=f"no CUDA_DEVICE_MAX_CONNECTIONS {'by srun --export' if is_closed else 'in the script'}, on {v.arch}",
+        found=f"no CUDA_DEVICE_MAX_CONNECTIONS {'passed on by srun' if is_closed else 'in the script'}, on {v.arch}",
         wanted=f"export CUDA_DEVICE_MAX_CONNECTIONS=1{' and srun --export=ALL' if is_closed else ''}",
         facts=("srun.export",) if is_closed else (CONNECTIONS,),
         severity="error" if is_closed and not has_image else None,
