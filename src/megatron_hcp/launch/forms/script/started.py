@@ -83,6 +83,7 @@ def from_outside(context: StartContext, item: Item) -> Handed | None:
     """The text that a variable holds if whoever starts the script sets it: `srun $COMMAND`; None for any other word."""
     if not context.by_srun and context.start is None:
         return None
-    parts = item.parts if isinstance(item, Field) else (item,)
-    outside = parts[0].outside if len(parts) == 1 and isinstance(parts[0], (Hole, Unseen)) else ""
-    return Handed(context, (Hole(parts[0].reason, parts[0].span, outside=outside),)) if outside else None
+    part = item.parts[0] if isinstance(item, Field) and len(item.parts) == 1 else item
+    if not isinstance(part, Hole | Unseen) or not part.outside:
+        return None
+    return Handed(context, (Hole(part.reason, part.span, outside=part.outside),))
