@@ -194,6 +194,6 @@ def test_facts_on_standard_input_are_read_anew(hcp, repo: Path) -> None:
     words = ("check", "jobs/a.sh", "jobs/b.sh", "--facts", "/dev/stdin")
     facts = {"schema": "hcp.facts/1", "facts": {"arch": {"value": "sm90", "origin": "installed"}}}
     first = hcp(*words, cwd=repo, stdin=json.dumps(facts)).stdout
-    facts["facts"] = {"arch": {"value": "sm100", "origin": "installed"}}  # type: ignore[dict-item]
+    facts["facts"] = {"arch": {"value": "sm100", "origin": "installed"}}
     second = hcp(*words, cwd=repo, stdin=json.dumps(facts))
     assert second.stdout == hcp(*words, "--no-cache", cwd=repo, stdin=json.dumps(facts)).stdout != first
