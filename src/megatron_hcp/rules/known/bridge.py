@@ -91,8 +91,8 @@ ROWS: tuple[Known, ...] = (
         title="Packed rows are split for CP sequence by sequence",
         why="Before _partition_packed_batch_for_cp, the batch was split as if each row were one sequence, and "
         "cu_seqlens was split with it: attention gets metadata that matches neither the row nor the slice.",
-        symptom="the boundaries of the packed sequences are split like tokens: cu_seqlens matches no row, and the "
-        "first forward pass fails or attends to the wrong tokens",
+        symptom="CP splits a packed row as if it were one sequence: the first forward pass fails, or attends to "
+        "tokens of other sequences",
         issue="NVIDIA-NeMo/Megatron-Bridge#1292, #1964",
         outcome="error crash first-forward",
         source=(
