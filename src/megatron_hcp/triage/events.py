@@ -11,16 +11,14 @@ from typing import NamedTuple, get_args
 from megatron_hcp.triage.course.not_finite import NotFinite
 from megatron_hcp.triage.exit_codes import (
     ABORTED,
-    CAME_TO_DIE,
     KILLED,
-    SAYS_MORE,
-    WAS_ENDED,
     ProcessEnd,
     exit_code,
     read_end,
+    role_of_report,
 )
 from megatron_hcp.triage.inputs.log_name import Name, is_record
-from megatron_hcp.triage.line import NOBODY, QUIET, Line, When, Writer, last_time
+from megatron_hcp.triage.line import NOBODY, Line, When, Writer, last_time, weight
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
 from megatron_hcp.triage.signatures.launchers import ABORTED_AT_EXIT
@@ -84,6 +82,10 @@ class FileEvents:
     tracebacks: int = 0
     outlived: Counter[str] = field(default_factory=Counter)
     """By line, how often training went on after what no row names."""
+    doubtful: set[str] = field(default_factory=set)
+    """Lines since the last step that say error, and that no row knows."""
+    survived_doubts: set[str] = field(default_factory=set)
+    """Such lines above a step: one that comes again below it was survived."""
     ends: list[Event] = field(default_factory=list)
     """What launchers say about processes that ended."""
     cut: dict[Writer, Event] = field(default_factory=dict)
@@ -127,6 +129,9 @@ class FileEvents:
     def progress(self, steps: int, finite: int = 0) -> None:
         """Adds training steps, of which so many lines state a loss or a gradient norm."""
         self.steps += steps
+        if steps and self.doubtful:
+            self.survived_doubts |= self.doubtful
+            self.doubtful.clear()
         if self.not_finite.passed(finite):
             self.pending = {role: event for role, event in self.pending.items() if event.signature.id not in LASTING}
         if steps and (self.pending or self.over):
@@ -154,13 +159,27 @@ class FileEvents:
 
     def add_unknown(self, line: Line, hit: Hit, file: int) -> None:
         """A line that says error, and that no signature knows; the first one of those that say most is kept."""
-        if is_record(str(self.path)) or "unknown" in self.over or not _says_more(line, self.pending.get("unknown")):
+        known = self.pending.get("unknown")
+        if is_record(str(self.path)) or "unknown" in self.over or self._was_survived(line):
+            return
+        if known is not None and weight(line) <= weight(known.line):
             return
         is_of_a_shell = self.ranked_from is not None and hit.offset < self.ranked_from and line.writer == NOBODY
         if not goes_on(hit) and not is_of_a_shell:
             when = line.when or last_time(hit.before())
             event = Event(UNKNOWN, "unknown", {"text": line.body}, line, file, hit.offset, hit.number, when)
             self.pending["unknown"], self.since = event._replace(around=time_around(hit, line)), 0
+
+    def _was_survived(self, line: Line) -> bool:
+        """Whether a line that only may be a failure stood above a step too."""
+        shape, known = _without_figures(line), self.pending.get("unknown")
+        if shape not in self.survived_doubts:
+            if len(self.doubtful) < _KEPT:
+                self.doubtful.add(shape)
+            return False
+        if known is not None and _without_figures(known.line) == shape:
+            del self.pending["unknown"]
+        return True
 
     def add_cut(self, line: Line, hit: Hit, file: int, at: str) -> None:
         """The last line of a traceback that breaks off, and where in the program it stands."""
@@ -179,6 +198,8 @@ class FileEvents:
         ended = read_end(signature.id, groups, hit.before(), hit.after()) if signature.id in _ENDS else ProcessEnd()
         is_known = key in self.seen or len(self.seen) >= _KEPT
         if is_known and (ended.says is None or len(self.ends) >= _KEPT):
+            if signature.role == "general":
+                self._was_survived(line)
             return
         when = line.when or last_time(hit.before())
         event = Event(signature, signature.role, groups, line, file, hit.offset, hit.number, when, ended)
@@ -196,7 +217,7 @@ class FileEvents:
             event = event._replace(role="unknown")
         if signature.role == "report":
             is_ending = signature.id == "srun-task" and self.is_ending
-            role: Role = _role_of_report(event.code, not self.reported)
+            role: Role = role_of_report(event.code, not self.reported)
             event = event._replace(role="echo" if is_ending and event.code == KILLED else role)
             self.reported = True
         if event.role in self.over and event.code in ABORTED:
@@ -209,6 +230,7 @@ class FileEvents:
         is_python = signature.id.startswith("exception") and bool(shape)
         if (
             event.role in self.over
+            or (event.role == "unknown" and self._was_survived(line))
             or (self.over and signature.id in _OF_OTHERS)
             or self.outlived[shape] >= OFTEN
             or (is_python and goes_on(hit))
@@ -267,34 +289,11 @@ _ENDS = ("torchrun-root", "torchrun-block", "torchrun-worker", "srun-task", "mpi
 _AT_ONCE = ("bad-option",)
 """Signatures of programs that end as soon as they are started."""
 
-_NAMES_WHAT = re.compile(r"\b[A-Z]\w{2,60}(?:Error|Exception): \S|\bfatal\b|\bFATAL\b|\bCRITICAL\b")
-
-
-def _says_more(line: Line, known: Event | None) -> bool:
-    """Whether an unknown line says more than the one that is kept: it names an exception, or calls itself fatal, and
-    is no warning."""
-    return known is None or _weight(line) > _weight(known.line)
-
-
-def _weight(line: Line) -> int:
-    if line.level in QUIET:
-        return 0
-    return 2 if line.level in ("CRITICAL", "FATAL", "fatal", "F") or _NAMES_WHAT.search(line.body) else 1
-
 
 def shape_of(event: Event) -> str:
     """The line of an event, without what differs from one time to the next; empty for a role that always counts."""
-    return re.sub(r"\d+", "", event.line.body[:200]) if event.role in _OUTLIVED else ""
+    return _without_figures(event.line) if event.role in _OUTLIVED else ""
 
 
-def _role_of_report(code: int | None, is_first: bool) -> Role:
-    """What a launcher's word is, by the exit code in it.
-
-    The first report that a task died of a signal outranks exceptions: no log of the task can say so. An
-    abort does not: that is how a rank ends that waited in vain. Nor is a termination: the launcher asked for it.
-    """
-    if code in WAS_ENDED:
-        return "echo"
-    if is_first and code in CAME_TO_DIE:
-        return "death"
-    return "general" if code in SAYS_MORE else "report"
+def _without_figures(line: Line) -> str:
+    return re.sub(r"\d+", "", line.body[:200])

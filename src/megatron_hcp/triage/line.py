@@ -154,6 +154,17 @@ _TEXTS = ("log", "message", "msg", "textPayload")
 _LEVELS = ("level", "severity", "levelname")
 
 
+_NAMES_WHAT = re.compile(r"\b[A-Z]\w{2,60}(?:Error|Exception): \S|\bfatal\b|\bFATAL\b|\bCRITICAL\b")
+
+
+def weight(line: Line) -> int:
+    """How much a line that says error, and that no row knows, may say: it names an exception, or calls itself fatal;
+    a warning says least."""
+    if line.level in QUIET:
+        return 0
+    return 2 if line.level in ("CRITICAL", "FATAL", "fatal", "F") or _NAMES_WHAT.search(line.body) else 1
+
+
 def _without_container(text: str) -> tuple[str, dict[str, str]]:
     """The text of a line that a container's runtime or a collector wraps: `{"log":"text\\n","stream":"stderr"}`.
 
