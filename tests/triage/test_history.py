@@ -186,3 +186,40 @@ def test_a_job_arrays_task_does_not_survive_because_another_trains_on(tmp_path):
 
 
 TIMED = [f"10:00:0{n} iteration {n}/ 9 | elapsed time per iteration (ms): 5.0 | lm loss: 2.0 |\n" for n in range(1, 6)]
+
+
+WORKER = "worker-" + "ab" * 28 + "-01000000-{pid}.err"
+RESET = "ConnectionResetError: [Errno 104] Connection reset by peer\n"
+STEPS_OF_RL = "".join(f"step:{number} - actor/pg_loss:0.29 - timing_s/step:0.2\n" for number in range(8))
+
+
+def _in_session(tmp_path, **logs):
+    for name, text in logs.items():
+        path = tmp_path / (name.replace("worker", WORKER.format(pid=7)) if name == "worker" else f"{name}.log")
+        path.write_text(text)
+    return triage(sorted(tmp_path.iterdir()), CpPlan())
+
+
+def test_what_the_driver_of_ray_trained_on_after_is_no_failure_in_its_workers_own_file(tmp_path):
+    shown = f"step:0 - actor/pg_loss:0.3\n(Policy pid=7) {RESET}{STEPS_OF_RL}"
+    assert _in_session(tmp_path, driver=shown, worker="ready\n" + RESET).state == "running"
+
+
+def test_an_error_that_only_a_worker_of_ray_has_counts(tmp_path):
+    assert _in_session(tmp_path, driver=STEPS_OF_RL, worker="ready\n" + RESET).state == "failed"
+
+
+def test_how_others_end_says_nothing_once_a_log_says_that_the_training_is_done(tmp_path):
+    said = STEPS_OF_RL + "Training finished.\n"
+    assert _in_session(tmp_path, driver=said, other="ready\n" + RESET).state == "no-failure"
+    assert _in_session(tmp_path, driver=said, other="ValueError: no tokenizer\n").state == "failed"
+
+
+def test_what_rays_worker_informs_of_is_not_how_the_job_ended(tmp_path):
+    said = (
+        "[2026-11-27 15:33:53,508 I 25325 25341] core_worker.cc:4630: Force kill actor request has received. The actor "
+        "is dead because its owner has died. Owner worker exit type: INTENDED_USER_EXIT Worker exit detail: Owner's "
+        "worker process has crashed.\n"
+    )
+    assert _in_session(tmp_path, driver=STEPS_OF_RL, core=said).state == "running"
+    assert _in_session(tmp_path, driver=STEPS_OF_RL, core=said.replace(" I 2", " E 2")).state == "failed"

@@ -81,6 +81,13 @@ _DETERMINISTIC: tuple[tuple[re.Pattern[str], bool, str], ...] = (
 """What would fail again, by the failure's line: whether also after training steps, and what to change."""
 
 
+_OF_DATA = re.compile(
+    r"^(?:[\w.]{0,80}\.)?(?:ValueError|IndexError|KeyError|TypeError|StopIteration|ZeroDivisionError|OverflowError|"
+    r"UnicodeDecodeError|RecursionError|AssertionError)\b"
+)
+"""What a program raises about its own values: after training steps, about the data that it has come to."""
+
+
 def is_first_collective(failure: Failure, steps: int) -> bool:
     """Whether the very first collective of the job timed out, and no rank is known to have stayed away."""
     waited = failure.waited
@@ -103,6 +110,8 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
             return Advice("stop", "it happened again on another node, so the machine is not the cause")
         where = failure.node or "the node (which the logs don't name)"
         return Advice("restart-without-node", f"the fault lies with {where} or its link, not the launch", failure.node)
+    if again == "link":
+        return Advice("restart", "a link or its set-up failed, and the logs don't show at which end; check both first")
     if came_back(attempts):
         return Advice("stop", "it happened again; another attempt would end the same way")
     if is_first_collective(failure, steps):
@@ -112,6 +121,9 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
     )
     if what and failure.kind == "cause":
         return Advice("stop", f"the same launch would fail the same way: {what}")
+    is_of_data = steps and failure.signature.role == "general" and _OF_DATA.search(failure.message)
+    if is_of_data and came_back(attempts) is None:
+        return Advice("stop", "the program raised it, and a restart reads the same data: correct it, or leave them out")
     if failure.kind == "cause" and not steps and failure.signature.role == "general":
         if attempts[-1].begins:
             return Advice("stop", "it failed before the first training step; the same launch would fail there again")

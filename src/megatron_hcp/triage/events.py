@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from megatron_hcp.triage.exit_codes import (
     role_of_report,
 )
 from megatron_hcp.triage.inputs.log_name import Name, is_record
-from megatron_hcp.triage.line import NOBODY, Line, When, Writer, last_time, weight
+from megatron_hcp.triage.line import NOBODY, Line, When, Writer, last_time, weight, without_figures
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
 from megatron_hcp.triage.signatures.launchers import ABORTED_AT_EXIT
@@ -26,7 +25,7 @@ from megatron_hcp.triage.signatures.row import Role, Signature
 from megatron_hcp.triage.signatures.tracebacks import goes_on, raised_at, time_around, was_logged
 from megatron_hcp.triage.spread import RankSpread
 
-_KEPT = 200
+_KEPT, _MOST_SURVIVED = 200, 5000
 _STEPS_THAT_SURVIVE = 3
 """A failure after which the same log reports so many training steps did not end the job."""
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -84,8 +83,8 @@ class FileEvents:
     """By line, how often training went on after what no row names."""
     doubtful: set[str] = field(default_factory=set)
     """Lines since the last step that say error, and that no row knows."""
-    survived_doubts: set[str] = field(default_factory=set)
-    """Such lines above a step: one that comes again below it was survived."""
+    survived_lines: set[str] = field(default_factory=set)
+    """Such lines above a step: one that comes again below it was survived. And others after which training went on."""
     ends: list[Event] = field(default_factory=list)
     """What launchers say about processes that ended."""
     cut: dict[Writer, Event] = field(default_factory=dict)
@@ -130,8 +129,8 @@ class FileEvents:
         """Adds training steps, of which so many lines state a loss or a gradient norm."""
         self.steps += steps
         if steps and self.doubtful:
-            self.survived_doubts |= self.doubtful
-            self.doubtful.clear()
+            self._survive(self.doubtful)
+            self.doubtful = set()
         if self.not_finite.passed(finite):
             self.pending = {role: event for role, event in self.pending.items() if event.signature.id not in LASTING}
         if steps and (self.pending or self.over):
@@ -139,9 +138,14 @@ class FileEvents:
             if self.since >= _STEPS_THAT_SURVIVE:
                 self.forget()
 
+    def _survive(self, lines: set[str]) -> None:
+        if len(self.survived_lines) < _MOST_SURVIVED:
+            self.survived_lines |= lines
+
     def forget(self) -> None:
         """What was pending did not end the job: training went on, or was done."""
         self.survived += len(self.seen)
+        self._survive({without_figures(event.line) for event in (*self.pending.values(), *self.further)})
         self.outlived.update(shape_of(event) for role, event in self.pending.items() if role in _OUTLIVED)
         self.pending = {role: event for role, event in self.pending.items() if event.signature.id in LASTING}
         self.seen, self.since, self.reported = set(), 0, False
@@ -172,12 +176,12 @@ class FileEvents:
 
     def _was_survived(self, line: Line) -> bool:
         """Whether a line that only may be a failure stood above a step too."""
-        shape, known = _without_figures(line), self.pending.get("unknown")
-        if shape not in self.survived_doubts:
+        shape, known = without_figures(line), self.pending.get("unknown")
+        if shape not in self.survived_lines:
             if len(self.doubtful) < _KEPT:
                 self.doubtful.add(shape)
             return False
-        if known is not None and _without_figures(known.line) == shape:
+        if known is not None and without_figures(known.line) == shape:
             del self.pending["unknown"]
         return True
 
@@ -191,7 +195,7 @@ class FileEvents:
         """Adds the line of a hit, which a signature knows; `file` is the place of this log among all."""
         self.since = self.since if signature.role == "stall" else 0
         self.counts[signature.id] += 1
-        self.is_ending = signature.id in _ENDING or (self.is_ending and signature.role not in _RAISED)
+        self.is_ending = signature.id in _ENDING or (self.is_ending and signature.role not in RAISED)
         self.spread.add(signature.id, line)
         is_rerun = signature.id in _AT_ONCE  # a log may hold several starts
         key = (signature.id + line.body * is_rerun, line.rank, line.label)
@@ -239,7 +243,7 @@ class FileEvents:
             if self.over:
                 self.late.setdefault(event.role, event)
             return
-        is_further = event.role in _RAISED and event.role in self.pending
+        is_further = event.role in RAISED and event.role in self.pending
         if (event.role not in self.pending or is_further) and event.line.when is None:
             event = event._replace(around=time_around(hit, line))
         if event.role == "stall":
@@ -276,7 +280,7 @@ _INSTEAD_OF = {
 """By signature, those of the same role that say more, and take its place."""
 _MOST_FURTHER = 50
 _WHERE = ("gpu-memory",)  # causes whose phase tells what to do
-_RAISED: tuple[Role, ...] = ("cause", "general")
+RAISED: tuple[Role, ...] = ("cause", "general")
 _ENDING = ("step-aborted", "cancelled")
 """Signatures of Slurm's word that it ends a step: it kills what doesn't end by itself."""
 _OUTLIVED: tuple[Role, ...] = ("general", "unknown")
@@ -292,8 +296,4 @@ _AT_ONCE = ("bad-option",)
 
 def shape_of(event: Event) -> str:
     """The line of an event, without what differs from one time to the next; empty for a role that always counts."""
-    return _without_figures(event.line) if event.role in _OUTLIVED else ""
-
-
-def _without_figures(line: Line) -> str:
-    return re.sub(r"\d+", "", line.body[:200])
+    return without_figures(event.line) if event.role in _OUTLIVED else ""

@@ -82,7 +82,8 @@ _PREFIXES = tuple(
         r"> ?|`{1,3}(?=\S)|[-*•#] {1,3}(?=\S)",  # a quotation, code or a list, where a log was pasted
     )
 )
-QUIET = frozenset(("W", "I", "D", "WARNING", "WARN", "INFO", "DEBUG", "info", "debug"))
+INFORMING = frozenset(("I", "D", "INFO", "DEBUG", "info", "debug"))
+QUIET = INFORMING | {"W", "WARNING", "WARN"}
 """Levels of lines that warn or inform: no program ended because of what they say."""
 
 When = tuple[int, int, float]
@@ -152,6 +153,11 @@ def read_line(raw: bytes) -> Line:
 
 _TEXTS = ("log", "message", "msg", "textPayload")
 _LEVELS = ("level", "severity", "levelname")
+
+
+def without_figures(line: Line) -> str:
+    """What tells a line from others, without what differs from one time to the next."""
+    return re.sub(r"\d+", "", line.body[:200])
 
 
 _NAMES_WHAT = re.compile(r"\b[A-Z]\w{2,60}(?:Error|Exception): \S|\bfatal\b|\bFATAL\b|\bCRITICAL\b")

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from megatron_hcp.triage.events import NAMES_THE_END, ROLES, Event, FileEvents
-from megatron_hcp.triage.line import When
+from megatron_hcp.triage.exit_codes import ABORTED
+from megatron_hcp.triage.inputs.log_name import is_of_worker
+from megatron_hcp.triage.line import When, without_figures
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.place import are_tasks_ranks, place_of
 from megatron_hcp.triage.signatures.environment import CONDA
@@ -55,11 +57,30 @@ def candidates_of(parts: Sequence[FileEvents], files: Sequence[FileEvents]) -> l
         of_each.setdefault(entry.path, []).append(entry)
     last = [entry for entry in files if entry.steps >= _STEPS_THAT_SURVIVE and entry.last_step is not None]
     for entry in parts:
+        others_over = _over_elsewhere(entry, files)
+        gone = _survived_in_driver(entry, files)
         for role, event in entry.pending.items():
+            if role in others_over:
+                continue
             alike = sorted((event, *(later for later in entry.further if later.role == role)), key=_is_of_conda)
+            alike = [one for one in alike if without_figures(one.line) not in gone]
             others = [other for other in last if other.name.task == entry.name.task]  # an array's tasks are jobs apart
             said += [(entry, one) for one in alike if not _went_on(entry, one, of_each[entry.path], others)][:1]
     return said
+
+
+def _over_elsewhere(entry: FileEvents, files: Sequence[FileEvents]) -> frozenset[Role]:
+    """Of a log that reports no steps, the roles that no longer count: another log says that the training is done."""
+    if entry.steps:
+        return frozenset()
+    return frozenset(role for other in files if other.name.task == entry.name.task for role in other.over)
+
+
+def _survived_in_driver(entry: FileEvents, files: Sequence[FileEvents]) -> set[str]:
+    """Of a log that Ray keeps of one worker, the lines after which the driver's log, which has them too, trained on."""
+    if not is_of_worker(str(entry.path)):
+        return set()
+    return {line for other in files if not is_of_worker(str(other.path)) for line in other.survived_lines}
 
 
 def _went_on(entry: FileEvents, event: Event, same: Sequence[FileEvents], trained: Sequence[FileEvents]) -> bool:
@@ -187,9 +208,9 @@ _SAID_BY_OTHERS: tuple[Role, ...] = ("origin", "effect", "report", "echo")
 
 
 def _odd_one(files: Sequence[FileEvents], job: LoggedJob, victim: int | None) -> Said | None:
-    """Of the rank that ended otherwise than all others: by an exit code of its own, where signals ended these, or
-    with the only traceback that is not about a lost peer, where `victim` is another rank, that says that it lost one.
-    None where there is no such rank, or more than one."""
+    """Of the rank that ended otherwise than all others: by an exit code of its own, where signals ended these; or by
+    its own abort, or with the only traceback that is not about a lost peer, where `victim` is another rank, that says
+    that it lost one. None where there is no such rank, or more than one."""
     cut = {place_of(entry, event, job)[0]: (entry, event) for entry in files for event in entry.cut.values()}
     lost = {rank for entry in files for rank in entry.lost}
     said = [(entry, event) for entry in files for event in entry.ends]
@@ -207,6 +228,10 @@ def _odd_one(files: Sequence[FileEvents], job: LoggedJob, victim: int | None) ->
         (rank, (entry, event)), *_ = own.items()
         groups = {**event.groups, "at": "; signals ended the others"}
         return None if rank in lost else cut.get(rank) or (entry, event._replace(groups=groups))
+    is_of_rank = victim is not None and not own
+    aborted = {item[1].ended.rank: item for item in said if item[1].code in ABORTED and item[1].ended.rank is not None}
+    if is_of_rank and len(aborted) == 1 and not aborted.keys() & {*lost, victim}:
+        return next(iter(aborted.values()))
     alone = [item for rank, item in cut.items() if rank is not None and rank not in lost and item[1].groups["at"]]
     return alone[0] if len(alone) == 1 and victim is not None and not {None, victim} & cut.keys() else None
 

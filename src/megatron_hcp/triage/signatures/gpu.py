@@ -230,7 +230,6 @@ GPU: tuple[Signature, ...] = (
         "step 00009 (0.00%) | loss: 2.3 | nan check: off",
         _NOT_FINITE,
         tokens=(),
-        again="chance",
         at_any_level=True,
     ),
     fault(

@@ -23,6 +23,7 @@ DONE: dict[bytes, frozenset[Role]] = {
     b"`Trainer.fit` stopped: ": ECHOES,
     _RAYS: ECHOES,
     b"Training completed": ECHOES,
+    b"Training finished": ECHOES,
     b"Final validation metrics: ": ECHOES,
     b"Max number of steps has been reached, stopping training": ECHOES,
     b"End time of running main: ": ECHOES,
@@ -106,10 +107,10 @@ HARMLESS = re.compile(
     r"(?i)executing job with overrides|not a git |git root error|detected dubious|pip's dependency resolver|"
     r"nthreads cannot be larger than environment variable|could not find arguments in the checkpoint|"
     r"could not find the metadata file|will not load any checkpoints?|Using the latest cached version|"
-    r"unable to register \w{1,20} (?:factory|plugin)"
+    r"unable to register \w{1,20} (?:factory|plugin)|[:=] ?0$"
 )
 """What programs print as an error and go on: Hydra, git (also in wandb), pip, numexpr, Megatron-LM, datasets,
-TensorFlow."""
+TensorFlow; and a count of none."""
 
 
 def last_words(tail: bytes) -> tuple[int, Line] | None:
