@@ -45,7 +45,7 @@ _WORDS = {
     "verify": f"--start verify --nodes 2 {_SITE} hierarchical-context-parallel",
     "array": (
         f"--start srun --nodes 2 {_SITE} --program pretrain_gpt.py --array '--seq-length 65536' --array "
-        f"'--seq-length 131072 --recompute-granularity full' -- {_HCP}"
+        f"'--seq-length 131072 --recompute-granularity full' --array ' ' -- {_HCP}"
     ),
 }
 KINDS = {name: shlex.split(words) for name, words in _WORDS.items()}

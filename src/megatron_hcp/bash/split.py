@@ -93,7 +93,9 @@ class _Splitter:
 
     def _flush(self) -> None:
         if self.parts is not None:
-            parts = tuple(part for part in self.parts if not (isinstance(part, Lit) and not part.text))
+            parts = tuple(self.parts)
+            if len(parts) != 1 or not isinstance(parts[0], Lit) or not parts[0].text:  # few words
+                parts = tuple(part for part in parts if not (isinstance(part, Lit) and not part.text))
             if self.lone and len(parts) == 1 and isinstance(parts[0], Hole):
                 self.items.append(Unseen(parts[0].reason, parts[0].span, True, parts[0].outside))
             else:
@@ -170,7 +172,7 @@ def resplit(item: Item) -> list[Item]:
     if isinstance(item, Unseen):
         return [item]
     text = item.text
-    if text is not None and text and not any(char in text for char in BLANK):
+    if text and not (" " in text or "\t" in text or "\n" in text):
         return [item]
     splitter = _Splitter(item.span)
     for part in item.parts:

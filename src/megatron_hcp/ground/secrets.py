@@ -8,14 +8,16 @@ from functools import lru_cache
 from megatron_hcp.ground.secret_shapes import secret_spans
 
 HIDDEN = "***"
-_NAME = re.compile(r"[A-Za-z_][\w.-]*")
-_RULE_ID = re.compile(r"KEY\d{3}")
+_NAME = r"[A-Za-z_][\w.-]*"
+_RULE_ID = r"KEY\d{3}"
 """Rules about keys have ids such as KEY002."""
-_PARTS = re.compile(r"[A-Za-z0-9]+")
+_PARTS = r"[A-Za-z0-9]+"
 _ANYWHERE = ("SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL")
 _AT_THE_END = ("TOKEN", "KEY")
 _WITH_A_WORD = ("_PASS", "_PWD", "_SIGNATURE", "ACCESS_KEY_ID", "_WEBHOOK", "_WEBHOOK_URL", "_BEARER", "_PAT")
 """Names that end so are credentials: `DB_PASS`, but not `PWD`, the working folder."""
+_WORDS = ("SECRET", "PASS", "CREDENTIAL", "TOKEN", "KEY", "_PWD", "_SIGNATURE", "_WEBHOOK", "_BEARER", "_PAT")
+"""One of these is in every credential's name: a text without them has none."""
 _HARMLESS_NAMES = (
     "answer assistant audio baseline batch bos cache class cls column cp data dp eight end eos expected extra fim fn "
     "first generated id image images index input json label mask max media messages metric min model mtp "
@@ -24,12 +26,13 @@ _HARMLESS_NAMES = (
 )
 _HARMLESS = frozenset(_HARMLESS_NAMES.upper().split())
 """Words before `key` or `token` in training settings: `data.prompt_key`, `--eos-token`."""
-_URL = re.compile(r"://(?!git@)[^/\s@]*(?:@[^/\s@]*)*@")
-_KNOWN = re.compile(r"\b(?:hf_[A-Za-z0-9]{16,}|(?:sk-|gh[opsu]_|github_pat_|glpat-)[A-Za-z0-9_-]{16,})")
+_URL = r"://(?!git@)[^/\s@]*(?:@[^/\s@]*)*@"
+_KNOWN = r"\b(?:hf_[A-Za-z0-9]{16,}|(?:sk-|gh[opsu]_|github_pat_|glpat-)[A-Za-z0-9_-]{16,})"
+_STARTS = ("hf_", "sk-", "gho_", "ghp_", "ghs_", "ghu_", "github_pat_", "glpat-")
 """Prefixes of well-known services' tokens. Those of Hugging Face have no underscores: `hf_to_megatron.py` is a file."""
 _QUOTES = "\"'`"
 _UNQUOTED_END = " \t\r\n;&|<>)}]"
-_NEXT_ENTRY = re.compile(r",[ \t]*[\"']?[A-Za-z_]\w{0,80}[\"']?[ \t]*[=:]|,[ \t\n]|,$")
+_NEXT_ENTRY = r",[ \t]*[\"']?[A-Za-z_]\w{0,80}[\"']?[ \t]*[=:]|,[ \t\n]|,$"
 
 
 @lru_cache(maxsize=4000)
@@ -41,13 +44,13 @@ def is_secret_name(name: str) -> bool:
     """
     as_written = name.rpartition(".")[2]
     last = as_written.upper()
-    if last in _AT_THE_END or _RULE_ID.fullmatch(last):
+    if last in _AT_THE_END or re.fullmatch(_RULE_ID, last):
         return False  # a common word; as a flag, `--token`, it is a name
     if any(word in last for word in _ANYWHERE) or (as_written.isupper() and last.endswith(_WITH_A_WORD)):
         return last != "OLD_PWD"
     if not last.rstrip("0123456789_-").endswith(_AT_THE_END):
         return False
-    parts = _PARTS.findall(last.rstrip("0123456789_-"))
+    parts = re.findall(_PARTS, last.rstrip("0123456789_-"))
     if "_" in as_written and as_written.isupper():
         return True  # written as an environment variable
     return len(parts) == 1 or parts[-1] not in _AT_THE_END or parts[-2] not in _HARMLESS
@@ -62,14 +65,17 @@ def without_secrets(text: str) -> str:
     >>> without_secrets("--export=ALL,HF_TOKEN=hf_x --wandb-key x https://me:pw@host/")
     '--export=ALL,HF_TOKEN=*** --wandb-key *** https://***@host/'
     """
-    if "-" in text or "_" in text:
-        text = _KNOWN.sub(HIDDEN, text)
+    if any(start in text for start in _STARTS):
+        text = re.sub(_KNOWN, HIDDEN, text)
     if "@" in text and "://" in text:
-        text = _URL.sub(f"://{HIDDEN}@", text)
+        text = re.sub(_URL, f"://{HIDDEN}@", text)
     text = _without(text, sorted(secret_spans(text)))
+    capitals = text.upper()
+    if not any(word in capitals for word in _WORDS):
+        return text
     parts: list[str] = []
     shown = 0
-    for match in _NAME.finditer(text):
+    for match in re.finditer(_NAME, text):
         is_flag = text[max(0, match.start() - 1) : match.start()] == "-"
         if match.start() < shown or not is_secret_name("--" + match[0] if is_flag else match[0]):
             continue
@@ -121,7 +127,7 @@ def _extent(text: str, start: int) -> tuple[int, int]:
         return start + 1, len(text) if end < 0 else end
     end = start
     while end < len(text) and text[end] not in _UNQUOTED_END:
-        if text[end] == "," and _NEXT_ENTRY.match(text, end):
+        if text[end] == "," and re.compile(_NEXT_ENTRY).match(text, end):
             break
         end += 1
     while end > start and text[end - 1] in _QUOTES + "\\":

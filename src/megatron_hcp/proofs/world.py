@@ -118,8 +118,10 @@ def joined_world(rank: int, size: int, options: argparse.Namespace, store: str |
 def place_of(rank: int, size: int, attention: str) -> tuple[torch.device, str]:
     """The device and the backend of a rank: the installed Transformer Engine runs on GPUs, all else on CPUs.
 
+    Where a machine has one GPU, all of its processes share it, and exchange through the CPU.
+
     Raises:
-        HcpError: there are fewer GPUs than processes on this machine.
+        HcpError: there are fewer GPUs than processes on this machine, and more than one.
     """
     import torch
 
@@ -127,7 +129,14 @@ def place_of(rank: int, size: int, attention: str) -> tuple[torch.device, str]:
         return torch.device("cpu"), "gloo"
     local_rank = int(os.environ.get("LOCAL_RANK", rank))
     wanted = int(os.environ.get("LOCAL_WORLD_SIZE", size))
-    if torch.cuda.device_count() < wanted:
-        raise HcpError(f"--attention {attention} needs {wanted} GPUs, found {torch.cuda.device_count()}")
+    found = torch.cuda.device_count()
+    if found == 1 < wanted:
+        from megatron_hcp.proofs import shared_gpu
+
+        shared_gpu.register()
+        torch.cuda.set_device(0)
+        return torch.device("cuda", 0), shared_gpu.BACKEND
+    if found < wanted:
+        raise HcpError(f"--attention {attention} needs {wanted} GPUs or one, found {found}")
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank), "nccl"

@@ -93,9 +93,9 @@ def trainings(script: Followed, text: str, target: str, forced: Dialect | None) 
             name = name or "a MindSpeed launch (it sets variables for Ascend devices)"
             continue
         if dialect is not None and forced in (None, dialect, _VARIANTS.get(dialect)):
-            found.append(Training(launched, forced or dialect, is_parallel(set(command.names))))
+            found.append(Training(command, forced or dialect, is_parallel(set(command.names))))
         elif forced is not None and may_be(forced, dialect, command):
-            untold.append(Training(launched, forced, False))
+            untold.append(Training(command, forced, False))
         elif dialect is not None:
             other = other or (dialect, location_of(launched.started.span).line)
     name = name or (of_tools(text) if not found else None)
@@ -141,10 +141,9 @@ def _is_hcp(launched: Launched) -> bool:
 
 
 def reading_of(script: Followed, training: Training, text: str, target: str, notes: Sequence[str] = ()) -> Reading:
-    launched, dialect, _ = training
-    framework = FRAMEWORKS[dialect]
+    command, dialect, _ = training
+    launched, framework = command.launched, FRAMEWORKS[dialect]
     items = launched.started.arguments
-    command = command_of(launched)
     facts = facts_of(launched, by_ray=framework.by_ray(command.script))
     if variable := counted_by_default(items):
         facts.known["default_of.nodes"] = Fact(variable, "launch")
@@ -160,6 +159,7 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         said.append("the script's own arguments ($1, $@) aren't known; it is read as if started without any")
     if "\r\n" in text:
         said.append("the file has Windows line endings (CRLF): bash doesn't run it the way it looks")
+    argv = argv_of(items)
     reading = reading._replace(
         dialect=dialect,
         form="shell",
@@ -167,8 +167,8 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         text=text,
         beside=script.files.beside,
         notes=(*reading.notes, *said),
-        argv=argv_of(items),
-        hidden_argument=why_hidden(items),
+        argv=argv,
+        hidden_argument=why_hidden(items) if argv is None else "",
     )
     return _in_script(reading, facts.known, unknown, unseen)
 

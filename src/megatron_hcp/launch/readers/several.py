@@ -8,6 +8,7 @@ from typing import Any
 
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
+from megatron_hcp.launch.dialects.framework import StartCommand
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.fact import Dialect, Reading
 from megatron_hcp.launch.forms.script.started import Launched
@@ -25,9 +26,13 @@ _CONVERTS = re.compile(r"convert|hf2|2hf|2mcore|mcore2|(^|/)(preprocess|merge|sp
 class Training(NamedTuple):
     """A training command; `splits`: it says how the model is split."""
 
-    launched: Launched
+    command: StartCommand
     dialect: Dialect
     splits: bool
+
+    @property
+    def launched(self) -> Launched:
+        return self.command.launched
 
 
 def judged(found: Sequence[Training]) -> list[Training]:

@@ -82,18 +82,19 @@ class Inputs:
     """The tensors of a case on `cp_size` ranks, the same on every rank, and what attention makes of them.
 
     Lengths grow with cp_size so that every chunk has several tokens; padding ends each packed sequence at a different
-    place, one of them with whole chunks of padding.
+    place, one of them with whole chunks of padding. `stretch` makes every sequence so many times longer.
     """
 
-    def __init__(self, case: AttentionCall, cp_size: int) -> None:
+    def __init__(self, case: AttentionCall, cp_size: int, stretch: int = 1) -> None:
         self.case, self.cp_size = case, cp_size
         self.heads = 2 * cp_size
         self.kv_heads = cp_size if case.feature == "GQA" else 2 * cp_size
         self.head_dim = MLA_HEAD_DIM if case.feature == "MLA heads" else HEAD_DIM
         self.scale = self.head_dim**-0.5
         is_packed = case.format == "thd"
-        self.padded = [4 * cp_size, 8 * cp_size, 2 * cp_size] if is_packed else [8 * cp_size]
-        self.lengths = [4 * cp_size - 3, 8 * cp_size - 5, 2 * cp_size - 3] if case.is_padded else self.padded
+        self.padded = [times * cp_size * stretch for times in ((4, 8, 2) if is_packed else (8,))]
+        shorter = (3, 5, 3) if case.is_padded else (0, 0, 0)
+        self.lengths = [padded - less * stretch for padded, less in zip(self.padded, shorter)]
         generator = torch.Generator().manual_seed(1)
 
         def tensor(heads: int, head_dim: int) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.frameworks import as_written
@@ -62,6 +63,27 @@ def is_parsed(v: View) -> bool:
 
 def unfit(v: View, *kinds: str) -> list[Unfit]:
     """The settings with a fault of these kinds; first those that every revision refuses."""
+    if not _LAST or _LAST[0] is not v.launch:  # several rules ask in turn about one launch
+        _LAST[:] = v.launch, *_faults(v)
+    _, keys, faulty = _LAST
+    found = []
+    for setting, options, judged in faulty:
+        if any(fault is not None and fault.kind in kinds for _, fault in judged):
+            faults = {revision: fault for row, fault in judged if row.takes != "unknown" for revision in row.revisions}
+            among = [revision for revision in _revisions(v, options, keys) if revision in faults]
+            refusing = [revision for revision in among if faults[revision] is not None]
+            newest = faults[refusing[-1]] if refusing else None
+            if newest is not None and newest.kind in kinds:
+                found.append(Unfit(setting, newest, among, refusing))
+    return sorted(found, key=lambda one: not one.is_sure)
+
+
+_LAST: list[Any] = []
+"""The launch asked about last, and what `_faults` found in it."""
+
+
+def _faults(v: View) -> tuple[frozenset[str], list[tuple[Setting, OptionTable, list[tuple[Any, Misfit | None]]]]]:
+    """The keys with words, and the settings that some revision of the parser refuses, each beside its option's rows."""
     reading = v.launch.reading
     settings = [one for one in reading.settings if isinstance(one.value, list)]
     if reading.form == "args-yaml":  # what words a value with blanks becomes, the script that runs the test decides
@@ -74,14 +96,9 @@ def unfit(v: View, *kinds: str) -> list[Unfit]:
             (row, misfit(row.takes, setting.value) or _excluded(v, row.takes, keys))
             for row in options.rows.get(setting.key, ())
         ]
-        if any(fault is not None and fault.kind in kinds for _, fault in judged):
-            faults = {revision: fault for row, fault in judged if row.takes != "unknown" for revision in row.revisions}
-            among = [revision for revision in _revisions(v, options, keys) if revision in faults]
-            refusing = [revision for revision in among if faults[revision] is not None]
-            newest = faults[refusing[-1]] if refusing else None
-            if newest is not None and newest.kind in kinds:
-                found.append(Unfit(setting, newest, among, refusing))
-    return sorted(found, key=lambda one: not one.is_sure)
+        if any(fault is not None for _, fault in judged):
+            found.append((setting, options, judged))
+    return keys, found
 
 
 def may_come(found: Unfit) -> bool:

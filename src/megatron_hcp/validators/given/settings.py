@@ -59,7 +59,7 @@ def arguments_of(launch: Launch, parser: ParserTable) -> Thing:
     index = index_of(dialect)
     # Where slime's options of the model are in a file that isn't read, that may set any.
     hidden = reading.unseen is not None or (launch.dialect == "slime" and "num_layers" in reading.unknown)
-    fields = {dest: NotKnown((dest,)) for dest in parser.defaults} if hidden else dict(parser.defaults)
+    fields: dict[str, Any] = {dest: NotKnown((dest,)) for dest in parser.defaults} if hidden else {}
     stated = {name: fact for name, fact in launch.facts.items() if fact.origin not in STATED and name in FACTS}
     for setting in reading.settings:
         option = _option(parser, setting.key)
@@ -78,7 +78,7 @@ def arguments_of(launch: Launch, parser: ParserTable) -> Thing:
                 fields[option.dest] = _value_of(fact, option, index[key].negated)
     world = launch.facts.get("world_size")
     fields |= {"rank": 0, "local_rank": 0, "world_size": NotKnown(("world_size",)) if world is None else world.value}
-    found = Thing(fields, "args")
+    found = Thing(fields if hidden else {**parser.defaults, **fields}, "args")
     found.changed = {name for name, value in fields.items() if value is not parser.defaults.get(name, found)}
     return found
 

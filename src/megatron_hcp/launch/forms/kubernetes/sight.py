@@ -23,8 +23,11 @@ def applies_input(items: Items) -> bool:
     """Whether a command is `kubectl apply -f -`, or another one that makes objects of what it reads."""
     from megatron_hcp.bash.value import Field  # imported late: a YAML file has no commands
 
+    program = items[0].text or "" if items and isinstance(items[0], Field) else ""
+    if program.rpartition("/")[2] not in ("kubectl", "oc"):
+        return False
     words = [(item.text or "") if isinstance(item, Field) else "" for item in items]
-    if not words or words[0].rpartition("/")[2] not in ("kubectl", "oc") or not _VERBS.intersection(words):
+    if not _VERBS.intersection(words):
         return False
     files = (value for flag, value in pairwise(words) if flag in ("-f", "--filename"))
     return "-" in files or not {"-f-", "-f=-", "--filename=-"}.isdisjoint(words)

@@ -52,8 +52,8 @@ def _argument(item: Item, before: Item | None) -> Argument | None:
         return RunText((item.outside,), (True,))
     if not isinstance(item, Field):
         return None
-    if item.text is not None:
-        return item.text
+    if (text := item.text) is not None:
+        return text
     parts: list[tuple[str, bool]] = []
     for part in item.parts:
         if isinstance(part, Hole) and (part.variable or part.outside):

@@ -77,8 +77,8 @@ class _Flags:
             self._maybe(item)
         elif isinstance(item, Unseen):
             self._unseen(item)
-        elif item.text is not None:
-            self._known(item, item.text)
+        elif (text := item.text) is not None:
+            self._known(item, text)
         else:
             self._partly_known(item)
 
@@ -276,7 +276,8 @@ def flag_names(items: Items) -> set[str]:
             for option in item.options:
                 names |= flag_names(option)
         elif isinstance(item, Field):
-            prefix = item.prefix
+            text = item.text
+            prefix = item.prefix if text is None else text
             if prefix.startswith("--"):
                 names.add("--" + prefix[2:].partition("=")[0].replace("-", "_"))
             elif "=" in prefix and (key := re.match(_KEY, prefix)):
