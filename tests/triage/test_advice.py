@@ -64,7 +64,7 @@ def test_the_advice_follows_from_whose_fault_it_is_and_whether_it_came_back(tmp_
 def test_an_excerpt_without_steps_shows_a_failure_before_the_first_only_where_it_shows_the_start(
     tmp_path, above, action
 ):
-    advice = triage(write_logs(tmp_path, a_log=above + "ValueError: cu_seqlens\n"), CpPlan()).advice
+    advice = triage(write_logs(tmp_path, a_log=above + "RuntimeError: cu_seqlens\n"), CpPlan()).advice
     assert advice and advice.action == action
     assert ("before the first training step; the same" in advice.reason) == (action == "stop")
 
@@ -174,6 +174,11 @@ def test_what_follows_the_end_of_the_job_is_no_failure(tmp_path):
         ("AssertionError: the batch is empty", STEPS, "stop"),
         (RAISED + "StopIteration: dataset exhausted", STEPS, "stop"),
         ("RuntimeError: got mixed torch.Tensor and DTensor", "", "stop"),
+        ("RuntimeError: mat1 and mat2 must have the same dtype, but got Half and Float", STEPS, "stop"),
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x24 and 16x4)", STEPS, "stop"),
+        ("ValueError: Please specify `max_steps` in streaming mode.", "", "stop"),
+        ("huggingface_hub.errors.LocalEntryNotFoundError: outgoing traffic has been disabled", "", "stop"),
+        (RAISED + "MemoryError", STEPS, "stop"),
         ("ValueError: operands could not be broadcast together with shapes (9,2) (9,)", "", "stop"),
         ("OSError: [Errno 28] No space left on device", STEPS, "stop"),
         ("OSError: m/x is not a local folder and is not a valid model identifier", "", "stop"),

@@ -223,3 +223,51 @@ def test_what_rays_worker_informs_of_is_not_how_the_job_ended(tmp_path):
     )
     assert _in_session(tmp_path, driver=STEPS_OF_RL, core=said).state == "running"
     assert _in_session(tmp_path, driver=STEPS_OF_RL, core=said.replace(" I 2", " E 2")).state == "failed"
+
+
+def test_what_a_script_said_above_its_programs_first_words_did_not_end_it(tmp_path):
+    shell = "Traceback (most recent call last):\n  File \"os.py\", line 680, in f\n    raise\nKeyError: 'GPU_IDS'\n"
+    starts, cause = "n1: ------------ arguments ------------\n", "ValueError: Unsupported communication type: x\n"
+    assert _read(tmp_path, a_log=shell + starts + cause).failure.line == 6
+    assert _read(tmp_path, b_log=shell + starts).failure.line == 4, "nothing below it says what ended the job"
+
+
+def test_a_job_that_was_requeued_and_trained_to_its_end_was_not_stopped(tmp_path):
+    said = "slurmstepd: error: *** STEP 51.0 ON n1 CANCELLED AT 2026-11-27T15:51:37 DUE TO PREEMPTION ***\n"
+    again, done = "loading the model\nINFO: 0 errors\nRuntimeWarning: no Error\n", _steps() + "{'train_runtime': 9.1}\n"
+    assert _read(tmp_path, a_err=said + again, a_out=done).state == "no-failure"
+    assert _read(tmp_path, b_err=said, b_out=_steps()).state == "stopped"
+
+
+def test_a_script_that_says_so_is_done_only_where_nothing_failed_above(tmp_path):
+    done = "Script completed successfully\n"
+    killed = "/spool/slurm_script: line 143: 34160 Killed                  srun train.py\n"
+    assert _read(tmp_path, a_log=_steps() + done + killed).state == "no-failure"
+    assert _read(tmp_path, b_log=_steps() + "ValueError: bad sample\n" + done + killed).state == "failed"
+
+
+def test_warnings_that_repeat_until_the_launcher_gave_up_are_the_cause(tmp_path):
+    said = "[W socket.cpp:653] [c10d] The IPv6 network addresses of (n9.x, 29400) cannot be retrieved (gai error: -2)\n"
+    ended = "srun: error: n1: task 0: Exited with exit code 124\n"
+    assert _read(tmp_path, a_log=said * 20 + ended).failure.signature.id == "host-unresolved"
+    assert _read(tmp_path, b_log=said * 2 + ended).failure.signature.id == "srun-task"
+
+
+def test_rays_own_logs_name_no_failure_that_no_row_knows(tmp_path):
+    own = "python-core-worker-" + "ab" * 28 + "_77.log"
+    (tmp_path / own).write_text(
+        "[2026-11-27 15:49:13,508 E 25 25] x.cc:1: Failed to disconnect from the local raylet: IOError: Broken pipe\n"
+    )
+    assert _in_session(tmp_path, driver=STEPS_OF_RL).state == "running"
+
+
+def test_rays_train_wrapper_is_not_what_the_worker_raised(tmp_path):
+    wrapper = "ray.train.WorkerGroupError: Training failed due to worker errors:\n"
+    failure = _in_session(tmp_path, driver=STEPS_OF_RL + wrapper, worker="IndexError: packed sequence 17\n").failure
+    assert failure.message.startswith("IndexError")
+
+
+def test_a_hangup_ends_a_job(tmp_path):
+    said = "/x/utils.sh: line 114: 1508441 Hangup                  python train.py\n"
+    failure = _read(tmp_path, a_log=_steps() + said).failure
+    assert failure.exit_code == -1 and "SIGHUP" in failure.cause

@@ -16,7 +16,7 @@ from megatron_hcp.triage.exit_codes import (
     read_end,
     role_of_report,
 )
-from megatron_hcp.triage.inputs.log_name import Name, is_record
+from megatron_hcp.triage.inputs.log_name import Name, is_of_ray, is_record
 from megatron_hcp.triage.line import NOBODY, Line, When, Writer, last_time, weight, without_figures
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
@@ -101,6 +101,7 @@ class FileEvents:
     """srun's step that wrote this part (`12.0`), where its end is told."""
     is_ending: bool = False
     """Whether Slurm ends the step, and nothing was raised since, as by another step."""
+    started_at: int = 0  # where the program's first words stand, as far as it has such
     last_step: When | None = None  # as far as its line says when
     ranked_from: int | None = None  # where the first line starts that a launcher labels with its rank or task
     further: list[Event] = field(default_factory=list)
@@ -115,13 +116,10 @@ class FileEvents:
     begun: set[tuple[bytes, tuple[int | None, ...]]] = field(default_factory=set)
     """Who wrote which of the words by which a program begins, in this attempt or before it."""
 
-    def begins_again(self, words: bytes, writer: tuple[int | None, ...]) -> bool:
-        """Whether a program that begins is another start of the job, in the same log.
-
-        All of a start's programs begin before its first step, so after a step it is another. Before one it is where
-        the same program had begun, and something failed since.
-        """
-        was_begun = (words, writer) in self.begun
+    def begins_again(self, words: bytes, writer: tuple[int | None, ...], offset: int = 0) -> bool:
+        """Whether a program that begins is another start of the job, in the same log: after a step it is; before one,
+        where the same program had begun, and something failed since."""
+        was_begun, self.started_at = (words, writer) in self.begun, self.started_at or offset
         self.begun.add((words, writer))
         return not self.over and bool(self.steps or (was_begun and self.pending.keys() & _ENDED))
 
@@ -164,7 +162,8 @@ class FileEvents:
     def add_unknown(self, line: Line, hit: Hit, file: int) -> None:
         """A line that says error, and that no signature knows; the first one of those that say most is kept."""
         known = self.pending.get("unknown")
-        if is_record(str(self.path)) or "unknown" in self.over or self._was_survived(line):
+        path = str(self.path)
+        if is_record(path) or is_of_ray(path) or "unknown" in self.over or self._was_survived(line):
             return
         if known is not None and weight(line) <= weight(known.line):
             return

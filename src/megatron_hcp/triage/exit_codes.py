@@ -23,6 +23,7 @@ _SIGNALS = {
     "Quit": 3,
     "Terminated": 15,
     "Interrupt": 2,
+    "Hangup": 1,
 }
 KILLED = -_SIGNALS["Killed"]
 _BY_KILL = "killed (SIGKILL): usually memory of the node"

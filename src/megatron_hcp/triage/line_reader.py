@@ -14,7 +14,7 @@ from megatron_hcp.triage.history import History
 from megatron_hcp.triage.line import INFORMING, QUIET, Line, read_line
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.scan import Hit
-from megatron_hcp.triage.signatures.progress import HARMLESS, ONE_DONE, begun, done, last_words
+from megatron_hcp.triage.signatures.progress import HARMLESS, ONE_DONE, begun, done, last_words, of_script
 from megatron_hcp.triage.signatures.ray import WRAPPER as RAYS_WRAPPER
 from megatron_hcp.triage.signatures.row import Role, Signature
 from megatron_hcp.triage.signatures.table import ALWAYS, JOB_TOKEN, RESTART_TOKEN, places_of, words_of
@@ -201,7 +201,7 @@ class LineReader:
 
         `is_told`: the lines above announced the line, so that it need not hold a token; `is_raised`: a traceback did.
         """
-        silent = (*_SPOKEN, "report") if line.level in INFORMING else _SPOKEN if line.level in QUIET else ()
+        silent = (*_SPOKEN, "report", "echo") if line.level in INFORMING else _SPOKEN if line.level in QUIET else ()
         for row, pattern in self.rows if is_told else self._rows_for(hit):
             if (row.role in silent and not row.at_any_level) or not (row.tokens or is_raised):
                 continue
@@ -271,9 +271,9 @@ class LineReader:
             return
         if RESTART_TOKEN in hit.line:
             self._begin((self.entry.attempt or 0) + 1)
-        if (words := begun(hit.line)) and self.entry.begins_again(words, line.writer[:3]):
+        if (words := begun(hit.line)) and self.entry.begins_again(words, line.writer[:3], hit.offset):
             self._begin_again()
-        if (over := done(hit.line)) is not None:
+        if (over := done(hit.line)) is not None and not (of_script(hit.line) and self.entry.pending.keys() & _KNOWN):
             self.entry.forget()
             self.entry.over = over
         if ONE_DONE in hit.line:

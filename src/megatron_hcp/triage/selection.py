@@ -13,7 +13,7 @@ from pathlib import Path
 
 from megatron_hcp.triage.events import NAMES_THE_END, ROLES, Event, FileEvents
 from megatron_hcp.triage.exit_codes import ABORTED
-from megatron_hcp.triage.inputs.log_name import is_of_worker
+from megatron_hcp.triage.inputs.log_name import is_of_ray, is_of_worker
 from megatron_hcp.triage.line import When, without_figures
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.place import are_tasks_ranks, place_of
@@ -55,16 +55,17 @@ def candidates_of(parts: Sequence[FileEvents], files: Sequence[FileEvents]) -> l
     said, of_each = [], dict[Path, list[FileEvents]]()
     for entry in files:
         of_each.setdefault(entry.path, []).append(entry)
-    last = [entry for entry in files if entry.steps >= _STEPS_THAT_SURVIVE and entry.last_step is not None]
+    last = [entry for entry in files if entry.over or (entry.steps >= _STEPS_THAT_SURVIVE and entry.last_step)]
     for entry in parts:
         others_over = _over_elsewhere(entry, files)
         gone = _survived_in_driver(entry, files)
         for role, event in entry.pending.items():
-            if role in others_over:
+            if role in others_over or (role == "effect" and is_of_ray(str(entry.path))):
                 continue
             alike = sorted((event, *(later for later in entry.further if later.role == role)), key=_is_of_conda)
             alike = [one for one in alike if without_figures(one.line) not in gone]
             others = [other for other in last if other.name.task == entry.name.task]  # an array's tasks are jobs apart
+            alike.sort(key=lambda one: _is_above_start((entry, one)))
             said += [(entry, one) for one in alike if not _went_on(entry, one, of_each[entry.path], others)][:1]
     return said
 
@@ -93,6 +94,9 @@ def _went_on(entry: FileEvents, event: Event, same: Sequence[FileEvents], traine
         trained: of all logs, the parts whose last step has a time; in another log it may be a later one.
     """
     if sum(other.steps for other in same if other.part > entry.part) >= _STEPS_THAT_SURVIVE:
+        return True
+    is_requeued = event.role == "end" and any(other.part > entry.part for other in same)
+    if is_requeued and any(other.over for other in trained):
         return True
     if event.line.when is None:
         return False
@@ -126,9 +130,12 @@ def first_event(
     if _had_its_programs(parts) and not all(map(_is_of_a_shell, known)):
         candidates = [item for item in candidates if not _is_of_a_shell(item[1])]
         known = [event for event in known if not _is_of_a_shell(event)]
+    below = [item for item in candidates if not _is_above_start(item)]
+    if any(event.role in _HAPPENED for _, event in below):
+        candidates, known = below, [event for _, event in below if event.role != "unknown"]
     if not known:
         return None
-    if ends and not any(entry.steps for entry in parts) and {event.role for event in known} <= _OF_AN_END:
+    if not any(entry.steps for entry in parts) and {event.role for event in known} <= _OF_AN_END:
         for item in stalls:
             if item[0].counts[item[1].signature.id] >= _AGAIN_AND_AGAIN:
                 return item, candidates
@@ -191,6 +198,12 @@ _NOT_STARTED = frozenset((126, 127))
 def _is_of_a_shell(event: Event) -> bool:
     """Whether a shell said that it did not find a program."""
     return event.signature.id == "program-unknown" and bool(event.groups["program"])
+
+
+def _is_above_start(item: Said) -> bool:
+    """Whether it stands above the first words of the job's program, and nobody who has a rank said it."""
+    entry, event = item
+    return event.offset < entry.started_at and event.is_of_a_shell
 
 
 def _is_of_conda(event: Event) -> bool:

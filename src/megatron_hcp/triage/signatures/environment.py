@@ -54,6 +54,14 @@ ENVIRONMENT: tuple[Signature, ...] = (
         ),
     ),
     fault(
+        "torch-without-cuda",
+        r"Torch not compiled with CUDA enabled",
+        "this PyTorch is built without CUDA",
+        "AssertionError: Torch not compiled with CUDA enabled",
+        "AssertionError: Torch is not there",
+        "install the build of PyTorch for the cluster's CUDA: python -c 'import torch; print(torch.version.cuda)'",
+    ),
+    fault(
         "abi-mismatch",
         r"^(?:[A-Za-z][\w.]*Error: |/)(?:(?!undefined symbol: ).){0,500}?undefined symbol: |symbol lookup error: |"
         r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found|"
