@@ -31,8 +31,15 @@ def examined(hcp, tmp_path: Path):
     """Runs `hcp doctor` where only these programs and, before what is installed here, these packages are found."""
     for name in ("bin", "packages", "here"):
         (tmp_path / name).mkdir()
-    for name, module in (("torch", "torch"), ("megatron-core", "megatron/core")):
-        package(tmp_path / "packages", name, "2.0.0", module)  # those that are installed take seconds to import
+    installed = {
+        "torch": "torch",
+        "megatron-core": "megatron/core",
+        "mcp": "mcp",
+        "pyarrow": "pyarrow",
+        "numpy": "numpy",
+    }
+    for name, module in installed.items():  # the real ones take seconds to import
+        package(tmp_path / "packages", name, "2.0.0", module)
 
     def run(*words: str):
         environment = {"PATH": str(tmp_path / "bin"), "PYTHONPATH": os.pathsep.join((SRC, str(tmp_path / "packages")))}

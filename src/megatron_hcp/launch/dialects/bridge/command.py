@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from megatron_hcp.launch.dialects.bridge.named import recipe_of_options
@@ -14,17 +13,6 @@ from megatron_hcp.launch.forms.script.facts import Facts
 from megatron_hcp.launch.forms.script.files import Files
 from megatron_hcp.launch.forms.script.flags import flags_of, overrides_of
 from megatron_hcp.launch.forms.words.settings import settings_of_overrides
-
-_PROGRAM = re.compile(
-    r"(^|/)(run_recipe|run_script|setup_experiment|bootstrap|launch_with_nemo_run|04_launch_slurm_with_nemo_run)\.py$"
-    r"|[Mm]egatron[._-]?[Bb]ridge(?!.*(^|/)(convert|prepare|import|export)_\w+\.py$)"
-)
-
-
-def may_start(command: StartCommand) -> bool | None:
-    """Whether a command starts a training, by its overrides or its program."""
-    program = command.script.rpartition("Megatron-LM/")[2]
-    return True if command.by_keys == "bridge" or _PROGRAM.search(program) else None
 
 
 def read_command(

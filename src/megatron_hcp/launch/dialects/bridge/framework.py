@@ -5,6 +5,7 @@ Most modules are imported late: a check loads those of its own framework.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
@@ -56,10 +57,16 @@ def _read_command(
     return read_command(command, target, facts, files, types)
 
 
-def _may_start(command: StartCommand) -> bool | None:
-    from megatron_hcp.launch.dialects.bridge.command import may_start
+_PROGRAM = (
+    r"(^|/)(run_recipe|run_script|setup_experiment|bootstrap|launch_with_nemo_run|04_launch_slurm_with_nemo_run)\.py$"
+    r"|[Mm]egatron[._-]?[Bb]ridge(?!.*(^|/)(convert|prepare|import|export)_\w+\.py$)"
+)
 
-    return may_start(command)
+
+def _may_start(command: StartCommand) -> bool | None:
+    """Whether a command starts a training, by its overrides or its program."""
+    program = command.script.rpartition("Megatron-LM/")[2]
+    return True if command.by_keys == "bridge" or re.search(_PROGRAM, program) else None
 
 
 BRIDGE = Framework(

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from megatron_hcp.launch.dialects.framework import CommandReading, StartCommand
-from megatron_hcp.launch.dialects.nemo_rl.keys import SECTIONS
 from megatron_hcp.launch.forms.script.facts import Facts
 from megatron_hcp.launch.forms.script.files import Files
 from megatron_hcp.launch.forms.script.flags import overrides_of
 from megatron_hcp.launch.forms.words.settings import settings_of_overrides
 
-_PROGRAM = re.compile(r"(^|/)run_\w{0,40}(grpo|sft|dpo|ppo|rm|distillation|gdpo|vlm)\w{0,40}\.py$")
 _CONFIG = "--config"
-
-
-def starts(command: StartCommand) -> bool:
-    """By the overrides, or by the program where it gets a configuration and no other option."""
-    if any(key.startswith(SECTIONS) for key in command.keys):
-        return True
-    return _PROGRAM.search(command.script) is not None and command.flags == {"config"}
 
 
 def read_command(

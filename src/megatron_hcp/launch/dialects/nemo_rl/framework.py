@@ -5,6 +5,7 @@ Most modules are imported late: a check loads those of its own framework.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
@@ -60,10 +61,14 @@ def _read_command(
     return read_command(command, target, facts, files, types)
 
 
-def _starts(command: StartCommand) -> bool:
-    from megatron_hcp.launch.dialects.nemo_rl.command import starts
+_PROGRAM = r"(^|/)run_\w{0,40}(grpo|sft|dpo|ppo|rm|distillation|gdpo|vlm)\w{0,40}\.py$"
 
-    return starts(command)
+
+def _starts(command: StartCommand) -> bool:
+    """By the overrides, or by the program where it gets a configuration and no other option."""
+    if any(key.startswith(keys.SECTIONS) for key in command.keys):
+        return True
+    return re.search(_PROGRAM, command.script) is not None and command.flags == {"config"}
 
 
 def _inherits(doc: YamlDoc, beside: Beside) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from megatron_hcp.launch.dialects.framework import CommandReading, StartCommand
@@ -13,15 +12,6 @@ from megatron_hcp.launch.forms.script.facts import Facts
 from megatron_hcp.launch.forms.script.files import Files
 from megatron_hcp.launch.forms.script.flags import overrides_of
 from megatron_hcp.launch.forms.words.settings import Word, settings_of_overrides
-
-_PROGRAM = re.compile(r"(^|[./])verl[./]|main_(ppo|dapo|generation)|(^|\.)(fully_async|one_step_off)")
-
-
-def may_start(command: StartCommand) -> bool | None:
-    """Whether a command starts a trainer; False for another program of verl's."""
-    if _PROGRAM.search(command.script) or command.by_keys == "verl":
-        return bool(command.keys) or "main_" in command.script or "sft_trainer" in command.script
-    return None
 
 
 def read_command(

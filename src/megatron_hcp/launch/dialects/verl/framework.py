@@ -5,6 +5,7 @@ Most modules are imported late: a check loads those of its own framework.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
@@ -56,10 +57,14 @@ def _read_command(
     return read_command(command, target, facts, files, types)
 
 
-def _may_start(command: StartCommand) -> bool | None:
-    from megatron_hcp.launch.dialects.verl.command import may_start
+_PROGRAM = r"(^|[./])verl[./]|main_(ppo|dapo|generation)|(^|\.)(fully_async|one_step_off)"
 
-    return may_start(command)
+
+def _may_start(command: StartCommand) -> bool | None:
+    """Whether a command starts a trainer; False for another program of verl's."""
+    if command.by_keys == "verl" or re.search(_PROGRAM, command.script):
+        return bool(command.keys) or "main_" in command.script or "sft_trainer" in command.script
+    return None
 
 
 def _left_open(main: Reading, other: Reading, unknown: Mapping[str, str]) -> Mapping[str, str]:
