@@ -271,3 +271,9 @@ def test_a_hangup_ends_a_job(tmp_path):
     said = "/x/utils.sh: line 114: 1508441 Hangup                  python train.py\n"
     failure = _read(tmp_path, a_log=_steps() + said).failure
     assert failure.exit_code == -1 and "SIGHUP" in failure.cause
+
+
+def test_a_worker_that_ray_saw_die_is_named_before_those_that_lost_it(tmp_path):
+    died = "(raylet) A worker died or was killed while executing a task by an unexpected system error.\n"
+    failure = _in_session(tmp_path, driver=STEPS_OF_RL + died, worker="ready\n" + RESET).failure
+    assert failure.signature.id == "ray-worker-died"

@@ -146,6 +146,8 @@ def first_event(
     first = _earliest(candidates)
     if first[1].role in _SAID_BY_OTHERS:
         first = _odd_one(parts, job, place_of(*first, job)[0]) or first
+    if first[1].role == "effect":  # Ray saw the end that others only felt
+        first = next((item for item in candidates if item[1].signature.id == "ray-worker-died"), first)
     return first, candidates
 
 
