@@ -286,7 +286,6 @@ def test_dumps_that_torch_itself_wrote_are_read(tmp_path):
     assert waited is not None and not unread, done.stderr[-2000:]
     assert (waited.op, waited.sequence, waited.group, waited.missing) == ("all_reduce", 2, "default_pg", (1,))
 
-
 @pytest.mark.parametrize("field", ["ranks", "name", "desc"])
 def test_a_dump_that_uses_one_list_a_million_times_is_not_read(tmp_path, field):
     """In the pickle the list stands once; its reader would go through it for each group."""
