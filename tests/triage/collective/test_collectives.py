@@ -286,6 +286,7 @@ def test_dumps_that_torch_itself_wrote_are_read(tmp_path):
     assert waited is not None and not unread, done.stderr[-2000:]
     assert (waited.op, waited.sequence, waited.group, waited.missing) == ("all_reduce", 2, "default_pg", (1,))
 
+
 @pytest.mark.parametrize("field", ["ranks", "name", "desc"])
 def test_a_dump_that_uses_one_list_a_million_times_is_not_read(tmp_path, field):
     """In the pickle the list stands once; its reader would go through it for each group."""
@@ -294,7 +295,6 @@ def test_a_dump_that_uses_one_list_a_million_times_is_not_read(tmp_path, field):
     dump = tmp_path / "nccl_trace_rank_0"
     dump.write_bytes(pickle.dumps({"entries": [], "pg_config": config}, protocol=4))
     assert dump.stat().st_size < 200_000
-    ((path, why),) = read_dumps([dump])[1]
-    assert path == dump and "too often" in why
+    assert [(path, "too often" in why) for path, why in read_dumps([dump])[1]] == [(dump, True)]
     dump.write_bytes(pickle.dumps({"entries": [], "pg_config": dict(list(config.items())[:100])}, protocol=4))
     assert read_dumps([dump])[1] == []
