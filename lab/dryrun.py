@@ -131,11 +131,11 @@ def faults(checkouts: list[Path]) -> int:
         name, release, te, ranks, words, file, says = (cell.strip() for cell in line.split(" | "))
         if release not in trees:
             continue
-        own = {word for word in words.split() if word.startswith("--")}
+        own = {word.lstrip("~") for word in words.split() if word.startswith(("--", "~"))}
         base = " ".join(f"--{one}" for one in f"{BASE} {_LAYOUT}"[2:].split(" --") if f"--{one.split()[0]}" not in own)
         if "--multi-latent-attention" in own:
             base = base.replace(_GQA, "")
-        more = () if words in own else tuple(words.split())
+        more = tuple(word for word in words.split() if not word.startswith("~"))
         case = Case(name, "", (*base.split(), *more), (f"world_size={ranks} {_VARIABLES}",))
         row = run(case, trees[release], te, HowToRun(ranks="0"))
         is_right = row["verdict"] == "refused" and file in row["at"] and says in row["why"]

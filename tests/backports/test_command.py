@@ -43,6 +43,18 @@ def test_a_check_counts_the_fixes_in_one_line_and_the_verdict_does_not_depend_on
     assert "later fix" not in hcp("check", *LAUNCH).stdout, "no release is stated"
 
 
+def test_a_check_names_the_fix_that_is_closest_to_what_the_launch_sets_and_none_that_is_not_close(hcp: Hcp) -> None:
+    graphs = "--external-cuda-graph --cuda-graph-scope attn --te-rng-tracker".split()
+    stated = ("--assume", "mcore=0.12.2")
+    data = json.loads(hcp("check", *stated, "--format", "json", "--full", *LAUNCH, *graphs).stdout)
+    (release,) = data["backports"]
+    assert release["closest"]["about"] == ["graphs", "te_rng_tracker", "cuda_graph_scope"]
+    assert release["closest"]["reference"] not in {fault["reference"] for fault in data.get("faults", ())}
+    said = hcp("check", *stated, *LAUNCH, *graphs).stdout
+    assert f"note: the closest to it, fixed in 0.14.0: {release['closest']['title']}" in said
+    assert "the closest to it" not in hcp("check", *RELEASES, "--", "--num-layers", "4").stdout
+
+
 def test_what_is_no_launch_is_said_in_one_line(hcp: Hcp, tmp_path) -> None:
     run = hcp("backports", str(tmp_path / "none.sh"))
     assert run.returncode == 2 and run.stdout == ""

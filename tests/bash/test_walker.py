@@ -168,3 +168,20 @@ def test_many_branches_that_each_set_another_variable_are_followed_to_their_end(
 def test_a_variable_that_every_branch_unsets_is_gone() -> None:
     assert commands("A=1\nif [ $Y ]; then unset A; else unset A; fi\nrun ${A:-none}") == [["run", "none"]]
     assert commands("A=1\nif [ $Y ]; then unset A; else A=1; fi\nrun $A") != [["run", "1"]]
+
+
+def test_what_a_branch_adds_to_a_text_is_all_that_it_changes() -> None:
+    """The command in front is still known: `$T` holds what starts the training, and an option or not."""
+    script = 'T="python train.py --a 1"\nif [ -n "$W" ]; then T="$T --b 2"; fi\nbash -c "$T"'
+    (items,) = [found for found in followed(script)[1] if texts(found)[0] == "bash"]
+    text = items[-1]
+    assert isinstance(text, Field) and text.prefix == "python train.py --a 1"
+
+
+def test_the_end_of_a_path_is_known_where_its_beginning_is_not() -> None:
+    script = 'M=${M:-$HOME/models/Qwen-7B}\nN=$(basename "${M,,}")\npython train.py $N $(basename $HOME) ${M^^}'
+    _, _, name, home, upper = followed(script)[1][-1]
+    assert texts((name, home)) == ["qwen-7b", None]
+    assert isinstance(upper, Field) and [part.text for part in upper.parts if isinstance(part, Lit)] == [
+        "/MODELS/QWEN-7B"
+    ]

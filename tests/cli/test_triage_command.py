@@ -164,10 +164,14 @@ def test_triage_of_what_is_no_log_is_one_line(hcp, tmp_path, content):
     assert done.stderr.startswith("hcp: found no text in job.log; wanted the job's logs")
 
 
-def test_triage_makes_no_temporary_file(hcp, tmp_path):
-    """A folder that cannot be written, and a killed process, leave nothing to clean up."""
-    env = {"TMPDIR": "/proc", "TMP": "/proc", "TEMP": "/proc", "HOME": "/proc"}
-    done = hcp("triage", "-", stdin=LOG, env=env, cwd=tmp_path)
+def test_triage_makes_no_temporary_file(tmp_path):
+    """Where there is no folder for one, and none to fall back on, it would end."""
+    code = (
+        "import sys, tempfile; tempfile._candidate_tempdir_list = lambda: ['/proc/none']\n"
+        "from megatron_hcp.cli.main import main; main(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", code, "triage", "-"]
+    done = subprocess.run(command, input=LOG, capture_output=True, text=True, cwd=tmp_path, timeout=HANG_S)
     assert (done.returncode, done.stderr) == (1, "") and os.listdir(tmp_path) == []
 
 

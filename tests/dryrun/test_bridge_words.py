@@ -8,7 +8,7 @@ import pytest
 
 from megatron_hcp.dryrun.ask import HowToRun, request_of
 from megatron_hcp.dryrun.bridge_words import bridge_words
-from megatron_hcp.dryrun.program import framework_tree
+from megatron_hcp.dryrun.program import framework_trees
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.load import LoadOptions, load_launch
@@ -50,12 +50,12 @@ def test_a_launch_without_a_recipe_is_told_to_name_one() -> None:
 def test_a_frameworks_code_is_found_in_a_checkout_and_in_a_wheel(tmp_path: Path) -> None:
     tree = UpstreamTree("megatron-bridge", str(tmp_path), None)
     with pytest.raises(HcpError, match="no megatron/bridge"):
-        framework_tree(launch(upstream=(tree,)))
-    with pytest.raises(HcpError, match="no code of bridge"):
-        framework_tree(launch())
+        framework_trees(launch(upstream=(tree,)))
+    with pytest.raises(HcpError, match="no code of megatron-bridge"):
+        framework_trees(launch())
     for root in (tmp_path, tmp_path / "src"):
         (root / "megatron/bridge").mkdir(parents=True)
-        assert framework_tree(launch(upstream=(tree,))) == tree._replace(path=str(root))
+        assert framework_trees(launch(upstream=(tree,))) == (tree._replace(path=str(root)),)
 
 
 def test_memory_is_not_counted_in_bridge(tmp_path: Path) -> None:

@@ -33,6 +33,17 @@ def test_no_network_is_reached_or_the_report_says_so(trees: tuple[Path, Path]) -
     assert network or child.stdout.split()[-1] == "1", child  # the loopback alone, which is down
 
 
+def test_each_of_several_trees_is_read_only(trees: tuple[Path, Path]) -> None:
+    folder, upstream = trees
+    (upstream / "other").mkdir()
+    limits = sandbox(str(folder), str(upstream), str(upstream / "other"))
+    code = "import pathlib, sys\nfor place in sys.argv[1:]:\n    pathlib.Path(place, 'a').touch()"
+    places = [str(folder), str(upstream / "other")]
+    words = [*limits.words, *environment(str(folder), {}), sys.executable, "-c", code, *places]
+    child = run_child(words, timeout_s=HANG_S, folder=str(folder))
+    assert limits.files or ("Read-only" in child.stderr and places[1] in child.stderr), child
+
+
 def test_only_the_folder_can_be_written_or_the_report_says_so(trees: tuple[Path, Path]) -> None:
     folder, upstream = trees
     code = (

@@ -36,6 +36,7 @@ OTHERS = [
     "a.key",
     "data.prompt_key",
     "data.image_key",
+    "distillation.teacher_key",
     "--disable-vision-class-token",
     "--eos-token",
     "--tokenizer-model",

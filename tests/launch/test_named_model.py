@@ -12,7 +12,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.fact import Launch
-from megatron_hcp.launch.facts.known_models import fields_of, without_stage
+from megatron_hcp.launch.facts.known_models import FOR_PLANS, fields_of, without_stage
 from megatron_hcp.launch.hf import read_model
 from megatron_hcp.launch.model_config import public_config
 from megatron_hcp.launch.readers.target import read_text
@@ -137,10 +137,9 @@ def test_every_line_names_one_model_and_sizes_that_a_model_can_have() -> None:
     index = index_of("bridge")
     assert len({row[0] for row in rows}) == len(rows)
     for model, source, *_ in rows:
-        fields = dict(fields_of(model))
-        assert model.count("/") == 1 and source and fields
-        read = fields.keys() - {"moe_latent_size"}  # the planner's alone
-        assert all(f"model.{field}" in index for field in read), model
+        assert model.count("/") == 1 and source and fields_of(model)
+        fields = {field: value for field, value in fields_of(model).items() if field not in FOR_PLANS}
+        assert all(f"model.{field}" in index for field in fields), model
         heads, groups = fields.get("num_attention_heads"), fields.get("num_query_groups")
         assert not groups or heads % groups == 0, model
         pattern = fields.pop("moe_layer_freq", 1)

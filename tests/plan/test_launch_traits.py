@@ -14,6 +14,7 @@ from megatron_hcp.plan.from_launch import job_of, layout_of
 from megatron_hcp.plan.launch_traits import Traits, last_words, traits_of
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.memory.peak import stage_terms
+from megatron_hcp.plan.mixers import DeltaNets
 from megatron_hcp.plan.model import plan_model
 from megatron_hcp.plan.time.layer import Work
 from megatron_hcp.plan.time.margin import UNCOVERED
@@ -127,9 +128,10 @@ def test_heads_of_linear_attention_that_megatron_gives_every_model_are_no_linear
     values = {"hidden_size": 4096, "heads": 32, "ffn_hidden_size": 14336, "vocab_size": 128256}
     default = {"linear_num_key_heads": 16, "linear_num_value_heads": 32}
     assert plan_model({**values, "num_layers": 8, **default}).kind_unknown == ()
-    assert plan_model({**values, "num_hidden_layers": 8, **default}).kind_unknown == ("linear attention",)
-    stated = plan_model({**values, "num_layers": 8, **default, "attention_variant": "gated_delta_net"})
-    assert stated.kind_unknown == ("the attention variant gated_delta_net",)
+    assert plan_model({**values, "num_layers": 8, **default}).mixers.nets is None
+    for said in ({"num_hidden_layers": 8}, {"num_layers": 8, "attention_variant": "gated_delta_net"}):
+        stated = plan_model({**values, **default, **said})
+        assert stated.kind_unknown == () and stated.mixers.nets == DeltaNets(6, 16, 32, 128, 128)
 
 
 def test_a_launch_that_says_no_size_is_told_the_option_in_three_parts() -> None:

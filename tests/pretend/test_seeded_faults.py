@@ -24,8 +24,8 @@ RAISES = "raise KeyError('sown')"
 SEEDS = [
     ("device.py", "_nothing", ""),
     ("world.py", "new_group", ""),
-    ("tensors.py", "_followed", ""),
-    ("tensors.py", "made_up", ""),
+    ("tensors.py", "followed_call", ""),
+    ("values.py", "made_up", ""),
     ("packages.py", "install", ""),
     ("files.py", "late", ""),
     ("data.py", "build_sample_idx", ""),
@@ -89,10 +89,14 @@ def test_a_wrong_shape_of_a_stand_in_decides_nothing(tmp_path: Path, file: str, 
 CALLED = [
     ("conversations.py", "load_dataset", "load_dataset('json', 'x')"),
     ("conversations.py", "tokenize_conversation", "Tokenizer(None).tokenize_conversation([])"),
-    ("bridge.py", "_few_samples", "_few_samples(None)"),
-    ("slime.py", "create", "Backups.create()"),
-    ("slime.py", "_config", "_config()"),
-    ("rollouts.py", "_samples", "_samples(None)"),
+    ("frameworks/bridge.py", "_few_samples", "_few_samples(None)"),
+    ("frameworks/slime.py", "create", "Backups.create()"),
+    ("frameworks/slime.py", "_config", "_config()"),
+    ("frameworks/slime_rollouts.py", "_samples", "_samples(None)"),
+    ("optimizers.py", "__init__", "Orthogonalized([], 1.0)"),
+    ("frameworks/verl.py", "_tokenizer", "_tokenizer()"),
+    ("frameworks/verl_rollouts.py", "rollouts", "rollouts(None, 1)"),
+    ("sized.py", "_outside_of_the_mode", "_outside_of_the_mode(None)"),
     ("pipeline.py", "shapes", "shapes(None, False, False)"),
 ]
 """The file, the function with the fault, and how upstream's code, which no wheel of megatron-core has, comes to it."""
@@ -115,7 +119,7 @@ def test_a_fault_in_a_stand_in_that_upstream_calls_is_not_upstreams(
 ) -> None:
     sources = sow(tmp_path, file, function, RAISES)
     (upstream := tmp_path / "upstream").mkdir()
-    module = f"megatron_hcp.pretend.stand_ins.{file.removesuffix('.py')}"
+    module = f"megatron_hcp.pretend.stand_ins.{file.removesuffix('.py').replace('/', '.')}"
     (upstream / "pretrain.py").write_text(f"import {module} as m\nm.{call}\n", encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-B", "-c", UPSTREAMS, str(upstream)],
@@ -128,5 +132,7 @@ def test_a_fault_in_a_stand_in_that_upstream_calls_is_not_upstreams(
 
 
 def test_every_stand_in_has_a_fault_sown_in_it() -> None:
-    files = {path.name for path in (PACKAGE / "pretend/stand_ins").glob("*.py")} - {"__init__.py", "contract.py"}
+    folder = PACKAGE / "pretend/stand_ins"
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*.py") if path.name != "__init__.py"}
+    files -= {"contract.py"}
     assert files == {file for file, *_ in (*SEEDS, *CALLED) if not file.startswith("..")}

@@ -1,5 +1,6 @@
 """Every word around a training command is carried into the job, or said to be left out."""
 
+import re
 import subprocess
 
 import pytest
@@ -80,7 +81,7 @@ def test_values_of_the_launchers_own_options_are_kept(rendered):
     ):
         assert line in done.stdout, done.stderr
     done = rendered(text=HEAD + TRAIN.replace("torchrun", "torchrun --max-restarts 3"))
-    assert "--max-restarts=3\n" in done.stdout
+    assert "--max-restarts=3)\n" in done.stdout
 
 
 def test_a_heterogeneous_job_is_refused_before_anything_is_asked(rendered):
@@ -169,3 +170,52 @@ def test_an_argument_of_the_script_is_asked_for_by_the_option_that_gives_it(rend
     done = rendered(text=HEAD + words)
     assert done.returncode == 2 and "give the script's arguments with --args" in done.stderr, done.stderr
     assert rendered("--args", "1 2 /data", text=HEAD + words).returncode in (0, 1)
+
+
+def test_a_date_in_a_word_is_taken_once_as_the_job_starts(rendered):
+    """As the script does, which keeps it in a variable; a format with blanks could be several words."""
+    names = "STAMP=$(date '+%y-%m-%d_%H:%M:%S.%N')\nDAY=`date -u +%F`\n"
+    words = '--wandb-exp-name $STAMP --save "/ck/$DAY-$STAMP"'
+    done = rendered(text=HEAD + names + TRAIN.replace("8192", f"8192 {words}"))
+    assert done.returncode in (0, 1), done.stderr
+    begin = done.stdout.index("launch_time=")
+    array = done.stdout[begin : done.stdout.index("\n)\n", begin) + 3]
+    ran = subprocess.run(["bash", "-c", f"{array}printf '%s\\n' \"${{launch[@]}}\""], capture_output=True, text=True)
+    name, folder = ran.stdout.split("--wandb-exp-name\n")[1].split("\n--save\n")
+    assert re.fullmatch(r"\d\d-\d\d-\d\d_\d\d:\d\d:\d\d\.0{9}", name), ran.stderr
+    assert re.fullmatch(rf"/ck/20\d\d-\d\d-\d\d-{name}\n", folder)
+    for command in ("$(date)", "$(date +'%F %T')", "$(date -d @0 +%F)", "$(date +$FORMAT)", "$(date +%F; id)"):
+        done = rendered(text=HEAD + TRAIN.replace("8192", f'8192 --save "{command}"'))
+        assert "an argument of the training command is not known" in done.stderr, command
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ('SIZE="${1:?which}"\ncase $SIZE in 8b) TP=8 ;; *) TP=4 ;; esac\n', r"by \$1\); .*with --args 'FIRST SECOND'"),
+        ("if [ $SIZE = 8b ]; then TP=8; else TP=4; fi\n", "state SIZE with --assume env.SIZE=VALUE"),
+    ],
+)
+def test_a_word_that_a_condition_chooses_is_asked_for_by_what_decides_it(rendered, before, said):
+    launch = HEAD + before + TRAIN.replace("8192", "8192 --tensor-model-parallel-size $TP")
+    done = rendered(text=launch)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and re.search(said, done.stderr), done.stderr
+    words = ["--assume", "env.SIZE=8b"] if "env" in said else ["--args", "8b"]
+    assert "--tensor-model-parallel-size 8\n" in rendered(*words, text=launch).stdout
+
+
+def test_a_script_without_a_time_limit_is_rendered_without_one(rendered):
+    done = rendered(text=HEAD.replace("#SBATCH --time=04:00:00\n", "") + TRAIN)
+    assert done.returncode in (0, 1) and "--time" not in done.stdout and "#SBATCH --signal=B:USR1@900" in done.stdout
+    assert "note: no time limit is stated, so the partition's holds; it saves 900 s before" in done.stderr
+
+
+@pytest.mark.parametrize("start", ["srun", "torchrun", "ft_launcher"])
+def test_the_job_of_a_minimal_launch_is_short_and_starts_its_container_once(rendered, start):
+    launch = "#SBATCH -N 2 --ntasks-per-node=8 --gpus-per-node=8 --time=04:00:00\nsrun python pretrain_gpt.py"
+    words = "--context-parallel-size 2 --seq-length 8192 --save /ckpt --exit-signal-handler"
+    script = rendered("--start", start, text=f"#!/bin/bash\n{launch} {words}\n").stdout
+    assert 60 < script.count("\n") <= 110
+    image = ["--container-runtime", "pyxis", "--container-image", "nemo:25.09"]
+    script = rendered("--start", start, *image, text=f"#!/bin/bash\n{launch} {words}\n").stdout
+    assert len(re.findall(r"\bsrun\b.*\$\{container", script)) == script.count('"${container[@]}"') == 1

@@ -158,6 +158,19 @@ def test_every_skill_of_the_pack_is_fit_to_publish(folder: Path) -> None:
     assert judged_skill(folder) == ([], [])
 
 
+GENERATED = ("proofs.md", "faults.md", "transformer-engine.md")
+"""Tables that programs write: an agent looks a line up in them."""
+
+
+@pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
+def test_a_question_takes_at_most_8000_characters_of_a_skill(folder: Path) -> None:
+    """SKILL.md and any one of its references."""
+    first = len((folder / "SKILL.md").read_text(encoding="utf-8"))
+    more = [path for path in (folder / "references").glob("*.md") if path.name not in GENERATED]
+    assert [path.name for path in more if first + len(path.read_text(encoding="utf-8")) > 8000] == []
+    assert first <= 8000
+
+
 @pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
 def test_every_test_that_a_claim_names_exists(folder: Path, root: Path) -> None:
     for claim in load_card(folder).claims:

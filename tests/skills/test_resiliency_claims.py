@@ -47,6 +47,20 @@ def test_exit_codes_16_and_17_are_upstreams(upstream: Path) -> None:
 
 
 @pytest.mark.upstream
+def test_bridge_installs_its_signal_handler_from_0_6_on(upstream: Path) -> None:
+    """Only entering the context installs it."""
+    for release in releases(upstream, "megatron-bridge"):
+        setter = tree_of(release / "megatron/bridge/training/state.py", "GlobalState._set_signal_handler")
+        enters = tree_of(release / "megatron/bridge/training/utils/sig_utils.py", "DistributedSignalHandler.__enter__")
+        constructs = tree_of(
+            release / "megatron/bridge/training/utils/sig_utils.py", "DistributedSignalHandler.__init__"
+        )
+        assert "signal.signal(" in ast.unparse(enters) and "signal.signal(" not in ast.unparse(constructs), release
+        since = tuple(map(int, release.name.rsplit("-", 1)[1].split("."))) >= (0, 6)
+        assert ("__enter__" in ast.unparse(setter)) == since, release
+
+
+@pytest.mark.upstream
 def test_a_second_16_writes_no_checkpoint(upstream: Path) -> None:
     """references/details.md: the guard stops there. (checkpoint, exit, code) of every way out with code 16."""
     for release in releases(upstream, "megatron-core"):
@@ -115,10 +129,10 @@ ROW = re.compile(r"`(\w+)` \| ([\d.]+)(?: s)? \|")
 
 @pytest.mark.upstream
 def test_the_tables_of_parameters_are_upstreams(upstream: Path) -> None:
-    """references/features.md: the numbers of straggler detection and of in-process restart."""
-    text = (find_skill("training-resiliency") / "references/features.md").read_text(encoding="utf-8")
+    """references/stragglers.md: the numbers of straggler detection and of in-process restart."""
+    text = (find_skill("training-resiliency") / "references/stragglers.md").read_text(encoding="utf-8")
     said = {
-        "NVRxStragglerDetectionConfig": text.partition("## Straggler")[2].partition("## Local")[0],
+        "NVRxStragglerDetectionConfig": text.partition("## Straggler")[2].partition("## In-process")[0],
         "InProcessRestartConfig": text.partition("## In-process")[2].partition("## Rerun")[0],
     }
     for release in releases(upstream, "megatron-bridge"):

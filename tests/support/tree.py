@@ -43,6 +43,7 @@ TESTED_FROM_ABOVE = {
     "launch/forms/kubernetes": "launch/readers/test_kubernetes.py, by the launches in manifests",
     "pretend/real": "dryrun/test_step.py, by what a step in real arithmetic gives",
     "pretend/stand_ins": "pretend/test_seeded_faults.py, by a fault sown in each",
+    "pretend/stand_ins/frameworks": "pretend/test_seeded_faults.py, by a fault sown in each",
     "support": "cli/test_support.py, by what the command prints: tests/support holds what tests share",
     "triage/signatures": "triage/test_signatures.py, by the rows of the table",
     "triage/signatures/cp": "triage/test_signatures.py, by the rows of the table",

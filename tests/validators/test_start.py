@@ -132,3 +132,10 @@ def test_another_machine_and_another_release_are_judged_anew() -> None:
     smaller = tuple(fact.replace("world_size=8", "world_size=1") for fact in STATED)
     assert not judged(more).refusals and judged(more, stated=smaller).refusals
     assert judged(more, "0.18.2").release == "0.18.2"
+
+
+def test_gradients_are_enabled_where_a_launch_trains_and_unknown_else() -> None:
+    words = "--fp8-format hybrid --fp8-param-gather"
+    (refusal,) = judged(f"{words} --train-iters 9").refusals
+    assert "trains()" in refusal.guard.condition
+    assert judged(words).refusals == ()

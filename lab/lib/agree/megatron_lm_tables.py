@@ -57,5 +57,6 @@ TABLES = Tables(
         "MODEL001": "raised where the model is built",
         "CP027": "raised where the last layer is built",
         "TP004": "raised where the layers are built",
+        "KNOWN119": "raised where the data sets are built",
     },
 )

@@ -116,11 +116,12 @@ def _answer(code: int, said: str) -> Answer:
     later = [
         f"{item['reference']} {item['when']}: {item['message']}" for one in launches for item in one.get("faults", ())
     ]
+    close = [str(item["closest"]) for one in launches for item in one.get("backports", ()) if "closest" in item]
     refused = [str(found["error"])] if "error" in found else []
     return Answer(
         code,
         "\n".join([_line(item) for item in errors] or undecided or refused),
-        "\n".join([*map(_line, others), *later]),
+        "\n".join([*map(_line, others), *later, *close]),
     )
 
 

@@ -97,6 +97,10 @@ def kill_launcher(job: Job) -> None:
     _kill(_find(job, "n2", "torch.distributed.run --"))
 
 
+def kill_raylet(job: Job) -> None:
+    _kill(_find(job, "n2", "/raylet/raylet "))
+
+
 def kill_script(job: Job) -> None:
     _kill(_find(job, "n1", f"/job{job.id:05d}/slurm_script"))
 
@@ -119,6 +123,7 @@ ACTS = {
         kill_supervisor,
         kill_leader,
         kill_launcher,
+        kill_raylet,
         kill_script,
     )
 } | {"signal": signal_batch}

@@ -227,5 +227,6 @@ BEFORE: dict[str, Callable[[Job], None]] = {
     "container_without_mount": lambda job: _container(job, "not_there"),
     "working_folder": _working_folder,
     "verl": _verl(8),
+    "slow_verl": _verl(8, "time.sleep(4)"),
     "verl_that_fails": _verl(3, "assert step < 2, 'no reward model'"),
 }

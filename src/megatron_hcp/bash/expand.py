@@ -9,6 +9,7 @@ from typing import Any
 
 from megatron_hcp.bash.arith import Undecidable
 from megatron_hcp.bash.params import expansion
+from megatron_hcp.bash.reason import of_command
 from megatron_hcp.bash.split import MAX_ITEMS, Frag, Splice, assemble, value_of
 from megatron_hcp.bash.syntax import (
     ArithmeticExpansion,
@@ -21,13 +22,14 @@ from megatron_hcp.bash.syntax import (
     ShellWord,
     Text,
 )
-from megatron_hcp.bash.value import NEVER_RUN, Field, Hole, Item, Lit, Part, Value, cuts, reason_of, text_of
+from megatron_hcp.bash.value import Field, Hole, Item, Lit, Part, Value, cuts, reason_of, text_of
 from megatron_hcp.bash.walker import Walker
 
 MAX_DEPTH = 50
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
 _ESCAPED = {"string": '$`"\\\n', "heredoc": "$`\\\n", "raw": ""}
 """The characters that a backslash quotes in contexts where it does not quote everything."""
+_DATE = r"""(?:\$\(|`)date(?: +(?:-u|["']?\+["']?[\w%:.,/+-]+["']?))+ *[)`]"""
 _ESCAPE_OR_MARK = "\\\\([^\U000f0000-\U0010ffff])|[\U000f0000-\U0010ffff]"
 
 
@@ -98,12 +100,19 @@ def _arithmetic(w: Walker, piece: ArithmeticExpansion, quoted: bool, splits: boo
 
 
 def _command_output(w: Walker, piece: CommandSubstitution, quoted: bool, splits: bool) -> list[Frag]:
-    return [Frag(part, not quoted) for part in w.captured(piece)]
+    date = _date(w.text(piece))
+    parts = (part._replace(date=date) if date and isinstance(part, Hole) else part for part in w.captured(piece))
+    return [Frag(part, not quoted) for part in parts]
+
+
+def _date(command: str) -> str:
+    """A command substitution that prints the date as one word, as `$(date +%F)`; "" for any other."""
+    found = re.fullmatch(_DATE, command) if command.startswith(("$(date ", "`date ")) else None
+    return f"$({command.strip('$()`').strip()})" if found else ""
 
 
 def _process_output(w: Walker, piece: ProcessSubstitution, quoted: bool, splits: bool) -> list[Frag]:
-    reason = f"the output of a command in line {w.line(piece)} {NEVER_RUN}"
-    return [Frag(Hole(reason, w.span(piece)), False)]
+    return [Frag(Hole(of_command(w.line(piece)), w.span(piece)), False)]
 
 
 def _not_understood(w: Walker, piece: NotUnderstood, quoted: bool, splits: bool) -> list[Frag]:

@@ -9,9 +9,9 @@ from functools import partial
 from megatron_hcp.bash.arith import Undecidable
 from megatron_hcp.bash.conditions import pattern_of, tried
 from megatron_hcp.bash.expand import value, words
-from megatron_hcp.bash.reason import ByVariable
+from megatron_hcp.bash.reason import ByVariable, WhyUnknown
 from megatron_hcp.bash.syntax import Case, CountedLoop, ForLoop, If, ShellWord, Statement, SyntaxNode, WhileLoop
-from megatron_hcp.bash.value import Field, Item, Unseen, text_of
+from megatron_hcp.bash.value import Field, Hole, Item, Unseen, text_of
 from megatron_hcp.bash.walker import Status, Walker
 
 _VARIABLE = re.compile(r"\$\{?(\w+)")
@@ -118,10 +118,16 @@ def case(w: Walker, node: Case) -> Status:
     return None
 
 
-def decided_by(w: Walker, reason: str, conditions: Sequence[SyntaxNode]) -> str:
+def decided_by(w: Walker, reason: str, conditions: Sequence[SyntaxNode]) -> WhyUnknown:
     """The reason for a choice, with the one variable that its conditions ask for, if there is only one."""
     names = {name for node in conditions for name in _VARIABLE.findall(w.text(node))}
-    return ByVariable.of(reason, names.pop()) if len(names) == 1 else reason
+    if len(names) != 1:
+        return WhyUnknown(reason).of_branch()
+    name = names.pop()
+    parts = (w.vars[name].value if name in w.vars else None) or ()
+    holes = [part.reason for part in parts if isinstance(part, Hole)]
+    argument = next((reason.argument for reason in holes if isinstance(reason, ByVariable)), "")
+    return ByVariable.of(f"{reason}, by ${argument}" if argument else reason, name, argument).of_branch()
 
 
 def arm(

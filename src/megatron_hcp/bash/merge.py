@@ -12,6 +12,7 @@ MAX_PARTS = 4000
 
 def merged(values: Sequence[Value], reason: str, span: Span) -> Value:
     """The value after branches that leave these values: their common ends, with a choice between."""
+    values = [tuple(part for part in value if not (isinstance(part, Lit) and not part.text)) for value in values]
     first = values[0]
     if all(value == first for value in values):
         return first

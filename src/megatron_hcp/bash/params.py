@@ -180,6 +180,11 @@ def _is_filled(value: Value) -> bool | None:
 def _changed(w: State, value: Value, sign: str, span: Span, operand: Operand) -> Value:
     """`${x%…}`, `${x/…/…}`, `${x:…}`, `${x,,}` on a known text."""
     text = text_of(value)
+    if text is None and sign in (",,", "^^"):
+        return tuple(
+            Lit(_edit(w, part.text, sign, ""), span, False) if isinstance(part, Lit) else Hole(part.reason, span)
+            for part in value
+        )
     if text is None:
         place = _folder(value, sign, span, operand)
         return (Hole(reason_of(value), span) if place is None else place,)

@@ -117,7 +117,8 @@ def _dirname(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
 def _basename(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     """`basename PATH [SUFFIX]`."""
     path, *suffix = [*_operands(items), ()]
-    text = below(path) or text_of(path)
+    last = path[-1].text.rstrip("/") if path and isinstance(path[-1], Lit) else ""
+    text = below(path) or text_of(path) or (last if "/" in last else "")
     ends = [text_of(value) for value in suffix[:-1]]
     name = posixpath.basename(text.rstrip("/")) if text else ""
     is_copied = below(path) is not None and w.is_copied

@@ -6,6 +6,7 @@ from functools import partial
 from posixpath import normpath
 
 from megatron_hcp.bash.expand import value
+from megatron_hcp.bash.reason import WhyUnknown
 from megatron_hcp.bash.syntax import Command, Pipeline, Redirected, Statement
 from megatron_hcp.bash.value import Value, text_of
 from megatron_hcp.bash.walker import Status, Walker
@@ -29,7 +30,11 @@ def redirected(w: Walker, node: Redirected) -> Status:
         if isinstance(statement, Pipeline):
             w.subshell(partial(w.block, statement.statements))
         elif w.printed is None:
-            w.either([partial(w.run, statement), bool], "depends on the command before it", w.span(statement))
+            w.either(
+                [partial(w.run, statement), bool],
+                WhyUnknown("depends on the command before it").of_branch(),
+                w.span(statement),
+            )
     w.stdin = outer
     return status
 

@@ -120,7 +120,7 @@ class _Splitter:
                 self._add(part if end - start == len(part.text) else chunk)
 
     def _hole(self, part: Hole, split: bool) -> None:
-        self.lone = split and self.parts is None and part.below is None  # a path counts as one word
+        self.lone = split and self.parts is None and part.below is None and not part.date  # these are one word
         self._add(part)
 
     def _choice(self, part: OneOf, split: bool) -> None:

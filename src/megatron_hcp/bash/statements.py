@@ -12,6 +12,7 @@ from megatron_hcp.bash.conditions import arithmetic_holds, holds
 from megatron_hcp.bash.expand import value
 from megatron_hcp.bash.loops import arm, case, counted_for, decided_by, for_each, while_holds
 from megatron_hcp.bash.paths import substituted_by_sed
+from megatron_hcp.bash.reason import WhyUnknown
 from megatron_hcp.bash.redirect import redirected, written
 from megatron_hcp.bash.syntax import (
     AndOr,
@@ -104,7 +105,7 @@ def _if(w: Walker, node: If) -> Status:
 def _and_or(w: Walker, node: AndOr) -> Status:
     """`a && b || c`: after an undecided `a`, `b` and `c` exclude each other."""
     status = w.run(node.first)
-    reason = f"depends on the condition in line {w.line(node)}"
+    reason = WhyUnknown(f"depends on the condition in line {w.line(node)}").of_branch()
     place = 0
     while place < len(node.rest) and w.stop is None:
         sign, right = node.rest[place]

@@ -11,9 +11,6 @@ from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
 
 BLANK = " \t\n"
-NEVER_RUN = "is not known: commands are never run"
-"""How the reason ends if the value is a command's output."""
-
 _STRIDE = 1024
 _LATER = bytes(range(0x80, 0xC0))
 """The bytes of a character after its first one, in UTF-8."""
@@ -101,6 +98,8 @@ class Hole(NamedTuple):
     """The variable that will hold it when the job runs and is never empty; "" if there is none."""
     outside: str = ""
     """The variable that holds it if whoever starts the script sets it, which the script doesn't; "" if none."""
+    date: str = ""
+    """The command that prints it, if that is `date`, as `$(date +%F)`: one word, which names a run; "" if none."""
 
 
 class OneOf(NamedTuple):
@@ -141,15 +140,12 @@ class Field(NamedTuple):
 
 
 class Unseen(NamedTuple):
-    """Any number of words that the reader does not know. `scalar`: an unquoted variable, so most likely one word.
-
-    `outside`: the variable, if it is one that the script doesn't set.
-    """
+    """Any number of words that the reader does not know. `scalar`: an unquoted variable, so most likely one word."""
 
     reason: str
     span: Span
     scalar: bool = False
-    outside: str = ""
+    outside: str = ""  # as of a Hole
 
 
 class Maybe(NamedTuple):
@@ -193,11 +189,11 @@ def reason_of(value: Iterable[Part]) -> str:
             texts = [text_of(option) for option in part.options]
             known = list(dict.fromkeys(text.strip() for text in texts if text is not None))
             if None not in texts and len(known) > 1 and all(known) and sum(map(len, known)) < 60:
-                which = ", which " if part.reason.startswith("depends ") else ": "
+                which = ", which " if isinstance(part.reason, WhyUnknown) and part.reason.by == "branch" else ": "
                 told = f"is {' or '.join(known)}{which}{part.reason}"
                 made = WhyUnknown(told)
                 if isinstance(part.reason, ByVariable):
-                    made = ByVariable.of(told, part.reason.variable)
+                    made = ByVariable.of(told, part.reason.variable, part.reason.argument)
                 made.options = tuple(known)
                 return made
             return part.reason

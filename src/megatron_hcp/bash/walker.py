@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from megatron_hcp.bash.parser.script import parse
+from megatron_hcp.bash.reason import of_command
 from megatron_hcp.bash.state import PWD, SOURCE, Preset, State, Var, assigned_names
 from megatron_hcp.bash.syntax import CommandSubstitution, Function, Script, Statement, SyntaxNode
-from megatron_hcp.bash.value import NEVER_RUN, Hole, Items, Lit, Part, ScriptText, Span, Value, cut
+from megatron_hcp.bash.value import Hole, Items, Lit, Part, ScriptText, Span, Value, cut
 from megatron_hcp.ground.secrets import without_secrets
 
 MAX_STEPS = 10_000
@@ -281,8 +282,7 @@ class Walker(State):
     def captured(self, substitution: CommandSubstitution) -> Value:
         """What `$(…)` prints, if it contains only `echo` and conditions: anything else is never run."""
         span = self.span(substitution)
-        line = self.line(substitution)
-        hole = (Hole(f"the output of a command in line {line} {NEVER_RUN}", span),)
+        hole = (Hole(of_command(self.line(substitution)), span),)
         if self.shells >= MAX_SHELLS or self.nesting > MAX_NESTING:
             return hole
         outer = self.printed, self.spoiled, self.stop

@@ -138,8 +138,7 @@ def render(
     hcp render train.sbatch --submit
     hcp render train.sbatch --target jobset --logs /ckpt/logs --mounts ckpt:/ckpt
     """
-    from megatron_hcp.render.environment import ASSUMED_ARCH
-    from megatron_hcp.render.findings import findings_in
+    from megatron_hcp.render.findings import findings_in, notes_on
     from megatron_hcp.render.from_launch import stated_by, with_project
     from megatron_hcp.render.job import default_name, plan_job
     from megatron_hcp.render.script import render_job
@@ -207,8 +206,7 @@ def render(
         found, undecided = findings_in(launch, text)
         failed = any(finding.severity == "error" for finding in found)
         notes += _taken(target, stated, settled, accounts)
-        if any(variable.why == ASSUMED_ARCH for variable in job.environment):
-            notes.append(f"note: CUDA_DEVICE_MAX_CONNECTIONS=1: {ASSUMED_ARCH}")
+        notes += notes_on(job, kind)
         notes += [f"note: {visible(note)}" for note in launch.reading.notes]
         notes += _found(found, undecided)
     if output is not None and output != "-" and any(_is_same(target, output) for target in targets):

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.dryrun import conversations
 from megatron_hcp.dryrun.bridge_words import bridge_words
-from megatron_hcp.dryrun.program import framework_tree, program_of, trees_of
+from megatron_hcp.dryrun.program import framework_trees, program_of, trees_of
 from megatron_hcp.dryrun.ranks import environment_of, ranks_of, sizes_of, world_of
 from megatron_hcp.dryrun.sandbox import environment, sandbox
 from megatron_hcp.dryrun.slime_words import slime_words
+from megatron_hcp.dryrun.verl_words import verl_words
 from megatron_hcp.dryrun.words import ProgramWords, is_packed, words_of
 from megatron_hcp.ground.child import Child, run_child
 from megatron_hcp.ground.errors import HcpError
@@ -114,7 +115,7 @@ def dry_run(launch: Launch, ask: HowToRun) -> DryRun:
         child = run_child(command, input=json.dumps(request), timeout_s=timeout, folder=folder)
     return DryRun(
         launch=launch,
-        upstream=tuple(one for one in (framework_tree(launch), tree, te) if one),
+        upstream=tuple(one for one in (*framework_trees(launch), tree, te) if one),
         program=os.path.basename(request["program"]),
         words=program_words(launch),
         ask=ask,
@@ -133,13 +134,13 @@ def request_of(launch: Launch, ask: HowToRun) -> dict[str, Any]:
         HcpError: as `dry_run`.
     """
     tree, te = trees_of(launch)
-    root, words, above = os.path.abspath(tree.path), program_words(launch), framework_tree(launch)
+    root, words, above = os.path.abspath(tree.path), program_words(launch), framework_trees(launch)
     if above and ask.measure:
         raise HcpError(f"found a launch of {launch.dialect} with --measure", wanted="one of Megatron-LM")
     world, is_stated = world_of(launch)
     facts = {name: fact.value for name, fact in launch.facts.items()}
     return {
-        "roots": [above.path, root] if above else [root],
+        "roots": [*(one.path for one in above), root],
         "program": "" if above else program_of(launch, root),
         "framework": launch.dialect,
         "te": [os.path.abspath(te.path), te.release] if te else None,
@@ -165,12 +166,14 @@ def program_words(launch: Launch) -> ProgramWords:
     """
     if launch.dialect == "slime":
         return slime_words(launch, world_of(launch)[0])
+    if launch.dialect == "verl":
+        return verl_words(launch)
     return bridge_words(launch) if launch.dialect == "bridge" else words_of(launch)
 
 
 def _models(launch: Launch) -> dict[str, str]:
-    """Bridge takes a model's sizes from its config.json, which the cache of Hugging Face has."""
-    return {"HF_HUB_CACHE": cache_folder()} if launch.dialect == "bridge" else {}
+    """Bridge and verl take a model's sizes from its config.json, which the cache of Hugging Face has."""
+    return {"HF_HUB_CACHE": cache_folder()} if launch.dialect in ("bridge", "verl") else {}
 
 
 def outcome_of(rank: int, role: str, child: Child) -> RankRun:

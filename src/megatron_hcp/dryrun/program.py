@@ -36,26 +36,34 @@ def program_of(launch: Launch, root: str) -> str:
     return ""
 
 
-_FRAMEWORKS = {"bridge": ("megatron-bridge", "megatron/bridge"), "slime": ("slime", "slime/backends/megatron_utils")}
-"""Of each framework above Megatron-LM, its repository and a folder that its code has."""
+_BRIDGE = ("megatron-bridge", "megatron/bridge")
+_FRAMEWORKS = {
+    "bridge": (_BRIDGE,),
+    "slime": (("slime", "slime/backends/megatron_utils"),),
+    "verl": (("verl", "verl/workers/engine/megatron"), _BRIDGE),
+}
+"""Of each framework above Megatron-LM, its repository and a folder that its code has; then those that it builds on."""
 
 
-def framework_tree(launch: Launch) -> UpstreamTree | None:
-    """The tree of the framework that trains, its path the folder to import from; None for Megatron-LM itself.
+def framework_trees(launch: Launch) -> tuple[UpstreamTree, ...]:
+    """The trees of the framework that trains, its own first, their paths the folders to import from.
+
+    There are none for Megatron-LM itself.
 
     Raises:
-        HcpError: none is named, or it has no such code.
+        HcpError: one is not named, or has no such code.
     """
-    if launch.dialect not in _FRAMEWORKS:
-        return None
-    repo, part = _FRAMEWORKS[launch.dialect]
+    return tuple(_tree(launch, *asked) for asked in _FRAMEWORKS.get(launch.dialect, ()))
+
+
+def _tree(launch: Launch, repo: str, part: str) -> UpstreamTree:
     tree = next((one for one in launch.reading.upstream if one.repo == repo), None)
     path = os.path.abspath(tree.path) if tree else ""
     for root in (os.path.join(path, "src"), path):
         if tree and os.path.isdir(os.path.join(root, part)):
             return tree._replace(path=root)
     raise HcpError(
-        f"found no {part} in {path}" if tree else f"found no code of {launch.dialect} to run",
+        f"found no {part} in {path}" if tree else f"found no code of {repo} to run",
         wanted="--upstream with its checkout or wheel, beside that of Megatron-LM; or --upstream installed",
         do="name it: it is executed",
     )
@@ -65,9 +73,9 @@ def trees_of(launch: Launch) -> tuple[UpstreamTree, UpstreamTree | None]:
     """Megatron-LM's tree, and Transformer Engine's: named, or an unpacked wheel of the stated release.
 
     Raises:
-        HcpError: there is no tree of Megatron-LM, with its training unless Bridge trains.
+        HcpError: there is no tree of Megatron-LM, with its training unless a framework has its own.
     """
-    part = "megatron/core" if launch.dialect == "bridge" else "megatron/training"
+    part = "megatron/core" if launch.dialect in ("bridge", "verl") else "megatron/training"
     named = {tree.repo: tree for tree in launch.reading.upstream}
     tree = named.get("megatron-lm")
     if tree is None or not os.path.isdir(os.path.join(tree.path, part)):

@@ -8,7 +8,11 @@ from typing import Any
 from megatron_hcp.dryrun.ask import DryRun, RankRun
 
 SCHEMA = "hcp.dryrun/1"
-_PROGRAMS = {"bridge": ("run_recipe.py", "bridge_program"), "slime": ("train.py", "slime_program")}
+_PROGRAMS = {
+    "bridge": ("run_recipe.py", "bridge_program"),
+    "slime": ("train.py", "slime_program"),
+    "verl": ("main_ppo.py", "verl_program"),
+}
 """Of each framework above Megatron-LM, its program and the one here that stands for it."""
 _EXIT = {"done": 0, "refused": 1, "undecided": 4}
 

@@ -11,10 +11,10 @@ from megatron_hcp.ground.child import run_child
 
 _UNSHARE = ("unshare", "--user", "--map-root-user")
 _MOUNTS = (
-    'mount --bind "$1" "$1" && for root in "$2" "$3"; do mount --bind "$root" "$root" && '
-    'mount -o remount,bind,ro "$root"; done && mount -o remount,bind,ro / && shift 3 && exec "$@"'
+    'mount --bind "$1" "$1" && shift && while [ "$1" != -- ]; do mount --bind "$1" "$1" && '
+    'mount -o remount,bind,ro "$1" && shift || exit 1; done && mount -o remount,bind,ro / && shift && exec "$@"'
 )
-"""The folder $1 becomes a mount of its own, so that it stays writable; upstream's trees $2 and $3 may lie on others."""
+"""The folder $1 becomes a mount of its own, so that it stays writable; upstream's trees, to --, may lie on others."""
 _PASSED = ("PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
 _TEST_S = 20
 
@@ -27,12 +27,12 @@ class Sandbox(NamedTuple):
     files: str
 
 
-def sandbox(folder: str, root: str, other: str = "") -> Sandbox:
+def sandbox(folder: str, *roots: str) -> Sandbox:
     """What this system allows, found by trying it."""
     if shutil.which("unshare") is None:
         missing = "unshare is not installed"
         return Sandbox((), missing, missing)
-    mounts = ("sh", "-c", _MOUNTS, "sh", folder, root, other or root)
+    mounts = ("sh", "-c", _MOUNTS, "sh", folder, *roots, "--")
     both = (*_UNSHARE, "--mount", "--net", "--", *mounts)
     if _works(both):
         return Sandbox(both, "", "")

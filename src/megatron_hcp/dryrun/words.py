@@ -62,7 +62,9 @@ def words_of(launch: Launch) -> ProgramWords:
     reading = launch.reading
     if launch.dialect != "mlm":
         raise HcpError(
-            f"found a launch of {launch.dialect}", wanted="one of Megatron-LM, Bridge or slime", do="see docs/dryrun.md"
+            f"found a launch of {launch.dialect}",
+            wanted="one of Megatron-LM, Bridge, slime or verl",
+            do="see docs/dryrun.md",
         )
     hidden = reading.hidden_argument or reading.unseen
     if hidden:

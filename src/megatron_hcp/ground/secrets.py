@@ -22,7 +22,7 @@ _HARMLESS_NAMES = (
     "answer assistant audio baseline batch bos cache class cls column cp data dp eight end eos expected extra fim fn "
     "first generated id image images index input json label mask max media messages metric min model mtp "
     "multi new next num of one output pad per prompt query reason response reward role row sample sep sequence skip "
-    "sort special split start step stop task text thinking tools total unk video vision word"
+    "sort special split start step stop task teacher text thinking tools total unk video vision word"
 )
 _HARMLESS = frozenset(_HARMLESS_NAMES.upper().split())
 """Words before `key` or `token` in training settings: `data.prompt_key`, `--eos-token`."""

@@ -174,6 +174,8 @@ def _first(
         return None
     first = first_exit("", logs) or first_failure(training.failures(), spec.tasks_are_ranks)
     rank, node = (found["rank"], found["node"]) if found is not None else (None, None)
+    if first is not None and spec.start == "ray":
+        return first._replace(ranks="")  # its tasks are no ranks
     if first is None or first.code in VALIDATION_CODES or not isinstance(rank, int) or not isinstance(node, str):
         return first
     own = [end.code for end in training.failures() if spec.tasks_are_ranks and end.task == rank]
@@ -186,7 +188,8 @@ def _cause(training: TrainingRun | None, found: dict[str, Any] | None, first: Ra
     if killed := next((end for end in failures if end.oom), None):
         return f"the kernel killed a process on {killed.node} that used more memory than the job may"
     if ray := next((end for end in failures if end.what == "ray"), None):
-        return f"Ray on {ray.node} exited with {ray.code}"
+        why = f": {found['cause']}" if found is not None and found["signature"] == "ray-process" else ""
+        return f"Ray on {ray.node} exited with {ray.code}{why}"
     if found is None or found["signature"] == "srun-task" or found["kind"] == "report":
         return ""
     rank = found["rank"]

@@ -95,15 +95,15 @@ def finding_of(launch: Launch, rule: Rule, problem: Problem, presumed: dict[str,
     by_default = launch.facts.get("default_of.nodes")
     if by_default is not None and _COUNTED & {*problem.facts}:
         problem = problem._replace(message=f"unless {by_default.value} is set, {problem.message}")
-    keys = []
+    keys: list[str] = []
     for name in problem.facts:
         fact = launch.facts.get(name)
-        if fact is not None and fact.key is not None:
-            keys.append(fact.key)
-        elif name in FACTS:
-            keys.extend(keys_of(FACTS[name], launch.dialect, launch.reading.role)[:1])
+        own = keys_of(FACTS[name], launch.dialect, launch.reading.role)[:1] if name in FACTS else ()
+        if fact is None or fact.key is None:
+            keys.extend(own or (() if name in FACTS else (name,)))
         else:
-            keys.append(name)
+            # A value that follows another setting can be set itself: expert TP, which is else that of TP.
+            keys.extend((fact.key, *(own if fact.origin == "derived" and name not in _COUNTED else ())))
     return Finding(
         rule,
         problem,

@@ -69,11 +69,12 @@ class Setting(NamedTuple):
 
 
 class Acceptance(NamedTuple):
-    """A comment `# hcp: ignore=RULE reason` in the launch. It covers its own line and the next one."""
+    """A comment `# hcp: ignore=RULE reason` in the launch. It covers its own line, and from there to `last_line`."""
 
     rule: str
     reason: str
     location: Location
+    last_line: int
 
 
 class Elsewhere(WhyUnknown):
@@ -139,13 +140,24 @@ class UpstreamTree(NamedTuple):
 
 
 class RunText(NamedTuple):
-    """An argument whose text only the job knows: `names` holds, for each part, whether it is a variable's name."""
+    """An argument whose text only the job knows: `names` holds, for each part, whether it is a variable's name.
+
+    Such a part may also be a date, as the launch's script asks for it: `$(date +%F)`.
+    """
 
     parts: tuple[str, ...]
     names: tuple[bool, ...]
 
     def __str__(self) -> str:
-        return "".join(f"${{{part}}}" if name else part for part, name in zip(self.parts, self.names, strict=True))
+        return "".join(
+            f"${{{part}}}" if is_name and not part.startswith("$(") else part
+            for part, is_name in zip(self.parts, self.names, strict=True)
+        )
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The variables and dates in it."""
+        return tuple(part for part, is_name in zip(self.parts, self.names, strict=True) if is_name)
 
 
 LAUNCH_FOLDER = "launch_folder"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from megatron_hcp.bash.reason import ByVariable
+from megatron_hcp.bash.reason import ByVariable, WhyUnknown
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.complete import INPUTS
@@ -50,7 +50,8 @@ _CHOICES = {
 class Hidden(NamedTuple):
     """Why a fact can't be read. `do` is what to do about everything that this reason hides; "" = state the facts.
 
-    `variable` is the variable of the script, or the number of its argument, that decides it; "" if there is none.
+    `variable` is the variable of the script, or the number of its argument, that decides it; "" if there is none. `by`:
+    a branch of the script that asks for that variable decides, or a command's output.
     """
 
     hides: Hides
@@ -58,6 +59,7 @@ class Hidden(NamedTuple):
     location: Location | None
     do: str
     variable: str = ""
+    by: Literal["", "branch", "command"] = ""
 
 
 def hidden(launch: Launch, name: str) -> Hidden | None:
@@ -127,17 +129,16 @@ def _unread(launch: Launch, name: str, reason: str, hides: Hides) -> Hidden:
     elif hides == "model" and not launch.model and "--model" not in reason:
         do = "give the model's config.json with --model"
     variable = reason.variable if isinstance(reason, ByVariable) else ""
+    by = reason.by if isinstance(reason, WhyUnknown) else ""
     key = next((key for key in launch.reading.unknown if _is_of(launch, key, name)), None)
     place = _place(launch, reason, key)
-    if variable and reason.startswith("depends "):
-        reason = f"{BRANCHES}{reason}"
+    if by == "branch" and variable:
+        reason = f"the launch {reason}"
     elif key and reason.startswith(_WITHOUT_SUBJECT):
         reason = f"{key} {reason}" if not reason.startswith("it ") else f"{key}: {reason}"
-    return Hidden(hides, reason, place, do, variable)
+    return Hidden(hides, reason, place, do, variable, by)
 
 
-BRANCHES = "the launch "
-"""How a reason starts if a branch of the script decides, and the variable that it asks for is known."""
 _WITHOUT_SUBJECT = ("is ", "changes ", "depends ", "it is ")
 
 

@@ -10,8 +10,8 @@ from megatron_hcp.launch.facts.topics import TOPICS
 
 _OVERRIDES = (".hf_config_overrides", ".override_config", ".hf_config_path")
 """NeMo-RL's and verl's sections that change the model's config.json, and verl's key for another one."""
-_NO_FACTS = frozenset(("mtp_num_layers", "moe_latent_size"))
-"""Fields that the framework sets, whatever the model has, and those that only the planner reads."""
+_NO_FACTS = frozenset(("mtp_num_layers",))
+"""Fields that the framework sets, whatever the model has."""
 
 
 def facts_of_name(name: Fact, reading: Reading) -> dict[str, Fact]:
@@ -31,7 +31,7 @@ def _facts_of_model(name: Fact, reading: Reading) -> dict[str, Fact]:
     Nothing where the name is not that of a known model (at any stage of training, in any precision), or where the
     launch changes the model's sizes.
     """
-    from megatron_hcp.launch.facts.known_models import fields_of
+    from megatron_hcp.launch.facts.known_models import FOR_PLANS, fields_of
 
     fields = fields_of(name.value) if "/" in str(name.value) else {}
     if not fields or _changes_sizes(reading):
@@ -42,7 +42,7 @@ def _facts_of_model(name: Fact, reading: Reading) -> dict[str, Fact]:
     return {
         of_field[f"model.{field}"]: Fact(value, "model-name", name.location, name.key)
         for field, value in fields.items()
-        if field not in _NO_FACTS
+        if field not in _NO_FACTS | FOR_PLANS
     }
 
 

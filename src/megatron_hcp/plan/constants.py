@@ -18,6 +18,11 @@ from megatron_hcp.plan.layout import PlanJob
 _BRIDGE = "Megatron-Bridge's published steps"
 EVIDENCE: dict[str, tuple[str, str, str]] = {
     "gemm.bf16": ("of the bf16 peak", "fitted", _BRIDGE),
+    "gemm.bf16.hopper": (
+        "of the bf16 peak, before Blackwell",
+        "assumed",
+        "no step is given; a product alone reaches 0.61 to 0.79 on an H200",
+    ),
     "gemm.fp8": ("of the fp8 peak", "fitted", _BRIDGE),
     "gemm.mxfp8": ("of the fp8 peak", "fitted", _BRIDGE),
     "gemm.nvfp4": ("of the fp4 peak", "fitted", _BRIDGE),
@@ -25,7 +30,7 @@ EVIDENCE: dict[str, tuple[str, str, str]] = {
     "gemm.grouped.bf16": ("of a plain GEMM's rate", "fitted", _BRIDGE),
     "gemm.grouped.fp8": ("of a plain GEMM's rate", "fitted", _BRIDGE),
     "gemm.grouped.mxfp8": ("of a plain GEMM's rate", "fitted", _BRIDGE),
-    "gemm.unaligned": ("of the grouped rate, where a width is no multiple of a tile", "fitted", _BRIDGE),
+    "gemm.biased": ("of the grouped rate, of experts with biases", "fitted", _BRIDGE),
     "casts.nvfp4": ("times the bytes of casts to fp8", "fitted", _BRIDGE),
     "attention.hopper": ("of the bf16 peak, forward", "fitted", "NeMo's long sequences, H100"),
     "attention.blackwell": ("of the bf16 peak, forward", "fitted", "SimuMax's B200 box"),
@@ -40,7 +45,7 @@ EVIDENCE: dict[str, tuple[str, str, str]] = {
     "dp.exposed": ("of the time of DP's collectives", "fitted", _BRIDGE),
     "host.dense": ("s a layer, forward and backward, at least", "assumed", "no row is slowed by it"),
     "host.moe": ("s a layer, forward and backward, at least", "assumed", "no row is slowed by it alone"),
-    "host.expert": ("s more for each expert of the rank", "fitted", _BRIDGE),
+    "host.expert": ("s more for each start of a kernel of the rank's experts", "fitted", _BRIDGE),
     "margin.scale": ("times the margin by terms", "fitted", "nine of ten steps of a model and GPU left out"),
     "margin.gpu": ("times that, on a GPU without a measured step", "fitted", "nine of ten steps of a GPU left out"),
     "host.overlap": ("of host.expert more where EP's exchange is overlapped", "fitted", _BRIDGE),
@@ -61,6 +66,15 @@ graph, with EP's exchange overlapped and attention in FP8.
 Source: _enable_hybridep_full_iteration_mxfp8, perf_recipes/qwen/common.py of Megatron-Bridge, and its like."""
 
 
+CAST_BYTES = {"bf16": 0.0, "mxfp8": 4.0, "fp8": 6.0, "nvfp4": 4.0}
+"""A cast reads 2 bytes and writes one by row and one by column; fp8 by tensor reads 2 before it, for the largest."""
+STARTS = {"bf16": 12, "mxfp8": 16, "fp8": 24, "nvfp4": 24}
+"""Starts of an expert's kernels, forward and backward: two for each of its six products, as cuBLAS is asked for the
+best kernel each time, and for each of its four operands a cast, in fp8 and NVFP4 the largest element and its scale too.
+Source: GroupedLinear and split_quantize of Transformer Engine 2.20.2, in which an expert's linear layer took the host
+beside an H200 0.122 ms in bf16 and 0.241 in fp8, forward and backward."""
+
+
 class Exchange(NamedTuple):
     """A way in which EP's exchange runs: alone, or beside other work."""
 
@@ -79,7 +93,8 @@ class Rates:
     gemm_flops: float
     bf16_flops: float
     grouped: float
-    unaligned: float
+    biased: float
+    """Of `grouped`, of experts whose linear layers have biases."""
     half_size: float
     attention_flops: float
     attention_graphed: float
@@ -98,8 +113,8 @@ class Rates:
     dp_exposed: float
     bias_passes: float
     host_dense_s: float
-    casts: float
-    """Passes over the operands of linear layers that are cast to 8 bits or fewer; 0 with bf16."""
+    cast_bytes: float
+    """Of an element that linear layers read in 8 bits or fewer, with copies by row and by column; 0 with bf16."""
     transposes: bool
     """Products of 8 bits take both operands by row alone, as Hopper's do."""
     margin_scale: float = 1.0
@@ -145,6 +160,7 @@ def rates_of(
     )
     blackwell = gpu.name in BLACKWELL
     family = "blackwell" if blackwell else "hopper"
+    gemm = "gemm.bf16" if blackwell else "gemm.bf16.hopper"
     package, since = GRAPHED_SINCE
     graphed = (
         blackwell and precision in GRAPHED_PRECISIONS and package in versions and at_least(versions[package], since)
@@ -157,10 +173,10 @@ def rates_of(
         ways = (overlaps_ep,)
     starts = 0.0 if graphed or whole_graph else 1.0
     return Rates(
-        gemm_flops=peak * value[f"gemm.{precision}"] * part,
-        bf16_flops=gpu.bf16_flops * value["gemm.bf16"] * part,
+        gemm_flops=peak * value[gemm if precision == "bf16" else f"gemm.{precision}"] * part,
+        bf16_flops=gpu.bf16_flops * value[gemm] * part,
         grouped=value[f"gemm.grouped.{GROUPED_AS.get(precision, precision)}"],
-        unaligned=value["gemm.unaligned"],
+        biased=value["gemm.biased"],
         half_size=4096 * value["gemm.half_size"],
         bias_passes=value["bias.passes"],
         attention_flops=gpu.bf16_flops * value[f"attention.{family}"] * part,
@@ -171,11 +187,11 @@ def rates_of(
         network=gpu.network_bandwidth * SUSTAINED_NETWORK,
         tp_exposed=value["tp.exposed"],
         tp_overlapped=value["tp.overlapped"] if overlaps_tp else 1.0,
-        exchanges=tuple(_exchange(value, beside, starts, delays_wgrad) for beside in ways),
-        alone=_exchange(value, False, starts, False),
+        exchanges=tuple(_exchange(value, beside, starts * STARTS[precision], delays_wgrad) for beside in ways),
+        alone=_exchange(value, False, starts * STARTS[precision], False),
         dp_exposed=value["dp.exposed"],
         host_dense_s=starts * value["host.dense"],
-        casts=0.0 if precision == "bf16" else value["casts.nvfp4"] if precision == "nvfp4" else 1.0,
+        cast_bytes=CAST_BYTES[precision] * (value["casts.nvfp4"] if precision == "nvfp4" else 1.0),
         transposes=not blackwell,
         margin_scale=value["margin.scale"] * (value["margin.gpu"] if marks else 1.0),
         is_release_open=is_open and overlaps_ep is None and whole_graph is None,
@@ -191,7 +207,7 @@ def _exchange(value: Mapping[str, float], beside: bool, starts: float, delays_wg
     """
     more = 1 + value["host.overlap"] if beside and delays_wgrad else 1.0
     exposed = value["ep.exposed"] * (value["ep.overlapped"] if beside else 1.0)
-    return Exchange(exposed, starts * value["host.moe"], starts * value["host.expert"] * more)
+    return Exchange(exposed, value["host.moe"] * bool(starts), starts * value["host.expert"] * more)
 
 
 def rates_for(job: PlanJob, values: Mapping[str, float] | None = None) -> Rates:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from megatron_hcp.launch.dialects.bridge.named import recipe_of
 from megatron_hcp.launch.dialects.table import index_of
 from megatron_hcp.launch.fact import Launch, Setting
-from megatron_hcp.launch.facts.known_models import fields_of
+from megatron_hcp.launch.facts.known_models import FOR_PLANS, fields_of
 from megatron_hcp.launch.recipes.running import running_of
 from megatron_hcp.launch.recipes.table import is_recipe, look_up
 
@@ -39,9 +39,8 @@ def said_by(launch: Launch, stated: str | None) -> WithRecipe:
     if any(item.key.startswith("mixed_precision") for item in own):
         running = tuple(item for item in running if not item.key.startswith("mixed_precision."))
         of_recipe = [item for item in of_recipe if not item.key.startswith("mixed_precision")]
-    public = fields_of(look_up(name, None).model) if is_recipe(name) else {}
-    if "moe_latent_size" in public:
-        facts.setdefault("moe_latent_size", public["moe_latent_size"])
+    if model := look_up(name, None).model if is_recipe(name) else "":
+        facts |= {"model_name": model, **{key: size for key, size in fields_of(model).items() if key in FOR_PLANS}}
     index = index_of("bridge")
     for item in running:
         entry = index.get(item.key)

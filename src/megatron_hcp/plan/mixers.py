@@ -7,6 +7,12 @@ from typing import Any, NamedTuple
 
 _HEAD_DIM, _GROUPS, _STATE = 64, 8, 128
 """Megatron's channels of a Mamba head, groups, and channels of a state, where nobody says them."""
+_NET_DIM, _NETS_BEFORE_ATTENTION = 128, 4
+"""Megatron's width of a delta net's head, and every which layer has attention in all models that have such layers."""
+_OF_COMPRESSED = (
+    "head_dim", "q_lora_rank", "o_groups", "o_lora_rank", "sliding_window", "index_n_heads", "index_head_dim",
+    "index_topk",
+)  # fmt: skip
 _DELTA_NETS = ("gated_delta_net", "gdn", "gdn2")
 
 
@@ -32,13 +38,42 @@ class Blocks(NamedTuple):
         return 2 * self.mamba_inner + self.mamba_states + self.mamba_heads
 
 
+class DeltaNets(NamedTuple):
+    """Layers that are gated delta nets: how many, their heads and the width of each."""
+
+    layers: int
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+
+
+class Compressed(NamedTuple):
+    """DeepSeek-V4's attention: one key for all heads, of a window and of places that stand for several tokens each.
+
+    `ratios`: of each layer, how many tokens a place stands for; 0 where there is the window alone. `streams`: of the
+    residual, which hyper-connections mix; 0 without them.
+    """
+
+    ratios: tuple[int, ...]
+    head_dim: int
+    q_lora: int
+    groups: int
+    o_lora: int
+    window: int
+    index_heads: int
+    index_dim: int
+    topk: int
+    streams: int
+
+
 class Mixers(NamedTuple):
     """What the layers are beside attention.
 
     `selects`: sparse attention with an indexer (DSA), whose queries choose their keys from the whole sequence.
     `mamba`: heads and groups of the Mamba layers. `delta_net`: key and value heads of the gated delta nets.
     `pattern`: a pattern names the kind of each layer, without the `|` that would name the stages too. `blocks`: what it
-    counts, where each layer is one block.
+    counts, where each layer is one block. `nets`, `compressed`: the sizes of such layers, where all are known.
     """
 
     selects: bool = False
@@ -46,13 +81,15 @@ class Mixers(NamedTuple):
     delta_net: tuple[int, int] | None = None
     pattern: bool = False
     blocks: Blocks | None = None
+    nets: DeltaNets | None = None
+    compressed: Compressed | None = None
 
 
 PLAIN = Mixers()
 """Attention in every layer."""
 
 
-def mixers_of(values: Mapping[str, Any], is_config: bool, hidden_size: int) -> Mixers:
+def mixers_of(values: Mapping[str, Any], is_config: bool, hidden_size: int, layers: int) -> Mixers:
     """The mixers by a config.json's language model (`is_config`) or by the facts of a launch."""
     written = _first(values, "hybrid_pattern", "hybrid_override_pattern", "hybrid_layer_pattern")
     pattern = written if isinstance(written, str) else ""
@@ -66,7 +103,33 @@ def mixers_of(values: Mapping[str, Any], is_config: bool, hidden_size: int) -> M
         delta_net=_delta_net(values) if has_nets else None,
         pattern=(bool(pattern) or has_mamba) and "|" not in pattern,
         blocks=_blocks(values, pattern, hidden_size) if has_mamba and pattern else None,
+        nets=_nets(values, layers) if has_nets else None,
+        compressed=_compressed(values, layers),
     )
+
+
+def _nets(values: Mapping[str, Any], layers: int) -> DeltaNets | None:
+    """By the kinds of a config.json, or every layer but one of so many; Megatron's own widths where none is said."""
+    heads, kinds = _delta_net(values), values.get("layer_types")
+    every = _size(values, "linear_attention_freq", "full_attention_interval") or _NETS_BEFORE_ATTENTION
+    count = kinds.count("linear_attention") if isinstance(kinds, list) else layers - layers // every
+    if heads is None or not 0 < count <= layers:
+        return None
+    keys, wide = (_size(values, f"linear_{name}_head_dim") or _NET_DIM for name in ("key", "value"))
+    return DeltaNets(count, *heads, keys, wide)
+
+
+def _compressed(values: Mapping[str, Any], layers: int) -> Compressed | None:
+    """By the fields of a config.json, or those that the table of known models has of it."""
+    known = values.get("csa")
+    found = known if isinstance(known, Mapping) else values
+    ratios, sizes = found.get("compress_ratios"), [_size(found, name) for name in _OF_COMPRESSED]
+    if not isinstance(ratios, list) or len(ratios) < layers or not all(sizes):
+        return None
+    if not all(isinstance(ratio, int) and ratio >= 0 for ratio in ratios):
+        return None
+    named = {name: size or 0 for name, size in zip(Compressed._fields[1:], (*sizes, _size(found, "hc_mult")))}
+    return Compressed(tuple(ratios[:layers]), **named)
 
 
 def _blocks(values: Mapping[str, Any], pattern: str, hidden_size: int) -> Blocks | None:

@@ -45,6 +45,12 @@ _LEFT_OUT = ("a vision encoder", "an audio encoder", "an encoder with cross atte
 _LIKE_ALL = ("layers of different widths", "heads of another width in some layers")
 _OF_BLOCKS = ("Mamba layers", "layers described by a pattern")
 """What is counted where a pattern of known blocks says which layers are which."""
+_OF_NETS = ("linear attention", "the attention variant gated_delta_net", "the attention variant gdn")
+_OF_COMPRESSED = (
+    "the attention variant dsv4_hybrid", "attention to compressed keys", "hyper-connections",
+    "sparse attention with an indexer (DSA)",
+)  # fmt: skip
+"""What time counts where the sizes of such layers are known."""
 _CONFIG_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "layers_block_type")
 """Names of the number of layers that only a config.json has."""
 _MEGATRON_DEFAULTS = ("linear_num_key_heads", "linear_num_value_heads")
@@ -112,11 +118,12 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
     linear_bias = bool(values.get("add_bias_linear", kind.startswith(("gpt2", "gpt_neox", "opt", "bloom", "gpt_oss"))))
     bias = values.get("attention_bias") if is_config else values.get("add_qkv_bias")
     layernorm = values.get("normalization", "LayerNorm" if kind in ("gpt2", "gpt_neox", "opt", "bloom") else "RMSNorm")
-    mixers = mixers_of(values, is_config, sizes.hidden_size)
+    mixers = mixers_of(values, is_config, sizes.hidden_size, sizes.num_layers)
     if mixers.blocks is not None and mixers.blocks.layers != sizes.num_layers:
         mixers = mixers._replace(blocks=None)
-    if mixers.blocks is not None:
-        unknown = tuple(what for what in unknown if what not in _OF_BLOCKS)
+    known = (_OF_BLOCKS if mixers.blocks else ()) + (_OF_NETS if mixers.nets else ())
+    known += _OF_COMPRESSED if mixers.compressed else ()
+    unknown = tuple(what for what in unknown if what not in known)
     return PlanModel(
         sizes=sizes,
         is_moe=experts_by_layer(values, sizes.num_layers) if sizes.experts else (False,) * sizes.num_layers,
@@ -131,7 +138,7 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
         layernorm=layernorm == "LayerNorm",
         sinks=_has_sinks(values, kind),
         norms=4 if kind.startswith(_FOUR_NORM_TYPES) and not kind.startswith("glm4_moe") else 2,
-        shared_gate=bool(values.get("moe_shared_expert_gate", kind.startswith(("qwen2_moe", "qwen3_next")))),
+        shared_gate=bool(values.get("moe_shared_expert_gate", kind.startswith(("qwen2_moe", "qwen3_next", "qwen3_5")))),
         max_positions=_positions(values),
         mixers=mixers,
         kind_unknown=unknown,

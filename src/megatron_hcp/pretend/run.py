@@ -16,7 +16,7 @@ from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import PROGRESS, Reached
 from megatron_hcp.pretend.verdict import answer
 
-OURS = {"mlm": "program", "bridge": "bridge_program", "slime": "slime_program"}
+OURS = {"mlm": "program", "bridge": "bridge_program", "slime": "slime_program", "verl": "verl_program"}
 """By framework, the program here that stands for one of upstream's."""
 
 
@@ -56,7 +56,6 @@ def prepare(request: Request) -> None:
     ):
         importlib.import_module(name)  # they look for CUDA when they are imported
     from megatron_hcp.pretend.stand_ins import (
-        bridge,
         conversations,
         data,
         device,
@@ -64,30 +63,37 @@ def prepare(request: Request) -> None:
         files,
         fused,
         kernels,
+        optimizers,
         packages,
         pipeline,
         routing,
-        slime,
+        sized,
         tensors,
         world,
     )
+    from megatron_hcp.pretend.stand_ins.frameworks import bridge, slime, verl
 
     RECORD.start((*request.roots, *([request.te[0]] if request.te else [])))
     sys.path[:0] = request.roots
-    if request.framework == "bridge":  # it looks for kernels too
+    if request.framework in ("bridge", "verl"):  # it looks for kernels too
         importlib.import_module("transformers")
-    for stand_in in (device, world, packages, kernels, files, data, conversations):
+    for stand_in in (device, world, packages, kernels, optimizers, files, data, conversations):
         stand_in.install()
     if request.te is not None:
         from megatron_hcp.pretend.stand_ins import transformer_engine
 
         transformer_engine.install(Path(request.te[0]), request.te[1])
+    sized.install()
     tensors.install()
     argparse.ArgumentParser.error = refuse  # type: ignore[method-assign]
     mixed = routing if request.measure else experts
     if request.framework == "bridge":
         bridge.load()
         late = [world, pipeline, files, bridge, mixed, fused]
+    elif request.framework == "verl":
+        bridge.load()
+        verl.load()
+        late = [world, pipeline, files, bridge, verl, mixed, fused]
     elif request.framework == "slime":
         slime.load()
         late = [world, pipeline, files, slime, mixed, fused]

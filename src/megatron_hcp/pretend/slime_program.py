@@ -5,7 +5,7 @@ import os
 from slime.backends.megatron_utils.actor import MegatronTrainRayActor
 from slime.utils.arguments import parse_args
 
-from megatron_hcp.pretend.stand_ins.rollouts import rollouts
+from megatron_hcp.pretend.stand_ins.frameworks.slime_rollouts import rollouts
 
 if __name__ == "__main__":
     args = parse_args()

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from megatron_hcp.pretend.record import RECORD, UpstreamPlace
@@ -21,7 +21,7 @@ _OF_THE_RUN = (str(Path(__file__).with_name("run.py")), str(Path(__file__).with_
 _PASSES_THROUGH = (tensors.__file__, tensors.real_call.__name__)
 """The frame below which an exception is torch's own."""
 _PACKAGES = ("megatron_hcp.pretend.stand_ins", "megatron_hcp.proofs.te_cpu")
-_PROGRAMS = {str(Path(__file__).with_name(f"{name}.py")) for name in ("program", "bridge_program", "slime_program")}
+_PROGRAMS = {str(path) for path in Path(__file__).parent.glob("*program.py")}
 _MAX_MESSAGE = 600
 _READS_DATA = ("megatron/core/datasets/", "megatron/training/datasets/", "megatron/core/tokenizers/",
                "megatron/training/tokenizer/", "megatron/bridge/data/")  # fmt: skip
@@ -29,7 +29,7 @@ _READS_DATA = ("megatron/core/datasets/", "megatron/training/datasets/", "megatr
 _CAPTURES = ("megatron/core/transformer/cuda_graphs.py", "megatron/core/full_cuda_graph.py",
              "transformer_engine/pytorch/graph.py")  # fmt: skip
 """Where upstream captures CUDA graphs: streams, generators and graphs are pretended, and so is their state."""
-_OF_ROLLOUTS = re.compile(r"teacher_log_probs|rollout_routed_experts|rollout_top_p\w*|multimodal\w*")
+_OF_ROLLOUTS = re.compile(r"teacher_log_?probs|rollout_routed_experts|rollout_top_p\w*|multimodal\w*")
 """What a rollout engine returns beside tokens, which made-up rollouts have not."""
 _OF_THE_WORLD = r"(?i)world[- _]?size|data[- _]parallel"
 _LIMITS = (
@@ -160,7 +160,7 @@ def _is_about_a_stand_in(error: BaseException) -> bool:
         is_made = isinstance(held, ModuleType) and getattr(held, "__file__", None) is None
         module = getattr(held, "__module__", None) or type(held).__module__
         is_torchs = isinstance(held, ModuleType) and held.__name__.startswith("torch")
-        return is_made or is_torchs or str(module).startswith(_PACKAGES)
+        return is_made or is_torchs or isinstance(held, SimpleNamespace) or str(module).startswith(_PACKAGES)
     if "_Anything" in str(error):
         return True
     called = re.match(r"([\w.<>]+)\(\) (got|missing|takes)", str(error)) if isinstance(error, TypeError) else None
@@ -177,7 +177,16 @@ def _outside_upstream(codes: list[tuple[str, str]], error: BaseException) -> str
     if not any(map(RECORD.is_upstream, files)) and not isinstance(error, SystemExit):
         return f"upstream's code: {type(error).__name__} {str(error)[:200]}"
     functions = {function for file, function in codes if RECORD.is_upstream(file)}
-    entered = {"pretrain", "init", "train", "parse_and_validate_args", "process_config_with_overrides", "parse_args"}
+    entered = {
+        "pretrain",
+        "init",
+        "train",
+        "parse_and_validate_args",
+        "process_config_with_overrides",
+        "parse_args",
+        "init_model",
+        "_update_actor",
+    }
     if _PROGRAMS & set(files) and not functions & entered and not any("/recipes/" in file for file in files):
         return "upstream's own program"  # ours asked for something that this release has not
     return ""

@@ -1,4 +1,4 @@
-"""What `hcp check` finds in a rendered job."""
+"""What `hcp check` finds in a rendered job, and what the job presumes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from megatron_hcp.judge.report import Finding, Undecided
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Fact, Launch
 from megatron_hcp.launch.readers.target import read_text
+from megatron_hcp.render.environment import ASSUMED_ARCH
+from megatron_hcp.render.job import Job
+from megatron_hcp.render.targets.table import Target
 from megatron_hcp.rules.registry import RULES
 
 
@@ -26,6 +29,16 @@ def findings_in(launch: Launch, script: str) -> tuple[list[Finding], list[Undeci
     ]
     found = {each.id: each for report in reports for each in report.findings if each.severity != "info"}
     return [found[rule_id] for rule_id in sorted(found)], list(reports[1].undecided)
+
+
+def notes_on(job: Job, target: Target) -> list[str]:
+    """What the job presumes because nothing states it."""
+    notes = []
+    if any(variable.why == ASSUMED_ARCH for variable in job.environment):
+        notes.append(f"note: CUDA_DEVICE_MAX_CONNECTIONS=1: {ASSUMED_ARCH}")
+    if target.is_slurm_script and job.site["time"] is None:
+        notes.append(f"note: no time limit is stated, so the partition's holds; it saves {job.site['signal']} s before")
+    return notes
 
 
 def _read_back(launch: Launch, script: str) -> Launch:

@@ -22,6 +22,7 @@ from megatron_hcp.render.directives import Directive, directives_of
 from megatron_hcp.render.environment import MEGATRON, Variable, environment_of, reserved_in
 from megatron_hcp.render.health import HealthCheck, health_checks
 from megatron_hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to
+from megatron_hcp.render.shell_words import dates_in
 from megatron_hcp.render.site import BY_NAME
 from megatron_hcp.render.starts import ONLY_START, STARTS, Start
 from megatron_hcp.render.targets.table import SLURM, Target, carried_by, fate_of
@@ -71,16 +72,23 @@ class Job:
     @property
     def launch_folder(self) -> str | None:
         """The folder of the launch's file, if its words name it."""
-        words = (word for line in self.launch_lines for word in line if isinstance(word, RunText))
-        names = (part for word in words for part, is_name in zip(word.parts, word.names, strict=True) if is_name)
-        return self.launch_home if LAUNCH_FOLDER in names else None
+        return self.launch_home if LAUNCH_FOLDER in self._unknown else None
+
+    @property
+    def has_dates(self) -> bool:
+        """Whether the launch's words hold dates."""
+        return dates_in(word for line in self.launch_lines for word in line)
 
     @property
     def from_outside(self) -> list[str]:
         """The variables in the launch's words that whoever submits the job sets: neither Slurm nor every shell does."""
+        names = self._unknown - {LAUNCH_FOLDER, "HOME", "USER"}
+        return sorted(name for name in names if not name.startswith(("SLURM_", "$(")))
+
+    @property
+    def _unknown(self) -> set[str]:
         words = (word for line in self.launch_lines for word in line if isinstance(word, RunText))
-        names = {part for word in words for part, is_name in zip(word.parts, word.names, strict=True) if is_name}
-        return sorted(name for name in names - {LAUNCH_FOLDER, "HOME", "USER"} if not name.startswith("SLURM_"))
+        return {name for word in words for name in word.unknown}
 
     @property
     def ending_signals(self) -> str:

@@ -32,14 +32,11 @@ def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
     reading = launch.reading
     if reading.form == "shell":
         if reading.argv is None:
-            hidden = reading.hidden_argument
-            is_given = isinstance(hidden, ByVariable) and not hidden.variable.isidentifier()
             raise HcpError(
-                f"{reading.target}: an argument of the training command is not known ({visible(hidden)[:200]})",
+                f"{reading.target}: an argument of the training command is not known "
+                f"({visible(reading.hidden_argument)[:200]})",
                 wanted="every word of it",
-                do="give the script's arguments with --args 'FIRST SECOND'"
-                if is_given
-                else "write the value out, or give the launch's words after --",
+                do=_how_to_state(reading.hidden_argument),
             )
         return _lines((*reading.argv, *cli_words))
     _all_known(reading)
@@ -54,6 +51,14 @@ def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
 
         return (*((word.text,) for word in split_words(reading.text, reading.target)), *((word,) for word in cli_words))
     return tuple((f"{setting.key}={_yaml(setting.value)}",) for setting in reading.settings)
+
+
+def _how_to_state(hidden: str) -> str:
+    if not isinstance(hidden, ByVariable):
+        return "write the value out, or give the launch's words after --"
+    if hidden.argument:
+        return "give the script's arguments with --args 'FIRST SECOND'"
+    return f"state {hidden.variable} with --assume env.{hidden.variable}=VALUE, or give the launch's words after --"
 
 
 def _lines(words: Sequence[Argument]) -> Lines:

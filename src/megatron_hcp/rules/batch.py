@@ -71,8 +71,13 @@ def _said_parts(v: View, micro: int, dp: int) -> str:
     return f"micro_batch_size {micro} x data-parallel size {dp} ({_said_ranks(v)})"
 
 
+def _axes_in_use(v: View) -> tuple[str, ...]:
+    """The axes that take ranks from data parallelism."""
+    return tuple(axis for axis in ("tp", "cp", "pp") if v.get(axis, 1) > 1)
+
+
 def _said_ranks(v: View) -> str:
-    sizes = " x ".join(f"{axis} {v[axis]}" for axis in ("tp", "cp", "pp") if v.get(axis, 1) > 1)
+    sizes = " x ".join(f"{axis} {v[axis]}" for axis in _axes_in_use(v))
     return f"{v.world_size} ranks / {sizes}" if v.known("world_size") and sizes else "all ranks"
 
 
@@ -106,7 +111,7 @@ def global_batch_divides(v: View) -> Problem | None:
         message="start-up fails: the global batch is not a whole number of micro-batches per data-parallel rank",
         found=f"global_batch_size {size}, {_said_parts(v, v.micro_batch_size, dp)}",
         wanted=f"a multiple of {unit}",
-        facts=("global_batch_size", "micro_batch_size", "cp", "world_size"),
+        facts=("global_batch_size", "micro_batch_size", *_axes_in_use(v), "world_size"),
         fixes=(
             *(micro_batches_that_divide(size // dp, _micro_batch(v)) if size % dp == 0 else ()),
             *_sizes_near("global_batch_size", size, unit),

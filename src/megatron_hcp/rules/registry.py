@@ -158,8 +158,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "key.booleans": _is_bridge,
     "key.values": lambda v: v.dialect in ("mlm", "ms-swift"),
     "known": _may_meet_a_known_fault,
-    "known.bridge": lambda v: _is_bridge(v) and _is_named_or_packed(v),
-    "known.bridge_models": lambda v: _is_bridge(v) and _is_named_or_packed(v),
+    **dict.fromkeys(("known.bridge", "known.bridge_models"), lambda v: _is_bridge(v) and _is_named_or_packed(v)),
     "known.experts": lambda v: _sets(v, "num_experts"),
     "known.gradients": lambda v: (
         _sets(v, "mla", "num_experts", "attention_variant", "mtp_layers") or _may_be(v, "softmax_type", "learnable")
@@ -168,6 +167,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "known.models": _is_known_model,
     "known.ms_swift": _is_framework,
     "known.nemo_rl": _is_framework,
+    "known.precision": lambda v: _sets(v, "torch_fsdp2", "fp8"),
     "known.rope": lambda v: v.dialect != "mlm" and _sets(v, "rope_scaling", "rope_scaling_override", "model_name"),
     "known.slime": _is_framework,
     "known.verl": _is_verl,

@@ -16,7 +16,7 @@ from megatron_hcp.validators.journal import Writes
 from megatron_hcp.validators.objects import Objects
 from megatron_hcp.validators.operations import iterable
 from megatron_hcp.validators.outcome import Guard, Open, Refusal
-from megatron_hcp.validators.program import StartProgram, Unit, condition_of, fields_in
+from megatron_hcp.validators.program import StartProgram, Unit, condition_of, fields_in, is_readable
 from megatron_hcp.validators.trees import tree_of
 from megatron_hcp.validators.values import (
     ABSENT,
@@ -49,6 +49,8 @@ class Evaluation(Objects):
         self._outside, self._most_steps = outside, most_steps
         self.refusals: list[Refusal] = []
         self.open: list[Open] = []
+        self.blocked: set[tuple[str, str]] = set()
+        """Units and lines of guards that depend on something of upstream's which could not be read."""
         self._results: dict[Any, tuple[Any, int]] = program.kept.setdefault("results", {})
         self._traces = 0  # how often a guard spoke, or the machine was asked
         self._calls: list[Unit] = []
@@ -246,6 +248,8 @@ class Evaluation(Objects):
         self._traces += 1
         if UNREADABLE not in unknown.names:
             self.open.append(Open(self._guard(line), tuple(sorted(unknown.names))))
+        elif is_readable(line):
+            self.blocked.add((self._calls[-1].name, line))
 
     def _guard(self, line: str) -> Guard:
         return guard_of(self.program.repo, self._calls[-1], line)

@@ -235,7 +235,7 @@ class Expressions(PlainWords):
         name = tree.func.id
         called = self.frame.get(name, name)
         if isinstance(called, Lambda):
-            return self._apply(called, given)
+            return self.applied(called, given)
         if isinstance(called, Symbol):
             called = str(called)
         if not isinstance(called, str):
@@ -246,7 +246,7 @@ class Expressions(PlainWords):
             return self.call_unit(called, given, named)
         return self.outside(called, given)
 
-    def _apply(self, called: Lambda, given: list[Any]) -> Any:
+    def applied(self, called: Lambda, given: list[Any]) -> Any:
         names = [argument.arg for argument in called.tree.args.args]
         before, self.frame = self.frame, {**called.frame, **dict(zip(names, given))}
         try:

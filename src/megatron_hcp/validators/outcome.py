@@ -55,8 +55,9 @@ class Open(NamedTuple):
 class Judgement(NamedTuple):
     """The outcome of all guards of a program for one launch.
 
-    `evaluated` guards were decided or are open; of `unreadable` ones the condition could not be read. `release` is the
-    revision as the tables name it ("0.16.1", "main"), or the version that a checkout states.
+    `evaluated` guards were decided or are open; of `unreadable` ones the condition, or something that decides it, could
+    not be read. `release` is the revision as the tables name it ("0.16.1", "main"), or the version that a checkout
+    states.
     """
 
     refusals: tuple[Refusal, ...]

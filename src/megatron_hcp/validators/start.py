@@ -52,11 +52,12 @@ def judge_start(
 
 def _judgement(program: StartProgram, run: Evaluation, source: Source) -> Judgement:
     refusals = independent(run.refusals)
+    unreadable = program.unreadable + len(run.blocked)
     return Judgement(
         refusals,
         tuple(run.open),
-        program.guards - program.unreadable,
-        program.unreadable,
+        program.guards - unreadable,
+        unreadable,
         source,
         program.release,
         program.repo,

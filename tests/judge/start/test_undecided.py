@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.judge.report import Report
 from megatron_hcp.judge.start.undecided import undecided_by_guards, undecided_by_variables
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.fact import Launch
@@ -85,3 +86,28 @@ def test_a_variable_that_a_rule_asks_for_is_left_to_it() -> None:
     (judged,) = check_launch(launch, rules_for, fixes=False).judged_by
     assert [one.needs for one in undecided_by_variables(launch, judged, ())] == [("env.CUDA_DEVICE_MAX_CONNECTIONS",)]
     assert not check_launch(launch, rules_for).undecided
+
+
+def test_the_variables_of_deterministic_mode_are_judged_once_and_those_left_out_are_not_asked_for() -> None:
+    assumed = parse_assumptions(["mcore=0.19.0", "te=2.18.0", "arch=sm90"])
+
+    def report(exports: str) -> Report:
+        text = f"{exports}\n{CORE} --deterministic-mode --train-iters 9 --eval-interval 5\n"
+        return check_launch(build_launch(read_text(text, "x.sh"), assumed=assumed), rules_for)
+
+    for exports in ("export NCCL_ALGO=Tree", "export NVTE_ALLOW_NONDETERMINISTIC_ALGO=1"):
+        assert [(one.id, one.severity) for one in report(exports).findings] == [("CP017", "error")], exports
+        assert report(exports).undecided == ()
+    (own,) = report("export CUBLAS_WORKSPACE_CONFIG=0").findings
+    assert own.id.startswith("START001/apply_determinism_env/")
+
+
+def test_guards_behind_what_could_not_be_read_do_not_count_as_passed() -> None:
+    # slime sets every key of such a file, whatever it names, on Megatron-LM's arguments.
+    words = "python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --num-layers 8 --rollout-batch-size 8"
+    read, hidden = (
+        check_launch(build_launch(read_text(f"{words} {more}\n", "x.sh")), rules_for, fixes=False).judged_by[-1]
+        for more in ("", "--custom-config-path x.yaml")
+    )
+    assert hidden.unreadable > read.unreadable + 100
+    assert hidden.evaluated + hidden.unreadable == read.evaluated + read.unreadable

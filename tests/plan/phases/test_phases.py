@@ -26,7 +26,7 @@ from megatron_hcp.plan.phases.job import (
     Logits,
     RlJob,
 )  # fmt: skip
-from megatron_hcp.plan.phases.memory import ASLEEP, FRAGMENTED, Phase, phases_of
+from megatron_hcp.plan.phases.memory import FRAGMENTED, Phase, phases_of
 from megatron_hcp.plan.phases.read import rl_job
 
 MODEL = plan_model(
@@ -242,9 +242,13 @@ def test_a_chunk_bounds_what_slime_makes_of_the_logits_but_not_the_logits() -> N
     assert found == pytest.approx(WORDS * (4 * 65536 + 4 * 1024) + 65536 * 3584 * 4, rel=0.01)
 
 
-def test_sglang_takes_its_graphs_beside_its_share_as_the_share_is_static_memory() -> None:
-    one = named(VERL._replace(engine=Engine("sglang", 0.6)))[ROLLOUT].terms["engine"]
-    assert one == pytest.approx(0.6 * 81559 / 1024 + ASLEEP["sglang"])
+@pytest.mark.parametrize(("gpus", "beside"), [(1, 512 + 12288 + 2 * 256 + 128), (8, 512 + 12288 + 2 * 512 + 1024)])
+def test_sglang_takes_a_prefill_and_its_graphs_beside_its_share_as_the_share_is_static_memory(
+    gpus: int, beside: int
+) -> None:
+    """By SGLang's own count, in MiB, and a CUDA context of its own."""
+    one = named(VERL._replace(engine=Engine("sglang", 0.6, gpus)))[ROLLOUT].terms["engine"]
+    assert one == pytest.approx(0.6 * 81559 / 1024 + 1 + beside / 1024)
 
 
 def test_a_critic_has_one_output_and_is_whole_on_the_gpu_while_it_trains() -> None:

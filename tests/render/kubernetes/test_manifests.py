@@ -41,6 +41,9 @@ def test_a_variable_is_known_in_a_pod_or_the_launch_is_refused(manifest, hcp, tm
     done = hcp("render", "train.sh", "--target", "jobset", *PODS, cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "holds ${HOME}, which nothing sets in a pod" in done.stderr and "--env HOME=VALUE" in done.stderr
+    (tmp_path / "train.sh").write_text(LAUNCH.replace("/ck/a", "/ck/$(date +%F)") + "\n")
+    done = hcp("render", "train.sh", "--target", "jobset", *PODS, cwd=tmp_path)
+    assert "holds the date, $(date +%F), which no shell takes in a pod" in done.stderr, done.stderr
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ def argv_of(command, tmp_path, home="/users/u"):
 
 
 def test_ray_sub_gets_the_launch_word_for_word(submitted, tmp_path):
-    odd = ["+a='b c'", "d=$HOME/x", "e=[1,2]", 'f="g"', "h=$'i\\tj'"]
+    odd = ["+a='b c'", "d=$HOME/x", "e=[1,2]", 'f="g"', "h=$'i\\tj'", "k=$(date +%Y)", "l=$(date +%s)"]
     text = f"python3 -m verl.trainer.main_ppo {' '.join(VERL_WORDS)} {' '.join(odd)}\n"
     options, env = submitted("--partition", "batch", text=text)
     assert options == ["--job-name=train", "--partition=batch", "--nodes=2", "--time=1:00:00", "ray.sub"]
@@ -66,8 +66,12 @@ def test_ray_sub_gets_the_launch_word_for_word(submitted, tmp_path):
     words = argv_of(env["COMMAND"], tmp_path)
     assert words[:2] == ["-m", "verl.trainer.main_ppo"] and words[2 : 2 + len(VERL_WORDS)] == VERL_WORDS
     assert words[2 + len(VERL_WORDS) :][:5] == ["+a=b c", "d=/users/u/x", "e=[1,2]", "f=g", "h=i\tj"]
+    year, second = words[2 + len(VERL_WORDS) :][5:7]
+    assert year[:4] == "k=20" and second[2:].isdecimal()
     check = argv_of(env["SETUP_COMMAND"], tmp_path)
-    assert check[2:3] == ["check"] and check[check.index("--") + 1 :] == words[2:]
+    assert check[2:3] == ["check"] and [w for w in check[check.index("--") + 1 :] if w[:2] != "l="] == [
+        word for word in words[2:] if word != second
+    ]
 
 
 def test_shellcheck_finds_nothing_in_it(submitted, tmp_path):

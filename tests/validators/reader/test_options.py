@@ -106,3 +106,30 @@ def test_an_option_that_gets_another_default_and_one_with_two_forms_are_read() -
         (("--offload",), "offload", "store_true", "None"),
         (("--no-offload",), "offload", "store_false", "None"),
     ]
+
+
+def test_a_type_that_is_a_short_function_is_read_and_applied() -> None:
+    text = """
+        from pkg.config import Backend
+        OLD = {"full", "none"}
+        def scope_of(word):
+            \"\"\"Old words stay.\"\"\"
+            if word in OLD:
+                return word
+            return Backend[word]
+        def long(word):
+            print(word)
+            return Backend[word]
+        def add_all(parser):
+            parser.add_argument("--backend", type=lambda name: Backend[name])
+            parser.add_argument("--scope", nargs="+", type=scope_of)
+            parser.add_argument("--long", type=long)
+            return parser
+    """
+    files = {"pkg/args.py": dedent(text), "pkg/config.py": dedent(CONFIG)}
+    reader = OptionReader(Sources(files.get))
+    reader.read("pkg/args.py", "add_all")
+    backend, scope, long = reader.options
+    assert parsed(backend, ["flash"]) == Symbol("Backend.flash")
+    assert parsed(scope, ["full", "flash"]) == ["full", Symbol("Backend.flash")]
+    assert long.kind == "long" and parsed(long, ["flash"]) is NOT_READ

@@ -182,3 +182,22 @@ def test_a_function_inside_another_is_read_if_it_has_guards_and_needs_no_name_of
 def test_names_that_a_star_import_brings_are_found() -> None:
     units = units_of("from pkg.all import *\ndef validate(args):\n    helper(args.n)\n", all="from .utils import *\n")
     assert units["validate"].lines == ("do helper(args.n)",) and "helper" in units
+
+
+def test_a_guard_in_an_inner_function_that_reads_the_outer_ones_parameter_is_followed() -> None:
+    found = units_of(
+        """
+        def validate(args):
+            wanted = 3
+            def own(limit):
+                if args.size > limit:
+                    raise ValueError("too large")
+            def of_a_local():
+                assert args.size < wanted
+            own(2)
+            of_a_local()
+        """
+    )
+    assert "do validate.own(args, 2)" in found["validate"].lines
+    assert found["validate.own"].head == ("args", "limit")
+    assert not any(line.startswith("check") for unit in found.values() for line in unit.lines)

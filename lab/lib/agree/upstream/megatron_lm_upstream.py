@@ -18,6 +18,7 @@ What this machine lacks is replaced:
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import inspect
 import io
@@ -188,13 +189,20 @@ class MegatronLM:
         self.set_backend(types.SimpleNamespace(config=config))
 
     def _make_configs(self, args: Any) -> None:
-        """The configs of the optimizer and of DDP, where upstream has a function that makes them."""
+        """The configs of the optimizer and of DDP; before upstream had functions that make them, of the same fields."""
         if args.skip_train:
             return
-        for name in ("get_megatron_optimizer_config", "get_megatron_ddp_config"):
+        for name, kind in (
+            ("get_megatron_optimizer_config", "OptimizerConfig"),
+            ("get_megatron_ddp_config", "DistributedDataParallelConfig"),
+        ):
             make = getattr(self.training, name, None)
             if make is not None:
                 make(args)
+            elif kind == "OptimizerConfig" or not args.use_torch_fsdp2:
+                made = getattr(self.training, kind)
+                names = (field.name for field in dataclasses.fields(made))
+                made(**{name: getattr(args, name) for name in names if hasattr(args, name)})
 
     def _end(self) -> None:
         with contextlib.suppress(Exception):

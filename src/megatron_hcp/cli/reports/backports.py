@@ -54,9 +54,14 @@ def _project_lines(item: Lacking, every: bool) -> Iterable[Line]:
 def _fix_lines(item: Lacking, fixes: Sequence[Backport]) -> Iterable[Line]:
     width = max((len(item.upstream.reference(fix)) for fix in fixes), default=0)
     for fix in fixes:
-        said = (TOPICS[topic].said for topic in fix.topics if topic in TOPICS)
-        about = ", ".join((*said, *fix.families, *item.sets(fix)))
+        about = _about(item, fix)
         yield f"    {item.upstream.reference(fix):<{width}}  {_fixed_in(item, fix):<10}  {fix.title}  [{about}]"
+
+
+def _about(item: Lacking, fix: Backport) -> str:
+    """What of the launch a fix touches."""
+    said = (TOPICS[topic].said for topic in fix.topics if topic in TOPICS)
+    return ", ".join((*said, *fix.families, *item.sets(fix)))
 
 
 def _fixed_in(item: Lacking, fix: Backport) -> str:
@@ -65,12 +70,20 @@ def _fixed_in(item: Lacking, fix: Backport) -> str:
 
 
 def count_line(found: Sequence[Lacking]) -> list[Line]:
-    """What `hcp check` says, in one line: how many fixes each release lacks; nothing if it lacks none."""
+    """How many fixes each release lacks, in one line, and which one is close to what the launch does."""
     counts = {f"{PACKAGES[item.upstream.package]} {item.release}": len(item.touching) for item in found}
     parts = [f"{name}: {count}" for name, count in counts.items() if count]
     total = sum(counts.values())
     many = "1 later fix concerns" if total == 1 else f"{total} later fixes concern"
-    return [f"note: {many} parts that this launch turns on ({', '.join(parts)}): hcp backports"] if parts else []
+    if not parts:
+        return []
+    close = [
+        f"note: the closest to it, fixed in {_fixed_in(item, fix)}: {fix.title} "
+        f"({item.upstream.reference(fix)}; here: {_about(item, fix)})"
+        for item in found
+        if (fix := item.closest) is not None
+    ]
+    return [f"note: {many} parts that this launch turns on ({', '.join(parts)}): hcp backports", *close]
 
 
 def fault_lines(found: Sequence[Lacking]) -> list[Line]:
@@ -114,6 +127,7 @@ def first_json(found: Sequence[Lacking]) -> list[dict[str, Any]]:
             "release": item.release,
             "lacking": len(item.touching),
             "first": [_cited(item, fix) for fix in item.touching[:_FIRST]],
+            **({} if (close := item.closest) is None else {"closest": _fix_json(item, close)}),
         }
         for item in found
         if item.touching

@@ -84,24 +84,19 @@ def _by_the_stated(launch: Launch, upstream: ValidatingRepo) -> tuple[Judgement,
     return None
 
 
-def judged_by_newest(launch: Launch, judged: Judgement) -> Judgement | None:
-    """What the newest release of the tables makes of a launch that an older one judged by the launch's statement; None
-    if it has not all of its options."""
-    upstream = next((one for one in _reading(launch) if one.repo == judged.repo), None)
-    if upstream is None or judged.source != "table" or judged.release not in _before(upstream):
-        return None
-    newest = upstream.releases[-1]
-    if upstream.repo == MEGATRON_LM.repo and newest not in _in_question(launch, upstream):
-        return None
-    return next(iter(_judged(launch, upstream, (newest,))), None)
-
-
-def _before(upstream: ValidatingRepo) -> tuple[str, ...]:
-    """The releases in the tables before the newest that judges launches."""
+def judged_by_newer(launch: Launch, judged: Judgement) -> list[Judgement]:
+    """What newer releases of the tables make of a launch that an older one judged by the launch's statement, newest
+    first: the newest one that has its options, and those that are the last to have a guard about one of them."""
     from megatron_hcp.validators.table import releases_of
 
-    names = releases_of(upstream.repo)
-    return names[: names.index(upstream.releases[-1])]
+    upstream = next((one for one in _reading(launch) if one.repo == judged.repo), None)
+    if upstream is None or judged.source != "table" or judged.release not in (order := releases_of(upstream.repo)):
+        return []
+    after = order[order.index(judged.release) + 1 : order.index(upstream.releases[-1]) + 1]
+    newer = [release for release in _in_question(launch, upstream) if release in after]
+    older = _with_older_guards(launch) if upstream.repo == MEGATRON_LM.repo else frozenset()
+    asked = (*newer[-1:], *(release for release in newer[-2::-1] if release in older))
+    return [*_judged(launch, upstream, asked)]
 
 
 def _in_question(launch: Launch, upstream: ValidatingRepo) -> tuple[str, ...]:

@@ -41,8 +41,15 @@ def undecided_by_variables(launch: Launch, judged: Judgement, asked: Container[s
     One that a rule asked for is left to it: it says itself that it isn't checked.
     """
     found = []
+    refusing = {refusal.guard for refusal in judged.refusals}
     for guard, (name, *others) in ((item.guard, item.unknown) for item in judged.open if item.unknown):
-        if others or name in asked or name in _SET_BY_CONTAINERS or not name.startswith(_ENVIRONMENT):
+        if (
+            guard in refusing
+            or others
+            or name in asked
+            or name in _SET_BY_CONTAINERS
+            or not name.startswith(_ENVIRONMENT)
+        ):
             continue
         facts = {**launch.facts, name: Fact(None, "assumed")}
         again = judged_again(launch._replace(facts=facts), judged, _MOST_STEPS_OF_ONE)

@@ -7,13 +7,13 @@ its legal values: the rule is undecided if one of them leads to an error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from megatron_hcp.bash.value import NEVER_RUN
 from megatron_hcp.judge.report import Undecided
 from megatron_hcp.judge.ruling import Ruling, judge
 from megatron_hcp.judge.verdict.legal import legal_values
 from megatron_hcp.launch.fact import Fact, Launch
-from megatron_hcp.launch.hidden import BRANCHES, Hidden, Hides, hidden, key_to_set
+from megatron_hcp.launch.hidden import Hidden, Hides, hidden, key_to_set
 from megatron_hcp.rules.rule import Rule
 from megatron_hcp.rules.view import View
 
@@ -89,9 +89,9 @@ def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
         )
     if found.variable == "@" or found.variable.isdecimal():
         return "give the script's arguments with --args WORDS"
-    if found.variable and (len(settings) > _MOST_SHOWN or found.reason.startswith(BRANCHES)):
+    if found.variable and (len(settings) > _MOST_SHOWN or found.by == "branch"):
         return f"state {found.variable} with --assume env.{found.variable}=VALUE"
-    if found.reason == launch.reading.unseen and found.reason.endswith(NEVER_RUN):
+    if found.reason == launch.reading.unseen and found.by == "command":
         return f"write in the script what that command prints, or state what it sets ({shown})"
     return f"give {'its value' if len(settings) == 1 else 'its values'} with {shown}"
 
@@ -126,6 +126,9 @@ class _Trials:
         self.most = _MOST_TRIALS
         self._left = 0
         self._hidden: dict[str, Hidden | None] = {}
+        self._views: dict[Any, View] = {}
+        self._done: dict[Any, Ruling] = {}
+        """By the facts that were given: what rules read, and what each made of it. Runs share many."""
         self._start: Mapping[str, Fact] = {}
         self._kinds = _ANYTHING
         self._only: frozenset[str] | None = None
@@ -179,7 +182,15 @@ class _Trials:
         return None
 
     def _judge(self, rule: Rule, given: Mapping[str, Fact]) -> Ruling:
-        return judge(View(self.launch._replace(facts={**self.launch.facts, **self._start, **given})), rule)
+        values = (*self._start.items(), None, *given.items())
+        done = self._done.get((rule.id, values))
+        if done is None:
+            view = self._views.get(values)
+            if view is None:
+                view = View(self.launch._replace(facts={**self.launch.facts, **self._start, **given}))
+                self._views[values] = view
+            done = self._done[rule.id, values] = judge(view, rule)
+        return done
 
     def _guilty(self, rule: Rule, given: Mapping[str, Fact]) -> tuple[str, ...]:
         """Of the values that lead to an error, those without which there is none."""

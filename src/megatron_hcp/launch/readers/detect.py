@@ -48,8 +48,8 @@ def lost_end(script: Script, target: str) -> HcpError | None:
         return None
     line = data.count(b"\n", 0, script.lost_from) + 1
     return HcpError(
-        "what starts here has no end, and no training command precedes it",
+        "what starts here can't be read to its end, and no training command precedes it",
         wanted=WANTED,
-        do="see what `bash -n` says about the script",
+        do="give the script that starts the training; if it is this one, see what `bash -n` says",
         at=(target, line),
     )

@@ -6,7 +6,7 @@
 | log-probability, reference | one layer's forward pass, and the logits |
 | critic | as an update, with one output for the vocabulary |
 | weight synchronization | the engine's weights, and one bucket with the largest weight gathered |
-| rollout | the engine's share |
+| rollout | the engine's share; of SGLang, which counts weights and KV cache alone in it, what it needs beside it |
 
 In phases with micro-batches, `FRAGMENTED` of the trainer's memory comes on top.
 
@@ -57,6 +57,8 @@ _BYTES = {
 ASLEEP = {"vllm": 2.0, "sglang": 3.2}
 """GiB that an engine keeps while it sleeps: CUDA's context, its graphs and NCCL's buffers. vLLM's logs say 1.3 to 4.3;
 SGLang's processes had 3.17 and 3.24 in slime's issues 1767 and 1951."""
+CONTEXT = 1.0
+"""GiB of CUDA's context and NCCL's buffers of the engine's own process, which shares the GPU with the trainer's."""
 FRAGMENTED = 0.05
 """Share of the trainer's memory that torch holds beside it and cannot use, as micro-batches differ in length: the mean
 of what out-of-memory messages say (verl's issue 2828: 6.77 beside 60.49 GiB; slime's 1951 and 1767: 2.06 beside 82.55,
@@ -137,7 +139,7 @@ def _engine(name: str, parts: Parts, rl: RlJob) -> float:
     share = engine.share * whole
     asleep = ASLEEP[engine.name] * GIB
     if name == ROLLOUT:
-        return share if engine.name == "vllm" else share + asleep
+        return share if engine.name == "vllm" else share + (CONTEXT + _beside_static(engine.gpus)) * GIB
     if not engine.sleeps:
         return share
     if name == SYNC:
@@ -145,6 +147,15 @@ def _engine(name: str, parts: Parts, rl: RlJob) -> float:
         gathered = 2.0 * padded_vocab(model, layout.tp) * model.sizes.hidden_size
         return asleep + 2.0 * sum(held) / engine.gpus + _BUCKET[rl.framework] * GIB + gathered
     return asleep
+
+
+def _beside_static(gpus: int) -> float:
+    """GiB that SGLang needs beside its static share, which has weights and KV cache alone, as it counts it itself.
+
+    1.5 MiB for each of 8192 tokens of a prefill, 2 for each of 256 or, from 4 GPUs on, 512 sequences of its graphs,
+    128 for each GPU, and 512. Source: _handle_gpu_memory_settings, server_args.py of SGLang.
+    """
+    return (512 + 1.5 * 8192 + 2 * (512 if gpus >= 4 else 256) + 128 * gpus) / 1024
 
 
 def _forward(parts: Parts, stage: int) -> dict[str, float]:

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from megatron_hcp.cost.cp_cost import CpTraffic, bytes_per_token, link_of
 from megatron_hcp.cost.model_sizes import ModelSizes
 from megatron_hcp.plan.constants import Rates
 from megatron_hcp.plan.layout import Layout, PlanJob
-from megatron_hcp.plan.mixers import Blocks
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.time.cp_passes import cp_passes
 from megatron_hcp.plan.time.links import exchange_seconds, fits_inside, ranks_inside, ring_bandwidth
+from megatron_hcp.plan.time.mixing import Mixing, compressed, delta_net, mamba
 from megatron_hcp.plan.time.parts import TP_GATHERS, TP_SCATTERS, Front, LayerSeconds, Mlp, Units, joined
 from megatron_hcp.plan.time.shapes import Product, attention_products, expert_products, mlp_products
 
 KERNEL_S = 4e-6
 """Seconds before a matrix product starts, on top of its work."""
 TILE = 128
-"""Outputs and widths that are no multiple of it leave tiles of the tensor cores partly empty."""
+"""Outputs are computed in whole tiles of so many."""
 MLA_PASSES = 2
 """With latent attention only the rotary part of each head is turned: half the passes over queries and keys."""
-CHUNK = 128
-"""Tokens of a chunk in Mamba's scan: within it all pairs are multiplied. Source: mamba_chunk_size of megatron-core."""
-MAMBA_PASSES = 6
-"""Reads and writes of a Mamba mixer's channels, forward: projection, convolution, scan, gate and norm."""
 ELEMENT_BYTES = {"bf16": 2.0, "fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 1 / 2 + 1 / 16}
 """Bytes of an element as products read it, with its scale: one for each 32 in MXFP8, for each 16 in NVFP4."""
-CAST, CAST_ALONE, TRANSPOSE = 4, 3, 2
-"""Bytes for each element that is cast to 8 bits: with a copy by column, without, and that copy made later."""
+TRANSPOSE = 2
+"""Bytes of an element whose copy by column is made after it was gathered."""
 
 
-def gemm_seconds(products: Iterable[Product], rates: Rates, peak: float, element_bytes: float) -> float:
+def gemm_seconds(
+    products: Iterable[Product], rates: Rates, peak: float, element_bytes: float, biased: bool = False
+) -> float:  # fmt: skip
     """Seconds of the products, forward and backward: three products each, or the bytes they move if that is more.
 
     The rate of a product grows with its size x = (M N K)^(1/3) as x / (x + half_size): what a small product loses is
@@ -44,10 +43,11 @@ def gemm_seconds(products: Iterable[Product], rates: Rates, peak: float, element
             continue
         count = max(1, experts)
         rate = peak * rates.grouped if experts else peak
-        if experts and (outputs % TILE or width % TILE):
-            rate *= rates.unaligned
+        if experts and biased:
+            rate *= rates.biased
         edge = (rows * outputs * width) ** (1 / 3)
-        work = 2.0 * rows * outputs * width * count / (rate * edge / (edge + half_size))
+        whole = TILE * -(-outputs // TILE)
+        work = 2.0 * rows * whole * width * count / (rate * edge / (edge + half_size))
         operands = 3 * element_bytes * (rows * width + outputs * width) + 6 * rows * outputs + 4 * outputs * width
         total += max(3 * work, count * operands / rates.memory_bandwidth) + 3 * KERNEL_S
     return total
@@ -74,40 +74,53 @@ class Work:
         attention = forward * (1 + 2.5 / rates.attention_backward)
         heads = sizes.heads * sizes.qk_head_dim + sizes.kv_heads * (sizes.qk_head_dim + sizes.v_head_dim)
         turned = heads / MLA_PASSES if sizes.kv_lora else heads
-        moved = 2 * tokens * (10 * sizes.hidden_size / tp + 3 * turned / tp)
-        moved += rates.casts * tokens * (2 * sizes.hidden_size * self._gathered_cast(tp) + CAST * turned / tp)
+        moved = self._norms(layout) + tokens * turned / tp * (2 * 3 + rates.cast_bytes)
         exposed, whole = self._cp(layout, attention)
         tp_s, hidden_tp = self._tp(layout)
         front = Front(
             self._gemm(attention_products(sizes, tokens, tp)), forward, attention, 3 * moved / rates.memory_bandwidth,
             tp_s, exposed + self._cp_copies(layout), hidden_tp, whole - exposed,
         )  # fmt: skip
-        blocks = self.model.mixers.blocks
-        return front if blocks is None else self._mean_front(front, blocks, layout)
+        mixers = self.model.mixers
+        if mixers.blocks:
+            mixed = {mamba(mixers.blocks, sizes.hidden_size, tokens, tp): mixers.blocks.mamba}
+            return self._mean_front(front, mixers.blocks.attention, mixed, layout)
+        if own := mixers.compressed:
+            again, length = "mla_up_proj" in self.job.modules_again(layout), self.job.seq_length
+            kinds = Counter(compressed(own, ratio, sizes, tokens, length, again) for ratio in own.ratios)
+            return self._mean_front(front, 0, kinds, layout)
+        if nets := mixers.nets:
+            each = delta_net(nets, sizes.hidden_size, tokens, self.job.seq_length, tp)
+            return self._mean_front(front, sizes.num_layers - nets.layers, {each: nets.layers}, layout)
+        return front
 
-    def _mean_front(self, attention: Front, blocks: Blocks, layout: Layout) -> Front:
-        """The mean over the layers of a model whose layers are one block each: attention, Mamba, or none of both.
+    def _mean_front(self, attention: Front, plain: int, mixed: Mapping[Mixing, int], layout: Layout) -> Front:
+        """The mean over the layers: `plain` of attention, and so many of each other kind.
 
-        A block has half of a layer's collectives. The scan's products run as fast as attention's; what moves is its
-        in- and outputs, those of the convolution and of the gated norm. No measured step has Mamba layers.
+        A layer that is one block has half of the norms and collectives, and may mix no tokens at all.
         """
-        tokens, tp, rates = self.tokens(layout), layout.tp, self.rates
-        inner, states = blocks.mamba_inner / tp, blocks.mamba_states / tp
-        wide = self.sizes.hidden_size
-        gemm = self._gemm([Product(tokens, blocks.mamba_in / tp, wide), Product(tokens, wide, inner)])
-        scan = 2.0 * tokens * (CHUNK * (inner + states) / 2 + 2 * inner * states / 2) / rates.attention_flops
-        moved = 2 * tokens * (5 * wide / tp + MAMBA_PASSES * (inner + states))
-        moved += rates.casts * tokens * (wide * self._gathered_cast(tp) + CAST * inner)
-        of_all, of_mamba = blocks.attention / blocks.layers, blocks.mamba / blocks.layers
-        mean = Front(*(of_all * part for part in attention))
-        return mean._replace(
-            gemm=mean.gemm + of_mamba * gemm,
-            attention=mean.attention + of_mamba * scan * (1 + 2.5 / rates.attention_backward),
-            forward_attention=mean.forward_attention + of_mamba * scan,
-            memory_bound=mean.memory_bound + of_mamba * 3 * moved / rates.memory_bandwidth,
-            tp=attention.tp / 2,
-            hidden_tp=attention.hidden_tp / 2,
-        )
+        rates, layers = self.rates, self.sizes.num_layers
+        blocks = 2 if self.model.mixers.blocks else 1
+        mean = Front(*(plain / layers * part for part in attention))
+        for each, count in mixed.items():
+            share = count / layers
+            forward = each.flops / rates.attention_flops + each.chain_s / 3
+            backward = each.backward_flops / rates.attention_flops / rates.attention_backward + 2 * each.chain_s / 3
+            gemm = self._gemm(each.products) + gemm_seconds(each.plain, rates, rates.bf16_flops, 2.0)
+            moved = each.moved + 3 * (self._norms(layout) / blocks + rates.cast_bytes * each.cast)
+            mean = mean._replace(
+                gemm=mean.gemm + share * gemm,
+                forward_attention=mean.forward_attention + share * forward,
+                attention=mean.attention + share * (forward + backward),
+                memory_bound=mean.memory_bound + share * moved / rates.memory_bandwidth,
+                unmeasured=mean.unmeasured + share * (forward + backward + each.moved / rates.memory_bandwidth),
+            )
+        return mean._replace(tp=attention.tp / blocks, hidden_tp=attention.hidden_tp / blocks)
+
+    def _norms(self, layout: Layout) -> float:
+        """Bytes of a layer's norms and residuals, forward, and of the casts of what its products read after them."""
+        tokens, hidden, tp = self.tokens(layout), self.sizes.hidden_size, layout.tp
+        return 2 * tokens * hidden * (10 / tp + self._gathered_cast(tp))
 
     def dense(self, layout: Layout, ffn: float | None = None) -> Mlp:
         """A dense MLP, or a shared expert of that width; of tp, cp, mbs."""
@@ -116,7 +129,7 @@ class Work:
         blocks = self.model.mixers.blocks
         if not width or (blocks and not blocks.mlp and ffn is None):
             return Mlp(0.0, 0.0)
-        moved = 2 * tokens * 3 * width + rates.casts * CAST * tokens * width
+        moved = 2 * tokens * 3 * width + rates.cast_bytes * tokens * width
         # Of layers that are one block each, some without experts have an MLP.
         part = blocks.mlp / (blocks.attention + blocks.mamba + blocks.mlp) if blocks and ffn is None else 1.0
         gemm = self._gemm(mlp_products(self.sizes, tokens, width))
@@ -130,7 +143,7 @@ class Work:
         moved = routed * (12 * sizes.routed_hidden + 6 * sizes.moe_ffn) + 24 * tokens * sizes.experts / tp
         if self.model.linear_bias:  # biases and the clamped activation of the experts are not fused
             moved += routed * rates.bias_passes * (2 * sizes.routed_hidden + 6 * sizes.moe_ffn)
-        moved += rates.casts * CAST * routed * (sizes.routed_hidden + sizes.moe_ffn)
+        moved += rates.cast_bytes * routed * (sizes.routed_hidden + sizes.moe_ffn)
         gemm = self._gemm(expert_products(sizes, routed, layout.ep, layout.etp))
         if latent := sizes.expert_hidden:  # whole on every rank, for its share of the tokens
             wide, share = sizes.hidden_size, tokens / tp
@@ -168,7 +181,7 @@ class Work:
         return Units(dense, moe, output, self.mtp(layout, output) if self.model.mtp else nothing)
 
     def _gemm(self, products: Iterable[Product]) -> float:
-        return gemm_seconds(products, self.rates, self.rates.gemm_flops, self._element_bytes)
+        return gemm_seconds(products, self.rates, self.rates.gemm_flops, self._element_bytes, self.model.linear_bias)
 
     def _attention(self, layout: Layout) -> float:
         """Seconds of causal attention forward, the mean over layers: s^2 / 2 pairs of tokens, or those of a window."""
@@ -181,9 +194,10 @@ class Work:
 
     def _gathered_cast(self, tp: int) -> float:
         """Bytes of a cast for each element that TP gathers: a rank casts its own share, and Hopper transposes all."""
-        if tp == 1 or not self.rates.transposes:
-            return CAST / tp
-        return CAST_ALONE / tp + TRANSPOSE
+        cast = self.rates.cast_bytes
+        if tp == 1 or not (cast and self.rates.transposes):
+            return cast / tp
+        return (cast - 1) / tp + TRANSPOSE
 
     def _tp(self, layout: Layout) -> tuple[float, float]:
         """(exposed, hidden) seconds; Transformer Engine's userbuffers overlap within one NVLink domain alone."""

@@ -56,6 +56,8 @@ class Front(NamedTuple):
     cp: float
     hidden_tp: float
     hidden_cp: float
+    unmeasured: float = 0.0
+    """Of all these, the kernels of layers that no measured step has."""
 
 
 class Mlp(NamedTuple):

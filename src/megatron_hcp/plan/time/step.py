@@ -145,7 +145,8 @@ def uncovered(model: PlanModel, layout: Layout) -> tuple[str, ...]:
 def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> StepTime:
     """How long a step takes and what it is made of."""
     rates = rates if overlaps_exchange(model, layout) else rates.apart
-    each = Work(model, job, rates).units(layout)
+    work = Work(model, job, rates)
+    each = work.units(layout)
     pp, vp, count = layout.pp, layout.vp, job.micro_batches(layout)
     kinds = stage_kinds(model, pp, vp)
     micro_batch, mean = micro_batch_seconds(kinds, each.dense.total, each.moe.total, extra_seconds(model, each))
@@ -169,11 +170,22 @@ def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> S
         *job.marks,
         *uncovered(model, layout),
         *(f"{what}: no formula" for what in model.kind_unknown),
-        *(("Mamba layers: no measured step has them",) if model.mixers.blocks else ()),
     )
     is_open = rates.is_release_open and bool(model.sizes.experts)
-    band = margin(model, job, rates, terms, is_covered=not (marks or is_open))
-    return StepTime(seconds, terms, hidden, band, marks)
+    unmeasured = count / pp * (model.sizes.num_layers + model.mtp) * work.front(layout).unmeasured / seconds
+    band = margin(model, job, rates, terms, is_covered=not (marks or is_open), unmeasured=unmeasured)
+    return StepTime(seconds, terms, hidden, band, (*marks, *_unmeasured(model)))
+
+
+def _unmeasured(model: PlanModel) -> tuple[str, ...]:
+    """Layers of the model that no measured step has, in words."""
+    mixers = model.mixers
+    if mixers.blocks:
+        return ("Mamba layers: no measured step has them",)
+    name = "gated delta nets" if mixers.nets else "attention to compressed keys"
+    if mixers.nets or mixers.compressed:
+        return (f"{name}: no measured step has such layers, and memory counts them like plain attention",)
+    return ()
 
 
 def _parts(model: PlanModel, each: Units) -> tuple[tuple[int, LayerSeconds], ...]:

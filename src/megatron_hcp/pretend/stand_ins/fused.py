@@ -46,6 +46,7 @@ def cross_entropy(logits: Any, labels: Any, *_: Any, **__: Any) -> Any:
 def late() -> None:
     for name in ("fused_apply_rotary_pos_emb", "fused_apply_rotary_pos_emb_thd"):
         replace(f"{_ROPE}.{name}", rotate)
-    replace_everywhere(f"{_LATENT}.fused_apply_mla_rope_for_q", rotate)
+    for name in ("fused_apply_mla_rope_for_q", "fused_mla_rope_inplace", "fused_mla_rope_out_of_place"):
+        replace_everywhere(f"{_LATENT}.{name}", rotate)
     replace_everywhere(f"{_LATENT}.fused_apply_mla_rope_for_kv", rotate_latent)
     replace_everywhere(_LOSS, cross_entropy)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.machinery
 import sys
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -13,9 +11,11 @@ import torch
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stand_ins.contract import same, stands_for
 from megatron_hcp.pretend.stand_ins.kernel import kernel
+from megatron_hcp.pretend.stand_ins.packages import make_importable
 
 STANDS_FOR = (
-    "mamba_ssm, causal_conv1d, flash-linear-attention; APEX's layer norm and fused weight gradient; DeepEP's names"
+    "mamba_ssm, causal_conv1d, flash-linear-attention, fast_hadamard_transform; APEX's layer norm and fused weight "
+    "gradient; DeepEP's names"
 )
 CANNOT_TELL = "numbers, and what these kernels refuse"
 
@@ -162,6 +162,7 @@ KERNELS: dict[str, dict[str, Any]] = {
         "causal_conv1d_fn": stands_for("causal_conv1d", same)(_kept),
         "causal_conv1d_update": None,
     },
+    "fast_hadamard_transform": {"hadamard_transform": stands_for("hadamard_transform", same)(_same)},
     "fla.modules": {"FusedRMSNormGated": None},
     "fla.modules.convolution": {"causal_conv1d": stands_for("fla.causal_conv1d", same)(_same_and_state)},
     "fla.ops.cp": {"build_cp_context": _called("fla.cp_context", lambda *_, **__: None)},
@@ -175,20 +176,5 @@ KERNELS: dict[str, dict[str, Any]] = {
 
 def install() -> None:
     """Makes the packages importable, with the functions that megatron-core calls; other parts of APEX are absent."""
-    for path, functions in KERNELS.items():
-        parts = path.split(".")
-        for end in range(1, len(parts) + 1):
-            name = ".".join(parts[:end])
-            if name not in sys.modules:
-                sys.modules[name] = _package(name)
-                if end > 1:
-                    setattr(sys.modules[".".join(parts[: end - 1])], parts[end - 1], sys.modules[name])
-        vars(sys.modules[path]).update(functions)
+    make_importable(KERNELS, VERSION)
     sys.modules["amp_C"] = None  # type: ignore[assignment]
-
-
-def _package(name: str) -> ModuleType:
-    module: Any = ModuleType(name)
-    module.__path__, module.__version__ = [], VERSION
-    module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
-    return module  # type: ignore[no-any-return]

@@ -6,7 +6,8 @@ import importlib.machinery
 import importlib.util
 import sys
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
 from megatron_hcp.proofs.te_cpu.absent import ONLY_IMPORTED, AbsentPackages, empty_module
@@ -34,21 +35,46 @@ def only_import(names: Iterable[str]) -> None:
     sys.meta_path.append(_Parts(names))
 
 
-class TritonKernel:
-    """A kernel that Triton would compile: it can be defined, and not be started."""
+class NotHere:
+    """A function that has no stand-in: it can be named, and not be called."""
 
-    def __init__(self, function: Any) -> None:
-        self.__name__ = getattr(function, "__name__", "?")
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
 
     def __call__(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError(f"the Triton kernel {self.__name__}")
+        raise NotImplementedError(self.__name__)
 
     __getitem__ = __call__
 
 
+def triton_kernel(function: Any) -> NotHere:
+    """A kernel that Triton would compile: it can be defined, and not be started."""
+    return NotHere(f"the Triton kernel {getattr(function, '__name__', '?')}")
+
+
 def jit(function: Any = None, **_: Any) -> Any:
     """triton.jit, with and without arguments."""
-    return TritonKernel if function is None else TritonKernel(function)
+    return triton_kernel if function is None else triton_kernel(function)
+
+
+def make_importable(modules: Mapping[str, Mapping[str, Any]], version: str) -> None:
+    """Makes modules, by path, and the packages that they lie in; one that is there gets the names."""
+    for path, names in modules.items():
+        parts = path.split(".")
+        for end in range(1, len(parts) + 1):
+            name = ".".join(parts[:end])
+            if name not in sys.modules:
+                sys.modules[name] = _package(name, version)
+                if end > 1:
+                    setattr(sys.modules[".".join(parts[: end - 1])], parts[end - 1], sys.modules[name])
+        vars(sys.modules[path]).update(names)
+
+
+def _package(name: str, version: str) -> ModuleType:
+    module: Any = ModuleType(name)
+    module.__path__, module.__version__ = [], version
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
+    return module  # type: ignore[no-any-return]
 
 
 def install() -> None:

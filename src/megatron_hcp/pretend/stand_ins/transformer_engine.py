@@ -185,7 +185,9 @@ def _linear(self: Any, inp: Any, *_: Any, **__: Any) -> Any:
         normed = x if scale is None else x * scale.to(x.dtype)
         out = _product(self, normed, parts[: len(self.weight_names)])
         kept = (x, *parts) if scale is None else (x, normed, _row(x), scale, *parts)
-        return ((out, normed) if getattr(self, "return_layernorm_output", False) else out), kept
+        if getattr(self, "return_layernorm_output", False):
+            return (out, _gathered(self, normed) if self.return_layernorm_output_gathered else normed), kept
+        return out, kept
 
     out = kernel(body, inp, scale, *(getattr(self, name) for name in names))
     normed = out[1:] if isinstance(out, tuple) else ()
@@ -196,12 +198,17 @@ def _linear(self: Any, inp: Any, *_: Any, **__: Any) -> Any:
     return (out[0] if normed else out, bias, *normed)
 
 
+def _gathered(self: Any, x: Any) -> Any:
+    """The parts of a sequence that the ranks of a tensor-parallel group have."""
+    is_scattered = getattr(self, "sequence_parallel", False) and self.parallel_mode == "column"
+    return torch.cat([x] * self.tp_size, dim=0) if is_scattered and self.tp_size > 1 else x
+
+
 def _product(self: Any, x: Any, parts: Any) -> Any:
     weight = torch.cat(parts) if len(parts) > 1 else parts[0]
     _must_fit(x.shape[-1] == weight.shape[1], x, weight)
     size, is_scattered = getattr(self, "tp_size", 1), getattr(self, "sequence_parallel", False)
-    if is_scattered and self.parallel_mode == "column" and size > 1:
-        x = torch.cat([x] * size, dim=0)
+    x = _gathered(self, x)
     out = x @ weight.to(x.dtype).t()
     if is_scattered and self.parallel_mode == "row" and size > 1:
         _must_fit(out.shape[0] % size == 0, out, weight)

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from megatron_hcp.pretend.late import replace
+from megatron_hcp.pretend.late import replace, replace_everywhere
 from megatron_hcp.pretend.record import RECORD
-from megatron_hcp.pretend.stand_ins.tensors import is_on_device
+from megatron_hcp.pretend.stand_ins.values import is_on_device
 
 STANDS_FOR = "the other ranks, NCCL and Gloo; in a world of more than 1,024 ranks, the groups without this rank"
 CANNOT_TELL = "what another rank sends, an order of collectives that hangs, bandwidth"
@@ -20,6 +20,7 @@ CANNOT_TELL = "what another rank sends, an order of collectives that hangs, band
 MANY = 1024
 _COUNTED = "tp-ep-pp"
 """The groups of which upstream puts several together, by their number, for an instance of the distributed optimizer."""
+_OF_SHARDS = "megatron.core.distributed.fsdp.src.megatron_fsdp.uneven_dtensor.validate_uneven_dtensor"
 
 
 class Done:
@@ -193,6 +194,8 @@ def late() -> None:
 
     replace("megatron.core.parallel_state.generate_masked_orthogonal_rank_groups", rank_groups)
     groups.RankGenerator.get_ranks, groups.create_group = get_ranks, create_group
+    # It compares what ranks send; under torch's fake group upstream leaves it out itself since 0.17.
+    replace_everywhere(_OF_SHARDS, lambda *_: None)
 
 
 def _rank() -> int:

@@ -54,6 +54,12 @@ def _variable(name: str, known: Mapping[str, str]) -> str:
             wanted="a path in the container's image or on a volume",
             do="write it out",
         )
+    if name.startswith("$("):
+        raise HcpError(
+            f"a word of the launch holds the date, {name}, which no shell takes in a pod",
+            wanted="a name that is known",
+            do="write it out",
+        )
     raise HcpError(
         f"a word of the launch holds ${{{name}}}, which nothing sets in a pod",
         wanted="a value that is known",

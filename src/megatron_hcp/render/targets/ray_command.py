@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText
 from megatron_hcp.render.job import Job
-from megatron_hcp.render.shell_words import quoted
+from megatron_hcp.render.shell_words import LAUNCH_TIME, dates_in, quoted
 
 
 def ray_command(job: Job, python: str) -> str:
     """The launch's folder, its program, and its words; the shell on the head completes what it alone knows."""
     folder = job.site["workdir"] or job.site["container_workdir"]
     words: list[Argument] = [python, *job.program, *(word for line in job.launch_lines for word in line)]
-    command = " ".join(quoted(with_folder(word, job.launch_home)) for word in words)
+    command = in_shell(with_folder(word, job.launch_home) for word in words)
     return f"cd {quoted(folder)} && {command}" if folder else command
+
+
+def in_shell(words: Iterable[Argument]) -> str:
+    """Words as a shell runs them; it takes the time first, if there are dates among them."""
+    known = list(words)
+    command = " ".join(map(quoted, known))
+    return f"{LAUNCH_TIME}=$(date +%s) && {command}" if dates_in(known) else command
 
 
 def with_folder(word: Argument, home: str) -> Argument:

@@ -7,7 +7,7 @@ from megatron_hcp.launch.fact import Argument
 from megatron_hcp.render.job import Job
 from megatron_hcp.render.kubernetes.pod import python_of
 from megatron_hcp.render.shell_words import quoted
-from megatron_hcp.render.targets.ray_command import ray_command, with_folder
+from megatron_hcp.render.targets.ray_command import in_shell, ray_command, with_folder
 
 _SBATCH = (
     "job-name account partition qos reservation constraint nodelist exclude nodes mem segment switches time".split()
@@ -51,7 +51,7 @@ def _mounts(job: Job) -> list[str]:
 
 def _check(job: Job, python: str, launch: list[Argument]) -> str:
     words = [python, "-c", ENTRY, "check", *job.spec.assumed, *job.check_arguments, "--", *launch]
-    return " ".join(map(quoted, words)) + ' || [ "$?" -eq 4 ] || exit 1'
+    return in_shell(words) + ' || [ "$?" -eq 4 ] || exit 1'
 
 
 def _options(job: Job) -> list[str]:

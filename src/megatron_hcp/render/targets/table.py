@@ -33,11 +33,11 @@ class Target(NamedTuple):
 
 
 _SIZES = {"nodes": "the size of the job", "gpus_per_node": "the ranks of a node"}
-_TIME = {"time": "Slurm's limit, and when to save"}
+_TIME = {"time": "ray.sub's own limit is an hour"}
 _IMAGE = {"container_image": "a pod runs an image"}
 _LOGS = {"logs": "a folder on a volume of all pods, where they meet"}
 _POD_STARTS = ("torchrun", "ft_launcher")
-SLURM = Target("slurm", "a script for sbatch", (*STARTS,), None, _SIZES | _TIME)
+SLURM = Target("slurm", "a script for sbatch", (*STARTS,), None, _SIZES)
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (

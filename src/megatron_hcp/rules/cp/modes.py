@@ -61,7 +61,8 @@ _INVARIANT = (
         EXTENSION_TE.says(
             "TEDotProductAttention.__init__", 'os.getenv("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "1")', ">=0.12"
         ),
-        DETERMINISM.says("apply_determinism_env", "all(t in ACCEPTED_NCCL_ALGO_TOKENS for t in tokens)", ">=0.19"),
+        DETERMINISM.says("apply_determinism_env", "each token must be in", ">=0.19"),
+        DETERMINISM.says("apply_determinism_env", "is not a deterministic setting. ", ">=0.19"),
         BRIDGE_CONFIG.says(
             "ConfigContainer._validate_and_apply_deterministic_mode",
             'os.getenv("NCCL_ALGO") in all_reduce_choices',

@@ -120,15 +120,26 @@ RAY: tuple[Signature, ...] = (
         r"Failed to register worker|Unable to register worker with raylet|not registered within the timeout|"
         r"Version mismatch: The cluster was started with|Failed to get the system config from raylet|"
         r"The current node timed out during startup|No available agent to submit job|"
-        r"Ray processes died unexpectedly|Some Ray subprocesses exited unexpectedly",
+        r"Ray processes died unexpectedly",
         "Ray did not start on a node, or its workers crashed at startup",
         "core_worker.cc:496: Failed to register worker to Raylet: IOError: [RayletClient] Unable to register worker",
         "core_worker.cc:496: registered",
         "give Ray the CPUs of the allocation (ray start --num-cpus=$SLURM_CPUS_ON_NODE), a short, empty "
         "--temp-dir, and a high enough process limit (ulimit -u)",
         "the cause is in session_latest/logs (raylet.err, gcs_server.err, python-core-worker-*)",
-        tokens=(ERROR, b"not registered within", b"processes died", b"subprocesses exited"),
+        tokens=(ERROR, b"not registered within", b"processes died"),
         role="general",
+    ),
+    fault(
+        "ray-process",
+        r"\b(?P<what>raylet|gcs_server|log_monitor|monitor|dashboard|ray_client_server) "
+        r"\[exit code=(?P<code>-?\d{1,3})\]",
+        "Ray's {what} ended",
+        "2026-11-27 15:54:48,622 ERR scripts.py:1186 -- raylet [exit code=-9]",
+        "scripts.py:1186 -- raylet",
+        "its .out and .err in session_latest/logs say why; after -9, dmesg -T shows whether memory ran out on {node}",
+        tokens=(b"[exit code=",),
+        again="chance",
     ),
     fault(
         "ray-timeout",
@@ -183,7 +194,8 @@ RAY: tuple[Signature, ...] = (
     ),
     effect(
         WRAPPER,
-        r"ray\.exceptions\.(?:RayTaskError\((?P<exc>\w{1,80})\))?|ray::|ActorDiedError|RayTaskError",
+        r"ray\.exceptions\.(?:RayTaskError\((?P<exc>\w{1,80})\))?|ray::|ActorDiedError|RayTaskError|"
+        r"ray\.train\.(?:[\w.]{1,60}\.)?(?:WorkerGroup|TrainingFailed|Controller)Error",
         "Ray reports the failure of a worker ({exc}); these lines do not say more",
         "ray.exceptions.RayTaskError(ValueError): ray::TaskRunner.run()",
         "ValueError: bad ray",

@@ -12,8 +12,8 @@ from megatron_hcp.validators.values import NOT_READ, NotKnown, Symbol
 class ParserOption(NamedTuple):
     """One option: how argparse was told to read it. `default`, `choices` and `const` are expressions; "" = not given.
 
-    `kind` is the type's name: int, float, str, bool, an enum, or a function of upstream's. The choices of an enum of
-    texts are written `NAME=VALUE`.
+    `kind` is the type's name: int, float, str, bool, an enum, or a function of upstream's; a short one is written out,
+    as a lambda. The choices of an enum of texts are written `NAME=VALUE`.
     """
 
     names: tuple[str, ...]
@@ -87,7 +87,9 @@ def _converted(option: ParserOption, word: str) -> Any:
 
 
 def _by_function(kind: str, word: str) -> Any:
-    """A word as upstream's own functions read it: a number, or a list such as `([0]*3+[1])*2`."""
+    """A word as upstream's own functions read it: by a lambda, or a number, or a list such as `([0]*3+[1])*2`."""
+    if kind.startswith("lambda "):
+        return _LITERALS.applied(_LITERALS.text_value(kind), [word])
     if kind.endswith("freq_type") or kind == "tuple_type":
         if word.lstrip("-").isdecimal():
             return int(word)

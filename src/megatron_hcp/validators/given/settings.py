@@ -121,6 +121,8 @@ def outside_of(facts: Mapping[str, Fact]) -> Any:
             return NotKnown(("world_size",)) if world is None else world.value
         if name == "capability":
             return _capability(facts)
+        if name == "trains":  # inference has no iterations
+            return True if (iterations := facts.get("train_iters")) is not None and iterations.value else NOT_READ
         if name == "type_of_model":
             return _type_of_model(facts)
         if name == "installed":

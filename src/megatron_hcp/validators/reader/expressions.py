@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 from collections.abc import Callable, Collection
 
@@ -25,11 +24,14 @@ _INSTANTIATES = ("omega_conf_to_dataclass", "instantiate")
 _ANSWERED = {
     "torch.distributed.is_initialized()": "True", "torch.distributed.get_rank()": "0",
     "torch.distributed.get_world_size()": "world_size()", "get_world_size_safe()": "world_size()",
-    "get_rank_safe()": "0", "cluster.world_size()": "world_size()",
+    "get_rank_safe()": "0", "cluster.world_size()": "world_size()", "torch.is_grad_enabled()": "trains()",
 }  # fmt: skip
 """What is so when a training starts."""
 _ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
-_ALIASES = {"torch.float": "torch.float32", "torch.half": "torch.float16", "torch.double": "torch.float64"}
+_ALIASES = {
+    "torch.float": "torch.float32", "torch.half": "torch.float16", "torch.double": "torch.float64",
+    "os.environ": "environ",
+}  # fmt: skip
 _KEPT = {*BUILTIN, "list", "tuple", "int", "float", "str", "bool", "set", "dict"}
 _LONGEST = 1_500
 _NEGATED = re.compile(r"\b(and|or) \(not ([\w.]+)\)(?= and | or |\)|$)")
@@ -74,8 +76,8 @@ class Scope:
         self.path, self.local, self.imports, self.owner = path, set(local), imports, owner
         self.state: set[str] = set()
         """The global names that a function changes."""
-        self.inner: dict[str, str] = {}
-        """The units of functions that are defined in this one."""
+        self.inner: dict[str, tuple[ast.expr, list[ast.expr]]] = {}
+        """What is called for each function that is defined in this one, and which names of this one it is given."""
 
     def is_state(self, test: ast.expr) -> bool:
         """Whether an assert is about what upstream itself did before: that a group is not there yet."""
@@ -149,9 +151,9 @@ class Translator(ast.NodeTransformer):
             is_known = is_enum(node) or node.name in NOT_FOLLOWED
             return ast.Name(node.name if is_known else self.register(found.name, found, node))
         if node is None:
-            if found.path or found.name.partition(".")[0] in ("math", "sys", "logging", "warnings", "os"):
-                return unread()
             name = _ALIASES.get(found.name, found.name)
+            if found.path or name.partition(".")[0] in ("math", "sys", "logging", "warnings", "os"):
+                return unread()
             return ast.Name(name if name.startswith("torch.") and name.count(".") == 1 else name.rpartition(".")[2])
         inside = Translator(self.sources, self.register, Scope(found.path, (), {}))
         text = inside.text(node)
@@ -255,7 +257,7 @@ class Translator(ast.NodeTransformer):
         function = node.func
         if isinstance(function, ast.Name):
             if function.id in self.scope.inner:
-                return ast.parse(self.scope.inner[function.id], mode="eval").body, []
+                return self.scope.inner[function.id]
             if function.id in self.scope.local or function.id in BUILTIN:
                 return function, []
             found = self.meaning(function)
@@ -265,8 +267,6 @@ class Translator(ast.NodeTransformer):
                 if isinstance(found.node, ast.ClassDef) and is_enum(found.node):
                     return None
                 return self._reference(found), []
-            if function.id == "dict" and not node.args and function.id in dir(builtins):
-                return None
             return None
         if not isinstance(function, ast.Attribute):
             return None

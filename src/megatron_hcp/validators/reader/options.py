@@ -99,13 +99,22 @@ class OptionReader:
         )
 
     def _type(self, named: _Named, translator: Translator) -> tuple[str, str]:
-        """(type, choices): choices of an enum of texts are `NAME=VALUE`."""
+        """(type, choices): choices of an enum of texts are `NAME=VALUE`; a short function is written as a lambda."""
         written = named.get("type")
         listed = named.get("choices")
         choices = "" if listed is None else translator.text(listed)
-        if isinstance(written, ast.Lambda):
-            return "...", choices
-        return (ast.unparse(written).rpartition(".")[2] if written is not None else "str"), choices
+        if written is None:
+            return "str", choices
+        path, short = translator.scope.path, written if isinstance(written, ast.Lambda) else None
+        found = translator.meaning(written)
+        if found is not None and isinstance(found.node, ast.FunctionDef):
+            path, short = found.path, _as_lambda(found.node)
+        if short is not None:
+            scope = Scope(path, [argument.arg for argument in short.args.args], {})
+            text = Translator(self.sources, lambda name, *_: name, scope).text(short)
+            if "..." not in text or short is written:
+                return text, choices
+        return ast.unparse(written).rpartition(".")[2], choices
 
     # The fields of a dataclass: transformers/hf_argparser.py `_add_dataclass_arguments`
 
@@ -200,6 +209,21 @@ class OptionReader:
             texts: list[ast.expr] = [ast.Constant(one if value is None else f"{one}={value}") for one, value in pairs]
             return {"type": ast.Name(found.node.name), "choices": ast.List(texts, ast.Load())}
         return {"type": annotation}
+
+
+def _as_lambda(function: ast.FunctionDef) -> ast.Lambda | None:
+    """A function that only returns, after tests if need be, as one expression; None for any other."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    if not body or not isinstance(body[-1], ast.Return) or body[-1].value is None:
+        return None
+    found = body[-1].value
+    for line in reversed(body[:-1]):
+        inner = line.body[0] if isinstance(line, ast.If) and len(line.body) == 1 and not line.orelse else None
+        if not isinstance(line, ast.If) or not isinstance(inner, ast.Return) or inner.value is None:
+            return None
+        found = ast.IfExp(line.test, inner.value, found)
+    names = [ast.arg(argument.arg) for argument in function.args.args]
+    return ast.Lambda(ast.arguments([], names, None, [], [], None, []), found)
 
 
 def _text(tree: ast.expr | None) -> str:

@@ -105,8 +105,10 @@ class Reader:
                     imports[bound] = self.sources.imported(found.path, line, bound)
         scope = Scope(found.path, local_names(node), imports, owner)
         scope.state = {name for line in nodes_in(node) if isinstance(line, ast.Global) for name in line.names}
-        for inner in inner_functions(node):
-            scope.inner[inner.name] = self.register(f"{node.name}.{inner.name}", found._replace(node=None), inner)
+        for inner, names in inner_functions(node):
+            place = found if "self" in names else found._replace(node=None)
+            unit = self.register(f"{node.name}.{inner.name}", place, inner)
+            scope.inner[inner.name] = ast.parse(unit, mode="eval").body, [*map(ast.Name, names)]
         return Translator(self.sources, self.register, scope)
 
     def _globals(self, path: str, node: ast.FunctionDef) -> Iterator[str]:
@@ -244,8 +246,7 @@ class Body:
         if method in _CHANGES and owner and "(" not in owner:
             yield pad + self._changed(owner, method, call.args)
             return
-        text = self._text(call)
-        if text != "...":
+        if (text := self._text(call)) != "...":
             yield f"{pad}do {text}"
 
     def _changed(self, owner: str, method: str, given: list[ast.expr]) -> str:

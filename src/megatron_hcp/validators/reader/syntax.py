@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from copy import copy
 from functools import lru_cache
 
 _INVERSE = {
@@ -99,8 +100,12 @@ def with_free_names(node: ast.FunctionDef) -> ast.FunctionDef:
     return node
 
 
-def inner_functions(node: ast.AST) -> Iterator[ast.FunctionDef]:
-    """The functions in a function's body that have guards, and read none of its names."""
+def inner_functions(node: ast.AST) -> Iterator[tuple[ast.FunctionDef, tuple[str, ...]]]:
+    """The functions in a function's body that have guards, and the parameters of the outer one that each reads: they
+    become its own first ones.
+
+    Left out are those that read other names of it, or that are passed on, not just called.
+    """
     body = node.body if isinstance(node, ast.FunctionDef) else []
     functions = [line for line in body if isinstance(line, ast.FunctionDef)]
     for function in functions:
@@ -108,8 +113,25 @@ def inner_functions(node: ast.AST) -> Iterator[ast.FunctionDef]:
         others = local_names(node) - own | {one.name for one in functions}
         reads = {one.id for one in nodes_in(function) if isinstance(one, ast.Name)}
         has_guards = any(isinstance(one, (ast.Assert, ast.Raise)) for one in nodes_in(function))
-        if has_guards and not function.decorator_list and not reads & others:
-            yield function
+        if has_guards and not function.decorator_list and _are_given(node, function.name, captured := reads & others):
+            names = tuple(sorted(captured))
+            yield _with_parameters(function, names), names
+
+
+def _are_given(node: ast.AST, inner: str, captured: set[str]) -> bool:
+    """Whether what an inner function reads can be given to it at each call."""
+    if not captured or not isinstance(node, ast.FunctionDef):
+        return not captured
+    called = [one.func for one in nodes_in(node) if isinstance(one, ast.Call)]
+    uses = [one for one in nodes_in(node) if isinstance(one, ast.Name) and one.id == inner]
+    return captured <= {one.arg for one in node.args.args} and all(one in called for one in uses)
+
+
+def _with_parameters(function: ast.FunctionDef, names: Iterable[str]) -> ast.FunctionDef:
+    given = copy(function)
+    given.args = copy(function.args)
+    given.args.posonlyargs = [*map(ast.arg, names), *function.args.posonlyargs]
+    return given
 
 
 def blocks_of(node: ast.FunctionDef) -> Iterator[list[ast.stmt]]:

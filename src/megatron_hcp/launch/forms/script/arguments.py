@@ -39,7 +39,7 @@ def why_hidden(items: Items) -> str:
             named = " ".join(filter(None, (option, prefix)))
             reason = reason_of(item.parts) if isinstance(item, Field) else item.reason
             told = f"{named}...: {reason}" if named else reason
-            return ByVariable.of(told, reason.variable) if isinstance(reason, ByVariable) else told
+            return ByVariable.of(told, reason.variable, reason.argument) if isinstance(reason, ByVariable) else told
     return ""
 
 
@@ -56,8 +56,8 @@ def _argument(item: Item, before: Item | None) -> Argument | None:
         return text
     parts: list[tuple[str, bool]] = []
     for part in item.parts:
-        if isinstance(part, Hole) and (part.variable or part.outside):
-            parts.append((part.variable or part.outside, True))
+        if isinstance(part, Hole) and (name := part.variable or part.outside or part.date):
+            parts.append((name, True))
         elif isinstance(part, Hole) and part.below is not None:
             parts += [
                 (LAUNCH_FOLDER, True),

@@ -39,6 +39,8 @@ def slurm_variable(name: str, options: Mapping[str, Option], span: Span) -> Valu
     text = _known(options, _SAME.get(name, ""))
     if text is not None:
         return (Lit(text, span, False),)
+    if name == "SLURM_GPUS_ON_NODE" and (count := _gpus_on_node(options)):
+        return (Lit(count, span, False),)
     nodes, tasks = _known(options, "nodes") or "", _known(options, "ntasks_per_node") or ""
     is_product = nodes.isdecimal() and tasks.isdecimal() and len(nodes) + len(tasks) < 12
     if name in ("SLURM_NTASKS", "SLURM_NPROCS") and is_product:
@@ -50,6 +52,13 @@ def _known(options: Mapping[str, Option], name: str) -> str | None:
     option = options.get(f"sbatch.{name}")
     plain = option.plain if option is not None else None
     return plain if isinstance(plain, str) else None
+
+
+def _gpus_on_node(options: Mapping[str, Option]) -> str:
+    """How many GPUs each node of the job has, as `8`, `h100:8` or `gpu:h100:8` states it; "" if nothing does."""
+    stated = _known(options, "gpus_per_node") or (_known(options, "gres") or "").removeprefix("gpu:")
+    count = stated.rpartition(":")[2]
+    return count if count.isdecimal() else ""
 
 
 def late_directives(script: Script) -> int:
@@ -77,8 +86,12 @@ def sbatch_header(text: ScriptText) -> list[Option]:
 
 
 def _directive_words(text: ScriptText, line: bytes, offset: int) -> list[Item]:
-    """The words of one #SBATCH line: quotes and backslashes as sbatch reads them, `#` starts a comment."""
+    """The words of one #SBATCH line: quotes and backslashes as sbatch reads them, `#` starts a comment.
+
+    What stands for words that the user is to fill in is left out: `<SLURM OPTIONS>`.
+    """
     words: list[Item] = []
+    line = re.sub(rb"(?<=\s)<[^<>#]*>(?=\s)", lambda blank: b" " * len(blank[0]), line)
     for match in _WORD.finditer(line, line.index(b"#SBATCH") + len(b"#SBATCH")):
         if match["comment"]:
             break

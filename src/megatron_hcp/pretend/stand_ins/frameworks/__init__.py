@@ -1,0 +1,1 @@
+"""What frameworks above Megatron-LM need: packages that they only import, clusters, rollouts."""

@@ -1,0 +1,94 @@
+"""verl's surroundings: Ray, rollout engines, the model's tokenizer and weights."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+from megatron_hcp.pretend.late import replace_everywhere
+from megatron_hcp.pretend.record import RECORD
+from megatron_hcp.pretend.stages import begins, ends
+from megatron_hcp.pretend.stand_ins.device import CUDA
+from megatron_hcp.pretend.stand_ins.packages import only_import
+from megatron_hcp.proofs.te_cpu.absent import empty_module
+
+STANDS_FOR = "Ray, vLLM and SGLang, the model's weights and tokenizer, all but the first micro-batches of an update"
+CANNOT_TELL = "rollouts, offloading, the transfer of weights, images and their processor"
+
+_IMPORTED = (
+    "ray vllm sglang torchdata codetiming pybind11 cachetools wandb peft datasets mathruler pylatexenc "
+    "fastapi uvicorn aiohttp zmq cupy liger_kernel qwen_vl_utils mbridge dill pyarrow pandas psutil torchvision PIL "
+    "accelerate huggingface_hub filelock orjson tensorboard"
+).split()
+_WORKERS, _ENGINE = "verl.workers.engine_workers", "verl.workers.engine.megatron.transformer_impl"
+_BEGINS = (
+    (_WORKERS, "initialize_global_process_group_ray", "groups"),
+    (_ENGINE, "MegatronEngine._build_megatron_module", "model"),
+    (_ENGINE, "MegatronEngine._build_optimizer", "optimizer"),
+    ("verl.trainer.ppo.ray_trainer", "left_right_2_no_padding", "data"),
+    (_ENGINE, "MegatronEngine.forward_backward_batch", "forward"),
+)
+_NOTHING = """
+verl.utils.distributed.set_numa_affinity
+verl.utils.megatron_utils.offload_megatron_model_to_cpu
+verl.utils.megatron_utils.offload_megatron_optimizer
+verl.utils.megatron_utils.load_megatron_model_to_gpu
+verl.utils.megatron_utils.load_megatron_optimizer
+verl.utils.model.load_mcore_dist_weights
+verl.utils.model.print_model_size
+verl.utils.memory_utils.aggressive_empty_cache
+""".split()
+_TOKENIZER = SimpleNamespace(bos_token_id=1, eos_token_id=2, pad_token_id=0, chat_template="")
+
+
+def load() -> None:
+    """Imports verl. Ray is never the real one: it would ask for a cluster."""
+    only_import(_IMPORTED)
+    ray: Any = empty_module("ray")
+    ray.is_initialized = lambda: False
+    ray.remote = lambda *args, **_: args[0] if args else (lambda kind: kind)
+    sys.modules["ray"] = ray
+    for part in ("verl", _ENGINE, _WORKERS, "verl.trainer.ppo.ray_trainer"):
+        importlib.import_module(part)
+
+
+def late() -> None:
+    for name in _NOTHING:
+        replace_everywhere(name, lambda *_, **__: None)
+    replace_everywhere("verl.utils.tokenizer.hf_tokenizer", _tokenizer)
+    replace_everywhere("verl.utils.tokenizer.hf_processor", lambda *_, **__: None)
+    importlib.import_module("tensordict").TensorDict.to = _on_gpu
+    bridge: Any = importlib.import_module("megatron.bridge").AutoBridge
+    bridge.load_hf_weights = lambda *_, **__: None
+    replace_everywhere("verl.workers.engine.utils.prepare_micro_batches", _few(
+        importlib.import_module("verl.workers.engine.utils").prepare_micro_batches))  # fmt: skip
+    replace_everywhere("verl.workers.engine.utils.postprocess_batch_func", ends)
+    for path, name, stage in _BEGINS:
+        holder: Any = importlib.import_module(path)
+        *owner, name = name.split(".")
+        holder = getattr(holder, owner[0]) if owner else holder
+        setattr(holder, name, begins(getattr(holder, name), stage))
+
+
+def _on_gpu(batch: Any, *_: Any, **__: Any) -> Any:
+    """tensordict asks torch, in compiled code, what device a number means: each tensor is moved here."""
+    return batch.apply(lambda one: one.to(CUDA))
+
+
+def _tokenizer(*_: Any, **__: Any) -> Any:
+    RECORD.used("verl.tokenizer")
+    return _TOKENIZER
+
+
+def _few(prepare: Any) -> Any:
+    """As many micro-batches as the pipeline's schedule needs; the others would repeat them."""
+
+    def prepare_micro_batches(*args: Any, **kwargs: Any) -> Any:
+        batches, indices = prepare(*args, **kwargs)
+        groups = importlib.import_module("megatron.core.parallel_state")
+        few = max(groups.get_pipeline_model_parallel_world_size(), kwargs.get("num_batches_divided_by") or 1)
+        return batches[:few], indices and indices[:few]
+
+    return prepare_micro_batches
