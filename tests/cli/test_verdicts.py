@@ -13,7 +13,9 @@ from megatron_hcp.cli.reports.github import report_github
 from megatron_hcp.cli.reports.json import dump, many_json, report_json
 from megatron_hcp.cli.reports.sarif import reports_sarif
 from megatron_hcp.cli.reports.text import report_lines
+from megatron_hcp.cli.repository.result import TargetResult
 from megatron_hcp.cli.screen import safe_text
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.place import Location
 from megatron_hcp.judge.report import Finding, NotChecked, Presumed, Report, Undecided
 from megatron_hcp.launch.fact import Fact, Launch, Reading
@@ -48,23 +50,29 @@ UNCHECKED = report(unchecked="HCP001")
 CODES = [(OK, 0), (WARNED, 0), (UNCHECKED, 0), (FAILED, 1), (BOTH, 1), (UNDECIDED, 4), (None, 2)]
 
 
+def code_of(*reports: Report | None, strict: bool = False, allow_undecided: bool = False) -> int:
+    """Of launches with these reports; None stands for a target that could not be used."""
+    results = [TargetResult("a", one, None if one else HcpError("x")) for one in reports]
+    return exit_code([result.verdict(strict) for result in results], allow_undecided)
+
+
 @pytest.mark.parametrize(("one", "code"), CODES)
 def test_the_exit_code_of_one_launch(one: Report | None, code: int) -> None:
-    assert exit_code([one]) == code
-    assert exit_code([one], allow_undecided=True) == (0 if code == 4 else code)
+    assert code_of(one) == code
+    assert code_of(one, allow_undecided=True) == (0 if code == 4 else code)
 
 
 def test_of_several_launches_the_first_of_2_1_4_0_counts() -> None:
     for several in itertools.product(CODES, repeat=3):
         codes = {code for _, code in several}
         expected = next(code for code in (2, 1, 4, 0) if code in codes)
-        assert exit_code([one for one, _ in several]) == expected
+        assert code_of(*(one for one, _ in several)) == expected
 
 
 def test_strict_fails_on_warnings_and_on_error_rules_that_are_not_decided() -> None:
-    assert [exit_code([one], strict=True) for one in (OK, WARNED, UNCHECKED, FAILED, None)] == [0, 1, 1, 1, 2]
+    assert [code_of(one, strict=True) for one in (OK, WARNED, UNCHECKED, FAILED, None)] == [0, 1, 1, 1, 2]
     hidden = report(undecided=(HIDDEN,), unchecked="HCP001")
-    assert exit_code([hidden], strict=True) == 1
+    assert code_of(hidden, strict=True) == 1
 
 
 def test_strict_and_allow_undecided_contradict_each_other(hcp) -> None:

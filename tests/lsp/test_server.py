@@ -153,3 +153,52 @@ def test_an_unreadable_launch_is_marked_and_the_server_lives_on(tmp_path: Path) 
         assert codes(await editor.change(YAML.replace("4096", "4097"))).count("CP001") == 1
 
     in_editor(tmp_path / "run.yaml", steps)
+
+
+def test_a_launch_is_checked_again_when_a_file_that_it_sources_changes(tmp_path: Path) -> None:
+    (tmp_path / "common.sh").write_text("CP=2\n")
+    launch = "source common.sh\n" + TWO_LEVELS.replace("a2a+p2p", "p2p").replace("4096", "4098").replace(
+        "size 8", "size $CP"
+    )
+
+    async def steps(editor: Editor) -> None:
+        assert "CP001" in codes(await editor.open(launch))
+        for text, way in (("CP=1\n", "saved"), ("CP=2\n", "watched")):
+            (tmp_path / "common.sh").write_text(text)
+            uri = (tmp_path / "common.sh").as_uri()
+            if way == "saved":
+                params = types.DidSaveTextDocumentParams(types.TextDocumentIdentifier(uri))
+                editor.client.text_document_did_save(params)
+            else:
+                change = types.FileEvent(uri, types.FileChangeType.Changed)
+                editor.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([change]))
+            marks = list((await editor.published.get()).diagnostics)
+            assert ("CP001" in codes(marks)) == (text == "CP=2\n")
+
+    in_editor(tmp_path / "run.sh", steps)
+
+
+def test_a_project_file_that_appears_or_changes_counts_at_once(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+
+    async def steps(editor: Editor) -> None:
+        assert "HCP001" in codes(await editor.open(TWO_LEVELS))
+        for text in ("ignore: [HCP001]\n", "ignore: [HCP002]\n"):
+            (tmp_path / ".hcp.yaml").write_text(text)
+            change = types.FileEvent((tmp_path / ".hcp.yaml").as_uri(), types.FileChangeType.Changed)
+            editor.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([change]))
+            marks = list((await editor.published.get()).diagnostics)
+            assert ("HCP001" in codes(marks)) == ("HCP002" in text)
+
+    in_editor(tmp_path / "run.sh", steps)
+
+
+def test_mistakes_of_the_project_file_are_shown_in_it(tmp_path: Path) -> None:
+    async def steps(editor: Editor) -> None:
+        (mark,) = await editor.open("fact: {te: 2.14}\n")
+        assert mark.code == "unreadable" and "fact" in mark.message
+        for text in ("facts: {tee: 1}\n", "facts: [\n", "paths: {x: {ignore: [NOPE001]}}\n", "site: no.yaml\n"):
+            assert len(await editor.change(text)) == 1, text
+        assert await editor.change("facts: {te: '2.14'}\n") == []
+
+    in_editor(tmp_path / ".hcp.yaml", steps)

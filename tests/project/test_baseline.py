@@ -83,3 +83,11 @@ def test_outside_of_a_repository_no_baseline_is_written(hcp, tmp_path: Path) -> 
     done = hcp("check", "run.sh", "--write-baseline", cwd=tmp_path)
     assert done.returncode == 2 and "no launch in a repository" in done.stderr
     assert not (tmp_path / ".hcp-baseline.json").exists()
+
+
+def test_a_comment_that_accepts_nothing_is_never_accepted(hcp, repo: Path) -> None:
+    """It is to be removed, and would come back when the rule that it names reports something else."""
+    (repo / "run.sh").write_text(FAULTY.format(length=4096).rstrip() + "  # hcp: ignore=CP001 x\n")
+    hcp("check", "run.sh", "--write-baseline", cwd=repo)
+    assert "ACCEPT001" not in (repo / ".hcp-baseline.json").read_text()
+    assert "ACCEPT001" in hcp("check", "run.sh", cwd=repo).stdout

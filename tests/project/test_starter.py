@@ -48,3 +48,24 @@ def test_a_file_that_exists_is_left_alone(hcp, tmp_path: Path) -> None:
     done = hcp("init", cwd=repo)
     assert done.returncode == 2 and "exists already" in done.stderr
     assert (repo / ".hcp.yaml").read_text() == "facts: {te: 2.14}\n"
+
+
+def test_it_asks_for_the_releases_of_the_frameworks_that_are_started(hcp, tmp_path: Path) -> None:
+    repo = repository(tmp_path, a="python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.strategy=megatron\n")
+    done = hcp("init", "--print", cwd=repo)
+    assert "# verl:  # verl's release, as " in done.stdout and "not determined: verl: " in done.stderr
+    assert "nemo_rl" not in done.stdout
+
+
+def test_what_differs_by_folder_is_stated_by_path(hcp, tmp_path: Path) -> None:
+    repo = repository(tmp_path)
+    for folder, gpu, image in (("pre", "h100", IMAGE), ("rl", "b200", "verlai/verl:vllm011.latest")):
+        (repo / folder).mkdir()
+        (repo / folder / "a.sbatch").write_text(LAUNCH.format(gpu=gpu, image=image))
+    done = hcp("init", cwd=repo)
+    data = yaml.safe_load((repo / ".hcp.yaml").read_text())
+    assert data["paths"] == {
+        "pre": {"image": IMAGE, "facts": {"arch": "sm90"}},
+        "rl": {"image": "verlai/verl:vllm011.latest", "facts": {"arch": "sm100"}},
+    }
+    assert "differ" not in done.stderr and hcp("check", ".", cwd=repo).returncode in (0, 1, 4)

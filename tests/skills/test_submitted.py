@@ -42,7 +42,7 @@ def test_a_task_that_dies_fails_its_own_steps_and_no_others(tmp_path: Path) -> N
 
 
 def test_what_submitit_does_not_know_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(HcpError, match=r"submitit: .*nonsense") as caught:
+    with pytest.raises(HcpError, match=r"submitit refuses --submit-with nonsense=1: .*nonsense") as caught:
         run_submitted([python("first", "pass")], Submission("local", 1, tmp_path, {"nonsense": 1}))
     assert "\n" not in str(caught.value)
 

@@ -142,5 +142,16 @@ def test_a_rank_that_aborts_itself_is_not_whom_the_launcher_named_first(tmp_path
     assert _failure(tmp_path, WATCHDOG.format(r=4) + abort + both).launcher == ""
 
 
+def test_a_rank_that_alone_aborted_is_named_and_not_the_one_that_lost_it(tmp_path):
+    lost = "[rank21]: RuntimeError: Connection closed by peer [::1]:1\n"
+    aborted = BLOCK.replace("exitcode  : 1 ", "exitcode  : -6 ")
+    failure = _failure(tmp_path, lost + aborted + OTHER)
+    assert (failure.rank, failure.exit_code, failure.kind) == (13, -6, "report")
+    also = OTHER.replace("exitcode  : -15 ", "exitcode  : -6 ")
+    assert _failure(tmp_path, lost + aborted + also).rank == 21, "both aborted"
+    victim = lost + "[rank13]: RuntimeError: Connection closed by peer [::1]:1\n"
+    assert _failure(tmp_path, victim + aborted + OTHER).rank == 21, "it says itself that it lost another"
+
+
 def test_task_numbers_are_read_as_srun_writes_them():
     assert [rank for some in tasks_of("0-2,5,9-10") for rank in some] == [0, 1, 2, 5, 9, 10]

@@ -115,6 +115,20 @@ def test_steps_after_such_a_line_make_the_log_clear(tmp_path):
     assert _read(tmp_path, "ERROR: the licence server said no\n" + STEP).state == "unclear"
 
 
+def test_a_line_that_says_error_above_a_step_and_again_below_it_was_survived(tmp_path):
+    """Reward functions say the same of sample after sample."""
+    said = "ERROR: no answer in sample 812 of 3\n"
+    other = "ERROR: no answer in sample 9 of 4\n"
+    assert _read(tmp_path, said + STEP + other).state == "running"
+    assert _read(tmp_path, said + STEP + "ERROR: the store is gone\n").state == "unclear"
+    raised = (
+        "ERROR:2026-08-22 10:00:00,1:Traceback (most recent call last):\n" + '  File "x.py", line 3, in f\n    g()\n'
+    )
+    raised += "TypeError: no answer\n"
+    assert _read(tmp_path, raised + STEP).state != "running"
+    assert _read(tmp_path, raised + STEP + raised).state == "running"
+
+
 def test_warnings_and_metrics_are_not_unclear(tmp_path):
     lines = "WARNING: error bars are off\nval_error: 0.12 | error rate 3 %\nINFO: 0 errors\nerrors=0\n"
     assert _read(tmp_path, STEP + lines).state == "running"

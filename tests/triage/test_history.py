@@ -186,3 +186,94 @@ def test_a_job_arrays_task_does_not_survive_because_another_trains_on(tmp_path):
 
 
 TIMED = [f"10:00:0{n} iteration {n}/ 9 | elapsed time per iteration (ms): 5.0 | lm loss: 2.0 |\n" for n in range(1, 6)]
+
+
+WORKER = "worker-" + "ab" * 28 + "-01000000-{pid}.err"
+RESET = "ConnectionResetError: [Errno 104] Connection reset by peer\n"
+STEPS_OF_RL = "".join(f"step:{number} - actor/pg_loss:0.29 - timing_s/step:0.2\n" for number in range(8))
+
+
+def _in_session(tmp_path, **logs):
+    for name, text in logs.items():
+        path = tmp_path / (name.replace("worker", WORKER.format(pid=7)) if name == "worker" else f"{name}.log")
+        path.write_text(text)
+    return triage(sorted(tmp_path.iterdir()), CpPlan())
+
+
+def test_what_the_driver_of_ray_trained_on_after_is_no_failure_in_its_workers_own_file(tmp_path):
+    shown = f"step:0 - actor/pg_loss:0.3\n(Policy pid=7) {RESET}{STEPS_OF_RL}"
+    assert _in_session(tmp_path, driver=shown, worker="ready\n" + RESET).state == "running"
+
+
+def test_an_error_that_only_a_worker_of_ray_has_counts(tmp_path):
+    assert _in_session(tmp_path, driver=STEPS_OF_RL, worker="ready\n" + RESET).state == "failed"
+
+
+def test_how_others_end_says_nothing_once_a_log_says_that_the_training_is_done(tmp_path):
+    said = STEPS_OF_RL + "Training finished.\n"
+    assert _in_session(tmp_path, driver=said, other="ready\n" + RESET).state == "no-failure"
+    assert _in_session(tmp_path, driver=said, other="ValueError: no tokenizer\n").state == "failed"
+
+
+def test_what_rays_worker_informs_of_is_not_how_the_job_ended(tmp_path):
+    said = (
+        "[2026-11-27 15:33:53,508 I 25325 25341] core_worker.cc:4630: Force kill actor request has received. The actor "
+        "is dead because its owner has died. Owner worker exit type: INTENDED_USER_EXIT Worker exit detail: Owner's "
+        "worker process has crashed.\n"
+    )
+    assert _in_session(tmp_path, driver=STEPS_OF_RL, core=said).state == "running"
+    assert _in_session(tmp_path, driver=STEPS_OF_RL, core=said.replace(" I 2", " E 2")).state == "failed"
+
+
+def test_what_a_script_said_above_its_programs_first_words_did_not_end_it(tmp_path):
+    shell = "Traceback (most recent call last):\n  File \"os.py\", line 680, in f\n    raise\nKeyError: 'GPU_IDS'\n"
+    starts, cause = "n1: ------------ arguments ------------\n", "ValueError: Unsupported communication type: x\n"
+    assert _read(tmp_path, a_log=shell + starts + cause).failure.line == 6
+    assert _read(tmp_path, b_log=shell + starts).failure.line == 4, "nothing below it says what ended the job"
+
+
+def test_a_job_that_was_requeued_and_trained_to_its_end_was_not_stopped(tmp_path):
+    said = "slurmstepd: error: *** STEP 51.0 ON n1 CANCELLED AT 2026-11-27T15:51:37 DUE TO PREEMPTION ***\n"
+    again, done = "loading the model\nINFO: 0 errors\nRuntimeWarning: no Error\n", _steps() + "{'train_runtime': 9.1}\n"
+    assert _read(tmp_path, a_err=said + again, a_out=done).state == "no-failure"
+    assert _read(tmp_path, b_err=said, b_out=_steps()).state == "stopped"
+
+
+def test_a_script_that_says_so_is_done_only_where_nothing_failed_above(tmp_path):
+    done = "Script completed successfully\n"
+    killed = "/spool/slurm_script: line 143: 34160 Killed                  srun train.py\n"
+    assert _read(tmp_path, a_log=_steps() + done + killed).state == "no-failure"
+    assert _read(tmp_path, b_log=_steps() + "ValueError: bad sample\n" + done + killed).state == "failed"
+
+
+def test_warnings_that_repeat_until_the_launcher_gave_up_are_the_cause(tmp_path):
+    said = "[W socket.cpp:653] [c10d] The IPv6 network addresses of (n9.x, 29400) cannot be retrieved (gai error: -2)\n"
+    ended = "srun: error: n1: task 0: Exited with exit code 124\n"
+    assert _read(tmp_path, a_log=said * 20 + ended).failure.signature.id == "host-unresolved"
+    assert _read(tmp_path, b_log=said * 2 + ended).failure.signature.id == "srun-task"
+
+
+def test_rays_own_logs_name_no_failure_that_no_row_knows(tmp_path):
+    own = "python-core-worker-" + "ab" * 28 + "_77.log"
+    (tmp_path / own).write_text(
+        "[2026-11-27 15:49:13,508 E 25 25] x.cc:1: Failed to disconnect from the local raylet: IOError: Broken pipe\n"
+    )
+    assert _in_session(tmp_path, driver=STEPS_OF_RL).state == "running"
+
+
+def test_rays_train_wrapper_is_not_what_the_worker_raised(tmp_path):
+    wrapper = "ray.train.WorkerGroupError: Training failed due to worker errors:\n"
+    failure = _in_session(tmp_path, driver=STEPS_OF_RL + wrapper, worker="IndexError: packed sequence 17\n").failure
+    assert failure.message.startswith("IndexError")
+
+
+def test_a_hangup_ends_a_job(tmp_path):
+    said = "/x/utils.sh: line 114: 1508441 Hangup                  python train.py\n"
+    failure = _read(tmp_path, a_log=_steps() + said).failure
+    assert failure.exit_code == -1 and "SIGHUP" in failure.cause
+
+
+def test_a_worker_that_ray_saw_die_is_named_before_those_that_lost_it(tmp_path):
+    died = "(raylet) A worker died or was killed while executing a task by an unexpected system error.\n"
+    failure = _in_session(tmp_path, driver=STEPS_OF_RL + died, worker="ready\n" + RESET).failure
+    assert failure.signature.id == "ray-worker-died"

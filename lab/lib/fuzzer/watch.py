@@ -16,6 +16,8 @@ from typing import Any
 
 from fuzzer.case import OUTPUT
 
+from megatron_hcp.ground.cache import folder as cache_folder
+
 ROOT = Path(__file__).resolve().parents[3]
 DECOY = "hcp_decoy"
 """A file in each folder, and a package on the path, that nothing names in a way that may open or import it."""
@@ -61,6 +63,7 @@ class Watch:
         self.seen: list[str] = []
         self._folder = ""
         self._named: tuple[str, ...] = ()
+        self._cache = ""
         self._hooked = False
 
     @contextmanager
@@ -72,6 +75,7 @@ class Watch:
         self.seen = []
         self._folder = os.path.realpath(folder) + os.sep
         self._named = tuple({path + os.sep for word in words for path in _paths_in(word)})
+        self._cache = os.path.realpath(cache_folder()) + os.sep
         before = set(sys.modules)
         # A module that is imported first in here is compiled, which is the interpreter's write and not the command's.
         writes_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
@@ -117,6 +121,8 @@ class Watch:
             return
         finally:
             self.on = True
+        if (full + os.sep).startswith(self._cache) or (changes and self._cache.startswith(full + os.sep)):
+            return  # hcp's own cache, and the folders above it that it makes
         inside = full.startswith(self._folder)
         last = os.path.relpath(full, self._folder).lstrip(".") if inside else ""
         if changes:

@@ -7,6 +7,7 @@ import hashlib
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -154,6 +155,7 @@ def results(plan: Plan, works: Sequence[Work], place: Path, begun: Any) -> Itera
         _die_in(_DIES_AFTER_S)
         case = made(reader, plan.seed, number, gathered(plan.corpora))
         seen = examine(case, folder, plan.main)
+        shutil.rmtree(place / ".cache", ignore_errors=True)  # each case runs, and runs again, without earlier answers
         faults = []
         for fault in seen.faults:
             smallest = None

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from megatron_hcp.cli import declare as click  # declares as click does, without importing it
 from megatron_hcp.cli.options import format_option, launch_options
+from megatron_hcp.cli.repository.result import Asked, TargetResult
 from megatron_hcp.cli.repository.targets import (
-    Asked,
-    TargetResult,
     checked,
     fix_files,
     is_another_file,
+    note_stale,
     walk_of,
     with_baseline,
 )
-from megatron_hcp.cli.results import FORMATS, Shape, output_of, print_results, write_results
-from megatron_hcp.cli.screen import say
+from megatron_hcp.cli.results import FORMATS, Shape, output_of, print_results, printed_of, write_results
+from megatron_hcp.cli.screen import how_shown, say
 from megatron_hcp.cli.targets import split_targets
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.launch.load import LoadOptions
-
-if TYPE_CHECKING:
-    from megatron_hcp.judge.report import Report
 
 _EXIT_CODES = (2, 1, 4)
 """Several results exit with the first of these codes that any of them has; otherwise 0."""
@@ -34,7 +31,13 @@ _EXIT_CODES = (2, 1, 4)
 @launch_options
 @format_option(*FORMATS)
 @click.option("-o", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write a report to PATH; repeatable.")
-@click.option("--html", metavar="FILE", help="Write a page: topology, findings, memory and time, groups, facts.")
+@click.option(
+    "--html",
+    "pages",
+    multiple=True,
+    metavar="FILE",
+    help="Write a page: topology, findings, memory and time, groups, facts.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print errors, warnings and what is undecided; if none, nothing.")
 @click.option("--select", metavar="IDS", help="Run only these rules: HCP001,TOPO (a prefix selects its family).")
 @click.option("--ignore", metavar="IDS", help="Skip these rules.")
@@ -66,7 +69,7 @@ def check(
     options: LoadOptions,
     fmt: str,
     outputs: Sequence[str],
-    html: str | None,
+    pages: Sequence[str],
     quiet: bool,
     select: str | None,
     ignore: str | None,
@@ -119,7 +122,7 @@ def check(
     walk = walk_of(names, changed)
     if walk is not None:
         names = list(walk.names)
-    files = [output_of(text) for text in (*outputs, *([f"html={html}"] if html is not None else []))]
+    files = [output_of(text) for text in (*outputs, *(f"html={path}" for path in pages))]
     paths = [path for path, _ in files]
     if len(set(paths)) < len(paths):
         raise HcpError(
@@ -134,38 +137,42 @@ def check(
             raise HcpError(f"found --show with {'a file' if files else '--quiet'}", wanted="one of them")
         show_launches(names, options, fmt, every)
         return 0
-    asked = Asked(options, select, ignore)
+    shape = Shape(strict, diff, full, fix, walk, quiet)
+    asked = Asked(options, select, ignore, strict=strict, accepts=not write_baseline, records=changed is not None)
     if fix and not diff:
         fix_files(names, asked)
+    if fmt != "sarif" and options.cached and not (files or diff or dryrun or write_baseline):
+        form = partial(printed_of, fmt=fmt, shape=shape)
+        asked = asked._replace(form=form, about=f"{fmt} {strict} {quiet} {full} {how_shown()}")
     results = checked(names, asked)
     others = 0
     if walk is not None:
-        from megatron_hcp.cli.repository.folders import refuse_nothing
+        from megatron_hcp.cli.repository.folders import of_changed, refuse_nothing
 
-        read, results = len(results), [item for item in results if not is_another_file(item, walk.found)]
-        others = read - len(results)
-        errors = [item.error for item in results if item.error is not None]
-        refuse_nothing(walk, len(results), errors, changed)
+        touched = of_changed(results, walk.changed)
+        results = [item for item in touched if not is_another_file(item, walk.found)]
+        others = len(touched) - len(results)
+        refuse_nothing(walk, results)
     if skip_unrecognised:
         results = _recognised(results)
-    if options.find_project is not None:
-        results = with_baseline(results, asked, write_baseline)
+    if write_baseline:
+        results = with_baseline(results, asked)
+    elif options.find_project is not None and select is None and ignore is None:
+        note_stale(results)
     if dryrun:
         from megatron_hcp.dryrun.join import with_dry_run
 
         results = [item._replace(report=with_dry_run(item.report)) if item.report else item for item in results]
-    shape = Shape(strict, diff, fix=fix, walk=walk, quiet=quiet)
     for path, written_format in files:
-        write_results(path, results, written_format, shape._replace(quiet=False), options)
+        write_results(path, results, written_format, shape._replace(quiet=False, full=True), options)
     if walk is None and len(results) == 1 and results[0].error is not None and fmt != "sarif":
         raise results[0].error
-    print_results(results, fmt, shape._replace(full=full))
+    print_results(results, fmt, shape)
     if walk is not None and fmt in ("text", "github") and not quiet:
         from megatron_hcp.cli.repository.folders import summary
 
-        reports = [item.report for item in results if item.report is not None]
-        say([summary(reports, len(results) - len(reports), others, strict=strict)])
-    return exit_code([result.report for result in results], strict, allow_undecided)
+        say([summary(results, others, strict=strict)])
+    return exit_code([result.verdict(strict) for result in results], allow_undecided)
 
 
 def _know_guards(*given: tuple[str, str | None]) -> None:
@@ -184,15 +191,8 @@ def _recognised(results: Sequence[TargetResult]) -> list[TargetResult]:
     return [item for item in results if not isinstance(item.error, UnrecognisedError)]
 
 
-def exit_code(reports: Sequence[Report | None], strict: bool = False, allow_undecided: bool = False) -> int:
-    """The exit code for all launches together; None stands for a target that could not be used."""
-    codes = {_code(report, strict, allow_undecided) for report in reports}
-    return next((code for code in _EXIT_CODES if code in codes), 0)
-
-
-def _code(report: Report | None, strict: bool, allow_undecided: bool) -> int:
-    if report is None:
-        return 2
-    if report.failed(strict):
-        return 1
-    return 4 if report.verdict == "undecided" and not allow_undecided else 0
+def exit_code(verdicts: Iterable[str], allow_undecided: bool = False) -> int:
+    """The exit code for all launches together; "" stands for a target that could not be used."""
+    codes = {"": 2, "failed": 1, "undecided": 0 if allow_undecided else 4, "ok": 0}
+    found = {codes[verdict] for verdict in verdicts}
+    return next((code for code in _EXIT_CODES if code in found), 0)

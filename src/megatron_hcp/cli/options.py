@@ -83,7 +83,7 @@ _UPSTREAM_OPTIONS: tuple[Decorator, ...] = (
         "dryrun, check --dryrun, plan --measure and verify --engine upstream run it. "
         "Repeatable.",
     ),
-    click.option("--no-cache", is_flag=True, help="Don't read or write what hcp keeps of --upstream."),
+    click.option("--no-cache", is_flag=True, help="Don't read or write hcp's cache."),
 )
 
 isolated_option = click.option("--isolated", is_flag=True, help="Ignore the repository's .hcp.yaml and baseline.")
@@ -120,12 +120,19 @@ def launch_options(command: Command) -> Command:
             # What --assume states wins over the site file.
             assumes = (*site_assumptions(load_site(site_file, {})), *assumes)
         beside = _beside(rest.pop("sources"), rest.pop("arguments"))
-        upstream = _upstream(rest.pop("upstreams"), rest.pop("no_cache"))
+        cached = not rest.pop("no_cache")
+        upstream = _upstream(rest.pop("upstreams"), cached)
         words = rest.pop("after") if "after" in rest else _words_of_click()
         project = None if rest.pop("isolated") else project_of
         named = {name: rest.pop(name) for name in ("dialect", "sets", "facts_file", "model_file", "recipe")}
         options = LoadOptions(
-            words=words, assumes=assumes, beside=beside, upstream=upstream, find_project=project, **named
+            words=words,
+            assumes=assumes,
+            beside=beside,
+            upstream=upstream,
+            find_project=project,
+            cached=cached,
+            **named,
         )
         return command(*args, options=options, **rest)
 
@@ -169,20 +176,20 @@ def upstream_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def with_upstream(*args: Any, upstreams: tuple[str, ...], no_cache: bool, **rest: Any) -> Any:
-        return command(*args, upstream=_upstream(upstreams, no_cache), **rest)
+        return command(*args, upstream=_upstream(upstreams, not no_cache), **rest)
 
     for option in reversed(_UPSTREAM_OPTIONS):
         option(with_upstream)
     return with_upstream
 
 
-def _upstream(texts: tuple[str, ...], no_cache: bool) -> tuple[UpstreamTree, ...]:
+def _upstream(texts: tuple[str, ...], cached: bool) -> tuple[UpstreamTree, ...]:
     """What `--upstream` names."""
     if not texts:
         return ()
     from megatron_hcp.launch.upstream import upstreams_of
 
-    return upstreams_of(texts, cached=not no_cache)
+    return upstreams_of(texts, cached=cached)
 
 
 def _beside(sources: tuple[str, ...], arguments: str | None) -> Beside:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from megatron_hcp.cli.repository.targets import TargetResult
-from megatron_hcp.cli.screen import Line, is_terminal, safe_text, say
+from megatron_hcp.cli.repository.result import TargetResult
+from megatron_hcp.cli.screen import Line, is_terminal, safe_text, say, shown_text, write
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.load import LoadOptions
@@ -36,10 +35,9 @@ def print_results(results: Sequence[TargetResult], fmt: str, shape: Shape) -> No
     """Prints them on standard output, and errors also on standard error."""
     say((f"hcp: {result.error}" for result in results if result.error is not None), err=True)
     if fmt in ("json", "sarif"):
-        sys.stdout.write(_data_text(results, fmt, shape))
-        sys.stdout.flush()
+        write(_data_text(results, fmt, shape))
         return
-    say(_lines(results, fmt, shape, terminal=is_terminal()), commands=fmt == "github")
+    write("".join(item.kept.printed if item.kept else _text(item, fmt, shape) for item in _shown(results, shape)))
     if shape.diff:
         for result in results:
             if result.report is not None:
@@ -47,8 +45,21 @@ def print_results(results: Sequence[TargetResult], fmt: str, shape: Shape) -> No
                 if (command := result.report.launch.reading.command) is not None:
                     say([f"# {result.target}: {command}; a patch of the file as it is"])
                 say(f"# {rule}: no patch: {reason}" for rule, reason in patch.left_out)
-                sys.stdout.write(patch.text)
-                sys.stdout.flush()
+                write(patch.text)
+
+
+def printed_of(result: TargetResult, fmt: str, shape: Shape) -> Any:
+    """What `print_results` prints of a launch: its text, or its JSON object without secrets."""
+    if fmt != "json":
+        return _text(result, fmt, shape)
+    from megatron_hcp.cli.reports.json import harmless
+
+    assert result.report is not None
+    return harmless(_report_data(result.report, shape))
+
+
+def _text(result: TargetResult, fmt: str, shape: Shape) -> str:
+    return shown_text(_lines([result], fmt, shape, terminal=is_terminal()), commands=fmt == "github")
 
 
 def write_results(path: str, results: Sequence[TargetResult], fmt: str, shape: Shape, options: LoadOptions) -> None:
@@ -75,26 +86,24 @@ def write_results(path: str, results: Sequence[TargetResult], fmt: str, shape: S
 def _written(results: Sequence[TargetResult], fmt: str, shape: Shape) -> str:
     if fmt in ("json", "sarif"):
         return _data_text(results, fmt, shape)
-    return safe_text(_lines(results, fmt, shape), commands=fmt == "github")
+    return safe_text(_lines(_shown(results, shape), fmt, shape), commands=fmt == "github")
+
+
+def _shown(results: Sequence[TargetResult], shape: Shape) -> list[TargetResult]:
+    """The launches that are shown: of those that were found in a folder, the ones that need something."""
+    launches = [item for item in results if item.error is None]
+    if shape.walk is None:
+        return launches
+    found = shape.walk.found
+    return [item for item in launches if item.target not in found or item.is_worth_a_line(shape.strict)]
 
 
 def _reports(results: Sequence[TargetResult], shape: Shape) -> list[Report]:
-    """Those that are shown: of launches that were found in a folder, the ones that need something."""
-    reports = [result.report for result in results if result.report is not None]
-    if shape.walk is None:
-        return reports
-    from megatron_hcp.cli.repository.folders import is_worth_a_line
-
-    found = shape.walk.found
-    return [
-        one
-        for one in reports
-        if one.launch.reading.target not in found or is_worth_a_line(one) or one.failed(shape.strict)
-    ]
+    return [item.report for item in _shown(results, shape) if item.report is not None]
 
 
 def _lines(results: Sequence[TargetResult], fmt: str, shape: Shape, terminal: bool = False) -> list[Line]:
-    reports = _reports(results, shape)
+    reports = [item.report for item in results if item.report is not None]
     if fmt == "github":
         from megatron_hcp.cli.reports.github import report_github
 
@@ -121,7 +130,9 @@ def _data_text(results: Sequence[TargetResult], fmt: str, shape: Shape) -> str:
         reports = [result.report for result in results if result.report is not None]
         return dump(reports_sarif(reports, [(item.target, str(item.error)) for item in results if item.error])) + "\n"
     data = [
-        _report_data(result.report, shape)
+        result.kept.printed
+        if result.kept is not None
+        else _report_data(result.report, shape)
         if result.report is not None
         else error_json(result.error or HcpError(""), result.target if len(results) > 1 or shape.walk else None)
         for result in results
@@ -153,4 +164,7 @@ def output_of(text: str) -> tuple[str, str]:
     fmt, _, path = text.partition("=")
     if fmt not in FILES or not path:
         raise HcpError(f"found -o {text}", wanted=f"FORMAT=PATH with FORMAT one of {', '.join(FILES)}")
+    if path == "-":
+        do = "use /dev/stdout" if fmt == "html" else f"use --format {fmt}, or /dev/stdout"
+        raise HcpError(f"found - as the file of {fmt}", wanted="the name of a file", do=do)
     return path, fmt

@@ -29,13 +29,31 @@ def say(lines: Iterable[Line], *, err: bool = False, commands: bool = False) -> 
 
     `commands`: lines that start with `::` are commands for the CI runner that reads them.
     """
-    stream = sys.stderr if err else sys.stdout
+    write(shown_text(lines, err=err, commands=commands), err=err)
+
+
+def shown_text(lines: Iterable[Line], *, err: bool = False, commands: bool = False) -> str:
+    """The lines as `say` prints them here."""
     terminal = is_terminal(err)
     colours = terminal and "NO_COLOR" not in os.environ
-    shown = [safe_line(line, colours=colours, ascii=not terminal, commands=commands) for line in lines]
-    if shown:
-        stream.write("\n".join((*shown, "")))
+    return "".join(safe_line(one, colours=colours, ascii=not terminal, commands=commands) + "\n" for one in lines)
+
+
+def write(text: str, *, err: bool = False) -> None:
+    """Writes what may be printed as it is."""
+    if text:
+        stream = sys.stderr if err else sys.stdout
+        stream.write(text)
         stream.flush()
+
+
+def how_shown() -> str:
+    """What the form of a printed line depends on, beside the line: whether a terminal shows it, which one."""
+    if not is_terminal():
+        return "file"
+    import shutil
+
+    return f"terminal {'NO_COLOR' in os.environ} {shutil.get_terminal_size((100, 24)).columns}"
 
 
 def is_terminal(err: bool = False) -> bool:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 
+from megatron_hcp.ground.asked import question
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 
 
+def _meant(root: str, name: str, wanted: str, *, of: str | None = None, follow: bool = False) -> Iterable[str]:
+    return (os.path.normpath(os.path.join(root if of is None else of, name)),) if "\0" not in name else ()
+
+
+@question(_meant)
 def file_below(root: str, name: str, wanted: str, *, of: str | None = None, follow: bool = False) -> str | None:
     """The path of the regular file that a name from outside means, if it lies below a folder; None: there is none.
 
@@ -44,6 +51,7 @@ def file_below(root: str, name: str, wanted: str, *, of: str | None = None, foll
     return path
 
 
+@question(_meant)
 def folder_below(root: str, name: str, wanted: str, *, of: str | None = None) -> str | None:
     """The path of the folder that a name from outside means, as `file_below` finds a file; None: there is none.
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from megatron_hcp import __version__
@@ -42,15 +44,27 @@ def kept(digest: str) -> Any:
 
 def keep(digest: str, data: Any) -> None:
     """Keeps data that JSON can represent, if the folder can be written."""
-    from megatron_hcp.ground.files import write_whole
+    keep_all({digest: data})
 
-    text = json.dumps(data, separators=(",", ":"))
-    if len(text) > MAX_ENTRY:
-        return
+
+def keep_all(entries: Mapping[str, Any]) -> None:
+    """The same for several entries."""
+    texts = {digest: json.dumps(data, separators=(",", ":")) for digest, data in entries.items()}
     with suppress(OSError):
         os.makedirs(folder(), mode=0o700, exist_ok=True)
-        write_whole(_file(digest), text)
+        for digest, text in texts.items():
+            if len(text) <= MAX_ENTRY:
+                _write(_file(digest), text)
         _make_room()
+
+
+def _write(path: str, text: str) -> None:
+    """Replaces the file at once. It need not survive a crash of the machine, so nothing waits for the disk."""
+    part = f"{path}.{os.getpid()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    with open(os.open(part, flags, 0o600), "w", encoding="ascii") as file:
+        file.write(text)
+    os.replace(part, path)
 
 
 def folder() -> str:
@@ -78,13 +92,15 @@ def _make_room() -> None:
 
 @cache
 def _own_digest() -> bytes:
-    """Of the package's files by name, size and time: a checkout changes without changing its version."""
-    whole = hashlib.sha256(__version__.encode())
+    """Of Python, of the reader of YAML, and of the package's files by name, size and time: a checkout changes without
+    changing its version."""
+    reader = find_spec("yaml")
+    whole = hashlib.sha256(f"{__version__} {sys.version}".encode())
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    for room in ("ground", "launch", "validators"):
-        for here, rooms, files in os.walk(os.path.join(package, room)):
-            rooms.sort()
-            for name in sorted(file for file in files if file.endswith((".py", ".txt"))):
+    for top in (package, *(reader.submodule_search_locations or () if reader else ())):
+        for here, rooms, files in os.walk(top):
+            rooms[:] = sorted(name for name in rooms if name != "__pycache__")
+            for name in sorted(files):
                 status = os.stat(os.path.join(here, name))
-                whole.update(f"{room}/{name} {status.st_size} {status.st_mtime_ns}\n".encode())
+                whole.update(f"{here}/{name} {status.st_size} {status.st_mtime_ns}\n".encode())
     return whole.digest()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
+from megatron_hcp.ground.asked import note_content
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 
@@ -79,6 +80,16 @@ def read_regular(path: str | Path, wanted: str, *, limit: int = MAX_BYTES, pipes
     Raises:
         HcpError: it is missing, a folder, a pipe, a device, cannot be read, or is larger than `limit`.
     """
+    try:
+        data = _regular_bytes(path, wanted, limit, pipes)
+    except HcpError:
+        note_content(str(path), None)
+        raise
+    note_content(str(path), data if not pipes or os.path.isfile(path) else None)
+    return data
+
+
+def _regular_bytes(path: str | Path, wanted: str, limit: int, pipes: bool) -> bytes:
     name = visible(str(path))
     try:
         # Checked before opening: opening a device may already have an effect.

@@ -7,6 +7,8 @@ import os
 import stat
 from typing import BinaryIO
 
+from megatron_hcp.ground.asked import note_content
+
 FIRST_WRITER_S = 5.0
 """How long a named pipe may be without a writer. A pipe with a writer is waited for, as in any program; if standard
 input brings nothing for as long, that is said."""
@@ -44,11 +46,17 @@ def read_whole(path: str, most: int) -> bytes:
         OSError: as `open_input`.
         TooLargeError: there are more.
     """
-    with open_input(path) as file:
-        status = os.fstat(file.fileno())
-        if stat.S_ISREG(status.st_mode) and status.st_size > most:
-            raise TooLargeError(status.st_size)
-        return read_at_most(file, most)
+    data, is_regular = None, False
+    try:
+        with open_input(path) as file:
+            status = os.fstat(file.fileno())
+            is_regular = stat.S_ISREG(status.st_mode)
+            if is_regular and status.st_size > most:
+                raise TooLargeError(status.st_size)
+            data = read_at_most(file, most)
+            return data
+    finally:
+        note_content(path, data if is_regular else None)
 
 
 def read_at_most(stream: BinaryIO, most: int) -> bytes:

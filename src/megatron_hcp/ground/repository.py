@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 
+from megatron_hcp.ground.asked import question
+
 _MARKS = (".git", "pyproject.toml")
 
 
+@question(lambda folder: ())
 def enclosing_repository(folder: str) -> str | None:
     """The nearest folder at or above `folder` with a `.git` or a `pyproject.toml`, absolute; None: there is none.
 
@@ -20,6 +23,7 @@ def enclosing_repository(folder: str) -> str | None:
     return None
 
 
+@question(lambda folder: ())
 def repository_root(folder: str) -> str | None:
     """The nearest folder at or above `folder` with a `.git`; without one, what `enclosing_repository` finds."""
     here = os.path.abspath(folder)

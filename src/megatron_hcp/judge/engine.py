@@ -126,7 +126,7 @@ def _for_any_launch(rules: tuple[Rule, ...]) -> Callable[[Launch], Iterable[Rule
 
 
 def _acceptance_of(owner: Launch, finding: Finding, acceptances: Iterable[Acceptance]) -> Acceptance | None:
-    """The comment that accepts a finding: beside a key of it or on the line above, and with a reason."""
+    """The comment that accepts a finding: beside a key of it or above it, and with a reason."""
     places = [owner.facts[name].location for name in finding.problem.facts if name in owner.facts]
     if finding.problem.guard:  # what upstream reads may be no fact
         places.append(finding.location)
@@ -139,7 +139,7 @@ def _acceptance_of(owner: Launch, finding: Finding, acceptances: Iterable[Accept
             and acceptance.reason
             and place is not None
             and place.file == acceptance.location.file
-            and place.line - acceptance.location.line in (0, 1)
+            and acceptance.location.line <= place.line <= acceptance.last_line
         ),
         None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.fact import Acceptance
@@ -20,10 +21,8 @@ def acceptances_of(text: str, file: str) -> tuple[Acceptance, ...]:
     """
     if "hcp:" not in text:
         return ()
-    found: list[Acceptance] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        found += acceptances_in(line, file, number)
-    return tuple(found)
+    lines = text.splitlines()
+    return tuple(one for number in range(1, len(lines) + 1) for one in acceptances_in(lines, file, number))
 
 
 def _id(text: str) -> str:
@@ -32,11 +31,24 @@ def _id(text: str) -> str:
     return f"{rule.upper()}{slash}{guard}"
 
 
-def acceptances_in(line: str, file: str, number: int) -> list[Acceptance]:
-    """The accepted findings in one line of a file; `number` is 1-based."""
+def acceptances_in(lines: Sequence[str], file: str, number: int, continues: str = "") -> list[Acceptance]:
+    """The accepted findings in one line of a file; `number` is 1-based.
+
+    They cover the next line too. A comment above a command whose lines end in `continues` covers all of them, since no
+    comment can stand inside.
+    """
+    line = lines[number - 1]
     match = re.search(IGNORE, line)
     if match is None:
         return []
     start = line.index("#", match.start()) + 1
     place = Location(file, number, start, number, len(line.rstrip()) + 1)
-    return [Acceptance(_id(rule), match["reason"].strip(" \t:,-"), place) for rule in match["rules"].split(",")]
+    last = number + 1
+    while line.lstrip()[:1] == "#" and last < len(lines) and _goes_on(lines[last - 1], continues):
+        last += 1
+    return [Acceptance(_id(rule), match["reason"].strip(" \t:,-"), place, last) for rule in match["rules"].split(",")]
+
+
+def _goes_on(line: str, continues: str) -> bool:
+    """Whether what a comment stands above goes on after this line: further comments, and a command's own lines."""
+    return line.lstrip()[:1] == "#" or bool(continues and line.rstrip("\r").endswith(continues))

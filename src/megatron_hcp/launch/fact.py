@@ -69,11 +69,12 @@ class Setting(NamedTuple):
 
 
 class Acceptance(NamedTuple):
-    """A comment `# hcp: ignore=RULE reason` in the launch. It covers its own line and the next one."""
+    """A comment `# hcp: ignore=RULE reason` in the launch. It covers its own line, and from there to `last_line`."""
 
     rule: str
     reason: str
     location: Location
+    last_line: int
 
 
 class Elsewhere(WhyUnknown):

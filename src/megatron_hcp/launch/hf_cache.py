@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from megatron_hcp.ground.asked import is_there, question
 from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text
@@ -21,7 +22,7 @@ def is_model_name(text: str) -> bool:
 
 def is_cached(name: str) -> bool:
     """Whether the cache has something of a model."""
-    return os.path.lexists(_folder_of(name))
+    return is_there(_folder_of(name))
 
 
 def _folder_of(name: str) -> str:
@@ -38,7 +39,7 @@ def cached_config(name: str) -> str:
     """
     folder = _folder_of(name)
     reference = file_below(folder, "refs/main", "a commit")
-    if not os.path.lexists(folder):
+    if not is_there(folder):
         raise _absent(name, folder, "is not in")
     if reference is None:
         raise _absent(name, os.path.join(folder, "refs", "main"), "has no revision main in")
@@ -56,6 +57,7 @@ def cached_config(name: str) -> str:
     return found
 
 
+@question(lambda: ())
 def cache_folder() -> str:
     """Where the Hub's client keeps models: HF_HUB_CACHE, else below HF_HOME, else below the user's cache."""
     if os.environ.get("HF_HUB_CACHE"):

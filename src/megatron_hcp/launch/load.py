@@ -33,6 +33,8 @@ class LoadOptions(NamedTuple):
     find_project: Callable[[str], ProjectSettings | None] | None = None
     project: ProjectSettings = ProjectSettings()
     """What was found so."""
+    cached: bool = True
+    """Whether hcp's cache may be read and written."""
 
 
 def load_launch(target: str, options: LoadOptions) -> Launch:

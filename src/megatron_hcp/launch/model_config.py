@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from megatron_hcp.ground.asked import is_folder, is_there
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.place import Location
 from megatron_hcp.launch.source import text_of_target
@@ -55,9 +56,9 @@ def parsed_config(path: str) -> tuple[str, dict[str, Any], dict[str, Location] |
     Raises:
         HcpError: no such file or model, or no JSON object.
     """
-    if os.path.isdir(path):
+    if is_folder(path):
         path = os.path.join(path, "config.json")
-    elif not os.path.lexists(path):
+    elif not is_there(path):
         from megatron_hcp.launch.hf_cache import cached_config, is_cached, is_model_name
 
         if is_model_name(path):

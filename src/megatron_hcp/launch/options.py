@@ -92,7 +92,7 @@ def stated_fact(name: str, value: Any, origin: Origin, where: str) -> Fact:
         from difflib import get_close_matches
 
         near = get_close_matches(name, FACTS, n=1)
-        do = f"did you mean {near[0]}?" if near else "`hcp show TARGET` lists them"
+        do = f"did you mean {near[0]}?" if near else "`hcp facts --names all` lists them"
         raise HcpError(f"{where}: there is no fact {name[:40]!r}", wanted="one of hcp's fact names", do=do)
     fact = Fact(coerce(spec, Setting(name, value)), origin)
     shape = _SHAPES.get(spec.type if spec.type == "version" else name)

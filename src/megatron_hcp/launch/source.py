@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 
+from megatron_hcp.ground.asked import note_content
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.ground.intake import TooLargeError, open_input, read_at_most, read_whole
 
@@ -21,6 +22,7 @@ def standard_input() -> bytes:
     """
     if sys.stdin is None:
         raise HcpError("standard input is closed", wanted="a launch on it", do="name a file, or redirect one with <")
+    note_content("-", None)
     try:
         return read_at_most(sys.stdin.buffer, MAX_BYTES)
     except TooLargeError as error:

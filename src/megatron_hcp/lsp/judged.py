@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from megatron_hcp.cli.explain import page
 from megatron_hcp.cli.reports.words import fact_value, finding_text, fix_text
+from megatron_hcp.ground.asked import recording
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.repository import repository_root
 from megatron_hcp.ground.secrets import without_secrets
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.judge.engine import check_launch
@@ -18,7 +21,9 @@ from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.fact import shown_value
 from megatron_hcp.launch.load import LoadOptions, load_text_as
 from megatron_hcp.project.accepting import accepted, choices
-from megatron_hcp.project.config import settings_of
+from megatron_hcp.project.baseline import baseline_of
+from megatron_hcp.project.config import forget, refuse_unusable, settings_of
+from megatron_hcp.project.place import CONFIG
 from megatron_hcp.rules.registry import RULES, rule_of, selected
 
 Level = Literal["error", "warning", "info"]
@@ -35,17 +40,38 @@ class Mark(NamedTuple):
 
 
 class JudgedText(NamedTuple):
-    """A document's launches, with what is shown of them."""
+    """A document's launches, with what is shown of them.
+
+    `paths`: the files that were read, or looked for, beside the document; absolute.
+    """
 
     marks: tuple[Mark, ...] = ()
     reports: tuple[Report, ...] = ()
+    paths: frozenset[str] = frozenset()
 
 
 def judged(text: str, path: str) -> JudgedText:
     """Checks a document by its text and its path; one that is no launch has no marks.
 
-    What its repository states holds, as for `hcp check`.
+    What its repository states holds, as for `hcp check`; a document that states it is checked for mistakes.
     """
+    forget()
+    baseline_of.cache_clear()
+    with recording() as made:
+        found = _settings_judged(text, path) if os.path.basename(path) == CONFIG else _judged(text, path)
+    return found._replace(paths=frozenset(made.paths))
+
+
+def _settings_judged(text: str, path: str) -> JudgedText:
+    folder = os.path.dirname(path)
+    try:
+        refuse_unusable(text, path, repository_root(folder) or folder)
+    except HcpError as error:
+        return JudgedText((_mark_of_error(error, path),))
+    return JudgedText()
+
+
+def _judged(text: str, path: str) -> JudgedText:
     try:
         launches = load_text_as(text, path, LoadOptions(find_project=settings_of))
         rules = selected(*choices(path, None, None))
@@ -59,7 +85,9 @@ def judged(text: str, path: str) -> JudgedText:
 
 def _mark_of_error(error: HcpError, path: str) -> Mark:
     file, line, column = (*(error.at or (path, 1)), 1)[:3]
-    here = Location(path, line, column, line, column + 1) if file == path else Location(path, 1, 1, 1, 2)
+    here = (
+        Location(path, line, column, line, column + 1) if os.path.abspath(file) == path else Location(path, 1, 1, 1, 2)
+    )
     return Mark(here, "error", "unreadable", _shown(str(error)))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
+from pygls.uris import to_fs_path
 from pygls.workspace import TextDocument
 
 from megatron_hcp import __version__
@@ -18,6 +19,13 @@ from megatron_hcp.lsp.keys import offered
 
 _PAUSE_S = 0.03
 _MOST_CHARACTERS = 1_000_000
+_WATCHED = (
+    "**/*.{sh,bash,sbatch,slurm,yaml,yml,json,env}",
+    "**/.hcp.yaml",
+    "**/.hcp-baseline.json",
+    "**/pyproject.toml",
+)
+"""What launches read beside themselves."""
 _LEVELS = {
     "error": types.DiagnosticSeverity.Error,
     "warning": types.DiagnosticSeverity.Warning,
@@ -42,6 +50,24 @@ class HcpServer(LanguageServer):
             self.dialects[uri] = dialect
         marks = [_diagnostic(mark, doc) for mark in found.marks]
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, marks, doc.version))
+
+    def judge_those_that_read(self, uris: Sequence[str]) -> None:
+        """Judges again the open documents that are, or read, or looked for, one of these files."""
+        paths = {path for path in map(to_fs_path, uris) if path is not None}
+        for uri, doc in list(self.docs.items()):
+            if uri in uris or not paths.isdisjoint(doc.paths):
+                self.judge(uri)
+
+    def watch_files(self) -> None:
+        """Asks the editor to say when a file changes that launches may read, if it can."""
+        workspace = self.client_capabilities.workspace
+        able = workspace.did_change_watched_files if workspace is not None else None
+        if able is None or not able.dynamic_registration:
+            return
+        watchers = [types.FileSystemWatcher(glob) for glob in _WATCHED]
+        options = types.DidChangeWatchedFilesRegistrationOptions(watchers)
+        one = types.Registration("hcp.files", types.WORKSPACE_DID_CHANGE_WATCHED_FILES, options)
+        self.client_register_capability(types.RegistrationParams([one]), lambda _: None)
 
 
 def _diagnostic(mark: Mark, doc: TextDocument) -> types.Diagnostic:
@@ -102,7 +128,15 @@ def make_server() -> HcpServer:
 
     @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
     def saved(params: types.DidSaveTextDocumentParams) -> None:
-        server.judge(params.text_document.uri)  # .hcp.yaml may be another by now
+        server.judge_those_that_read([params.text_document.uri])
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+    def changed_elsewhere(params: types.DidChangeWatchedFilesParams) -> None:
+        server.judge_those_that_read([change.uri for change in params.changes])
+
+    @server.feature(types.INITIALIZED)
+    def initialized(params: types.InitializedParams) -> None:
+        server.watch_files()
 
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     def closed(params: types.DidCloseTextDocumentParams) -> None:

@@ -6,7 +6,7 @@ A baseline holds no line numbers: a finding stays accepted while its rule, its k
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -37,6 +37,11 @@ def entry_of(path: str, finding: Finding) -> Entry:
     """How a baseline writes a finding; secrets are masked, as wherever text of a launch is written."""
     found = without_secrets(visible(finding.problem.found))
     return Entry(path, finding.rule.id, finding.problem.guard, tuple(sorted(finding.keys)), found)
+
+
+def is_of_launch(finding: Finding) -> bool:
+    """Whether a finding may be accepted: not one about a comment that accepts nothing, which is to be removed."""
+    return not finding.rule.last
 
 
 @cache
@@ -70,18 +75,17 @@ def baseline_of(root: str) -> frozenset[Entry]:
 def with_accepted(report: Report, path: str, accepted: Sequence[Accepted], baseline: frozenset[Entry]) -> Report:
     """The report without the findings that the repository accepts; they move to `accepted`."""
     rules = {one.rule for one in accepted}
-    taken = [one for one in report.findings if one.id in rules or entry_of(path, one) in baseline]
+    taken = [
+        one for one in report.findings if is_of_launch(one) and (one.id in rules or entry_of(path, one) in baseline)
+    ]
     if not taken:
         return report
     kept = tuple(one for one in report.findings if one not in taken)
     return report._replace(findings=kept, accepted=(*report.accepted, *taken))
 
 
-def stale(entries: Iterable[Entry], reports: Iterable[tuple[str, Report]]) -> list[Entry]:
-    """The entries of launches that were checked which accept nothing any more, sorted."""
-    reports = list(reports)
-    paths = {path for path, _ in reports}
-    found = {entry_of(path, one) for path, report in reports for one in (*report.findings, *report.accepted)}
+def stale(entries: Iterable[Entry], paths: Collection[str], found: Collection[Entry]) -> list[Entry]:
+    """The entries of launches that were checked, at these paths, which accept nothing any more; sorted."""
     return sorted(one for one in entries if one.path in paths and one not in found)
 
 

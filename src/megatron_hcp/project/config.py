@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+from megatron_hcp.ground.asked import note_file
 from megatron_hcp.ground.below import file_below, folder_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text
@@ -21,7 +22,7 @@ from megatron_hcp.launch.fact import DIALECTS, Fact, ProjectSettings
 from megatron_hcp.launch.forms.yaml.settings import load_yaml, numbers_as_written
 from megatron_hcp.launch.options import stated_fact
 from megatron_hcp.project.paths import matches
-from megatron_hcp.project.place import PYPROJECT, config_file, folder_of, path_in
+from megatron_hcp.project.place import PYPROJECT, config_file, folder_of, forget_places, path_in
 from megatron_hcp.rules.registry import selected
 
 _VALUE = Leaf("text or a number", lambda value: isinstance(value, str | bool) or is_number(value))
@@ -85,7 +86,39 @@ def project_of(target: str) -> Project | None:
     if found is None:
         return None
     file, root = found
+    note_file(file)
     return _for_path(file, os.stat(file).st_mtime_ns, root, path_in(root, target))
+
+
+def refuse_unusable(text: str, file: str, root: str) -> None:
+    """Raises what is wrong with a text that stands for the file, in any of its blocks: an editor's.
+
+    Raises:
+        HcpError: as `project_of`.
+    """
+    loaded = _parsed(text, file)
+    blocks = [("", loaded.data), *((f"paths.{name}.", one) for name, one in (loaded.data.get("paths") or {}).items())]
+    for at, block in blocks:
+        block = block or {}
+        dict(_facts(loaded, at, block))
+        if block.get("site") is not None:
+            _site_facts(_below(loaded, root, block["site"], "a site file"), loaded.name)
+        for source in block.get("sources") or ():
+            _source(loaded, root, source)
+        for kind in ("select", "ignore"):
+            selected(",".join(block.get(kind) or ()) or None, None)
+
+
+def forget() -> None:
+    """Has the files read again: for a process that lives longer than they stay as they are."""
+    forget_places()
+    _loaded.cache_clear()
+    forget_launches()
+
+
+def forget_launches() -> None:
+    """Has the files that `.hcp.yaml` names looked at again: each launch's answer depends on them."""
+    _for_path.cache_clear()
 
 
 def excluded(file: str) -> tuple[str, ...]:
@@ -105,8 +138,11 @@ class _ConfigText(NamedTuple):
 @cache
 def _loaded(file: str, changed_ns: int) -> _ConfigText:
     """The file as it is since `changed_ns`, its time of change."""
+    return _parsed(read_text(file, _WANTED), file)
+
+
+def _parsed(text: str, file: str) -> _ConfigText:
     name = visible(os.path.relpath(file))
-    text = read_text(file, _WANTED)
     if os.path.basename(file) == PYPROJECT:
         loaded = _ConfigText(name, _table_of(text, name), {}, {})
     elif not text.strip() or all(line.lstrip().startswith("#") or not line.strip() for line in text.splitlines()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cache
 
+from megatron_hcp.ground.asked import question
 from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.repository import repository_root
 
@@ -30,6 +31,16 @@ def path_in(root: str, target: str) -> str:
     return os.path.relpath(os.path.abspath(target), root) if target not in ("", "-") else "-"
 
 
+def _places(folder: str) -> list[str]:
+    """Where a `.hcp.yaml` of the folder may lie."""
+    root = repository_root(folder) or folder
+    places = [folder]
+    while places[-1] != root:
+        places.append(os.path.dirname(places[-1]))
+    return [os.path.join(place, CONFIG) for place in places]
+
+
+@question(_places)
 @cache
 def config_file(folder: str) -> tuple[str, str] | None:
     """(file, root): the nearest `.hcp.yaml`, or pyproject.toml with `[tool.hcp]`, from a folder up to its root.
@@ -52,11 +63,18 @@ def config_file(folder: str) -> tuple[str, str] | None:
         here = os.path.dirname(here)
 
 
+@question(lambda folder: (os.path.join(repository_root(folder) or folder, BASELINE),))
 @cache
 def baseline_root(folder: str) -> str | None:
     """The root of the folder's repository, if a baseline lies there."""
     root = repository_root(folder) or folder
     return root if os.path.lexists(os.path.join(root, BASELINE)) else None
+
+
+def forget_places() -> None:
+    """Has the files looked for again: for a process that lives longer than they do."""
+    config_file.__wrapped__.cache_clear()  # type: ignore[attr-defined]
+    baseline_root.__wrapped__.cache_clear()  # type: ignore[attr-defined]
 
 
 def has_project(target: str) -> bool:

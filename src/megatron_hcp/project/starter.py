@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from megatron_hcp.ground.below import file_below, folder_below
@@ -12,10 +12,12 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.facts.last_read import of_package
 from megatron_hcp.launch.images import IMAGE_FACTS, image_named
 from megatron_hcp.launch.load import LoadOptions, load_launches
 from megatron_hcp.launch.this_machine import DISTRIBUTIONS
 from megatron_hcp.launch.upstream import upstreams_of, versions_of
+from megatron_hcp.project.place import path_in
 
 _PINS = re.compile(
     r"""^[ \t"']{0,20}([A-Za-z][\w.-]{0,60})(?:\[[^\]\n]{0,80}\])?[ \t]{0,9}===?[ \t]{0,9}v?(\d[\w.+]*)""", re.M
@@ -46,6 +48,8 @@ class StatedIn(NamedTuple):
     fact: str
     value: str
     source: str
+    folder: str = ""
+    """The first folder of a launch's path from the root; "" for what is no launch, or lies at the root."""
 
 
 class FirstConfig(NamedTuple):
@@ -62,30 +66,73 @@ def first_config(root: str, files: Sequence[str]) -> FirstConfig:
     A fact is stated where all places that state it agree; where they differ, each value stands in a comment.
     """
     launches = list(_launches(files))
-    evidence = [*_of_images(launches), *_of_pins(root), *_of_checkouts(root), *_of_gpus(launches)]
+    evidence = [*_of_images(launches, root), *_of_pins(root), *_of_checkouts(root), *_of_gpus(launches, root)]
     by_fact: dict[str, dict[str, list[str]]] = {}
-    for fact, value, source in evidence:
+    for fact, value, source, _ in evidence:
         by_fact.setdefault(fact, {}).setdefault(value, []).append(source)
+    folders = _by_folder(evidence)
     image = by_fact.pop("image", {})
     held: dict[str, str] = {}
     if len(image) == 1 and (listed := image_named(*image)) is not None:
         held = dict(listed.facts)
-    open_facts = [name for name in by_fact if len(by_fact[name]) > 1]
+    open_facts = [
+        name for name in by_fact if len(by_fact[name]) > 1 and not any(name in one for one in folders.values())
+    ]
     known = {*by_fact, *held} | {name for one in launches for name in one.facts}
-    missing = [name for name in _ASKED if name not in known and not any(x in known for x in _BY_OTHERS.get(name, ()))]
+    asked = {**_ASKED, **_releases_of(launches)}
+    missing = [name for name in asked if name not in known and not any(x in known for x in _BY_OTHERS.get(name, ()))]
     lines = ["# What `hcp check` takes as given for every launch in this repository; a launch that states it wins."]
     if image:
         lines += _entry("", "image", image)
-        if len(image) > 1:
+        if len(image) > 1 and not any("image" in one for one in folders.values()):
             open_facts.insert(0, "image")
     lines.append("facts:")
     for name in sorted(by_fact):
         lines += _entry("  ", name, by_fact[name])
-    lines += [f"  # {name}:  # {_ASKED[name]}" for name in missing]
+    lines += [f"  # {name}:  # {asked[name]}" for name in missing]
+    lines += _path_lines(folders)
     differing = [f"{name}: {', '.join(sorted(by_fact.get(name, image)))} differ" for name in open_facts]
     return FirstConfig(
-        "\n".join(lines) + "\n", len(launches), (*differing, *(f"{name}: {_ASKED[name]}" for name in missing))
+        "\n".join(lines) + "\n", len(launches), (*differing, *(f"{name}: {asked[name]}" for name in missing))
     )
+
+
+def _releases_of(launches: Iterable[Launch]) -> dict[str, str]:
+    """The releases of the frameworks that the launches start, as `_ASKED` has the others."""
+    names = dict.fromkeys(launch.dialect.removesuffix("-provider").replace("-", "_") for launch in launches)
+    rows = {name: of_package(name) for name in names}
+    return {name: f"{row.project}'s release, as {row.version}" for name, row in rows.items() if row is not None}
+
+
+def _by_folder(evidence: Iterable[StatedIn]) -> dict[str, dict[str, str]]:
+    """By folder, the facts about which all launches of a folder agree, and those of another folder differ."""
+    values: dict[str, dict[str, set[str]]] = {}
+    for one in evidence:
+        values.setdefault(one.fact, {}).setdefault(one.folder, set()).add(one.value)
+    found: dict[str, dict[str, str]] = {}
+    for fact, folders in values.items():
+        agree = "" not in folders and all(len(stated) == 1 for stated in folders.values())
+        if agree and len({value for stated in folders.values() for value in stated}) > 1:
+            for folder, stated in sorted(folders.items()):
+                found.setdefault(folder, {})[fact] = min(stated)
+    return found
+
+
+def _path_lines(folders: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    if folders:
+        yield "paths:"
+    for folder, facts in sorted(folders.items()):
+        yield f'  "{visible(folder)}":'
+        if "image" in facts:
+            yield f'    image: "{facts["image"]}"'
+        if others := {name: value for name, value in facts.items() if name != "image"}:
+            yield f"    facts: {{{', '.join(f'{name}: {chr(34)}{value}{chr(34)}' for name, value in others.items())}}}"
+
+
+def _folder(launch: Launch, root: str) -> str:
+    """Text that YAML could take for something else counts as none."""
+    first, slash, _ = path_in(root, launch.reading.target).partition("/")
+    return first if slash and re.fullmatch(r"[\w.-]+", first) else ""
 
 
 def _entry(indent: str, name: str, values: dict[str, list[str]]) -> Iterator[str]:
@@ -103,11 +150,11 @@ def _launches(files: Iterable[str]) -> Iterator[Launch]:
             continue
 
 
-def _of_images(launches: Iterable[Launch]) -> Iterator[StatedIn]:
+def _of_images(launches: Iterable[Launch], root: str) -> Iterator[StatedIn]:
     for launch in launches:
         fact = next((launch.facts[name] for name in IMAGE_FACTS if name in launch.reading.facts), None)
         if fact is not None and isinstance(fact.value, str) and _is_image(fact.value):
-            yield StatedIn("image", fact.value, _shown(launch.reading.target))
+            yield StatedIn("image", fact.value, _shown(launch.reading.target), _folder(launch, root))
 
 
 def _is_image(text: str) -> bool:
@@ -115,10 +162,11 @@ def _is_image(text: str) -> bool:
     return _IMAGE.fullmatch(text) is not None and any(mark in text for mark in "/:#")
 
 
-def _of_gpus(launches: Iterable[Launch]) -> Iterator[StatedIn]:
+def _of_gpus(launches: Iterable[Launch], root: str) -> Iterator[StatedIn]:
     for launch in launches:
         for name in dict.fromkeys(match.lower() for match in _GPU.findall(launch.reading.text or "")):
-            yield StatedIn("arch", _ARCH[name], f"{_shown(launch.reading.target)}: {name}")
+            where = f"{_shown(launch.reading.target)}: {name}"
+            yield StatedIn("arch", _ARCH[name], where, _folder(launch, root))
 
 
 def _of_pins(root: str) -> Iterator[StatedIn]:

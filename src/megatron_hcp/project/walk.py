@@ -21,8 +21,8 @@ _MOST_BYTES = 1_000_000
 _GIT_S = 30.0
 
 
-def files_below(folder: str, changed: frozenset[str] | None = None) -> list[str]:
-    """The files that may be launches, sorted; with `changed`, those of these absolute paths alone.
+def files_below(folder: str) -> list[str]:
+    """The files that may be launches, sorted.
 
     Hidden folders, virtual environments, links, and what `.hcp.yaml` excludes are left out.
 
@@ -31,8 +31,7 @@ def files_below(folder: str, changed: frozenset[str] | None = None) -> list[str]
     """
     found: list[str] = []
     for path in _walk(folder):
-        if changed is None or os.path.abspath(path) in changed:
-            found.append(path)
+        found.append(path)
         if len(found) > _MOST_FILES:
             raise HcpError(
                 f"{visible(folder)} holds more than {_MOST_FILES:,} scripts and YAML files",

@@ -16,6 +16,8 @@ from megatron_hcp.skills.steps import StepResult, run_step
 
 EXECUTORS = ("local", "slurm")
 _POLL_S = 1.0
+_NUMBERS = {"time": "minutes", "nodes": "a number of nodes", "gpus_per_node": "a number of GPUs"}
+"""Parameters whose value is a number."""
 _LIMIT_MIN = 60
 _MOST_RESUMED = 5
 """How often a task goes on after a time limit; submitit's own default is 3."""
@@ -87,6 +89,21 @@ def run_submitted(
     return [results[place] for place in range(len(steps))]
 
 
+def parameter_of(text: str) -> tuple[str, int | str]:
+    """The name and the value of a parameter.
+
+    Raises:
+        HcpError: it is no NAME=VALUE, or another value than a number where one is wanted.
+    """
+    name, is_pair, value = text.partition("=")
+    if not is_pair or not name.isidentifier() or not value.strip():
+        raise HcpError(f"--submit-with: found {visible(text)[:100]}", wanted="NAME=VALUE, such as partition=batch")
+    is_number = value.isdecimal() and len(value) < 10
+    if name in _NUMBERS and not (is_number and int(value)):
+        raise HcpError(f"--submit-with: found {visible(text)[:100]}", wanted=f"{_NUMBERS[name]}, 1 or more")
+    return name, int(value) if is_number else value
+
+
 def _submit(batches: Sequence[StepBatch], submission: Submission) -> list[Any]:
     try:
         import submitit
@@ -104,8 +121,13 @@ def _submit(batches: Sequence[StepBatch], submission: Submission) -> list[Any]:
         with executor.batch():
             return [executor.submit(batch) for batch in batches]
     except (AssertionError, NameError, TypeError, ValueError, RuntimeError, OSError) as error:
-        said = visible(" ".join(str(error).split()))[:200]
-        raise HcpError(f"submitit: {said}", wanted="parameters that it takes", do="mend --submit-with") from None
+        said = visible(" ".join(str(error).partition("\n")[0].split()))[:120].rstrip(".")
+        given = " ".join(f"{name}={value}" for name, value in submission.parameters.items())
+        raise HcpError(
+            f"submitit refuses {f'--submit-with {visible(given)[:100]}' if given else 'the steps'}: {said}",
+            wanted="parameters of its executor",
+            do="see submitit's AutoExecutor.update_parameters" if given else "",
+        ) from None
     except submitit.core.utils.FailedJobError as error:
         raise HcpError(f"submitit: {visible(str(error))[:300]}", wanted="a job that Slurm accepts") from None
 

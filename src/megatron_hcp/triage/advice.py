@@ -52,7 +52,7 @@ _DETERMINISTIC: tuple[tuple[re.Pattern[str], bool, str], ...] = (
             r"shapes? .{0,20}(?:mismatch|cannot be multiplied|incompatible|differ)|[Ss]ize ?mismatch|must match the "
             r"(?:existing )?size|mixed torch\.Tensor and DTensor|not divisible by|could not be broadcast together"
         ),
-        False,
+        True,
         "sizes of the model, the data or the layout don't fit each other",
     ),
     (re.compile(r"^(?:[\w.]{0,80}\.)?AssertionError\b"), False, "a check of the configuration failed"),
@@ -62,6 +62,17 @@ _DETERMINISTIC: tuple[tuple[re.Pattern[str], bool, str], ...] = (
         ),
         False,
         "the program asks for a name, a place or a file that isn't there",
+    ),
+    (re.compile(r"same dtype\b|expected .{0,40}scalar type"), True, "types of numbers don't fit each other"),
+    (
+        re.compile(r"outgoing traffic has been disabled|[Oo]ffline mode is|HFValidationError"),
+        True,
+        "the files are neither where it looks nor in the cache, and it may not download them",
+    ),
+    (
+        re.compile(r"^(?:MemoryError|PermissionError)\b|MisconfigurationException|requires setting the environment"),
+        True,
+        "its configuration asks for what this machine, or its environment, doesn't give",
     ),
     (re.compile(r"does not have a device"), False, "a tensor was never placed on a device"),
     (
@@ -79,6 +90,13 @@ _DETERMINISTIC: tuple[tuple[re.Pattern[str], bool, str], ...] = (
     ),
 )
 """What would fail again, by the failure's line: whether also after training steps, and what to change."""
+
+
+_OF_DATA = re.compile(
+    r"^(?:[\w.]{0,80}\.)?(?:ValueError|IndexError|KeyError|TypeError|StopIteration|ZeroDivisionError|OverflowError|"
+    r"UnicodeDecodeError|RecursionError|AssertionError)\b"
+)
+"""What a program raises about its own values: after training steps, about the data that it has come to."""
 
 
 def is_first_collective(failure: Failure, steps: int) -> bool:
@@ -103,6 +121,8 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
             return Advice("stop", "it happened again on another node, so the machine is not the cause")
         where = failure.node or "the node (which the logs don't name)"
         return Advice("restart-without-node", f"the fault lies with {where} or its link, not the launch", failure.node)
+    if again == "link":
+        return Advice("restart", "a link or its set-up failed, and the logs don't show at which end; check both first")
     if came_back(attempts):
         return Advice("stop", "it happened again; another attempt would end the same way")
     if is_first_collective(failure, steps):
@@ -112,9 +132,12 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
     )
     if what and failure.kind == "cause":
         return Advice("stop", f"the same launch would fail the same way: {what}")
-    if failure.kind == "cause" and not steps and failure.signature.role == "general":
-        if attempts[-1].begins:
-            return Advice("stop", "it failed before the first training step; the same launch would fail there again")
+    is_general = failure.kind == "cause" and failure.signature.role == "general"
+    if is_general and not steps and attempts[-1].begins:
+        return Advice("stop", "it failed before the first training step; the same launch would fail there again")
+    if is_general and _OF_DATA.search(failure.message) and came_back(attempts) is None:
+        return Advice("stop", "the program raised it, and a restart meets the same options and data: correct these")
+    if is_general and not steps:
         return Advice("restart", "these logs don't show its start; if it fails before its first training step, stop")
     if failure.kind == "cause":
         return Advice("restart", "the failure may be transient; stop if it happens again")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,16 +10,14 @@ from typing import NamedTuple, get_args
 from megatron_hcp.triage.course.not_finite import NotFinite
 from megatron_hcp.triage.exit_codes import (
     ABORTED,
-    CAME_TO_DIE,
     KILLED,
-    SAYS_MORE,
-    WAS_ENDED,
     ProcessEnd,
     exit_code,
     read_end,
+    role_of_report,
 )
-from megatron_hcp.triage.inputs.log_name import Name, is_record
-from megatron_hcp.triage.line import NOBODY, QUIET, Line, When, Writer, last_time
+from megatron_hcp.triage.inputs.log_name import Name, is_of_ray, is_record
+from megatron_hcp.triage.line import NOBODY, Line, When, Writer, last_time, weight, without_figures
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
 from megatron_hcp.triage.signatures.launchers import ABORTED_AT_EXIT
@@ -28,7 +25,7 @@ from megatron_hcp.triage.signatures.row import Role, Signature
 from megatron_hcp.triage.signatures.tracebacks import goes_on, raised_at, time_around, was_logged
 from megatron_hcp.triage.spread import RankSpread
 
-_KEPT = 200
+_KEPT, _MOST_SURVIVED = 200, 5000
 _STEPS_THAT_SURVIVE = 3
 """A failure after which the same log reports so many training steps did not end the job."""
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -84,6 +81,10 @@ class FileEvents:
     tracebacks: int = 0
     outlived: Counter[str] = field(default_factory=Counter)
     """By line, how often training went on after what no row names."""
+    doubtful: set[str] = field(default_factory=set)
+    """Lines since the last step that say error, and that no row knows."""
+    survived_lines: set[str] = field(default_factory=set)
+    """Such lines above a step: one that comes again below it was survived. And others after which training went on."""
     ends: list[Event] = field(default_factory=list)
     """What launchers say about processes that ended."""
     cut: dict[Writer, Event] = field(default_factory=dict)
@@ -100,6 +101,7 @@ class FileEvents:
     """srun's step that wrote this part (`12.0`), where its end is told."""
     is_ending: bool = False
     """Whether Slurm ends the step, and nothing was raised since, as by another step."""
+    started_at: int = 0  # where the program's first words stand, as far as it has such
     last_step: When | None = None  # as far as its line says when
     ranked_from: int | None = None  # where the first line starts that a launcher labels with its rank or task
     further: list[Event] = field(default_factory=list)
@@ -114,19 +116,19 @@ class FileEvents:
     begun: set[tuple[bytes, tuple[int | None, ...]]] = field(default_factory=set)
     """Who wrote which of the words by which a program begins, in this attempt or before it."""
 
-    def begins_again(self, words: bytes, writer: tuple[int | None, ...]) -> bool:
-        """Whether a program that begins is another start of the job, in the same log.
-
-        All of a start's programs begin before its first step, so after a step it is another. Before one it is where
-        the same program had begun, and something failed since.
-        """
-        was_begun = (words, writer) in self.begun
+    def begins_again(self, words: bytes, writer: tuple[int | None, ...], offset: int = 0) -> bool:
+        """Whether a program that begins is another start of the job, in the same log: after a step it is; before one,
+        where the same program had begun, and something failed since."""
+        was_begun, self.started_at = (words, writer) in self.begun, self.started_at or offset
         self.begun.add((words, writer))
         return not self.over and bool(self.steps or (was_begun and self.pending.keys() & _ENDED))
 
     def progress(self, steps: int, finite: int = 0) -> None:
         """Adds training steps, of which so many lines state a loss or a gradient norm."""
         self.steps += steps
+        if steps and self.doubtful:
+            self._survive(self.doubtful)
+            self.doubtful = set()
         if self.not_finite.passed(finite):
             self.pending = {role: event for role, event in self.pending.items() if event.signature.id not in LASTING}
         if steps and (self.pending or self.over):
@@ -134,9 +136,14 @@ class FileEvents:
             if self.since >= _STEPS_THAT_SURVIVE:
                 self.forget()
 
+    def _survive(self, lines: set[str]) -> None:
+        if len(self.survived_lines) < _MOST_SURVIVED:
+            self.survived_lines |= lines
+
     def forget(self) -> None:
         """What was pending did not end the job: training went on, or was done."""
         self.survived += len(self.seen)
+        self._survive({without_figures(event.line) for event in (*self.pending.values(), *self.further)})
         self.outlived.update(shape_of(event) for role, event in self.pending.items() if role in _OUTLIVED)
         self.pending = {role: event for role, event in self.pending.items() if event.signature.id in LASTING}
         self.seen, self.since, self.reported = set(), 0, False
@@ -154,13 +161,28 @@ class FileEvents:
 
     def add_unknown(self, line: Line, hit: Hit, file: int) -> None:
         """A line that says error, and that no signature knows; the first one of those that say most is kept."""
-        if is_record(str(self.path)) or "unknown" in self.over or not _says_more(line, self.pending.get("unknown")):
+        known = self.pending.get("unknown")
+        path = str(self.path)
+        if is_record(path) or is_of_ray(path) or "unknown" in self.over or self._was_survived(line):
+            return
+        if known is not None and weight(line) <= weight(known.line):
             return
         is_of_a_shell = self.ranked_from is not None and hit.offset < self.ranked_from and line.writer == NOBODY
         if not goes_on(hit) and not is_of_a_shell:
             when = line.when or last_time(hit.before())
             event = Event(UNKNOWN, "unknown", {"text": line.body}, line, file, hit.offset, hit.number, when)
             self.pending["unknown"], self.since = event._replace(around=time_around(hit, line)), 0
+
+    def _was_survived(self, line: Line) -> bool:
+        """Whether a line that only may be a failure stood above a step too."""
+        shape, known = without_figures(line), self.pending.get("unknown")
+        if shape not in self.survived_lines:
+            if len(self.doubtful) < _KEPT:
+                self.doubtful.add(shape)
+            return False
+        if known is not None and without_figures(known.line) == shape:
+            del self.pending["unknown"]
+        return True
 
     def add_cut(self, line: Line, hit: Hit, file: int, at: str) -> None:
         """The last line of a traceback that breaks off, and where in the program it stands."""
@@ -172,13 +194,15 @@ class FileEvents:
         """Adds the line of a hit, which a signature knows; `file` is the place of this log among all."""
         self.since = self.since if signature.role == "stall" else 0
         self.counts[signature.id] += 1
-        self.is_ending = signature.id in _ENDING or (self.is_ending and signature.role not in _RAISED)
+        self.is_ending = signature.id in _ENDING or (self.is_ending and signature.role not in RAISED)
         self.spread.add(signature.id, line)
         is_rerun = signature.id in _AT_ONCE  # a log may hold several starts
         key = (signature.id + line.body * is_rerun, line.rank, line.label)
         ended = read_end(signature.id, groups, hit.before(), hit.after()) if signature.id in _ENDS else ProcessEnd()
         is_known = key in self.seen or len(self.seen) >= _KEPT
         if is_known and (ended.says is None or len(self.ends) >= _KEPT):
+            if signature.role == "general":
+                self._was_survived(line)
             return
         when = line.when or last_time(hit.before())
         event = Event(signature, signature.role, groups, line, file, hit.offset, hit.number, when, ended)
@@ -196,7 +220,7 @@ class FileEvents:
             event = event._replace(role="unknown")
         if signature.role == "report":
             is_ending = signature.id == "srun-task" and self.is_ending
-            role: Role = _role_of_report(event.code, not self.reported)
+            role: Role = role_of_report(event.code, not self.reported)
             event = event._replace(role="echo" if is_ending and event.code == KILLED else role)
             self.reported = True
         if event.role in self.over and event.code in ABORTED:
@@ -209,6 +233,7 @@ class FileEvents:
         is_python = signature.id.startswith("exception") and bool(shape)
         if (
             event.role in self.over
+            or (event.role == "unknown" and self._was_survived(line))
             or (self.over and signature.id in _OF_OTHERS)
             or self.outlived[shape] >= OFTEN
             or (is_python and goes_on(hit))
@@ -217,7 +242,7 @@ class FileEvents:
             if self.over:
                 self.late.setdefault(event.role, event)
             return
-        is_further = event.role in _RAISED and event.role in self.pending
+        is_further = event.role in RAISED and event.role in self.pending
         if (event.role not in self.pending or is_further) and event.line.when is None:
             event = event._replace(around=time_around(hit, line))
         if event.role == "stall":
@@ -254,7 +279,7 @@ _INSTEAD_OF = {
 """By signature, those of the same role that say more, and take its place."""
 _MOST_FURTHER = 50
 _WHERE = ("gpu-memory",)  # causes whose phase tells what to do
-_RAISED: tuple[Role, ...] = ("cause", "general")
+RAISED: tuple[Role, ...] = ("cause", "general")
 _ENDING = ("step-aborted", "cancelled")
 """Signatures of Slurm's word that it ends a step: it kills what doesn't end by itself."""
 _OUTLIVED: tuple[Role, ...] = ("general", "unknown")
@@ -267,34 +292,7 @@ _ENDS = ("torchrun-root", "torchrun-block", "torchrun-worker", "srun-task", "mpi
 _AT_ONCE = ("bad-option",)
 """Signatures of programs that end as soon as they are started."""
 
-_NAMES_WHAT = re.compile(r"\b[A-Z]\w{2,60}(?:Error|Exception): \S|\bfatal\b|\bFATAL\b|\bCRITICAL\b")
-
-
-def _says_more(line: Line, known: Event | None) -> bool:
-    """Whether an unknown line says more than the one that is kept: it names an exception, or calls itself fatal, and
-    is no warning."""
-    return known is None or _weight(line) > _weight(known.line)
-
-
-def _weight(line: Line) -> int:
-    if line.level in QUIET:
-        return 0
-    return 2 if line.level in ("CRITICAL", "FATAL", "fatal", "F") or _NAMES_WHAT.search(line.body) else 1
-
 
 def shape_of(event: Event) -> str:
     """The line of an event, without what differs from one time to the next; empty for a role that always counts."""
-    return re.sub(r"\d+", "", event.line.body[:200]) if event.role in _OUTLIVED else ""
-
-
-def _role_of_report(code: int | None, is_first: bool) -> Role:
-    """What a launcher's word is, by the exit code in it.
-
-    The first report that a task died of a signal outranks exceptions: no log of the task can say so. An
-    abort does not: that is how a rank ends that waited in vain. Nor is a termination: the launcher asked for it.
-    """
-    if code in WAS_ENDED:
-        return "echo"
-    if is_first and code in CAME_TO_DIE:
-        return "death"
-    return "general" if code in SAYS_MORE else "report"
+    return without_figures(event.line) if event.role in _OUTLIVED else ""

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from megatron_hcp.triage.line import When, read_line
 from megatron_hcp.triage.names import node_name
 from megatron_hcp.triage.number import whole
+from megatron_hcp.triage.signatures.row import Role
 
 _SIGNALS = {
     "Killed": 9,
@@ -22,6 +23,7 @@ _SIGNALS = {
     "Quit": 3,
     "Terminated": 15,
     "Interrupt": 2,
+    "Hangup": 1,
 }
 KILLED = -_SIGNALS["Killed"]
 _BY_KILL = "killed (SIGKILL): usually memory of the node"
@@ -172,6 +174,19 @@ def tasks_of(text: str) -> tuple[range, ...]:
 def _number(signal: str) -> int | None:
     """The number of a signal that is given as a number or as a name (`SIGKILL`)."""
     return Signals[signal].value if signal in Signals.__members__ else whole(signal)
+
+
+def role_of_report(code: int | None, is_first: bool) -> Role:
+    """What a launcher's word is, by the exit code in it.
+
+    The first report that a task died of a signal outranks exceptions: no log of the task can say so. An
+    abort does not: that is how a rank ends that waited in vain. Nor is a termination: the launcher asked for it.
+    """
+    if code in WAS_ENDED:
+        return "echo"
+    if is_first and code in CAME_TO_DIE:
+        return "death"
+    return "general" if code in SAYS_MORE else "report"
 
 
 def explain_code(code: int) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
-from megatron_hcp.triage.events import OFTEN, FileEvents
+from megatron_hcp.triage.events import OFTEN, RAISED, Event, FileEvents
 from megatron_hcp.triage.inputs.log_name import read_name
 from megatron_hcp.triage.line import read_line
 from megatron_hcp.triage.scan import Hit
@@ -19,6 +20,9 @@ _PREAMBLE = 4 << 20
 """Bytes at the start of a log in which the first of these is looked for."""
 STEP_TOKEN = b"Terminating StepId="
 _STEP_ENDS = re.compile(rb"Terminating StepId=(\d{1,12}\.\d{1,9})\b|\*\*\* STEP (\d{1,12}\.\d{1,9}) ON ")
+_AGENT = re.compile(rb"[EWI]\d{4} \S{1,20}\s{1,8}(\d{1,10}) torch/distributed/elastic/")
+"""torchrun's agent and its process id, of which each attempt has one report on a worker that failed."""
+_REPORT = b"failed (exitcode: "
 _SLURMS = (b"srun: ", b"slurmstepd: ", b"slurmstepd-")
 
 
@@ -29,6 +33,8 @@ class History:
         self.files: list[FileEvents] = []
         self._looked = 0
         self._step_ended = False
+        self._reports: dict[bytes, tuple[int, int]] = {}
+        """torchrun's agent -> where it reported, and the steps above"""
 
     @property
     def entry(self) -> FileEvents:
@@ -45,7 +51,7 @@ class History:
                 if other.attempt is not None and other.attempt < name.attempt:
                     entry.outlived |= _known(other)
         self.files.append(entry)
-        self._looked, self._step_ended = 0, False
+        self._looked, self._step_ended, self._reports = 0, False, {}
 
     def follow(self, hit: Hit) -> None:
         """Looks at where a hit stands: below the ranks' first line, or below the end of an srun step."""
@@ -58,6 +64,8 @@ class History:
             self.entry.last_step = when
         if not hit.line:
             return
+        if _REPORT in hit.line:
+            self._follow_report(hit)
         if self._step_ended and not any(speaker in hit.line[:80] for speaker in _SLURMS):
             self.begin(self.entry.attempt)
             self._step_ended = False
@@ -75,7 +83,36 @@ class History:
         else:
             entry.outlived = _known(last)
         self.files.append(entry)
+        self._reports = {}
         return entry
+
+    def _follow_report(self, hit: Hit) -> None:
+        """Looks at torchrun's report on a worker that failed: if its agent reported before, it has started all workers
+        again in between, which it only says where it informs."""
+        if agent := _AGENT.search(hit.line):
+            if first := self._reports.get(agent[1]):
+                self._divide(*first)
+            self._reports[agent[1]] = hit.offset, self.entry.steps + hit.progress
+
+    def _divide(self, offset: int, steps: int) -> None:
+        """What stands below a place of the part that is being read is of a further attempt."""
+        last = self.entry
+        last.attempt = last.attempt or 0
+        entry = self.begin(last.attempt + 1)
+        entry.steps, last.steps = last.steps - steps, steps
+        events = sorted((*last.pending.values(), *last.further), key=lambda event: event.offset)
+        _keep(entry, [event for event in events if event.offset > offset])
+        _keep(last, [event for event in events if event.offset <= offset])
+        entry.ends = [event for event in last.ends if event.offset > offset]
+        last.ends = [event for event in last.ends if event.offset <= offset]
+        entry.cut = {writer: event for writer, event in last.cut.items() if event.offset > offset}
+        last.cut = {writer: event for writer, event in last.cut.items() if event.offset <= offset}
+
+
+def _keep(entry: FileEvents, events: Sequence[Event]) -> None:
+    """The part has these events, in order, and no others."""
+    entry.pending = {event.role: event for event in reversed(events)}
+    entry.further = [event for event in events if event.role in RAISED and event is not entry.pending[event.role]]
 
 
 def _first_ranked(hit: Hit, begin: int) -> int | None:

@@ -82,7 +82,8 @@ _PREFIXES = tuple(
         r"> ?|`{1,3}(?=\S)|[-*•#] {1,3}(?=\S)",  # a quotation, code or a list, where a log was pasted
     )
 )
-QUIET = frozenset(("W", "I", "D", "WARNING", "WARN", "INFO", "DEBUG", "info", "debug"))
+INFORMING = frozenset(("I", "D", "INFO", "DEBUG", "info", "debug"))
+QUIET = INFORMING | {"W", "WARNING", "WARN"}
 """Levels of lines that warn or inform: no program ended because of what they say."""
 
 When = tuple[int, int, float]
@@ -152,6 +153,22 @@ def read_line(raw: bytes) -> Line:
 
 _TEXTS = ("log", "message", "msg", "textPayload")
 _LEVELS = ("level", "severity", "levelname")
+
+
+def without_figures(line: Line) -> str:
+    """What tells a line from others, without what differs from one time to the next."""
+    return re.sub(r"\d+", "", line.body[:200])
+
+
+_NAMES_WHAT = re.compile(r"\b[A-Z]\w{2,60}(?:Error|Exception): \S|\bfatal\b|\bFATAL\b|\bCRITICAL\b")
+
+
+def weight(line: Line) -> int:
+    """How much a line that says error, and that no row knows, may say: it names an exception, or calls itself fatal;
+    a warning says least."""
+    if line.level in QUIET:
+        return 0
+    return 2 if line.level in ("CRITICAL", "FATAL", "fatal", "F") or _NAMES_WHAT.search(line.body) else 1
 
 
 def _without_container(text: str) -> tuple[str, dict[str, str]]:

@@ -11,10 +11,10 @@ from megatron_hcp.triage.course.not_finite import said
 from megatron_hcp.triage.cp.evidence import CpEvidence
 from megatron_hcp.triage.events import IDLE, LASTING, FileEvents
 from megatron_hcp.triage.history import History
-from megatron_hcp.triage.line import QUIET, Line, read_line
+from megatron_hcp.triage.line import INFORMING, QUIET, Line, read_line
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.scan import Hit
-from megatron_hcp.triage.signatures.progress import HARMLESS, ONE_DONE, begun, done, last_words
+from megatron_hcp.triage.signatures.progress import HARMLESS, ONE_DONE, begun, done, last_words, of_script
 from megatron_hcp.triage.signatures.ray import WRAPPER as RAYS_WRAPPER
 from megatron_hcp.triage.signatures.row import Role, Signature
 from megatron_hcp.triage.signatures.table import ALWAYS, JOB_TOKEN, RESTART_TOKEN, places_of, words_of
@@ -51,7 +51,7 @@ _KNOWN: frozenset[Role] = frozenset(("cause", "death", "general"))
 """Roles of lines that say what happened."""
 _OF_GONE: tuple[Role, ...] = ("unknown", "effect")
 _SPOKEN = ("cause", "general")
-"""Roles of lines that a logger's level can take back: a warning ended nothing."""
+"""Roles of lines that a logger's level can take back: a warning ended nothing. Ray informs of each good end."""
 _WRAPPED = ("cause", "origin", "effect", "report")
 _CODE = re.compile(r"\s+raise \w")
 _FRAME_ABOVE = re.compile(r'\s*File "')
@@ -201,9 +201,9 @@ class LineReader:
 
         `is_told`: the lines above announced the line, so that it need not hold a token; `is_raised`: a traceback did.
         """
-        is_quiet = line.level in QUIET
+        silent = (*_SPOKEN, "report", "echo") if line.level in INFORMING else _SPOKEN if line.level in QUIET else ()
         for row, pattern in self.rows if is_told else self._rows_for(hit):
-            if (is_quiet and row.role in _SPOKEN and not row.at_any_level) or not (row.tokens or is_raised):
+            if (row.role in silent and not row.at_any_level) or not (row.tokens or is_raised):
                 continue
             match = pattern.search(line.body)
             if match and _CODE.match(line.body) and _FRAME_ABOVE.match(line_above(hit).body):
@@ -271,9 +271,9 @@ class LineReader:
             return
         if RESTART_TOKEN in hit.line:
             self._begin((self.entry.attempt or 0) + 1)
-        if (words := begun(hit.line)) and self.entry.begins_again(words, line.writer[:3]):
+        if (words := begun(hit.line)) and self.entry.begins_again(words, line.writer[:3], hit.offset):
             self._begin_again()
-        if (over := done(hit.line)) is not None:
+        if (over := done(hit.line)) is not None and not (of_script(hit.line) and self.entry.pending.keys() & _KNOWN):
             self.entry.forget()
             self.entry.over = over
         if ONE_DONE in hit.line:

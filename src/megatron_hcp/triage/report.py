@@ -12,6 +12,7 @@ from megatron_hcp.triage.collective.collectives import Waited
 from megatron_hcp.triage.conclude import Diagnosis
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.line import When
+from megatron_hcp.triage.number import number
 
 _CP_NEXT = {
     "off": "hcp check {launch} --select HCP,LOAD",
@@ -174,8 +175,37 @@ _NETWORK = (
     "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET shows each rank's interface: set NCCL_SOCKET_IFNAME and "
     "GLOO_SOCKET_IFNAME to the one that all nodes share, and look for a firewall between them"
 )
-_LOADS = re.compile(r", in (?:_?load\w*|from_pretrained|\w*convert\w*|\w*export\w*|materialize\w*)\b")
-_LOADING = "it was loading or converting weights: more tensor or pipeline parallelism shrinks them, CP does not"
+_MEMORY: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r", in _?(?:load\w*|from_pretrained|\w*convert\w*|\w*export\w*|materialize\w*)\b"),
+        "it was loading or converting weights: more tensor or pipeline parallelism shrinks them, CP does not",
+    ),
+    (
+        re.compile(
+            r"\(\w*(?:adam|optim|stage_1_and_2|stage3|muon|lion|adafactor)\w*\.py:|, in \w*optimizer_states\b", re.I
+        ),
+        "it was making optimizer states or buffers of gradients: shard them over more ranks (ZeRO, the distributed "
+        "optimizer), offload them, or raise tensor or pipeline parallelism; shorter sequences do not shrink them",
+    ),
+)
+"""By the frame in which GPU memory ran out, what shrinks what was asked for; elsewhere it may be activations."""
+_HELD = re.compile(
+    r"total capac\w{1,6} of (?P<total>[\d.]{1,12}) GiB of which (?P<free>[\d.]{1,12}) (?P<unit>[GMK])iB is free\."
+    r".{0,300}this process has (?P<own>[\d.]{1,12}) GiB memory in use"
+)
+_LEAST_HELD_GIB = 2.0
+
+
+def _held_by_others(message: str) -> str:
+    """What to look at where other processes hold much of the GPU whose memory ran out, by the exception's own text."""
+    said = _HELD.search(message)
+    total, free, own = (number(said[name]) if said else None for name in ("total", "free", "own"))
+    if said is None or total is None or free is None or own is None:
+        return ""
+    held = total - own - free / {"G": 1, "M": 1024, "K": 1 << 20}[said["unit"]]
+    if held < _LEAST_HELD_GIB:
+        return ""
+    return f"nvidia-smi: other processes hold {held:.0f} GiB of this GPU: another job's, left behind, or an engine's"
 
 
 def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list[str]:
@@ -191,7 +221,9 @@ def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> li
     for step in failure.signature.next:
         if diagnosis.dumps and "TORCH_FR_BUFFER_SIZE" in step:
             continue
-        step = _LOADING if step == "{memory}" and not done and _LOADS.search(failure.cause) else step
+        if step == "{memory}":
+            steps += [held] if (held := _held_by_others(failure.message)) else []
+            step = next((text for where, text in _MEMORY if where.search(failure.cause)), step)
         filled = _filled(_unpassed(step, diagnosis), diagnosis, launch, failure)
         named = re.findall(r"\b(?:explain|--select) ([A-Z]+\d+)\b", filled or "")
         # An entry of the catalogue that no launch can decide: there is nothing to run.

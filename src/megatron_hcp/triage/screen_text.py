@@ -92,7 +92,8 @@ def _failure(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list
     lines.append(f"where: {_where(failure, diagnosis.attempts[-1])}")
     lines.append(f"why: {failure.path}:{failure.line}: {_short(failure.message)}")
     if failure.waited and failure.waited.at:
-        lines.append(f"  {failure.waited.at}, according to the flight-recorder dumps")
+        source = "" if failure.waited.source == "log" else ", according to the flight-recorder dumps"
+        lines.append(f"  {failure.waited.at}{source}")
     if failure.kind in _ONLY and not failure.is_from_outside and not (failure.waited and failure.waited.missing):
         lines.append(f"  {_ONLY[failure.kind]}")
     if diagnosis.unnamed:

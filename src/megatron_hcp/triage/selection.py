@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from megatron_hcp.triage.events import NAMES_THE_END, ROLES, Event, FileEvents
-from megatron_hcp.triage.line import When
+from megatron_hcp.triage.exit_codes import ABORTED
+from megatron_hcp.triage.inputs.log_name import is_of_ray, is_of_worker
+from megatron_hcp.triage.line import When, without_figures
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.place import are_tasks_ranks, place_of
 from megatron_hcp.triage.signatures.environment import CONDA
@@ -53,13 +55,33 @@ def candidates_of(parts: Sequence[FileEvents], files: Sequence[FileEvents]) -> l
     said, of_each = [], dict[Path, list[FileEvents]]()
     for entry in files:
         of_each.setdefault(entry.path, []).append(entry)
-    last = [entry for entry in files if entry.steps >= _STEPS_THAT_SURVIVE and entry.last_step is not None]
+    last = [entry for entry in files if entry.over or (entry.steps >= _STEPS_THAT_SURVIVE and entry.last_step)]
     for entry in parts:
+        others_over = _over_elsewhere(entry, files)
+        gone = _survived_in_driver(entry, files)
         for role, event in entry.pending.items():
+            if role in others_over or (role == "effect" and is_of_ray(str(entry.path))):
+                continue
             alike = sorted((event, *(later for later in entry.further if later.role == role)), key=_is_of_conda)
+            alike = [one for one in alike if without_figures(one.line) not in gone]
             others = [other for other in last if other.name.task == entry.name.task]  # an array's tasks are jobs apart
+            alike.sort(key=lambda one: _is_above_start((entry, one)))
             said += [(entry, one) for one in alike if not _went_on(entry, one, of_each[entry.path], others)][:1]
     return said
+
+
+def _over_elsewhere(entry: FileEvents, files: Sequence[FileEvents]) -> frozenset[Role]:
+    """Of a log that reports no steps, the roles that no longer count: another log says that the training is done."""
+    if entry.steps:
+        return frozenset()
+    return frozenset(role for other in files if other.name.task == entry.name.task for role in other.over)
+
+
+def _survived_in_driver(entry: FileEvents, files: Sequence[FileEvents]) -> set[str]:
+    """Of a log that Ray keeps of one worker, the lines after which the driver's log, which has them too, trained on."""
+    if not is_of_worker(str(entry.path)):
+        return set()
+    return {line for other in files if not is_of_worker(str(other.path)) for line in other.survived_lines}
 
 
 def _went_on(entry: FileEvents, event: Event, same: Sequence[FileEvents], trained: Sequence[FileEvents]) -> bool:
@@ -72,6 +94,9 @@ def _went_on(entry: FileEvents, event: Event, same: Sequence[FileEvents], traine
         trained: of all logs, the parts whose last step has a time; in another log it may be a later one.
     """
     if sum(other.steps for other in same if other.part > entry.part) >= _STEPS_THAT_SURVIVE:
+        return True
+    is_requeued = event.role == "end" and any(other.part > entry.part for other in same)
+    if is_requeued and any(other.over for other in trained):
         return True
     if event.line.when is None:
         return False
@@ -105,9 +130,12 @@ def first_event(
     if _had_its_programs(parts) and not all(map(_is_of_a_shell, known)):
         candidates = [item for item in candidates if not _is_of_a_shell(item[1])]
         known = [event for event in known if not _is_of_a_shell(event)]
+    below = [item for item in candidates if not _is_above_start(item)]
+    if any(event.role in _HAPPENED for _, event in below):
+        candidates, known = below, [event for _, event in below if event.role != "unknown"]
     if not known:
         return None
-    if ends and not any(entry.steps for entry in parts) and {event.role for event in known} <= _OF_AN_END:
+    if not any(entry.steps for entry in parts) and {event.role for event in known} <= _OF_AN_END:
         for item in stalls:
             if item[0].counts[item[1].signature.id] >= _AGAIN_AND_AGAIN:
                 return item, candidates
@@ -118,6 +146,8 @@ def first_event(
     first = _earliest(candidates)
     if first[1].role in _SAID_BY_OTHERS:
         first = _odd_one(parts, job, place_of(*first, job)[0]) or first
+    if first[1].role == "effect":  # Ray saw the end that others only felt
+        first = next((item for item in candidates if item[1].signature.id == "ray-worker-died"), first)
     return first, candidates
 
 
@@ -172,6 +202,12 @@ def _is_of_a_shell(event: Event) -> bool:
     return event.signature.id == "program-unknown" and bool(event.groups["program"])
 
 
+def _is_above_start(item: Said) -> bool:
+    """Whether it stands above the first words of the job's program, and nobody who has a rank said it."""
+    entry, event = item
+    return event.offset < entry.started_at and event.is_of_a_shell
+
+
 def _is_of_conda(event: Event) -> bool:
     return event.signature.id == CONDA
 
@@ -187,9 +223,9 @@ _SAID_BY_OTHERS: tuple[Role, ...] = ("origin", "effect", "report", "echo")
 
 
 def _odd_one(files: Sequence[FileEvents], job: LoggedJob, victim: int | None) -> Said | None:
-    """Of the rank that ended otherwise than all others: by an exit code of its own, where signals ended these, or
-    with the only traceback that is not about a lost peer, where `victim` is another rank, that says that it lost one.
-    None where there is no such rank, or more than one."""
+    """Of the rank that ended otherwise than all others: by an exit code of its own, where signals ended these; or by
+    its own abort, or with the only traceback that is not about a lost peer, where `victim` is another rank, that says
+    that it lost one. None where there is no such rank, or more than one."""
     cut = {place_of(entry, event, job)[0]: (entry, event) for entry in files for event in entry.cut.values()}
     lost = {rank for entry in files for rank in entry.lost}
     said = [(entry, event) for entry in files for event in entry.ends]
@@ -207,6 +243,10 @@ def _odd_one(files: Sequence[FileEvents], job: LoggedJob, victim: int | None) ->
         (rank, (entry, event)), *_ = own.items()
         groups = {**event.groups, "at": "; signals ended the others"}
         return None if rank in lost else cut.get(rank) or (entry, event._replace(groups=groups))
+    is_of_rank = victim is not None and not own
+    aborted = {item[1].ended.rank: item for item in said if item[1].code in ABORTED and item[1].ended.rank is not None}
+    if is_of_rank and len(aborted) == 1 and not aborted.keys() & {*lost, victim}:
+        return next(iter(aborted.values()))
     alone = [item for rank, item in cut.items() if rank is not None and rank not in lost and item[1].groups["at"]]
     return alone[0] if len(alone) == 1 and victim is not None and not {None, victim} & cut.keys() else None
 

@@ -39,6 +39,22 @@ def test_a_size_that_the_launch_states_is_left_to_a_person(hcp, tmp_path: Path) 
     assert (tmp_path / "run.sh").read_text() == text
 
 
+def test_a_size_that_is_no_fact_is_left_to_a_person(hcp, tmp_path: Path) -> None:
+    """verl's RolloutConfig.__post_init__ wants expert parallelism over all ranks of a replica; which is meant?"""
+    launch = "".join(
+        f"actor_rollout_ref.{item} "
+        for item in (
+            "model.path=Qwen/Qwen3-30B-A3B actor.strategy=megatron rollout.tensor_model_parallel_size=4",
+            "rollout.expert_parallel_size=8 rollout.name=vllm rollout.data_parallel_size=4",
+        )
+        for item in item.split()
+    )
+    (tmp_path / "run.sh").write_text(f"python3 -m verl.trainer.main_ppo {launch}\n")
+    done = hcp("check", "run.sh", "--fix", "--assume", "verl=0.8.0", cwd=tmp_path)
+    assert "not fixed run.sh: START025/RolloutConfig" in done.stderr, done.stderr
+    assert set(launch.split()) <= set((tmp_path / "run.sh").read_text().split())
+
+
 def test_every_launch_of_a_script_is_fixed(hcp, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(TWO_LEVELS.format(more="") + TWO_LEVELS.format(more=" --bf16"))
     done = hcp("check", "run.sh", "--fix", "--select", "HCP001", cwd=tmp_path)

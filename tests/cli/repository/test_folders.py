@@ -96,3 +96,30 @@ def test_changed_reads_what_differs_from_a_revision_and_new_files(hcp, repo: Pat
 def test_a_revision_that_git_does_not_know_is_one_line(hcp, repo: Path, revision: str) -> None:
     done = hcp("check", ".", f"--changed={revision}", cwd=repo)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "a revision" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '#!/bin/bash\n#SBATCH --nodes=1\nsrun bash -c "$COMMAND"\n',
+        "#!/bin/bash\n#SBATCH --nodes=1\nsrun --container-image=x/y:1 $COMMAND\n",
+        "torchrun --nproc-per-node 8 $COMMAND\n",
+    ],
+)
+def test_a_script_whose_command_is_set_elsewhere_is_no_other_file(hcp, repo: Path, text: str) -> None:
+    (repo / "hidden.sh").write_text(text)
+    done = hcp("check", ".", cwd=repo)
+    assert done.returncode == 2 and "hidden.sh has no training command, and what line" in done.stderr
+    assert "in COMMAND, which the script does not set" in done.stderr
+    assert done.stdout.endswith("1 file could not be used; 2 other files\n")
+    start = BAD if "torchrun" not in text else BAD.partition("8 ")[2]
+    (repo / ".hcp.yaml").write_text(f"facts: {{env.COMMAND: '{start.strip()}'}}\n")
+    assert "hidden.sh:" in hcp("check", "hidden.sh", cwd=repo).stdout
+
+
+@pytest.mark.parametrize(
+    "text", ['"$@"\n', "$CMD\n", 'bash -c "$CMD"\n', "srun hostname $NAME\n", "srun -N $N hostname\n"]
+)
+def test_a_script_that_runs_what_it_is_given_is_another_file(hcp, repo: Path, text: str) -> None:
+    (repo / "wrapper.sh").write_text(text)
+    assert hcp("check", ".", cwd=repo).stdout.endswith("1 ok; 3 other files\n")

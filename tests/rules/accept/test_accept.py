@@ -76,3 +76,23 @@ def test_accept001_the_comment_about_comments_is_not_accepted_by_a_comment(reaso
     report = check(SHORT.replace("=3", "=4") + f"  # hcp: ignore=ACCEPT001 {reason}")
     assert found(report) in (["ACCEPT001"], [])
     assert BY_ID["ACCEPT001"].last
+
+
+COMMAND = "torchrun pretrain_gpt.py \\\n  --context-parallel-size 2 \\\n  --seq-length 4097 \\\n  --bf16\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_accepted"),
+    [
+        ("# hcp: ignore=CP001 ours\n" + COMMAND, True),
+        ("# hcp: ignore=CP001 ours\n# another comment\n" + COMMAND, True),
+        ("# hcp: ignore=CP001 ours\r\n" + COMMAND.replace("\n", "\r\n"), True),
+        ("# hcp: ignore=CP001 ours\n\n" + COMMAND, False),
+        ("# hcp: ignore=CP001 ours\necho \\\n  a\n" + COMMAND, False),
+        ("# hcp: ignore=CP001 ours\nSIZE=1\n" + COMMAND, False),
+        ("echo # hcp: ignore=CP001 ours\n" + COMMAND, False),
+    ],
+)
+def test_accept001_a_comment_above_a_command_counts_for_all_its_lines(text: str, is_accepted: bool) -> None:
+    report = check_launch(build_launch(read_text(text, "run.sh")), RULES)
+    assert ("CP001" in {finding.id for finding in report.accepted}) == is_accepted

@@ -10,6 +10,8 @@ __all__ = ["test_text", "test_verdict"]
 FSDP = "dist.use_megatron_fsdp=true "
 
 EP_OVERLAP = "--num-experts 8 --expert-model-parallel-size 8 --overlap-moe-expert-parallel-comm"
+_RUN = "torchrun pretrain_gpt.py --context-parallel-size 2\n"
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("ENV009", "mlm", EP_OVERLAP, "env.CUDA_DEVICE_MAX_CONNECTIONS=1 arch=sm90", "warning slow training"),
@@ -35,6 +37,16 @@ VERDICTS: list[Row] = [
     ),
     ("ENV004", "mlm", "torchrun pretrain_gpt.py --context-parallel-size 2 \\\n --bf16\n", "arch=sm100", "fine"),
     ("ENV004", "mlm", "torchrun pretrain_gpt.py --context-parallel-size 2 \\\n --bf16\n", "", "needs arch"),
+    ("ENV004", "mlm", f"export CUDA_DEVICE_MAX_CONNECTIONS=1\nsrun --export=NONE {_RUN}", "arch=sm90", "error"),
+    ("ENV004", "mlm", f"export CUDA_DEVICE_MAX_CONNECTIONS=1\nsrun --export=HOME {_RUN}", "arch=sm90", "error"),
+    (
+        "ENV004",
+        "mlm",
+        f"export CUDA_DEVICE_MAX_CONNECTIONS=1\nsrun --export=NONE --container-image=a/b:1 {_RUN}",
+        "arch=sm90",
+        "warning",
+    ),
+    ("ENV004", "mlm", f"srun --export=ALL {_RUN}", "arch=sm90", "warning"),
     ("ENV004", "mlm", "torchrun pretrain_gpt.py --context-parallel-size 1 \\\n --bf16\n", "arch=sm90", "not concerned"),
     # ENV001 judges what the script exports.
     (

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from megatron_hcp.cli.reports.words import numbered
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.judge.report import Report
 from megatron_hcp.project.walk import changed_since, files_below
+
+if TYPE_CHECKING:
+    from megatron_hcp.cli.repository.result import TargetResult
 
 
 class Walk(NamedTuple):
-    """The targets with each folder replaced by its files. `found` are those files: they need not be launches."""
+    """The targets with each folder replaced by its files. `found` are those files: they need not be launches.
+
+    `changed`: the absolute paths that differ from the revision that --changed names; None without it.
+    """
 
     names: tuple[str, ...]
     found: frozenset[str]
     folders: tuple[str, ...]
+    changed: frozenset[str] | None = None
 
 
 def walked(names: Sequence[str], changed: str | None) -> Walk:
-    """The files that the targets name or hold; with `changed`, those that differ from that revision of git.
+    """The files that the targets name or hold.
 
     Raises:
         HcpError: a folder can't be walked, or git knows no such revision.
@@ -36,38 +42,40 @@ def walked(names: Sequence[str], changed: str | None) -> Walk:
     found: set[str] = set()
     for name in names:
         if name not in folders:
-            if only is None or os.path.abspath(name) in only:
-                every[name] = None
+            every[name] = None
             continue
-        files = files_below(name, only)
+        files = files_below(name)
         found.update(file for file in files if file not in every)
         every.update(dict.fromkeys(files))
-    return Walk(tuple(every), frozenset(found), tuple(folders))
+    return Walk(tuple(every), frozenset(found), tuple(folders), only)
 
 
 def _folder(name: str) -> str:
     return name if os.path.isdir(name) else os.path.dirname(os.path.abspath(name))
 
 
-def is_worth_a_line(report: Report) -> bool:
-    """Whether a launch that was found in a folder is shown: there is something to do, or to state."""
-    return report.verdict != "ok" or report.num_findings("warning") > 0
+def of_changed(results: Sequence[TargetResult], changed: frozenset[str] | None) -> list[TargetResult]:
+    """The results that depend on a changed file: the launch itself, or one that was read or looked for with it."""
+    if changed is None:
+        return list(results)
+    return [one for one in results if os.path.abspath(one.target) in changed or not changed.isdisjoint(one.paths)]
 
 
-def summary(reports: Sequence[Report], unusable: int, others: int, *, strict: bool = False) -> str:
+def summary(results: Sequence[TargetResult], others: int, *, strict: bool = False) -> str:
     """`checked 12 launches in 10 files: 2 failed, 1 undecided, 9 ok; 190 other files`."""
-    verdicts = Counter("failed" if report.failed(strict) else report.verdict for report in reports)
-    files = len({report.launch.reading.target for report in reports})
+    launches = [one for one in results if one.error is None]
+    verdicts = Counter(one.verdict(strict) for one in launches)
     counts = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in ("failed", "undecided", "ok"))
+    unusable = len(results) - len(launches)
     more = f"; {numbered(unusable, 'file')} could not be used" if unusable else ""
     rest = f"; {numbered(others, 'other file')}" if others else ""
-    launches = f"{len(reports)} launch{'es' if len(reports) != 1 else ''}"
-    return f"checked {launches} in {numbered(files, 'file')}: {counts}{more}{rest}"
+    many = f"{len(launches)} launch{'es' if len(launches) != 1 else ''}"
+    return f"checked {many} in {numbered(len({one.target for one in launches}), 'file')}: {counts}{more}{rest}"
 
 
-def refuse_nothing(walk: Walk, launches: int, errors: Iterable[HcpError], changed: str | None) -> None:
+def refuse_nothing(walk: Walk, results: Sequence[TargetResult]) -> None:
     """Raises if folders were named that hold no launch: nothing was checked, which must not pass."""
-    if changed is None and walk.folders and not launches and not list(errors):
+    if walk.changed is None and walk.folders and not results:
         raise HcpError(
             f"found no launch in {', '.join(walk.folders)[:200]} ({numbered(len(walk.found), 'file')} read)",
             wanted="a folder with launches: scripts (.sh, .bash, .sbatch, .slurm) or YAML",

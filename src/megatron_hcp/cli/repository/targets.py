@@ -7,31 +7,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from megatron_hcp.cli.repository.result import Asked, TargetResult
 from megatron_hcp.cli.screen import ProgressLine, say
 from megatron_hcp.ground.errors import HcpError, UnrecognisedError
-from megatron_hcp.ground.record import NamedTuple
-from megatron_hcp.launch.load import LoadOptions, load_launches
+from megatron_hcp.launch.load import load_launches
 from megatron_hcp.project.place import has_baseline, has_project
 
 if TYPE_CHECKING:
     from megatron_hcp.cli.repository.folders import Walk
+    from megatron_hcp.cli.repository.kept import Keeper, KeptReport
     from megatron_hcp.judge.report import Report
-
-
-class TargetResult(NamedTuple):
-    """One target's report, or the error that says why it could not be used."""
-
-    target: str
-    report: Report | None
-    error: HcpError | None = None
-
-
-class Asked(NamedTuple):
-    """How each target is checked."""
-
-    options: LoadOptions
-    select: str | None
-    ignore: str | None
+    from megatron_hcp.project.baseline import Entry
 
 
 def walk_of(names: Sequence[str], changed: str | None) -> Walk | None:
@@ -46,52 +32,113 @@ def checked(names: Sequence[str], asked: Asked) -> list[TargetResult]:
     """A result for each launch of the targets."""
     line = ProgressLine(first_s=1, pause_s=0.2)
     results: list[TargetResult] = []
+    keeper = _keeper(asked) if asked.form is not None and len(names) > 1 else None
     for number, name in enumerate(names):
         if len(names) > 1:
             line.show(f"{number} of {len(names)} files read")
-        results += _results(name, asked)
+        if keeper is not None or asked.records:
+            results += _recorded(name, asked, keeper)
+        else:
+            results += _results(name, asked)
+    if keeper is not None:
+        keeper.close()
     line.clear()
     return results
 
 
+def _keeper(asked: Asked) -> Keeper | None:
+    """What keeps the answers; None if they depend on more than files: on code of upstream, on what is installed."""
+    options = asked.options
+    if options.upstream or "installed" in options.assumes:
+        return None
+    from megatron_hcp.cli.repository.kept import Keeper
+
+    finds = options.find_project is not None
+    return Keeper((repr(options._replace(find_project=None)), repr((finds, asked.select, asked.ignore)), asked.about))
+
+
+def _recorded(name: str, asked: Asked, keeper: Keeper | None) -> list[TargetResult]:
+    """The results of a target with the files that they depend on; from the cache if it has them."""
+    from megatron_hcp.cli.repository.kept import KeptAnswer
+    from megatron_hcp.ground.asked import recording
+
+    answer = keeper.answer(name) if keeper is not None else None
+    if answer is not None:
+        if answer.error is not None:
+            return [TargetResult(name, None, answer.error, answer.paths)]
+        return [TargetResult(name, None, None, answer.paths, said) for said in answer.said]
+    with recording() as made:
+        results = _results(name, asked)
+        said = tuple(_said(item, asked) for item in results if item.report is not None) if keeper is not None else ()
+    paths = tuple(sorted(made.paths))
+    if keeper is not None:
+        keeper.add(name, KeptAnswer(said, results[0].error, paths), made)
+    return [item._replace(paths=paths) for item in results]
+
+
+def _said(item: TargetResult, asked: Asked) -> KeptReport:
+    from megatron_hcp.cli.repository.kept import KeptReport
+
+    assert asked.form is not None
+    return KeptReport(item.verdict(asked.strict), item.is_worth_a_line(asked.strict), asked.form(item), _entries(item))
+
+
 def _results(name: str, asked: Asked) -> list[TargetResult]:
-    """A result for each launch of a target."""
+    """A result for each launch of a target, without what its repository accepts."""
     from megatron_hcp.judge.engine import check_launch
     from megatron_hcp.rules.registry import selected
 
     select, ignore = asked.select, asked.ignore
+    finds = asked.options.find_project is not None
     try:
-        if asked.options.find_project is not None and has_project(name):
+        if finds and has_project(name):
             from megatron_hcp.project.accepting import choices
+            from megatron_hcp.project.config import forget_launches
 
+            forget_launches()
             select, ignore = choices(name, select, ignore)
         launches = load_launches(name, asked.options)
     except HcpError as error:
         return [TargetResult(name, None, error)]
     rules = selected(select, ignore)
-    return [TargetResult(name, check_launch(launch, rules)) for launch in launches]
+    results = [TargetResult(name, check_launch(launch, rules)) for launch in launches]
+    if finds and (has_project(name) or has_baseline(name)):
+        from megatron_hcp.project.accepting import accepted
 
-
-def with_baseline(results: list[TargetResult], asked: Asked, write: bool) -> list[TargetResult]:
-    """The results without what their repositories accept; writes the baseline first if it was asked for."""
-    checked_ones = [item.target for item in results if item.report is not None]
-    if not write and not any(has_project(name) or has_baseline(name) for name in checked_ones):
-        return results
-    from megatron_hcp.project.accepting import accepted, stale_notes, write_baseline
-
-    def without(baseline: bool) -> list[TargetResult]:
-        return [
-            item._replace(report=accepted(item.target, item.report, baseline=baseline)) if item.report else item
+        results = [
+            item._replace(report=accepted(name, item.report, baseline=asked.accepts)) if item.report else item
             for item in results
         ]
+    return results
 
-    if write:
-        file, entries = write_baseline([(item.target, item.report) for item in without(False) if item.report])
-        say([f"hcp: wrote {file}: {entries} accepted findings"], err=True)
-    elif asked.select is None and asked.ignore is None:
-        notes = stale_notes([(item.target, item.report) for item in results if item.report])
-        say((f"hcp: note: {note}" for note in notes), err=True)
-    return without(True)
+
+def _entries(item: TargetResult) -> tuple[Entry, ...]:
+    """The findings as a baseline has them, if there is one."""
+    if item.report is None or not has_baseline(item.target):
+        return item.kept.entries if item.kept is not None else ()
+    from megatron_hcp.project.accepting import entries_of
+
+    return entries_of(item.target, item.report)
+
+
+def with_baseline(results: list[TargetResult], asked: Asked) -> list[TargetResult]:
+    """Writes the baseline; returns the results without what it then accepts."""
+    from megatron_hcp.project.accepting import accepted, write_baseline
+
+    file, entries = write_baseline([(item.target, item.report) for item in results if item.report])
+    say([f"hcp: wrote {file}: {entries} accepted findings"], err=True)
+    return [item._replace(report=accepted(item.target, item.report)) if item.report else item for item in results]
+
+
+def note_stale(results: Sequence[TargetResult]) -> None:
+    """Says on standard error which entries of a baseline accept nothing any more."""
+    launches = [item for item in results if item.error is None]
+    if not any(has_baseline(item.target) for item in launches):
+        return
+    from megatron_hcp.project.accepting import stale_notes
+
+    notes = stale_notes((item.target, _entries(item)) for item in launches)
+    say((f"hcp: note: {note}" for note in notes), err=True)
 
 
 def fix_files(names: Sequence[str], asked: Asked) -> None:

@@ -24,7 +24,7 @@ from megatron_hcp.skills.folders import has_card, skills_below
 from megatron_hcp.skills.side_by_side import run_steps, steps_at_once
 from megatron_hcp.skills.stack import stack_notes
 from megatron_hcp.skills.steps import StepResult, program_of, steps_up_to, why_not
-from megatron_hcp.skills.submitted import EXECUTORS, Submission, run_submitted
+from megatron_hcp.skills.submitted import EXECUTORS, Submission, parameter_of, run_submitted
 
 _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 _STEPS = 2
@@ -185,12 +185,7 @@ def _submission(
         if parameters:
             raise HcpError("found --submit-with without --executor", wanted="both", do="add --executor slurm")
         return None
-    given: dict[str, Any] = {}
-    for text in parameters:
-        name, is_pair, value = text.partition("=")
-        if not is_pair or not name.isidentifier():
-            raise HcpError(f"--submit-with: found {visible(text)[:100]}", wanted="NAME=VALUE, such as partition=batch")
-        given[name] = int(value) if value.isdecimal() and len(value) < 10 else value
+    given = dict(map(parameter_of, parameters))
     return Submission(executor, jobs or steps_at_once(), Path("hcp-verify-tasks"), given)
 
 

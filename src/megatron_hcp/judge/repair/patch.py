@@ -19,8 +19,8 @@ from megatron_hcp.judge.repair.surroundings import plain_changes
 from megatron_hcp.judge.repair.variables import through_variable
 from megatron_hcp.judge.report import Finding, OfferedFix, Report
 from megatron_hcp.judge.start.findings import masked_in
-from megatron_hcp.judge.start.fixes import INTENT
 from megatron_hcp.launch.build import build_launch
+from megatron_hcp.launch.dialects.table import FACTS
 from megatron_hcp.launch.edit import is_plain
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.load import load_text
@@ -32,12 +32,13 @@ _WAYS = 12
 _CHANGES = "each fix changes what the launch is meant to be: choose one yourself"
 _MEANT = frozenset(
     (
-        *INTENT, "cp_comm_type", "dynamic_context_parallel", "hybrid_context_parallel", "packing", "sequence_packing",
-        "packed_sequence_size", "sft", "use_remove_padding", "padding_free", "fsdp", "torch_fsdp2", "fp8", "bf16",
-        "fp16", "mtp_layers",
+        "cp_comm_type", "dynamic_context_parallel", "hybrid_context_parallel", "packing", "sequence_packing", "sft",
+        "use_remove_padding", "padding_free", "fsdp", "torch_fsdp2", "fp8", "bf16", "fp16", "spec", "model_name", "mla",
+        "position_embedding_type", "rope_type", "softmax_type", "group_query_attention", "attention_mask",
+        "moe_router_load_balancing_type", "hybrid_pattern", "rlhf_type",
     )
 )  # fmt: skip
-"""What a launch that states it is meant to have: its sizes, and the features that it is about."""
+"""The features that a launch which states them is about, and what its model is."""
 _Id = tuple[str, str]
 """The model (verl's role) and the id of a finding."""
 
@@ -55,13 +56,20 @@ class Patch(NamedTuple):
 
 
 def keeps_intent(launch: Launch, fix: OfferedFix) -> bool:
-    """Whether a fix leaves what the launch is meant to be as it is: its layout, lengths, batch, model and features."""
-    changed = {*dict(fix.edits), *fix.without}
-    return not any(
-        name in _MEANT and name in launch.facts and launch.facts[name].origin == "launch"
-        and launch.facts[name].value is not None
-        for name in changed
-    )  # fmt: skip
+    """Whether a fix leaves what the launch is meant to be as it is: each number that it states, and its features."""
+    changed = {**dict.fromkeys(fix.without), **dict(fix.edits)}
+    return not any(_is_meant(launch, name, value) for name, value in changed.items())
+
+
+def _is_meant(launch: Launch, name: str, new: object) -> bool:
+    """Whether a change to a fact, or to a key that is no fact, may change what is trained; of a key, all but a switch
+    that the launch leaves out may."""
+    if name in FACTS or is_plain(name):
+        fact = launch.facts.get(name)
+        if fact is None or fact.origin != "launch" or fact.value is None:
+            return False
+        return name in _MEANT or (isinstance(fact.value, (int, float, tuple)) and not isinstance(fact.value, bool))
+    return not isinstance(new, bool) or any(setting.key == name for setting in launch.reading.settings)
 
 
 def patch_of(

@@ -7,6 +7,7 @@ its legal values: the rule is undecided if one of them leads to an error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from megatron_hcp.judge.report import Undecided
 from megatron_hcp.judge.ruling import Ruling, judge
@@ -125,6 +126,9 @@ class _Trials:
         self.most = _MOST_TRIALS
         self._left = 0
         self._hidden: dict[str, Hidden | None] = {}
+        self._views: dict[Any, View] = {}
+        self._done: dict[Any, Ruling] = {}
+        """By the facts that were given: what rules read, and what each made of it. Runs share many."""
         self._start: Mapping[str, Fact] = {}
         self._kinds = _ANYTHING
         self._only: frozenset[str] | None = None
@@ -178,7 +182,15 @@ class _Trials:
         return None
 
     def _judge(self, rule: Rule, given: Mapping[str, Fact]) -> Ruling:
-        return judge(View(self.launch._replace(facts={**self.launch.facts, **self._start, **given})), rule)
+        values = (*self._start.items(), None, *given.items())
+        done = self._done.get((rule.id, values))
+        if done is None:
+            view = self._views.get(values)
+            if view is None:
+                view = View(self.launch._replace(facts={**self.launch.facts, **self._start, **given}))
+                self._views[values] = view
+            done = self._done[rule.id, values] = judge(view, rule)
+        return done
 
     def _guilty(self, rule: Rule, given: Mapping[str, Fact]) -> tuple[str, ...]:
         """Of the values that lead to an error, those without which there is none."""

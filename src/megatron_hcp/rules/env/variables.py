@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from megatron_hcp.ground.numbers import whole_number
+from megatron_hcp.launch.images import IMAGE_FACTS
 from megatron_hcp.rules.cp.view import BLACKWELL, CONNECTIONS, is_fsdp, wants_one_connection
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import (
@@ -246,15 +247,18 @@ def script_exports_the_connections(v: View) -> Problem | None:
     """Before Blackwell, a training script exports CUDA_DEVICE_MAX_CONNECTIONS.
 
     Megatron-LM's command line asserts 1 with tensor or context parallelism. Nothing sets it automatically, so a script
-    that doesn't set it runs only if the calling shell happens to.
+    that doesn't set it runs only if the calling shell happens to; srun --export may keep that from the job.
     """
     if v.arch in BLACKWELL:
         return None
+    is_closed = "ALL" not in str(v.get("srun.export") or "ALL").split(",")
+    has_image = not v.launch.reading.facts.keys().isdisjoint(IMAGE_FACTS)
     return Problem(
-        message="unless the calling shell sets it, Megatron-LM's argument validation fails: it asserts 1",
-        found=f"no CUDA_DEVICE_MAX_CONNECTIONS in the script, on {v.arch}",
-        wanted="export CUDA_DEVICE_MAX_CONNECTIONS=1",
-        facts=(CONNECTIONS,),
+        message=f"unless {'an image' if is_closed else 'the calling shell'} sets it, validate_args fails: it asserts 1",
+        found=f"no CUDA_DEVICE_MAX_CONNECTIONS {'passed on by srun' if is_closed else 'in the script'}, on {v.arch}",
+        wanted=f"export CUDA_DEVICE_MAX_CONNECTIONS=1{' and srun --export=ALL' if is_closed else ''}",
+        facts=("srun.export",) if is_closed else (CONNECTIONS,),
+        severity="error" if is_closed and not has_image else None,
     )
 
 

@@ -15,6 +15,7 @@ from megatron_hcp.rules.upstream import (
     BRIDGE_LOADERS,
     BRIDGE_MIMO_V2_FLASH,
     BRIDGE_QWEN3_VL,
+    BRIDGE_STATE,
 )
 
 _PACKED = (
@@ -91,8 +92,8 @@ ROWS: tuple[Known, ...] = (
         title="Packed rows are split for CP sequence by sequence",
         why="Before _partition_packed_batch_for_cp, the batch was split as if each row were one sequence, and "
         "cu_seqlens was split with it: attention gets metadata that matches neither the row nor the slice.",
-        symptom="the boundaries of the packed sequences are split like tokens: cu_seqlens matches no row, and the "
-        "first forward pass fails or attends to the wrong tokens",
+        symptom="CP splits a packed row as if it were one sequence: the first forward pass fails, or attends to "
+        "tokens of other sequences",
         issue="NVIDIA-NeMo/Megatron-Bridge#1292, #1964",
         outcome="error crash first-forward",
         source=(
@@ -252,6 +253,21 @@ ROWS: tuple[Known, ...] = (
         ),
         instead="vision_dp_when_cp false",
         fixes=(Fix({"vision_dp_when_cp": False}, "every rank encodes all images"),),
+    ),
+    Known(
+        "KNOWN124",
+        "bridge",
+        ">=0.3,<0.6",
+        when="exit_signal_handler",
+        title="The handler of the exit signal is installed in the trainer",
+        why="GlobalState makes the handler and never enters it, so the signal ends the trainer before it has saved. "
+        "Only data workers install theirs. Since 0.6 the state enters it.",
+        symptom="train.exit_signal_handler has no effect on these releases: the signal ends the trainer without a save",
+        issue="GlobalState._set_signal_handler, DistributedSignalHandler.__enter__",
+        outcome="warning silent never",
+        source=(BRIDGE_STATE.says("GlobalState._set_signal_handler", absent="__enter__", versions=">=0.3,<0.6"),),
+        launch=Example("bridge", _CP + "train.exit_signal_handler=true ", "te=2.18 bridge=0.5.1"),
+        instead="saving often enough (checkpoint.save_interval)",
     ),
 )
 

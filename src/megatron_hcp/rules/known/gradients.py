@@ -170,8 +170,8 @@ ROWS: tuple[Known, ...] = (
         why="Grouped experts aren't marked as tensor-parallel from Transformer Engine 2.13 on, so they count as copies "
         "and only those of the first tensor-parallel rank enter the norm, although the other ranks hold other "
         "experts or other parts of them. Seen on a CPU: 2.10 marks the weights that its class builds, 2.14 doesn't.",
-        symptom="the gradient norm leaves out the experts of all tensor-parallel ranks but the first: it is too small, "
-        "and clipping acts less than it should",
+        symptom="the gradient norm counts the experts of the first tensor-parallel rank alone: it is too small, and "
+        "gradients are clipped less than asked",
         issue="NVIDIA/Megatron-LM#5916",
         outcome="warning silent never",
         source=(
@@ -183,7 +183,7 @@ ROWS: tuple[Known, ...] = (
             ),
         ),
         launch=Example("mlm", _GROUPED, "te=2.14"),
-        instead="a smaller clip_grad",
+        instead="clip_grad set lower by that much",
     ),
     Known(
         "KNOWN035",

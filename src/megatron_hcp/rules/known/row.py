@@ -185,7 +185,10 @@ def _problem(v: View, row: Known, clauses: tuple[Clause, ...], span: Span) -> Pr
     wanted = ", or ".join(filter(None, (newer, row.instead)))
     return Problem(
         message=row.symptom,
-        found=_found(f"{PACKAGES[row.package]} {v[row.package]} with ", [_setting(v, clause) for clause in clauses]),
+        found=_found(
+            f"{PACKAGES[row.package]} {v[row.package]} with ",
+            list(dict.fromkeys(_setting(v, clause) for clause in clauses)),
+        ),
         wanted=f"{wanted} ({row.issue})",
         facts=(*(clause.name for clause in clauses), row.package),
         fixes=row.fixes,
@@ -205,6 +208,8 @@ def _setting(v: View, clause: Clause) -> str:
     name, value = clause.name, v.get(clause.name)
     if clause.is_version:
         return f"{name} {value}"
+    if name == "thd" and value is True:
+        return "packed rows"
     fact = v.fact(name)
     keys = keys_of(FACTS[name], v.dialect, v.launch.reading.role) if name in FACTS else ()
     key = fact.key if fact and fact.key and fact.origin != "derived" else (*keys, name)[0]

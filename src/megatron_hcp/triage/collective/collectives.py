@@ -133,7 +133,18 @@ class CollectiveWaits:
             timeouts[0] // 1000 if timeouts else None,
             tuple(arrived),
             tuple(sorted(missing)),
+            at="" if missing else self._beyond(sequence, {*arrived}),
         )
+
+    def _beyond(self, sequence: int | None, arrived: set[int]) -> str:
+        """The next collective in which ranks timed out that did not wait in this one: they are out of step."""
+        later = (
+            (number, op, ranks.keys() - arrived)
+            for (number, op), ranks in self.waits.items()
+            if sequence is not None and number is not None and number > sequence
+        )
+        number, op, ranks = min((item for item in later if item[2]), default=(0, "", set()), key=lambda item: item[0])
+        return f"{ranks_text(sorted(ranks))} waited in {op} {number} instead" if ranks else ""
 
     def _group_of(self, sequence: int | None) -> tuple[str, dict[int, tuple[int, int]]]:
         """The group in which this sequence timed out, and its ranks' states."""

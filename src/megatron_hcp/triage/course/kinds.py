@@ -127,7 +127,7 @@ _NO_NUMBER = r"(?P<value>-?(?:nan|inf(?:inity)?))(?:\.0)?(?![\w(])"
 METRIC = re.compile(
     r"(?i)(?<![a-z])(?<!(?:val|max|min)_)(?<!(?:eval|test|best|prev|mean)_)(?<!(?:min|max|val) )"
     r"(?<!(?:best|eval|mean) )(?P<name>loss|(?:total_)?grad(?:ient)?[_ ]?norm|global_norm)['\"]?"
-    rf"(?:\s{{0,8}}[:=|]\s{{0,8}}|\s)['\"]?(?:tensor\(|np\.float\d\d\()?{_NO_NUMBER}"
+    rf"(?:\s{{0,8}}[:=|]\s{{0,8}}|\s(?:is |became |was )?)['\"]?(?:tensor\(|np\.float\d\d\()?{_NO_NUMBER}"
 )
 """A loss or a norm whose value is none. Those of a validation that has not been yet, the best so far, and means over
 more than this step (`grad_norm: 0.39 (nan)`) are something else."""

@@ -25,6 +25,13 @@ PREVIOUS = re.compile(r"(?P<of>.+)[._-]previous(?P<end>\.\w{1,8})")
 """What `kubectl logs --previous` is usually kept as, beside the log of the container that runs."""
 _TASK_LOG = re.compile(r"(?<![0-9])[0-9]{1,18}_(?P<task>[0-9]{1,9})\.(?:out|err)$")
 """Of sbatch: `slurm-JOB_TASK.out`."""
+_WORKER_LOG = re.compile(r"(?:^|/)worker-[0-9a-f]{40,64}-[0-9a-f]{8}-\d{1,10}\.(?:out|err)$")
+"""Of Ray's session folder: what a worker wrote, which Ray prints in the driver's log too."""
+_RAYS_LOG = re.compile(
+    r"(?:^|/)(?:python-core-(?:worker|driver)-[0-9a-f]{40,64}_\d{1,10}|gcs_server|raylet|(?:log_)?monitor|dashboard\w{0,20}|"
+    r"runtime_env_\w{1,20}|debug_state\w{0,20})\.(?:log|out|err|txt)$"
+)
+"""What Ray writes about itself there."""
 _TORCHRUN_LOG = re.compile(r"attempt_(\d+)/(\d+)/std(?:out|err)\.log$")
 
 
@@ -39,6 +46,16 @@ class Name(NamedTuple):
     """The node's place in the job's list of nodes."""
     task: int | None = None
     """Of a job array: which of its tasks wrote the log."""
+
+
+def is_of_worker(path: str) -> bool:
+    """Whether Ray keeps in this file what one of its workers wrote."""
+    return _WORKER_LOG.search(path) is not None
+
+
+def is_of_ray(path: str) -> bool:
+    """Whether Ray writes about itself in this file: errors that no row knows say nothing of the job there."""
+    return _RAYS_LOG.search(path) is not None
 
 
 def is_record(path: str) -> bool:

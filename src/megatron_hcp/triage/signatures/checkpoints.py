@@ -42,7 +42,6 @@ CHECKPOINTS: tuple[Signature, ...] = (
         "file write failed",
         "RuntimeError: [enforce fail at inline_container.cc:471] . file not found",
         "df -h, df -i and the quota of the checkpoint folder on {node}; the checkpoint being written is incomplete",
-        again="chance",
     ),
     fault(
         "checkpoint-format",

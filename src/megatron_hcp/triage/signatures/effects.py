@@ -120,6 +120,17 @@ EFFECTS: tuple[Signature, ...] = (
         role="origin",
     ),
     effect(
+        "rendezvous-absent",
+        r"DistStoreError: wait timeout after \d{1,12} ?ms, keys: \S{0,200}//\w{1,20}//\d{1,9}/(?P<absent>\d{1,9})$",
+        "the process group was not built: rank {absent} of it did not come",
+        "torch.distributed.DistStoreError: wait timeout after 12000ms, keys: /default_pg/0//cpu//0/3",
+        "torch.distributed.DistStoreError: wait timeout after 12000ms, keys: /default_pg/0",
+        "read that rank's log, from its start: did its process start, and did it end or wait before this time?",
+        tokens=(ERROR,),
+        rule="LOG003",
+        role="origin",
+    ),
+    effect(
         "rendezvous-timeout",
         r"client socket has (?:timed out|failed to connect)|DistStoreError|RendezvousTimeoutError|"
         r"connect\(\) timed out\. Original timeout|"

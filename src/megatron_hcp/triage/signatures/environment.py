@@ -35,7 +35,8 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"^Could not override (?P<text>.*)|^Error merging (?P<text2>.*)|"
         r"^Key (?P<text3>'[^']{1,200}' (?:is )?not in .*)|^(?:hydra|omegaconf)\.errors\.\w+: (?P<text4>.*)|"
         r"^(?P<text5>Error parsing override .*|"
-        r"Missing mandatory value: .*|Could not (?:find|load) '[^']{1,200}'.*|Interpolation key .* not found)|"
+        r"Missing mandatory value: .*|Could not (?:find|load) '[^']{1,200}'.*|"
+        r"Cannot find primary config .*|Multiple values for .*|You must specify '.*|Interpolation key .* not found)|"
         r"^\w{1,40}ValidationError: (?P<text6>\d+ validation errors? for .*)|"
         r"^ValueError: (?P<text7>Some (?:specified arguments|keys) are not used by .*)",
         "the configuration does not accept this setting: {text}{text2}{text3}{text4}{text5}{text6}{text7}",
@@ -43,7 +44,22 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "Could not overwrite the file",
         "hcp check {launch}",
         "Hydra takes +KEY=VALUE for a key that the configuration lacks; does this version have the key?",
-        tokens=(ERROR, b"ould not override", b"not in struct"),
+        tokens=(
+            ERROR,
+            b"ould not override",
+            b"not in struct",
+            b"primary config",
+            b"Multiple values for",
+            b"must specify '",
+        ),
+    ),
+    fault(
+        "torch-without-cuda",
+        r"Torch not compiled with CUDA enabled",
+        "this PyTorch is built without CUDA",
+        "AssertionError: Torch not compiled with CUDA enabled",
+        "AssertionError: Torch is not there",
+        "install the build of PyTorch for the cluster's CUDA: python -c 'import torch; print(torch.version.cuda)'",
     ),
     fault(
         "abi-mismatch",

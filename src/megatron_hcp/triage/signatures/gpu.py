@@ -121,7 +121,7 @@ GPU: tuple[Signature, ...] = (
     fault(
         "gpu-driver",
         r"[Dd]river/library version mismatch|Found no NVIDIA driver|No CUDA GPUs are available|"
-        r"Torch not compiled with CUDA enabled|CUDA unknown error - this may be due|unsupported display driver|"
+        r"CUDA unknown error - this may be due|unsupported display driver|"
         r"CUDA driver initialization failed|CUDA_ERROR_(?:NO_DEVICE|SYSTEM_NOT_READY|SYSTEM_DRIVER_MISMATCH)|"
         r"system not yet initialized|no CUDA-capable device is detected|forward compatibility was attempted on|"
         r"Cuda failure (?:\d{1,4} )?'(?:initialization error|no CUDA-capable device|system not yet)|"
@@ -230,7 +230,6 @@ GPU: tuple[Signature, ...] = (
         "step 00009 (0.00%) | loss: 2.3 | nan check: off",
         _NOT_FINITE,
         tokens=(),
-        again="chance",
         at_any_level=True,
     ),
     fault(

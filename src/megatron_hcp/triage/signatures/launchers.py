@@ -41,7 +41,7 @@ LAUNCHERS: tuple[Signature, ...] = (
         r"\b(?:exited on|killed by|died from|terminated (?:by|with)) signal:? (?P<signal>\d{1,2}|SIG[A-Z]{1,8})\b|"
         r"^signal (?P<signal4>\d{1,2}) \([A-Z][\w ]{2,30}\)\.?$|"
         r"died with <Signals\.(?P<signal2>SIG[A-Z]{1,8})|EXIT STRING: .{1,60}\(signal (?P<signal3>\d{1,2})\)|"
-        r"(?:line \d+:\s{0,4}\d+ )(?P<how>Killed|Segmentation fault|Bus error|Aborted)\b|"
+        r"(?:line \d+:\s{0,4}\d+ )(?P<how>Killed|Segmentation fault|Bus error|Aborted|Hangup)\b|"
         r"^(?P<how2>Killed|(?:Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)$",
         "a launcher saw a process end",
         "[2023-08-21 10:11:12,345] [ERROR] [launch.py:434:sigkill_handler] ['/opt/conda/bin/python', 'train.py'] exits "
@@ -52,6 +52,7 @@ LAUNCHERS: tuple[Signature, ...] = (
             b"exit",
             b"return",
             b"illed",
+            b"Hangup",
             b"core dumped",
             b"ignal",
             b"terminated",

@@ -32,7 +32,7 @@ NETWORK: tuple[Signature, ...] = (
         "do all nodes use the same GID index and traffic class (NCCL_IB_GID_INDEX, NCCL_IB_TC), and is the "
         "routing between them right?",
         tokens=(b"NCCL WARN",),
-        again="machine",
+        again="link",
     ),
     fault(
         "ib-memory",
@@ -60,9 +60,10 @@ NETWORK: tuple[Signature, ...] = (
         "h:17:17 [5] NCCL INFO NET/IB : Using mlx5_0",
         _LINK,
         "110 (timed out): the two cards cannot reach each other: NCCL_IB_GID_INDEX, NCCL_IB_HCA and the routing",
+        "19 (no such device), 22 (invalid argument): the devices or the GID index that the container has (ibv_devinfo)",
         "ulimit -l inside the job: locked memory must be unlimited",
         tokens=(b"NCCL WARN", b"libfabric:"),
-        again="machine",
+        again="link",
     ),
     fault(
         "nccl-interface",
@@ -127,12 +128,14 @@ NETWORK: tuple[Signature, ...] = (
     fault(
         "gloo-loopback",
         r"Gloo connectFullMesh failed(?:(?!Gloo connectFullMesh).)*?remote=\[?(?:127\.|::1)",
-        "Gloo tries to reach ranks on other nodes through loopback: the host name resolves to 127.0.0.1",
+        "Gloo could not connect to a rank at 127.0.0.1: on one node that rank had ended; on several, the host name "
+        "resolves to loopback",
         "RuntimeError: Gloo connectFullMesh failed with [pair.cc:152] timed out connecting: SO_ERROR: Connection "
         "refused, remote=[127.0.0.1]:14215",
         "RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] no error",
-        "set GLOO_SOCKET_IFNAME to the interface that connects the nodes (a single name; Gloo does not "
-        "support NCCL's ^)",
+        "one node: which rank ended before this time, or in the attempt before?",
+        "several: set GLOO_SOCKET_IFNAME to the interface that connects them (a single name; Gloo does not support "
+        "NCCL's ^)",
     ),
     fault(
         "gloo-connect",
@@ -155,8 +158,9 @@ NETWORK: tuple[Signature, ...] = (
         "RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find address for: "
         "^lo",
         "RuntimeError: [enforce fail at gloo/context.cc:27] rank < size",
-        "set GLOO_SOCKET_IFNAME to the interface that connects the nodes (a single name; Gloo does not "
-        "support NCCL's ^)",
+        "one node: which rank ended before this time, or in the attempt before?",
+        "several: set GLOO_SOCKET_IFNAME to the interface that connects them (a single name; Gloo does not support "
+        "NCCL's ^)",
         "ulimit -n: every rank holds a connection to every other",
     ),
     fault(

@@ -71,7 +71,7 @@ NODE: tuple[Signature, ...] = (
         r"oom-kill:constraint|TERM_MEMLIMIT|job killed: \w{0,2}mem\w{0,5} \S{1,20} exceeded limit|"
         r"[Ee]xceeded (?:job|step) memory limit|\bOOMKilled\b|DefaultCPUAllocator: can't allocate memory|"
         r"(?<!, Error: )[Cc]annot allocate memory",  # libfabric's word is the network's
-        "a node ran out of host memory and killed a process",
+        "host memory ran out: a process was killed, or was refused what it asked for",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed.",
         "slurmstepd: error: execve(): hcp: No such file or directory",
         SACCT,

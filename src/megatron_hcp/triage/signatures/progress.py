@@ -23,10 +23,13 @@ DONE: dict[bytes, frozenset[Role]] = {
     b"`Trainer.fit` stopped: ": ECHOES,
     _RAYS: ECHOES,
     b"Training completed": ECHOES,
+    b"Training finished": ECHOES,
     b"Final validation metrics: ": ECHOES,
     b"Max number of steps has been reached, stopping training": ECHOES,
     b"End time of running main: ": ECHOES,
     b'"key": "run_stop"': ECHOES | {"end"},
+    b"Script completed successfully": NOTHING_LEFT,
+    b"Job completed successfully": NOTHING_LEFT,
 }
 """What Megatron-LM, Hugging Face's Trainer, Lightning, Ray (of its jobs), torchtitan, verl, NeMo-RL, ms-swift and
 MLPerf's programs print when the training is done, and what is no failure any more after it: ranks end one after the
@@ -48,6 +51,11 @@ def done(line: bytes) -> frozenset[Role] | None:
         if token in line and (token != _RAYS or b"Job '" in line) and _HOWEVER_IT_ENDED not in line:
             return over
     return None
+
+
+def of_script(line: bytes) -> bool:
+    """Whether a script says so, which may do it whatever its program did."""
+    return b"completed successfully" in line
 
 
 _TRAINING = re.compile(
@@ -106,10 +114,10 @@ HARMLESS = re.compile(
     r"(?i)executing job with overrides|not a git |git root error|detected dubious|pip's dependency resolver|"
     r"nthreads cannot be larger than environment variable|could not find arguments in the checkpoint|"
     r"could not find the metadata file|will not load any checkpoints?|Using the latest cached version|"
-    r"unable to register \w{1,20} (?:factory|plugin)"
+    r"unable to register \w{1,20} (?:factory|plugin)|[:=] ?0$|continuing (?:to|with|without) "
 )
 """What programs print as an error and go on: Hydra, git (also in wandb), pip, numexpr, Megatron-LM, datasets,
-TensorFlow."""
+TensorFlow; a count of none; and what says that it goes on."""
 
 
 def last_words(tail: bytes) -> tuple[int, Line] | None:

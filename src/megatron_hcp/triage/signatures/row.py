@@ -17,9 +17,9 @@ failed, with a word on which or where. unknown: it says error, and no row knows 
 word. report: a launcher's word on a rank that ended. echo: what everything says that is being ended.
 stall: a warning; the cause only where it repeats until the job is ended from outside, before its first step.
 """
-Again = Literal["same", "machine", "chance", "outside"]
-"""Whether it would come back: the same launch fails the same way; a machine is suspect; it may pass; it came from
-outside the job."""
+Again = Literal["same", "machine", "link", "chance", "outside"]
+"""Whether it would come back: the same launch fails the same way; a machine is suspect; a link is, whose line says
+nothing about which of its ends; it may pass; it came from outside the job."""
 
 _LONGEST = 500
 """Characters of a text from the log that are kept: enough to know the line again."""

@@ -23,6 +23,8 @@ class Settings:
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = dict(line.split("\t", 1) for line in lines)
+        self.sections = {key[:end] for key in self.lines for end, sign in enumerate(key) if sign == "."}
+        """The keys that have settings below them: a word such as `critic=megatron_critic` chooses a section's file."""
 
     def value(self, key: str, written: dict[str, Any], depth: int = 0) -> Any:
         """What a setting comes to, where the launch writes these; a section if it is one."""
@@ -69,7 +71,7 @@ def configuration_of(launch: Launch, settings: Settings) -> Thing:
     if reading.unseen is not None or not reading.complete:
         written |= {key: NotKnown((key,)) for key in settings.lines if not key.endswith("_target_")}
     for setting in reading.settings:
-        if "@" not in setting.key and setting.key[:1].isalpha() and not _is_section(settings, setting.key):
+        if "@" not in setting.key and setting.key[:1].isalpha() and setting.key not in settings.sections:
             written[setting.key] = _plain(setting.value, setting.key)
     for key in reading.unknown:
         if "." in key:
@@ -95,11 +97,6 @@ def _open(section: Thing) -> None:
     for value in section.fields.values():
         if isinstance(value, Thing):
             _open(value)
-
-
-def _is_section(settings: Settings, key: str) -> bool:
-    """Whether a word chooses the file of a section: `critic=megatron_critic`."""
-    return any(other.startswith(f"{key}.") for other in settings.lines)
 
 
 def _plain(value: Any, key: str) -> Any:

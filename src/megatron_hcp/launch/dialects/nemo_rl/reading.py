@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from posixpath import normpath
 from typing import Any, NamedTuple
 
+from megatron_hcp.ground.asked import is_file
 from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_text
@@ -218,7 +219,7 @@ class _Inheritance:
                 return place, below
             rest = [part for part in parts if part not in ("", ".", "..")]
             for source in self.sources:
-                if os.path.isfile(source) and rest and os.path.basename(source) == rest[-1]:
+                if is_file(source) and rest and os.path.basename(source) == rest[-1]:
                     return source, os.path.dirname(source)
                 there = file_below(source, name, _WANTED, of=folder) if folder is not None else None
                 tails = ("/".join(rest[start:]) for start in range(len(rest)))

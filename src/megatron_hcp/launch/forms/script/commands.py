@@ -10,7 +10,7 @@ from megatron_hcp.launch.forms.script.containers import image_options
 from megatron_hcp.launch.forms.script.options import mpi_options, slurm_options, torchrun_options
 from megatron_hcp.launch.forms.script.ray import with_runtime_env
 from megatron_hcp.launch.forms.script.slurm import sbatch
-from megatron_hcp.launch.forms.script.started import Handed, StartContext, Started
+from megatron_hcp.launch.forms.script.started import Handed, StartContext, Started, from_outside
 
 _WRAPPERS_NAMES = (
     "nohup time exec timeout numactl nsys ncu uv docker podman singularity apptainer enroot mpirun mpiexec horovodrun "
@@ -49,7 +49,8 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
             unsure = context._replace(start=None, doubt=reason)
             if later is None:
                 flags = [at for at in range(place, len(items)) if _is_flag(items[at])]
-                return Started(unsure, None, False, items[flags[0] :], span) if len(flags) > 1 else None
+                unknown = Started(unsure, None, False, items[flags[0] :], span) if len(flags) > 1 else None
+                return unknown or from_outside(unsure, item)
             if _is_bare_script(items[later]) or _text(items[later]) == "-m":
                 return _python(items, later, unsure, span)
             place = later
@@ -197,7 +198,8 @@ def _torchrun(items: Items, place: int, context: StartContext, span: Span) -> St
         if later is not None:
             context = context.with_options("torchrun", (), script.reason)
             script, rest = items[later], later + 1
-    return _started(context, script, is_module, items[rest:], span)
+    handed = None if any(map(_is_flag, items[rest:])) else from_outside(context, script)
+    return handed or _started(context, script, is_module, items[rest:], span)
 
 
 def _started(context: StartContext, script: Item, is_module: bool, arguments: Items, span: Span) -> Started:

@@ -21,6 +21,7 @@ from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.paths import below
 from megatron_hcp.bash.syntax import Script
 from megatron_hcp.bash.value import Lit, ScriptText, Value, text_of
+from megatron_hcp.ground.asked import is_file, is_folder
 from megatron_hcp.ground.below import file_below, folder_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import read_regular
@@ -51,7 +52,7 @@ class Files:
         path = below(value)
         names = _known_end(value)
         for given in self.beside.sources:
-            if os.path.isfile(given) and self._stands_for(given, names):
+            if is_file(given) and self._stands_for(given, names):
                 return self._given(given, given)
         try:
             folder = self.beside.folder
@@ -66,7 +67,7 @@ class Files:
                 if places:
                     self.elsewhere[text] = places[0]
                     return self._script(normpath(f"{folder or '.'}/{places[0]}"))
-            for given in filter(os.path.isdir, self.beside.sources):
+            for given in filter(is_folder, self.beside.sources):
                 there = file_below(given, path, _WANTED, of=folder) if path is not None and folder is not None else None
                 tails = ("/".join(names[start:]) for start in range(len(names)))
                 place = there or next((place for tail in tails if (place := file_below(given, tail, _WANTED))), None)
@@ -78,7 +79,7 @@ class Files:
 
     def _stands_for(self, given: str, names: list[str]) -> bool:
         if not names:
-            return sum(map(os.path.isfile, self.beside.sources)) == 1
+            return sum(map(is_file, self.beside.sources)) == 1
         return os.path.basename(given) == names[-1]
 
     def _why(self, path: str | None, value: Value) -> str:

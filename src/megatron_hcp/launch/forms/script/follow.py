@@ -9,7 +9,7 @@ from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.paths import below, seen_from_folder
 from megatron_hcp.bash.state import PWD, Var
 from megatron_hcp.bash.statements import STATEMENTS
-from megatron_hcp.bash.value import Field, Items, Lit, ScriptText, Span, Value, script_text, text_of
+from megatron_hcp.bash.value import Field, Hole, Items, Lit, ScriptText, Span, Value, script_text, text_of
 from megatron_hcp.bash.walker import MAX_SHELLS, Prefix, Status, Walker
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.comments import acceptances_in
@@ -100,8 +100,9 @@ class Followed:
             acceptance
             for text in texts
             if b"hcp:" in text.data
-            for number, line in enumerate(text.data.decode("utf-8", "replace").split("\n"), 1)
-            for acceptance in acceptances_in(line, text.file, number)
+            for lines in (text.data.decode("utf-8", "replace").split("\n"),)
+            for number in range(1, len(lines) + 1)
+            for acceptance in acceptances_in(lines, text.file, number, "\\")
         )
 
     def _read_header(self, text: ScriptText) -> None:
@@ -181,6 +182,11 @@ class Followed:
         error = HcpError(f"{what} is not read ({why})", wanted="the file that starts the training", do="give that file")
         self.unread.append(error)
 
+    def _leave_unset(self, variable: str, line: int) -> None:
+        found = f"what line {line} starts is in {variable}, which the script does not set"
+        do = f"state it under facts in .hcp.yaml (env.{variable}: …), name the file that sets it, or exclude this one"
+        self.unread.append(HcpError(found, wanted="a training command", do=do))
+
     def _script(self, walker: Walker, handed: Handed) -> Status:
         """A script that the words pass to another shell."""
         if walker.shells >= MAX_SHELLS:
@@ -194,6 +200,10 @@ class Followed:
             value = handed.text if handed.text is not None or handed.path is not None else walker.stdin
             if handed.path is not None:
                 value = walker.files.get(normpath(text_of(handed.path) or ""), _command_of_job(walker, handed, given))
+            if value is not None and (outside := _outside(value)) and (walker.is_copied or handed.context.start):
+                line = value[0].span[0].location(*value[0].span[1:]).line
+                self._leave_unset(outside, line)
+                return None
             if value is not None:
                 text = script_text(value, walker.source.file)
                 if handed.is_job:
@@ -232,6 +242,11 @@ def _command_of_job(walker: Walker, handed: Handed, given: Mapping[str, Var]) ->
         return None
     command = {**walker.environment(), **given}.get("COMMAND")
     return None if command is None else command.value
+
+
+def _outside(value: Value) -> str:
+    """The variable that is the whole of a text, if only whoever starts the script can set it; else ""."""
+    return value[0].outside if len(value) == 1 and isinstance(value[0], Hole) else ""
 
 
 def _words(arguments: tuple[str, ...]) -> Items:

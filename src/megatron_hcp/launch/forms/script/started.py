@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from megatron_hcp.bash.state import Var
-from megatron_hcp.bash.value import Items, Span, Value
+from megatron_hcp.bash.value import Field, Hole, Item, Items, Span, Unseen, Value
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.forms.script.options import Option
 
@@ -77,3 +77,13 @@ class ContainerStart(NamedTuple):
     start: str | None
     hidden: str | None
     """What may set further variables, and the line that names it."""
+
+
+def from_outside(context: StartContext, item: Item) -> Handed | None:
+    """The text that a variable holds if whoever starts the script sets it: `srun $COMMAND`; None for any other word."""
+    if not context.by_srun and context.start is None:
+        return None
+    part = item.parts[0] if isinstance(item, Field) and len(item.parts) == 1 else item
+    if not isinstance(part, Hole | Unseen) or not part.outside:
+        return None
+    return Handed(context, (Hole(part.reason, part.span, outside=part.outside),))
