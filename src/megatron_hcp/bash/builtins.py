@@ -7,7 +7,7 @@ from posixpath import normpath
 
 from megatron_hcp.bash.arith import Undecidable
 from megatron_hcp.bash.paths import PATH_COMMANDS, below, seen_from_folder
-from megatron_hcp.bash.state import Var
+from megatron_hcp.bash.state import PWD, Var
 from megatron_hcp.bash.syntax import Script
 from megatron_hcp.bash.value import (
     Field,
@@ -237,7 +237,7 @@ def _source(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     script: Script | str = "files source each other"
     if w.shells < MAX_SHELLS:
         value = seen_from_folder(w, joined(items[:1]))
-        script = w.find_script(value)
+        script = w.find_script(value, w.lookup(PWD, span)[0])
         if not isinstance(script, str):
             status = w.follow_file(script, below(value) or f"./{shown}", items[1:] or None)
             return True if status is None else status

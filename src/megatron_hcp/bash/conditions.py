@@ -122,7 +122,7 @@ def _unary(w: Walker, sign: str, operand: ShellWord) -> bool | None:
         return w.lookup(name, w.span(operand))[1] if name and name.isidentifier() else None
     if sign in _READABLE:
         # A file next to the script also exists where it runs; what else exists there is unknown.
-        script = w.find_script(seen_from_folder(w, value(w, operand)))
+        script = w.find_script(seen_from_folder(w, value(w, operand)), ())
         return None if isinstance(script, str) else True
     return None
 

@@ -28,8 +28,8 @@ Prefix = Mapping[str, tuple[Value | None, Span]]
 """The assignments in front of a command."""
 Left = dict[str, list[tuple[dict[str, Var], str, Span]]]
 OnCommand = Callable[["Walker", Items, Prefix, Span], Status]
-FindScript = Callable[[Value], Script | str]
-"""The file that a value names, as a script, or the reason why it is not read."""
+FindScript = Callable[[Value, Value], Script | str]
+"""The file that a value names, as a script, or why it is not read; then the current folder, empty if only asked for."""
 
 
 class Walker(State):
@@ -51,7 +51,7 @@ class Walker(State):
         statements: Mapping[type[Statement], Callable[[Walker, Any], Status]],
         on_command: OnCommand,
         preset: Preset,
-        find_script: FindScript = lambda path: "no file is read beside the script",
+        find_script: FindScript = lambda path, here: "no file is read beside the script",
         arguments: Items | None = None,
     ) -> None:
         super().__init__(script, preset)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Beside, Reading
 from megatron_hcp.launch.readers.target import read_target
 
@@ -68,6 +69,41 @@ def test_a_path_in_a_container_is_read_where_it_leads_to_the_scripts_own_reposit
     (tmp_path / "models" / "m.sh").write_text("TP=4\n")
     reading = read(tmp_path / "examples", f'source "{path}"\n{TRAIN}')
     assert (tp(reading) == "4") is is_read
+
+
+@pytest.mark.parametrize(
+    ("change", "started", "files", "expected"),
+    [
+        ("cd /code/checkout", "scripts/t.sh", {"scripts/t.sh": 4}, "4"),  # from the repository's root
+        ("cd /code/checkout", "./t.sh", {"jobs/t.sh": 4}, "4"),  # beside the script
+        ('cd "$CODE"', "scripts/t.sh", {"scripts/t.sh": 4}, "4"),
+        ("cd /code/verl/proj", "scripts/t.sh", {"verl/proj/scripts/t.sh": 4}, "4"),  # another copy of the repository
+        ("cd /code/checkout", "t.sh", {"t.sh": 2, "jobs/t.sh": 4}, None),
+        ("cd /code/verl/proj", "scripts/t.sh", {"verl/proj/scripts/t.sh": 4, "scripts/t.sh": 2}, None),
+        ("cd /code/checkout", "other/t.sh", {"scripts/t.sh": 4}, None),
+        ("cd /code/checkout", "../t.sh", {"scripts/t.sh": 4}, None),
+    ],
+)
+def test_after_a_change_of_folder_the_one_file_of_the_repository_that_a_path_can_mean_is_read(
+    tmp_path: Path, change: str, started: str, files: dict[str, int], expected: str | None
+) -> None:
+    """Of 123 Slurm scripts from public repositories, 13 start a file below a folder of the cluster or the container."""
+    repository = tmp_path / "checkout"
+    for name in (".git", "jobs"):
+        (repository / name).mkdir(parents=True)
+    (tmp_path / "t.sh").write_text(TRAIN.replace("$TP", "8"))
+    for name, size in files.items():
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(TRAIN.replace("$TP", str(size)))
+    script = f"{change}\nbash {started}\n"
+    if expected is None:
+        with pytest.raises(HcpError, match="is not read"):
+            read(repository / "jobs", script)
+        return
+    reading = read(repository / "jobs", script)
+    place = os.path.relpath(repository / next(iter(files)), repository / "jobs")
+    assert tp(reading) == expected
+    assert any(f"{started.removeprefix('./')} is read as {place} of" in note for note in reading.notes)
 
 
 def test_a_fact_of_a_sourced_file_has_that_file_and_line(tmp_path: Path) -> None:

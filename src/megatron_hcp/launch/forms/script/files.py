@@ -5,6 +5,8 @@ Only regular files in the script's own folder or below are read, else in the rep
 
 * an absolute path leads to another copy of the script's repository, such as a container's, if it goes through a folder
   named like one at the repository's root: `/opt/slime/scripts/models/x.sh` in a checkout with the package `slime`;
+* a relative path, once the script has changed to a folder that isn't known here, leads to the one file of the
+  repository that it can mean: from that folder in another copy, from the script's folder, or from the root;
 * `--source FILE` replaces a sourced file of the same name; a single one also replaces one whose name isn't known;
 * `--source FOLDER` is searched for the path, then for the path without its first folder, and so on.
 """
@@ -12,7 +14,7 @@ Only regular files in the script's own folder or below are read, else in the rep
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from posixpath import normpath
 
 from megatron_hcp.bash.parser.script import parse
@@ -39,12 +41,14 @@ class Files:
         self.beside = beside
         self.read: dict[str, Script] = {}
         """By displayed name."""
+        self.elsewhere: dict[str, str] = {}
+        """By the path as it is written: the place, from the script's folder, where a file was found after a `cd`."""
         self._refused: dict[str, str] = {}
         self.unused = list(beside.sources)
         self._left = MAX_CHARACTERS
 
-    def find(self, value: Value) -> Script | str:
-        """The file at a path, or why it is not read, with what to do."""
+    def find(self, value: Value, here: Value = ()) -> Script | str:
+        """The file at a path, or why it is not read, with what to do. `here` is the current folder, () to ask less."""
         path = below(value)
         names = _known_end(value)
         for given in self.beside.sources:
@@ -56,6 +60,13 @@ class Files:
                 return self._script(place)
             if path is None and folder is not None and (place := _in_its_copy(folder, text_of(value) or "")):
                 return self._script(place)
+            if here and folder is not None and (text := text_of(value) or "/")[0] != "/":
+                places = _after_a_change(folder, text, text_of(here) or "")
+                if len(places) > 1:
+                    return f"{' or '.join(places)} may be meant; {_DO}"
+                if places:
+                    self.elsewhere[text] = places[0]
+                    return self._script(normpath(f"{folder or '.'}/{places[0]}"))
             for given in filter(is_folder, self.beside.sources):
                 there = file_below(given, path, _WANTED, of=folder) if path is not None and folder is not None else None
                 tails = ("/".join(names[start:]) for start in range(len(names)))
@@ -135,13 +146,29 @@ def _in_repository(folder: str, path: str) -> str | None:
 def _in_its_copy(folder: str, path: str) -> str | None:
     """The file of the script's repository to which an absolute path leads in another copy of the repository."""
     repository = enclosing_repository(folder)
-    if repository is None or path[:1] != "/":
-        return None
-    names = normpath(path).split("/")[1:]
-    tails = (
-        "/".join(names[place + 1 :]) for place, name in enumerate(names[:-1]) if folder_below(repository, name, _WANTED)
-    )
-    return next((place for tail in tails if (place := file_below(repository, tail, _WANTED))), None)
+    tails = () if repository is None else (tail for _, tail in _tails(repository, path))
+    return next((place for tail in tails if (place := file_below(repository or "", tail, _WANTED))), None)
+
+
+def _after_a_change(folder: str, path: str, here: str) -> list[str]:
+    """The files that a relative path may mean once the script has changed its folder, to `here` if that is known.
+
+    They are paths from the script's folder.
+    """
+    repository = enclosing_repository(folder)
+    found = [file_below(folder, path, _WANTED)]
+    if repository is not None:
+        tails = [tail for both in _tails(repository, f"{here}/{path}") for tail in both]
+        found += [file_below(repository, tail, _WANTED) for tail in (path, *tails)]
+    return list(dict.fromkeys(os.path.relpath(place, folder or ".") for place in found if place is not None))
+
+
+def _tails(repository: str, path: str) -> Iterator[tuple[str, str]]:
+    """The ends of an absolute path at each folder named like one at the root: with that folder, and below it."""
+    names = normpath(path).split("/")[1:] if path[:1] == "/" else []
+    for place, name in enumerate(names[:-1]):
+        if folder_below(repository, name, _WANTED):
+            yield "/".join(names[place:]), "/".join(names[place + 1 :])
 
 
 def _known_end(value: Value) -> list[str]:

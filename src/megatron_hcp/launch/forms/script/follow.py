@@ -7,7 +7,7 @@ from posixpath import basename, normpath
 
 from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.paths import below, seen_from_folder
-from megatron_hcp.bash.state import Var
+from megatron_hcp.bash.state import PWD, Var
 from megatron_hcp.bash.statements import STATEMENTS
 from megatron_hcp.bash.value import Field, Hole, Items, Lit, ScriptText, Span, Value, script_text, text_of
 from megatron_hcp.bash.walker import MAX_SHELLS, Prefix, Status, Walker
@@ -79,7 +79,11 @@ class Followed:
         unused = (
             f"--source {source} matches no file that the script sources or starts" for source in self.files.unused
         )
-        return (*self.walker.notes, *unused)
+        taken = (
+            f"{path} is read as {place} of the same repository, since the script has changed its folder"
+            for path, place in self.files.elsewhere.items()
+        )
+        return (*self.walker.notes, *taken, *unused)
 
     def _walk_from(self, start: ContainerStart) -> None:
         self.walker.vars |= {name: Var(value, None, True, span) for name, (value, span) in start.variables.items()}
@@ -144,7 +148,7 @@ class Followed:
             return None
         if not flag_names(handed.arguments) & {"--recipe", "--model"}:
             return None
-        if not isinstance(self.files.find(seen_from_folder(walker, handed.path)), str):
+        if not isinstance(self.files.find(seen_from_folder(walker, handed.path), _folder(walker)), str):
             return None
         walker.note(f"{path} is not here: read as Megatron-Bridge's launcher of that name (0.6 and later)")
         return Started(handed.context, "scripts/training/setup_experiment.py", False, handed.arguments, span)
@@ -213,7 +217,7 @@ class Followed:
         """A script in its own file."""
         path = seen_from_folder(walker, path)
         shown = text_of(path) or below(path) or text_of(path[-1:]) or "a script"
-        script = self.files.find(path)
+        script = self.files.find(path, _folder(walker))
         if isinstance(script, str):
             walker.note(f"{shown} is started but not read: {script}")
             reason, _, do = script.partition("; ")
@@ -223,7 +227,13 @@ class Followed:
             return None
         if handed.is_job:
             self._read_header(script.text)
-        return walker.start_file(script, below(path) or f"./{shown}", handed.arguments, given)
+        name = below(path) or f"./{self.files.elsewhere.get(shown, shown)}"
+        return walker.start_file(script, name, handed.arguments, given)
+
+
+def _folder(walker: Walker) -> Value:
+    """The current folder."""
+    return walker.lookup(PWD, walker.here)[0]
 
 
 def _command_of_job(walker: Walker, handed: Handed, given: Mapping[str, Var]) -> Value | None:
