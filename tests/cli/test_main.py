@@ -64,7 +64,7 @@ def test_a_group_without_a_command_prints_its_help(hcp, tmp_path: Path, command:
         (("explain", "HCP999"), "HCP999"),
         (("check", "x", "--site", "missing.yaml"), "missing.yaml: cannot be read"),
         (("check", "x", "--model", "missing.json"), "wanted a model's config.json"),
-        (("check", "x", "--assume", "xyzzy=4"), "hcp show TARGET"),
+        (("check", "x", "--assume", "xyzzy=4"), "hcp facts --names all"),
         (("anchors", "--sources", "missing"), "wanted a folder of unpacked wheels"),
         (("render", "x", "--start", "srun", "--time", "soon"), "found 'soon'"),
         (("render", "x", "--start", "verify", "--nodes", "1"), "found the file x with --start verify"),

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from support.processes import HANG_S
 
 pytestmark = [pytest.mark.torch, pytest.mark.upstream]
 
-REQUEST = {
+REQUEST: dict[str, Any] = {
     "roots": [str(UPSTREAM / "megatron-core-0.18.2")],
     "te": None,
     "words": [],
