@@ -163,6 +163,8 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
         whole_graph=traits.whole_graph,
         delays_wgrad=traits.delays_wgrad,
         recomputes=traits.recomputes,
+        block_layers=traits.block_layers,
+        unit_layers=traits.unit_layers,
         optimizer_bytes=traits.optimizer_bytes,
         marks=traits.job_marks,
     )
