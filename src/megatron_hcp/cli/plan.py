@@ -176,7 +176,7 @@ def _explained(asked: Any, layout: Any) -> Any:
 
     model, job, rates, notes = asked.model, asked.job, asked.rates, asked.taken_for_granted
     item = judge(model, layout, job, rates)
-    near = None if item.fits else nearest(model, layout, job, rates)
+    near = None if item.fits or item.is_open else nearest(model, layout, job, rates)
     return Shown(
         model, job, rates, [item], notes, nearest=near, refused=[one for one in asked.refused if one not in item.rules]
     )

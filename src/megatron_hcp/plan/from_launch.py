@@ -166,6 +166,7 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
         block_layers=traits.block_layers,
         unit_layers=traits.unit_layers,
         optimizer_bytes=traits.optimizer_bytes,
+        shards_weights=traits.shards_weights,
         marks=traits.job_marks,
     )
 

@@ -41,6 +41,7 @@ class Traits(NamedTuple):
     block_layers: int | None = None
     unit_layers: int = 1
     optimizer_bytes: int = 12
+    shards_weights: bool = False
     job_marks: tuple[str, ...] = ()
     layout_marks: tuple[str, ...] = ()
 
@@ -90,6 +91,7 @@ def traits_of(facts: Facts, settings: Settings) -> Traits:
         block_layers=_layers_again(facts, settings, "block"),
         unit_layers=_layers_again(facts, settings, "uniform") or 1,
         optimizer_bytes=_optimizer_bytes(settings),
+        shards_weights=_has_fsdp(facts),
         job_marks=("FSDP has no formula: weights and gradients are counted whole on each rank",) * _has_fsdp(facts),
         layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts), *_dynamic(facts)),
     )

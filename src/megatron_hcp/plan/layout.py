@@ -69,6 +69,7 @@ class PlanJob:
     layout's `recompute` is selective. `optimizer_bytes`: of a parameter's state on the GPU, weight and moments.
     `block_layers`: full recomputation repeats so many of each chunk's first layers (recompute_method block); None: all.
     `unit_layers`: layers that it repeats at once, of which one input is kept (recompute_method uniform).
+    `shards_weights`: FSDP shares weights and gradients too, which no formula counts.
     `fp8_weights`: fp8 and mxfp8 training keeps no bf16 weights (fp8_param_gather), as Bridge's precisions set it.
     """
 
@@ -94,6 +95,7 @@ class PlanJob:
     block_layers: int | None = None
     unit_layers: int = 1
     optimizer_bytes: int = 12
+    shards_weights: bool = False
     marks: tuple[str, ...] = ()
 
     @property

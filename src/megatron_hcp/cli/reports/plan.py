@@ -53,7 +53,7 @@ def _parts(shown: Shown) -> Iterator[Iterable[str]]:
         yield wrapped("why not ", f"{brief(other.layout)}{again}: {reason.text}{titles(reason.rules)}")
     if shown.nearest:
         yield wrapped("nearest ", f"{brief(shown.nearest.layout)} fits: {cost(shown.nearest)}")
-    if shown.legal is None and not shown.layouts[0].fits:
+    if shown.legal is None and not shown.layouts[0].fits and not shown.layouts[0].is_open:
         yield wrapped("search  ", f"--why-not '{shown.layouts[0].layout}' finds the best layout, and compares this one")
     if shown.measured is not None:
         yield measured_lines(shown.measured)

@@ -143,7 +143,7 @@ def layout_json(item: Judged, shown: Shown) -> dict[str, Any]:
     return {
         "layout": sizes_json(layout),
         "legal": legal,
-        "fits": item.fits,
+        "fits": None if item.is_open else item.fits,
         "rules": list(item.rules),
         "tied": item.tied,
         "dp": job.dp(layout) if legal else None,
