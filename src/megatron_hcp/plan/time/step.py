@@ -134,12 +134,17 @@ def uncovered(model: PlanModel, layout: Layout) -> tuple[str, ...]:
     marks = []
     if any(model.is_moe) and layout.ep == 1:
         marks.append("experts without expert parallelism: no measured step has EP 1")
-    elif any(model.is_moe) and model.sizes.experts > MEASURED_EXPERTS * layout.ep:
+    elif _has_many_experts(model, layout):
         held = model.sizes.experts // layout.ep
         marks.append(f"{held} experts on a rank: no measured step has more than {MEASURED_EXPERTS}")
     if any(model.is_moe) and layout.etp > MEASURED_ETP:
         marks.append(f"ETP {layout.etp}: no measured step has more than {MEASURED_ETP}")
     return tuple(marks)
+
+
+def _has_many_experts(model: PlanModel, layout: Layout) -> bool:
+    """Whether a rank has more experts than in any measured step."""
+    return any(model.is_moe) and model.sizes.experts > MEASURED_EXPERTS * layout.ep
 
 
 def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> StepTime:
@@ -173,7 +178,10 @@ def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> S
     )
     is_open = rates.is_release_open and bool(model.sizes.experts)
     unmeasured = count / pp * (model.sizes.num_layers + model.mtp) * work.front(layout).unmeasured / seconds
-    band = margin(model, job, rates, terms, is_covered=not (marks or is_open), unmeasured=unmeasured)
+    band = margin(
+        model, job, rates, terms, is_covered=not (marks or is_open), unmeasured=unmeasured,
+        has_many_experts=_has_many_experts(model, layout),
+    )  # fmt: skip
     return StepTime(seconds, terms, hidden, band, (*marks, *_unmeasured(model)))
 
 
