@@ -96,18 +96,18 @@ def _states(
     return tuple(found)
 
 
-class _Saved(NamedTuple):
+class _SavedOfLayer(NamedTuple):
     """Bytes that a layer keeps, by term and together."""
 
     terms: Mapping[str, float]
     together: float
 
 
-class _Kept(NamedTuple):
+class _KeptLayers(NamedTuple):
     """Layers of each stage, by chunk and kind, with what a dense one and one with experts keeps."""
 
     kinds: tuple[tuple[LayerKinds, ...], ...]
-    saved: tuple[_Saved, _Saved]
+    saved: tuple[_SavedOfLayer, _SavedOfLayer]
 
 
 class Parts:
@@ -129,13 +129,13 @@ class Parts:
         self.output = output_end(model, layout, job) if output is None else output
         self.userbuffers = userbuffers(model, layout, job)
 
-    def held(self, stage: int) -> list[tuple[int, _Saved]]:
+    def held(self, stage: int) -> list[tuple[int, _SavedOfLayer]]:
         """Layers whose activations the stage holds at its fullest, of all micro-batches in flight, with those of one.
 
         Multi-token prediction counts as the last part's: block recomputation leaves it out.
         """
         flights = in_flight(self.layout, self.micro_batches, stage)
-        found: list[tuple[int, _Saved]] = []
+        found: list[tuple[int, _SavedOfLayer]] = []
         for part in self.kept:
             counts = [0, 0]
             for layers, flying in zip(part.kinds[stage], flights):
@@ -166,26 +166,26 @@ class Parts:
         return {**terms, largest: transients[largest]}
 
 
-def _kept(model: PlanModel, layout: Layout, job: PlanJob) -> tuple[_Kept, ...]:
+def _kept(model: PlanModel, layout: Layout, job: PlanJob) -> tuple[_KeptLayers, ...]:
     """What layers keep; with block recomputation those that are repeated apart from the others."""
     pp, vp, is_full = layout.pp, layout.vp, layout.recompute == "full"
     unit = _unit(model, layout, job) if is_full and job.block_layers is None else 1
     saved = _saved(model, layout, job, unit)
     if not is_full or job.block_layers is None:
-        return (_Kept(chunk_kinds(model, pp, vp), saved),)
+        return (_KeptLayers(chunk_kinds(model, pp, vp), saved),)
     whole, again = chunk_kinds(model, pp, vp), chunk_kinds(model, pp, vp, job.block_layers)
     others = tuple(
         tuple(LayerKinds(a.dense - b.dense, a.moe - b.moe) for a, b in zip(*chunks)) for chunks in zip(whole, again)
     )
-    return _Kept(again, saved), _Kept(others, _saved(model, replace(layout, recompute="none"), job, 1))
+    return _KeptLayers(again, saved), _KeptLayers(others, _saved(model, replace(layout, recompute="none"), job, 1))
 
 
-def _saved(model: PlanModel, layout: Layout, job: PlanJob, unit: int) -> tuple[_Saved, _Saved]:
+def _saved(model: PlanModel, layout: Layout, job: PlanJob, unit: int) -> tuple[_SavedOfLayer, _SavedOfLayer]:
     """What a layer of each kind keeps; of `unit` layers that are recomputed together one input is."""
     dense, moe = (
         {name: size / unit for name, size in layer_saved(model, layout, job, kind).items()} for kind in (False, True)
     )
-    return _Saved(dense, sum(dense.values())), _Saved(moe, sum(moe.values()))
+    return _SavedOfLayer(dense, sum(dense.values())), _SavedOfLayer(moe, sum(moe.values()))
 
 
 def _unit(model: PlanModel, layout: Layout, job: PlanJob) -> int:
