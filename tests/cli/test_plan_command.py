@@ -156,6 +156,21 @@ def test_bad_input_is_one_line_and_exit_code_2(hcp: Hcp, root: Path, words: tupl
     assert said in done.stderr and len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("option", ["--use-megatron-fsdp", "--use-torch-fsdp2"])
+def test_whether_weights_that_fsdp_shares_fit_is_left_open(hcp: Hcp, root: Path, tmp_path: Path, option: str) -> None:
+    sizes = "--num-layers 80 --hidden-size 8192 --ffn-hidden-size 28672 --num-attention-heads 64 --vocab-size 128256"
+    step = "--seq-length 8192 --max-position-embeddings 8192 --micro-batch-size 1 --global-batch-size 64 --bf16"
+    target = tmp_path / "t.sh"
+    for extra, fits in (("", False), (option, None)):
+        target.write_text(f"torchrun --nproc-per-node 8 --nnodes 8 pretrain_gpt.py {sizes} {step} {extra}\n")
+        words = ("plan", str(target), "--gpu", "h100")
+        (item,) = (data := planned(hcp, root, *words))["layouts"]
+        said = " ".join(hcp(*words, cwd=root).stdout.split())
+        assert item["fits"] is fits and ("cannot tell whether it fits under FSDP" in said) is (fits is None)
+        assert ("DOES NOT FIT" in said) is (fits is False)
+        assert fits is False or data["nearest"] is None
+
+
 def test_a_launch_without_the_distributed_optimizer_and_with_a_part_not_modelled_says_so(
     hcp: Hcp, root: Path, tmp_path: Path
 ) -> None:

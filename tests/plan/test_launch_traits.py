@@ -85,8 +85,7 @@ def test_gradients_have_the_bytes_that_the_launch_gives_them(dialect: str, text:
     [
         ("--use-megatron-fsdp", "FSDP has no formula"),
         ("--use-torch-fsdp2", "FSDP has no formula"),
-        ("--recompute-granularity full --recompute-method block --recompute-num-layers 1", "method block of 1 layers"),
-        ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 2", "recompute_num_layers 2"),
+        ("--recompute-granularity full --recompute-method block", "each layer is counted as recomputed"),
         ("--recompute-granularity selective --recompute-modules mlp attn_of_mine", "recompute_modules attn_of_mine"),
         ("--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 6", "split of layers is not read"),
         ("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Ettt|tttttL", "split of layers is not"),
@@ -111,6 +110,26 @@ def test_what_no_formula_covers_is_marked(text: str, says: str) -> None:
 )
 def test_what_a_formula_covers_has_no_mark(text: str) -> None:
     assert traits("mlm", ON + text) == Traits(overlaps_tp=False)
+
+
+def test_full_recomputation_repeats_the_layers_that_its_method_says() -> None:
+    full = f"{ON} --recompute-granularity full --recompute-num-layers 3 --recompute-method "
+    assert traits("mlm", f"{full} block") == Traits(overlaps_tp=False, block_layers=3)
+    assert traits("mlm", f"{full} uniform") == Traits(overlaps_tp=False, unit_layers=3)
+    assert traits("mlm", full.replace("full", "selective") + "block").block_layers is None
+
+
+def test_block_recomputation_takes_the_time_of_the_layers_that_it_repeats() -> None:
+    def again(job: PlanJob, layout: Layout) -> float:
+        return step_time(DENSE, layout, job, H100).terms["recompute"]
+
+    full = Layout(recompute="full")
+    assert again(replace(JOB, block_layers=2), full) == pytest.approx(again(JOB, full) / 4)
+    assert again(replace(JOB, block_layers=9), full) == pytest.approx(again(JOB, full))
+    assert again(replace(JOB, unit_layers=4), full) == again(JOB, full)
+    staged = replace(full, pp=2, vp=2)  # two layers in each chunk
+    assert again(replace(JOB, block_layers=1), staged) == pytest.approx(again(JOB, staged) / 2)
+    assert again(replace(JOB, block_layers=2), Layout()) == 0
 
 
 def test_sequence_parallelism_that_is_off_is_marked_where_tp_has_ranks() -> None:

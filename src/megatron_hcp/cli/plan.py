@@ -160,13 +160,15 @@ def _phases(asked: Any, layout: Any, rules: Sequence[str]) -> dict[str, Any]:
     from megatron_hcp.plan.phases.change import first_failure
     from megatron_hcp.plan.phases.memory import phases_of
     from megatron_hcp.plan.phases.read import rl_job
+    from megatron_hcp.plan.phases.unsure import unsure_of
 
     model, job = asked.model, asked.job
     rl = rl_job(asked.dialect, asked.settings, layout, job.seq_length)
     if rules:
         return {"phases": []}
     found = phases_of(model, layout, job, rl)
-    return {"phases": found, "failure": first_failure(model, layout, job, rl, found)}
+    failure = first_failure(model, layout, job, rl, found)
+    return {"phases": found, "failure": failure, "phases_unsure": unsure_of(model, job, rl, asked.settings)}
 
 
 def _explained(asked: Any, layout: Any) -> Any:
@@ -176,7 +178,7 @@ def _explained(asked: Any, layout: Any) -> Any:
 
     model, job, rates, notes = asked.model, asked.job, asked.rates, asked.taken_for_granted
     item = judge(model, layout, job, rates)
-    near = None if item.fits else nearest(model, layout, job, rates)
+    near = None if item.fits or item.is_open else nearest(model, layout, job, rates)
     return Shown(
         model, job, rates, [item], notes, nearest=near, refused=[one for one in asked.refused if one not in item.rules]
     )

@@ -77,7 +77,7 @@ def plan_scene(data: Mapping[str, Any]) -> dict[str, Any]:
         bars.append(
             {
                 "name": f"{place}. {brief_text(item['layout'])}",
-                "fits": item["fits"],
+                "fits": item["fits"] is not False,
                 "memory": _pieces(held["terms"], words["memory"], largest),
                 "memory_text": f"{held['peak']:.1f} of {held['usable']:.1f} GiB",
                 "usable": held["usable"] / largest,

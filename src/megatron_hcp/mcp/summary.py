@@ -62,7 +62,8 @@ def _plan(answer: _Answer) -> Iterator[str]:
         time = "no time" if item.get("step_s") is None else f"{item['step_s']:.2f} s"
         peak = (item.get("memory_gib") or {}).get("peak")
         memory = "no memory" if peak is None else f"{peak:.0f} GiB"
-        yield f"{sizes}: {time}, {memory}, {'fits' if item['fits'] else 'does not fit'}"
+        fits = {True: "fits", False: "does not fit"}.get(item["fits"], "cannot tell whether it fits")
+        yield f"{sizes}: {time}, {memory}, {fits}"
 
 
 def _support(answer: _Answer) -> Iterator[str]:

@@ -33,6 +33,14 @@ class Judged:
     tied: bool = False
     """Its time and that of the fastest of those shown differ by less than the model can tell."""
 
+    counts_whole: bool = False
+    """Its weights and gradients are shared by FSDP, and counted whole."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing tells if it fits: what is counted whole is more than there is."""
+        return self.counts_whole and self.over_gib > 0
+
     @property
     def fits(self) -> bool:
         """Whether the peak is within what torch may allocate."""
@@ -60,7 +68,10 @@ def judge(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> Judge
     held, time = memory(model, layout, job), step_time(model, layout, job, rates)
     tokens = job.global_batch * job.seq_length / job.world_size
     flops = tokens * model_flops(model, job.seq_length)
-    return Judged(layout, rules, held, time, usable, tokens / time.seconds, flops / time.seconds / 1e12)
+    return Judged(
+        layout, rules, held, time, usable, tokens / time.seconds, flops / time.seconds / 1e12,
+        counts_whole=job.shards_weights,
+    )  # fmt: skip
 
 
 def plan_job(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, few: int = 5) -> Planned:

@@ -163,7 +163,10 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
         whole_graph=traits.whole_graph,
         delays_wgrad=traits.delays_wgrad,
         recomputes=traits.recomputes,
+        block_layers=traits.block_layers,
+        unit_layers=traits.unit_layers,
         optimizer_bytes=traits.optimizer_bytes,
+        shards_weights=traits.shards_weights,
         marks=traits.job_marks,
     )
 

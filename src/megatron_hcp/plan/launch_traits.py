@@ -38,7 +38,10 @@ class Traits(NamedTuple):
     whole_graph: bool | None = None
     delays_wgrad: bool | None = None
     recomputes: frozenset[str] | None = None
+    block_layers: int | None = None
+    unit_layers: int = 1
     optimizer_bytes: int = 12
+    shards_weights: bool = False
     job_marks: tuple[str, ...] = ()
     layout_marks: tuple[str, ...] = ()
 
@@ -85,7 +88,10 @@ def traits_of(facts: Facts, settings: Settings) -> Traits:
         whole_graph=_has_whole_graph(settings),
         delays_wgrad=_flag(settings, "delay_wgrad_compute"),
         recomputes=_modules(facts, settings),
+        block_layers=_layers_again(facts, settings, "block"),
+        unit_layers=_layers_again(facts, settings, "uniform") or 1,
         optimizer_bytes=_optimizer_bytes(settings),
+        shards_weights=_has_fsdp(facts),
         job_marks=("FSDP has no formula: weights and gradients are counted whole on each rank",) * _has_fsdp(facts),
         layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts), *_dynamic(facts)),
     )
@@ -156,14 +162,25 @@ def _recomputation(facts: Facts, settings: Settings) -> tuple[str, ...]:
         unread = (_modules(facts, settings) or CORE_ATTENTION) - MODULES
         names = ", ".join(sorted(unread))[:60]
         return (f"recompute_modules {names}: not modelled",) * bool(unread)
-    if kind != "full":
+    if kind != "full" or _layers_again(facts, settings, str(_last(settings.get("recompute_method")))):
         return ()
     method, count = str(_last(settings.get("recompute_method"))), str(_last(settings.get("recompute_num_layers")))
-    if method == "block":
-        return (f"recompute_method block of {count[:12]} layers: not modelled, counted as of all layers",)
-    if count not in ("1", "None"):
-        return (f"recompute_num_layers {count[:12]}: not modelled, counted as one layer at a time",)
+    if method == "block" or count != "None":
+        return (f"recompute_num_layers {count[:12]} is not a number of layers: each layer is counted as recomputed",)
     return ()
+
+
+def _layers_again(facts: Facts, settings: Settings, method: str) -> int | None:
+    """Layers that full recomputation by that method repeats; None where it is not that method, or says no number.
+
+    block: the first so many layers of each chunk, one at a time. uniform: all layers, so many at a time. Source:
+    _checkpointed_forward, transformer_block.py of megatron-core, whose blocks are a rank's chunks.
+    """
+    is_asked = str(facts.get("recompute_granularity")) == "full" and method in ("block", "uniform")
+    count = str(_last(settings.get("recompute_num_layers")))
+    if not is_asked or str(_last(settings.get("recompute_method"))) != method:
+        return None
+    return int(count) if count.isascii() and count.isdigit() and int(count[:9]) > 0 and len(count) < 10 else None
 
 
 def _modules(facts: Facts, settings: Settings) -> frozenset[str] | None:

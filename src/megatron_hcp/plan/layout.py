@@ -27,7 +27,7 @@ class Layout:
     """Sizes of the axes, sequences of a micro-batch, and how context parallelism and recomputation work.
 
     `hcp_sizes`: (inner, outer) of a2a+p2p. `recompute`: selective recomputes the core attention of each layer, full
-    every layer whole (uniform, one layer at a time).
+    every layer whole, or those that the job's launch says (`block_layers`, `unit_layers` of PlanJob).
     """
 
     tp: int = 1
@@ -67,6 +67,9 @@ class PlanJob:
     `delays_wgrad`: weight gradients are started apart where EP's exchange is overlapped (delay_wgrad_compute).
     `recomputes`: modules that a launch recomputes selectively (recompute_modules); None: the core attention where the
     layout's `recompute` is selective. `optimizer_bytes`: of a parameter's state on the GPU, weight and moments.
+    `block_layers`: full recomputation repeats so many of each chunk's first layers (recompute_method block); None: all.
+    `unit_layers`: layers that it repeats at once, of which one input is kept (recompute_method uniform).
+    `shards_weights`: FSDP shares weights and gradients too, which no formula counts.
     `fp8_weights`: fp8 and mxfp8 training keeps no bf16 weights (fp8_param_gather), as Bridge's precisions set it.
     """
 
@@ -89,7 +92,10 @@ class PlanJob:
     whole_graph: bool | None = None
     delays_wgrad: bool | None = None
     recomputes: frozenset[str] | None = None
+    block_layers: int | None = None
+    unit_layers: int = 1
     optimizer_bytes: int = 12
+    shards_weights: bool = False
     marks: tuple[str, ...] = ()
 
     @property

@@ -66,6 +66,10 @@ def settings(model: PlanModel, layout: Layout, job: PlanJob) -> dict[str, Any]:
     found["sequence_multiple"] = (2 * layout.cp if layout.cp > 1 else 1) * layout.tp
     if layout.recompute == "full":
         found |= _RECOMPUTE
+        if job.block_layers is not None:
+            found |= {"recompute_method": "block", "recompute_num_layers": job.block_layers}
+        elif job.unit_layers > 1:
+            found["recompute_num_layers"] = job.unit_layers
     elif layout.recompute == "selective":
         found["recompute_granularity"] = "selective"
         if job.recomputes:

@@ -79,7 +79,7 @@ def question_about(
     if is_own:
         job = replace(job, marks=(*job.marks, *traits.layout_marks, *open_marks(unknown, given)))
     else:
-        job = replace(job, recomputes=None)  # a search recomputes what is usual
+        job = replace(job, recomputes=None, block_layers=None, unit_layers=1)  # a search recomputes what is usual
     rates = rates_for(job)
     notes = [*usual, *said.notes, *_assumed(job, launch is not None, facts, given), *_positions(model, job)]
     notes += _of_experts(job, rates) if model.sizes.experts else []

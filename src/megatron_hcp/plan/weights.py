@@ -66,24 +66,28 @@ class LayerWeights(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def chunk_kinds(model: PlanModel, pp: int, vp: int) -> tuple[tuple[LayerKinds, ...], ...]:
-    """For each stage, the layers of each kind in each of its chunks: chunk c of stage s follows all chunks c - 1."""
+def chunk_kinds(model: PlanModel, pp: int, vp: int, most: int | None = None) -> tuple[tuple[LayerKinds, ...], ...]:
+    """For each stage, the layers of each kind in each of its chunks: chunk c of stage s follows all chunks c - 1.
+
+    `most`: only so many of a chunk's first layers are counted.
+    """
     chunks = stage_layers(model, Layout(pp=pp, vp=vp))
     found: list[list[LayerKinds]] = [[] for _ in range(pp)]
     first = 0
     for chunk in range(vp):
         for stage in range(pp):
             count = chunks[stage][chunk]
-            moe = sum(model.is_moe[first : first + count])
-            found[stage].append(LayerKinds(count - moe, moe))
+            counted = count if most is None else min(count, most)
+            moe = sum(model.is_moe[first : first + counted])
+            found[stage].append(LayerKinds(counted - moe, moe))
             first += count
     return tuple(map(tuple, found))
 
 
 @lru_cache(maxsize=8192)
-def stage_kinds(model: PlanModel, pp: int, vp: int) -> tuple[LayerKinds, ...]:
-    """For each stage, the layers of each kind in all its chunks."""
-    return tuple(LayerKinds(*map(sum, zip(*chunks))) for chunks in chunk_kinds(model, pp, vp))
+def stage_kinds(model: PlanModel, pp: int, vp: int, most: int | None = None) -> tuple[LayerKinds, ...]:
+    """For each stage, the layers of each kind in all its chunks; `most` as in `chunk_kinds`."""
+    return tuple(LayerKinds(*map(sum, zip(*chunks))) for chunks in chunk_kinds(model, pp, vp, most))
 
 
 @lru_cache(maxsize=4096)

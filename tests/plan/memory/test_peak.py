@@ -118,6 +118,38 @@ def test_recomputation_trades_what_is_kept_for_a_layer() -> None:
     assert memory(DENSE, Layout(recompute="full"), JOB).peak < memory(DENSE, Layout(), JOB).peak
 
 
+def test_block_recomputation_repeats_the_first_layers_of_each_chunk_alone() -> None:
+    def kept(layout: Layout, job: PlanJob = JOB) -> float:
+        return sum(size for name, size in stage_terms(DENSE, layout, job, 0).items() if name.startswith("kept: "))
+
+    whole = Layout(recompute="full")
+    none, full = kept(Layout()) / 8, kept(whole) / 8
+    for layers in (1, 3, 8, 40):
+        repeated = min(layers, 8)
+        block = replace(JOB, block_layers=layers)
+        assert kept(whole, block) == pytest.approx(repeated * full + (8 - repeated) * none)
+        assert kept(Layout(), block) == 8 * none, "a layout without recomputation has no block"
+    chunks = Layout(pp=2, vp=2, recompute="full")
+    flying = sum(in_flight(chunks, 8, 0))  # two layers in each chunk
+    assert kept(chunks, replace(JOB, block_layers=1)) == pytest.approx(flying * (full + none))
+
+
+def test_layers_that_block_recomputation_repeats_come_back_in_the_place_of_those_whose_backward_pass_is_over() -> None:
+    layout, every = Layout(recompute="full"), replace(JOB, block_layers=8)
+    some = stage_terms(DENSE, layout, replace(JOB, block_layers=7), 0)
+    assert memory(DENSE, layout, every) == memory(DENSE, layout, JOB)
+    assert some.get("layer backward", 0.0) < stage_terms(DENSE, layout, every, 0).get("layer backward", 1.0)
+
+
+def test_uniform_recomputation_keeps_one_input_of_a_unit_and_brings_a_unit_back() -> None:
+    layout, long = Layout(recompute="full"), replace(JOB, seq_length=65536)
+    one, four, more = (stage_terms(DENSE, layout, replace(long, unit_layers=unit), 0) for unit in (1, 4, 99))
+    assert four["kept: layer inputs"] == one["kept: layer inputs"] / 4
+    assert more["kept: layer inputs"] == one["kept: layer inputs"] / 8, "a chunk has eight"
+    layer = sum(layer_saved(DENSE, Layout(), long, False).values())
+    assert more["layer backward"] - four["layer backward"] == pytest.approx(4 * layer)
+
+
 def test_placeholders_are_one_for_each_shape() -> None:
     whole, half = (dummy_gradients(DENSE, Layout(tp=tp), 0) for tp in (1, 2))
     qkv, out, first, second = 6144 * 4096, 4096 * 4096, 28672 * 4096, 4096 * 14336

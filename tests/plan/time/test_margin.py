@@ -10,7 +10,7 @@ from megatron_hcp.plan.constants import rates_for
 from megatron_hcp.plan.constants_fitted import FITTED
 from megatron_hcp.plan.layout import PlanJob
 from megatron_hcp.plan.model import PlanModel
-from megatron_hcp.plan.time.margin import FEW, NOISE, SPREADS, UNCOVERED, margin
+from megatron_hcp.plan.time.margin import FEW, HOST_OF_MANY, NOISE, SPREADS, UNCOVERED, margin
 
 DENSE = PlanModel(ModelSizes(6, 64, 4, 4, 16, 16, 256, 6, True), (False,) * 6)
 
@@ -38,3 +38,11 @@ def test_a_gpu_that_nobody_measured_widens_it() -> None:
 def test_what_no_measurement_covers_has_at_least_the_least_margin() -> None:
     assert wide({"gemm": 1.0}, is_covered=False) == UNCOVERED > wide({"gemm": 1.0})
     assert wide({"host": 1.0}, is_covered=False) == wide({"host": 1.0}) > UNCOVERED
+
+
+def test_the_hosts_time_is_open_where_a_rank_has_more_experts_than_any_measured_step() -> None:
+    job, terms = PlanJob(8, 8, gpu_named("h100"), 8, 4096, 8), {"gemm": 3.0, "host": 1.0}
+    many = margin(DENSE, job, rates_for(job), terms, True, has_many_experts=True)
+    squares = wide(terms) ** 2 + (0.25 * HOST_OF_MANY * FITTED["margin.scale"]) ** 2
+    assert many == pytest.approx(squares**0.5)
+    assert margin(DENSE, job, rates_for(job), {"gemm": 3.0}, True, has_many_experts=True) == wide({"gemm": 3.0})

@@ -45,7 +45,7 @@ def _parts(shown: Shown) -> Iterator[Iterable[str]]:
     if shown.refused:
         yield wrapped("refused ", _refused(shown.refused))
     if shown.phases is not None:
-        yield _phase_lines(shown.phases, shown.failure)
+        yield _phase_lines(shown.phases, shown.failure, shown.phases_unsure)
     for flip in shown.flips:
         yield wrapped("flip    ", flip.text)
     for other, reason in shown.reasons:
@@ -53,7 +53,7 @@ def _parts(shown: Shown) -> Iterator[Iterable[str]]:
         yield wrapped("why not ", f"{brief(other.layout)}{again}: {reason.text}{titles(reason.rules)}")
     if shown.nearest:
         yield wrapped("nearest ", f"{brief(shown.nearest.layout)} fits: {cost(shown.nearest)}")
-    if shown.legal is None and not shown.layouts[0].fits:
+    if shown.legal is None and not shown.layouts[0].fits and not shown.layouts[0].is_open:
         yield wrapped("search  ", f"--why-not '{shown.layouts[0].layout}' finds the best layout, and compares this one")
     if shown.measured is not None:
         yield measured_lines(shown.measured)
@@ -123,7 +123,7 @@ def _nothing(shown: Shown) -> Iterator[str]:
         yield from wrapped("change  ", f"{shown.remedy.text}: then {brief(shown.remedy.layout)} fits")
 
 
-def _phase_lines(phases: Sequence[Phase], failure: FirstFailure | None) -> Iterator[str]:
+def _phase_lines(phases: Sequence[Phase], failure: FirstFailure | None, unsure: Sequence[str]) -> Iterator[str]:
     """The lines; 80 columns."""
     if not phases:
         yield from wrapped("phases  ", "not counted: no rank can be given its part of an illegal layout")
@@ -136,8 +136,10 @@ def _phase_lines(phases: Sequence[Phase], failure: FirstFailure | None) -> Itera
         mark = " " if item.fits else "*"
         text = f"{item.name:22}{mark} {item.peak:12.1f} {item.tokens or '-':>7}  {most}"
         yield text if len(text) <= 80 else f"{text[:77].rsplit(',', 1)[0]}"
+    for mark in unsure:
+        yield from wrapped("unsure  ", mark)
     if failure is None:
-        yield from wrapped("", "each phase fits")
+        yield from wrapped("", "each phase fits" + ", if what is unsure leaves it room" * bool(unsure))
         return
     over = (
         f"{failure.phase.name} fails first, by {max(failure.phase.over, 0.05):.1f} GiB on stage {failure.phase.stage}"

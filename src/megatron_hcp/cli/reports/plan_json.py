@@ -65,6 +65,7 @@ class Shown(NamedTuple):
     measured: Sequence[RankMemory] | None = None
     phases: Sequence[Phase] | None = None
     failure: FirstFailure | None = None
+    phases_unsure: Sequence[str] = ()
     refused: Sequence[str] = ()
     """The errors that a check finds in the launch."""
 
@@ -113,6 +114,7 @@ def plan_json(shown: Shown) -> dict[str, Any]:
              "fits": item.fits, "stage": item.stage, "tokens": item.tokens, "terms": dict(item.terms)}
             for item in shown.phases
         ],
+        **({"phases_unsure": list(shown.phases_unsure)} if shown.phases_unsure else {}),
         "fails_first": shown.failure and {"phase": shown.failure.phase.name, "setting": shown.failure.setting or None},
     }  # fmt: skip
 
@@ -143,7 +145,7 @@ def layout_json(item: Judged, shown: Shown) -> dict[str, Any]:
     return {
         "layout": sizes_json(layout),
         "legal": legal,
-        "fits": item.fits,
+        "fits": None if item.is_open else item.fits,
         "rules": list(item.rules),
         "tied": item.tied,
         "dp": job.dp(layout) if legal else None,

@@ -42,7 +42,9 @@ def explained(shown: Shown, item: Judged) -> Iterator[str]:
         return
     assert time and held
     verdict = f"{held.peak:.1f} of {item.usable_gib:.1f} GiB, on stage {held.stage} of {layout.pp}"
-    if not item.fits:
+    if item.is_open:
+        verdict = f"cannot tell whether it fits under FSDP; counted whole {verdict}"
+    elif not item.fits:
         verdict = f"DOES NOT FIT: {item.over_gib:.1f} GiB over; {verdict}"
     yield from wrapped("memory  ", f"{verdict}: {_held(held.terms)} (GiB)")
     yield from wrapped("time    ", f"{cost(item)}: {_shares({words(k): v for k, v in time.terms.items()})} (s)")

@@ -11,8 +11,9 @@ _FILE = os.path.join(os.path.dirname(__file__), "running.txt")
 _OVERLAPS = ("overlap_moe_expert_parallel_comm", "delay_wgrad_compute", "tp_comm_overlap")
 _PRECISION = ("fp8", "fp8_recipe", "fp8_param", "fp8_dot_product_attention", "fp4", "grad_reduce_in_fp32")
 _MODEL = (
-    "recompute_modules", "moe_flex_dispatcher_backend", "cuda_graph_impl", "cuda_graph_scope", "offload_modules",
-    "fine_grained_activation_offloading", "cross_entropy_loss_fusion", "cross_entropy_fusion_impl",
+    "recompute_modules", "recompute_method", "recompute_num_layers", "moe_flex_dispatcher_backend", "cuda_graph_impl",
+    "cuda_graph_scope", "offload_modules", "fine_grained_activation_offloading", "cross_entropy_loss_fusion",
+    "cross_entropy_fusion_impl",
 )  # fmt: skip
 _OPTIMIZER = ("exp_avg_dtype", "exp_avg_sq_dtype", "optimizer_cpu_offload", "optimizer_offload_fraction")
 KEYS = (

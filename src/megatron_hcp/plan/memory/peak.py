@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from megatron_hcp.cost.gpus import Gpu
 from megatron_hcp.plan.layout import Layout, PlanJob
@@ -18,7 +19,7 @@ from megatron_hcp.plan.memory.buffers import (
     workspaces,
 )
 from megatron_hcp.plan.model import PlanModel
-from megatron_hcp.plan.weights import chunk_kinds, parameters
+from megatron_hcp.plan.weights import LayerKinds, chunk_kinds, parameters
 
 GIB = float(1 << 30)
 _COPIES = {"bf16": 0, "fp8": 2, "mxfp8": 2, "nvfp4": 1}
@@ -95,15 +96,27 @@ def _states(
     return tuple(found)
 
 
+class _SavedOfLayer(NamedTuple):
+    """Bytes that a layer keeps, by term and together."""
+
+    terms: Mapping[str, float]
+    together: float
+
+
+class _KeptLayers(NamedTuple):
+    """Layers of each stage, by chunk and kind, with what a dense one and one with experts keeps."""
+
+    kinds: tuple[tuple[LayerKinds, ...], ...]
+    saved: tuple[_SavedOfLayer, _SavedOfLayer]
+
+
 class Parts:
     """What the stages of a layout have in common: bytes of a parameter, of a layer's activations, at the peak."""
 
     def __init__(self, model: PlanModel, layout: Layout, job: PlanJob, output: float | None = None) -> None:
         """`output`: bytes at the head of the last stage, where it is not pre-training's."""
         self.model, self.layout, self.job = model, layout, job
-        self.kinds = chunk_kinds(model, layout.pp, layout.vp)
-        self.saved = [layer_saved(model, layout, job, moe) for moe in (False, True)]
-        self.saved_sums = [sum(saved.values()) for saved in self.saved]
+        self.kept = _kept(model, layout, job)
         self.micro_batches = job.micro_batches(layout)
         gathered = job.fp8_weights and job.precision in ("fp8", "mxfp8")
         weight, gradient = _COPIES[job.precision] + (0 if gathered else 2), 4 if job.fp32_gradients else 2
@@ -116,16 +129,22 @@ class Parts:
         self.output = output_end(model, layout, job) if output is None else output
         self.userbuffers = userbuffers(model, layout, job)
 
-    def held(self, stage: int) -> list[int]:
-        """Layers of each kind whose activations the stage holds at its fullest, of all micro-batches in flight."""
+    def held(self, stage: int) -> list[tuple[int, _SavedOfLayer]]:
+        """Layers whose activations the stage holds at its fullest, of all micro-batches in flight, with those of one.
+
+        Multi-token prediction counts as the last part's: block recomputation leaves it out.
+        """
         flights = in_flight(self.layout, self.micro_batches, stage)
-        counts = [0, 0]
-        for layers, flying in zip(self.kinds[stage], flights):
-            counts[False] += layers.dense * flying
-            counts[True] += layers.moe * flying
-        if stage == self.layout.pp - 1:
-            counts[bool(self.model.sizes.experts)] += self.model.mtp * flights[-1]
-        return counts
+        found: list[tuple[int, _SavedOfLayer]] = []
+        for part in self.kept:
+            counts = [0, 0]
+            for layers, flying in zip(part.kinds[stage], flights):
+                counts[False] += layers.dense * flying
+                counts[True] += layers.moe * flying
+            if stage == self.layout.pp - 1 and part is self.kept[-1]:
+                counts[bool(self.model.sizes.experts)] += self.model.mtp * flights[-1]
+            found += zip(counts, part.saved)
+        return found
 
     def transients(self, stage: int) -> dict[str, float]:
         """Bytes that come and go; the largest of them decides."""
@@ -133,27 +152,64 @@ class Parts:
 
     def total(self, stage: int) -> float:
         """The sum of `terms`."""
-        dense, moe = self.held(stage)
-        kept = dense * self.saved_sums[False] + moe * self.saved_sums[True]
+        kept = sum(count * saved.together for count, saved in self.held(stage))
         return self.states[stage][1] + self.userbuffers + kept + max(self.transients(stage).values())
 
     def terms(self, stage: int) -> dict[str, float]:
         """Bytes of the stage at its peak."""
         terms = {**self.states[stage][0], "userbuffers": self.userbuffers}
-        for count, saved in zip(self.held(stage), self.saved):
-            for name, size in saved.items() if count else ():
+        for count, saved in self.held(stage):
+            for name, size in saved.terms.items() if count else ():
                 terms[f"kept: {name}"] = terms.get(f"kept: {name}", 0.0) + count * size
         transients = self.transients(stage)
         largest = max(transients, key=lambda name: transients[name])
         return {**terms, largest: transients[largest]}
 
 
+def _kept(model: PlanModel, layout: Layout, job: PlanJob) -> tuple[_KeptLayers, ...]:
+    """What layers keep; with block recomputation those that are repeated apart from the others."""
+    pp, vp, is_full = layout.pp, layout.vp, layout.recompute == "full"
+    unit = _unit(model, layout, job) if is_full and job.block_layers is None else 1
+    saved = _saved(model, layout, job, unit)
+    if not is_full or job.block_layers is None:
+        return (_KeptLayers(chunk_kinds(model, pp, vp), saved),)
+    whole, again = chunk_kinds(model, pp, vp), chunk_kinds(model, pp, vp, job.block_layers)
+    others = tuple(
+        tuple(LayerKinds(a.dense - b.dense, a.moe - b.moe) for a, b in zip(*chunks)) for chunks in zip(whole, again)
+    )
+    return _KeptLayers(again, saved), _KeptLayers(others, _saved(model, replace(layout, recompute="none"), job, 1))
+
+
+def _saved(model: PlanModel, layout: Layout, job: PlanJob, unit: int) -> tuple[_SavedOfLayer, _SavedOfLayer]:
+    """What a layer of each kind keeps; of `unit` layers that are recomputed together one input is."""
+    dense, moe = (
+        {name: size / unit for name, size in layer_saved(model, layout, job, kind).items()} for kind in (False, True)
+    )
+    return _SavedOfLayer(dense, sum(dense.values())), _SavedOfLayer(moe, sum(moe.values()))
+
+
+def _unit(model: PlanModel, layout: Layout, job: PlanJob) -> int:
+    """Layers that uniform recomputation repeats at once: no more than a chunk has."""
+    return min(job.unit_layers, _longest_chunk(model, layout))
+
+
+def _longest_chunk(model: PlanModel, layout: Layout) -> int:
+    return max(sum(chunk) for stage in chunk_kinds(model, layout.pp, layout.vp) for chunk in stage)
+
+
 def _layer_backward(model: PlanModel, layout: Layout, job: PlanJob) -> float:
-    """The widest layer's backward pass; with full recomputation all that the layer keeps comes back first."""
+    """The widest layer's backward pass; with full recomputation all that the layers of a unit keep comes back first.
+
+    With block recomputation it takes the place of what the chunk's last layers kept, if there are any: their backward
+    pass is over by then.
+    """
     transient = layer_transient(model, layout, job)
     if layout.recompute == "full":
         whole = replace(layout, recompute="none")
-        transient += max(sum(layer_saved(model, whole, job, moe).values()) for moe in model.kinds)
+        again = _unit(model, layout, job)
+        if job.block_layers is not None:
+            again = int(job.block_layers >= _longest_chunk(model, layout))
+        transient += again * max(sum(layer_saved(model, whole, job, moe).values()) for moe in model.kinds)
     return transient
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from megatron_hcp.plan.constants import Rates
 from megatron_hcp.plan.layout import Layout, PlanJob, overlaps_exchange
@@ -134,7 +134,7 @@ def uncovered(model: PlanModel, layout: Layout) -> tuple[str, ...]:
     marks = []
     if any(model.is_moe) and layout.ep == 1:
         marks.append("experts without expert parallelism: no measured step has EP 1")
-    elif any(model.is_moe) and model.sizes.experts > MEASURED_EXPERTS * layout.ep:
+    elif _has_many_experts(model, layout):
         held = model.sizes.experts // layout.ep
         marks.append(f"{held} experts on a rank: no measured step has more than {MEASURED_EXPERTS}")
     if any(model.is_moe) and layout.etp > MEASURED_ETP:
@@ -142,11 +142,16 @@ def uncovered(model: PlanModel, layout: Layout) -> tuple[str, ...]:
     return tuple(marks)
 
 
+def _has_many_experts(model: PlanModel, layout: Layout) -> bool:
+    """Whether a rank has more experts than in any measured step."""
+    return any(model.is_moe) and model.sizes.experts > MEASURED_EXPERTS * layout.ep
+
+
 def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> StepTime:
     """How long a step takes and what it is made of."""
     rates = rates if overlaps_exchange(model, layout) else rates.apart
     work = Work(model, job, rates)
-    each = work.units(layout)
+    each = _units(work, layout)
     pp, vp, count = layout.pp, layout.vp, job.micro_batches(layout)
     kinds = stage_kinds(model, pp, vp)
     micro_batch, mean = micro_batch_seconds(kinds, each.dense.total, each.moe.total, extra_seconds(model, each))
@@ -173,8 +178,28 @@ def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> S
     )
     is_open = rates.is_release_open and bool(model.sizes.experts)
     unmeasured = count / pp * (model.sizes.num_layers + model.mtp) * work.front(layout).unmeasured / seconds
-    band = margin(model, job, rates, terms, is_covered=not (marks or is_open), unmeasured=unmeasured)
+    band = margin(
+        model, job, rates, terms, is_covered=not (marks or is_open), unmeasured=unmeasured,
+        has_many_experts=_has_many_experts(model, layout),
+    )  # fmt: skip
     return StepTime(seconds, terms, hidden, band, (*marks, *_unmeasured(model)))
+
+
+def _units(work: Work, layout: Layout) -> Units:
+    """The parts of a layout; with block recomputation a layer is the mean of those repeated and the others."""
+    each, block = work.units(layout), work.job.block_layers
+    if layout.recompute != "full" or block is None:
+        return each
+    plain = work.units(replace(layout, recompute="none"))
+    again, whole = (LayerKinds(*map(sum, zip(*stage_kinds(work.model, layout.pp, layout.vp, most))))
+                    for most in (block, None))  # fmt: skip
+    dense, moe = (part / max(1, of) for part, of in zip(again, whole))
+    return each._replace(dense=_mixed(each.dense, plain.dense, dense), moe=_mixed(each.moe, plain.moe, moe))
+
+
+def _mixed(one: LayerSeconds, other: LayerSeconds, share: float) -> LayerSeconds:
+    """The mean, `share` of it the first one."""
+    return LayerSeconds(*(share * a + (1 - share) * b for a, b in zip(one, other)))
 
 
 def _unmeasured(model: PlanModel) -> tuple[str, ...]:

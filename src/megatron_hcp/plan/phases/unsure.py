@@ -1,0 +1,29 @@
+"""What of the phases' memory no formula counts: without it a phase that fits may still run out of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from megatron_hcp.launch.fact import Setting
+from megatron_hcp.plan.layout import PlanJob
+from megatron_hcp.plan.model import PlanModel
+from megatron_hcp.plan.phases.job import LOG_PROB, ROLLOUT, SYNC, UPDATE, RlJob
+
+
+def unsure_of(model: PlanModel, job: PlanJob, rl: RlJob, settings: Iterable[Setting]) -> tuple[str, ...]:
+    """What is not counted, in words, the phase first."""
+    found = [f"all phases: {what} is not counted" for what in model.kind_unknown]
+    if any(item.key == "spec" for item in settings):
+        found.append("all phases: layers that --spec builds are counted like plain ones")
+    if job.shards_weights:
+        found.append("all phases: FSDP has no formula, weights and gradients are counted whole")
+    if model.mixers.nets or model.mixers.compressed:
+        name = "gated delta nets" if model.mixers.nets else "attention to compressed keys"
+        found.append(f"{UPDATE}: the backward pass of {name} is counted like that of plain attention")
+    if not job.packed and rl.tokens(LOG_PROB):
+        found.append(f"{LOG_PROB} and {UPDATE}: sequences are not packed, and the masks and copies of a padded batch "
+                     "are not counted")  # fmt: skip
+    if rl.engine is not None and model.sizes.experts:
+        found.append(f"{ROLLOUT} and {SYNC}: what the engine of a model with experts needs beside its share of the "
+                     "memory is not counted")  # fmt: skip
+    return tuple(found)
