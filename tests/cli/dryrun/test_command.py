@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 WHEEL = ("--upstream", str(UPSTREAM / "megatron-core-0.18.2"), "--assume", f"te=2.14 {FACTS}")
 
 
-WITHOUT_STAND_IN = "--use-precision-aware-optimizer --use-distributed-optimizer --exp-avg-dtype fp8"
+WITHOUT_STAND_IN = "--optimizer lion"
 
 
 def hcp(*words: str) -> subprocess.CompletedProcess[str]:
