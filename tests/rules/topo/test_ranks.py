@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
+import pytest
+
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.launch.fact import Dialect
+from megatron_hcp.rules.registry import rules_for
+from support.rules import FixRow, Row, launch, test_fixes, test_text, test_verdict
 
 __all__ = ["test_fixes", "test_text", "test_verdict"]
 
@@ -207,3 +212,25 @@ FIXES: list[FixRow] = [
     ),
     ("TOPO005", "mlm", "", "pp=2 cp=2 use_tp_pp_dp_mapping=true world_size=8", ("use_tp_pp_dp_mapping=false",)),
 ]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "words", "assumed"),
+    [
+        (
+            "ms-swift",
+            "--model Qwen/Qwen3-8B --dataset data --tensor_model_parallel_size 4 --context_parallel_size 4 "
+            "--global_batch_size 8",
+            "ms_swift=4.5.2 nodes=1 gpus_per_node=4",
+        ),
+        (
+            "bridge",
+            "model.tensor_model_parallel_size=4 model.context_parallel_size=4 model.pipeline_model_parallel_size=1",
+            "bridge=0.6.0 nodes=1 gpus_per_node=8",
+        ),
+    ],
+)
+def test_topo003_stands_for_what_the_start_up_says_of_the_ranks(dialect: Dialect, words: str, assumed: str) -> None:
+    report = check_launch(launch(dialect, words, assumed), rules_for, fixes=False)
+    found = {item.id.partition("/")[0] for item in report.findings if item.severity == "error"}
+    assert "TOPO003" in found and not {name for name in found if name.startswith("START")}

@@ -9,7 +9,14 @@ from megatron_hcp.launch.fact import ELASTIC_STARTS
 from megatron_hcp.rules.cp.view import nearest_divisors, over
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.topo.view import dense_ranks, expert_ranks, grids_divide_ranks
-from megatron_hcp.rules.upstream import ARGUMENTS, NEMO_RL_POLICY, PARALLEL_STATE, VERL_CONFIG
+from megatron_hcp.rules.upstream import (
+    ARGUMENTS,
+    BRIDGE_CONFIG,
+    MS_SWIFT_ARGUMENTS,
+    NEMO_RL_POLICY,
+    PARALLEL_STATE,
+    VERL_CONFIG,
+)
 from megatron_hcp.rules.view import View
 
 _GPUS_OF_A_NODE = 8
@@ -49,9 +56,14 @@ def _say_ranks(count: int) -> str:
     source=(
         PARALLEL_STATE.says("initialize_model_parallel", "world_size % ", ">=0.12"),
         ARGUMENTS.says("validate_args", "args.world_size % total_model_size == 0", ">=0.12"),
+        BRIDGE_CONFIG.says("ConfigContainer.get_data_parallel_size", "is not divisible by total_model_size", ">=0.3"),
         VERL_CONFIG.says("validate_config", "must be divisible by model_parallel_size (", ">=0.7"),
         NEMO_RL_POLICY.says("Policy.__init__", "must be divisible by PP * CP * TP (", ">=0.4"),
         NEMO_RL_POLICY.says("Policy.__init__", "is insufficient for the parallelism configuration", ">=0.4"),
+        # Too few ranks: DP is 0, and the global batch is divided by it.
+        MS_SWIFT_ARGUMENTS.says(
+            "MegatronArguments._init_distributed", "global_batch_size % micro_batch_times_data_parallel_size", ">=4.3"
+        ),
     ),
     applies=lambda v: dense_ranks(v) > 1,
     good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=16"),
