@@ -192,13 +192,25 @@ FIXES: list[FixRow] = [
     # A dense model (MOE001): only one rank is right.
     ("TOPO004", "mlm", "", "ep=3 world_size=8", ("expert_model_parallel_size=1",)),
     ("TOPO004", "mlm", "", "etp=8 world_size=6", ("expert_tensor_parallel_size=1",)),
-    # Experts of their own width come before more nodes and fewer experts on a rank.
+    # Expert sizes that fit the ranks come before more nodes: alone, or both together.
+    (
+        "TOPO004",
+        "verl",
+        "",
+        "tp=4 etp=4 ep=16 pp=2 num_experts=128 nodes=1 gpus_per_node=8",
+        (
+            "actor_rollout_ref.actor.megatron.expert_tensor_parallel_size=1 "
+            "actor_rollout_ref.actor.megatron.expert_model_parallel_size=4",
+            "trainer.nnodes=16",
+            "actor_rollout_ref.actor.megatron.expert_model_parallel_size=1",
+        ),
+    ),
     (
         "TOPO004",
         "mlm",
         "--tensor-model-parallel-size 2 --expert-model-parallel-size 8 --num-experts 8 --sequence-parallel",
         "nodes=1 gpus_per_node=8",
-        ("expert_tensor_parallel_size=1", "nodes=2", "expert_model_parallel_size=4"),
+        ("expert_tensor_parallel_size=1", "expert_model_parallel_size=4", "nodes=2"),
     ),
     (
         "TOPO005",
