@@ -87,6 +87,24 @@ def test_the_other_dialects_have_one_word_an_edit(dialect: Dialect, text: str, e
     assert fix.overrides == fix.cli == (cli,) and fix.without == fix.lines == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "cli", "lines"),
+    [
+        ("{} --nodes 1 --gpus-per-node 8 --recipe qwen3_8b_sft_32k_config\n", ("--nodes", "8"), ()),
+        (
+            "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=8\nsrun {} --recipe qwen3_8b_sft_32k_config\n",
+            (),
+            ("#SBATCH --nodes=8",),
+        ),
+    ],
+)
+def test_nodes_are_written_in_the_words_of_bridges_launcher_where_it_has_them(
+    text: str, cli: tuple[str, ...], lines: tuple[str, ...]
+) -> None:
+    fix = written(script(text.format("python scripts/training/setup_experiment.py")), Fix({"nodes": 8}, "64 ranks"))
+    assert (fix.cli, fix.lines) == (cli, lines)
+
+
 def test_more_tasks_of_srun_are_more_ranks() -> None:
     """Where srun starts the ranks, tasks and nodes give the world size, and the tasks of a node its GPUs."""
     edited = apply_edits(script(SRUN), {"ntasks_per_node": 8})

@@ -212,17 +212,67 @@ FIXES: list[FixRow] = [
         "mlm",
         f"--num-layers 30 {_PP} 4",
         "",
-        ("pipeline_model_parallel_size=3", "pipeline_model_parallel_size=5"),
+        (
+            "decoder_last_pipeline_num_layers=6",
+            "decoder_first_pipeline_num_layers=6",
+            "pipeline_model_parallel_size=3",
+            "pipeline_model_parallel_size=5",
+        ),
     ),
     # Of the divisors of 30, only 2 leaves whole replicas of 16 ranks.
-    ("PIPE001", "mlm", f"--num-layers 30 {_PP} 4", "world_size=16", ("pipeline_model_parallel_size=2",)),
-    # 24 layers over 8 stages are 3, no multiple of two virtual stages.
+    (
+        "PIPE001",
+        "mlm",
+        f"--num-layers 30 {_PP} 4",
+        "world_size=16",
+        (
+            "decoder_last_pipeline_num_layers=6",
+            "decoder_first_pipeline_num_layers=6",
+            "pipeline_model_parallel_size=2",
+        ),
+    ),
+    # The counted loss excludes sizes of stages; 30 layers over 20 stages leave eleven to one of them.
+    ("PIPE001", "mlm", f"--num-layers 30 {_PP} 4 {_LOSS}", "", ("pipeline_model_parallel_size=31",)),
+    (
+        "PIPE001",
+        "mlm",
+        f"--num-layers 30 {_PP} 20",
+        "",
+        ("pipeline_model_parallel_size=15", "pipeline_model_parallel_size=30"),
+    ),
+    (
+        "PIPE002",
+        "mlm",
+        f"--num-layers 94 {_PP} 8 {_FIRST} 11",
+        "",
+        ("decoder_last_pipeline_num_layers=11", "decoder_first_pipeline_num_layers=10"),
+    ),
+    (
+        "PIPE002",
+        "mlm",
+        f"--num-layers 30 {_PP} 4 {_FIRST} 3 {_LAST} 2",
+        "",
+        ("decoder_last_pipeline_num_layers=3", "decoder_first_pipeline_num_layers=4"),
+    ),
+    (
+        "PIPE002",
+        "mlm",
+        f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 4",
+        "mcore=0.16.0",
+        ("decoder_last_pipeline_num_layers=null", "decoder_first_pipeline_num_layers=null"),
+    ),
+    # Each size is a multiple of two virtual stages: 24 layers over 8 stages are 3.
     (
         "PIPE001",
         "mlm",
         f"--num-layers 24 {_PP} 5 {_PER_RANK} 2",
         "",
-        ("pipeline_model_parallel_size=4", "pipeline_model_parallel_size=6"),
+        (
+            "decoder_last_pipeline_num_layers=8",
+            "decoder_first_pipeline_num_layers=8",
+            "pipeline_model_parallel_size=4",
+            "pipeline_model_parallel_size=6",
+        ),
     ),
     (
         "PIPE005",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
+import pytest
+
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.launch.fact import Dialect
+from megatron_hcp.rules.registry import rules_for
+from support.rules import FixRow, Row, launch, test_fixes, test_text, test_verdict
 
 __all__ = ["test_fixes", "test_text", "test_verdict"]
 
@@ -187,13 +192,25 @@ FIXES: list[FixRow] = [
     # A dense model (MOE001): only one rank is right.
     ("TOPO004", "mlm", "", "ep=3 world_size=8", ("expert_model_parallel_size=1",)),
     ("TOPO004", "mlm", "", "etp=8 world_size=6", ("expert_tensor_parallel_size=1",)),
-    # Experts of their own width come before more nodes and fewer experts on a rank.
+    # Expert sizes that fit the ranks come before more nodes: alone, or both together.
+    (
+        "TOPO004",
+        "verl",
+        "",
+        "tp=4 etp=4 ep=16 pp=2 num_experts=128 nodes=1 gpus_per_node=8",
+        (
+            "actor_rollout_ref.actor.megatron.expert_tensor_parallel_size=1 "
+            "actor_rollout_ref.actor.megatron.expert_model_parallel_size=4",
+            "trainer.nnodes=16",
+            "actor_rollout_ref.actor.megatron.expert_model_parallel_size=1",
+        ),
+    ),
     (
         "TOPO004",
         "mlm",
         "--tensor-model-parallel-size 2 --expert-model-parallel-size 8 --num-experts 8 --sequence-parallel",
         "nodes=1 gpus_per_node=8",
-        ("expert_tensor_parallel_size=1", "nodes=2", "expert_model_parallel_size=4"),
+        ("expert_tensor_parallel_size=1", "expert_model_parallel_size=4", "nodes=2"),
     ),
     (
         "TOPO005",
@@ -207,3 +224,25 @@ FIXES: list[FixRow] = [
     ),
     ("TOPO005", "mlm", "", "pp=2 cp=2 use_tp_pp_dp_mapping=true world_size=8", ("use_tp_pp_dp_mapping=false",)),
 ]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "words", "assumed"),
+    [
+        (
+            "ms-swift",
+            "--model Qwen/Qwen3-8B --dataset data --tensor_model_parallel_size 4 --context_parallel_size 4 "
+            "--global_batch_size 8",
+            "ms_swift=4.5.2 nodes=1 gpus_per_node=4",
+        ),
+        (
+            "bridge",
+            "model.tensor_model_parallel_size=4 model.context_parallel_size=4 model.pipeline_model_parallel_size=1",
+            "bridge=0.6.0 nodes=1 gpus_per_node=8",
+        ),
+    ],
+)
+def test_topo003_stands_for_what_the_start_up_says_of_the_ranks(dialect: Dialect, words: str, assumed: str) -> None:
+    report = check_launch(launch(dialect, words, assumed), rules_for, fixes=False)
+    found = {item.id.partition("/")[0] for item in report.findings if item.severity == "error"}
+    assert "TOPO003" in found and not {name for name in found if name.startswith("START")}

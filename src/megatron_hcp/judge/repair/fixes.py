@@ -157,6 +157,8 @@ def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]
     key = _key_for(launch, name, value)
     if key is None:
         override = f"{name}={'null' if value is None else value}"
+        if name == "nodes" and (option := _launchers_option(launch)):
+            return override, [option, str(value)]
         is_set = name.startswith("env.") and value is not None
         return override, [override.removeprefix("env.")] if is_set else []
     if launch.dialect in COMMAND_LINES:
@@ -175,6 +177,17 @@ def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]
     text = f"{key}={yaml_text(value)}"
     # Hydra refuses to override a key that its schema lacks; "++" adds or overrides it.
     return text, ["++" + text if "override_" in key else text]
+
+
+def _launchers_option(launch: Launch) -> str | None:
+    """The option of Bridge's launcher that the launch states its nodes with; None where Slurm or torchrun has them."""
+    if launch.dialect != "bridge":
+        return None
+    from megatron_hcp.launch.dialects.bridge.options import NODES
+
+    key = launch.facts["nodes"].key if "nodes" in launch.facts else None
+    stated = any(f"{program}.{option}" in launch.facts for program, option in OPTIONS["nodes"].items())
+    return key if key in NODES and not stated else None
 
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {

@@ -12,6 +12,7 @@ from megatron_hcp.rules.pipe.view import (
     pp_fixes,
     said_layers,
     split_layers,
+    stage_fixes,
     stops_at,
 )
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
@@ -80,7 +81,7 @@ def layers_divide_into_stages(v: View) -> Problem | None:
         found=f"{said_layers(v)}, over {v.pp} stages",
         wanted=f"a pipeline_model_parallel_size that divides {layers}",
         facts=("pp", "num_layers"),
-        fixes=pp_fixes(v, layers),
+        fixes=(*stage_fixes(v), *pp_fixes(v, layers)),
         stage=stops_at(v),
     )
 
@@ -140,7 +141,9 @@ def middle_stages_share_the_rest(v: View) -> Problem | None:
         found=f"{v.num_layers} layers over {v.pp} stages, {given}: {layers} left for {stages}",
         wanted=wanted,
         facts=("num_layers", "pp", *(f"{name}_stage_layers" for name in sizes)),
-        fixes=(Fix(dict.fromkeys(map("{}_stage_layers".format, sizes)), "no stage sizes"),) if v.pp == 1 else (),
+        fixes=(Fix(dict.fromkeys(map("{}_stage_layers".format, sizes)), "no stage sizes"),)
+        if v.pp == 1
+        else stage_fixes(v),
         effect="silent" if silent else None,
         stage="never" if silent else None,
     )

@@ -59,6 +59,40 @@ def pp_fixes(v: View, layers: int) -> tuple[Fix, ...]:
     return tuple(Fix({"pp": size}, over("pipeline", size)) for size in sizes)
 
 
+def stage_fixes(v: View) -> tuple[Fix, ...]:
+    """A size of the last or the first stage, near an even share, that leaves a multiple of the other stages.
+
+    A given size is changed as little as that takes. None where the embedding or the loss counts as a layer: the two
+    exclude each other.
+    """
+    if v.get("embedding_counts") or v.get("loss_counts"):
+        return ()
+    given, fixes = given_stages(v), []
+    for name in ("last", "first"):
+        others = [size for other, size in given.items() if other != name]
+        size = _stage_size(v.num_layers - sum(others), v.pp - len(others), v.get("vpp") or 1, given.get(name, 0))
+        if size is not None:
+            fixes.append(Fix({f"{name}_stage_layers": size}, f"{size} layer{'s' * (size > 1)} in the {name} stage"))
+        elif len(given) == v.pp > 1:
+            fixes.append(Fix({f"{name}_stage_layers": None}, f"the {name} stage holds the rest"))
+    return tuple(fixes)
+
+
+def _stage_size(layers: int, stages: int, chunks: int, given: int) -> int | None:
+    """The layers of one stage so that the other stages share the rest evenly; None if a stage would hold too many.
+
+    Of two sizes with equally long stages the smaller: the first stage has the embedding, the last the loss.
+    """
+    if stages < 2:
+        return None
+    share, step = layers // stages, (stages - 1) * chunks
+    near = given if 0 < given <= 2 * share else share
+    below = near - (near - layers) % step
+    longest = {size: max(size, (layers - size) // (stages - 1)) for size in (below, below + step)}
+    sizes = [size for size in longest if 0 < size < layers and size % chunks == 0 and longest[size] <= 2 * share]
+    return min(sizes, key=lambda size: (longest[size], size), default=None)
+
+
 def stops_at(v: View) -> Stage:
     """Where start-up fails: Megatron-LM's command line checks the pipeline before anything is built."""
     return "config" if v.dialect == "mlm" else "init"

@@ -9,7 +9,14 @@ from megatron_hcp.launch.fact import ELASTIC_STARTS
 from megatron_hcp.rules.cp.view import nearest_divisors, over
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.topo.view import dense_ranks, expert_ranks, grids_divide_ranks
-from megatron_hcp.rules.upstream import ARGUMENTS, NEMO_RL_POLICY, PARALLEL_STATE, VERL_CONFIG
+from megatron_hcp.rules.upstream import (
+    ARGUMENTS,
+    BRIDGE_CONFIG,
+    MS_SWIFT_ARGUMENTS,
+    NEMO_RL_POLICY,
+    PARALLEL_STATE,
+    VERL_CONFIG,
+)
 from megatron_hcp.rules.view import View
 
 _GPUS_OF_A_NODE = 8
@@ -39,6 +46,14 @@ def _node_fixes(v: View, unit: int) -> list[Fix]:
     return fixes
 
 
+def _ep_sizes(v: View, others: int) -> list[int]:
+    """Expert-parallel sizes near the launch's that divide its experts and, beside the `others`, the ranks."""
+    if v.world_size % others:
+        return []
+    experts = v.get("num_experts") or 0
+    return list(nearest_divisors(v.world_size // others, v.ep, lambda size: experts % size == 0))
+
+
 def _say_ranks(count: int) -> str:
     return f"{count} rank{'' if count == 1 else 's'}"
 
@@ -49,9 +64,14 @@ def _say_ranks(count: int) -> str:
     source=(
         PARALLEL_STATE.says("initialize_model_parallel", "world_size % ", ">=0.12"),
         ARGUMENTS.says("validate_args", "args.world_size % total_model_size == 0", ">=0.12"),
+        BRIDGE_CONFIG.says("ConfigContainer.get_data_parallel_size", "is not divisible by total_model_size", ">=0.3"),
         VERL_CONFIG.says("validate_config", "must be divisible by model_parallel_size (", ">=0.7"),
         NEMO_RL_POLICY.says("Policy.__init__", "must be divisible by PP * CP * TP (", ">=0.4"),
         NEMO_RL_POLICY.says("Policy.__init__", "is insufficient for the parallelism configuration", ">=0.4"),
+        # Too few ranks: DP is 0, and the global batch is divided by it.
+        MS_SWIFT_ARGUMENTS.says(
+            "MegatronArguments._init_distributed", "global_batch_size % micro_batch_times_data_parallel_size", ">=4.3"
+        ),
     ),
     applies=lambda v: dense_ranks(v) > 1,
     good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=16"),
@@ -109,15 +129,16 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
     if v.world_size % expert == 0:
         return None
     both = lcm(dense_ranks(v), expert)
-    fixes = []
-    if v.etp > 1 and v.world_size % (expert // v.etp) == 0:
-        fixes.append(Fix({"etp": 1}, "each expert whole on its rank"))
-    fixes += _node_fixes(v, both)
-    others = expert // v.ep
-    if v.world_size % others == 0:
-        experts = v.get("num_experts") or 0
-        sizes = nearest_divisors(v.world_size // others, v.ep, lambda size: experts % size == 0)
-        fixes += [Fix({"ep": size}, over("expert", size)) for size in sizes]
+    whole = Fix({"etp": 1}, "each expert whole on its rank")
+    fits_whole = v.etp > 1 and v.world_size % (expert // v.etp) == 0
+    fixes = [whole] if fits_whole else []
+    if v.etp > 1 and not fits_whole:
+        sizes = [size for size in _ep_sizes(v, expert // v.etp // v.ep) if size > 1]
+        fixes += [Fix({**whole.edits, "ep": size}, f"{whole.effect}, {over('expert', size)}") for size in sizes]
+    by_ep = [Fix({"ep": size}, over("expert", size)) for size in _ep_sizes(v, expert // v.ep)]
+    # A size that fits the ranks comes before more nodes, and those before no expert parallelism.
+    fixes += [fix for fix in by_ep if fix.edits["ep"] > 1]
+    fixes += [*_node_fixes(v, both), *(fix for fix in by_ep if fix.edits["ep"] == 1)]
     if v.etp != v.tp > 1:
         fixes.append(Fix({"etp": v.tp}, "experts split like the dense layers"))
     shards = _say_shards(v.get("egtp", 1))

@@ -69,6 +69,8 @@ _NUMBERS = {
     "gpus_per_node": "gpus_per_node",
     "gn": "gpus_per_node",
 }
+NODES = frozenset(f"--{name}" for name, fact in _NUMBERS.items() if fact == "nodes")
+"""The launcher's own options for the number of nodes."""
 _MOCK = {
     "finetune": False,
     "enable_offline_packing": False,
