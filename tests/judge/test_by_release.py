@@ -13,6 +13,7 @@ from support.rows import rows
 from support.rules import launch
 
 MLA = "--multi-latent-attention --context-parallel-size 2 --num-attention-heads 16 --no-rope-fusion"
+GQA = "--num-attention-heads 8 --num-query-groups 2 --group-query-attention"
 MAMBA = "--hybrid-override-pattern M-M* --context-parallel-size 2"
 
 
@@ -47,7 +48,7 @@ def test_a_rule_that_lacks_only_a_release_says_in_which_it_is_an_error(
         ("KNOWN002", MAMBA),
         (
             "CP008",
-            "--num-attention-heads 8 --num-query-groups 2 --group-query-attention --tensor-model-parallel-size 4",
+            f"{GQA} --tensor-model-parallel-size 4",
         ),
     ],
 )
@@ -60,7 +61,7 @@ def test_releases_that_lack_an_option_of_the_launch_are_not_asked_about(rule_id:
 def test_a_recipe_rules_out_the_releases_before_it() -> None:
     """Bridge v0.3.1 has no nemotron_3_super recipe, v0.4.0 has; its uv.lock pins megatron-core 0.17."""
     words = ("model.tensor_model_parallel_size=8",)
-    (one,) = load_launches(None, LoadOptions(words=words, recipe="nemotron_3_super_pretrain_config"))
+    (one,) = load_launches("", LoadOptions(words=words, recipe="nemotron_3_super_pretrain_config"))
     assert possible_releases(one, "bridge")[0] == "0.4.2" and possible_releases(one, "mcore")[0] == "0.16.1"
     assert possible_releases(one, "te") == RELEASES["te"]
     assert "CP008" not in {item.rule.id for item in check_launch(one, RULES).findings}
