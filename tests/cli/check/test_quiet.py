@@ -44,8 +44,9 @@ def test_it_is_for_text_alone(hcp: Hcp, root: Path) -> None:
 
 
 def test_a_fix_of_two_errors_is_shown_under_the_first(hcp: Hcp, tmp_path: Path) -> None:
-    words = "--context-parallel-size 6 --tensor-model-parallel-size 2 --sequence-parallel --seq-length 1024"
-    (tmp_path / "run.sh").write_text(f"torchrun pretrain_gpt.py {words}\n")
+    words = "--context-parallel-size 6 --tensor-model-parallel-size 2 --sequence-parallel"
+    lengths = "--seq-length 1024 --max-position-embeddings 1024"
+    (tmp_path / "run.sh").write_text(f"torchrun pretrain_gpt.py {words} {lengths}\n")
     data = json.loads(hcp("check", "run.sh", "--format", "json", cwd=tmp_path).stdout)
     fixes = [[fix["overrides"] for fix in one["fixes"]] for one in data["findings"] if one["severity"] == "error"]
     assert ["seq_length=1020"] in fixes[0] and ["seq_length=1020"] in fixes[1], "the launch no longer shows it"
