@@ -51,3 +51,12 @@ def test_a_fix_of_two_errors_is_shown_under_the_first(hcp: Hcp, tmp_path: Path) 
     fixes = [[fix["overrides"] for fix in one["fixes"]] for one in data["findings"] if one["severity"] == "error"]
     assert ["seq_length=1020"] in fixes[0] and ["seq_length=1020"] in fixes[1], "the launch no longer shows it"
     assert hcp("check", "run.sh", cwd=tmp_path).stdout.count("    fix: --seq-length 1020") == 1
+
+
+def test_a_fix_that_leaves_another_error_of_the_same_sizes_says_which(hcp: Hcp) -> None:
+    words = "--tensor-model-parallel-size 16 --num-attention-heads 24 --context-parallel-size 4".split()
+    done = hcp("check", "--assume", "world_size=32", "--", *words)
+    fixes = [line for line in done.stdout.splitlines() if line.startswith("    fix: ")]
+    assert "    fix: --tensor-model-parallel-size 8  # tensor parallelism over 8 ranks" in fixes, done.stdout
+    (cp,) = (line for line in fixes if "--context-parallel-size" in line)
+    assert cp.endswith("; CP008, TP001 remain")
