@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -202,3 +204,16 @@ def test_mistakes_of_the_project_file_are_shown_in_it(tmp_path: Path) -> None:
         assert await editor.change("facts: {te: '2.14'}\n") == []
 
     in_editor(tmp_path / ".hcp.yaml", steps)
+
+
+def test_an_orderly_shutdown_ends_with_0_and_says_nothing() -> None:
+    said = (
+        {"id": 1, "method": "initialize", "params": {"processId": None, "rootUri": None, "capabilities": {}}},
+        {"method": "initialized", "params": {}},
+        {"id": 2, "method": "shutdown"},
+        {"method": "exit"},
+    )
+    bodies = (json.dumps({"jsonrpc": "2.0", **one}) for one in said)
+    sent = "".join(f"Content-Length: {len(body)}\r\n\r\n{body}" for body in bodies)
+    ended = subprocess.run([sys.executable, "-m", "megatron_hcp", "lsp"], input=sent, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")

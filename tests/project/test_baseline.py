@@ -33,6 +33,18 @@ def test_a_baseline_accepts_what_is_found_now_and_nothing_else(hcp, repo: Path) 
     assert found(hcp, repo)[:2] == (["CP001"], 1)
 
 
+def test_errors_that_a_baseline_accepts_are_counted_as_such_and_in_the_folders_last_line(hcp, repo: Path) -> None:
+    done = hcp("check", "run.sh", "--format", "json", cwd=repo)
+    levels = [item["severity"] for item in json.loads(done.stdout)["findings"]]
+    said = found(hcp, repo, "--write-baseline")[2]
+    assert (
+        f"{len(levels)} accepted ({levels.count('error')} errors, " in said and f"{len(levels)} entries in all" in said
+    )
+    for _ in range(2):  # the second answer is hcp's cache's
+        last = hcp("check", ".", cwd=repo).stdout.splitlines()[-1]
+        assert last == f"checked 1 launch in 1 file: 0 failed, 0 undecided, 1 ok; {len(levels)} accepted findings"
+
+
 def test_entries_that_accept_nothing_any_more_are_listed_and_dropped(hcp, repo: Path) -> None:
     found(hcp, repo, "--write-baseline")
     (repo / "run.sh").write_text(FAULTY.format(length=4096))

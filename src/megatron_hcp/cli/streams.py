@@ -76,7 +76,8 @@ class _Awaited(io.FileIO):
 
 def is_output_lost() -> bool:
     """Whether standard output could not be written, for another reason than a reader that is gone."""
-    sys.stdout.flush()
+    if not sys.stdout.closed:  # a server closes it at its exit
+        sys.stdout.flush()
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     return isinstance(raw, _Surviving) and raw.failed
 

@@ -36,12 +36,13 @@ def check_launch(
     here = tuple(rules_for(launch))
     first = run(View(launch), (rule for rule in here if not rule.last))
     found = [(launch, finding) for finding in first.findings]
-    not_checked = list(first.not_checked)
     asked = {name for ruling in first.rulings for name in ruling.asked} if verdict else ()
     started = start_of(launch, here, first.findings, fixes=fixes, verdict=verdict, asked=asked)
     found += [(launch, finding) for finding in started.findings]
     if verdict:
-        found += [(launch, finding) for finding in _in_some_releases(launch, first)]
+        first = _with_some_releases(launch, first)
+        found += [(launch, finding) for finding in first.by_release]
+    not_checked = list(first.not_checked)
     reported = [finding for _, finding in found]
     undecided = list(_undecided(launch, first)) if verdict else []
     if verdict:
@@ -96,12 +97,16 @@ def check_launch(
     )
 
 
-def _in_some_releases(launch: Launch, done: Run) -> list[Finding]:
+def _with_some_releases(launch: Launch, done: Run) -> Run:
+    """What was done, with what rules find in some releases, and without those that no possible release leaves open."""
     if not any(need in PACKAGES for item in done.not_checked for need in item.needs):
-        return []
+        return done
     from megatron_hcp.judge.by_release import in_some_releases
 
-    return in_some_releases(launch, done.rulings)
+    some = in_some_releases(launch, done.rulings)
+    left = [item for item in done.not_checked if item.rule.id not in some.ruled_out]
+    applied = done.applied + len(done.not_checked) - len(left)
+    return done._replace(not_checked=left, applied=applied, by_release=some.findings)
 
 
 def _undecided(launch: Launch, done: Run) -> tuple[Undecided, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
@@ -17,12 +17,16 @@ from megatron_hcp.rules.view import View
 
 
 class Run(NamedTuple):
-    """What rules find in a launch, what they can't decide, how many apply, and each ruling."""
+    """What rules find in a launch, what they can't decide, how many apply, and each ruling.
+
+    `by_release`: what they would find in some releases, where the launch states none.
+    """
 
     findings: list[Finding]
     not_checked: list[NotChecked]
     applied: int
     rulings: list[Ruling]
+    by_release: Sequence[Finding] = ()
 
 
 def run(view: View, rules: Iterable[Rule]) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -40,3 +41,22 @@ def test_an_info_is_not_told_and_a_folder_has_no_summary(hcp: Hcp, root: Path, t
 def test_it_is_for_text_alone(hcp: Hcp, root: Path) -> None:
     done = hcp("check", "-q", "examples/mlm_broken.sh", "--format", "json", cwd=root)
     assert done.returncode == 2 and "found --quiet with --format json" in done.stderr
+
+
+def test_a_fix_of_two_errors_is_shown_under_the_first(hcp: Hcp, tmp_path: Path) -> None:
+    words = "--context-parallel-size 6 --tensor-model-parallel-size 2 --sequence-parallel"
+    lengths = "--seq-length 1024 --max-position-embeddings 1024"
+    (tmp_path / "run.sh").write_text(f"torchrun pretrain_gpt.py {words} {lengths}\n")
+    data = json.loads(hcp("check", "run.sh", "--format", "json", cwd=tmp_path).stdout)
+    fixes = [[fix["overrides"] for fix in one["fixes"]] for one in data["findings"] if one["severity"] == "error"]
+    assert ["seq_length=1020"] in fixes[0] and ["seq_length=1020"] in fixes[1], "the launch no longer shows it"
+    assert hcp("check", "run.sh", cwd=tmp_path).stdout.count("    fix: --seq-length 1020") == 1
+
+
+def test_a_fix_that_leaves_another_error_of_the_same_sizes_says_which(hcp: Hcp) -> None:
+    words = "--tensor-model-parallel-size 16 --num-attention-heads 24 --context-parallel-size 4".split()
+    done = hcp("check", "--assume", "world_size=32", "--", *words)
+    fixes = [line for line in done.stdout.splitlines() if line.startswith("    fix: ")]
+    assert "    fix: --tensor-model-parallel-size 8  # tensor parallelism over 8 ranks" in fixes, done.stdout
+    (cp,) = (line for line in fixes if "--context-parallel-size" in line)
+    assert cp.endswith("; CP008, TP001 remain")

@@ -22,6 +22,7 @@ VERDICTS: list[Row] = [
     ("PERF001", "bridge", "", "seq_length=null", "needs cp"),
     ("PERF001", "bridge", "", "cp=4 seq_length=null", "fine"),
     ("PERF001", "mlm", "--seq-length 512", "", "not concerned"),
+    ("PERF001", "mlm", "MODEL_ARGS:\n  --context-parallel-size: 4\n  --seq-length: 1024\n", "", "not concerned"),
     ("PERF001", "mlm", f"{CP} 2 --seq-length 1024", "", "info slow training"),
     ("PERF001", "bridge", "model.context_parallel_size=4", "", "not concerned"),
     ("PERF002", "verl", BUDGET, "ppo_max_token_len_per_gpu=16383", "fine"),

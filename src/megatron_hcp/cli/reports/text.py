@@ -58,7 +58,8 @@ def report_lines(
     lines += [f"{target}: note: {note}" for note in reading.notes]
     by_release = _by_release(report)
     folded = by_release if len(by_release) > _MOST_BY_RELEASE else ()
-    lines += [line for finding in _once(report.findings) if finding not in folded for line in shown(report, finding)]
+    told = [finding for finding in report.findings if finding not in folded]
+    lines += [line for finding in _once(told) for line in shown(report, finding)]
     lines += _release_lines(report, folded)
     lines += _presumed_lines(report)
     lines += _not_checked_lines(report)
@@ -186,7 +187,20 @@ def _once(findings: Sequence[Finding]) -> list[Finding]:
         is_guard = bool(finding.problem.guard and finding.fixes)
         key = (finding.rule.id, finding.role, finding.location, finding.fixes[0]) if is_guard else id(finding)
         same.setdefault(key, []).append(finding)
-    return [_standing_for(group) for group in same.values()]
+    return _each_fix_once([_standing_for(group) for group in same.values()])
+
+
+def _each_fix_once(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, each fix under the first error or warning that it clears; an info keeps its own."""
+    shown: set[str] = set()
+    kept = []
+    for finding in findings:
+        if finding.severity != "info":
+            by_text = {repr(fix._replace(effect="")): fix for fix in finding.fixes}
+            finding = finding._replace(fixes=tuple(fix for text, fix in by_text.items() if text not in shown))
+            shown.update(by_text)
+        kept.append(finding)
+    return kept
 
 
 def _standing_for(group: Sequence[Finding]) -> Finding:

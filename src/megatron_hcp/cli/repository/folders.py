@@ -68,6 +68,8 @@ def summary(results: Sequence[TargetResult], others: int, *, strict: bool = Fals
     counts = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in ("failed", "undecided", "ok"))
     unusable = len(results) - len(launches)
     more = f"; {numbered(unusable, 'file')} could not be used" if unusable else ""
+    accepted = sum(one.num_accepted for one in launches)
+    more += f"; {numbered(accepted, 'accepted finding')}" if accepted else ""
     rest = f"; {numbered(others, 'other file')}" if others else ""
     many = f"{len(launches)} launch{'es' if len(launches) != 1 else ''}"
     return f"checked {many} in {numbered(len({one.target for one in launches}), 'file')}: {counts}{more}{rest}"

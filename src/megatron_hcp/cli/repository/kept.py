@@ -32,6 +32,7 @@ class KeptReport(NamedTuple):
     verdict: str
     is_shown: bool
     printed: Any
+    num_accepted: int = 0
     entries: tuple[Entry, ...] = ()
 
 
@@ -93,8 +94,8 @@ def _answer(data: dict[str, Any]) -> KeptAnswer:
         kind, found, wanted, do, at = data["error"]
         error = _ERRORS[kind](found, wanted=wanted, do=do, at=at and tuple(at))
     said = tuple(
-        KeptReport(verdict, is_shown, printed, tuple(map(_entry, entries)))
-        for verdict, is_shown, printed, entries in data["said"]
+        KeptReport(verdict, is_shown, printed, num_accepted, tuple(map(_entry, entries)))
+        for verdict, is_shown, printed, num_accepted, entries in data["said"]
     )
     return KeptAnswer(said, error, tuple(data["paths"]))
 

@@ -33,6 +33,13 @@ class TargetResult(NamedTuple):
             return "failed" if self.report.failed(strict) else self.report.verdict
         return self.kept.verdict if self.kept is not None else ""
 
+    @property
+    def num_accepted(self) -> int:
+        """How many of its findings are accepted."""
+        if self.report is not None:
+            return len(self.report.accepted)
+        return self.kept.num_accepted if self.kept is not None else 0
+
     def is_worth_a_line(self, strict: bool = False) -> bool:
         """Whether a launch that was found in a folder is shown: there is something to do, or to state."""
         if self.report is None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from megatron_hcp.cli.repository.kept import Keeper, KeptReport
     from megatron_hcp.judge.report import Report
     from megatron_hcp.project.baseline import Entry
+    from megatron_hcp.rules.rule import Severity
 
 
 def walk_of(names: Sequence[str], changed: str | None) -> Walk | None:
@@ -80,7 +81,8 @@ def _said(item: TargetResult, asked: Asked) -> KeptReport:
     from megatron_hcp.cli.repository.kept import KeptReport
 
     assert asked.form is not None
-    return KeptReport(item.verdict(asked.strict), item.is_worth_a_line(asked.strict), asked.form(item), _entries(item))
+    verdict, is_shown = item.verdict(asked.strict), item.is_worth_a_line(asked.strict)
+    return KeptReport(verdict, is_shown, asked.form(item), item.num_accepted, _entries(item))
 
 
 def _results(name: str, asked: Asked) -> list[TargetResult]:
@@ -123,11 +125,21 @@ def _entries(item: TargetResult) -> tuple[Entry, ...]:
 
 def with_baseline(results: list[TargetResult], asked: Asked) -> list[TargetResult]:
     """Writes the baseline; returns the results without what it then accepts."""
+    from megatron_hcp.cli.reports.text import SEVERITIES
+    from megatron_hcp.cli.reports.words import numbered
     from megatron_hcp.project.accepting import accepted, write_baseline
 
     file, entries = write_baseline([(item.target, item.report) for item in results if item.report])
-    say([f"hcp: wrote {file}: {entries} accepted findings"], err=True)
-    return [item._replace(report=accepted(item.target, item.report)) if item.report else item for item in results]
+    after = [item._replace(report=accepted(item.target, item.report)) if item.report else item for item in results]
+    taken = {severity: _num_findings(results, severity) - _num_findings(after, severity) for severity in SEVERITIES}
+    counts = ", ".join(numbered(count, severity) for severity, count in taken.items())
+    many = numbered(entries, "entry", "entries")
+    say([f"hcp: wrote {file}: {sum(taken.values())} accepted ({counts}); {many} in all"], err=True)
+    return after
+
+
+def _num_findings(results: Sequence[TargetResult], severity: Severity) -> int:
+    return sum(item.report.num_findings(severity) for item in results if item.report)
 
 
 def note_stale(results: Sequence[TargetResult]) -> None:

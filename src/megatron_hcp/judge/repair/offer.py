@@ -46,6 +46,8 @@ class Trial(NamedTuple):
     """Settings that error rules need with this fix and didn't need without it."""
     made: tuple[Finding, ...] = ()
     """The errors that it creates."""
+    remaining: tuple[str, ...] = ()
+    """The launch's other errors about the same facts, which it leaves."""
     shrinks: bool = False
     """Whether it leaves less context parallelism, shorter sequences or a smaller batch."""
 
@@ -140,7 +142,15 @@ def _trial(before: _Before, finding: Finding, fix: Fix, rules_for: RulesFor) -> 
     doubts = tuple(dict.fromkeys(name for names in missing.values() for name in names))
     made = tuple(item for item in found if item.id in new)
     shrinks = any(_is_less(before.launch, fix, name) for name in _KEPT)
-    return Trial(finding, fix, refused, before.errors - _errors(found), doubts, made, shrinks)
+    remaining = _remaining(before, finding, found)
+    return Trial(finding, fix, refused, before.errors - _errors(found), doubts, made, remaining, shrinks)
+
+
+def _remaining(before: _Before, finding: Finding, found: Iterable[Finding]) -> tuple[str, ...]:
+    """Errors that were there before, about facts of the finding: whoever makes the fix still has a job that fails."""
+    mine = set(finding.problem.facts)
+    left = (item for item in found if item.id in before.errors and item.id != finding.id)
+    return tuple(dict.fromkeys(item.rule.id for item in left if not mine.isdisjoint(item.problem.facts)))
 
 
 def _is_less(launch: Launch, fix: Fix, name: str) -> bool:
@@ -217,10 +227,13 @@ def _key(fix: Fix) -> str:
 
 
 def _said(launch: Launch, trial: Trial) -> Fix:
-    """The fix, with what it leaves undecided in its text."""
-    if not trial.doubts:
-        return trial.fix
-    return trial.fix._replace(effect=f"{trial.fix.effect}; unchecked without {', '.join(_keys(launch, trial.doubts))}")
+    """The fix, with what it leaves, as an error or undecided, in its text."""
+    effect = trial.fix.effect
+    if trial.remaining:
+        effect += f"; {', '.join(trial.remaining)} remain{'s' if len(trial.remaining) == 1 else ''}"
+    if trial.doubts:
+        effect += f"; unchecked without {', '.join(_keys(launch, trial.doubts))}"
+    return trial.fix._replace(effect=effect)
 
 
 def _keys(launch: Launch, names: Iterable[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from megatron_hcp.ground.record import NamedTuple
@@ -26,6 +26,12 @@ class OptionTable(NamedTuple):
         """The revisions that have the option, oldest first."""
         having = {revision for row in self.rows.get(option, ()) for revision in row.revisions}
         return tuple(revision for revision in self.revisions if revision in having)
+
+    def revisions_for(self, options: Iterable[str]) -> tuple[str, ...]:
+        """The revisions that have all of the options that any has, oldest first; all revisions if none has them all."""
+        having = [frozenset(revisions) for one in options if (revisions := self.revisions_with(one))]
+        shared = having[0].intersection(*having) if having else frozenset()
+        return tuple(revision for revision in self.revisions if not shared or revision in shared)
 
 
 @cache

@@ -69,12 +69,10 @@ def look_up(name: str, version: str | None) -> Recipe:
     place = next((at for at, known in enumerate(table.releases) if _same(known, version)), None)
     if place is None:
         rows = [number for number in dict.fromkeys(numbers) if number != "-"]
-        having = [known for known, number in zip(table.releases, numbers) if number != "-"]
-        return _agreed([_recipe(table, name, number, "") for number in rows], having)
+        return _agreed([_recipe(table, name, number, "") for number in rows], releases_with(name))
     if numbers[place] == "-":
-        having = [known for known, number in zip(table.releases, numbers) if number != "-"]
         raise HcpError(
-            f"recipe {name} is in Megatron-Bridge {_range(having)}, not in {version}",
+            f"recipe {name} is in Megatron-Bridge {_range(releases_with(name))}, not in {version}",
             wanted=f"one of {version}",
             do=_near(table, name, place) or "correct the name or --assume bridge=VERSION",
         )
@@ -110,6 +108,12 @@ def names_of(release: str) -> list[str]:
 def is_recipe(name: str) -> bool:
     """Whether some release has a recipe of that name."""
     return _numbers(_read(), name) is not None
+
+
+def releases_with(name: str) -> list[str]:
+    """The releases that have the recipe, oldest first."""
+    table = _read()
+    return [release for release, number in zip(table.releases, _numbers(table, name) or ()) if number != "-"]
 
 
 def _read() -> _Table:

@@ -9,7 +9,7 @@ from typing import Any
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.frameworks import as_written
 from megatron_hcp.launch.fact import Setting
-from megatron_hcp.launch.facts.known_options import revisions_with, table
+from megatron_hcp.launch.facts.known_options import table
 from megatron_hcp.launch.facts.last_read import BRANCHES, of_package
 from megatron_hcp.launch.facts.option_table import OptionTable, option_table
 from megatron_hcp.launch.forms.words.fitting import Misfit, excluded_by, misfit
@@ -129,10 +129,7 @@ def _revisions(v: View, options: OptionTable, keys: frozenset[str]) -> list[str]
         stated = next((name for name in _OTHERS[v.launch.dialect] if v.known(name)), None)
         if stated is not None:
             return _of_version(options.revisions, stated, v.release(stated))
-    with_option = revisions_with if options is table() else options.revisions_with
-    having = [frozenset(revisions) for key in keys if (revisions := with_option(key))]
-    shared = having[0].intersection(*having)
-    return [revision for revision in options.revisions if not shared or revision in shared]
+    return list(options.revisions_for(keys))
 
 
 def _of_version(revisions: Iterable[str], package: str, release: tuple[int, int, int]) -> list[str]:
