@@ -39,14 +39,16 @@ def in_some_releases(launch: Launch, rulings: Iterable[Ruling]) -> BySomeRelease
         package = ruling.lacks
         if package not in RELEASES or package in launch.facts:
             continue
-        if package not in possible:
+        tried = {release: judge(View(_with(launch, package, release)), ruling.rule) for release in RELEASES[package]}
+        if all(one.problem is None for one in tried.values()):
+            continue
+        if package not in possible:  # which takes as long as the rest of the judging, and few launches need it
             possible[package] = possible_releases(launch, package)
-        releases = possible[package]
-        tried = {release: judge(View(_with(launch, package, release)), ruling.rule) for release in releases}
+        tried = {release: tried[release] for release in possible[package]}
         finding = _in_some(launch, ruling, tried)
         if finding is not None:
             found.append(finding)
-        elif releases != RELEASES[package] and all(one.problem is None and one.lacks is None for one in tried.values()):
+        elif all(one.problem is None and one.lacks is None for one in tried.values()):
             ruled_out.add(ruling.rule.id)
     return BySomeRelease(found, frozenset(ruled_out))
 
