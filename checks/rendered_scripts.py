@@ -151,10 +151,10 @@ def missing_facts(outcomes: Outcomes) -> None:
     )
     lacking = [
         name
-        for name in ("nodes", "gpus_per_node", "time", "program", "checkpoint_dir")
+        for name in ("nodes", "gpus_per_node", "program", "checkpoint_dir")
         if f"{name} (" not in done.stderr
     ]
-    outcomes.expect("all five facts are named", not lacking, f"{lacking} are not: {done.stderr}")
+    outcomes.expect("all four facts are named", not lacking, f"{lacking} are not: {done.stderr}")
     outcomes.expect_equal("in one line, with exit code 2", (done.returncode, done.stderr.count("\n")), (2, 1))
     outcomes.expect("no script is written", not (outcomes.folder / "job.sbatch").exists() and not done.stdout)
 
