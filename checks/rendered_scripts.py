@@ -150,9 +150,7 @@ def missing_facts(outcomes: Outcomes) -> None:
         folder=outcomes.folder,
     )
     lacking = [
-        name
-        for name in ("nodes", "gpus_per_node", "program", "checkpoint_dir")
-        if f"{name} (" not in done.stderr
+        name for name in ("nodes", "gpus_per_node", "program", "checkpoint_dir") if f"{name} (" not in done.stderr
     ]
     outcomes.expect("all four facts are named", not lacking, f"{lacking} are not: {done.stderr}")
     outcomes.expect_equal("in one line, with exit code 2", (done.returncode, done.stderr.count("\n")), (2, 1))
