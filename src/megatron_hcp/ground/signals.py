@@ -38,8 +38,8 @@ def ends_cleanly() -> Iterator[None]:
         """Python drops what is raised in a callback, as in those of its import locks: the signal is sent once more."""
         nonlocal asked
         if asked and isinstance(unraisable.exc_value, SystemExit):
-            threading.Timer(_SOON_S, os.kill, (os.getpid(), asked)).start()
-            asked = 0
+            number, asked = asked, 0  # before the signal can come again, however slow this machine is
+            threading.Timer(_SOON_S, os.kill, (os.getpid(), number)).start()
         else:
             shown(unraisable)
 

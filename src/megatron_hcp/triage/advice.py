@@ -63,7 +63,7 @@ _DETERMINISTIC: tuple[tuple[re.Pattern[str], bool, str], ...] = (
         False,
         "the program asks for a name, a place or a file that isn't there",
     ),
-    (re.compile(r"same dtype\b|expected .{0,40}scalar type"), True, "types of numbers don't fit each other"),
+    (re.compile(r"same dtype\b|expected (?:\w{1,12} )?scalar type"), True, "types of numbers don't fit each other"),
     (
         re.compile(r"outgoing traffic has been disabled|[Oo]ffline mode is|HFValidationError"),
         True,

@@ -189,20 +189,21 @@ _MEMORY: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
 )
 """By the frame in which GPU memory ran out, what shrinks what was asked for; elsewhere it may be activations."""
-_HELD = re.compile(
-    r"total capac\w{1,6} of (?P<total>[\d.]{1,12}) GiB of which (?P<free>[\d.]{1,12}) (?P<unit>[GMK])iB is free\."
-    r".{0,300}this process has (?P<own>[\d.]{1,12}) GiB memory in use"
-)
+_HELD = re.compile(r"total capac\w{1,6} of ([\d.]{1,12}) GiB of which ([\d.]{1,12}) ([GMK])iB is free\.")
+_OWN = re.compile(r"this process has ([\d.]{1,12}) GiB memory in use")
 _LEAST_HELD_GIB = 2.0
 
 
 def _held_by_others(message: str) -> str:
     """What to look at where other processes hold much of the GPU whose memory ran out, by the exception's own text."""
     said = _HELD.search(message)
-    total, free, own = (number(said[name]) if said else None for name in ("total", "free", "own"))
-    if said is None or total is None or free is None or own is None:
+    mine = _OWN.search(message, said.end()) if said else None
+    if said is None or mine is None:
         return ""
-    held = total - own - free / {"G": 1, "M": 1024, "K": 1 << 20}[said["unit"]]
+    total, free, own = number(said[1]), number(said[2]), number(mine[1])
+    if total is None or free is None or own is None:
+        return ""
+    held = total - own - free / {"G": 1, "M": 1024, "K": 1 << 20}[said[3]]
     if held < _LEAST_HELD_GIB:
         return ""
     return f"nvidia-smi: other processes hold {held:.0f} GiB of this GPU: another job's, left behind, or an engine's"

@@ -195,7 +195,7 @@ RAY: tuple[Signature, ...] = (
     effect(
         WRAPPER,
         r"ray\.exceptions\.(?:RayTaskError\((?P<exc>\w{1,80})\))?|ray::|ActorDiedError|RayTaskError|"
-        r"ray\.train\.(?:[\w.]{1,60}\.)?(?:WorkerGroup|TrainingFailed|Controller)Error",
+        r"(?:WorkerGroup|TrainingFailed|Controller)Error\b",
         "Ray reports the failure of a worker ({exc}); these lines do not say more",
         "ray.exceptions.RayTaskError(ValueError): ray::TaskRunner.run()",
         "ValueError: bad ray",
