@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mcp")
+pytest.importorskip("anyio")
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.mcp import server
 from megatron_hcp.mcp.tools import TOOLS
