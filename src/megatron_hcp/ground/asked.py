@@ -122,6 +122,7 @@ def _note(one: FileQuestion, paths: Iterable[str]) -> None:
 
 _CONTENT = "content"
 _MOST = 20_000_000
+"""Bytes: of a larger file the answer is not kept."""
 
 
 def _content(data: bytes) -> str:

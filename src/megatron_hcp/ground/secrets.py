@@ -16,7 +16,7 @@ _ANYWHERE = ("SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL")
 _AT_THE_END = ("TOKEN", "KEY")
 _WITH_A_WORD = ("_PASS", "_PWD", "_SIGNATURE", "ACCESS_KEY_ID", "_WEBHOOK", "_WEBHOOK_URL", "_BEARER", "_PAT")
 """Names that end so are credentials: `DB_PASS`, but not `PWD`, the working folder."""
-_WORDS = ("SECRET", "PASS", "CREDENTIAL", "TOKEN", "KEY", "_PWD", "_SIGNATURE", "_WEBHOOK", "_BEARER", "_PAT")
+_WORDS = (*_ANYWHERE, *_AT_THE_END, *_WITH_A_WORD)
 """One of these is in every credential's name: a text without them has none."""
 _HARMLESS_NAMES = (
     "answer assistant audio baseline batch bos cache class cls column cp data dp eight end eos expected extra fim fn "
@@ -27,9 +27,11 @@ _HARMLESS_NAMES = (
 _HARMLESS = frozenset(_HARMLESS_NAMES.upper().split())
 """Words before `key` or `token` in training settings: `data.prompt_key`, `--eos-token`."""
 _URL = r"://(?!git@)[^/\s@]*(?:@[^/\s@]*)*@"
-_KNOWN = r"\b(?:hf_[A-Za-z0-9]{16,}|(?:sk-|gh[oprsu]_|github_pat_|glpat-)[A-Za-z0-9_-]{16,})"
-_STARTS = ("hf_", "sk-", "gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "glpat-")
-"""Prefixes of well-known services' tokens. Those of Hugging Face have no underscores: `hf_to_megatron.py` is a file."""
+_PREFIXES = ("sk-", "gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "glpat-")
+"""Of well-known services' tokens."""
+_STARTS = ("hf_", *_PREFIXES)
+_KNOWN = rf"\b(?:hf_[A-Za-z0-9]{{16,}}|(?:{'|'.join(_PREFIXES)})[A-Za-z0-9_-]{{16,}})"
+"""Those of Hugging Face have no underscores: `hf_to_megatron.py` is a file."""
 _QUOTES = "\"'`"
 _UNQUOTED_END = " \t\r\n;&|<>)}]"
 _NEXT_ENTRY = r",[ \t]*[\"']?[A-Za-z_]\w{0,80}[\"']?[ \t]*[=:]|,[ \t\n]|,$"

@@ -42,7 +42,7 @@ def in_some_releases(launch: Launch, rulings: Iterable[Ruling]) -> BySomeRelease
         tried = {release: judge(View(_with(launch, package, release)), ruling.rule) for release in RELEASES[package]}
         if all(one.problem is None for one in tried.values()):
             continue
-        if package not in possible:  # which takes as long as the rest of the judging, and few launches need it
+        if package not in possible:  # few launches need it
             possible[package] = possible_releases(launch, package)
         tried = {release: tried[release] for release in possible[package]}
         finding = _in_some(launch, ruling, tried)

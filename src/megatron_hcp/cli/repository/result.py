@@ -51,7 +51,8 @@ class Asked(NamedTuple):
     """How each target is checked, and what its answer is kept as.
 
     `form` makes what is printed of a result; without it, reports are wanted, and nothing is kept. `about` is what the
-    form depends on.
+    form depends on. `strict`: as --strict. `accepts`: whether the baseline counts. `records`: whether each result names
+    the files that it depends on, kept or not.
     """
 
     options: LoadOptions
@@ -61,5 +62,4 @@ class Asked(NamedTuple):
     about: str = ""
     strict: bool = False
     accepts: bool = True
-    """Whether the baseline counts."""
     records: bool = False

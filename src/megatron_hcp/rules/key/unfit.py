@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.dialects.frameworks import as_written
-from megatron_hcp.launch.fact import Setting
+from megatron_hcp.launch.fact import Launch, Setting
 from megatron_hcp.launch.facts.known_options import table
 from megatron_hcp.launch.facts.last_read import BRANCHES, of_package
-from megatron_hcp.launch.facts.option_table import OptionTable, option_table
+from megatron_hcp.launch.facts.option_table import OptionRow, OptionTable, option_table
 from megatron_hcp.launch.forms.words.fitting import Misfit, excluded_by, misfit
 from megatron_hcp.rules.key.options import revision_of_launch
 from megatron_hcp.rules.view import View
@@ -63,9 +62,10 @@ def is_parsed(v: View) -> bool:
 
 def unfit(v: View, *kinds: str) -> list[Unfit]:
     """The settings with a fault of these kinds; first those that every revision refuses."""
-    if not _LAST or _LAST[0] is not v.launch:  # several rules ask in turn about one launch
-        _LAST[:] = v.launch, *_faults(v)
-    _, keys, faulty = _LAST
+    last = _LAST.get("")
+    if last is None or last[0] is not v.launch:  # several rules ask in turn about one launch
+        last = _LAST[""] = (v.launch, *_faults(v))
+    _, keys, faulty = last
     found = []
     for setting, options, judged in faulty:
         if any(fault is not None and fault.kind in kinds for _, fault in judged):
@@ -78,18 +78,19 @@ def unfit(v: View, *kinds: str) -> list[Unfit]:
     return sorted(found, key=lambda one: not one.is_sure)
 
 
-_LAST: list[Any] = []
-"""The launch asked about last, and what `_faults` found in it."""
+_Faults = list[tuple[Setting, OptionTable, list[tuple[OptionRow, Misfit | None]]]]
+_LAST: dict[str, tuple[Launch, frozenset[str], _Faults]] = {}
+"""The launch asked about last, and what `_faults` found in it: one entry, which threads replace whole."""
 
 
-def _faults(v: View) -> tuple[frozenset[str], list[tuple[Setting, OptionTable, list[tuple[Any, Misfit | None]]]]]:
+def _faults(v: View) -> tuple[frozenset[str], _Faults]:
     """The keys with words, and the settings that some revision of the parser refuses, each beside its option's rows."""
     reading = v.launch.reading
     settings = [one for one in reading.settings if isinstance(one.value, list)]
     if reading.form == "args-yaml":  # what words a value with blanks becomes, the script that runs the test decides
         settings = [one for one in settings if not any(" " in word for word in one.value)]
     keys = frozenset(setting.key for setting in settings)
-    found = []
+    found: _Faults = []
     for setting in settings:
         options = _table(v, setting.key)
         judged = [
