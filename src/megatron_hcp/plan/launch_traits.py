@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from megatron_hcp.launch.fact import Launch, Setting
-from megatron_hcp.plan.layout import CORE_ATTENTION
+from megatron_hcp.plan.layout import CORE_ATTENTION, FSDP
 from megatron_hcp.plan.memory.activations import MODULES
 
 _OFF = ("false", "0", "no", "off")
@@ -92,7 +92,7 @@ def traits_of(facts: Facts, settings: Settings) -> Traits:
         unit_layers=_layers_again(facts, settings, "uniform") or 1,
         optimizer_bytes=_optimizer_bytes(settings),
         shards_weights=_has_fsdp(facts),
-        job_marks=("FSDP has no formula: weights and gradients are counted whole on each rank",) * _has_fsdp(facts),
+        job_marks=(FSDP,) * _has_fsdp(facts),
         layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts), *_dynamic(facts)),
     )
 

@@ -84,6 +84,13 @@ class Mixers(NamedTuple):
     nets: DeltaNets | None = None
     compressed: Compressed | None = None
 
+    @property
+    def like_attention(self) -> str:
+        """The layers whose memory is counted like that of plain attention, in words; "" where there are none."""
+        if self.nets:
+            return "gated delta nets"
+        return "attention to compressed keys" if self.compressed else ""
+
 
 PLAIN = Mixers()
 """Attention in every layer."""

@@ -76,6 +76,13 @@ class Phase(NamedTuple):
     stage: int
     tokens: int
     terms: Mapping[str, float]
+    counts_whole: bool = False
+    """Its weights and gradients are shared by FSDP, and counted whole."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing tells if it fits: what is counted whole is more than there is."""
+        return self.counts_whole and self.over > 0
 
     @property
     def fits(self) -> bool:
@@ -98,7 +105,7 @@ def _fullest(name: str, model: PlanModel, layout: Layout, job: PlanJob, rl: RlJo
     totals = [sum(terms.values()) for terms in found]
     stage = totals.index(max(totals))
     terms = {key: size / GIB for key, size in found[stage].items() if size}
-    return Phase(name, totals[stage] / GIB, usable_gib(job.gpu), stage, rl.tokens(name), terms)
+    return Phase(name, totals[stage] / GIB, usable_gib(job.gpu), stage, rl.tokens(name), terms, job.shards_weights)
 
 
 def _parts(name: str, model: PlanModel, layout: Layout, job: PlanJob, rl: RlJob) -> Parts:
