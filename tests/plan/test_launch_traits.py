@@ -136,6 +136,14 @@ def test_block_recomputation_takes_the_time_of_the_layers_that_it_repeats() -> N
     assert again(replace(JOB, block_layers=2), Layout()) == 0
 
 
+def test_block_recomputation_leaves_out_multi_token_prediction() -> None:
+    full, block = Layout(recompute="full"), replace(JOB, block_layers=8)
+    with_it = replace(DENSE, mtp=1)
+    plain, more = (step_time(model, full, block, H100) for model in (DENSE, with_it))
+    assert more.terms["recompute"] == plain.terms["recompute"] > 0
+    assert more.seconds < step_time(with_it, full, JOB, H100).seconds
+
+
 def test_sequence_parallelism_that_is_off_is_marked_where_tp_has_ranks() -> None:
     (mark,) = traits("mlm", "--bf16 --tensor-model-parallel-size 2").layout_marks
     assert "sequence parallelism is off" in mark
