@@ -15,6 +15,11 @@ SLIME = (
 )
 SWIFT = "--model Qwen/Qwen3-8B --dataset data "
 NEMO = "policy.megatron_cfg.enabled=true "
+DTENSOR = (
+    "policy.megatron_cfg.enabled=false policy.dtensor_cfg.enabled=true policy.dtensor_cfg.context_parallel_size=2 "
+    "policy.dtensor_cfg.tensor_parallel_size=2 policy.sequence_packing.enabled=false "
+)
+SEQUENCE = f"{DTENSOR}policy.dtensor_cfg.sequence_parallel="
 OFFLOAD = "policy.megatron_cfg.optimizer.optimizer_cpu_offload="
 FRACTION = "policy.megatron_cfg.optimizer.optimizer_offload_fraction="
 ERROR = "error crash config"
@@ -67,4 +72,11 @@ VERDICTS: list[Row] = [
     ("START033", "nemo-rl", f"{NEMO}{OFFLOAD}true {FRACTION}0.5", "nemo_rl=0.6.0", ERROR),
     ("START033", "nemo-rl", f"{NEMO}{OFFLOAD}true {FRACTION}1.0", "nemo_rl=0.6.0", "all:"),
     ("START033", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START035", "nemo-rl", f"{SEQUENCE}true policy.dtensor_cfg._v2=true", "nemo_rl=0.4.0", ERROR),
+    ("START035", "nemo-rl", f"{SEQUENCE}true policy.dtensor_cfg._v2=true", "nemo_rl=0.6.0", ERROR),
+    ("START035", "nemo-rl", f"{SEQUENCE}true policy.dtensor_cfg._v2=false", "nemo_rl=0.6.0", ERROR),
+    ("START035", "nemo-rl", f"{SEQUENCE}false policy.dtensor_cfg._v2=true", "nemo_rl=0.6.0", "all:"),
+    ("START035", "nemo-rl", f"{DTENSOR}policy.precision=int8 policy.dtensor_cfg._v2=false", "nemo_rl=0.4.0", ERROR),
+    ("START035", "nemo-rl", f"{NEMO}policy.dtensor_cfg._v2=true", "nemo_rl=0.6.0", "all:"),
+    ("START035", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
 ]
