@@ -57,6 +57,15 @@ def test_options_that_a_function_names_as_texts_are_named(tmp_path: Path) -> Non
     assert "--deterministic-mode requires" in item.problem.message
 
 
+def test_an_option_that_callers_hand_on_speaks_in_a_few_words_too() -> None:
+    sizes = [word for option in REQUIRED.items() for word in option]
+    words = (*sizes, "--pipeline-model-parallel-layout", "x")
+    launch = load_launch("", LoadOptions(words=words, assumes=("mcore=0.16.1", "world_size=1")))
+    (item,) = check_launch(launch, rules_for, fixes=False).findings
+    assert "Invalid layer character" in item.problem.message
+    assert item.keys == ("layer_char", "pipeline_model_parallel_layout")
+
+
 @pytest.mark.parametrize("option", [*REQUIRED])
 def test_an_option_that_upstream_requires_is_missed_in_a_launch_that_has_the_others(
     tmp_path: Path, option: str

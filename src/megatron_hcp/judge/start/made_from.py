@@ -31,6 +31,7 @@ _REQUIRED = (
 )
 """What validate_args asks of every launch; of each, one option."""
 _MOST_REQUIRED = len(_REQUIRED) - 1
+_MOST_CALLS = 3
 _OF_SWIFT = (("model", "mcore_model"), ("dataset", "cached_dataset"))
 """What ms-swift asks of every launch."""
 _TEXT = re.compile(r"'(\w+)'")
@@ -48,6 +49,9 @@ def options_behind(launch: Launch, program: StartProgram, refusal: Refusal, cont
         own = name.rpartition(".")[2]
         sources = (own,) if own in written else sources_of(program, refusal.guard.function, name)
         found |= dict.fromkeys(written[source] for source in sources if source in written)
+    if not found and all("." not in name for name, _ in refusal.values):
+        given = _given_to(program, refusal.guard.function)
+        found |= dict.fromkeys(written[source] for source in given if source in written)
     return list(found)
 
 
@@ -97,6 +101,24 @@ def sources_of(program: StartProgram, function: str, name: str) -> Iterator[str]
             if filled is not None and field in (filled[1], filled[2]):
                 for text in (filled[3], *above(unit.lines, at)):
                     yield from _arguments(text)
+
+
+def _given_to(program: StartProgram, function: str) -> list[str]:
+    """The arguments of upstream's that a function gets, or else those of the functions that call it."""
+    reached, wanted = list(_reached(program)), {function}
+    for _ in range(_MOST_CALLS):
+        called = re.compile("|".join(rf"\b{re.escape(name)}\(" for name in sorted(wanted)))
+        calls = [(unit.name, line) for unit in reached for line in unit.lines if called.search(line) is not None]
+        found = [name for _, line in calls for name in _arguments(_expression(line))]
+        if found or not calls:
+            return found
+        wanted = {name for name, _ in calls}
+    return []
+
+
+def _expression(line: str) -> str:
+    """What a statement evaluates."""
+    return line.partition(" = ")[2] or line.strip().partition(" ")[2].partition("\t")[0]
 
 
 def _assigned(unit: Unit, pattern: re.Pattern[str]) -> Iterator[str]:
