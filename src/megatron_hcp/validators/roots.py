@@ -76,7 +76,12 @@ _LAYERS = Unit(
         "   do TEGroupedMLP.__init__(config)",
     ),
 )
-"""Which layers a model has by the settings alone, where it names no other ones (`--spec`)."""
+"""Which layers a model has by the settings alone."""
+_NO_OTHER_LAYERS = (
+    "args.spec is None and getattr(args, 'custom_model_provider_path', None) is None "
+    "and getattr(args, 'megatron_to_hf_mode', 'raw') != 'bridge'"
+)
+"""Neither `--spec` nor, in slime and miles, a program of the user's or Megatron-Bridge makes the model."""
 MEGATRON_LM = UpstreamRoots(
     repo="megatron-lm",
     version="megatron/core/package_info.py",
@@ -109,7 +114,7 @@ MEGATRON_LM = UpstreamRoots(
             "do set_global_variables.init_num_microbatches_calculator(args)",
             "do _initialize_distributed.initialize_model_parallel(args)",
             "config = core_transformer_config_from_args(args)",
-            "if args.spec is None",
+            f"if {_NO_OTHER_LAYERS}",
             " do layers(config, args.transformer_impl)",
             "if args.skip_train",
             " return",

@@ -13,6 +13,10 @@ SLIME = (
     "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --rollout-batch-size 32 --num-rollout 10 --num-layers 2 "
     "--hidden-size 64 --num-attention-heads 4 --micro-batch-size 1 --over-sampling-batch-size "
 )
+EXPERTS = (
+    f"ray job submit -- python train.py {SLIME}32 --max-position-embeddings 4096 --num-experts 4 --moe-grouped-gemm "
+    "--use-rotary-position-embeddings --hf-checkpoint model {}\n"
+)
 SWIFT = "--model Qwen/Qwen3-8B --dataset data "
 NEMO = "policy.megatron_cfg.enabled=true "
 DTENSOR = (
@@ -72,6 +76,11 @@ VERDICTS: list[Row] = [
     ("START033", "nemo-rl", f"{NEMO}{OFFLOAD}true {FRACTION}0.5", "nemo_rl=0.6.0", ERROR),
     ("START033", "nemo-rl", f"{NEMO}{OFFLOAD}true {FRACTION}1.0", "nemo_rl=0.6.0", "all:"),
     ("START033", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START034", "slime", EXPERTS.format(""), "slime=0.3.0 te=2.9.0", ERROR),
+    ("START034", "slime", EXPERTS.format("--no-bias-dropout-fusion"), "slime=0.3.0 te=2.9.0", "not concerned"),
+    ("START034", "slime", EXPERTS.format("--megatron-to-hf-mode bridge"), "slime=0.3.0 te=2.9.0", "not concerned"),
+    ("START034", "slime", EXPERTS.format("--megatron-to-hf-mode bridge"), "miles=0.1.0 te=2.9.0", "not concerned"),
+    ("START034", "slime", EXPERTS.format("--custom-model-provider-path x.y"), "slime=0.3.1 te=2.9.0", "not concerned"),
     ("START035", "nemo-rl", f"{SEQUENCE}true policy.dtensor_cfg._v2=true", "nemo_rl=0.4.0", ERROR),
     ("START035", "nemo-rl", f"{SEQUENCE}true policy.dtensor_cfg._v2=true", "nemo_rl=0.6.0", ERROR),
     ("START035", "nemo-rl", f"{SEQUENCE}true policy.dtensor_cfg._v2=false", "nemo_rl=0.6.0", ERROR),
