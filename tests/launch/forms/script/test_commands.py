@@ -170,11 +170,18 @@ HEADER = "#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=8 --gpus-per
     [
         (HEADER + "srun python x.py ARGS", (4, 8, 8, 32)),
         (HEADER.replace("H --n", "H <SLURM OPTIONS> --n") + "srun python x.py ARGS", (4, 8, 8, 32)),
+        ("#SBATCH -A <account> -N 4 <SLURM OPTIONS>\nsrun python x.py ARGS", (4, [], [], [])),
+        ("#SBATCH --account <your account> --nodes=4\nsrun python x.py ARGS", (4, [], [], [])),
+        ("#SBATCH --account <account> --nodes=4\nsrun python x.py ARGS", (4, [], [], [])),
         (HEADER + "srun -N 2 python x.py ARGS", (2, 8, 8, 16)),
         (HEADER + "srun -N2 --ntasks-per-node 4 python x.py ARGS", (2, 8, 4, 8)),
         (HEADER + "srun -n 16 python x.py ARGS", (4, 8, 8, 16)),
         (HEADER + "torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 x.py ARGS", (4, 8, 8, [])),
         (HEADER + "torchrun --nnodes $SLURM_NNODES --nproc_per_node $SLURM_GPUS_ON_NODE x.py ARGS", (4, 8, 8, [])),
+        (
+            "#SBATCH -N 2 --gres=gpu:h100:8(S:0-1),nvme:1\ntorchrun --nproc_per_node $SLURM_GPUS_ON_NODE x.py ARGS",
+            (1, 8, [], []),
+        ),
         (HEADER + "torchrun --nnodes $SLURM_JOB_NUM_NODES --nproc_per_node gpu x.py ARGS", (4, 8, 8, [])),
         (HEADER + "torchrun --nnodes=$NODES x.py ARGS", (4, 1, 8, [])),
         ("#SBATCH -N 2\n#SBATCH -n 16\nsrun python x.py ARGS", (2, 8, 8, 16)),
