@@ -15,7 +15,7 @@ from megatron_hcp.ground.json_layout import laid_out
 from megatron_hcp.ground.numbers import time_limit_s
 from megatron_hcp.job.own import ENTRY
 from megatron_hcp.job.spec import JobSpec, spec_json
-from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, Launch, RunText
+from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, Launch, RunText, is_date
 from megatron_hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
 from megatron_hcp.render.container import Container, container_of
 from megatron_hcp.render.directives import Directive, directives_of
@@ -83,7 +83,7 @@ class Job:
     def from_outside(self) -> list[str]:
         """The variables in the launch's words that whoever submits the job sets: neither Slurm nor every shell does."""
         names = self._unknown - {LAUNCH_FOLDER, "HOME", "USER"}
-        return sorted(name for name in names if not name.startswith(("SLURM_", "$(")))
+        return sorted(name for name in names if not (name.startswith("SLURM_") or is_date(name)))
 
     @property
     def _unknown(self) -> set[str]:
