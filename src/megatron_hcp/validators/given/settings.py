@@ -142,11 +142,10 @@ def outside_of(launch: Launch) -> Any:
 
 def _states_steps(launch: Launch) -> bool:
     """Whether it says how long it trains, in iterations or in samples."""
-    iterations = launch.facts.get("train_iters")
-    samples = [setting.value for setting in launch.reading.settings if setting.key == "train_samples"]
-    return (iterations is not None and bool(iterations.value)) or any(
-        value not in (None, 0, ["0"]) for value in samples
-    )
+    if (iterations := launch.facts.get("train_iters")) is not None and iterations.value:
+        return True
+    samples = (setting.value for setting in launch.reading.settings if setting.key == "train_samples")
+    return any(value not in (None, 0, ["0"]) for value in samples)
 
 
 def _variable(facts: Mapping[str, Fact], given: list[Any]) -> Any:
