@@ -13,9 +13,9 @@ from megatron_hcp.job.training import TrainingRun
 from megatron_hcp.job.verdict import JobAttempt
 
 RAYLET = "2026-11-27 15:54:48,622 ERR scripts.py:1186 -- raylet [exit code=-9]\n"
-DRIVER = """[rank3]: Traceback (most recent call last):
-[rank3]:   File "/work/x.py", line 3, in <module>
-[rank3]: KeyError: 'reward'
+DRIVER = """(WorkerDict pid=4242, ip=10.0.0.2) [rank3]: Traceback (most recent call last):
+(WorkerDict pid=4242, ip=10.0.0.2) [rank3]:   File "/app/x.py", line 3, in <module>
+(WorkerDict pid=4242, ip=10.0.0.2) [rank3]: KeyError: 'reward'
 """
 
 
