@@ -172,8 +172,10 @@ def test_an_argument_of_the_script_is_asked_for_by_the_option_that_gives_it(rend
     assert rendered("--args", "1 2 /data", text=HEAD + words).returncode in (0, 1)
 
 
-OTHER_DATES = [f"$(date {words})" for words in ("-u", "+%c", "+%r", "+%e", "+%n", "+%_d", "+%F +%T", "+%s%N", "+%3N")]
-"""Of several words, or (`%N`) not of a whole second."""
+OTHER_DATES = [
+    f"$(date {words})" for words in ("-u", "+%c", "+%r", "+%e", "+%n", "+%B", "+%_d", "+%F +%T", "+%s%N", "+%3N")
+]
+"""Of several words, in some locale at least, or (`%N`) not of a whole second."""
 
 
 def test_a_date_in_a_word_is_taken_once_as_the_job_starts(rendered):
