@@ -119,9 +119,9 @@ def _is_bridge(v: View) -> bool:
     return v.dialect in ("bridge", "bridge-provider")
 
 
-def _is_named_or_packed(v: View) -> bool:
-    named = _sets(v, "model_name", "pack_sequences_in_batch", "use_decentralized_pg", "vision_dp_when_cp")
-    return named or _may_be(v, "packing", "offline")
+def _may_meet_a_fault_of_bridge(v: View) -> bool:
+    named = _sets(v, "model_name", "use_decentralized_pg", "vision_dp_when_cp", "exit_signal_handler")
+    return _is_bridge(v) and (named or _sets(v, "pack_sequences_in_batch") or _may_be(v, "packing", "offline"))
 
 
 def _is_known_megatron(v: View) -> bool:
@@ -158,7 +158,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "key.booleans": _is_bridge,
     "key.values": lambda v: v.dialect in ("mlm", "ms-swift"),
     "known": _may_meet_a_known_fault,
-    **dict.fromkeys(("known.bridge", "known.bridge_models"), lambda v: _is_bridge(v) and _is_named_or_packed(v)),
+    **dict.fromkeys(("known.bridge", "known.bridge_models"), _may_meet_a_fault_of_bridge),
     "known.experts": lambda v: _sets(v, "num_experts"),
     "known.gradients": lambda v: (
         _sets(v, "mla", "num_experts", "attention_variant", "mtp_layers") or _may_be(v, "softmax_type", "learnable")
