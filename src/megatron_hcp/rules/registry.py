@@ -103,12 +103,12 @@ def _is_special_model(v: View) -> bool:
 
 def _may_meet_a_known_fault(v: View) -> bool:
     splits = v.get("cp") != 1 or v.get("tp") != 1 or _sets(v, "weight_shards", "expert_weight_shards")
-    alone = _sets(v, "num_experts", "log_max_attention_logit", "flash_attention_version") or v.known("nvrx")
-    return v.dialect != "mlm" or splits or alone or _may_pack(v) or _is_special_model(v) or _lacks_an_interval(v)
+    alone = _sets(v, "num_experts", "log_max_attention_logit", "flash_attention_version")
+    return v.dialect != "mlm" or splits or alone or _may_pack(v) or _is_special_model(v) or _may_break_the_loop(v)
 
 
-def _lacks_an_interval(v: View) -> bool:
-    return _sets(v, "train_iters") and not _sets(v, "eval_interval")
+def _may_break_the_loop(v: View) -> bool:
+    return v.known("nvrx") or _sets(v, "async_save") or (_sets(v, "train_iters") and not _sets(v, "eval_interval"))
 
 
 def _is_verl(v: View) -> bool:
@@ -126,7 +126,7 @@ def _may_meet_a_fault_of_bridge(v: View) -> bool:
 
 def _is_known_megatron(v: View) -> bool:
     model = _is_special_model(v) or _sets(v, "hybrid_context_parallel")
-    return model or _may_be(v, "packing", "sft") or v.known("nvrx") or _lacks_an_interval(v)
+    return model or _may_be(v, "packing", "sft") or _may_break_the_loop(v)
 
 
 def _is_known_model(v: View) -> bool:
