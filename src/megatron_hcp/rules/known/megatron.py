@@ -251,7 +251,7 @@ ROWS: tuple[Known, ...] = (
         why="validate_args switches --async-save off and prints a warning if --use-persistent-ckpt-worker is missing. "
         "Until 0.15 each save then started a process of its own.",
         symptom="--async-save is switched off: training waits for every checkpoint",
-        issue="validate_args, --use-persistent-ckpt-worker",
+        issue="arguments.py, validate_args",
         outcome="warning silent never",
         source=(ARGUMENTS.says("validate_args", "'Disabling --async-save.'", ">=0.16"),),
         launch=Example("mlm", "--num-layers 2 --async-save"),
