@@ -7,7 +7,7 @@ from agree.compare import Tables
 TABLES = Tables(
     owners=(
         (r"world size \(\d+\) is not divisible by total_model_size", ("TOPO003",)),
-        (r"context_parallel_size == prod\(args\.hierarchical", ("HCP002",)),
+        (r"context_parallel_size == prod\(args\.hierarchical", ("HCP002", "HCP004")),
         (r"world_size \(\d+\) is not divisible by expert_tensor_model_pipeline", ("TOPO004",)),
         (r"GTP requires --ddp-average-in-collective off", ("LOSS005",)),
         (r"Transformer Engine cross entropy loss fusion is disabled", ("LOSS007",)),
