@@ -105,7 +105,7 @@ def test_what_stands_for_transformer_engines_constructor_is_asked_by_every_relea
     base = "transformer_engine/pytorch/attention"
     files = (f"{base}.py", f"{base}/dot_product_attention.py", f"{base}/dot_product_attention/dot_product_attention.py")
     reader = Reader(Sources(texts_of(str(folder), MEGATRON_LM)))
-    assert any([reader.read(file, "DotProductAttention.__init__") for file in files])
+    assert any(reader.read(file, "DotProductAttention.__init__") for file in files)
     asked = reader.units["DotProductAttention.__init__"].guards
     ours = program("0.19.0").find("te.DotProductAttention.__init__")
     assert ours is not None
