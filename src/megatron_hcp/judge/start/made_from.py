@@ -32,6 +32,8 @@ _REQUIRED = (
 """What validate_args asks of every launch; of each, one option."""
 _MOST_REQUIRED = len(_REQUIRED) - 1
 _MOST_CALLS = 3
+_WORDS = ("check", "del", "do", "for", "forget", "if", "return", "stop")
+"""How statements begin that are no assignment."""
 _OF_SWIFT = (("model", "mcore_model"), ("dataset", "cached_dataset"))
 """What ms-swift asks of every launch."""
 _TEXT = re.compile(r"'(\w+)'")
@@ -118,7 +120,8 @@ def _given_to(program: StartProgram, function: str) -> list[str]:
 
 def _expression(line: str) -> str:
     """What a statement evaluates."""
-    return line.partition(" = ")[2] or line.strip().partition(" ")[2].partition("\t")[0]
+    word, _, rest = line.strip().partition(" ")
+    return rest.partition("\t")[0] if word in _WORDS else line.partition(" = ")[2]
 
 
 def _assigned(unit: Unit, pattern: re.Pattern[str]) -> Iterator[str]:
