@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from megatron_hcp.dryrun.verl_words import verl_words
@@ -23,6 +25,7 @@ def launch(*words: str) -> Launch:
     ("actor_rollout_ref.actor.megatron.dist_checkpointing_path=/a", "checkpoint"),
     ("actor_rollout_ref.model.trust_remote_code=true", "code of others"),
     ("actor_rollout_ref.rollout.tensor_model_parallel_size=8", "rollout engine"),
+    ("actor_rollout_ref.rollout.nnodes=2", "rollout engine"),
 ])  # fmt: skip
 def test_a_word_that_the_actor_does_not_read_is_left_out_and_listed(word: str, what: str) -> None:
     told = verl_words(launch(word))
@@ -43,10 +46,22 @@ def test_a_word_that_the_actor_reads_stays_as_it_is(word: str) -> None:
     ("/models/a", "/models/a"),
     ("a b", "'a b'"),
     ("it's", "'it\\'s'"),
+    ("'1'", "'1'"),
+    ("'true'", "'true'"),
+    ("'a b\\c'", "'a b\\c'"),
+    ("'a b\\\\'", "'a b\\\\'"),
+    ("'it\\\\\\'s'", "'it\\\\\\'s'"),
 ])  # fmt: skip
 def test_a_text_that_hydra_would_read_otherwise_is_quoted(value: str, written: str) -> None:
     key = "actor_rollout_ref.model.path"
     assert verl_words(launch(f"{key}={value}")).words[-1] == f"{key}={written}"
+
+
+def test_a_word_that_removes_a_key_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"python3 -m verl.trainer.main_ppo {MEGATRON} ~actor_rollout_ref.actor.optim.lr\n")
+    with pytest.raises(HcpError, match=r"found ~actor_rollout_ref\.actor\.optim\.lr"):
+        verl_words(load_launch(str(script), LoadOptions()))
 
 
 def test_the_configurations_name_comes_first() -> None:
