@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from megatron_hcp.launch.load import LoadOptions, load_launch
 from support.rows import rows
 
 MEGATRON = "actor_rollout_ref.actor.strategy=megatron"
+RATE = "actor_rollout_ref.actor.optim.lr"
 
 
 def launch(*words: str) -> Launch:
@@ -57,11 +59,21 @@ def test_a_text_that_hydra_would_read_otherwise_is_quoted(value: str, written: s
     assert verl_words(launch(f"{key}={value}")).words[-1] == f"{key}={written}"
 
 
-def test_a_word_that_removes_a_key_is_refused(tmp_path: Path) -> None:
-    script = tmp_path / "run.sh"
-    script.write_text(f"python3 -m verl.trainer.main_ppo {MEGATRON} ~actor_rollout_ref.actor.optim.lr\n")
-    with pytest.raises(HcpError, match=r"found ~actor_rollout_ref\.actor\.optim\.lr"):
-        verl_words(load_launch(str(script), LoadOptions()))
+@rows("own, after", [(["~KEY"], []), (["KEY=1", "~KEY=1"], []), (["KEY=1"], ["~KEY"]), (None, ["~KEY"])])
+def test_a_word_that_removes_a_key_is_refused_wherever_it_stands(
+    tmp_path: Path, own: list[str] | None, after: list[str]
+) -> None:
+    target, words = "", [MEGATRON, *after]
+    if own is not None:
+        target, words = str(tmp_path / "run.sh"), after
+        Path(target).write_text(f"python3 -m verl.trainer.main_ppo {MEGATRON} {' '.join(own)}\n".replace("KEY", RATE))
+    named = tuple(word.replace("KEY", RATE) for word in words)
+    with pytest.raises(HcpError, match=re.escape(f"found ~{RATE};")):
+        verl_words(load_launch(target, LoadOptions(dialect="verl", words=named)))
+
+
+def test_a_word_that_removes_what_the_actor_does_not_read_is_left_out() -> None:
+    assert verl_words(launch("~trainer.logger")).words == ("ppo_trainer", MEGATRON)
 
 
 def test_the_configurations_name_comes_first() -> None:

@@ -44,9 +44,9 @@ def verl_words(launch: Launch) -> ProgramWords:
         raise HcpError(f"found verl's {reading.role}", wanted="an actor that Megatron trains by verl.trainer.main_ppo")
     if reading.unseen:
         raise HcpError(f"an override of the launch is not known: {reading.unseen}", wanted="each")
-    for word in map(str, reading.argv or ()):
-        if word.startswith("~") and not _purpose(word[1:].partition("=")[0]):
-            raise HcpError(f"found {visible(word)[:100]}", wanted="no key of the actor's removed", do="leave it out")
+    for key in reading.removed:
+        if not _purpose(key):
+            raise HcpError(f"found ~{visible(key)[:100]}", wanted="no key of the actor's removed", do="leave it out")
     for key, why in reading.unknown.items():
         if "." in key and not key.startswith(("env.", "default_of.")) and not _purpose(key):
             raise HcpError(f"an override of the launch is not known: {key}: {why}", wanted="each",
