@@ -150,7 +150,7 @@ class RunText(NamedTuple):
 
     def __str__(self) -> str:
         return "".join(
-            f"${{{part}}}" if is_name and not part.startswith("$(") else part
+            f"${{{part}}}" if is_name and not is_date(part) else part
             for part, is_name in zip(self.parts, self.names, strict=True)
         )
 
@@ -158,6 +158,11 @@ class RunText(NamedTuple):
     def unknown(self) -> tuple[str, ...]:
         """The variables and dates in it."""
         return tuple(part for part, is_name in zip(self.parts, self.names, strict=True) if is_name)
+
+
+def is_date(part: str) -> bool:
+    """Whether an unknown part of a `RunText` is a date, not the name of a variable."""
+    return part.startswith("$(")
 
 
 LAUNCH_FOLDER = "launch_folder"
