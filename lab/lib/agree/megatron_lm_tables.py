@@ -22,7 +22,7 @@ TABLES = Tables(
         (r"Cannot set both hybrid_context_parallel", ("DCP020",)),
         (r"cp_partition_mode=", ("PACK012",)),
         (r"unrecognized arguments", ("KEY001", "KEY002", "KEY003", "KEY006", "KEY007", "DCP020", "DCP028")),
-        (r"invalid choice|return config_type\[cli_arg\]|return CudaGraph\w+\[", ("KEY008",)),
+        (r"invalid choice|return config_type\[cli_arg\]|(CudaGraph\w+|AttnBackend)\[", ("KEY008",)),
         (r"expected (at least )?one argument|expected \d+ arguments|invalid (int|float) value", ("KEY007",)),
         (r"eval_global_batch_size \(\d+\) must be divisible", ("BATCH001", "BATCH002")),
         (r"interleaved schedule is used", ("PIPE004",)),

@@ -23,6 +23,11 @@ DTENSOR = (
     "policy.megatron_cfg.enabled=false policy.dtensor_cfg.enabled=true policy.dtensor_cfg.context_parallel_size=2 "
     "policy.dtensor_cfg.tensor_parallel_size=2 policy.sequence_packing.enabled=false "
 )
+POPPED = (
+    "policy.megatron_cfg.enabled=false policy.dtensor_cfg.enabled=true policy.dtensor_cfg.context_parallel_size=1 "
+    "policy.dtensor_cfg.tensor_parallel_size=2 policy.sequence_packing.enabled=true policy.dtensor_cfg._v2=true policy.precision=bfloat16 "
+    "policy.dtensor_cfg.sequence_parallel=false policy.dtensor_cfg.automodel_kwargs.attn_implementation="
+)
 SEQUENCE = f"{DTENSOR}policy.dtensor_cfg.sequence_parallel="
 OFFLOAD = "policy.megatron_cfg.optimizer.optimizer_cpu_offload="
 FRACTION = "policy.megatron_cfg.optimizer.optimizer_offload_fraction="
@@ -87,5 +92,7 @@ VERDICTS: list[Row] = [
     ("START035", "nemo-rl", f"{SEQUENCE}false policy.dtensor_cfg._v2=true", "nemo_rl=0.6.0", "all:"),
     ("START035", "nemo-rl", f"{DTENSOR}policy.precision=int8 policy.dtensor_cfg._v2=false", "nemo_rl=0.4.0", ERROR),
     ("START035", "nemo-rl", f"{NEMO}policy.dtensor_cfg._v2=true", "nemo_rl=0.6.0", "all:"),
+    ("START035", "nemo-rl", f"{POPPED}sdpa", "nemo_rl=0.7.0", ERROR),
+    ("START035", "nemo-rl", f"{POPPED}flash_attention_2", "nemo_rl=0.7.0", "all:"),
     ("START035", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
 ]
