@@ -25,8 +25,9 @@ DTENSOR = (
 )
 POPPED = (
     "policy.megatron_cfg.enabled=false policy.dtensor_cfg.enabled=true policy.dtensor_cfg.context_parallel_size=1 "
-    "policy.dtensor_cfg.tensor_parallel_size=2 policy.sequence_packing.enabled=true policy.dtensor_cfg._v2=true policy.precision=bfloat16 "
-    "policy.dtensor_cfg.sequence_parallel=false policy.dtensor_cfg.automodel_kwargs.attn_implementation="
+    "policy.dtensor_cfg.tensor_parallel_size=2 policy.sequence_packing.enabled=true policy.dtensor_cfg._v2=true "
+    "policy.precision=bfloat16 policy.dtensor_cfg.sequence_parallel=false "
+    "policy.dtensor_cfg.automodel_kwargs.attn_implementation="
 )
 SEQUENCE = f"{DTENSOR}policy.dtensor_cfg.sequence_parallel="
 OFFLOAD = "policy.megatron_cfg.optimizer.optimizer_cpu_offload="
