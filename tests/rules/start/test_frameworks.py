@@ -13,6 +13,7 @@ SLIME = (
     "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --rollout-batch-size 32 --num-rollout 10 --num-layers 2 "
     "--hidden-size 64 --num-attention-heads 4 --micro-batch-size 1 --over-sampling-batch-size "
 )
+STEPS = f"{SLIME}32 --n-samples-per-prompt 8 --num-steps-per-rollout "
 EXPERTS = (
     f"ray job submit -- python train.py {SLIME}32 --max-position-embeddings 4096 --num-experts 4 --moe-grouped-gemm "
     "--use-rotary-position-embeddings --hf-checkpoint model {}\n"
@@ -82,6 +83,8 @@ VERDICTS: list[Row] = [
     ("START033", "nemo-rl", f"{NEMO}{OFFLOAD}true {FRACTION}0.5", "nemo_rl=0.6.0", ERROR),
     ("START033", "nemo-rl", f"{NEMO}{OFFLOAD}true {FRACTION}1.0", "nemo_rl=0.6.0", "all:"),
     ("START033", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START006", "slime", f"{STEPS}64", "slime=0.3.1", "error crash config"),
+    ("START006", "slime", f"{STEPS}32", "slime=0.3.1", "all:"),
     ("START034", "slime", EXPERTS.format(""), "slime=0.3.0 te=2.9.0", ERROR),
     ("START034", "slime", EXPERTS.format("--no-bias-dropout-fusion"), "slime=0.3.0 te=2.9.0", "not concerned"),
     ("START034", "slime", EXPERTS.format("--megatron-to-hf-mode bridge"), "slime=0.3.0 te=2.9.0", "not concerned"),
