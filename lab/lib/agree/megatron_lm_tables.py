@@ -56,6 +56,7 @@ TABLES = Tables(
         "CP006": "raised where the model is built",
         "MODEL001": "raised where the model is built",
         "CP027": "raised where the last layer is built",
+        "MLA002": "raised where the attention is built",
         "TP004": "raised where the layers are built",
         "KNOWN119": "raised where the data sets are built",
     },
