@@ -64,7 +64,7 @@ def test_the_advice_follows_from_whose_fault_it_is_and_whether_it_came_back(tmp_
 def test_an_excerpt_without_steps_shows_a_failure_before_the_first_only_where_it_shows_the_start(
     tmp_path, above, action
 ):
-    advice = triage(write_logs(tmp_path, a_log=above + "RuntimeError: cu_seqlens\n"), CpPlan()).advice
+    advice = triage(write_logs(tmp_path, a_log=above + "RuntimeError: the store is busy\n"), CpPlan()).advice
     assert advice and advice.action == action
     assert ("before the first training step; the same" in advice.reason) == (action == "stop")
 
@@ -179,7 +179,7 @@ def test_what_follows_the_end_of_the_job_is_no_failure(tmp_path):
         ("IndentationError: unexpected indent", "", "stop"),
         ("IndentationError: unexpected indent", STEPS, "stop"),
         ("AttributeError: 'Namespace' object has no attribute 'deepspeed_config_dict'", "", "stop"),
-        ("AttributeError: 'NoneType' object has no attribute 'shape'", STEPS, "restart"),
+        ("AttributeError: 'NoneType' object has no attribute 'shape'", STEPS, "stop"),
         ("NameError: name 'garbage' is not defined", "", "stop"),
         ("ImportError: attempted relative import with no known parent package", "", "stop"),
         ("AssertionError: lr_warmup_steps must be less than lr_decay_steps", "", "stop"),
@@ -201,6 +201,27 @@ def test_what_follows_the_end_of_the_job_is_no_failure(tmp_path):
         ("RuntimeError: basic_ios::clear: iostream error", STEPS, "stop"),
         ("[rank 0] loss is nan at step 7, stopping", STEPS, "stop"),
         ("FileNotFoundError: File weights/a.pt does not exist.", "", "stop"),
+        ("RuntimeError: cu_seqlens", "", "stop"),
+        ("RuntimeError: Input type (float) and bias type (c10::Half) should be the same", "", "stop"),
+        ("RuntimeError: Cannot set version_counter for inference tensor", STEPS, "stop"),
+        ('RuntimeError: expect_autograd_hooks_ INTERNAL ASSERT FAILED at "/pytorch/reducer.cpp":1703', "", "stop"),
+        ("binascii.Error: Incorrect padding", "", "stop"),
+        ("ConnectionError: Couldn't reach 'a/b' on the Hub (OfflineModeIsEnabled)", "", "stop"),
+        ("OSError: a/b does not appear to have files named ('model-00001-of-000096.safetensors', 'm", "", "stop"),
+        ("RuntimeError: One of the subprocesses has abruptly died during map operation.", STEPS, "stop"),
+        ("OSError: [Errno 98] Address already in use", "", "stop"),
+        ("n1:9:9 [0] NCCL WARN Call to ibv_create_qp failed", "", "stop"),
+        ("n1:9:9 [0] NCCL WARN Call to ibv_modify_qp failed with error No such device errno 19", "", "stop"),
+        ("n1:9:9 [0] NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out", "", "restart"),
+        ("n1:9:9 [1] enqueue.cc:422 NCCL WARN Error : no algorithm/protocol available", "", "stop"),
+        ("n1:9:9 [1] NCCL WARN Cuda failure 1 'invalid argument'", "", "stop"),
+        ("RuntimeError: No CUDA GPUs are available", "", "stop"),
+        ("/usr/bin/python: can't find '__main__' module in 'train.py\\n'", "", "stop"),
+        (RAISED + "TimeoutError: the rollout engine did not answer within 120 s", STEPS, "restart"),
+        ("requests.exceptions.ConnectionError: ('Connection aborted.', RemoteDisconnected())", STEPS, "restart"),
+        ("srun: error: Task launch for StepId=12.2 failed on node n16: Unable to satisfy cpu bind request", "", "stop"),
+        ("  exitcode  : 2 (pid: 1033)", "", "stop"),
+        ("/slurm_script: line 9: 77 Killed  python train.py", STEPS, "restart"),
     ],
 )
 def test_what_would_fail_again_is_not_started_again(tmp_path, said, steps, action):
@@ -225,25 +246,45 @@ def test_the_first_collective_that_times_out_is_a_matter_of_the_network(tmp_path
         assert advice and advice.action == "restart"
 
 
-def test_where_memory_ran_out_decides_what_would_help(tmp_path):
-    oom = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
-    head = 'Traceback (most recent call last):\n  File "weights.py", line 9, in load_weights\n    tensor.to("cuda")\n'
-    loading = diagnosis_text(triage(write_logs(tmp_path, a_log=head + oom), CpPlan()), None)
-    assert "before the first training step" in loading and "CP does not" in loading and "hcp plan" in loading
-    training = diagnosis_text(triage(write_logs(tmp_path, b_log=STEPS + oom), CpPlan()), None)
-    assert "after 4 logged steps" in training and "raise context_parallel_size" in training
-    states = head.replace("weights.py", "fused_adam.py").replace("load_weights", "step") + oom
-    stepping = diagnosis_text(triage(write_logs(tmp_path, c_log=states), CpPlan()), None)
-    assert "optimizer states" in stepping and "context_parallel_size" not in stepping
+def _next(diagnosis):
+    return diagnosis_json(diagnosis, None)["first_failure"]["next"]
 
 
-def test_what_other_processes_hold_of_a_gpu_is_told_where_memory_ran_out(tmp_path):
-    said = (
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 3 has a total capacity of "
-        "79.18 GiB of which {free} MiB is free. Including non-PyTorch memory, this process has {own} GiB memory in "
-        "use.\n"
-    )
-    told = diagnosis_text(triage(write_logs(tmp_path, a_log=said.format(free=16.88, own=47.5)), CpPlan()), None)
-    assert "other processes hold 32 GiB" in told
-    alone = diagnosis_text(triage(write_logs(tmp_path, b_log=said.format(free=16.88, own=78.9)), CpPlan()), None)
-    assert "other processes" not in alone
+@pytest.mark.parametrize(
+    ("code", "step"),
+    [(-9, "dmesg"), (247, "dmesg"), (-7, "/dev/shm"), (-11, "PYTHONFAULTHANDLER"), (1, "stderr"), (-4, "processor")],
+)
+def test_an_exit_code_that_is_all_that_is_known_says_what_to_look_at(tmp_path, code, step):
+    said = f"[ERROR] [launch.py:434:sigkill_handler] ['python'] exits with return code = {code}\n"
+    assert step in _next(triage(write_logs(tmp_path, a_log=said), CpPlan()))[0]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        RAISED + "KeyboardInterrupt",
+        "[ERROR] [launch.py:434:sigkill_handler] ['python'] exits with return code = -2",
+        "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
+    ],
+    ids=["Ctrl-C", "code", "scancel"],
+)
+def test_where_a_person_ended_the_job_nothing_has_to_be_mended(tmp_path, said):
+    diagnosis = triage(write_logs(tmp_path, a_log=STEPS + said + "\n"), CpPlan())
+    assert diagnosis.state == "stopped" and diagnosis.advice and "nothing has to be mended" in diagnosis.advice.reason
+
+
+def test_a_node_is_left_out_by_a_name_that_others_know(tmp_path):
+    block = "  time : 2026-08-22_10:00:03\n  host : {}\n  rank : 3 (local_rank: 1)\n  exitcode  : 1 (pid: 9)\n"
+    for host, node in (("localhost", None), ("n7", "n7")):
+        said = (
+            "[rank3]: " + ECC.partition(": ")[2] + "Root Cause (first observed failure):\n[0]:\n" + block.format(host)
+        )
+        advice = triage(write_logs(tmp_path, a_log=STEPS + said), CpPlan()).advice
+        assert advice and (advice.action, advice.node) == ("restart-without-node", node)
+
+
+def test_steps_of_another_task_of_the_array_do_not_count(tmp_path):
+    (tmp_path / "slurm-53_0.out").write_text(STEPS)
+    (tmp_path / "slurm-53_1.out").write_text("Loading data\n" + RAISED + "RuntimeError: the store is busy\n")
+    diagnosis = triage(sorted(tmp_path.glob("*.out")), CpPlan())
+    assert diagnosis.attempts[-1].steps == 0 and diagnosis.advice and diagnosis.advice.action == "stop"

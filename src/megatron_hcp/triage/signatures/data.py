@@ -63,7 +63,6 @@ DATA: tuple[Signature, ...] = (
         "RuntimeError: a map operation failed",
         "fewer processes (num_proc, preprocessing_num_workers); with one, the process's own error is shown",
         "dmesg -T on {node} shows whether the kernel killed it because memory ran out",
-        again="chance",
     ),
     fault(
         "data-corrupt",

@@ -93,12 +93,13 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "module-missing",
         r"^(?:ModuleNotFoundError: No module named|ImportError: cannot import name|"
         r"(?:importlib\.metadata\.)?PackageNotFoundError: )|"
-        r"^(?:/\S{1,200})?python\S{0,20}: (?:No module named |Error while finding module specification )",
+        r"^(?:/\S{1,200})?python\S{0,20}: (?:No module named |Error while finding module specification |"
+        r"can't find '__main__' module in )",
         "a Python package is missing on this node, or has another version",
         "ModuleNotFoundError: No module named 'megatron'",
         "AttributeError: module has no attribute",
         _FACTS,
-        tokens=(ERROR, b"o module named"),
+        tokens=(ERROR, b"o module named", b"'__main__' module"),
     ),
     fault(
         "import-failed",
@@ -165,7 +166,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"^(?:[A-Za-z_]\w*\.)*\w{1,40}Error: .{0,200}(?:couldn't connect to '|"
         r"HTTPSConnectionPool\(host=(?!['\"]api\.wandb)|"
         r"Can't load (?:the )?(?:tokenizer|config|model|image processor|feature extractor|processor|weights)|"
-        r"is not a (?:valid model identifier|local folder and is not)|does not appear to have (?:a|any) files? named|"
+        r"is not a (?:valid model identifier|local folder and is not)|does not appear to have (?:a |any )?files? named|"
         r"Couldn't reach '?\S{1,80} on the Hub)|"
         r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w{1,40}: .{0,200}HTTPSConnectionPool\(host='[\w.-]{0,60}"
         r"(?:huggingface\.co|hf\.co|hf-mirror\.com|modelscope\.\w{1,4})'",

@@ -155,10 +155,9 @@ GPU: tuple[Signature, ...] = (
         "a CUDA call inside NCCL failed: {what}",
         "gpu1:33:44 [0] transport/p2p.cc:242 NCCL WARN Cuda failure 1 'invalid argument'",
         "gpu1:33:44 [0] NCCL WARN Cuda is there",
-        "do NCCL's CUDA version and the node's driver match (hcp facts on {node})? run once with "
-        "NCCL_CUMEM_ENABLE=0, and once with NCCL_P2P_DISABLE=1",
+        "do NCCL's CUDA version, the node's driver and the GPU's architecture match (hcp facts on {node})? run once "
+        "with NCCL_CUMEM_ENABLE=0, and once with NCCL_P2P_DISABLE=1",
         tokens=(b"NCCL WARN",),
-        again="chance",
     ),
     fault(
         "nccl-cuda-unsaid",
@@ -178,7 +177,6 @@ GPU: tuple[Signature, ...] = (
         "RuntimeError: CUDA error: CUBLAS_STATUS_SUCCESS",
         "{memory}; do other processes hold memory on the GPU (nvidia-smi)?",
         "run again with CUDA_LAUNCH_BLOCKING=1",
-        again="chance",
     ),
     fault(
         "cublas-call",
@@ -276,9 +274,8 @@ GPU: tuple[Signature, ...] = (
         "the loss or a gradient is not finite",
         "AssertionError: found NaN in local forward loss calculation. Device: 0, node: n1",
         "AssertionError: found no data in local cache",
-        "restart once from the last checkpoint: if it fails at the same step, suspect the data or the "
-        "model; if not, suspect {node}",
+        "start again from a checkpoint before it: if it fails at the same step, suspect the data, the learning rate or "
+        "the model; if not, suspect {node}",
         tokens=(ERROR, b"Unexpected result ", b"loss scale already"),
-        again="chance",
     ),
 )

@@ -16,7 +16,6 @@ NODE: tuple[Signature, ...] = (
         "derive the port from the job id, as `hcp render` does",
         tokens=(ERROR, b"socket has"),
         rule="SLURM004",
-        again="chance",
     ),
     fault(
         "shared-memory",
