@@ -221,6 +221,10 @@ def test_what_follows_the_end_of_the_job_is_no_failure(tmp_path):
         ("requests.exceptions.ConnectionError: ('Connection aborted.', RemoteDisconnected())", STEPS, "restart"),
         ("srun: error: Task launch for StepId=12.2 failed on node n16: Unable to satisfy cpu bind request", "", "stop"),
         ("  exitcode  : 2 (pid: 1033)", "", "stop"),
+        ("RuntimeError: CUDA error: invalid argument", "", "stop"),
+        ("requests.exceptions.HTTPError: 403 Client Error: Forbidden for url: http://10.0.0.9:8265/api", "", "stop"),
+        ("ValueError: the timeout must be positive", STEPS, "stop"),
+        ("srun: error: Nodes n1 are still not ready", "", "restart"),
         ("/slurm_script: line 9: 77 Killed  python train.py", STEPS, "restart"),
     ],
 )
@@ -246,31 +250,27 @@ def test_the_first_collective_that_times_out_is_a_matter_of_the_network(tmp_path
         assert advice and advice.action == "restart"
 
 
-def _next(diagnosis):
-    return diagnosis_json(diagnosis, None)["first_failure"]["next"]
-
-
-@pytest.mark.parametrize(
-    ("code", "step"),
-    [(-9, "dmesg"), (247, "dmesg"), (-7, "/dev/shm"), (-11, "PYTHONFAULTHANDLER"), (1, "stderr"), (-4, "processor")],
-)
-def test_an_exit_code_that_is_all_that_is_known_says_what_to_look_at(tmp_path, code, step):
-    said = f"[ERROR] [launch.py:434:sigkill_handler] ['python'] exits with return code = {code}\n"
-    assert step in _next(triage(write_logs(tmp_path, a_log=said), CpPlan()))[0]
-
-
 @pytest.mark.parametrize(
     "said",
     [
         RAISED + "KeyboardInterrupt",
         "[ERROR] [launch.py:434:sigkill_handler] ['python'] exits with return code = -2",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
+        "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
+        "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
     ],
-    ids=["Ctrl-C", "code", "scancel"],
+    ids=["Ctrl-C", "code", "scancel", "step"],
 )
 def test_where_a_person_ended_the_job_nothing_has_to_be_mended(tmp_path, said):
     diagnosis = triage(write_logs(tmp_path, a_log=STEPS + said + "\n"), CpPlan())
     assert diagnosis.state == "stopped" and diagnosis.advice and "nothing has to be mended" in diagnosis.advice.reason
+
+
+def test_the_last_start_of_a_job_counts_where_it_trained_however_it_ended(tmp_path):
+    begins = "--- arguments ---\n"
+    ended = "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***\n"
+    diagnosis = triage(write_logs(tmp_path, a_log=begins + STEPS + begins + STEPS + ended), CpPlan())
+    assert (diagnosis.state, len(diagnosis.attempts)) == ("stopped", 2)
 
 
 def test_a_node_is_left_out_by_a_name_that_others_know(tmp_path):

@@ -66,3 +66,6 @@ def test_what_a_script_ends_itself_after_its_program_ended_well_is_no_failure(tm
     killed = "/slurm_script: line 9: 77 Killed  python train.py\n"
     assert _read(tmp_path, c_log=well + STEPS + killed).failure is not None
     assert _read(tmp_path, d_log=STEPS + RAISED + well).failure is not None
+    warned = "0: [x] bos_token_id must be within the vocabulary. This may result in unexpected behavior.\n"
+    done = "{'train_runtime': 2.1, 'epoch': 1.0}\nsrun finished with exit code 0\n"
+    assert _read(tmp_path, e_err=warned, e_out=STEPS + done).state == "no-failure"

@@ -112,7 +112,7 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
         steps, begins = sum(entry.steps for entry in alike), any(entry.begins for entry in alike)
         attempts.append(Attempt(number, failed[0] if failed else None, steps, begins))
     # A launcher that would start its ranks again, and finds that another gave up, tells the end of the attempt before.
-    while len(numbers) > 1 and numbers[-1] > job.attempt and _is_echo(attempts[-1].failure):
+    while len(numbers) > 1 and numbers[-1] > job.attempt and not attempts[-1].steps and _is_echo(attempts[-1].failure):
         del attempts[-1], numbers[-1], by_step[-1]
     current = [entry for entry in files if entry.attempt in (None, numbers[-1])]
     steps = sum(entry.steps for entry in files)

@@ -143,6 +143,8 @@ class FileEvents:
     def finish(self, over: frozenset[Role], is_elsewhere: bool) -> None:
         """The training says that it was done: these roles no longer count, `is_elsewhere`: in other logs either."""
         elsewhere = over if is_elsewhere else self.over_elsewhere
+        if self.over > over:
+            return  # the training was done before a script said so of what it had run
         self.forget()
         self.over, self.over_elsewhere = over, elsewhere
 
@@ -263,7 +265,7 @@ IDLE = "steps-skipped"
 """The signature of a training that learns nothing."""
 LASTING = ("loss-nan", "grad-norm-nan")
 """Signatures of failures that neither further steps nor the end of the training make good: numbers do."""
-SENT_FROM_OUTSIDE = ("terminated", "interrupted")
+SENT_FROM_OUTSIDE = ("terminated", "interrupted", "cancelled")
 """Signatures of a signal that nobody inside the job sends before something failed."""
 NAMES_THE_END = ("cancelled", "interrupted")
 """Of what is said while a job is being ended, those that say how."""

@@ -35,10 +35,11 @@ def test_where_memory_ran_out_decides_what_would_help(tmp_path):
         (["train.py:main", "peft/utils/other.py:prepare_model_for_kbit_training"], "loading or converting weights"),
         (["train.py:main", "vllm/v1/worker/gpu_worker.py:initialize_from_config"], "gpu_memory_utilization"),
         (["train.py:main", "c10d.py:x", "distributed_c10d.py:_new_process_group_helper"], "free it first"),
+        (["train.py:main", "torch/distributed/fsdp/_flat_param.py:flatten_tensors"], "loading or converting weights"),
         (["stage_1_and_2.py:backward", "graph.py:_engine_run_backward"], "raise context_parallel_size"),
         (["fused_adam.py:step", "attention.py:forward"], "raise context_parallel_size"),
     ],
-    ids=["logits", "optimizer", "weights", "engine", "group", "activations", "innermost"],
+    ids=["logits", "optimizer", "weights", "engine", "group", "fsdp", "activations", "innermost"],
 )
 def test_the_frame_nearest_to_where_memory_ran_out_that_tells_decides(tmp_path, frames, step):
     shown = (frame.split(":") for frame in frames)

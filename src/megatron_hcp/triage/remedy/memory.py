@@ -33,7 +33,10 @@ _PHASES: tuple[tuple[re.Pattern[str], str], ...] = (
         "optimizer), offload them, or raise tensor or pipeline parallelism; shorter sequences do not shrink them",
     ),
     (
-        re.compile(r", in _?(?:load\w*|from_pretrained|\w*convert\w*|\w*export\w*|_?materialize\w*|prepare_model\w*)$"),
+        re.compile(
+            r", in _?(?:load\w*|from_pretrained|\w*convert\w*|\w*export\w*|_?materialize\w*|prepare_model\w*|"
+            r"flatten_tensors|_init_flat_param\w*)$"
+        ),
         "it was loading or converting weights: more tensor or pipeline parallelism shrinks them, CP does not",
     ),
     (

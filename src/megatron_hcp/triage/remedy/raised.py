@@ -48,7 +48,12 @@ _CORRECTIONS = (
         later=False,
     ),
     Correction(
-        re.compile(_NAMED + r"(?:KeyError|IndexError|NotADirectoryError|FileNotFoundError(?!.* -> ))\b"),
+        re.compile(_NAMED + r"IndexError\b"),
+        "an index lies outside what it looks into: the data, the vocabulary, or a size",
+        later=False,
+    ),
+    Correction(
+        re.compile(_NAMED + r"(?:KeyError|NotADirectoryError|FileNotFoundError(?!.* -> ))\b"),
         "the program asks for a name, a place or a file that isn't there",
         later=False,
     ),
@@ -69,6 +74,11 @@ _CORRECTIONS = (
         ),
         "the name of the model or data set is wrong, its download is not complete, or the job may not read it",
         "does the name exist on the hub, may HF_TOKEN read it, and was it downloaded whole before the job started?",
+    ),
+    Correction(
+        re.compile(r"\b40[0134] Client Error|HTTP (?:Error )?40[0134]\b"),
+        "a server refuses what it asks for",
+        "is the address right, does a proxy stand between (no_proxy), and may the job's token do this?",
     ),
     Correction(
         re.compile(_NAMED + r"PermissionError\b"),
@@ -128,11 +138,18 @@ _MAY_PASS = re.compile(
     r"(?i)time[ds]? ?-?out\b|timeout|deadline|\bconnect(?:ion|ing)?\b|ConnectionError|HTTP(?:S?Connection|Error)|"
     r"HTTP (?:error )?5\d\d|too many requests|rate limit|unavailable|unreachable|temporar|try again|\bretr(?:y|ies)\b|"
     r"\bbusy\b|broken ?pipe|\bsockets?\b|\bI/O\b|stale|\block(?:ed)?\b|filelock|heartbeat|\brpc\b|did not (?:answer|"
-    r"respond)|no (?:answer|response)|\bdied\b|\bkilled\b|was lost|lost connection|enginedead|CUDA error"
+    r"respond)|no (?:answer|response)|\bdied\b|\bkilled\b|was lost|lost connection|enginedead|not ready"
 )
-"""Words of what lies outside the program, or of the GPU's: it may be gone when the job is started again."""
+"""Words of what lies outside the program: it may be gone when the job is started again."""
+_OF_VALUES = re.compile(
+    _NAMED + r"(?:TypeError|ValueError|KeyError|IndexError|AttributeError|NameError|StopIteration|ZeroDivisionError|"
+    r"OverflowError|UnicodeDecodeError|RecursionError)\b"
+)
+"""What a program raises about its own values, whatever the words."""
 
 
 def is_of_program(failure: Failure) -> bool:
     """Whether a program raised it about its own values, options and data, which a restart meets again."""
-    return failure.signature.id in _RAISED and failure.kind == "cause" and not _MAY_PASS.search(failure.message)
+    if failure.signature.id not in _RAISED or failure.kind != "cause":
+        return False
+    return _OF_VALUES.search(failure.message) is not None or not _MAY_PASS.search(failure.message)

@@ -65,7 +65,7 @@ JOB: tuple[Signature, ...] = (
         "a node could not start {program}",
         "slurmstepd: error: execve(): torchrun: No such file or directory",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0.",
-        "is the environment (module, venv, container) available on every node?",
+        "is it there and executable (chmod +x)? is the environment (module, venv, container) available on every node?",
     ),
     fault(
         "program-unknown",
