@@ -86,6 +86,9 @@ def test_gradients_have_the_bytes_that_the_launch_gives_them(dialect: str, text:
         ("--use-megatron-fsdp", "FSDP has no formula"),
         ("--use-torch-fsdp2", "FSDP has no formula"),
         ("--recompute-granularity full --recompute-method block", "each layer is counted as recomputed"),
+        ("--recompute-granularity full --recompute-num-layers 3", "recompute_method is not stated"),
+        ("--recompute-granularity full --recompute-method mine --recompute-num-layers 3", "recompute_method mine"),
+        ("--recompute-granularity full --recompute-method block --recompute-num-layers 0", "recompute_num_layers 0 is"),
         ("--recompute-granularity selective --recompute-modules mlp attn_of_mine", "recompute_modules attn_of_mine"),
         ("--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 6", "split of layers is not read"),
         ("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Ettt|tttttL", "split of layers is not"),
@@ -103,6 +106,7 @@ def test_what_no_formula_covers_is_marked(text: str, says: str) -> None:
     "text",
     [
         "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+        "--recompute-granularity full --recompute-num-layers 1",
         "--recompute-granularity selective",
         "--recompute-granularity selective --recompute-modules core_attn",
         "--pipeline-model-parallel-size 2",
@@ -130,6 +134,14 @@ def test_block_recomputation_takes_the_time_of_the_layers_that_it_repeats() -> N
     staged = replace(full, pp=2, vp=2)  # two layers in each chunk
     assert again(replace(JOB, block_layers=1), staged) == pytest.approx(again(JOB, staged) / 2)
     assert again(replace(JOB, block_layers=2), Layout()) == 0
+
+
+def test_block_recomputation_leaves_out_multi_token_prediction() -> None:
+    full, block = Layout(recompute="full"), replace(JOB, block_layers=8)
+    with_it = replace(DENSE, mtp=1)
+    plain, more = (step_time(model, full, block, H100) for model in (DENSE, with_it))
+    assert more.terms["recompute"] == plain.terms["recompute"] > 0
+    assert more.seconds < step_time(with_it, full, JOB, H100).seconds
 
 
 def test_sequence_parallelism_that_is_off_is_marked_where_tp_has_ranks() -> None:

@@ -172,9 +172,15 @@ def test_an_argument_of_the_script_is_asked_for_by_the_option_that_gives_it(rend
     assert rendered("--args", "1 2 /data", text=HEAD + words).returncode in (0, 1)
 
 
+OTHER_DATES = [
+    f"$(date {words})" for words in ("-u", "+%c", "+%r", "+%e", "+%n", "+%B", "+%_d", "+%F +%T", "+%s%N", "+%3N")
+]
+"""Of several words, in some locale at least, or (`%N`) not of a whole second."""
+
+
 def test_a_date_in_a_word_is_taken_once_as_the_job_starts(rendered):
     """As the script does, which keeps it in a variable; a format with blanks could be several words."""
-    names = "STAMP=$(date '+%y-%m-%d_%H:%M:%S.%N')\nDAY=`date -u +%F`\n"
+    names = "STAMP=$(date '+%y-%m-%d_%-H:%M:%S')\nDAY=`date -u +%F`\n"
     words = '--wandb-exp-name $STAMP --save "/ck/$DAY-$STAMP"'
     done = rendered(text=HEAD + names + TRAIN.replace("8192", f"8192 {words}"))
     assert done.returncode in (0, 1), done.stderr
@@ -182,11 +188,31 @@ def test_a_date_in_a_word_is_taken_once_as_the_job_starts(rendered):
     array = done.stdout[begin : done.stdout.index("\n)\n", begin) + 3]
     ran = subprocess.run(["bash", "-c", f"{array}printf '%s\\n' \"${{launch[@]}}\""], capture_output=True, text=True)
     name, folder = ran.stdout.split("--wandb-exp-name\n")[1].split("\n--save\n")
-    assert re.fullmatch(r"\d\d-\d\d-\d\d_\d\d:\d\d:\d\d\.0{9}", name), ran.stderr
+    assert re.fullmatch(r"\d\d-\d\d-\d\d_\d\d?:\d\d:\d\d", name), ran.stderr
     assert re.fullmatch(rf"/ck/20\d\d-\d\d-\d\d-{name}\n", folder)
-    for command in ("$(date)", "$(date +'%F %T')", "$(date -d @0 +%F)", "$(date +$FORMAT)", "$(date +%F; id)"):
+    for command in (
+        "$(date)",
+        "$(date +'%F %T')",
+        "$(date -d @0 +%F)",
+        "$(date +$FORMAT)",
+        "$(date +%F; id)",
+        *OTHER_DATES,
+    ):
         done = rendered(text=HEAD + TRAIN.replace("8192", f'8192 --save "{command}"'))
         assert "an argument of the training command is not known" in done.stderr, command
+
+
+def test_a_checkpoint_folder_that_each_attempt_names_anew_is_refused_with_requeue(rendered):
+    """An attempt after the first would find nothing in its own folder, and train from the first step again."""
+    launch = HEAD + TRAIN.replace("8192", '8192 --save "/ck/$(date +%F)" --load "/ck/$(date +%F)"')
+    for words in ([], ["--checkpoint-dir", "/ck"]):
+        done = rendered("--requeue", "2", *words, text=launch)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "found requeue with a date in" in done.stderr, (
+            done.stderr
+        )
+    assert rendered(text=launch).returncode in (0, 1)
+    launch = HEAD + TRAIN.replace("8192", '8192 --save /ck --wandb-exp-name "$(date +%F)"')
+    assert rendered("--requeue", "2", text=launch).returncode in (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +233,11 @@ def test_a_word_that_a_condition_chooses_is_asked_for_by_what_decides_it(rendere
 def test_a_script_without_a_time_limit_is_rendered_without_one(rendered):
     done = rendered(text=HEAD.replace("#SBATCH --time=04:00:00\n", "") + TRAIN)
     assert done.returncode in (0, 1) and "--time" not in done.stdout and "#SBATCH --signal=B:USR1@900" in done.stdout
-    assert "note: no time limit is stated, so the partition's holds; it saves 900 s before" in done.stderr
+    assert (
+        "note: no time limit is stated, so the partition's holds; the job saves 900 s before that limit" in done.stderr
+    )
+    done = rendered("--in-allocation", text="#SBATCH -N 4\n" + TRAIN)
+    assert done.returncode in (0, 1) and "time limit" not in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("start", ["srun", "torchrun", "ft_launcher"])

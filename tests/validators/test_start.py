@@ -136,6 +136,8 @@ def test_another_machine_and_another_release_are_judged_anew() -> None:
 
 def test_gradients_are_enabled_where_a_launch_trains_and_unknown_else() -> None:
     words = "--fp8-format hybrid --fp8-param-gather"
-    (refusal,) = judged(f"{words} --train-iters 9").refusals
-    assert "trains()" in refusal.guard.condition
-    assert judged(words).refusals == ()
+    for stated in ("--train-iters 9", "--train-samples 900"):
+        (refusal,) = judged(f"{words} {stated}").refusals
+        assert "trains()" in refusal.guard.condition
+    found = judged(words)
+    assert found.refusals == () and [one.unknown for one in found.open] == [("train_iters",)]

@@ -18,6 +18,7 @@ class WhyUnknown(str):
     by: Literal["", "branch", "command"] = ""
 
     def of_branch(self: _Why) -> _Why:
+        """This reason itself, marked as one that a condition of the script decides."""
         self.by = "branch"
         return self
 

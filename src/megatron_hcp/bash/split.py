@@ -20,6 +20,7 @@ from megatron_hcp.bash.value import (
     Unseen,
     Value,
     cuts,
+    has_blank,
     joined,
     text_of,
     union,
@@ -94,7 +95,8 @@ class _Splitter:
     def _flush(self) -> None:
         if self.parts is not None:
             parts = tuple(self.parts)
-            if len(parts) != 1 or not isinstance(parts[0], Lit) or not parts[0].text:  # few words
+            is_text = len(parts) == 1 and isinstance(parts[0], Lit) and parts[0].text
+            if not is_text:  # as most words are: nothing to drop
                 parts = tuple(part for part in parts if not (isinstance(part, Lit) and not part.text))
             if self.lone and len(parts) == 1 and isinstance(parts[0], Hole):
                 self.items.append(Unseen(parts[0].reason, parts[0].span, True, parts[0].outside))
@@ -128,16 +130,16 @@ class _Splitter:
             self._add(part)
             return
         texts = [text_of(option) for option in part.options]
-        has_blank = any(char in text for text in texts if text for char in BLANK)
+        splits = any(has_blank(text) for text in texts if text)
         if self.parts is not None:
             if not all(text is not None and text[:1] in ("", *BLANK) for text in texts):
-                self._add(Hole(part.reason, part.span) if has_blank else part)
-                if has_blank:
+                self._add(Hole(part.reason, part.span) if splits else part)
+                if splits:
                     self._flush()
                     self.items.append(Unseen(part.reason, part.span))
                 return
             self._flush()
-        elif not has_blank and all(text and text[0] != "-" and "=" not in text for text in texts):
+        elif not splits and all(text and text[0] != "-" and "=" not in text for text in texts):
             self._add(part)
             return
         options = []
@@ -172,7 +174,7 @@ def resplit(item: Item) -> list[Item]:
     if isinstance(item, Unseen):
         return [item]
     text = item.text
-    if text and not (" " in text or "\t" in text or "\n" in text):
+    if text and not has_blank(text):
         return [item]
     splitter = _Splitter(item.span)
     for part in item.parts:

@@ -11,6 +11,13 @@ from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
 
 BLANK = " \t\n"
+
+
+def has_blank(text: str) -> bool:
+    """Whether a text has a blank. Written out, since it is asked of every word: three searches beat a loop."""
+    return " " in text or "\t" in text or "\n" in text
+
+
 _STRIDE = 1024
 _LATER = bytes(range(0x80, 0xC0))
 """The bytes of a character after its first one, in UTF-8."""
@@ -189,11 +196,10 @@ def reason_of(value: Iterable[Part]) -> str:
             texts = [text_of(option) for option in part.options]
             known = list(dict.fromkeys(text.strip() for text in texts if text is not None))
             if None not in texts and len(known) > 1 and all(known) and sum(map(len, known)) < 60:
-                which = ", which " if isinstance(part.reason, WhyUnknown) and part.reason.by == "branch" else ": "
-                told = f"is {' or '.join(known)}{which}{part.reason}"
-                made = WhyUnknown(told)
-                if isinstance(part.reason, ByVariable):
-                    made = ByVariable.of(told, part.reason.variable, part.reason.argument)
+                by = part.reason
+                which = ", which " if isinstance(by, WhyUnknown) and by.by == "branch" else ": "
+                told = f"is {' or '.join(known)}{which}{by}"
+                made = ByVariable.of(told, by.variable, by.argument) if isinstance(by, ByVariable) else WhyUnknown(told)
                 made.options = tuple(known)
                 return made
             return part.reason
@@ -212,7 +218,7 @@ def substituted(value: Value, site: Span) -> Value:
     """A variable's value as it goes in at `site`: a plain value takes that place, words keep their own."""
     text = text_of(value)
     if text is not None:
-        if text[:1] == "-" or "=" in text or any(char in text for char in BLANK):
+        if text[:1] == "-" or "=" in text or has_blank(text):
             return value
         return (Lit(text, site, False, default_of(value)),) if text else ()
     if len(value) == 1 and not isinstance(value[0], Lit):
@@ -234,8 +240,6 @@ def union(parts: Sequence[Part], fallback: Span) -> Span:
 
 def cut(part: Lit, start: int, end: int) -> Lit:
     """The characters [start, end) of a part, with their own place."""
-    if not part.exact:
-        return part._replace(text=part.text[start:end])
     return next(cuts(part, [(start, end)]))
 
 
@@ -245,8 +249,7 @@ def cuts(part: Lit, places: Iterable[tuple[int, int]]) -> Iterator[Lit]:
         yield from (part._replace(text=part.text[start:end]) for start, end in places)
         return
     source, begin, _ = part.span
-    is_ascii = part.text.isascii()
-    counted = 0
+    is_ascii, counted = part.text.isascii(), 0
     for start, end in places:
         text = part.text[start:end]
         begin += start - counted if is_ascii else len(part.text[counted:start].encode("utf-8", "replace"))

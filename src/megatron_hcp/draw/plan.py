@@ -107,7 +107,14 @@ def _nothing(data: Mapping[str, Any]) -> str:
     if data["legal"] is None:
         return f"this layout is illegal: {', '.join(data['layouts'][0]['rules'])}"
     change = f"; change: {data['remedy']['text']}" if data["remedy"] else ""
-    return ("no layout fits" if data["legal"] else "no layout is legal") + change
+    if not data["legal"]:
+        return f"no layout is legal{change}"
+    return "cannot tell whether a layout fits under FSDP" if _is_open(data["least"]) else f"no layout fits{change}"
+
+
+def _is_open(item: Mapping[str, Any] | None) -> bool:
+    """Whether FSDP leaves open if that layout fits."""
+    return item is not None and item["legal"] and item["fits"] is None
 
 
 def _reasons(data: Mapping[str, Any]) -> list[str]:
@@ -119,6 +126,7 @@ def _reasons(data: Mapping[str, Any]) -> list[str]:
         if least["memory_gib"]:
             why = (
                 f"{least['memory_gib']['over']:.1f} GiB more than the {least['memory_gib']['usable']:.1f} GiB of a GPU"
+                + ", with weights and gradients counted whole" * _is_open(least)
             )
         found.append(f"{brief_text(least['layout'])} comes nearest: {why}")
     if remedy:

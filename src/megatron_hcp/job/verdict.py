@@ -168,14 +168,16 @@ def _first(
 ) -> RankExit | None:
     """Who failed first: the rank that triage names, else whom a launcher names, else whose program ended first.
 
-    Ranks that wait for one that failed may end before it does. `found`: the first failure by `hcp triage`.
+    Ranks that wait for one that failed may end before it does. With Ray only the node is known: its tasks are no ranks.
+    `found`: the first failure by `hcp triage`.
     """
     if training is None:
         return None
-    first = first_exit("", logs) or first_failure(training.failures(), spec.tasks_are_ranks)
+    ended_first = first_failure(training.failures(), spec.tasks_are_ranks)
+    if spec.start == "ray":
+        return ended_first
+    first = first_exit("", logs) or ended_first
     rank, node = (found["rank"], found["node"]) if found is not None else (None, None)
-    if first is not None and spec.start == "ray":
-        return first._replace(ranks="")  # its tasks are no ranks
     if first is None or first.code in VALIDATION_CODES or not isinstance(rank, int) or not isinstance(node, str):
         return first
     own = [end.code for end in training.failures() if spec.tasks_are_ranks and end.task == rank]

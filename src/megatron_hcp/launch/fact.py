@@ -150,7 +150,7 @@ class RunText(NamedTuple):
 
     def __str__(self) -> str:
         return "".join(
-            f"${{{part}}}" if is_name and not part.startswith("$(") else part
+            f"${{{part}}}" if is_name and not is_date(part) else part
             for part, is_name in zip(self.parts, self.names, strict=True)
         )
 
@@ -158,6 +158,11 @@ class RunText(NamedTuple):
     def unknown(self) -> tuple[str, ...]:
         """The variables and dates in it."""
         return tuple(part for part, is_name in zip(self.parts, self.names, strict=True) if is_name)
+
+
+def is_date(part: str) -> bool:
+    """Whether an unknown part of a `RunText` is a date, not the name of a variable."""
+    return part.startswith("$(")
 
 
 LAUNCH_FOLDER = "launch_folder"
@@ -193,6 +198,8 @@ class Reading(NamedTuple):
     """Further models in the same launch (verl's ref and critic), each with its own reading."""
     argv: tuple[Argument, ...] | None = None
     """A script's training command: the program's arguments, word for word; None if one isn't known."""
+    removed: tuple[str, ...] = ()
+    """Keys that Hydra overrides (`~key`) remove: from the launch, and from what its program has by default."""
     hidden_argument: str = ""
     """Which argument isn't known, and why."""
     beside: Beside = ALONE

@@ -16,6 +16,9 @@ from megatron_hcp.plan.space import Fixed
 from megatron_hcp.plan.time.margin import is_tied
 from megatron_hcp.plan.time.step import StepTime, model_flops, step_time
 
+UNTOLD = "cannot tell whether it fits under FSDP; counted whole"
+"""Before the memory of what is open."""
+
 
 @dataclass(frozen=True)
 class Judged:

@@ -56,11 +56,13 @@ class Remedy(NamedTuple):
 
 
 def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy | None:
-    """The nearest change after which there is an answer; None without one.
+    """The nearest change after which there is an answer; None without one, or where FSDP leaves open if one is needed.
 
     One thing is changed before two: without what is fixed, one axis or all; where no layout is legal, another length or
     batch; then more GPUs, then a shorter sequence. Last with both: without what is fixed, and another job.
     """
+    if job.shards_weights and search(model, job, rates, fixed, 1).legal:
+        return None
     looser = list(_looser(fixed))
     for text, rest in looser:
         found = search(model, job, rates, rest, 1)

@@ -21,7 +21,8 @@ EVIDENCE: dict[str, tuple[str, str, str]] = {
     "gemm.bf16.hopper": (
         "of the bf16 peak, before Blackwell",
         "assumed",
-        "no step is given; a product alone reaches 0.61 to 0.79 on an H200",
+        "no step is given; 8 of 12 products alone reach 0.62 to 0.78 on an H200, small ones 0.27 and more: gemm of "
+        "lab/results/gpu_day_h200.json",
     ),
     "gemm.fp8": ("of the fp8 peak", "fitted", _BRIDGE),
     "gemm.mxfp8": ("of the fp8 peak", "fitted", _BRIDGE),
@@ -71,8 +72,7 @@ CAST_BYTES = {"bf16": 0.0, "mxfp8": 4.0, "fp8": 6.0, "nvfp4": 4.0}
 STARTS = {"bf16": 12, "mxfp8": 16, "fp8": 24, "nvfp4": 24}
 """Starts of an expert's kernels, forward and backward: two for each of its six products, as cuBLAS is asked for the
 best kernel each time, and for each of its four operands a cast, in fp8 and NVFP4 the largest element and its scale too.
-Source: GroupedLinear and split_quantize of Transformer Engine 2.20.2, in which an expert's linear layer took the host
-beside an H200 0.122 ms in bf16 and 0.241 in fp8, forward and backward."""
+Source: GroupedLinear and split_quantize of Transformer Engine 2.20.2; docs/plan.md has what was measured afterwards."""
 
 
 class Exchange(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from megatron_hcp.launch.fact import Launch, Setting
-from megatron_hcp.plan.layout import CORE_ATTENTION
+from megatron_hcp.plan.layout import CORE_ATTENTION, FSDP
 from megatron_hcp.plan.memory.activations import MODULES
 
 _OFF = ("false", "0", "no", "off")
@@ -92,7 +92,7 @@ def traits_of(facts: Facts, settings: Settings) -> Traits:
         unit_layers=_layers_again(facts, settings, "uniform") or 1,
         optimizer_bytes=_optimizer_bytes(settings),
         shards_weights=_has_fsdp(facts),
-        job_marks=("FSDP has no formula: weights and gradients are counted whole on each rank",) * _has_fsdp(facts),
+        job_marks=(FSDP,) * _has_fsdp(facts),
         layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts), *_dynamic(facts)),
     )
 
@@ -162,12 +162,15 @@ def _recomputation(facts: Facts, settings: Settings) -> tuple[str, ...]:
         unread = (_modules(facts, settings) or CORE_ATTENTION) - MODULES
         names = ", ".join(sorted(unread))[:60]
         return (f"recompute_modules {names}: not modelled",) * bool(unread)
-    if kind != "full" or _layers_again(facts, settings, str(_last(settings.get("recompute_method")))):
+    method, count = (str(_last(settings.get(f"recompute_{name}"))) for name in ("method", "num_layers"))
+    if kind != "full" or _layers_again(facts, settings, method) or (method != "block" and count == "None"):
         return ()
-    method, count = str(_last(settings.get("recompute_method"))), str(_last(settings.get("recompute_num_layers")))
-    if method == "block" or count != "None":
-        return (f"recompute_num_layers {count[:12]} is not a number of layers: each layer is counted as recomputed",)
-    return ()
+    what = f"recompute_num_layers {count[:12]} is not a number of layers"
+    if method not in ("block", "uniform"):
+        if method == "None" and count == "1":
+            return ()
+        what = "recompute_method is not stated" if method == "None" else f"recompute_method {method[:12]} is not known"
+    return (f"{what}: each layer is counted as recomputed",)
 
 
 def _layers_again(facts: Facts, settings: Settings, method: str) -> int | None:

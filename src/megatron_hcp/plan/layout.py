@@ -51,6 +51,10 @@ class Layout:
         return " ".join([*words, f"recompute={self.recompute}"])
 
 
+FSDP = "FSDP has no formula: weights and gradients are counted whole on each rank"
+"""The mark of a job whose ranks share weights and gradients."""
+
+
 @dataclass(frozen=True)
 class PlanJob:
     """What is given: GPUs, the step, the software. `seq_length` in tokens, `global_batch` in sequences.
@@ -69,7 +73,7 @@ class PlanJob:
     layout's `recompute` is selective. `optimizer_bytes`: of a parameter's state on the GPU, weight and moments.
     `block_layers`: full recomputation repeats so many of each chunk's first layers (recompute_method block); None: all.
     `unit_layers`: layers that it repeats at once, of which one input is kept (recompute_method uniform).
-    `shards_weights`: FSDP shares weights and gradients too, which no formula counts.
+    `shards_weights`: FSDP shares weights and gradients too, which no formula counts (`FSDP`).
     `fp8_weights`: fp8 and mxfp8 training keeps no bf16 weights (fp8_param_gather), as Bridge's precisions set it.
     """
 

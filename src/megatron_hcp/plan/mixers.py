@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 _HEAD_DIM, _GROUPS, _STATE = 64, 8, 128
 """Megatron's channels of a Mamba head, groups, and channels of a state, where nobody says them."""
-_NET_DIM, _NETS_BEFORE_ATTENTION = 128, 4
-"""Megatron's width of a delta net's head, and every which layer has attention in all models that have such layers."""
+_NET_DIM, _ATTENTION_EVERY = 128, 4
+"""Megatron's width of a delta net's head; every fourth layer has attention in all models that have such layers."""
 _OF_COMPRESSED = (
     "head_dim", "q_lora_rank", "o_groups", "o_lora_rank", "sliding_window", "index_n_heads", "index_head_dim",
     "index_topk",
@@ -84,6 +84,13 @@ class Mixers(NamedTuple):
     nets: DeltaNets | None = None
     compressed: Compressed | None = None
 
+    @property
+    def like_attention(self) -> str:
+        """The layers whose memory is counted like that of plain attention, in words; "" where there are none."""
+        if self.nets:
+            return "gated delta nets"
+        return "attention to compressed keys" if self.compressed else ""
+
 
 PLAIN = Mixers()
 """Attention in every layer."""
@@ -103,16 +110,18 @@ def mixers_of(values: Mapping[str, Any], is_config: bool, hidden_size: int, laye
         delta_net=_delta_net(values) if has_nets else None,
         pattern=(bool(pattern) or has_mamba) and "|" not in pattern,
         blocks=_blocks(values, pattern, hidden_size) if has_mamba and pattern else None,
-        nets=_nets(values, layers) if has_nets else None,
+        nets=_nets(values, pattern, layers) if has_nets else None,
         compressed=_compressed(values, layers),
     )
 
 
-def _nets(values: Mapping[str, Any], layers: int) -> DeltaNets | None:
-    """By the kinds of a config.json, or every layer but one of so many; Megatron's own widths where none is said."""
+def _nets(values: Mapping[str, Any], pattern: str, layers: int) -> DeltaNets | None:
+    """By the kinds of a config.json or a pattern, or every layer but one of so many; else Megatron's widths."""
     heads, kinds = _delta_net(values), values.get("layer_types")
-    every = _size(values, "linear_attention_freq", "full_attention_interval") or _NETS_BEFORE_ATTENTION
+    every = _size(values, "linear_attention_freq", "full_attention_interval") or _ATTENTION_EVERY
     count = kinds.count("linear_attention") if isinstance(kinds, list) else layers - layers // every
+    if "G" in pattern:
+        count = pattern.partition("/")[0].count("G")
     if heads is None or not 0 < count <= layers:
         return None
     keys, wide = (_size(values, f"linear_{name}_head_dim") or _NET_DIM for name in ("key", "value"))

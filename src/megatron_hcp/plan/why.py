@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from megatron_hcp.plan.answer import Judged, judge
+from megatron_hcp.plan.answer import UNTOLD, Judged, judge
 from megatron_hcp.plan.constants import Rates
 from megatron_hcp.plan.found import TIED
 from megatron_hcp.plan.layout import RECOMPUTE, PlanJob
@@ -53,7 +53,7 @@ def why_not(model: PlanModel, other: Judged, best: Judged, job: PlanJob, rates: 
     if other.rules:
         return Reason("rule", f"{', '.join(other.rules)} forbids it", other.rules)
     assert other.time and best.time and other.memory
-    if not other.fits:
+    if not other.fits and not other.is_open:
         largest = max(other.memory.terms, key=lambda name: other.memory.terms[name] if other.memory else 0.0)
         over = f"{other.over_gib:.1f} GiB more than the {other.usable_gib:.1f} GiB of a GPU"
         again = more_recomputed(model, other, job, rates)
@@ -65,7 +65,9 @@ def why_not(model: PlanModel, other: Judged, best: Judged, job: PlanJob, rates: 
     lost = {name: other.time.terms[name] - best.time.terms[name] for name in best.time.terms}
     term = max(lost, key=lambda name: lost[name] if slower > 0 else -lost[name])
     by = f"{abs(slower):.1%} {'slower' if slower > 0 else 'faster'}, mostly by {words(term)}"
-    if is_tight(other.memory.peak, job.gpu):
+    if other.is_open:
+        by += f"; {UNTOLD} {other.memory.peak:.1f} of {other.usable_gib:.1f} GiB"
+    elif is_tight(other.memory.peak, job.gpu):
         by += (
             f"; it may not fit: {other.memory.peak:.1f} of {other.usable_gib:.1f} GiB, off by up to {MEMORY_ERROR:.1%}"
         )

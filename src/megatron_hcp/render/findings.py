@@ -36,8 +36,9 @@ def notes_on(job: Job, target: Target) -> list[str]:
     notes = []
     if any(variable.why == ASSUMED_ARCH for variable in job.environment):
         notes.append(f"note: CUDA_DEVICE_MAX_CONNECTIONS=1: {ASSUMED_ARCH}")
-    if target.is_slurm_script and job.site["time"] is None:
-        notes.append(f"note: no time limit is stated, so the partition's holds; it saves {job.site['signal']} s before")
+    if target.is_slurm_script and job.site["time"] is None and not job.site["in_allocation"]:
+        saves = f"the job saves {job.site['signal']} s before that limit"
+        notes.append(f"note: no time limit is stated, so the partition's holds; {saves}")
     return notes
 
 

@@ -15,7 +15,7 @@ from megatron_hcp.ground.json_layout import laid_out
 from megatron_hcp.ground.numbers import time_limit_s
 from megatron_hcp.job.own import ENTRY
 from megatron_hcp.job.spec import JobSpec, spec_json
-from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, Launch, RunText
+from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, Launch, RunText, is_date
 from megatron_hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
 from megatron_hcp.render.container import Container, container_of
 from megatron_hcp.render.directives import Directive, directives_of
@@ -83,7 +83,7 @@ class Job:
     def from_outside(self) -> list[str]:
         """The variables in the launch's words that whoever submits the job sets: neither Slurm nor every shell does."""
         names = self._unknown - {LAUNCH_FOLDER, "HOME", "USER"}
-        return sorted(name for name in names if not name.startswith(("SLURM_", "$(")))
+        return sorted(name for name in names if not (name.startswith("SLURM_") or is_date(name)))
 
     @property
     def _unknown(self) -> set[str]:
@@ -176,9 +176,10 @@ def plan_job(
     dialect = launch.dialect if launch else None
     lines = launch_words(launch, cli_words) if launch else ()
     program = program_words(launch, site["program"] or ()) if launch else ()
-    checkpoint_dir = site["checkpoint_dir"] or facts.get("save_dir") or (saved_to(launch) if launch else None)
+    saved = saved_to(launch) if launch else None
+    checkpoint_dir = site["checkpoint_dir"] or facts.get("save_dir") or saved
     _refuse_gaps(start, site, program, checkpoint_dir, target)
-    _refuse_contradictions(start, site, dialect)
+    _refuse_contradictions(start, site, dialect, saved)
     for line in lines:
         for word in line:
             check_text(
@@ -238,7 +239,7 @@ def _refuse_gaps(
         raise HcpError(f"not stated: {'; '.join(missing.values())}", wanted=f"{options}, or in the site file {keys}")
 
 
-def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | None) -> None:
+def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | None, saved: Argument | None) -> None:
     limit = time_limit_s(site["time"]) if site["time"] is not None else None
     if limit is not None and site["signal"] >= limit:
         raise HcpError(
@@ -253,6 +254,12 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | N
                 wanted="only one of them: inside an allocation, Slurm does not start the job again",
                 do="leave one of them out",
             )
+    if site["requeue"] and saved is not None and dates_in((saved,)):
+        raise HcpError(
+            "found requeue with a date in the launch's checkpoint folder, which names it anew in each attempt",
+            wanted="one folder, or training begins again at its first step",
+            do="write the folder out, or leave requeue out",
+        )
     only = ONLY_START.get(dialect or "")
     if start == "ray" and only != "ray":
         raise HcpError(

@@ -6,7 +6,7 @@ from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.render.job import Job
-from megatron_hcp.render.shell_words import quoted
+from megatron_hcp.render.shell_words import LAUNCH_TIME, quoted
 from megatron_hcp.resources import pack_dir
 
 _MAX_BYTES = 4_000_000
@@ -49,4 +49,4 @@ def _fill(job: Job) -> str:
         finalize=shown,
     )
     environment.filters["sh"] = quoted
-    return environment.get_template(template).render(job=job)
+    return environment.get_template(template).render(job=job, launch_time=LAUNCH_TIME)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from megatron_hcp.launch.fact import Argument, RunText
+from megatron_hcp.launch.fact import Argument, RunText, is_date
 
 LAUNCH_TIME = "launch_time"
 """The shell's variable for the second of which the dates in the launch's words are."""
@@ -25,11 +25,11 @@ def quoted(value: object) -> str:
 
 def dates_in(words: Iterable[Argument]) -> bool:
     """Whether a word holds a date: then the shell sets LAUNCH_TIME first, so that all are of one moment."""
-    return any(part.startswith("$(") for word in words if isinstance(word, RunText) for part in word.unknown)
+    return any(is_date(part) for word in words if isinstance(word, RunText) for part in word.unknown)
 
 
 def _at_run_time(name: str) -> str:
-    if name.startswith("$("):
+    if is_date(name):
         return name.replace("date", f'date -d "@${LAUNCH_TIME}"', 1)
     return f"${{{name}}}"
 

@@ -77,9 +77,7 @@ class Expressions(PlainWords):
     def _name(self, tree: Any) -> Any:
         frame = self.frame
         name = tree.id
-        if name in frame:
-            return frame[name]
-        return Symbol(name)
+        return frame[name] if name in frame else Symbol(name)
 
     def _boolop(self, tree: Any) -> Any:
         return joined(map(self.value, tree.values), isinstance(tree.op, _ast.Or))
@@ -247,6 +245,7 @@ class Expressions(PlainWords):
         return self.outside(called, given)
 
     def applied(self, called: Lambda, given: list[Any]) -> Any:
+        """What a function written as an expression gives for these arguments, which are by position."""
         names = [argument.arg for argument in called.tree.args.args]
         before, self.frame = self.frame, {**called.frame, **dict(zip(names, given))}
         try:

@@ -37,7 +37,7 @@ def judge_start(
     program = program or program_of_release(repo or repos[0], release)
     if program is None or program.repo not in repos:
         return None
-    machine = AskedMachine(outside_of(launch.facts))
+    machine = AskedMachine(outside_of(launch))
     run = Evaluation(program, machine, most_steps)
     given = _given(launch, run, beside)
     judged = KnownOutcomes(program, beside, given)
@@ -85,7 +85,7 @@ def _given(launch: Launch, run: Evaluation, beside: StartProgram | None) -> Thin
     own, base = (beside, run.program) if run.program.repo == "megatron-lm" else (run.program, beside)
     arguments = arguments_of(launch, _joined(own, base))
     if own is beside:
-        Evaluation(own, outside_of(launch.facts)).call_unit(own.start, [arguments], {})
+        Evaluation(own, outside_of(launch)).call_unit(own.start, [arguments], {})
         arguments.changed = None
     return arguments
 

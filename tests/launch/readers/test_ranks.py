@@ -88,6 +88,8 @@ def test_its_place_is_the_line_of_the_variable() -> None:
         ("gres/gpu:2", 2),
         ("gres/gpu=2", 2),
         ("gpu:h100:8(S:0-1)", 8),
+        ("gpu:4,nvme:1", 4),
+        ("a100:2,h100:2", 4),
     ],
 )
 def test_gpus_of_a_gres_option(text: str | None, count: int | None) -> None:

@@ -37,6 +37,8 @@ def test_a_config_says_which_layers_are_delta_nets() -> None:
     kinds = ["linear_attention"] * 6 + ["full_attention"] * 2
     listed = plan_model({**DENSE, **NETS, "layer_types": kinds, "linear_key_head_dim": 64})
     assert listed.mixers.nets == DeltaNets(6, 16, 32, 64, 128) and listed.kind_unknown == ()
+    written = plan_model({**DENSE, **NETS, "hybrid_pattern": "G-G-G-*-/G-"})
+    assert written.mixers.nets is not None and written.mixers.nets.layers == 3
     every = plan_model({**DENSE, **NETS, "full_attention_interval": 2})
     assert every.mixers.nets is not None and every.mixers.nets.layers == 4
 
@@ -81,6 +83,8 @@ def test_compressed_attention_reads_its_window_and_the_places_that_its_indexer_s
     for ratio, keys, scored in ((0, window, 0), (4, window + of_four, 512), (128, window + 16, 0)):
         found = compressed(OWN, ratio, sizes, 4096, 4096, False)
         assert found.flops == pytest.approx(4096 * (4 * 64 * 512 * keys + 2 * 64 * 128 * scored))
+    for length in (32, 64, 127):  # within one window a query has half of the sequence, as in any causal attention
+        assert compressed(OWN, 0, sizes, 1, length, False).flops == 4 * 64 * 512 * length / 2
     four, again = (compressed(OWN, 4, sizes, 4096, 4096, repeats) for repeats in (False, True))
     assert again.backward_flops - four.backward_flops == 2 * 4096 * 1024 * 64 * 512
 
@@ -112,3 +116,11 @@ def test_a_step_with_such_layers_has_a_margin_by_their_share_and_says_so() -> No
     plain = replace(model, mixers=model.mixers._replace(compressed=None))
     assert any("no measured step" in mark for mark in time.marks)
     assert step_time(plain, Layout(ep=64), job, rates_for(job)).band < time.band < UNCOVERED
+
+
+def test_what_cp_exchanges_for_such_layers_is_said_to_be_missing() -> None:
+    model = plan_model({**DENSE, **NETS})
+    one, two = (step_time(model, Layout(cp=cp), JOB, rates_for(JOB)).marks for cp in (1, 2))
+    assert [mark for mark in two if mark not in one] == ["gated delta nets: what CP exchanges for them is not counted"]
+    split = step_time(v4(), Layout(tp=2, ep=8), JOB, rates_for(JOB)).marks
+    assert any("refuses TP above 1" in mark for mark in split)

@@ -18,6 +18,8 @@ from megatron_hcp.plan.phases.memory import Phase
 
 _FEW_TERMS = 3
 """Terms of a phase's memory that are named."""
+WHOLE = ", with weights and gradients counted whole"
+"""What is said of memory that FSDP leaves open."""
 
 
 def plan_lines(shown: Shown) -> list[str]:
@@ -110,14 +112,18 @@ def _frontier(shown: Shown) -> Iterator[str]:
 
 
 def _nothing(shown: Shown) -> Iterator[str]:
+    is_open = shown.least is not None and shown.least.is_open
     if shown.legal:
-        yield from wrapped("", f"no layout fits: {shown.legal} are legal, and each needs more memory")
+        text = "cannot tell whether a layout fits under FSDP" if is_open else "no layout fits"
+        yield from wrapped("", f"{text}: {shown.legal} are legal, and each needs more memory{WHOLE * is_open}")
     else:
         yield "no layout is legal"
     if shown.least and shown.least.rules:
         yield from wrapped("rules   ", f"{', '.join(shown.least.rules)}{titles(shown.least.rules)}")
     elif shown.least:
-        over = f"{shown.least.over_gib:.1f} GiB more than the {shown.least.usable_gib:.1f} GiB of a GPU"
+        over = (
+            f"{shown.least.over_gib:.1f} GiB more than the {shown.least.usable_gib:.1f} GiB of a GPU{WHOLE * is_open}"
+        )
         yield from wrapped("least   ", f"{brief(shown.least.layout)}: {over}")
     if shown.remedy:
         yield from wrapped("change  ", f"{shown.remedy.text}: then {brief(shown.remedy.layout)} fits")
@@ -133,16 +139,17 @@ def _phase_lines(phases: Sequence[Phase], failure: FirstFailure | None, unsure: 
     for item in phases:
         largest = sorted(item.terms.items(), key=lambda term: -term[1])[:_FEW_TERMS]
         most = ", ".join(f"{name.removeprefix('kept: ')} {size:.3g}" for name, size in largest)
-        mark = " " if item.fits else "*"
+        mark = "?" if item.is_open else " " if item.fits else "*"
         text = f"{item.name:22}{mark} {item.peak:12.1f} {item.tokens or '-':>7}  {most}"
         yield text if len(text) <= 80 else f"{text[:77].rsplit(',', 1)[0]}"
     for mark in unsure:
         yield from wrapped("unsure  ", mark)
-    if failure is None:
+    if any(item.is_open for item in phases):
+        yield from wrapped("", f"cannot tell whether each phase fits under FSDP: those with ? need more memory{WHOLE}")
+    elif failure is None:
         yield from wrapped("", "each phase fits" + ", if what is unsure leaves it room" * bool(unsure))
-        return
-    over = (
-        f"{failure.phase.name} fails first, by {max(failure.phase.over, 0.05):.1f} GiB on stage {failure.phase.stage}"
-    )
-    mend = f"all fit with {failure.setting}" if failure.setting else "no single setting makes all phases fit"
-    yield from wrapped("fails   ", f"{over}; {mend}")
+    else:
+        phase, setting = failure
+        over = f"{phase.name} fails first, by {max(phase.over, 0.05):.1f} GiB on stage {phase.stage}"
+        mend = f"all fit with {setting}" if setting else "no single setting makes all phases fit"
+        yield from wrapped("fails   ", f"{over}; {mend}")

@@ -111,7 +111,8 @@ def plan_json(shown: Shown) -> dict[str, Any]:
         "measured": None if shown.measured is None else [_rank_json(one) for one in shown.measured],
         "phases": None if shown.phases is None else [
             {"phase": item.name, "peak_gib": item.peak, "usable_gib": item.usable, "over_gib": item.over,
-             "fits": item.fits, "stage": item.stage, "tokens": item.tokens, "terms": dict(item.terms)}
+             "fits": None if item.is_open else item.fits, "stage": item.stage, "tokens": item.tokens,
+             "terms": dict(item.terms)}
             for item in shown.phases
         ],
         **({"phases_unsure": list(shown.phases_unsure)} if shown.phases_unsure else {}),

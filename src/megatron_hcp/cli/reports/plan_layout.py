@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from megatron_hcp.cli.reports.plan_json import Shown
 from megatron_hcp.cli.reports.wrap import WIDTH, wrapped
-from megatron_hcp.plan.answer import Judged, judge
+from megatron_hcp.plan.answer import UNTOLD, Judged, judge
 from megatron_hcp.plan.layout import Layout, pipeline_string
 from megatron_hcp.plan.overrides import FRAMEWORKS, overrides
 from megatron_hcp.plan.ranks import rank_map
@@ -43,7 +43,7 @@ def explained(shown: Shown, item: Judged) -> Iterator[str]:
     assert time and held
     verdict = f"{held.peak:.1f} of {item.usable_gib:.1f} GiB, on stage {held.stage} of {layout.pp}"
     if item.is_open:
-        verdict = f"cannot tell whether it fits under FSDP; counted whole {verdict}"
+        verdict = f"{UNTOLD} {verdict}"
     elif not item.fits:
         verdict = f"DOES NOT FIT: {item.over_gib:.1f} GiB over; {verdict}"
     yield from wrapped("memory  ", f"{verdict}: {_held(held.terms)} (GiB)")

@@ -66,13 +66,14 @@ def look_up(name: str, version: str | None) -> Recipe:
     numbers = _numbers(table, name)
     if numbers is None:
         raise _unknown(table, name)
+    having = _having(table, numbers)
     place = next((at for at, known in enumerate(table.releases) if _same(known, version)), None)
     if place is None:
         rows = [number for number in dict.fromkeys(numbers) if number != "-"]
-        return _agreed([_recipe(table, name, number, "") for number in rows], releases_with(name))
+        return _agreed([_recipe(table, name, number, "") for number in rows], having)
     if numbers[place] == "-":
         raise HcpError(
-            f"recipe {name} is in Megatron-Bridge {_range(releases_with(name))}, not in {version}",
+            f"recipe {name} is in Megatron-Bridge {_range(having)}, not in {version}",
             wanted=f"one of {version}",
             do=_near(table, name, place) or "correct the name or --assume bridge=VERSION",
         )
@@ -113,7 +114,11 @@ def is_recipe(name: str) -> bool:
 def releases_with(name: str) -> list[str]:
     """The releases that have the recipe, oldest first."""
     table = _read()
-    return [release for release, number in zip(table.releases, _numbers(table, name) or ()) if number != "-"]
+    return _having(table, _numbers(table, name) or ())
+
+
+def _having(table: _Table, numbers: Sequence[str]) -> list[str]:
+    return [release for release, number in zip(table.releases, numbers) if number != "-"]
 
 
 def _read() -> _Table:

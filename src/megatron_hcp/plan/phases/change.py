@@ -72,9 +72,9 @@ class _Change(NamedTuple):
 def first_failure(
     model: PlanModel, layout: Layout, job: PlanJob, rl: RlJob, phases: Sequence[Phase]
 ) -> FirstFailure | None:  # fmt: skip
-    """Which phase fails first, and what mends it; None where all fit."""
+    """Which phase fails first, and what mends it; None where all fit, or FSDP leaves open whether they do."""
     failing = _first(phases, job)
-    if failing is None:
+    if failing is None or failing.is_open:
         return None
     written = _WRITTEN[rl.framework]
     for change in _changes(layout, job, rl, failing):

@@ -42,12 +42,15 @@ class Engine(NamedTuple):
     """The inference engine that shares the training's GPUs.
 
     `share`: of the GPU's memory, for weights and KV cache. `gpus`: over which one replica splits its weights.
+    `prefill_tokens`, `graph_sequences`: of SGLang's largest prefill and CUDA graph; 0: as it chooses them itself.
     """
 
     name: str
     share: float
     gpus: int = 1
     sleeps: bool = True
+    prefill_tokens: int = 0
+    graph_sequences: int = 0
 
 
 class Logits(NamedTuple):

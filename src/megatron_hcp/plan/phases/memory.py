@@ -26,6 +26,7 @@ Float16Module and vocab_parallel_cross_entropy of megatron-core.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -46,6 +47,7 @@ from megatron_hcp.plan.phases.job import (
     SYNC,
     UPDATE,
     WEIGHTS,
+    Engine,
     RlJob,
 )
 from megatron_hcp.plan.weights import padded_vocab, parameters
@@ -63,6 +65,12 @@ FRAGMENTED = 0.05
 """Share of the trainer's memory that torch holds beside it and cannot use, as micro-batches differ in length: the mean
 of what out-of-memory messages say (verl's issue 2828: 6.77 beside 60.49 GiB; slime's 1951 and 1767: 2.06 beside 82.55,
 0.41 beside 44.61)."""
+_SGLANG = (
+    (20, (2048, 8, 8)), (35, (2048, 24, 80)), (60, (4096, 32, 160)), (160, (8192, 256, 512)),
+    (math.inf, (16384, 512, 512)),
+)  # fmt: skip
+"""What SGLang chooses on a GPU of less than so many GiB: tokens of a prefill, and sequences of its largest graph on up
+to 3 GPUs and on more. Source: as of `_beside_static`."""
 _BUCKET = {"verl": 2.0, "nemo-rl": 0.5, "slime": 0.5, "ms-swift": 0.5}
 """GiB of weights that are on their way at once: update_weights_bucket_megabytes, --update-weight-buffer-size."""
 
@@ -76,6 +84,13 @@ class Phase(NamedTuple):
     stage: int
     tokens: int
     terms: Mapping[str, float]
+    counts_whole: bool = False
+    """Its weights and gradients are shared by FSDP, and counted whole."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing tells if it fits: what is counted whole is more than there is."""
+        return self.counts_whole and self.over > 0
 
     @property
     def fits(self) -> bool:
@@ -98,7 +113,7 @@ def _fullest(name: str, model: PlanModel, layout: Layout, job: PlanJob, rl: RlJo
     totals = [sum(terms.values()) for terms in found]
     stage = totals.index(max(totals))
     terms = {key: size / GIB for key, size in found[stage].items() if size}
-    return Phase(name, totals[stage] / GIB, usable_gib(job.gpu), stage, rl.tokens(name), terms)
+    return Phase(name, totals[stage] / GIB, usable_gib(job.gpu), stage, rl.tokens(name), terms, job.shards_weights)
 
 
 def _parts(name: str, model: PlanModel, layout: Layout, job: PlanJob, rl: RlJob) -> Parts:
@@ -139,7 +154,7 @@ def _engine(name: str, parts: Parts, rl: RlJob) -> float:
     share = engine.share * whole
     asleep = ASLEEP[engine.name] * GIB
     if name == ROLLOUT:
-        return share if engine.name == "vllm" else share + (CONTEXT + _beside_static(engine.gpus)) * GIB
+        return share if engine.name == "vllm" else share + (CONTEXT + _beside_static(engine, whole)) * GIB
     if not engine.sleeps:
         return share
     if name == SYNC:
@@ -149,13 +164,21 @@ def _engine(name: str, parts: Parts, rl: RlJob) -> float:
     return asleep
 
 
-def _beside_static(gpus: int) -> float:
+def _beside_static(engine: Engine, whole: float) -> float:
     """GiB that SGLang needs beside its static share, which has weights and KV cache alone, as it counts it itself.
 
-    1.5 MiB for each of 8192 tokens of a prefill, 2 for each of 256 or, from 4 GPUs on, 512 sequences of its graphs,
-    128 for each GPU, and 512. Source: _handle_gpu_memory_settings, server_args.py of SGLang.
+    1.5 MiB for each token of a prefill, of 2,048 at least, 2 for each sequence of its graphs, 128 for each GPU, and
+    512. Left out: the 10 GiB that it takes at least from 60 GiB on, attention that is data parallel, drafts of
+    speculative decoding, and a prefill that is not chunked. Source: _handle_gpu_memory_settings, server_args.py of
+    SGLang.
+
+    Args:
+        whole: bytes of the GPU.
     """
-    return (512 + 1.5 * 8192 + 2 * (512 if gpus >= 4 else 256) + 128 * gpus) / 1024
+    tokens, few, many = next(sizes for below, sizes in _SGLANG if whole < below * GIB)
+    tokens = engine.prefill_tokens or tokens
+    sequences = engine.graph_sequences or (many if engine.gpus >= 4 else few)
+    return (512 + 1.5 * max(tokens, 2048) + 2 * sequences + 128 * engine.gpus) / 1024
 
 
 def _forward(parts: Parts, stage: int) -> dict[str, float]:

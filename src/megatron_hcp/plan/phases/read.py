@@ -15,6 +15,7 @@ from megatron_hcp.plan.phases.job import ALL, GRADIENTS, OPTIMIZER, WEIGHTS, Eng
 from megatron_hcp.plan.phases.stated import RlSettings
 
 _ACTOR, _REF, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "actor_rollout_ref.rollout"
+_SGLANG = f"{_ROLLOUT}.engine_kwargs.sglang"
 _ZEROS = ("0", "0.0", "0.00")
 _VERL_TOKENS, _VERL_CRITIC_TOKENS = 16384, 32768
 
@@ -67,6 +68,7 @@ def _verl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
             max(1, said.number(f"{_ROLLOUT}.tensor_model_parallel_size", 2))
             * max(1, said.number(f"{_ROLLOUT}.data_parallel_size", 1)),
             said.flag(f"{_ROLLOUT}.free_cache_engine", True),
+            said.number(f"{_SGLANG}.chunked_prefill_size"), said.number(f"{_SGLANG}.cuda_graph_max_bs"),
         ),
         offloads=offloads, critic_offloads=critic_moves, own_reference=has_ref,
         keeps_reference=not said.flag(f"{_REF}.megatron.param_offload", moves),
@@ -134,7 +136,8 @@ def _slime(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     has_ref = said.flag("use_kl_loss") or said.text("kl_coef", "0") not in _ZEROS
     engine = Engine(
         "sglang", said.fraction("sglang_mem_fraction_static", 0.88), said.number("rollout_num_gpus_per_engine", 1),
-        said.flag("offload_rollout", True),
+        said.flag("offload_rollout", True), said.number("sglang_chunked_prefill_size"),
+        said.number("sglang_cuda_graph_max_bs"),
     )  # fmt: skip
     moves = said.flag("offload_train", colocated) and "no_offload_train" not in said
     return RlJob(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from megatron_hcp.launch.fact import Setting
-from megatron_hcp.plan.layout import PlanJob
+from megatron_hcp.plan.layout import FSDP, PlanJob
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.phases.job import LOG_PROB, ROLLOUT, SYNC, UPDATE, RlJob
 
@@ -16,9 +16,8 @@ def unsure_of(model: PlanModel, job: PlanJob, rl: RlJob, settings: Iterable[Sett
     if any(item.key == "spec" for item in settings):
         found.append("all phases: layers that --spec builds are counted like plain ones")
     if job.shards_weights:
-        found.append("all phases: FSDP has no formula, weights and gradients are counted whole")
-    if model.mixers.nets or model.mixers.compressed:
-        name = "gated delta nets" if model.mixers.nets else "attention to compressed keys"
+        found.append(f"all phases: {FSDP}")
+    if name := model.mixers.like_attention:
         found.append(f"{UPDATE}: the backward pass of {name} is counted like that of plain attention")
     if not job.packed and rl.tokens(LOG_PROB):
         found.append(f"{LOG_PROB} and {UPDATE}: sequences are not packed, and the masks and copies of a padded batch "

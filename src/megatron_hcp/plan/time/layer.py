@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from megatron_hcp.cost.cp_cost import CpTraffic, bytes_per_token, link_of
 from megatron_hcp.cost.model_sizes import ModelSizes
@@ -83,18 +83,19 @@ class Work:
         )  # fmt: skip
         mixers = self.model.mixers
         if mixers.blocks:
-            mixed = {mamba(mixers.blocks, sizes.hidden_size, tokens, tp): mixers.blocks.mamba}
-            return self._mean_front(front, mixers.blocks.attention, mixed, layout)
+            scan = mamba(mixers.blocks, sizes.hidden_size, tokens, tp)
+            return self._mean_front(front, mixers.blocks.attention, [(scan, mixers.blocks.mamba)], layout)
         if own := mixers.compressed:
             again, length = "mla_up_proj" in self.job.modules_again(layout), self.job.seq_length
-            kinds = Counter(compressed(own, ratio, sizes, tokens, length, again) for ratio in own.ratios)
-            return self._mean_front(front, 0, kinds, layout)
+            kinds = Counter(own.ratios).items()
+            mixed = [(compressed(own, ratio, sizes, tokens, length, again), count) for ratio, count in kinds]
+            return self._mean_front(front, 0, mixed, layout)
         if nets := mixers.nets:
             each = delta_net(nets, sizes.hidden_size, tokens, self.job.seq_length, tp)
-            return self._mean_front(front, sizes.num_layers - nets.layers, {each: nets.layers}, layout)
+            return self._mean_front(front, sizes.num_layers - nets.layers, [(each, nets.layers)], layout)
         return front
 
-    def _mean_front(self, attention: Front, plain: int, mixed: Mapping[Mixing, int], layout: Layout) -> Front:
+    def _mean_front(self, attention: Front, plain: int, mixed: Iterable[tuple[Mixing, int]], layout: Layout) -> Front:
         """The mean over the layers: `plain` of attention, and so many of each other kind.
 
         A layer that is one block has half of the norms and collectives, and may mix no tokens at all.
@@ -102,7 +103,7 @@ class Work:
         rates, layers = self.rates, self.sizes.num_layers
         blocks = 2 if self.model.mixers.blocks else 1
         mean = Front(*(plain / layers * part for part in attention))
-        for each, count in mixed.items():
+        for each, count in mixed:
             share = count / layers
             forward = each.flops / rates.attention_flops + each.chain_s / 3
             backward = each.backward_flops / rates.attention_flops / rates.attention_backward + 2 * each.chain_s / 3
@@ -178,7 +179,8 @@ class Work:
             ]
             moe = min(ways, key=lambda layer: layer.total)
         output = self.output(layout)
-        return Units(dense, moe, output, self.mtp(layout, output) if self.model.mtp else nothing)
+        mtp = self.mtp(layout, output) if self.model.mtp else nothing
+        return Units(dense, moe, output, mtp, moe if is_moe[-1] else dense, front.unmeasured)
 
     def _gemm(self, products: Iterable[Product]) -> float:
         return gemm_seconds(products, self.rates, self.rates.gemm_flops, self._element_bytes, self.model.linear_bias)

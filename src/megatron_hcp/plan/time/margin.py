@@ -23,11 +23,13 @@ FEW = 0.25
 UNMEASURED = 0.5
 """The same for kernels of layers that no measured step has."""
 HOST_OF_MANY = 1.0
-"""How far the host's time may be off where a rank has more experts than in any measured step. Two such steps of
-Nemotron 3 Super, in MXFP8 and NVFP4, were predicted 56 % and 120 % too long, nearly all of it the host's."""
+"""How far the host's time may be off where a rank has more experts than in any measured step: assumed. An examiner had
+two such steps of Nemotron 3 Super, in MXFP8 and NVFP4, that were predicted far too long, nearly all of it the host's;
+the rows are not in the repository, and no result here has them."""
 NOISE = 0.1
 """How far steps of one layout differ between releases that nothing here tells apart. From 0.1 to 0.12 pairs left
-out have the best interval score, which asks for narrow margins and few steps far outside."""
+out had the best interval score, which asks for narrow margins and few steps far outside, when it was chosen; no command
+here computes that again."""
 UNCOVERED = 0.4
 """The least margin where no measurement covers something: a guess."""
 

@@ -33,7 +33,7 @@ TRAINED = 1 + 2
 
 
 class Mixing(NamedTuple):
-    """What one layer takes on a rank beside what any layer has.
+    """What one layer takes on a rank beside what any layer has, without what CP exchanges for it.
 
     `products`: in the layer's precision; `plain`: in bf16. `flops`, `backward_flops`: of its kernels, at the rate of
     attention. `moved`: bytes, forward and backward. `cast`: elements that become operands of 8 bits or fewer, forward.
@@ -80,6 +80,8 @@ def compressed(
 ) -> Mixing:  # fmt: skip
     """An attention layer of DeepSeek-V4 whose keys stand for `ratio` tokens each; 0: those of its window alone.
 
+    No TP size divides it: DSv4HybridAttention of megatron-core refuses TP above 1.
+
     Args:
         is_again: the projection of the queries is computed again in the backward pass.
     """
@@ -89,7 +91,8 @@ def compressed(
     products = [Product(tokens, own.q_lora, hidden), up, Product(tokens, wide, hidden)]
     products.append(Product(tokens, hidden, groups * own.o_lora))
     plain = [Product(tokens, own.o_lora, queries / groups)] * groups
-    keys, scored, selected = own.window * (1 - own.window / (2 * length)), 0.0, 0.0
+    window = min(own.window, length)
+    keys, scored, selected = window * (1 - window / (2 * length)), 0.0, 0.0
     if ratio == 4:
         most = min(own.topk, length // ratio)
         selected = most * (1 - most * ratio / (2 * length))

@@ -43,6 +43,10 @@ class Units(NamedTuple):
     output: LayerSeconds
     mtp: LayerSeconds
     """One multi-token-prediction layer without its transformer layer: its projection and its own output."""
+    predicting: LayerSeconds
+    """The transformer layer of a prediction layer."""
+    unmeasured: float = 0.0
+    """Of a layer, the kernels that no measured step has."""
 
 
 class Front(NamedTuple):

@@ -121,8 +121,7 @@ def step_seconds(
 
 def extra_seconds(model: PlanModel, each: Units) -> float:
     """What the last stage has beside its layers."""
-    last = each.moe if model.is_moe[-1] else each.dense
-    return each.output.total + model.mtp * (last.total + each.mtp.total)
+    return each.output.total + model.mtp * (each.predicting.total + each.mtp.total)
 
 
 MEASURED_ETP, MEASURED_EXPERTS = 2, 32
@@ -177,16 +176,20 @@ def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> S
         *(f"{what}: no formula" for what in model.kind_unknown),
     )
     is_open = rates.is_release_open and bool(model.sizes.experts)
-    unmeasured = count / pp * (model.sizes.num_layers + model.mtp) * work.front(layout).unmeasured / seconds
+    unmeasured = count / pp * (model.sizes.num_layers + model.mtp) * each.unmeasured / seconds
     band = margin(
         model, job, rates, terms, is_covered=not (marks or is_open), unmeasured=unmeasured,
         has_many_experts=_has_many_experts(model, layout),
     )  # fmt: skip
-    return StepTime(seconds, terms, hidden, band, (*marks, *_unmeasured(model)))
+    return StepTime(seconds, terms, hidden, band, (*marks, *_unmeasured(model, layout)))
 
 
 def _units(work: Work, layout: Layout) -> Units:
-    """The parts of a layout; with block recomputation a layer is the mean of those repeated and the others."""
+    """The parts of a layout; with block recomputation a layer is the mean of those repeated and the others.
+
+    Those of multi-token prediction are none of a chunk's first layers. Source: _checkpointed_forward,
+    multi_token_prediction.py of megatron-core, which skips them with recompute_method block.
+    """
     each, block = work.units(layout), work.job.block_layers
     if layout.recompute != "full" or block is None:
         return each
@@ -194,7 +197,10 @@ def _units(work: Work, layout: Layout) -> Units:
     again, whole = (LayerKinds(*map(sum, zip(*stage_kinds(work.model, layout.pp, layout.vp, most))))
                     for most in (block, None))  # fmt: skip
     dense, moe = (part / max(1, of) for part, of in zip(again, whole))
-    return each._replace(dense=_mixed(each.dense, plain.dense, dense), moe=_mixed(each.moe, plain.moe, moe))
+    return each._replace(
+        dense=_mixed(each.dense, plain.dense, dense), moe=_mixed(each.moe, plain.moe, moe),
+        predicting=plain.predicting,
+    )  # fmt: skip
 
 
 def _mixed(one: LayerSeconds, other: LayerSeconds, share: float) -> LayerSeconds:
@@ -202,26 +208,30 @@ def _mixed(one: LayerSeconds, other: LayerSeconds, share: float) -> LayerSeconds
     return LayerSeconds(*(share * a + (1 - share) * b for a, b in zip(one, other)))
 
 
-def _unmeasured(model: PlanModel) -> tuple[str, ...]:
-    """Layers of the model that no measured step has, in words."""
-    mixers = model.mixers
-    if mixers.blocks:
-        return ("Mamba layers: no measured step has them",)
-    name = "gated delta nets" if mixers.nets else "attention to compressed keys"
-    if mixers.nets or mixers.compressed:
-        return (f"{name}: no measured step has such layers, and memory counts them like plain attention",)
-    return ()
+def _unmeasured(model: PlanModel, layout: Layout) -> tuple[str, ...]:
+    """Layers of the model that no measured step has, in words, and what CP sends for them, which no formula counts."""
+    blocks, name = model.mixers.blocks, model.mixers.like_attention
+    if not (blocks or name):
+        return ()
+    name = "Mamba layers" if blocks else name
+    memory = "" if blocks else ", and memory counts them like plain attention"
+    marks = [f"{name}: no measured step has them{memory}"]
+    if layout.cp > 1:
+        marks.append(f"{name}: what CP exchanges for them is not counted")
+    if model.mixers.compressed and layout.tp > 1:
+        marks.append(f"{name}: megatron-core refuses TP above 1")
+    return tuple(marks)
 
 
 def _parts(model: PlanModel, each: Units) -> tuple[tuple[int, LayerSeconds], ...]:
     """How often the model has each part."""
     experts = sum(model.is_moe)
-    extra = model.mtp if model.is_moe[-1] else 0
     return (
-        (len(model.is_moe) - experts + model.mtp - extra, each.dense),
-        (experts + extra, each.moe),
+        (len(model.is_moe) - experts, each.dense),
+        (experts, each.moe),
         (1, each.output),
         (model.mtp, each.mtp),
+        (model.mtp, each.predicting),
     )
 
 

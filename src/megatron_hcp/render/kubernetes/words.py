@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText
+from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText, is_date
 
 _REFERENCE = re.compile(r"\$(?=[$(])")
 _LONGEST_NAME = 40
@@ -54,7 +54,7 @@ def _variable(name: str, known: Mapping[str, str]) -> str:
             wanted="a path in the container's image or on a volume",
             do="write it out",
         )
-    if name.startswith("$("):
+    if is_date(name):
         raise HcpError(
             f"a word of the launch holds the date, {name}, which no shell takes in a pod",
             wanted="a name that is known",

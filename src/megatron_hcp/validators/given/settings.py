@@ -110,8 +110,9 @@ def _value_of(fact: Fact, option: ParserOption, negated: bool) -> Any:
     return parsed(option, words)
 
 
-def outside_of(facts: Mapping[str, Fact]) -> Any:
+def outside_of(launch: Launch) -> Any:
     """What answers the program's questions about the machine, by the launch's facts."""
+    facts = launch.facts
 
     def answer(name: str, given: list[Any]) -> Any:
         if name == "env":
@@ -122,7 +123,7 @@ def outside_of(facts: Mapping[str, Fact]) -> Any:
         if name == "capability":
             return _capability(facts)
         if name == "trains":  # inference has no iterations
-            return True if (iterations := facts.get("train_iters")) is not None and iterations.value else NOT_READ
+            return True if _states_steps(launch) else NotKnown(("train_iters",))
         if name == "type_of_model":
             return _type_of_model(facts)
         if name == "installed":
@@ -137,6 +138,14 @@ def outside_of(facts: Mapping[str, Fact]) -> Any:
         return _release(given[0]) if name == "release" and isinstance(given[0], str) else NOT_READ
 
     return answer
+
+
+def _states_steps(launch: Launch) -> bool:
+    """Whether it says how long it trains, in iterations or in samples."""
+    if (iterations := launch.facts.get("train_iters")) is not None and iterations.value:
+        return True
+    samples = (setting.value for setting in launch.reading.settings if setting.key == "train_samples")
+    return any(value not in (None, 0, ["0"]) for value in samples)
 
 
 def _variable(facts: Mapping[str, Fact], given: list[Any]) -> Any:

@@ -146,8 +146,10 @@ def _in_repository(folder: str, path: str) -> str | None:
 def _in_its_copy(folder: str, path: str) -> str | None:
     """The file of the script's repository to which an absolute path leads in another copy of the repository."""
     repository = enclosing_repository(folder)
-    tails = () if repository is None else (tail for _, tail in _tails(repository, path))
-    return next((place for tail in tails if (place := file_below(repository or "", tail, _WANTED))), None)
+    if repository is None:
+        return None
+    tails = (tail for _, tail in _tails(repository, path))
+    return next((place for tail in tails if (place := file_below(repository, tail, _WANTED))), None)
 
 
 def _after_a_change(folder: str, path: str, here: str) -> list[str]:

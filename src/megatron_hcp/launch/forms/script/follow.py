@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from posixpath import basename, normpath
 
 from megatron_hcp.bash.parser.script import parse
@@ -96,14 +96,7 @@ class Followed:
     def acceptances(self) -> tuple[Acceptance, ...]:
         """The comments that accept a finding, in the script and in the files that it sources or starts."""
         texts = [self.text, *(script.text for script in self.files.read.values())]
-        return tuple(
-            acceptance
-            for text in texts
-            if b"hcp:" in text.data
-            for lines in (text.data.decode("utf-8", "replace").split("\n"),)
-            for number in range(1, len(lines) + 1)
-            for acceptance in acceptances_in(lines, text.file, number, "\\")
-        )
+        return tuple(acceptance for text in texts if b"hcp:" in text.data for acceptance in _accepted(text))
 
     def _read_header(self, text: ScriptText) -> None:
         """Reads the #SBATCH lines; options on sbatch's own command line take precedence."""
@@ -184,7 +177,7 @@ class Followed:
 
     def _leave_unset(self, variable: str, line: int) -> None:
         found = f"what line {line} starts is in {variable}, which the script does not set"
-        do = f"state it under facts in .hcp.yaml (env.{variable}: …), name the file that sets it, or exclude this one"
+        do = f"state env.{variable} under facts in .hcp.yaml, name the file that sets it, or give the words after `--`"
         self.unread.append(HcpError(found, wanted="a training command", do=do))
 
     def _script(self, walker: Walker, handed: Handed) -> Status:
@@ -229,6 +222,12 @@ class Followed:
             self._read_header(script.text)
         name = below(path) or f"./{self.files.elsewhere.get(shown, shown)}"
         return walker.start_file(script, name, handed.arguments, given)
+
+
+def _accepted(text: ScriptText) -> Iterator[Acceptance]:
+    lines = text.data.decode("utf-8", "replace").split("\n")  # bash's lines: no other character ends one
+    for number in range(1, len(lines) + 1):
+        yield from acceptances_in(lines, text.file, number, "\\")
 
 
 def _folder(walker: Walker) -> Value:

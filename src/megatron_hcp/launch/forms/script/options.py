@@ -206,14 +206,17 @@ def _from_to(first: Span, last: Span) -> Span:
 
 
 def gpu_count(text: str | None) -> int | None:
-    """GPUs in `8`, `h100:8`, `gpu:8`, `gpu:h100:8,shard:2`; None if none are named or the text is unknown.
+    """GPUs in `8`, `h100:8`, `gpu:8`, `gpu:h100:8,nvme:1`; None if none are named or the text is unknown.
+
+    Beside an entry `gpu`, the others are other resources.
 
     >>> gpu_count("gpu:h100:8(S:0-1)"), gpu_count("gpu"), gpu_count("shard:4")
     (8, 1, None)
     """
     total = 0
-    for entry in (text or "").split(","):
-        name, *fields = re.sub(r"\(.*", "", entry.strip()).removeprefix("gres/").replace("=", ":").split(":")
+    listed = [entry.strip().removeprefix("gres/").partition("(")[0] for entry in (text or "").split(",")]
+    entries = [entry.replace("=", ":").split(":") for entry in listed]
+    for name, *fields in [entry for entry in entries if entry[0] == "gpu"] or entries:
         last = fields[-1] if fields else name
         if name == "gpu" and (not fields or not last.isdecimal()):
             total += 1

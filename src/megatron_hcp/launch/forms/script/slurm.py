@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from megatron_hcp.bash.syntax import Script
-from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, ScriptText, Span, Value
-from megatron_hcp.launch.forms.script.options import Option, slurm_options
+from megatron_hcp.bash.value import Field, Hole, Items, Lit, ScriptText, Span, Value
+from megatron_hcp.launch.forms.script.options import Option, gpu_count, slurm_options
 from megatron_hcp.launch.forms.script.started import Handed, StartContext
 
 _SAME = {
@@ -26,7 +26,7 @@ _SAME = {
 """Variables that Slurm sets to the value of an #SBATCH option."""
 _OF_THE_JOB = frozenset("SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NAME SLURM_JOB_USER SLURM_SUBMIT_DIR".split())
 """Variables that always have a value, the same throughout the job."""
-_WORD = re.compile(rb"""(?:"[^"]*"|'[^']*'|\\.|[^\s"'\\#])+|(?P<comment>#)""")
+_WORD = re.compile(rb"""(?:"[^"]*"|'[^']*'|<[^<>#]*>|\\.|[^\s"'\\#])+|(?P<comment>#)""")
 
 
 def slurm_variable(name: str, options: Mapping[str, Option], span: Span) -> Value | None:
@@ -39,8 +39,9 @@ def slurm_variable(name: str, options: Mapping[str, Option], span: Span) -> Valu
     text = _known(options, _SAME.get(name, ""))
     if text is not None:
         return (Lit(text, span, False),)
-    if name == "SLURM_GPUS_ON_NODE" and (count := _gpus_on_node(options)):
-        return (Lit(count, span, False),)
+    gpus = gpu_count(_known(options, "gpus_per_node")) or gpu_count(_known(options, "gres"))
+    if name == "SLURM_GPUS_ON_NODE" and gpus is not None:
+        return (Lit(str(gpus), span, False),)
     nodes, tasks = _known(options, "nodes") or "", _known(options, "ntasks_per_node") or ""
     is_product = nodes.isdecimal() and tasks.isdecimal() and len(nodes) + len(tasks) < 12
     if name in ("SLURM_NTASKS", "SLURM_NPROCS") and is_product:
@@ -52,13 +53,6 @@ def _known(options: Mapping[str, Option], name: str) -> str | None:
     option = options.get(f"sbatch.{name}")
     plain = option.plain if option is not None else None
     return plain if isinstance(plain, str) else None
-
-
-def _gpus_on_node(options: Mapping[str, Option]) -> str:
-    """How many GPUs each node of the job has, as `8`, `h100:8` or `gpu:h100:8` states it; "" if nothing does."""
-    stated = _known(options, "gpus_per_node") or (_known(options, "gres") or "").removeprefix("gpu:")
-    count = stated.rpartition(":")[2]
-    return count if count.isdecimal() else ""
 
 
 def late_directives(script: Script) -> int:
@@ -77,21 +71,29 @@ def sbatch_header(text: ScriptText) -> list[Option]:
     for line in text.data.split(b"\n"):
         stripped = line.strip()
         if line.startswith(b"#SBATCH"):
-            items = _directive_words(text, line, offset)
-            found += slurm_options(items, 0, "sbatch").found
+            found += _directive_options(_directive_words(text, line, offset))
         elif stripped and not stripped.startswith(b"#"):
             break
         offset += len(line) + 1
     return found
 
 
-def _directive_words(text: ScriptText, line: bytes, offset: int) -> list[Item]:
+def _directive_options(words: list[Field]) -> list[Option]:
+    """The options of one #SBATCH line, without what stands for options that the user is to fill in: `<OPTIONS>`."""
+    options = slurm_options(words, 0, "sbatch")
+    found = [*options.found]
+    while options.rest < len(words) and (words[options.rest].text or "").startswith("<"):
+        options = slurm_options(words, options.rest + 1, "sbatch")
+        found += options.found
+    return found
+
+
+def _directive_words(text: ScriptText, line: bytes, offset: int) -> list[Field]:
     """The words of one #SBATCH line: quotes and backslashes as sbatch reads them, `#` starts a comment.
 
-    What stands for words that the user is to fill in is left out: `<SLURM OPTIONS>`.
+    What the user is to fill in is one word, or part of one: `<SLURM OPTIONS>`.
     """
-    words: list[Item] = []
-    line = re.sub(rb"(?<=\s)<[^<>#]*>(?=\s)", lambda blank: b" " * len(blank[0]), line)
+    words: list[Field] = []
     for match in _WORD.finditer(line, line.index(b"#SBATCH") + len(b"#SBATCH")):
         if match["comment"]:
             break

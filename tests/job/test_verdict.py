@@ -1,0 +1,41 @@
+"""The verdict on an attempt, from what its tasks and its logs left in the job's folder."""
+
+import time
+
+import pytest
+
+from megatron_hcp.job.ends import end_note
+from megatron_hcp.job.folder import JobFolder
+from megatron_hcp.job.spec import JobSpec
+from megatron_hcp.job.supervisor import JobPlace
+from megatron_hcp.job.task import JobTask
+from megatron_hcp.job.training import TrainingRun
+from megatron_hcp.job.verdict import JobAttempt
+
+RAYLET = "2026-11-27 15:54:48,622 ERR scripts.py:1186 -- raylet [exit code=-9]\n"
+DRIVER = """(WorkerDict pid=4242, ip=10.0.0.2) [rank3]: Traceback (most recent call last):
+(WorkerDict pid=4242, ip=10.0.0.2) [rank3]:   File "/app/x.py", line 3, in <module>
+(WorkerDict pid=4242, ip=10.0.0.2) [rank3]: KeyError: 'reward'
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "log", "text", "said"),
+    [
+        ((1, "n2", "ray"), "ray-r0-node1", RAYLET, "the launcher on n2 exited with 1 (Ray on n2 exited with 1: Ray's "),
+        ((1, "n2", "ray"), "train-r0-node0", DRIVER, "the launcher on n2 exited with 1 (Ray on n2 exited with 1); "),
+        ((0, "n1", "training"), "train-r0-node0", DRIVER, "the launcher on n1 exited with 1 (rank 3: "),
+    ],
+)
+def test_with_ray_the_node_failed_whatever_rank_the_logs_name(tmp_path, end, log, text, said):
+    """Its tasks are no ranks; and where Ray itself ended, only what Ray says of it is the cause."""
+    number, node, what = end
+    spec, task = JobSpec("ray", 2, 8), JobTask(0, 0, 0, "n1", 2, (0,), "7", 0)
+    folder = JobFolder(tmp_path, 0)
+    folder.make()
+    folder.add_line("ends", number, end_note(number, node, 1, False, what))
+    (tmp_path / f"{log}.log").write_text(text)
+    training = TrainingRun(spec, task, folder)
+    training.finish()
+    attempt = JobAttempt(spec, task, folder, JobPlace(tmp_path, ("n1", "n2")), begun=time.monotonic())
+    assert attempt.verdict(3, training.code, "", training=training).data["reason"].startswith(said)
