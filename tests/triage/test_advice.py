@@ -224,7 +224,10 @@ def test_what_follows_the_end_of_the_job_is_no_failure(tmp_path):
         ("RuntimeError: CUDA error: invalid argument", "", "stop"),
         ("requests.exceptions.HTTPError: 403 Client Error: Forbidden for url: http://10.0.0.9:8265/api", "", "stop"),
         ("ValueError: the timeout must be positive", STEPS, "stop"),
+        ("RuntimeError: Cannot send a request, as the client has been closed.", STEPS, "restart"),
         ("srun: error: Nodes n1 are still not ready", "", "restart"),
+        ("srun: error: Task launch for StepId=9.0 failed on node c1: Communication connection failure", "", "restart"),
+        (RAISED + "http.client.IncompleteRead: IncompleteRead(4835 bytes read, 5405 more expected)", STEPS, "restart"),
         ("/slurm_script: line 9: 77 Killed  python train.py", STEPS, "restart"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from megatron_hcp.triage.exit_codes import REFUSED
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.remedy.memory import MEMORY, why_full
-from megatron_hcp.triage.remedy.raised import correction_of, is_of_program
+from megatron_hcp.triage.remedy.raised import correction_of, is_of_program, is_of_slurm
 
 Action = Literal["stop", "restart", "restart-without-node"]
 
@@ -100,6 +100,8 @@ def _of_program(failure: Failure, attempts: tuple[Attempt, ...]) -> Advice:
     """The advice on what no row knows: a program's own word is of values that a restart meets again."""
     is_general = failure.kind == "cause" and failure.signature.role == "general"
     last = attempts[-1]
+    if is_of_slurm(failure):
+        return Advice("restart", "Slurm did not reach a node in time; if it happens again, leave that node out")
     if is_general and not last.steps and last.begins:
         return Advice("stop", "it failed before the first training step; the same launch would fail there again")
     before = [attempt.failure.signature.id for attempt in attempts[:-1] if attempt.failure]

@@ -138,7 +138,8 @@ _MAY_PASS = re.compile(
     r"(?i)time[ds]? ?-?out\b|timeout|deadline|\bconnect(?:ion|ing)?\b|ConnectionError|HTTP(?:S?Connection|Error)|"
     r"HTTP (?:error )?5\d\d|too many requests|rate limit|unavailable|unreachable|temporar|try again|\bretr(?:y|ies)\b|"
     r"\bbusy\b|broken ?pipe|\bsockets?\b|\bI/O\b|stale|\block(?:ed)?\b|filelock|heartbeat|\brpc\b|did not (?:answer|"
-    r"respond)|no (?:answer|response)|\bdied\b|\bkilled\b|was lost|lost connection|enginedead|not ready"
+    r"respond)|no (?:answer|response)|\bdied\b|\bkilled\b|was lost|lost connection|enginedead|not ready|\bclosed\b|"
+    r"disconnected|incomplete ?read|chunkedencoding|protocolerror"
 )
 """Words of what lies outside the program: it may be gone when the job is started again."""
 _OF_VALUES = re.compile(
@@ -146,6 +147,11 @@ _OF_VALUES = re.compile(
     r"OverflowError|UnicodeDecodeError|RecursionError)\b"
 )
 """What a program raises about its own values, whatever the words."""
+
+
+def is_of_slurm(failure: Failure) -> bool:
+    """Whether Slurm did not reach a node in time, when a step was to start."""
+    return failure.signature.id == "srun-step" and _MAY_PASS.search(failure.message) is not None
 
 
 def is_of_program(failure: Failure) -> bool:

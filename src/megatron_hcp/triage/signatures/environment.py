@@ -62,6 +62,16 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "install the build of PyTorch for the cluster's CUDA: python -c 'import torch; print(torch.version.cuda)'",
     ),
     fault(
+        "torch-lacks",
+        r"was requested but PyTorch was built without (?P<part>\w{1,30})|doesn't have (?P<part2>\w{1,30}) built in|"
+        r"but (?P<part3>\w{1,30}) support is not compiled",
+        "this PyTorch is built without {part}{part2}{part3}",
+        "torch.distributed.DistStoreError: use_libuv was requested but PyTorch was built without libuv support, run "
+        "with USE_LIBUV=0 to disable it.",
+        "torch.distributed.DistStoreError: use_libuv was requested",
+        "install a build that has it; without libuv, USE_LIBUV=0 does",
+    ),
+    fault(
         "abi-mismatch",
         r"^(?:[A-Za-z][\w.]*Error: |/)(?:(?!undefined symbol: ).){0,500}?undefined symbol: |symbol lookup error: |"
         r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found|"
