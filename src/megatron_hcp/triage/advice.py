@@ -54,15 +54,17 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
     if failure.is_from_outside:
         return Advice("restart", _from_outside(failure))
     correction, again = correction_of(failure, steps), failure.signature.again
-    if again == "same" and correction is None:
+    if correction:
+        return Advice("stop", f"the same launch would fail the same way: {correction.why}")
+    if (earlier := _left_behind(attempts)) is not None:
+        return Advice("stop", f"it was started again in place; mend why it failed before: {earlier.cause[:200]}")
+    if again == "same":
         full = why_full(failure, steps) if failure.signature.id == MEMORY else ""
         return Advice("stop", f"the same launch would fail the same way; fix the cause first{full}")
     if again == "machine":
         return _of_machine(failure, attempts)
     if came_back(attempts):
         return Advice("stop", "it happened again; another attempt would end the same way")
-    if correction:
-        return Advice("stop", f"the same launch would fail the same way: {correction.why}")
     if again == "link":
         return Advice("restart", "a link or its set-up failed, and the logs don't show at which end; check both first")
     if is_first_collective(failure, steps):
@@ -78,6 +80,20 @@ def _from_outside(failure: Failure) -> str:
             "somebody ended it: unless it hung, nothing has to be mended, and the next attempt goes on from its state"
         )
     return "it was stopped from outside; the next attempt continues from the last checkpoint"
+
+
+_OF_A_RESTART = ("gloo-loopback", "gloo-connect", "gloo-interface", "port-taken")
+"""Signatures of what ranks meet that start while others of the attempt before have not ended."""
+
+
+def _left_behind(attempts: tuple[Attempt, ...]) -> Failure | None:
+    """The failure of an earlier attempt that trained, where the last one only failed to begin; else None."""
+    last = attempts[-1]
+    is_of_start = last.failure and (last.failure.kind == "effect" or last.failure.signature.id in _OF_A_RESTART)
+    if last.steps or not is_of_start:
+        return None
+    trained = (attempt.failure for attempt in reversed(attempts[:-1]) if attempt.steps and attempt.failure)
+    return next((failure for failure in trained if failure.kind == "cause" and not failure.is_from_outside), None)
 
 
 _ASKED_FOR = ("job-cancelled", "cancelled", "interrupted", "process-ended", "srun-task")

@@ -32,7 +32,8 @@ _CORRECTIONS = (
     Correction(
         re.compile(
             r"shapes? .{0,20}(?:mismatch|cannot be multiplied|incompatible|differ)|[Ss]ize ?mismatch|must match the "
-            r"(?:existing )?size|mixed torch\.Tensor and DTensor|not divisible by|could not be broadcast together"
+            r"(?:existing )?size|mixed torch\.Tensor and DTensor|not divisible by|could not be broadcast together|"
+            r"to be equal size"
         ),
         "sizes of the model, the data or the layout don't fit each other",
     ),
@@ -70,7 +71,7 @@ _CORRECTIONS = (
     Correction(
         re.compile(
             r"not a local folder and is not a valid model|not appear to have (?:a |any )?files? named|"
-            r"(?:Repository|Revision|Entry)NotFoundError|GatedRepoError"
+            r"(?:Repository|Revision|Entry)NotFoundError|GatedRepoError|\bgated repo"
         ),
         "the name of the model or data set is wrong, its download is not complete, or the job may not read it",
         "does the name exist on the hub, may HF_TOKEN read it, and was it downloaded whole before the job started?",
@@ -93,6 +94,21 @@ _CORRECTIONS = (
     Correction(
         re.compile(r"MisconfigurationException|requires setting the environment"),
         "its configuration asks for what this machine, or its environment, doesn't give",
+    ),
+    Correction(
+        re.compile(r"devices?(?:\(s\))? (?:is/are|are) busy"),
+        "another process holds the GPU, which takes one alone",
+        "nvidia-smi on {node}: end what holds the GPU, or take another; nvidia-smi -c 0 lets several share it",
+    ),
+    Correction(
+        re.compile(r"not match the version torch was compiled"),
+        "the CUDA toolkit that builds the kernels is not PyTorch's",
+        "use an image whose nvcc has PyTorch's CUDA version; DS_SKIP_CUDA_CHECK=1 where only the minor version differs",
+    ),
+    Correction(
+        re.compile(r"Expected to have finished reduction in the prior iteration"),
+        "a parameter takes no part in the loss",
+        "find_unused_parameters=True for DistributedDataParallel, or use each parameter in every step",
     ),
     Correction(re.compile(r"does not have a device"), "a tensor was never placed on a device", later=False),
     Correction(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from megatron_hcp.triage.signatures.row import ERROR, Signature, fault
 
-_FACTS = "hcp facts, inside the container of the job"
+_FACTS = "hcp facts on {node}, inside the container of the job"
 
 CONDA = "conda-shell"
 """Of a script, which goes on: whatever follows counts before it."""

@@ -17,7 +17,7 @@ GPU: tuple[Signature, ...] = (
         "gpu-memory",
         r"(?:OutOfMemoryError: )?(?:CUDA|HIP|NPU|XPU|MUSA) out of memory|(?:CUDA|HIP) error: out of memory|"
         r"OutOfMemoryError: (?:Caught OutOfMemoryError|Allocation on device)|RESOURCE_EXHAUSTED: Out of memory|"
-        r"hipErrorOutOfMemory|cudaErrorMemoryAllocation|"
+        r"OOM when allocating tensor|hipErrorOutOfMemory|cudaErrorMemoryAllocation|"
         r"Cuda failure (?:\d{1,4} )?'out of memory'|Failed to CUDA (?:calloc|malloc|host alloc)|"
         r"CUDA_ERROR_OUT_OF_MEMORY",
         "a GPU ran out of memory",
