@@ -57,7 +57,7 @@ DATA: tuple[Signature, ...] = (
     fault(
         "data-worker",
         r"subprocesses has abruptly died during map operation|process pool was terminated abruptly",
-        "a helper process (of a data set's map, or of a pool) died without a message: usually the node's memory is full",
+        "a helper process (of a data set's map, or of a pool) ended without a word: usually the node's memory is full",
         "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, disable "
         "multiprocessing.",
         "RuntimeError: a map operation failed",
