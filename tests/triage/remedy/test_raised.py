@@ -60,6 +60,12 @@ STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(4))
         ("srun: error: Task launch for StepId=12.2 failed on node n16: Unable to satisfy cpu bind request", "", "stop"),
         ("  exitcode  : 2 (pid: 1033)", "", "stop"),
         ("RuntimeError: CUDA error: invalid argument", "", "stop"),
+        ("RuntimeError: level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)", STEPS, "stop"),
+        (
+            "[rank7]:[E615 22:00:29.3 x.ts:444] NPU out of memory. NPUWorkspaceAllocator tried to allocate 1.8 GiB",
+            "",
+            "stop",
+        ),
         ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", "", "stop"),
         (
             RAISED

@@ -17,7 +17,8 @@ GPU: tuple[Signature, ...] = (
         "gpu-memory",
         r"(?:OutOfMemoryError: )?(?:CUDA|HIP|NPU|XPU|MUSA) out of memory|(?:CUDA|HIP) error: out of memory|"
         r"OutOfMemoryError: (?:Caught OutOfMemoryError|Allocation on device)|RESOURCE_EXHAUSTED: Out of memory|"
-        r"OOM when allocating tensor|hipErrorOutOfMemory|cudaErrorMemoryAllocation|"
+        r"OOM when allocating tensor|(?:UR_RESULT|PI)_ERROR_OUT_OF_(?:RESOURCES|DEVICE_MEMORY)|"
+        r"hipErrorOutOfMemory|cudaErrorMemoryAllocation|"
         r"Cuda failure (?:\d{1,4} )?'out of memory'|Failed to CUDA (?:calloc|malloc|host alloc)|"
         r"CUDA_ERROR_OUT_OF_MEMORY",
         "a GPU ran out of memory",
@@ -25,7 +26,7 @@ GPU: tuple[Signature, ...] = (
         "RuntimeError: CUDA error: invalid device ordinal",
         "hcp plan {launch} --gpu GPU",
         "{memory}",
-        tokens=(ERROR, b"NCCL WARN"),
+        tokens=(ERROR, b"NCCL WARN", b"NPU out of memory", b"_ERROR_OUT_OF_"),
     ),
     fault(
         "gpu-ecc",

@@ -20,7 +20,7 @@ NODE: tuple[Signature, ...] = (
     fault(
         "shared-memory",
         r"is killed by signal: Bus error|Unexpected bus error encountered in worker|"
-        r"unable to (?:write|open|mmap) (?:\d+ bytes (?:from|to) )?(?:to )?"
+        r"unable to (?:write|open|mmap|allocate) (?:\d+ bytes (?:from|to) )?(?:to )?"
         r"(?:file|shared memory)|"
         r"Caught signal 7 \(Bus error|/dev/shm: No space left|No space left on device: '/dev/shm|"
         r"Error while creating shared memory segment",
