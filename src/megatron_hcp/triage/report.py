@@ -205,7 +205,10 @@ def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> li
 def _own_steps(failure: Failure, done: int) -> tuple[str, ...]:
     """The steps of the failure's signature; of GPU memory that ran out, those that fit how it did."""
     own = failure.signature.next
-    return (*own[:-1], *memory_steps(failure, done)) if failure.signature.id == MEMORY else own
+    if failure.signature.id != MEMORY:
+        return own
+    *first, last = memory_steps(failure, done)
+    return (*first, *own[:-1], last)
 
 
 _SELECT = re.compile(r"--select ([A-Z0-9,]+)")
