@@ -165,13 +165,6 @@ def test_a_variable_from_outside_is_carried_and_must_be_there(rendered, tmp_path
     assert "found no variable WANDB_KEY" in ran.stderr
 
 
-def test_an_argument_of_the_script_is_asked_for_by_the_option_that_gives_it(rendered):
-    words = "srun python pretrain_gpt.py --context-parallel-size 2 --data-path $3\n"
-    done = rendered(text=HEAD + words)
-    assert done.returncode == 2 and "give the script's arguments with --args" in done.stderr, done.stderr
-    assert rendered("--args", "1 2 /data", text=HEAD + words).returncode in (0, 1)
-
-
 def test_a_date_in_a_word_is_taken_once_as_the_job_starts(rendered):
     """As the script does, which keeps it in a variable."""
     names = "STAMP=$(date '+%y-%m-%d_%-H:%M:%S')\nDAY=`date -u +%F`\n"

@@ -91,3 +91,23 @@ def test_a_size_that_only_the_job_has_is_asked_for_with_all_others(rendered):
     assert "state TP with --assume env.TP=VALUE, and PP likewise" in done.stderr
     done = rendered("--assume", "env.TP=2", "--assume", "env.PP=4", text=text)
     assert done.returncode in (0, 1) and '"--tp=2", "--cp=2", "--pp=4"' in done.stdout, done.stderr
+
+
+def test_an_argument_of_the_script_is_one_of_the_job(rendered, tmp_path):
+    """As the script takes it from sbatch; what would need its value before the job runs asks for it."""
+    text = HEAD + "DATA=$3\nsrun python pretrain_gpt.py --context-parallel-size 2 --data-path $DATA --save /ck/${1}\n"
+    done = rendered("-o", "job.sbatch", text=text)
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    assert '--data-path "${3}"\n' in script and '--save /ck/"${1}"\n' in script
+    guard = next(line for line in script.splitlines() if line.startswith("(($# >= 3))"))
+    for arguments, code in ((["a", "b", "c"], 0), (["a"], 2)):
+        ran = subprocess.run(["bash", "-c", guard, "job", *arguments], capture_output=True, text=True)
+        assert (ran.returncode, ran.stderr.count("\n")) == (code, 1 if code else 0)
+    for words in (["--submit"], ["--target", "jobset", "--container-image", "x", "--mounts", "/ck", "--logs", "/ck/l"]):
+        done = rendered(*words, text=text.replace("#SBATCH --array=0-9%1\n", ""))
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+        assert "--args 'FIRST SECOND'" in done.stderr
+    assert "--data-path c\n" in rendered("--args", "a b c", text=text).stdout
+    shifted = rendered(text=text.replace("DATA=$3", "shift\nDATA=$2"))
+    assert shifted.returncode == 2 and "give the script's arguments with --args" in shifted.stderr

@@ -97,7 +97,7 @@ class State:
         """Names that are exported before they are set."""
         self.assigned = assigned_names(script.text)
         """Names that the script appears to set somewhere."""
-        self.used_arguments = False
+        self.used_arguments = self.is_shifted = False
         self.tested: set[str] = set()
         """Names that a condition has read before the script sets them: a value that they then get is a default."""
 
@@ -157,7 +157,8 @@ class State:
         if number == 0:
             return (Hole("$0 is known only where the script runs", span, self.name),), True
         if self.positional is None:
-            return (Hole(ByVariable.of(f"${number} is an argument of the script", str(number)), span),), False
+            why = ByVariable.of(f"${number} is an argument of the script", str(number))
+            return (Hole(why, span, outside="" if self.is_shifted or self.sourced else str(number)),), False
         for place, item in enumerate(self.positional[:number]):
             if not isinstance(item, Field):
                 return (Hole(item.reason, span),), True

@@ -104,7 +104,7 @@ class Hole(NamedTuple):
     variable: str = ""
     """The variable that will hold it when the job runs and is never empty; "" if there is none."""
     outside: str = ""
-    """The variable that holds it if whoever starts the script sets it, which the script doesn't; "" if none."""
+    """The variable, or argument (`1`), that holds it if whoever starts the script sets it; "" if none."""
     date: str = ""
     """The command that prints it, if that is `date`, as `$(date +%F)`: one word, which names a run; "" if none."""
     output: RunTime | None = None  # the command that prints it when the job runs

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 
@@ -94,7 +93,12 @@ class Job:
     def from_outside(self) -> list[str]:
         """The variables in the launch's words that whoever submits the job sets: neither Slurm nor every shell does."""
         names = self._unknown - {LAUNCH_FOLDER, "HOME", "USER", *self.outputs}
-        return sorted(name for name in names if not name.startswith(("SLURM_", "$(")))
+        return sorted(name for name in names if name.isidentifier() and not name.startswith("SLURM_"))
+
+    @property
+    def arguments(self) -> int:
+        """How many arguments of its own the job needs for the launch's words."""
+        return max((int(name) for name in self._unknown if name.isdecimal()), default=0)
 
     @property
     def _unknown(self) -> set[str]:
@@ -219,15 +223,6 @@ def plan_job(
         health=health_checks(site["health"] or ()),
         steps=tuple(steps),
     )
-
-
-def default_name(target: str) -> str:
-    """A job name made from the target's name, in plain characters only."""
-    stem = PurePath(target).stem
-    kept = "".join(
-        character if character.isascii() and (character.isalnum() or character in "._-") else "-" for character in stem
-    ).strip("-.")
-    return kept[:100] or "train"
 
 
 def _refuse_gaps(

@@ -60,6 +60,12 @@ def _variable(name: str, known: Mapping[str, str]) -> str:
             wanted="a word that is known: a pod does not run the script",
             do="write it out",
         )
+    if name.isdecimal():
+        raise HcpError(
+            f"a word of the launch is its script's argument ${name}, which a pod does not have",
+            wanted="a value that is known",
+            do="give the script's arguments with --args 'FIRST SECOND'",
+        )
     if is_date(name):
         raise HcpError(
             f"a word of the launch holds the date, {name}, which no shell takes in a pod",

@@ -14,8 +14,14 @@ def ray_command(job: Job, python: str) -> str:
     """The launch's folder, its program, and its words; the shell on the head completes what it alone knows.
 
     Raises:
-        HcpError: the words hold what the launch's script finds where it runs, which is not on the head.
+        HcpError: the words hold arguments of the launch's script, or what it finds where it runs, not on the head.
     """
+    if job.arguments:
+        raise HcpError(
+            "a word of the launch is an argument of its script",
+            wanted="a value that is known: this target does not run the script",
+            do="give the script's arguments with --args 'FIRST SECOND'",
+        )
     if job.is_of_script:
         raise HcpError(
             "a word of the launch is the output of a command, or depends on a condition, of its script",

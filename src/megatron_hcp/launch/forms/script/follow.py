@@ -248,7 +248,8 @@ def _command_of_job(walker: Walker, handed: Handed, given: Mapping[str, Var]) ->
 
 def _outside(value: Value) -> str:
     """The variable that is the whole of a text, if only whoever starts the script can set it; else ""."""
-    return value[0].outside if len(value) == 1 and isinstance(value[0], Hole) else ""
+    name = value[0].outside if len(value) == 1 and isinstance(value[0], Hole) else ""
+    return name if name.isidentifier() else ""
 
 
 def _words(arguments: tuple[str, ...]) -> Items:
