@@ -48,6 +48,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
         "",
         textwrap.fill(said, 118),
         "",
+        "<!-- begin: rendered by lab/jobs/faults.py -->",
         "| fault | start | verdict | code | next | excluded | triage | kept | again | processes left | unexpected |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -66,7 +67,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
             "; ".join(texts),
         )
         lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join((*lines, "<!-- end -->")) + "\n"
 
 
 def _run_all(faults: list[Fault], rows: list[dict[str, Any]], first_job: int) -> None:

@@ -55,12 +55,19 @@ OTHERS = [
         "_target_: megatron.bridge.training.config.ConfigContainer\ndataset:\n  enable_offline_packing: false\n"
         "  offline_packing_specs:\n    packed_sequence_size: 0\n",
     ),
+    # All is known: the handler of the exit signal alone meets a fault.
+    (
+        "bridge",
+        "_target_: megatron.bridge.training.config.ConfigContainer\nmodel: {context_parallel_size: 8}\n"
+        "train: {exit_signal_handler: true}\n",
+        "bridge=0.4.2 mcore=0.16.1",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("dialect", "text"), OTHERS, ids=["SLURM010", "DCP027", "PACK020"])
-def test_a_launch_that_shows_its_need_in_few_facts_gets_its_rules(dialect: str, text: str, launch_of: LaunchOf) -> None:
-    assert left_out_wrongly(launch_of(dialect, text)) == []
+@pytest.mark.parametrize("other", OTHERS, ids=["SLURM010", "DCP027", "PACK020", "KNOWN124"])
+def test_a_launch_that_shows_its_need_in_few_facts_gets_its_rules(other: tuple[str, ...], launch_of: LaunchOf) -> None:
+    assert left_out_wrongly(launch_of(*other)) == []
 
 
 @pytest.mark.slow

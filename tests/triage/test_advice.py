@@ -77,6 +77,8 @@ def test_a_link_that_failed_leaves_no_node_out(tmp_path):
     said = "n1:9:9 [0] NCCL WARN NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129\n"
     advice = triage(write_logs(tmp_path, a_log=STEPS + said), CpPlan()).advice
     assert advice and (advice.action, advice.node) == ("restart", None) and "at which end" in advice.reason
+    again = _diagnosis(tmp_path, *[STEPS + said] * 3).advice
+    assert again and (again.action, again.node) == ("stop", None) and "again" in again.reason
 
 
 AGENT = "E1127 15:34:50.203000 26747 torch/distributed/elastic/multiprocessing/api.py:1002] "
@@ -95,6 +97,16 @@ def test_a_second_report_of_torchruns_agent_is_of_a_further_attempt(tmp_path):
     assert len(alone.attempts) == 1, "another node's agent reports on the same attempt"
     steps = triage(write_logs(tmp_path, c_log=first + STEPS[: STEPS.index("\n") + 1] + second), CpPlan())
     assert [attempt.steps for attempt in steps.attempts] == [0, 1]
+
+
+@pytest.mark.parametrize("prefix", ["{}: ", "[pod/job-worker-{}-x/pytorch] ", "n{}: "], ids=["srun", "pods", "pdsh"])
+def test_agents_of_two_nodes_may_have_one_process_id(tmp_path, prefix):
+    """Each is process 1 of its pod."""
+    reports = [prefix.format(node) + FAILED.format(code=1, local=node, pid=7) for node in (0, 1)]
+    once = triage(write_logs(tmp_path, a_log="".join(reports)), CpPlan())
+    assert len(once.attempts) == 1 and came_back(once.attempts) is None
+    again = triage(write_logs(tmp_path, b_log="".join(reports) + reports[0]), CpPlan())
+    assert len(again.attempts) == 2
 
 
 def test_the_same_crash_in_both_attempts_of_torchrun_came_back(tmp_path):

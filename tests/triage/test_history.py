@@ -209,12 +209,6 @@ def test_an_error_that_only_a_worker_of_ray_has_counts(tmp_path):
     assert _in_session(tmp_path, driver=STEPS_OF_RL, worker="ready\n" + RESET).state == "failed"
 
 
-def test_how_others_end_says_nothing_once_a_log_says_that_the_training_is_done(tmp_path):
-    said = STEPS_OF_RL + "Training finished.\n"
-    assert _in_session(tmp_path, driver=said, other="ready\n" + RESET).state == "no-failure"
-    assert _in_session(tmp_path, driver=said, other="ValueError: no tokenizer\n").state == "failed"
-
-
 def test_what_rays_worker_informs_of_is_not_how_the_job_ended(tmp_path):
     said = (
         "[2026-11-27 15:33:53,508 I 25325 25341] core_worker.cc:4630: Force kill actor request has received. The actor "
@@ -239,11 +233,12 @@ def test_a_job_that_was_requeued_and_trained_to_its_end_was_not_stopped(tmp_path
     assert _read(tmp_path, b_err=said, b_out=_steps()).state == "stopped"
 
 
-def test_a_script_that_says_so_is_done_only_where_nothing_failed_above(tmp_path):
-    done = "Script completed successfully\n"
-    killed = "/spool/slurm_script: line 143: 34160 Killed                  srun train.py\n"
-    assert _read(tmp_path, a_log=_steps() + done + killed).state == "no-failure"
-    assert _read(tmp_path, b_log=_steps() + "ValueError: bad sample\n" + done + killed).state == "failed"
+def test_what_stands_below_a_start_at_the_very_top_is_not_of_the_shell(tmp_path):
+    start = "Setting OMP_NUM_THREADS environment variable for each process to be 1\n"
+    cause, waiting = "ValueError: no tokenizer\n", "INFO: waiting\n" * 200
+    log = start + cause + "------------ arguments ------------\n" + waiting + "RuntimeError: CUDA out of memory\n"
+    for above in ("", "module load cuda\n"):
+        assert _read(tmp_path, a_log=above + log).failure.message == "ValueError: no tokenizer"
 
 
 def test_warnings_that_repeat_until_the_launcher_gave_up_are_the_cause(tmp_path):

@@ -144,13 +144,40 @@ def test_of_lines_that_no_row_knows_the_one_that_names_an_exception_is_quoted(tm
     assert unnamed and unnamed[1] == 3
 
 
-def test_what_programs_print_as_errors_at_every_start_is_not_quoted(tmp_path):
-    log = (
-        'training\nError.  nthreads cannot be larger than environment variable "NUMEXPR_MAX_THREADS" (64)\n'
-        "ERROR: pip's dependency resolver does not currently take into account all the packages\n"
-        "could not find arguments in the checkpoint ...\n"
-    )
-    assert triage(write_logs(tmp_path, a_log=log), CpPlan()).unnamed is None
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error executing job with overrides: ['trainer.devices=8']",
+        "ERROR: /workspace is not a git repository",
+        "ERROR: git root error: Cmd('git') failed due to: exit code(128)",
+        "fatal: detected dubious ownership in repository at '/workspace/NeMo'",
+        "ERROR: pip's dependency resolver does not currently take into account all the packages",
+        'Error.  nthreads cannot be larger than environment variable "NUMEXPR_MAX_THREADS" (64)',
+        "could not find arguments in the checkpoint ...",
+        "could not find the metadata file /ckpt/latest_checkpointed_iteration.txt",
+        "    will not load any checkpoints and will start from random: not found",
+        "Using the latest cached version of the dataset since it couldn't be found on the Hub: hub unreachable",
+        "E0000 computation_placer.cc] Unable to register cuDNN factory: one has already been registered",
+        "error: Unable to register cuBLAS plugin",
+        "ERROR: failed to import apex, continuing without fused kernels",
+        "ERROR: shard missing, continuing with the next",
+        "ERROR: wandb unreachable, continuing to log offline",
+        "ERROR: validation ended with errors: 0",
+        "ERROR: unexpected failures=0",
+        "[state-dump] - num chunks received failed / plasma error: 0",
+        "ERROR: number of failed shards: 0",
+    ],
+)
+def test_what_programs_print_as_errors_and_go_on_is_not_quoted(tmp_path, said):
+    assert triage(write_logs(tmp_path, a_log=f"training\n{said}\n"), CpPlan()).unnamed is None
+
+
+@pytest.mark.parametrize(
+    "said", ["no free slot on device: 0", "cannot bind rank=0", "the number of GPUs is invalid: 0", "exceeded quota:0"]
+)
+def test_an_error_that_ends_in_a_zero_is_no_count_of_none(tmp_path, said):
+    unnamed = triage(write_logs(tmp_path, a_log=f"training\nERROR: {said}\n"), CpPlan()).unnamed
+    assert unnamed and unnamed[1] == 2
 
 
 def test_how_a_step_was_ended_is_said_before_that_it_was(tmp_path):

@@ -31,10 +31,11 @@ _ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": 
 _ESCAPED = {"string": '$`"\\\n', "heredoc": "$`\\\n", "raw": ""}
 """The characters that a backslash quotes in contexts where it does not quote everything."""
 _DATE = (
-    r"""(?:\$\(|`)date(?: +-u)? +["']?\+["']?(?:[\w:.,/+-]|%-?[aAbBCdDFgGhHIjmMpPqRsSTuUVwWyYzZ%])+["']?"""
+    r"""(?:\$\(|`)date(?: +-u)? +["']?\+["']?(?:[\w:.,/+-]|%-?[abCdDFgGhHIjmMpPqRsSTuUVwWyYzZ%])+["']?"""
     r"""(?: +-u)? *[)`]"""
 )
-"""One format, of letters that print no blank. `%N` isn't among them: a job takes the date of a whole second."""
+"""One format, of letters that print no blank in any locale (`%A` and `%B` may). `%N` isn't among them: a job takes the
+date of a whole second."""
 _ESCAPE_OR_MARK = "\\\\([^\U000f0000-\U0010ffff])|[\U000f0000-\U0010ffff]"
 
 

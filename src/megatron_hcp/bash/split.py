@@ -95,9 +95,8 @@ class _Splitter:
     def _flush(self) -> None:
         if self.parts is not None:
             parts = tuple(self.parts)
-            if (
-                len(parts) != 1 or not isinstance(parts[0], Lit) or not parts[0].text
-            ):  # most words are one text: nothing to drop
+            is_text = len(parts) == 1 and isinstance(parts[0], Lit) and parts[0].text
+            if not is_text:  # as most words are: nothing to drop
                 parts = tuple(part for part in parts if not (isinstance(part, Lit) and not part.text))
             if self.lone and len(parts) == 1 and isinstance(parts[0], Hole):
                 part = parts[0]

@@ -173,10 +173,11 @@ def _first(
     """
     if training is None:
         return None
-    first = first_exit("", logs) or first_failure(training.failures(), spec.tasks_are_ranks)
+    ended_first = first_failure(training.failures(), spec.tasks_are_ranks)
+    if spec.start == "ray":
+        return ended_first
+    first = first_exit("", logs) or ended_first
     rank, node = (found["rank"], found["node"]) if found is not None else (None, None)
-    if first is not None and spec.start == "ray":
-        return first._replace(ranks="")
     if first is None or first.code in VALIDATION_CODES or not isinstance(rank, int) or not isinstance(node, str):
         return first
     own = [end.code for end in training.failures() if spec.tasks_are_ranks and end.task == rank]

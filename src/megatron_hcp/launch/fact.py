@@ -211,6 +211,8 @@ class Reading(NamedTuple):
     """A script's training command: the program's arguments, word for word; None if one isn't known."""
     outputs: Mapping[str, str] = _NOTHING
     """The commands whose output the words hold, by the variables that they set."""
+    removed: tuple[str, ...] = ()
+    """Keys that Hydra overrides (`~key`) remove: from the launch, and from what its program has by default."""
     hidden_argument: str = ""
     """Which argument isn't known, and why."""
     beside: Beside = ALONE

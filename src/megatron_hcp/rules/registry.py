@@ -103,12 +103,12 @@ def _is_special_model(v: View) -> bool:
 
 def _may_meet_a_known_fault(v: View) -> bool:
     splits = v.get("cp") != 1 or v.get("tp") != 1 or _sets(v, "weight_shards", "expert_weight_shards")
-    alone = _sets(v, "num_experts", "log_max_attention_logit", "flash_attention_version") or v.known("nvrx")
-    return v.dialect != "mlm" or splits or alone or _may_pack(v) or _is_special_model(v) or _lacks_an_interval(v)
+    alone = _sets(v, "num_experts", "log_max_attention_logit", "flash_attention_version")
+    return v.dialect != "mlm" or splits or alone or _may_pack(v) or _is_special_model(v) or _may_break_the_loop(v)
 
 
-def _lacks_an_interval(v: View) -> bool:
-    return _sets(v, "train_iters") and not _sets(v, "eval_interval")
+def _may_break_the_loop(v: View) -> bool:
+    return v.known("nvrx") or _sets(v, "async_save") or (_sets(v, "train_iters") and not _sets(v, "eval_interval"))
 
 
 def _is_verl(v: View) -> bool:
@@ -119,14 +119,14 @@ def _is_bridge(v: View) -> bool:
     return v.dialect in ("bridge", "bridge-provider")
 
 
-def _is_named_or_packed(v: View) -> bool:
-    named = _sets(v, "model_name", "pack_sequences_in_batch", "use_decentralized_pg", "vision_dp_when_cp")
-    return named or _may_be(v, "packing", "offline")
+def _may_meet_a_fault_of_bridge(v: View) -> bool:
+    named = _sets(v, "model_name", "use_decentralized_pg", "vision_dp_when_cp", "exit_signal_handler")
+    return _is_bridge(v) and (named or _sets(v, "pack_sequences_in_batch") or _may_be(v, "packing", "offline"))
 
 
 def _is_known_megatron(v: View) -> bool:
     model = _is_special_model(v) or _sets(v, "hybrid_context_parallel")
-    return model or _may_be(v, "packing", "sft") or v.known("nvrx") or _lacks_an_interval(v)
+    return model or _may_be(v, "packing", "sft") or _may_break_the_loop(v)
 
 
 def _is_known_model(v: View) -> bool:
@@ -158,7 +158,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "key.booleans": _is_bridge,
     "key.values": lambda v: v.dialect in ("mlm", "ms-swift"),
     "known": _may_meet_a_known_fault,
-    **dict.fromkeys(("known.bridge", "known.bridge_models"), lambda v: _is_bridge(v) and _is_named_or_packed(v)),
+    **dict.fromkeys(("known.bridge", "known.bridge_models"), _may_meet_a_fault_of_bridge),
     "known.experts": lambda v: _sets(v, "num_experts"),
     "known.gradients": lambda v: (
         _sets(v, "mla", "num_experts", "attention_variant", "mtp_layers") or _may_be(v, "softmax_type", "learnable")

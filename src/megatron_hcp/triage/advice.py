@@ -121,10 +121,10 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
             return Advice("stop", "it happened again on another node, so the machine is not the cause")
         where = failure.node or "the node (which the logs don't name)"
         return Advice("restart-without-node", f"the fault lies with {where} or its link, not the launch", failure.node)
-    if again == "link":
-        return Advice("restart", "a link or its set-up failed, and the logs don't show at which end; check both first")
     if came_back(attempts):
         return Advice("stop", "it happened again; another attempt would end the same way")
+    if again == "link":
+        return Advice("restart", "a link or its set-up failed, and the logs don't show at which end; check both first")
     if is_first_collective(failure, steps):
         return Advice("stop", "the first collective of the job timed out: its ranks never reached each other")
     what = next(

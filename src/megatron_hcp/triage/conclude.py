@@ -13,7 +13,6 @@ from megatron_hcp.triage.collective.collectives import Waited, collective_text
 from megatron_hcp.triage.events import LASTING, FileEvents
 from megatron_hcp.triage.failure import Failure, failures_by_step, with_ends
 from megatron_hcp.triage.inputs.dry_run import DryRunRefusal
-from megatron_hcp.triage.inputs.log_name import is_of_worker
 from megatron_hcp.triage.is_cp_on import CpPlan, CpVerdict, judge
 from megatron_hcp.triage.line_reader import LineReader
 from megatron_hcp.triage.logged_job import LoggedJob
@@ -201,9 +200,9 @@ def _unknown_line(files: Sequence[FileEvents], failure: Failure | None) -> tuple
 
     Where there is neither, nor a training step: what a warning means that repeats, or where a traceback breaks off.
     """
-    drivers = any(entry.steps for entry in files if not is_of_worker(str(entry.path)))
+    drivers = any(entry.steps for entry in files if entry.kind != "worker")
     for entry in files:
-        if drivers and is_of_worker(str(entry.path)):
+        if drivers and entry.kind == "worker":
             continue  # Ray's driver shows its lines too
         event = entry.pending.get("unknown")
         if event and not (failure and failure.path == entry.path and failure.line <= event.number):

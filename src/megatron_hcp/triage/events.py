@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, get_args
 
+from megatron_hcp.triage.course.doubtful import DoubtfulLines
 from megatron_hcp.triage.course.not_finite import NotFinite
 from megatron_hcp.triage.exit_codes import (
     ABORTED,
@@ -16,7 +17,7 @@ from megatron_hcp.triage.exit_codes import (
     read_end,
     role_of_report,
 )
-from megatron_hcp.triage.inputs.log_name import Name, is_of_ray, is_record
+from megatron_hcp.triage.inputs.log_name import LogKind, Name
 from megatron_hcp.triage.line import NOBODY, Line, When, Writer, last_time, weight, without_figures
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
@@ -25,7 +26,7 @@ from megatron_hcp.triage.signatures.row import Role, Signature
 from megatron_hcp.triage.signatures.tracebacks import goes_on, raised_at, time_around, was_logged
 from megatron_hcp.triage.spread import RankSpread
 
-_KEPT, _MOST_SURVIVED = 200, 5000
+_KEPT = 200
 _STEPS_THAT_SURVIVE = 3
 """A failure after which the same log reports so many training steps did not end the job."""
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -68,6 +69,7 @@ class FileEvents:
     name: Name
     attempt: int | None
     """None: neither the log nor its name says."""
+    kind: LogKind = ""
     pending: dict[Role, Event] = field(default_factory=dict)
     seen: set[tuple[str, int | None, int | None]] = field(default_factory=set)
     reported: bool = False
@@ -81,10 +83,7 @@ class FileEvents:
     tracebacks: int = 0
     outlived: Counter[str] = field(default_factory=Counter)
     """By line, how often training went on after what no row names."""
-    doubtful: set[str] = field(default_factory=set)
-    """Lines since the last step that say error, and that no row knows."""
-    survived_lines: set[str] = field(default_factory=set)
-    """Such lines above a step: one that comes again below it was survived. And others after which training went on."""
+    doubtful: DoubtfulLines = field(default_factory=DoubtfulLines)
     ends: list[Event] = field(default_factory=list)
     """What launchers say about processes that ended."""
     cut: dict[Writer, Event] = field(default_factory=dict)
@@ -93,6 +92,8 @@ class FileEvents:
     """Ranks that only say that they lost another."""
     over: frozenset[Role] = frozenset()
     """Roles that no longer count: the training said that it was done."""
+    over_elsewhere: frozenset[Role] = frozenset()
+    """Likewise in the job's other logs that report no steps."""
     idle: tuple[int, str] | None = None
     """What may show that the training learns nothing: the number of a line, and what it says."""
     part: int = 0
@@ -101,7 +102,7 @@ class FileEvents:
     """srun's step that wrote this part (`12.0`), where its end is told."""
     is_ending: bool = False
     """Whether Slurm ends the step, and nothing was raised since, as by another step."""
-    started_at: int = 0  # where the program's first words stand, as far as it has such
+    started_at: int | None = None  # where the program's first words stand, as far as it has such
     last_step: When | None = None  # as far as its line says when
     ranked_from: int | None = None  # where the first line starts that a launcher labels with its rank or task
     further: list[Event] = field(default_factory=list)
@@ -116,19 +117,19 @@ class FileEvents:
     begun: set[tuple[bytes, tuple[int | None, ...]]] = field(default_factory=set)
     """Who wrote which of the words by which a program begins, in this attempt or before it."""
 
-    def begins_again(self, words: bytes, writer: tuple[int | None, ...], offset: int = 0) -> bool:
+    def begins_again(self, words: bytes, writer: tuple[int | None, ...], offset: int) -> bool:
         """Whether a program that begins is another start of the job, in the same log: after a step it is; before one,
         where the same program had begun, and something failed since."""
-        was_begun, self.started_at = (words, writer) in self.begun, self.started_at or offset
+        was_begun = (words, writer) in self.begun
+        self.started_at = offset if self.started_at is None else self.started_at
         self.begun.add((words, writer))
         return not self.over and bool(self.steps or (was_begun and self.pending.keys() & _ENDED))
 
     def progress(self, steps: int, finite: int = 0) -> None:
         """Adds training steps, of which so many lines state a loss or a gradient norm."""
         self.steps += steps
-        if steps and self.doubtful:
-            self._survive(self.doubtful)
-            self.doubtful = set()
+        if steps:
+            self.doubtful.step()
         if self.not_finite.passed(finite):
             self.pending = {role: event for role, event in self.pending.items() if event.signature.id not in LASTING}
         if steps and (self.pending or self.over):
@@ -136,19 +137,21 @@ class FileEvents:
             if self.since >= _STEPS_THAT_SURVIVE:
                 self.forget()
 
-    def _survive(self, lines: set[str]) -> None:
-        if len(self.survived_lines) < _MOST_SURVIVED:
-            self.survived_lines |= lines
-
     def forget(self) -> None:
         """What was pending did not end the job: training went on, or was done."""
         self.survived += len(self.seen)
-        self._survive({without_figures(event.line) for event in (*self.pending.values(), *self.further)})
+        self.doubtful.survive({without_figures(event.line) for event in (*self.pending.values(), *self.further)})
         self.outlived.update(shape_of(event) for role, event in self.pending.items() if role in _OUTLIVED)
         self.pending = {role: event for role, event in self.pending.items() if event.signature.id in LASTING}
         self.seen, self.since, self.reported = set(), 0, False
-        self.counts, self.over, self.late = Counter(), frozenset(), {}
+        self.counts, self.late, self.over, self.over_elsewhere = Counter(), {}, frozenset(), frozenset()
         self.ends, self.cut, self.lost, self.further = [], {}, set(), []
+
+    def finish(self, over: frozenset[Role], is_elsewhere: bool) -> None:
+        """The training says that it was done: these roles no longer count, `is_elsewhere`: in other logs either."""
+        elsewhere = over if is_elsewhere else self.over_elsewhere
+        self.forget()
+        self.over, self.over_elsewhere = over, elsewhere
 
     def leave_preamble(self, offset: int) -> None:
         """Ranks write from `offset` on: what the shell said above was survived, whatever it was."""
@@ -161,11 +164,11 @@ class FileEvents:
 
     def add_unknown(self, line: Line, hit: Hit, file: int) -> None:
         """A line that says error, and that no signature knows; the first one of those that say most is kept."""
-        known = self.pending.get("unknown")
-        path = str(self.path)
-        if is_record(path) or is_of_ray(path) or "unknown" in self.over or self._was_survived(line):
+        if self.kind in ("record", "ray") or "unknown" in self.over:
             return
-        if known is not None and weight(line) <= weight(known.line):
+        known = self.pending.get("unknown")
+        self._doubt(line)
+        if self.doubtful.was_survived(line) or (known is not None and weight(line) <= weight(known.line)):
             return
         is_of_a_shell = self.ranked_from is not None and hit.offset < self.ranked_from and line.writer == NOBODY
         if not goes_on(hit) and not is_of_a_shell:
@@ -173,16 +176,12 @@ class FileEvents:
             event = Event(UNKNOWN, "unknown", {"text": line.body}, line, file, hit.offset, hit.number, when)
             self.pending["unknown"], self.since = event._replace(around=time_around(hit, line)), 0
 
-    def _was_survived(self, line: Line) -> bool:
-        """Whether a line that only may be a failure stood above a step too."""
-        shape, known = without_figures(line), self.pending.get("unknown")
-        if shape not in self.survived_lines:
-            if len(self.doubtful) < _KEPT:
-                self.doubtful.add(shape)
-            return False
-        if known is not None and without_figures(known.line) == shape:
+    def _doubt(self, line: Line) -> None:
+        """A line that only may be a failure; one that was survived is pending no more."""
+        self.doubtful.add(line)
+        known = self.pending.get("unknown")
+        if known and self.doubtful.was_survived(line) and without_figures(known.line) == without_figures(line):
             del self.pending["unknown"]
-        return True
 
     def add_cut(self, line: Line, hit: Hit, file: int, at: str) -> None:
         """The last line of a traceback that breaks off, and where in the program it stands."""
@@ -202,7 +201,7 @@ class FileEvents:
         is_known = key in self.seen or len(self.seen) >= _KEPT
         if is_known and (ended.says is None or len(self.ends) >= _KEPT):
             if signature.role == "general":
-                self._was_survived(line)
+                self._doubt(line)
             return
         when = line.when or last_time(hit.before())
         event = Event(signature, signature.role, groups, line, file, hit.offset, hit.number, when, ended)
@@ -231,9 +230,12 @@ class FileEvents:
             event = event._replace(signature=ABORTED_AT_EXIT, role=role, groups=groups)
         shape = shape_of(event)
         is_python = signature.id.startswith("exception") and bool(shape)
+        is_doubtful = event.role == "unknown" and event.role not in self.over
+        if is_doubtful:
+            self._doubt(line)
         if (
             event.role in self.over
-            or (event.role == "unknown" and self._was_survived(line))
+            or (is_doubtful and self.doubtful.was_survived(line))
             or (self.over and signature.id in _OF_OTHERS)
             or self.outlived[shape] >= OFTEN
             or (is_python and goes_on(hit))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from megatron_hcp.triage.events import OFTEN, RAISED, Event, FileEvents
-from megatron_hcp.triage.inputs.log_name import read_name
+from megatron_hcp.triage.inputs.log_name import kind_of_log, read_name
 from megatron_hcp.triage.line import read_line
 from megatron_hcp.triage.scan import Hit
 
@@ -33,8 +33,8 @@ class History:
         self.files: list[FileEvents] = []
         self._looked = 0
         self._step_ended = False
-        self._reports: dict[bytes, tuple[int, int]] = {}
-        """torchrun's agent -> where it reported, and the steps above"""
+        self._reports: dict[tuple[int | str | None, bytes], tuple[int, int]] = {}
+        """torchrun's agent (the task or node of its lines, its process id) -> where it reported, and the steps above"""
 
     @property
     def entry(self) -> FileEvents:
@@ -45,7 +45,7 @@ class History:
         """Begins a log; `begins`: it shows how the program starts; `restart`: of a pod's containers, which wrote it."""
         name = read_name(str(path))
         name = name if restart is None else name._replace(attempt=restart)
-        entry = FileEvents(path, name, name.attempt, begins=begins)
+        entry = FileEvents(path, name, name.attempt, kind=kind_of_log(str(path)), begins=begins)
         if name.attempt:
             for other in self.files:
                 if other.attempt is not None and other.attempt < name.attempt:
@@ -76,10 +76,11 @@ class History:
     def begin(self, attempt: int | None) -> FileEvents:
         """Begins another part of the log: a further attempt, or what comes after an srun step."""
         last = self.entry
-        entry = FileEvents(last.path, last.name, attempt, part=last.part + 1, ranked_from=last.ranked_from)
-        entry.begun, entry.begins = last.begun, last.begins
+        entry = FileEvents(last.path, last.name, attempt, kind=last.kind, part=last.part + 1)
+        entry.begun, entry.begins, entry.ranked_from = last.begun, last.begins, last.ranked_from
         if attempt == last.attempt:
-            entry.over, entry.outlived, entry.is_ending = last.over, last.outlived, last.is_ending
+            entry.over = entry.over_elsewhere = last.over_elsewhere
+            entry.outlived, entry.is_ending = last.outlived, last.is_ending
         else:
             entry.outlived = _known(last)
         self.files.append(entry)
@@ -88,11 +89,13 @@ class History:
 
     def _follow_report(self, hit: Hit) -> None:
         """Looks at torchrun's report on a worker that failed: if its agent reported before, it has started all workers
-        again in between, which it only says where it informs."""
-        if agent := _AGENT.search(hit.line):
-            if first := self._reports.get(agent[1]):
+        again in between, which it only says where it informs. Agents of several nodes can have one process id."""
+        if found := _AGENT.search(hit.line):
+            line = read_line(hit.line)
+            agent = line.node if line.label is None else line.label, found[1]
+            if first := self._reports.get(agent):
                 self._divide(*first)
-            self._reports[agent[1]] = hit.offset, self.entry.steps + hit.progress
+            self._reports[agent] = hit.offset, self.entry.steps + hit.progress
 
     def _divide(self, offset: int, steps: int) -> None:
         """What stands below a place of the part that is being read is of a further attempt."""

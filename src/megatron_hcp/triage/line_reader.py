@@ -14,7 +14,7 @@ from megatron_hcp.triage.history import History
 from megatron_hcp.triage.line import INFORMING, QUIET, Line, read_line
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.scan import Hit
-from megatron_hcp.triage.signatures.progress import HARMLESS, ONE_DONE, begun, done, last_words, of_script
+from megatron_hcp.triage.signatures.progress import HARMLESS, ONE_DONE, begun, done, last_words, of_anything, of_script
 from megatron_hcp.triage.signatures.ray import WRAPPER as RAYS_WRAPPER
 from megatron_hcp.triage.signatures.row import Role, Signature
 from megatron_hcp.triage.signatures.table import ALWAYS, JOB_TOKEN, RESTART_TOKEN, places_of, words_of
@@ -51,13 +51,13 @@ _KNOWN: frozenset[Role] = frozenset(("cause", "death", "general"))
 """Roles of lines that say what happened."""
 _OF_GONE: tuple[Role, ...] = ("unknown", "effect")
 _SPOKEN = ("cause", "general")
-"""Roles of lines that a logger's level can take back: a warning ended nothing. Ray informs of each good end."""
+_INFORMED = (*_SPOKEN, "report", "echo")
+"""Roles of lines that a logger's level can take back: a warning ended nothing, and Ray informs of each good end."""
 _WRAPPED = ("cause", "origin", "effect", "report")
 _CODE = re.compile(r"\s+raise \w")
 _FRAME_ABOVE = re.compile(r'\s*File "')
 _NUMBER = re.compile(rb"\d{3,}|0x[0-9a-f]+")
-_LONGEST_SHAPE, _SHAPES, _ENOUGH = 2000, 20000, 1000
-_LONGEST_STEP = 8000
+_LONGEST_SHAPE, _LONGEST_STEP, _SHAPES, _ENOUGH = 2000, 8000, 20000, 1000
 _TAIL = 8192
 """Bytes at the end of a log that are its last words."""
 _TRACEBACKS = 200
@@ -201,7 +201,7 @@ class LineReader:
 
         `is_told`: the lines above announced the line, so that it need not hold a token; `is_raised`: a traceback did.
         """
-        silent = (*_SPOKEN, "report", "echo") if line.level in INFORMING else _SPOKEN if line.level in QUIET else ()
+        silent = _INFORMED if line.level in INFORMING else _SPOKEN if line.level in QUIET else ()
         for row, pattern in self.rows if is_told else self._rows_for(hit):
             if (row.role in silent and not row.at_any_level) or not (row.tokens or is_raised):
                 continue
@@ -273,9 +273,9 @@ class LineReader:
             self._begin((self.entry.attempt or 0) + 1)
         if (words := begun(hit.line)) and self.entry.begins_again(words, line.writer[:3], hit.offset):
             self._begin_again()
-        if (over := done(hit.line)) is not None and not (of_script(hit.line) and self.entry.pending.keys() & _KNOWN):
-            self.entry.forget()
-            self.entry.over = over
+        over = done(hit.line, self.entry.steps > 0)
+        if over is not None and not (of_script(hit.line) and self.entry.pending.keys() & _KNOWN):
+            self.entry.finish(over, is_elsewhere=not of_anything(hit.line))
         if ONE_DONE in hit.line:
             for role in _OF_GONE:
                 self.entry.pending.pop(role, None)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from megatron_hcp.triage.events import NAMES_THE_END, ROLES, Event, FileEvents
 from megatron_hcp.triage.exit_codes import ABORTED
-from megatron_hcp.triage.inputs.log_name import is_of_ray, is_of_worker
 from megatron_hcp.triage.line import When, without_figures
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.place import are_tasks_ranks, place_of
@@ -53,35 +52,26 @@ def parts_by_step(files: Sequence[FileEvents]) -> list[list[FileEvents]]:
 def candidates_of(parts: Sequence[FileEvents], files: Sequence[FileEvents]) -> list[Said]:
     """The events of some parts that the job did not survive, as far as all its files show."""
     said, of_each = [], dict[Path, list[FileEvents]]()
+    over, last = dict[int | None, set[Role]](), dict[int | None, list[FileEvents]]()  # an array's tasks are jobs apart
     for entry in files:
         of_each.setdefault(entry.path, []).append(entry)
-    last = [entry for entry in files if entry.over or (entry.steps >= _STEPS_THAT_SURVIVE and entry.last_step)]
+        over.setdefault(entry.name.task, set()).update(entry.over_elsewhere)
+        if entry.over or (entry.steps >= _STEPS_THAT_SURVIVE and entry.last_step):
+            last.setdefault(entry.name.task, []).append(entry)
+    # What a worker of Ray wrote stands in its driver's log too, which may have trained on after it.
+    of_drivers = {line for entry in files if entry.kind != "worker" for line in entry.doubtful.survived}
     for entry in parts:
-        others_over = _over_elsewhere(entry, files)
-        gone = _survived_in_driver(entry, files)
+        others_over = set() if entry.steps else over.get(entry.name.task, set())
+        gone = of_drivers if entry.kind == "worker" else set()
+        others = last.get(entry.name.task, [])
         for role, event in entry.pending.items():
-            if role in others_over or (role == "effect" and is_of_ray(str(entry.path))):
+            if role in others_over or (role == "effect" and entry.kind == "ray"):
                 continue
             alike = sorted((event, *(later for later in entry.further if later.role == role)), key=_is_of_conda)
             alike = [one for one in alike if without_figures(one.line) not in gone]
-            others = [other for other in last if other.name.task == entry.name.task]  # an array's tasks are jobs apart
             alike.sort(key=lambda one: _is_above_start((entry, one)))
             said += [(entry, one) for one in alike if not _went_on(entry, one, of_each[entry.path], others)][:1]
     return said
-
-
-def _over_elsewhere(entry: FileEvents, files: Sequence[FileEvents]) -> frozenset[Role]:
-    """Of a log that reports no steps, the roles that no longer count: another log says that the training is done."""
-    if entry.steps:
-        return frozenset()
-    return frozenset(role for other in files if other.name.task == entry.name.task for role in other.over)
-
-
-def _survived_in_driver(entry: FileEvents, files: Sequence[FileEvents]) -> set[str]:
-    """Of a log that Ray keeps of one worker, the lines after which the driver's log, which has them too, trained on."""
-    if not is_of_worker(str(entry.path)):
-        return set()
-    return {line for other in files if not is_of_worker(str(other.path)) for line in other.survived_lines}
 
 
 def _went_on(entry: FileEvents, event: Event, same: Sequence[FileEvents], trained: Sequence[FileEvents]) -> bool:
@@ -205,7 +195,7 @@ def _is_of_a_shell(event: Event) -> bool:
 def _is_above_start(item: Said) -> bool:
     """Whether it stands above the first words of the job's program, and nobody who has a rank said it."""
     entry, event = item
-    return event.offset < entry.started_at and event.is_of_a_shell
+    return entry.started_at is not None and event.offset < entry.started_at and event.is_of_a_shell
 
 
 def _is_of_conda(event: Event) -> bool:

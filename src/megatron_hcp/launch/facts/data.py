@@ -232,24 +232,6 @@ DATA_FACTS: tuple[FactSpec, ...] = (
         bridge=("train.exit_signal",),
         default=None,
     ),
-    FactSpec(
-        "checkpoint_save",
-        "any",
-        "where checkpoints are written",
-        mlm=("save",),
-        bridge=("checkpoint.save",),
-        verl=("trainer.default_local_dir",),
-    ),
-    FactSpec(
-        "ckpt_format",
-        "str",
-        "checkpoint format: torch, torch_dist, torch_dcp, fsdp_dtensor",
-        mlm=("ckpt_format",),
-        bridge=("checkpoint.ckpt_format",),
-        default=UNKNOWN,
-        defaults={"mlm": "torch_dist", "bridge": "torch_dist"},
-    ),
-    FactSpec("checkpoint_load", "any", "where checkpoints are loaded from", mlm=("load",), bridge=("checkpoint.load",)),
     FactSpec("data_path", "any", "training data", mlm=("data_path",), verl=("data.train_files",)),
     FactSpec(
         "data_cache_path", "any", "index cache of the data", mlm=("data_cache_path",), bridge=("dataset.path_to_cache",)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.facts.batches import BATCH_FACTS
+from megatron_hcp.launch.facts.checkpoints import CHECKPOINT_FACTS
 from megatron_hcp.launch.facts.data import DATA_FACTS
 from megatron_hcp.launch.facts.groups import GROUP_FACTS
 from megatron_hcp.launch.facts.loss import LOSS_FACTS
@@ -24,6 +25,7 @@ TOPICS: tuple[FactSpec, ...] = (
     *ROUTER_FACTS,
     *RECOMPUTATION_FACTS,
     *DATA_FACTS,
+    *CHECKPOINT_FACTS,
     *LOSS_FACTS,
     *BATCH_FACTS,
 )

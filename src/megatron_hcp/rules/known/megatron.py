@@ -6,6 +6,7 @@ from megatron_hcp.rules.dcp.launches import hybrid
 from megatron_hcp.rules.known.row import Known, register_rows
 from megatron_hcp.rules.rule import Example, Fix
 from megatron_hcp.rules.upstream import (
+    ARGUMENTS,
     GATED_DELTA_NET,
     MAMBA_MIXER,
     MULTI_TOKEN_PREDICTION,
@@ -240,6 +241,23 @@ ROWS: tuple[Known, ...] = (
         good=Example("mlm", "--num-layers 2 --train-iters 100 --eval-interval 100", "mcore=0.16"),
         instead="--eval-interval",
         fixes=(Fix({"eval_interval": 1000}, "the default until 0.15"),),
+    ),
+    Known(
+        "KNOWN125",
+        "mcore",
+        ">=0.16",
+        when="async_save and not persistent_ckpt_worker and ckpt_format != torch",
+        title="--async-save has the persistent worker that it needs since 0.16",
+        why="validate_args switches --async-save off and prints a warning if --use-persistent-ckpt-worker is missing. "
+        "Until 0.15 each save then started a process of its own.",
+        symptom="--async-save is switched off: training waits for every checkpoint",
+        issue="arguments.py, validate_args",
+        outcome="warning silent never",
+        source=(ARGUMENTS.says("validate_args", "'Disabling --async-save.'", ">=0.16"),),
+        launch=Example("mlm", "--num-layers 2 --async-save"),
+        good=Example("mlm", "--num-layers 2 --async-save --use-persistent-ckpt-worker", "mcore=0.16"),
+        instead="--use-persistent-ckpt-worker",
+        fixes=(Fix({"persistent_ckpt_worker": True}, "the worker that 0.16 and newer want"),),
     ),
 )
 

@@ -45,7 +45,8 @@ class Waited(NamedTuple):
     source: str = "log"
     """`log` or `flight-recorder`."""
     at: str = ""
-    """Where the first of the missing ranks was last seen, or called something else; or that it left no dump."""
+    """Where the first of the missing ranks was last seen, or called something else; or that it left no dump. Where
+    none is known to be missing: which ranks waited in a later collective instead."""
     mismatch: str = ""
     """`type`, `size` or `dtype`, where ranks called different collectives: `missing` are those that differ."""
     said: str = ""

@@ -23,7 +23,7 @@ from megatron_hcp.triage.number import whole
 _LARGEST = 64 << 20
 _MOST_RANKS = 20_000
 _MOST_FRAMES = 1_000
-_LONGEST, _LONGEST_NAME = 2_000_000, 1_000
+_LONGEST, _LONGEST_NAME, _LONGEST_RANK = 2_000_000, 1_000, 20
 _MOST_WORK = 100_000_000
 _ENTRY, _FRAME, _VALUE = 500, 40, 8
 """What an entry, a frame and a value of another list take, in characters."""
@@ -184,10 +184,11 @@ def _name(value: Any) -> str:
 
 
 def _numbers(value: Any) -> str:
-    """The ranks of a group: a text, or a list, of which what is nested is left out."""
-    return (
-        " ".join(map(_name, value)) if isinstance(value, list) else value[:_LONGEST] if isinstance(value, str) else ""
-    )
+    """The ranks of a group: a text, or a list, of which what is nested is left out, and each item is cut: a list can
+    hold one long text many times."""
+    if isinstance(value, list):
+        return " ".join(_name(item)[:_LONGEST_RANK] for item in value)
+    return value[:_LONGEST] if isinstance(value, str) else ""
 
 
 def _absent(group: _StuckGroup) -> tuple[_Queued, set[int]] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from megatron_hcp.triage.number import whole
 
@@ -48,14 +48,16 @@ class Name(NamedTuple):
     """Of a job array: which of its tasks wrote the log."""
 
 
-def is_of_worker(path: str) -> bool:
-    """Whether Ray keeps in this file what one of its workers wrote."""
-    return _WORKER_LOG.search(path) is not None
+LogKind = Literal["", "record", "ray", "worker"]
+"""record: `is_record`. ray: Ray writes about itself there, and errors that no row knows say nothing of the job.
+worker: Ray keeps there what one of its workers wrote."""
 
 
-def is_of_ray(path: str) -> bool:
-    """Whether Ray writes about itself in this file: errors that no row knows say nothing of the job there."""
-    return _RAYS_LOG.search(path) is not None
+def kind_of_log(path: str) -> LogKind:
+    """Whose log it is, as far as that matters."""
+    if is_record(path):
+        return "record"
+    return "ray" if _RAYS_LOG.search(path) else "worker" if _WORKER_LOG.search(path) else ""
 
 
 def is_record(path: str) -> bool:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from megatron_hcp.triage.signatures.row import ERROR, EXCLUDE_NODE, Signature, fault, report
 
 _LINK = "ibstat and perfquery on both nodes: is the port active, and are its error counters rising?"
+_ONE_NODE = "one node: which rank ended before this time, or in the attempt before?"
+_SEVERAL_NODES = (
+    "several: set GLOO_SOCKET_IFNAME to the interface that connects them (a single name; Gloo does not support "
+    "NCCL's ^)"
+)
 
 NETWORK: tuple[Signature, ...] = (
     fault(
@@ -133,9 +138,8 @@ NETWORK: tuple[Signature, ...] = (
         "RuntimeError: Gloo connectFullMesh failed with [pair.cc:152] timed out connecting: SO_ERROR: Connection "
         "refused, remote=[127.0.0.1]:14215",
         "RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] no error",
-        "one node: which rank ended before this time, or in the attempt before?",
-        "several: set GLOO_SOCKET_IFNAME to the interface that connects them (a single name; Gloo does not support "
-        "NCCL's ^)",
+        _ONE_NODE,
+        _SEVERAL_NODES,
     ),
     fault(
         "gloo-connect",
@@ -158,9 +162,8 @@ NETWORK: tuple[Signature, ...] = (
         "RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find address for: "
         "^lo",
         "RuntimeError: [enforce fail at gloo/context.cc:27] rank < size",
-        "one node: which rank ended before this time, or in the attempt before?",
-        "several: set GLOO_SOCKET_IFNAME to the interface that connects them (a single name; Gloo does not support "
-        "NCCL's ^)",
+        _ONE_NODE,
+        _SEVERAL_NODES,
         "ulimit -n: every rank holds a connection to every other",
     ),
     fault(

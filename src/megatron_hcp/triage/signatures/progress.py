@@ -14,6 +14,10 @@ _RAYS = b"' succeeded"
 NOTHING_LEFT = frozenset(get_args(Role)) - {"cause"}
 """After the last thing that a program does, and when all is saved, how its ranks end says nothing about the training;
 a full disk does, for an asynchronous checkpoint may still be written."""
+_WELL = b" completed successfully"
+"""A script prints so too, whatever its program did."""
+_OF_ANYTHING = (b"Script" + _WELL, b"Job" + _WELL)
+"""Of whatever a script ran, which may only have prepared the training: it counts below steps, and in its own log."""
 DONE: dict[bytes, frozenset[Role]] = {
     b"[after training is done]": ECHOES,
     b"[exiting program a": ECHOES,
@@ -28,8 +32,7 @@ DONE: dict[bytes, frozenset[Role]] = {
     b"Max number of steps has been reached, stopping training": ECHOES,
     b"End time of running main: ": ECHOES,
     b'"key": "run_stop"': ECHOES | {"end"},
-    b"Script completed successfully": NOTHING_LEFT,
-    b"Job completed successfully": NOTHING_LEFT,
+    **dict.fromkeys(_OF_ANYTHING, NOTHING_LEFT),
 }
 """What Megatron-LM, Hugging Face's Trainer, Lightning, Ray (of its jobs), torchtitan, verl, NeMo-RL, ms-swift and
 MLPerf's programs print when the training is done, and what is no failure any more after it: ranks end one after the
@@ -42,20 +45,25 @@ _HOWEVER_IT_ENDED = b"Training completed or interrupted"
 """verl's asynchronous trainer says so after a failure too."""
 
 
-def done(line: bytes) -> frozenset[Role] | None:
+def done(line: bytes, has_steps: bool) -> frozenset[Role] | None:
     """What is no failure any more after a line by which a program says that its training is done; None: another line.
 
-    Ray says of more than its jobs that they succeeded.
+    Ray says of more than its jobs that they succeeded. `has_steps`: training steps stand above, in the same part.
     """
     for token, over in DONE.items():
         if token in line and (token != _RAYS or b"Job '" in line) and _HOWEVER_IT_ENDED not in line:
-            return over
+            return over if has_steps or token not in _OF_ANYTHING else None
     return None
 
 
 def of_script(line: bytes) -> bool:
     """Whether a script says so, which may do it whatever its program did."""
-    return b"completed successfully" in line
+    return _WELL in line
+
+
+def of_anything(line: bytes) -> bool:
+    """Whether it says so of anything that a script ran: in another log it says nothing about the training."""
+    return any(words in line for words in _OF_ANYTHING)
 
 
 _TRAINING = re.compile(
@@ -114,10 +122,11 @@ HARMLESS = re.compile(
     r"(?i)executing job with overrides|not a git |git root error|detected dubious|pip's dependency resolver|"
     r"nthreads cannot be larger than environment variable|could not find arguments in the checkpoint|"
     r"could not find the metadata file|will not load any checkpoints?|Using the latest cached version|"
-    r"unable to register \w{1,20} (?:factory|plugin)|[:=] ?0$|continuing (?:to|with|without) "
+    r"unable to register \w{1,20} (?:factory|plugin)|continuing (?:to|with|without) |"
+    r"(?<![a-z])(?:errors|failures)[:=] ?0$|\bnum(?:ber)?[ _][\w ]{0,60}(?:error|fail)[\w /()]{0,40}[:=] ?0$"
 )
 """What programs print as an error and go on: Hydra, git (also in wandb), pip, numexpr, Megatron-LM, datasets,
-TensorFlow; a count of none; and what says that it goes on."""
+TensorFlow; what says that it goes on; and a count of no errors or failures."""
 
 
 def last_words(tail: bytes) -> tuple[int, Line] | None:
@@ -129,7 +138,7 @@ def last_words(tail: bytes) -> tuple[int, Line] | None:
     lines = tail.split(b"\n")
     first = max(0, len(lines) - _LAST)
     for place, raw in enumerate(lines):
-        if done(raw) is not None or ((kind := kind_of(raw)) and kind.is_step):
+        if done(raw, has_steps=False) is not None or ((kind := kind_of(raw)) and kind.is_step):
             first = max(first, place + 1)
     last = ((place, read_line(raw)) for place, raw in enumerate(lines[first:], first))
     said = [(place, line) for place, line in last if line.level not in QUIET and _is_bad(line.body)]

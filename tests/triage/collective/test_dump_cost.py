@@ -1,0 +1,31 @@
+"""What a dump of the flight recorder costs to read: a pickle of few bytes can use a value very often."""
+
+import pickle
+import tracemalloc
+
+import pytest
+
+from megatron_hcp.triage.collective.flight_recorder import read_dumps
+
+
+@pytest.mark.parametrize("field", ["ranks", "frames", "entries"])
+def test_a_dump_that_uses_one_value_a_million_times_is_not_read(tmp_path, field):
+    """In the pickle it stands once; its reader would go through it for each group, or each entry."""
+    dump = tmp_path / "nccl_trace_rank_0"
+    for count, is_read in ((1_000, False), (50, True)):
+        users = [{field: list(range(30_000))}] * (count * 1_000 if field == "entries" else count)
+        config = dict(zip(map(str, range(count)), users)) if field == "ranks" else {}
+        whole = {"entries": [] if field == "ranks" else users, "pg_config": config}
+        dump.write_bytes(pickle.dumps(whole, protocol=4))
+        assert ["too often" in why for _, why in read_dumps([dump])[1]] == ([] if is_read else [True])
+
+
+def test_a_text_that_a_list_of_ranks_holds_many_times_is_not_written_out(tmp_path):
+    dump, count, text = tmp_path / "nccl_trace_rank_0", 200_000, "123456 " * 150
+    group = {"name": "a", "desc": "b", "ranks": [0, 1, *[text] * count]}
+    dump.write_bytes(pickle.dumps({"entries": [], "pg_config": {"1": group}}, protocol=4))
+    tracemalloc.start()
+    waited, unread = read_dumps([dump])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (waited, unread) == (None, []) and peak < len(text) * count

@@ -1,0 +1,53 @@
+"""What a log says at the end of a training, or of a script, and for which other lines it holds."""
+
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.read import triage
+from support.logs import STEP, write_logs
+
+RESET = "ConnectionResetError: [Errno 104] Connection reset by peer\n"
+STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(5))
+PREPARED = "Job completed successfully\n"
+RAISED = (
+    '0: Traceback (most recent call last):\n0:   File "x.py", line 3, in f\n0:     go()\n0: ValueError: no tokenizer\n'
+)
+"""Of a rank: a shell's would stand above the program's first words."""
+
+
+def _read(tmp_path, **files):
+    return triage(write_logs(tmp_path, **files), CpPlan())
+
+
+def test_how_others_end_says_nothing_once_a_log_says_that_the_training_is_done(tmp_path):
+    said = STEPS + "Training finished.\n"
+    assert _read(tmp_path, driver_log=said, other_log="ready\n" + RESET).state == "no-failure"
+    assert _read(tmp_path, driver_log=said, other_log="ValueError: no tokenizer\n").state == "failed"
+
+
+def test_a_script_that_says_so_is_done_only_where_nothing_failed_above(tmp_path):
+    done = "Script completed successfully\n"
+    killed = "/spool/slurm_script: line 143: 34160 Killed                  srun train.py\n"
+    assert _read(tmp_path, a_log=STEPS + done + killed).state == "no-failure"
+    assert _read(tmp_path, b_log=STEPS + "ValueError: bad sample\n" + done + killed).state == "failed"
+
+
+def test_what_a_script_says_before_any_step_is_of_what_it_prepared(tmp_path):
+    assert _read(tmp_path, train_log=PREPARED + "loading\n" + RAISED).failure.message == "ValueError: no tokenizer"
+    assert _read(tmp_path, job_log="cannot open the shard\n" + PREPARED).state == "unclear"
+
+
+def test_what_a_script_says_is_of_no_other_log(tmp_path):
+    logs = {"train_log": "loading\n" + RAISED}
+    for name, above in (("prep_log", ""), ("steps_log", STEPS)):
+        assert _read(tmp_path, **logs, **{name: above + PREPARED}).failure.message == "ValueError: no tokenizer"
+
+
+def test_a_failure_above_what_a_script_says_of_the_training_counts(tmp_path):
+    said = "Training completed successfully\n"
+    assert _read(tmp_path, a_log=STEPS + RAISED + said).state == "failed"
+    assert _read(tmp_path, b_log=STEPS + said, c_log="ready\n" + RESET).state == "no-failure"
+
+
+def test_what_a_script_says_is_not_of_the_srun_step_after_it(tmp_path):
+    ended = "slurmstepd: error: *** STEP 9.0 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***\n"
+    later = _read(tmp_path, a_log=STEPS + PREPARED + ended + RAISED)
+    assert later.failure.message == "ValueError: no tokenizer"
