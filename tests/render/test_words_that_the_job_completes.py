@@ -63,6 +63,21 @@ def test_a_choice_that_only_the_job_can_make_is_made_by_its_own_condition(render
     assert launch_of(script, environment, cwd=tmp_path)[-7:] == wanted
 
 
+def test_a_condition_on_variables_alone_is_asked_wherever_the_script_asks_it(rendered, tmp_path):
+    """On every node, or in a container, it has the same answer as in the job's script; a file may be there or not."""
+    inner = 'if [ -n "$RUN" ]; then A="--wandb-exp-name $RUN"; fi\ntorchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py $A "$@"\n'
+    (tmp_path / "run.sh").write_text(inner)
+    text = HEAD + "srun bash run.sh --context-parallel-size 2 --seq-length 8192\n"
+    done = rendered("-o", "job.sbatch", text=text)
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    assert launch_of(script, {"PATH": "/bin:/usr/bin", "RUN": "n"})[:2] == ["--wandb-exp-name", "n"]
+    assert launch_of(script, {"PATH": "/bin:/usr/bin"})[0] == "--context-parallel-size"
+    (tmp_path / "run.sh").write_text(inner.replace("-n", "-f"))
+    done = rendered(text=text)
+    assert done.returncode == 2 and "depends on the `if`" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -71,6 +86,7 @@ def test_a_choice_that_only_the_job_can_make_is_made_by_its_own_condition(render
         "python pretrain_gpt.py --context-parallel-size 2 --data-path $(cat $1)\n",
         "python pretrain_gpt.py --context-parallel-size 2 --data-path $(named)\n",
         "python pretrain_gpt.py --context-parallel-size 2 $(cat list)\n",  # any options
+        'if [ -n "$nodes" ]; then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n',
         "[ -f a ] && A=x\npython pretrain_gpt.py --context-parallel-size 2 --seed ${A%y}\n",
     ],
 )

@@ -17,6 +17,8 @@ _OF_A_TASK = re.compile(
     r"srun|sbatch|salloc|scancel)\b"
 )
 """What differs between the tasks of a job, and what starts another job or step."""
+_OF_THE_JOB = re.compile(r"\$\{?(?:attempt|name|nodes|port|program|python|start)\b")
+"""Variables that the job's own script has set by then."""
 _MAX_TEXT = 10_000
 
 
@@ -60,6 +62,9 @@ class RunWords:
 
     def _substitution(self, run: RunTime, command: str) -> str | None:
         """`$(…)` that sets what a command reads, and runs it as the script does: it may fail, or find nothing set."""
+        own = {match[0].lstrip("${") for match in _OF_THE_JOB.finditer(run.text)}
+        if not own <= run.variables.keys():
+            return None
         known: list[str | None] = []
         for name, var in run.variables.items():
             if var.items is not None:
