@@ -65,7 +65,8 @@ def test_a_choice_that_only_the_job_can_make_is_made_by_its_own_condition(render
 
 def test_a_condition_on_variables_alone_is_asked_wherever_the_script_asks_it(rendered, tmp_path):
     """On every node, or in a container, it has the same answer as in the job's script; a file may be there or not."""
-    inner = 'if [ -n "$RUN" ]; then A="--wandb-exp-name $RUN"; fi\ntorchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py $A "$@"\n'
+    inner = 'if [ -n "$RUN" ]; then A="--wandb-exp-name $RUN"; fi\n'
+    inner += 'torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py $A "$@"\n'
     (tmp_path / "run.sh").write_text(inner)
     text = HEAD + "srun bash run.sh --context-parallel-size 2 --seq-length 8192\n"
     done = rendered("-o", "job.sbatch", text=text)

@@ -149,7 +149,8 @@ class State:
             return (), False
         outside = name if name.isidentifier() else ""
         if self.sourced is not None:
-            return (Hole(f"{name} may be set by {self.sourced}", span, outside=outside),), True
+            why = ByVariable.of(f"{name} may be set by {self.sourced}", name)
+            return (Hole(why, span, outside=outside),), True
         reason = ByVariable.of(f"{name} is not set in this script", name)
         return (Hole(reason, span, outside=outside),), False
 

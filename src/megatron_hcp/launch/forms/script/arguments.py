@@ -37,7 +37,7 @@ def why_hidden(items: Items) -> str:
     """Which word isn't known first, as far as it is written, and why; "" if all are known."""
     found = list(_hidden(items))
     first = found[0] if found else ""
-    if isinstance(first, ByVariable) and all(isinstance(reason, ByVariable) for reason in found):
+    if isinstance(first, ByVariable):
         variables = [reason.variable for reason in found if isinstance(reason, ByVariable) and not reason.argument]
         first.further = tuple(name for name in dict.fromkeys(variables) if name != first.variable)
     return first
