@@ -29,7 +29,6 @@ _PURE = (Condition, ArithmeticCommand, Negation, AndOr)
 """Conditions that change nothing."""
 _OF_FILES = frozenset("-b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -ef -nt -ot -v -R".split())
 """Operators of conditions whose answer hangs on where they are asked."""
-_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int) -> RunTime | None:
@@ -41,7 +40,7 @@ def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int) -> Ru
     text = w.source.data[start:end].decode("utf-8", "replace")
     is_plain = not any(mark in text for mark in w.source.marks) and not (text[:1] == "`" and "\\" in text)
     is_elsewhere = not w.is_copied or w.other_shells > 0
-    if not is_plain or (is_elsewhere and not _asks_for_variables(nodes)):
+    if not is_plain or "IFS" in w.vars or (is_elsewhere and not _asks_for_variables(nodes)):
         return None
     names = _read(w, nodes)
     if names is None or SOURCE in names:
@@ -98,7 +97,7 @@ def _read(w: Walker, nodes: Iterable[SyntaxNode]) -> set[str] | None:
         elif isinstance(node, Command) and node.name in w.functions:
             return None
         elif isinstance(node, ArithmeticExpansion | ArithmeticCommand):
-            names.update(_NAME.findall(w.text(node)))
+            names.update(re.findall(r"[A-Za-z_]\w*", w.text(node)))
     return names
 
 

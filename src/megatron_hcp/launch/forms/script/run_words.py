@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable
 
 from megatron_hcp.bash.reason import RunTime, WhyUnknown
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, OneOf, Part, Unseen, Value
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, LAUNCH_OUTPUT, LAUNCH_TIME
 
-_PLAIN = re.compile(r"[\w./:=,@%+-]+")
+_PLAIN = r"[\w./:=,@%+-]+"
 """Text that splitting and globbing leave as it is."""
-_OF_A_TASK = re.compile(
+_OF_A_TASK = (
     r"\b(?:SLURM_(?:PROCID|NODEID|LOCALID|STEP\w*)|(?:LOCAL_|NODE_)?RANK|SLURMD_NODENAME|HOSTNAME|hostname|"
     r"srun|sbatch|salloc|scancel)\b"
 )
 """What differs between the tasks of a job, and what starts another job or step."""
-_OF_THE_JOB = re.compile(r"\$\{?(?:attempt|name|nodes|port|program|python|start)\b")
+_OF_THE_JOB = r"\$\{?(attempt|name|nodes|port|program|python|start)\b"
 """Variables that the job's own script has set by then."""
 _MAX_TEXT = 10_000
 
@@ -62,8 +61,7 @@ class RunWords:
 
     def _substitution(self, run: RunTime, command: str) -> str | None:
         """`$(…)` that sets what a command reads, and runs it as the script does: it may fail, or find nothing set."""
-        own = {match[0].lstrip("${") for match in _OF_THE_JOB.finditer(run.text)}
-        if not own <= run.variables.keys():
+        if not set(re.findall(_OF_THE_JOB, run.text)) <= run.variables.keys():
             return None
         known: list[str | None] = []
         for name, var in run.variables.items():
@@ -72,18 +70,20 @@ class RunWords:
                 known.append(None if None in words else f"{name}=({' '.join(filter(None, words))})")
             else:
                 text = self._text(var.value or ())
-                known.append(None if text is None else f"{name}={text}")
+                known.append(None if text is None else f"{'export ' if var.exported else ''}{name}={text}")
         if run.folder is not None:
             folder = self._text(run.folder)
             known.append(None if folder is None else f"cd {folder}")
         end = "\n" if "\n" in command or "#" in command else ""
         text = f"$({'; '.join(filter(None, ['set +euo pipefail', *known, command]))}{end})"
-        return None if None in known or len(text) > _MAX_TEXT or _OF_A_TASK.search(text) else text
+        return None if None in known or len(text) > _MAX_TEXT or re.search(_OF_A_TASK, text) else text
 
     def _word(self, item: Item, splits: bool = True) -> str | None:
         """A word of a list. `splits`: it is printed, and split again, so that it must not have a blank."""
         if isinstance(item, Field):
-            is_plain = all(_PLAIN.fullmatch(part.text) for part in item.parts if isinstance(part, Lit) and part.text)
+            is_plain = all(
+                re.fullmatch(_PLAIN, part.text) for part in item.parts if isinstance(part, Lit) and part.text
+            )
             return self._text(item.parts) if is_plain or not splits else None
         if isinstance(item, Unseen):
             if item.outside:
@@ -98,8 +98,10 @@ class RunWords:
         return None if None in words else "".join(filter(None, words)) or "''"
 
     def _part(self, part: Part) -> str | None:
+        from shlex import quote  # only a job needs it
+
         if isinstance(part, Lit):
-            return shlex.quote(part.text) if part.text else ""
+            return quote(part.text) if part.text else ""
         if isinstance(part, OneOf):
             chosen = self.choice(part)
             return chosen and f'"{chosen}"'
@@ -109,7 +111,7 @@ class RunWords:
             return '"' + part.date.replace("date", f'date -d "@${LAUNCH_TIME}"', 1) + '"'
         if part.below is not None:
             below = f"/{part.below}" if part.below.strip("./") or ".." in part.below else ""
-            return f'"${LAUNCH_FOLDER}"{below and shlex.quote(below)}'
+            return f'"${LAUNCH_FOLDER}"{below and quote(below)}'
         output = None if part.is_list else self.output(part)
         return output and f'"${output}"'
 
