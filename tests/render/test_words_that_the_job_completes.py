@@ -1,7 +1,10 @@
 """Words that only the job can know are carried as its script's own commands and conditions, or asked for."""
 
 import re
+import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -128,3 +131,16 @@ def test_an_argument_of_the_script_is_one_of_the_job(rendered, tmp_path):
     assert "--data-path c\n" in rendered("--args", "a b c", text=text).stdout
     shifted = rendered(text=text.replace("DATA=$3", "shift\nDATA=$2"))
     assert shifted.returncode == 2 and "give the script's arguments with --args" in shifted.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--save $ONE", "--save $ONE --load $TWO", "--save $1", '--data-path $(ls "$FROM" | sort)', "--save $ONE $MORE"],
+)
+def test_a_script_that_completes_words_has_nothing_for_shellcheck_to_say(rendered, tmp_path, words):
+    before = 'FROM=/data\nif [ -d ck ]; then MORE="--finetune --load ck"; else MORE=""; fi\n'
+    done = rendered("-o", "job.sbatch", text=HEAD + before + TRAIN.replace("8192", f"8192 {words}"))
+    assert done.returncode in (0, 1), done.stderr
+    program = shutil.which("shellcheck") or str(Path(sys.executable).parent / "shellcheck")
+    checked = subprocess.run([program, "--norc", tmp_path / "job.sbatch"], capture_output=True, text=True)
+    assert not checked.returncode, checked.stdout

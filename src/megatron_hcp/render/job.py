@@ -92,7 +92,7 @@ class Job:
     @property
     def from_outside(self) -> list[str]:
         """The variables in the launch's words that whoever submits the job sets: neither Slurm nor every shell does."""
-        names = self._unknown - {LAUNCH_FOLDER, "HOME", "USER", *self.outputs}
+        names = self._unknown - {LAUNCH_FOLDER, "HOME", "USER", "PWD", *self.outputs}
         return sorted(name for name in names if name.isidentifier() and not name.startswith("SLURM_"))
 
     @property
