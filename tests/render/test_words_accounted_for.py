@@ -195,7 +195,10 @@ def test_a_checkpoint_folder_that_each_attempt_names_anew_is_refused_with_requeu
 @pytest.mark.parametrize(
     ("before", "said"),
     [
-        ('SIZE="${1:?which}"\ncase $SIZE in 8b) TP=8 ;; *) TP=4 ;; esac\n', r"by \$1\); .*with --args 'FIRST SECOND'"),
+        (
+            'SIZE="${1:?which}"\ncase $SIZE in 8b | 70b) TP=8 ;; *) TP=4 ;; esac\n',
+            r"by \$1\); .*with --args 'FIRST SECOND' \(\$1 is one of 8b, 70b\)",
+        ),
         ("if [ $SIZE = 8b ]; then TP=8; else TP=4; fi\n", "state SIZE with --assume env.SIZE=VALUE"),
     ],
 )

@@ -56,12 +56,20 @@ class ByVariable(WhyUnknown):
     argument: str
     further: tuple[str, ...] = ()
     """Other variables on which what is unknown hangs too."""
+    choices: tuple[str, ...] = ()
+    """The values that the script tells apart, if it does so in a `case`."""
 
     @classmethod
     def of(cls, reason: str, variable: str, argument: str = "") -> ByVariable:
         made = cls(reason)
         made.variable = variable
         made.argument = argument if variable.isidentifier() else variable
+        return made
+
+    def saying(self, text: str) -> ByVariable:
+        """The same reason in other words."""
+        made = ByVariable.of(text, self.variable, self.argument)
+        made.choices = self.choices
         return made
 
 

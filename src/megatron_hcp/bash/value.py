@@ -202,7 +202,7 @@ def reason_of(value: Iterable[Part]) -> str:
                 by = part.reason
                 which = ", which " if isinstance(by, WhyUnknown) and by.by == "branch" else ": "
                 told = f"is {' or '.join(known)}{which}{by}"
-                made = ByVariable.of(told, by.variable, by.argument) if isinstance(by, ByVariable) else WhyUnknown(told)
+                made = by.saying(told) if isinstance(by, ByVariable) else WhyUnknown(told)
                 made.options = tuple(known)
                 return made
             return part.reason

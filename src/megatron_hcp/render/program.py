@@ -59,9 +59,12 @@ def launch_words(launch: Launch, cli_words: Sequence[str], places_ranks: bool = 
 def _how_to_state(hidden: str) -> str:
     if not isinstance(hidden, ByVariable):
         return "write the value out, or give the launch's words after --"
+    known = visible(", ".join(hidden.choices[:12])) + (", ..." if len(hidden.choices) > 12 else "")
     if hidden.argument:
-        return "give the script's arguments with --args 'FIRST SECOND'"
-    return f"{_stated(hidden.variable, *hidden.further)}, or give the launch's words after --"
+        one_of = f" (${hidden.argument} is one of {known})" if known else ""
+        return f"give the script's arguments with --args 'FIRST SECOND'{one_of}"
+    one_of = f" ({hidden.variable} is one of {known})" if known else ""
+    return f"{_stated(hidden.variable, *hidden.further)}{one_of}, or give the launch's words after --"
 
 
 def _stated(*names: str) -> str:

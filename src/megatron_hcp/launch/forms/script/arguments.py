@@ -54,7 +54,7 @@ def _hidden(items: Items) -> Iterator[str]:
             lost = [part for part in item.parts if _carried(part, run) is None] if isinstance(item, Field) else []
             reason = reason_of(lost) if isinstance(item, Field) else item.reason
             told = f"{named}...: {reason}" if named else reason
-            yield ByVariable.of(told, reason.variable, reason.argument) if isinstance(reason, ByVariable) else told
+            yield reason.saying(told) if isinstance(reason, ByVariable) else told
 
 
 def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None:
