@@ -90,6 +90,7 @@ def test_a_condition_on_variables_alone_is_asked_wherever_the_script_asks_it(ren
         "python pretrain_gpt.py --context-parallel-size 2 --data-path $(cat $1)\n",
         "python pretrain_gpt.py --context-parallel-size 2 --data-path $(named)\n",
         "python pretrain_gpt.py --context-parallel-size 2 $(cat list)\n",  # any options
+        "python pretrain_gpt.py --context-parallel-size 2 --data-path $(cat '\x1b[2J')\n",
         'if [ -n "$nodes" ]; then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n',
         "[ -f a ] && A=x\npython pretrain_gpt.py --context-parallel-size 2 --seed ${A%y}\n",
     ],

@@ -76,7 +76,8 @@ class RunWords:
             known.append(None if folder is None else f"cd {folder}")
         end = "\n" if "\n" in command or "#" in command else ""
         text = f"$({'; '.join(filter(None, ['set +euo pipefail', *known, command]))}{end})"
-        return None if None in known or len(text) > _MAX_TEXT or re.search(_OF_A_TASK, text) else text
+        is_shown = all(letter.isprintable() or letter in "\n\t" for letter in text)  # the job's script is printed
+        return text if None not in known and is_shown and len(text) < _MAX_TEXT and _is_of_job(text) else None
 
     def _word(self, item: Item, splits: bool = True) -> str | None:
         """A word of a list. `splits`: it is printed, and split again, so that it must not have a blank."""
@@ -114,6 +115,10 @@ class RunWords:
             return f'"${LAUNCH_FOLDER}"{below and quote(below)}'
         output = None if part.is_list else self.output(part)
         return output and f'"${output}"'
+
+
+def _is_of_job(text: str) -> bool:
+    return re.search(_OF_A_TASK, text) is None
 
 
 def _printed(form: str, words: list[str | None]) -> str | None:
