@@ -143,7 +143,7 @@ class RunText(NamedTuple):
     """An argument whose text only the job knows: `names` holds, for each part, whether it is a variable's name.
 
     Such a part may also be a date, as the launch's script asks for it: `$(date +%F)`, or a choice that a condition of
-    the script makes: `$(if [ -f … ]; then …)`. `splits`: it is any number of words.
+    the script makes: `$(set +euo pipefail; if …)`. `splits`: it is any number of words.
     """
 
     parts: tuple[str, ...]
