@@ -257,21 +257,6 @@ ROWS: tuple[Known, ...] = (
             Fix({"weight_shards": None, "expert_weight_shards": None}, "no weight shards beyond tensor parallelism"),
         ),
     ),
-    Known(
-        "KNOWN128",
-        "mcore",
-        ">=0.14,<0.17",
-        when="mtp_layers > 0 and calculate_per_token_loss",
-        title="Multi-token prediction's loss is divided by its own tokens",
-        why="Gradients are divided by the tokens of the main loss, and each MTP layer has fewer: a token less for each "
-        "sequence or, in packs with masks, many less.",
-        symptom="multi-token prediction counts less than its scaling factor says: its loss is divided by the main "
-        "loss's tokens",
-        issue="NVIDIA/Megatron-LM#2417",
-        outcome="info note never",
-        source=(GPT_MODEL.says("GPTModel._postprocess", "if self.config.calculate_per_token_loss:", ">=0.14,<0.17"),),
-        launch=Example("mlm", "--mtp-num-layers 1 --position-embedding-type rope --calculate-per-token-loss"),
-    ),
 )
 
 register_rows(ROWS, __name__)
