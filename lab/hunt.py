@@ -19,7 +19,10 @@ from typing import NamedTuple
 
 from program import at_least_one, parser_of
 
+from megatron_hcp.dryrun import conversations
+from megatron_hcp.dryrun.small import small_run
 from megatron_hcp.dryrun.step import StepRun, run_step
+from megatron_hcp.dryrun.words import is_packed, words_of
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.fact import Launch
@@ -160,8 +163,12 @@ def report(found: dict[Outcome, list[Drawn]]) -> Iterator[str]:
         yield f"{outcome.says}. {len(launches)} launches, the smallest on {where}."
         yield f"Nothing differs with: {'; '.join(outcome.explained) or 'none of the changes that were tried'}."
         yield f"hcp check says: {', '.join(known(least)) or 'nothing'}.\n"
-        yield "```bash\n# the same without its CP options is the other side"
-        yield f"torchrun --nproc-per-node 8 pretrain_gpt.py --mock-data {' '.join(least.words)}\n```"
+        launch = read(least)
+        pair = small_run(launch, _PROCESSES).pairs[0]
+        yield "```bash\n# what ran here, with context parallelism and without"
+        yield f"pretrain_gpt.py {shlex.join(pair.words)}\npretrain_gpt.py {shlex.join(pair.alone)}"
+        yield "# the same on 8 GPUs" + f", with conversations (JSON lines) in {conversations.NAME}" * is_packed(launch)
+        yield f"torchrun --nproc-per-node 8 pretrain_gpt.py {shlex.join(words_of(launch).words)}\n```"
 
 
 def main() -> int:

@@ -2,13 +2,13 @@
 
 `{}` in the words stands for the value: `python lab submitted mutants --rule {} --each TP001 TP002 CP007`. The local
 executor is the default; --executor slurm makes a job array of --tasks tasks, which go on after a time limit with the
-values that are not done (extra `jobs`). What each run prints is in FOLDER/VALUE.log, and its last line is shown.
+values that are not done (extra `jobs`). What each run prints is in FOLDER/NUMBER.log, 1 for the first value, and its
+last line is shown. The exit status is 1 unless all passed.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.skills.card import Card, Step
 from megatron_hcp.skills.steps import StepResult
-from megatron_hcp.skills.submitted import EXECUTORS, Submission, run_submitted
+from megatron_hcp.skills.submitted import EXECUTORS, Submission, parameter_of, run_submitted
 
 _CARD = Card("lab", "", "", {}, (), (), (), (), (), (), ROOT)
 _LOGGED = (
@@ -60,19 +60,15 @@ def main() -> int:
     given = options.parse_args(words[place:])
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    logs = {value: folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', value)[:100]}.log" for value in given.each}
+    logs = {value: folder / f"{number}.log" for number, value in enumerate(dict.fromkeys(given.each), 1)}
     steps = [(_CARD, _step(words[:place], value, logs[value], given.seconds)) for value in logs]
-    parameters = {name: int(value) if value.isdecimal() else value for name, _, value in map(_pair, given.submit_with)}
-    submission = Submission(given.executor, given.tasks, folder / "tasks", parameters)
     try:
+        parameters = dict(map(parameter_of, given.submit_with))
+        submission = Submission(given.executor, given.tasks, folder / "tasks", parameters)
         found = run_submitted(steps, submission, lambda result: say([_shown(result, logs[result.step.id])]))
     except HcpError as error:
         sys.exit(f"lab: {error}")
-    return int(any(result.status == "failed" for result in found))
-
-
-def _pair(text: str) -> tuple[str, str, str]:
-    return text.partition("=")
+    return int(any(result.status != "passed" for result in found))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -139,13 +138,13 @@ def _work(cases: list[Any], rank: int, folder: Path, until: float) -> None:
 
 
 def _outcome(case: Any, levels: Any, rank: int, stream: Any) -> Outcome:
+    from megatron_hcp.proofs.te_cpu.execute import result_of_error
+
     try:
         return _computed(case, levels, rank, stream)
     except Exception as error:
-        text = (str(error).splitlines() or [""])[0]
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        is_meant = isinstance(error, AssertionError) or (place.line or "").startswith("raise ")
-        return Outcome("refused" if is_meant else "fails", f"{type(error).__name__}: {text} (in {place.name})"[:200])
+        verdict, text, _ = result_of_error(error)
+        return Outcome(verdict, text[:200])
 
 
 def _computed(case: Any, levels: Any, rank: int, stream: Any) -> Outcome:

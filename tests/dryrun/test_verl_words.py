@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from megatron_hcp.dryrun.verl_words import verl_words
@@ -11,6 +14,7 @@ from megatron_hcp.launch.load import LoadOptions, load_launch
 from support.rows import rows
 
 MEGATRON = "actor_rollout_ref.actor.strategy=megatron"
+RATE = "actor_rollout_ref.actor.optim.lr"
 
 
 def launch(*words: str) -> Launch:
@@ -23,6 +27,7 @@ def launch(*words: str) -> Launch:
     ("actor_rollout_ref.actor.megatron.dist_checkpointing_path=/a", "checkpoint"),
     ("actor_rollout_ref.model.trust_remote_code=true", "code of others"),
     ("actor_rollout_ref.rollout.tensor_model_parallel_size=8", "rollout engine"),
+    ("actor_rollout_ref.rollout.nnodes=2", "rollout engine"),
 ])  # fmt: skip
 def test_a_word_that_the_actor_does_not_read_is_left_out_and_listed(word: str, what: str) -> None:
     told = verl_words(launch(word))
@@ -43,10 +48,32 @@ def test_a_word_that_the_actor_reads_stays_as_it_is(word: str) -> None:
     ("/models/a", "/models/a"),
     ("a b", "'a b'"),
     ("it's", "'it\\'s'"),
+    ("'1'", "'1'"),
+    ("'true'", "'true'"),
+    ("'a b\\c'", "'a b\\c'"),
+    ("'a b\\\\'", "'a b\\\\'"),
+    ("'it\\\\\\'s'", "'it\\\\\\'s'"),
 ])  # fmt: skip
 def test_a_text_that_hydra_would_read_otherwise_is_quoted(value: str, written: str) -> None:
     key = "actor_rollout_ref.model.path"
     assert verl_words(launch(f"{key}={value}")).words[-1] == f"{key}={written}"
+
+
+@rows("own, after", [(["~KEY"], []), (["KEY=1", "~KEY=1"], []), (["KEY=1"], ["~KEY"]), (None, ["~KEY"])])
+def test_a_word_that_removes_a_key_is_refused_wherever_it_stands(
+    tmp_path: Path, own: list[str] | None, after: list[str]
+) -> None:
+    target, words = "", [MEGATRON, *after]
+    if own is not None:
+        target, words = str(tmp_path / "run.sh"), after
+        Path(target).write_text(f"python3 -m verl.trainer.main_ppo {MEGATRON} {' '.join(own)}\n".replace("KEY", RATE))
+    named = tuple(word.replace("KEY", RATE) for word in words)
+    with pytest.raises(HcpError, match=re.escape(f"found ~{RATE};")):
+        verl_words(load_launch(target, LoadOptions(dialect="verl", words=named)))
+
+
+def test_a_word_that_removes_what_the_actor_does_not_read_is_left_out() -> None:
+    assert verl_words(launch("~trainer.logger")).words == ("ppo_trainer", MEGATRON)
 
 
 def test_the_configurations_name_comes_first() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import shlex
 from pathlib import Path
 
 import hunt
 import pytest
 
 from support.needs import UPSTREAM
+from support.rows import rows
 
 
 def drawn(**chosen: int) -> hunt.Drawn:
@@ -38,6 +40,18 @@ def test_the_report_has_the_smallest_launch_and_what_hcp_knows_of_it() -> None:
     small, large = (one._replace(checkout=wheel) for one in (drawn(MTP=1), drawn(MTP=1, recomputation=1)))
     text = "\n".join(hunt.report({hunt.Outcome("different", "mtp"): [large, small]}))
     assert "KNOWN117" in text and "--mtp-num-layers 1" in text and "--recompute" not in text, text
+
+
+@pytest.mark.upstream
+@rows("packing, data, not_read", [(0, "--mock-data", "--data-path"), (1, "--data-path", "--mock-data")])
+def test_the_report_has_the_commands_of_both_sides_as_they_ran(packing: int, data: str, not_read: str) -> None:
+    launch = drawn(packing=packing)._replace(checkout=UPSTREAM / "megatron-core-0.17.1")
+    lines = "\n".join(hunt.report({hunt.Outcome("different", "mtp"): [launch]})).splitlines()
+    ran, alone, whole = (shlex.split(line) for line in lines if "pretrain_gpt.py" in line)
+    assert "--context-parallel-size" in ran and "--context-parallel-size" not in alone
+    assert all(data in words and not_read not in words for words in (ran, alone, whole))
+    tokens = [int(words[words.index("--seq-length") + 1]) for words in (ran, alone, whole)]
+    assert tokens[0] == tokens[1] < tokens[2]
 
 
 @pytest.mark.torch

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("submitit")
 LAB = str(Path(__file__).resolve().parents[2] / "lab")
+VALUES = ("TP001", "NOPE/9", "NOPE_9", "TP002")
 
 
 def lab(folder: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -31,17 +32,15 @@ def test_each_value_is_run_and_what_it_prints_is_kept(
     slurm = executor == "slurm"
     env = request.getfixturevalue("slurm").env if slurm else {}
     more = ["--executor", "slurm", "--submit-with", "partition=debug", "--submit-with", "time=5"] if slurm else []
-    done = lab(tmp_path, "mutants", "--list", "--rule", "{}", "--each", "TP001", "NOPE999", "TP002", *more, env=env)
+    done = lab(tmp_path, "mutants", "--list", "--rule", "{}", "--each", *VALUES, *more, env=env)
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
-    assert [line.split(":")[0].split()[:2] for line in lines] == [
-        ["passed", "TP001"],
-        ["failed", "NOPE999"],
-        ["passed", "TP002"],
-    ]
-    kept = (tmp_path / "lab-tasks" / "TP001.log").read_text()
-    assert "rules/tp.py" in kept and "TP001" in kept.splitlines()[-1]
-    assert lines[0].endswith(kept.splitlines()[-1])
+    verdicts = zip(("passed", "failed", "failed", "passed"), VALUES, strict=True)
+    assert [tuple(line.split(":")[0].split()[:2]) for line in lines] == [*verdicts]
+    logs = [(tmp_path / "lab-tasks" / f"{number}.log").read_text() for number in range(1, len(VALUES) + 1)]
+    assert "rules/tp.py" in logs[0]
+    for log, value, line in zip(logs, VALUES, lines, strict=True):
+        assert value in log.splitlines()[-1] and line.endswith(log.splitlines()[-1])
 
 
 @pytest.mark.parametrize("words", [["mutants"], ["--each", "x"], ["mutants", "--each"]])
@@ -49,3 +48,10 @@ def test_a_command_line_without_a_program_or_values_says_what_is_wanted(tmp_path
     done = lab(tmp_path, *words)
     assert done.returncode == 2 and "error: " in done.stderr.splitlines()[-1]
     assert not (tmp_path / "lab-tasks").exists()
+
+
+@pytest.mark.parametrize("parameter", ["name", "time=0"])
+def test_a_parameter_that_is_none_is_refused_in_one_line(tmp_path: Path, parameter: str) -> None:
+    done = lab(tmp_path, "mutants", "--list", "--rule", "{}", "--each", "TP001", "--submit-with", parameter)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1 and line.startswith("lab: ") and parameter in line and not done.stdout

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ pytest.importorskip("pygls")
 
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
+
+from megatron_hcp.project.place import BASELINE, CONFIG, PYPROJECT
 
 TWO_LEVELS = (
     "# \U0001f680 a launch\ntorchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size 8 --seq-length 4096 "
@@ -30,10 +33,18 @@ class Editor:
     def __init__(self, client: LanguageClient, path: Path) -> None:
         self.client, self.uri, self.version = client, path.as_uri(), 1
         self.published: asyncio.Queue[types.PublishDiagnosticsParams] = asyncio.Queue()
+        self.watched: list[str] = []
 
         @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
         def arrived(params: types.PublishDiagnosticsParams) -> None:
             self.published.put_nowait(params)
+
+        @client.feature(types.CLIENT_REGISTER_CAPABILITY)
+        def asked(params: types.RegistrationParams) -> None:
+            for one in params.registrations:
+                assert one.method == types.WORKSPACE_DID_CHANGE_WATCHED_FILES
+                options: Any = one.register_options
+                self.watched += [watcher["globPattern"] for watcher in options["watchers"]]
 
     async def open(self, text: str) -> list[types.Diagnostic]:
         item = types.TextDocumentItem(self.uri, "x", self.version, text)
@@ -54,18 +65,31 @@ class Editor:
         return types.TextDocumentIdentifier(self.uri)
 
 
-def in_editor(path: Path, steps: Callable[[Editor], Awaitable[None]]) -> None:
+def in_editor(
+    path: Path, steps: Callable[[Editor], Awaitable[None]], can: types.ClientCapabilities | None = None
+) -> None:
     async def run() -> None:
         client = LanguageClient("test", "1")
         editor = Editor(client, path)
         await client.start_io(sys.executable, "-m", "megatron_hcp", "lsp")
-        await client.initialize_async(types.InitializeParams(capabilities=types.ClientCapabilities()))
+        await client.initialize_async(types.InitializeParams(capabilities=can or types.ClientCapabilities()))
+        client.initialized(types.InitializedParams())
         await steps(editor)
         await client.shutdown_async(None)
         client.exit(None)
         await client.stop()
 
     asyncio.run(asyncio.wait_for(run(), None))
+
+
+def watched(editor: Editor, folder: Path) -> set[str]:
+    """The files that the editor was asked to watch; braces at a pattern's end hold alternatives (the protocol says so).
+
+    As in a shell, an asterisk stands for no dot at the start of a name: editors differ there.
+    """
+    parts = [pattern.partition("{") for pattern in editor.watched]
+    patterns = [head + end for head, _, ends in parts for end in ends.rstrip("}").split(",")]
+    return {name for pattern in patterns for name in glob(pattern, root_dir=folder, recursive=True)}
 
 
 def codes(marks: list[types.Diagnostic]) -> list[Any]:
@@ -193,6 +217,22 @@ def test_a_project_file_that_appears_or_changes_counts_at_once(tmp_path: Path) -
             assert ("HCP001" in codes(marks)) == ("HCP002" in text)
 
     in_editor(tmp_path / "run.sh", steps)
+
+
+@pytest.mark.parametrize("can_watch", [True, False])
+def test_an_editor_that_can_is_asked_to_watch_what_launches_read(tmp_path: Path, can_watch: bool) -> None:
+    read = {f"conf/{name}" for name in ("common.sh", "model.yaml", "config.json", CONFIG, BASELINE, PYPROJECT)}
+    (tmp_path / "conf").mkdir()
+    for name in read:
+        (tmp_path / name).touch()
+
+    async def steps(editor: Editor) -> None:
+        await editor.open(TWO_LEVELS)  # its answer comes after what `initialized` had the server ask
+        assert watched(editor, tmp_path) == (read if can_watch else set())
+
+    watching = types.DidChangeWatchedFilesClientCapabilities(dynamic_registration=can_watch)
+    workspace = types.WorkspaceClientCapabilities(did_change_watched_files=watching)
+    in_editor(tmp_path / "run.sh", steps, types.ClientCapabilities(workspace=workspace))
 
 
 def test_mistakes_of_the_project_file_are_shown_in_it(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import yaml
 
-from agree.rules_and_guards import disagreements
 from megatron_hcp.ground.json_layout import ROW_WIDTH, laid_out
 from megatron_hcp.judge.report import Report
 from megatron_hcp.rules.registry import RULES
@@ -130,7 +129,6 @@ class Tally:
         self.unrelated: Counter[str] = Counter()
         self.agreed: Counter[str] = Counter()
         self.beyond: Counter[str] = Counter()
-        self.rule_against_guard: Counter[str] = Counter()
         self.launches: dict[str, list[str]] = {}
 
     def add(self, launch: str, refusal: Refusal | None, ours: Errors) -> None:
@@ -159,11 +157,6 @@ class Tally:
         self._keep(self.without_a_rule, _shape(refusal), launch)
         if not any(re.search(text, f"{refusal.text} | {refusal.code}") for text in _listed()):
             self.not_listed[_shape(refusal)] += 1
-
-    def add_report(self, launch: str, report: Report) -> None:
-        """Counts where a rule and a guard that it cites disagree about a launch."""
-        for said in disagreements(report):
-            self._keep(self.rule_against_guard, said, launch)
 
     def _add_accepted(self, launch: str, ours: Errors) -> None:
         self.counts["false alarm" if ours.comparable else "accepted by both"] += 1
@@ -201,7 +194,6 @@ class Tally:
                     "unrelated": self.unrelated,
                     "agreed by rule": self.agreed,
                     "not comparable": self.beyond,
-                    "rule against guard": self.rule_against_guard,
                 }.items()
             },
         }
@@ -246,7 +238,6 @@ def show(result: Result, launches: int = 2) -> None:
         ("silent rule", tally.silent_rules),
         ("without a rule", tally.without_a_rule),
         ("not in without_rule.yaml", tally.not_listed),
-        ("rule against guard", tally.rule_against_guard),
     ):
         for text, count in counter.most_common():
             print(f"{count:8d}  {kind}: {text}")

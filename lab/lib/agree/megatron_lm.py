@@ -40,7 +40,6 @@ def compare(checkout: Path, commands: int, seed: int) -> Result:
             tally.counts["not read"] += 1
             continue
         tally.add(str(launch), Refusal(**answer) if answer else None, errors_of(report, TABLES))
-        tally.add_report(str(launch), report)
     upstream.close()
     made_with = {"branch": branch, "commands": commands, "seed": seed, "te": te}
     return Result("megatron-lm", version, commit_of(checkout), made_with, tally)

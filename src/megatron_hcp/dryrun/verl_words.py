@@ -8,7 +8,9 @@ from typing import Any
 
 from megatron_hcp.dryrun.words import ProgramWords, Replaced
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Launch, Setting
+from megatron_hcp.launch.forms.words.hydra import hydra_value
 
 _CONFIG, _USUAL = "--config-name", "ppo_trainer"
 _LEFT_OUT = {
@@ -21,13 +23,14 @@ _LEFT_OUT = {
     ),
     "code of others": ("actor_rollout_ref.model.trust_remote_code", "actor_rollout_ref.model.external_lib"),
     "the trainer, rewards and other models": ("trainer.", "reward", "critic.", "ray_kwargs.", "custom_reward_function.",
-                                              "actor_rollout_ref.ref.", "+ray_kwargs."),
+                                              "actor_rollout_ref.ref."),
 }  # fmt: skip
 """What an actor without rollouts and a cluster doesn't read."""
 _ROLLOUT = "actor_rollout_ref.rollout."
-_OF_TRAINING = ("log_prob_", "name", "n", "temperature", "multi_turn.", "calculate_log_probs")
-"""Settings of the rollout engine that the trainer's own code reads."""
+_OF_TRAINING, _ALSO = ("log_prob_", "multi_turn.", "calculate_log_probs"), ("n", "name", "temperature")
+"""How settings of the rollout engine begin that the trainer's own code reads, and whole names of others."""
 _PLAIN = re.compile(r"[\w./:@+-]+")
+_BEFORE_QUOTE = re.compile(r"(?<!\\)\\+(?='|\Z)")
 
 
 def verl_words(launch: Launch) -> ProgramWords:
@@ -41,6 +44,9 @@ def verl_words(launch: Launch) -> ProgramWords:
         raise HcpError(f"found verl's {reading.role}", wanted="an actor that Megatron trains by verl.trainer.main_ppo")
     if reading.unseen:
         raise HcpError(f"an override of the launch is not known: {reading.unseen}", wanted="each")
+    for key in reading.removed:
+        if not _purpose(key):
+            raise HcpError(f"found ~{visible(key)[:100]}", wanted="no key of the actor's removed", do="leave it out")
     for key, why in reading.unknown.items():
         if "." in key and not key.startswith(("env.", "default_of.")) and not _purpose(key):
             raise HcpError(f"an override of the launch is not known: {key}: {why}", wanted="each",
@@ -60,8 +66,9 @@ def verl_words(launch: Launch) -> ProgramWords:
 
 def _purpose(key: str) -> str:
     """What an override that is left out is for; "" for one that stays."""
-    if key.startswith(_ROLLOUT) and not key.startswith(_OF_TRAINING, len(_ROLLOUT)):
-        return "rollout engine"
+    if key.startswith(_ROLLOUT):
+        own = key.removeprefix(_ROLLOUT)
+        return "" if own.startswith(_OF_TRAINING) or own in _ALSO else "rollout engine"
     return next((what for what, starts in _LEFT_OUT.items() if key.startswith(starts)), "")
 
 
@@ -70,11 +77,17 @@ def _written(setting: Setting) -> str:
 
 
 def _text(value: Any) -> str:
-    """The value in Hydra's grammar, in which a text of other than plain characters is quoted."""
+    """The value in Hydra's grammar, in which a text of other than plain characters is quoted.
+
+    So is one that would be read as a number or a word. Backslashes are doubled only before a quote (Hydra's grammar).
+    """
     if isinstance(value, list):
         return f"[{','.join(map(_text, value))}]"
     if isinstance(value, dict):
         return "{" + ",".join(f"{key}:{_text(one)}" for key, one in value.items()) + "}"
     if isinstance(value, str):
-        return value if _PLAIN.fullmatch(value) else "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        if _PLAIN.fullmatch(value) and hydra_value(value) == value:
+            return value
+        doubled = _BEFORE_QUOTE.sub(lambda found: 2 * found[0], value)
+        return "'" + doubled.replace("'", "\\'") + "'"
     return json.dumps(value)

@@ -198,6 +198,8 @@ class Reading(NamedTuple):
     """Further models in the same launch (verl's ref and critic), each with its own reading."""
     argv: tuple[Argument, ...] | None = None
     """A script's training command: the program's arguments, word for word; None if one isn't known."""
+    removed: tuple[str, ...] = ()
+    """Keys that Hydra overrides (`~key`) remove: from the launch, and from what its program has by default."""
     hidden_argument: str = ""
     """Which argument isn't known, and why."""
     beside: Beside = ALONE

@@ -16,16 +16,12 @@ from megatron_hcp import __version__
 from megatron_hcp.ground.place import Location
 from megatron_hcp.lsp.judged import JudgedText, Mark, dialect_in, explained, fixed_text, judged
 from megatron_hcp.lsp.keys import offered
+from megatron_hcp.project.place import BASELINE, CONFIG, PYPROJECT
 
 _PAUSE_S = 0.03
 _MOST_CHARACTERS = 1_000_000
-_WATCHED = (
-    "**/*.{sh,bash,sbatch,slurm,yaml,yml,json,env}",
-    "**/.hcp.yaml",
-    "**/.hcp-baseline.json",
-    "**/pyproject.toml",
-)
-"""What launches read beside themselves."""
+_WATCHED = ("*.{sh,bash,sbatch,slurm,yaml,yml,json,env}", CONFIG, BASELINE, PYPROJECT)
+"""What launches read beside themselves, in any folder."""
 _LEVELS = {
     "error": types.DiagnosticSeverity.Error,
     "warning": types.DiagnosticSeverity.Warning,
@@ -64,7 +60,7 @@ class HcpServer(LanguageServer):
         able = workspace.did_change_watched_files if workspace is not None else None
         if able is None or not able.dynamic_registration:
             return
-        watchers = [types.FileSystemWatcher(glob) for glob in _WATCHED]
+        watchers = [types.FileSystemWatcher(f"**/{name}") for name in _WATCHED]
         options = types.DidChangeWatchedFilesRegistrationOptions(watchers)
         one = types.Registration("hcp.files", types.WORKSPACE_DID_CHANGE_WATCHED_FILES, options)
         self.client_register_capability(types.RegistrationParams([one]), lambda _: None)

@@ -35,7 +35,7 @@ from megatron_hcp.skills.card import find_skill, read_skill_file, skill_dirs
 from megatron_hcp.skills.skill import front_matter
 
 TIMEOUT_S = 120
-"""Of a call."""
+"""Seconds that one call may take."""
 _AT_ONCE = 4
 """Calls that run at once: each is a process, and an agent may ask for many."""
 _PAGE = 36

@@ -15,8 +15,8 @@ if __name__ == "__main__":
     name, *overrides = sys.argv[1:]
     with initialize_config_module("verl.trainer.config", version_base=None):
         config = compose(name, overrides)
-    # The trainer takes it from the data's length.
-    config.actor_rollout_ref.actor.optim.total_training_steps = config.trainer.total_training_steps or STEPS
+    # The trainer takes it from the data's length; what a launch sets for the trainer is left out (`verl_words`).
+    config.actor_rollout_ref.actor.optim.total_training_steps = STEPS
     worker = ActorRolloutRefWorker(config.actor_rollout_ref, "actor", distillation_config=config.get("distillation"))
     worker.init_model()
     trainer = RayPPOTrainer.__new__(RayPPOTrainer)  # its constructor asks for a cluster and for data

@@ -161,18 +161,20 @@ class TrainingStep(NamedTuple):
 def train(config: Any, model: Any, shape: GptShape, device: torch.device, num_steps: int) -> Iterator[TrainingStep]:
     """Trains with megatron-core's DDP, schedule, gradient finalization and Adam, and yields each step. Collective.
 
-    With bfloat16 parameters there is no optimizer: upstream's for mixed precision takes CUDA tensors only.
+    An only step has no Adam: nobody sees its update, and on GPUs Transformer Engine's Adam refuses float64.
     """
-    ddp, optimizer = with_optimizer(config, model)
-    # Nobody sees the update of an only step, and on GPUs Transformer Engine's Adam refuses float64.
-    yield from train_steps(config, ddp, optimizer if num_steps > 1 else None, shape, device, range(num_steps))
+    ddp, optimizer = with_optimizer(config, model, is_updated=num_steps > 1)
+    yield from train_steps(config, ddp, optimizer, shape, device, range(num_steps))
 
 
-def with_optimizer(config: Any, model: Any, *, is_sharded: bool = False) -> tuple[Any, Any]:
-    """`model` in megatron-core's DDP, and its Adam: None with bfloat16 parameters. Collective.
+def with_optimizer(config: Any, model: Any, *, is_sharded: bool = False, is_updated: bool = True) -> tuple[Any, Any]:
+    """`model` in megatron-core's DDP, and its Adam, or None. Collective.
+
+    With bfloat16 parameters there is none: upstream's for mixed precision takes CUDA tensors only.
 
     Args:
         is_sharded: take the distributed optimizer, whose states are split over DP x CP; the parameters are float32.
+        is_updated: whether the parameters are to be; without, there is no Adam.
     """
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
@@ -182,7 +184,7 @@ def with_optimizer(config: Any, model: Any, *, is_sharded: bool = False) -> tupl
     )
     ddp = DistributedDataParallel(config, ddp_config, model)
     ddp.broadcast_params()
-    if config.bf16:
+    if config.bf16 or not is_updated:
         return ddp, None
     # No clipping: upstream's asserts that gradients are CUDA fp32.
     adam = OptimizerConfig(

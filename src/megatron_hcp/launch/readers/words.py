@@ -21,6 +21,7 @@ from megatron_hcp.launch.fact import Dialect, Reading
 from megatron_hcp.launch.forms.words.settings import (
     Word,
     WordList,
+    removed_keys,
     settings_of_flags,
     settings_of_overrides,
     word_list,
@@ -85,7 +86,7 @@ def extended(reading: Reading, texts: Sequence[str]) -> Reading:
     settings, others = settings_of_overrides(words, reading.written or reading.settings)
     if others:
         raise HcpError(f"{others[0].text!r} after -- is not an override", wanted="key=value", do="correct the word")
-    return read_again(reading, settings)
+    return read_again(reading._replace(removed=(*reading.removed, *removed_keys(words))), settings)
 
 
 def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:

@@ -26,7 +26,8 @@ def install() -> None:
         _moved: (torch.Tensor.to,),
         _parts: (torch.Tensor.unbind, torch.unbind),
         _part: (torch.Tensor.__getitem__,),
-        _positions: (torch.nonzero, torch.Tensor.nonzero, torch.masked_select, torch.Tensor.masked_select),
+        _positions: (torch.nonzero, torch.Tensor.nonzero, torch.where),
+        _selected: (torch.masked_select, torch.Tensor.masked_select),
         _one_by_one: (torch.Tensor.__iter__,),
         _repeated: (torch.repeat_interleave, torch.Tensor.repeat_interleave),
         _padded: (torch.nn.functional.pad, torch._C._nn.pad),
@@ -88,18 +89,30 @@ def _one_by_one(func: Any, args: _Args, kwargs: dict[str, Any]) -> Any:
 
 def _positions(func: Any, args: _Args, kwargs: dict[str, Any]) -> Any:
     """Where a mask holds: torch counts all of it, which is made up unless its values are known."""
-    mask = args[-1]
-    if is_on_device(mask) and not hasattr(mask, "_host"):
+    if len(args) != 1 or not is_on_device(args[0]) or kwargs.keys() - {"as_tuple"}:
+        return tensors.ASK_TORCH  # torch.where of three chooses between values
+    if not hasattr(args[0], "_host"):
         RECORD.read()
-    elif is_on_device(mask) and mask is args[0]:
-        return moved(mask._host.nonzero())
-    return tensors.ASK_TORCH
+        return tensors.ASK_TORCH
+    found = func(args[0]._host, **kwargs)
+    return tuple(map(moved, found)) if isinstance(found, tuple) else moved(found)
+
+
+def _selected(func: Any, args: _Args, kwargs: dict[str, Any]) -> Any:
+    """What a mask chooses: torch knows no size of it, but of the mask as an index."""
+    tensor, mask = (*args, *kwargs.values())[:2]
+    if not is_on_device(tensor) or not is_on_device(mask):
+        return tensors.ASK_TORCH
+    with tensors.Pretend():
+        shape = torch.broadcast_shapes(tensor.shape, mask.shape)
+        return tensor.expand(shape)[mask.expand(shape)]
 
 
 def _repeated(func: Any, args: _Args, kwargs: dict[str, Any]) -> Any:
-    if len(args) < 2 or not is_on_device(args[1]) or "output_size" in kwargs:
+    repeats = kwargs.get("repeats", (None, *args)[:3][-1])  # the second argument, or the only one
+    if not is_on_device(repeats) or "output_size" in kwargs:
         return tensors.ASK_TORCH
-    return tensors.followed_call(func, args, {**kwargs, "output_size": int(made_up(args[1]).sum())})
+    return tensors.followed_call(func, args, {**kwargs, "output_size": int(made_up(repeats).sum())})
 
 
 def _padded(func: Any, args: _Args, kwargs: dict[str, Any]) -> Any:

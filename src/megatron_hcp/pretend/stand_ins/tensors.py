@@ -26,6 +26,8 @@ _READS = {
     getattr(torch.Tensor, name)
     for name in "item tolist numpy __bool__ __int__ __float__ __index__ __array__ __contains__".split()
 }
+_ROOM = (torch.empty, torch.empty_like, torch.Tensor.new_empty)
+"""What makes tensors whose values come later."""
 _INDEXES = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 _KINDS = {
     "Float": torch.float32,
@@ -112,7 +114,7 @@ class Pretend(TorchFunctionMode):  # type: ignore[misc]
             return True
         if _is_cuda(kwargs.get("device")):
             kwargs["device"] = META
-        if kwargs.pop("pin_memory", False) and not _is_meta(kwargs.get("device")):
+        if kwargs.pop("pin_memory", False) and func in _ROOM and not _is_meta(kwargs.get("device")):
             shape = real_call(func, args, {**kwargs, "device": META})
             if shape.numel() > LARGE:  # room on the host, for a copy that is not made
                 return _copy(shape)

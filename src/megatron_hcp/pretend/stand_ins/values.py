@@ -21,6 +21,8 @@ SMALL, SMALL_OF_INTEGERS = 1 << 14, 1 << 20
 _LIKE = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
 """Of the tensor that they are called with, only the shape or the kind counts."""
 _MADE_OF_NUMBERS = ("tensor", "zeros", "ones", "full", "arange", "as_tensor")
+_TO_ANOTHER_DEVICE = ("to", "type_as", "as_tensor", "asarray")
+"""They copy what the host has, but not on the host itself."""
 _device_of: Any = torch.Tensor.device.__get__
 
 
@@ -87,6 +89,8 @@ def followed(func: Any, args: Any, kwargs: Any, result: Any) -> Any:
             if name == "copy_":  # into a tensor of the host
                 args = (torch.empty(result.shape, dtype=result.dtype), *args[1:])
             value = func(*map(_on_host, args), **{key: _on_host(arg) for key, arg in kwargs.items()})
+            if name in _TO_ANOTHER_DEVICE and not is_on_device(args[0]):
+                value = value.clone()
         values = list(_tensors([value]))
         if [one.shape for one in values] == [one.shape for one in results]:
             for one, known in zip(results, values):

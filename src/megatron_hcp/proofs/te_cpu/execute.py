@@ -170,7 +170,7 @@ def run_case(
         between()
         out.backward(inputs.dout.index_select(dim, rows).view(out.shape))
     except Exception as error:
-        return _of_error(error)
+        return result_of_error(error)
     counts = inputs.counts[rows]
     found, expected = (
         [out.detach(), *(leaf.grad for leaf in leaves)],
@@ -260,7 +260,8 @@ def _strategy(release: Release, no_balance: bool) -> Any:
     return strategies.NO_LOAD_BALANCE if no_balance else strategies.DUAL_CHUNK_SWAP
 
 
-def _of_error(error: Exception) -> CaseResult:
+def result_of_error(error: Exception) -> CaseResult:
+    """What an exception of the release means for its user."""
     text = (str(error).splitlines() or [""])[0]
     if isinstance(error, NotExecuted):
         return CaseResult("not executed", text)

@@ -11,7 +11,7 @@ from megatron_hcp.launch.dialects.verl.rllm import in_verls_words
 from megatron_hcp.launch.forms.script.facts import Facts
 from megatron_hcp.launch.forms.script.files import Files
 from megatron_hcp.launch.forms.script.flags import overrides_of
-from megatron_hcp.launch.forms.words.settings import Word, settings_of_overrides
+from megatron_hcp.launch.forms.words.settings import Word, removed_keys, settings_of_overrides
 
 
 def read_command(
@@ -25,4 +25,5 @@ def read_command(
         words.append(Word(f"{HIDDEN_WORDS}={overrides.unseen}"))
     settings, others = settings_of_overrides(words)
     reading = verl_reading(target, "overrides", [*settings, *config_names(others)])
+    reading = reading._replace(removed=removed_keys(words))
     return CommandReading(reading, {**facts.unknown, **unknown}, overrides.unseen)

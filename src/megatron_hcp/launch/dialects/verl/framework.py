@@ -32,9 +32,11 @@ def _read_words(
 ) -> Reading:
     from megatron_hcp.launch.dialects.verl.config_names import config_names
     from megatron_hcp.launch.dialects.verl.reading import verl_reading
+    from megatron_hcp.launch.forms.words.settings import removed_keys
 
     settings = [*listed.settings, *config_names(listed.others)]
-    return verl_reading(target, "overrides", settings, text=text, acceptances=acceptances)
+    reading = verl_reading(target, "overrides", settings, text=text, acceptances=acceptances)
+    return reading._replace(removed=removed_keys(listed.words))
 
 
 def _read_again(reading: Reading, settings: Iterable[Setting]) -> Reading:

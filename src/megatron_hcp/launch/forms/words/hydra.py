@@ -114,7 +114,9 @@ def _quoted(text: str, at: int) -> tuple[str, int]:
         end += 2 if text[end] == "\\" else 1
     if end >= len(text):
         raise _NotHydra
-    return text[at + 1 : end].replace("\\" + quote, quote), end + 1
+    # Backslashes before a quote, and at the end, stand for half as many, and one more for the quote itself.
+    halved = re.sub(rf"(?<!\\)\\+(?={quote}|\Z)", lambda found: found[0][: len(found[0]) // 2], text[at + 1 : end])
+    return halved, end + 1
 
 
 def _skip(text: str, at: int) -> int:

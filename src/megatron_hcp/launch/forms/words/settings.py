@@ -83,6 +83,16 @@ def settings_of_overrides(words: Iterable[Word], before: Iterable[Setting] = ())
     return settings, others
 
 
+def removed_keys(words: Iterable[Word]) -> tuple[str, ...]:
+    """The keys of the overrides that remove one.
+
+    >>> removed_keys([Word("~m.c"), Word("m.c=2"), Word("~m.d=1")])
+    ('m.c', 'm.d')
+    """
+    matches = (re.match(_OVERRIDE, word.text) for word in words)
+    return tuple(match["key"] for match in matches if match is not None and match["sign"] == "~")
+
+
 def flat_settings(key: str, value: object, location: Location | None, sign: str | None = None) -> list[Setting]:
     """One setting, or one per leaf if the value is a non-empty mapping."""
     if not isinstance(value, dict) or not value:
