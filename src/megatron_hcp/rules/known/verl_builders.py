@@ -86,7 +86,7 @@ ROWS: tuple[Known, ...] = (
         "model fails with an AttributeError",
         issue="verl-project/verl#6927",
         outcome="error crash init",
-        source=(VERL_MEGATRON_UTILS.says("get_model", "== ModelType.encoder_and_decoder:", ">=0.7,<0.9"),),
+        source=(VERL_MEGATRON_UTILS.says("get_model", "== ModelType.encoder_and_decoder:", ">=0.4,<0.9"),),
         launch=Example("verl", f"{_OWN_MODEL}False", "verl=0.7 mcore=0.17"),
         good=Example("verl", f"{_OWN_MODEL}True", "verl=0.7 mcore=0.17"),
         instead="use_mbridge True",
