@@ -64,7 +64,7 @@ def words_of(launch: Launch) -> ProgramWords:
     if launch.dialect != "mlm":
         raise HcpError(
             f"found a launch of {launch.dialect}",
-            wanted="one of Megatron-LM, Bridge, slime or verl",
+            wanted="one of Megatron-LM, Bridge, slime, verl or ms-swift",
             do="see docs/dryrun.md",
         )
     hidden = reading.hidden_argument or reading.unseen

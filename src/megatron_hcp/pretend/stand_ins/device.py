@@ -60,6 +60,15 @@ def _undecorated(function: Any = None, *_: Any, **__: Any) -> Any:
     return function or (lambda inner: inner)
 
 
+_real_module_to = torch.nn.Module.to
+
+
+def _module_to(module: Any, where: Any = None, *rest: Any, **named: Any) -> Any:
+    """A device's number is that of a GPU, for which torch asks the driver."""
+    given = () if where is None else (CUDA if type(where) is int else where, *rest)
+    return _real_module_to(module, *given, **named)
+
+
 def install() -> None:
     """Replaces torch.cuda's functions in this process; torch's own modules that look at them are imported before."""
     cuda: Any = torch.cuda
@@ -108,6 +117,7 @@ def install() -> None:
     top: Any = torch
     top.set_default_device = _nothing
     top.compile = top.jit.script = _undecorated
+    top.nn.Module.to = _module_to
 
 
 _TYPED = {

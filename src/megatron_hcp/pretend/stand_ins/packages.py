@@ -18,7 +18,7 @@ CANNOT_TELL = "what their functions do"
 IMPORTED = (*ONLY_IMPORTED, "six", "tensorstore", "zarr", "regex", "psutil", "nltk", "ftfy")
 
 
-class _Parts(AbsentPackages):
+class Parts(AbsentPackages):
     """Finds parts of a namespace package too."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
@@ -32,7 +32,7 @@ def only_import(names: Iterable[str]) -> None:
     for name in names:
         if name in sys.modules and getattr(sys.modules[name], "__file__", None) is None:
             del sys.modules[name]
-    sys.meta_path.append(_Parts(names))
+    sys.meta_path.append(Parts(names))
 
 
 class NotHere:
