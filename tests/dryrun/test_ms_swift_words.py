@@ -32,6 +32,7 @@ def test_the_commands_name_comes_first_and_then_the_launchs_own_arguments(tmp_pa
 @rows("word, what", [
     ("--dataset /data/a.jsonl#500", "data"),
     ("--val_dataset /data/a.jsonl", "data"),
+    ("--system /prompts/a.txt", "template"),
     ("--output_dir /out", "folders"),
     ("--mcore_model /checkpoints/a", "checkpoint"),
     ("--report_to wandb", "logs"),
@@ -56,6 +57,7 @@ def test_what_a_reading_takes_from_the_extra_arguments_is_said_once(tmp_path: Pa
 @rows("command, found", [
     ("megatron sft --dataset a --tensor_model_parallel_size 2", "--model"),
     (f"megatron sft {MODEL} --adapters /a", "--adapters"),
+    (f"megatron sft {MODEL} --new_special_tokens /a/tokens.txt", "--new_special_tokens"),
     (f'megatron sft {MODEL} --max_length "$(cat a)"', "--max_length"),
 ])  # fmt: skip
 def test_a_launch_that_does_not_say_what_is_trained_is_refused(tmp_path: Path, command: str, found: str) -> None:

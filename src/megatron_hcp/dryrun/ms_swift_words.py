@@ -14,6 +14,7 @@ _COMMAND = re.compile(r"\b(sft|pt|rlhf)(?:\.py)?$")
 _EXTRA = "megatron_extra_kwargs"
 _PURPOSES = {
     "data": ("dataset", "val_dataset", "cached_", "custom_dataset", "data_files"),
+    "template": ("system",),
     "folders": ("output_dir", "tensorboard_dir", "logging_dir"),
     "checkpoint": ("mcore_model", "mcore_ref_model", "mcore_teacher_model", "load_args", "ckpt_dir", "resume_"),
     "logs": ("report_to", "wandb_", "swanlab_"),
@@ -51,6 +52,8 @@ def ms_swift_words(launch: Launch) -> ProgramWords:
         raise HcpError("found no --model", wanted="the model's name or folder", do="state it: -- --model NAME")
     if found := sorted(keys.intersection(_ADAPTERS)):
         raise HcpError(f"found --{found[0]}", wanted="no adapter, which decides what is trained")
+    if any(setting.key == "new_special_tokens" and "txt" in str(setting.value) for setting in reading.settings):
+        raise HcpError("found --new_special_tokens with a file", wanted="the tokens themselves, which size the model")
     groups: dict[str, list[str]] = {what: [] for what in _PURPOSES}
     words: list[str] = []
     for setting in _stated(reading.settings):

@@ -92,6 +92,8 @@ def prepare(request: Request) -> None:
         from megatron_hcp.pretend.stand_ins import transformer_engine
 
         transformer_engine.install(Path(request.te[0]), request.te[1])
+    torch: Any = importlib.import_module("torch")
+    torch.cuda.device_count = lambda: max(device.GPUS, request.gpus_per_node)
     sized.install()
     tensors.install()
     argparse.ArgumentParser.error = refuse  # type: ignore[method-assign]

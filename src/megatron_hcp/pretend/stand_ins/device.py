@@ -13,6 +13,8 @@ CANNOT_TELL = "memory, time, a wait that is missing, what CUDA graphs capture, t
 
 CUDA = torch.device("cuda", 0)
 CAPABILITY = (9, 0)
+GPUS = 8
+"""Of a node whose launch starts no more."""
 _MEMORY = 80 << 30
 
 
@@ -96,7 +98,7 @@ def install() -> None:
         setattr(cuda, name, lambda *_: stream)
     cuda.stream = cuda.device = cuda.nvtx.range = _context
     cuda.Stream = cuda.Event = cuda.ExternalStream = cuda.CUDAGraph = NoStream
-    cuda.device_count = lambda: 8
+    cuda.device_count = lambda: GPUS
     cuda.get_device_capability = lambda *_: CAPABILITY
     cuda.get_device_properties = lambda *_: properties
     cuda.get_device_name = lambda *_: properties.name

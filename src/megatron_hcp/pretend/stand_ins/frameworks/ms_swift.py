@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -33,10 +34,10 @@ _BEGINS = (
     (f"{_TRAINER}.get_optimizer_and_scheduler", "optimizer"),
 )
 _NOTHING = """
-swift.model.models.qwen.Qwen2VLLoader._check_qwen_vl_utils
-swift.model.models.qwen.Qwen3VLLoader._check_qwen_vl_utils
 mcore_bridge.bridge.gpt_bridge.GPTBridge.load_weights
 swift.megatron.pipelines.train.rlhf.MegatronRLHF._prepare_vllm_client
+swift.model.models.qwen.Qwen2_5OmniLoader._check_qwen_omni_utils
+swift.model.models.qwen.Qwen3OmniLoader._check_qwen_omni_utils
 """.split()
 
 _MOVES = """
@@ -63,7 +64,8 @@ def late() -> None:
         replace(path, lambda *_, **__: None)
     for name in _MOVES:
         replace_everywhere(f"swift.megatron.trainers.utils.{name}", lambda *_, **__: None)
-    replace("swift.model.register.ModelLoader.get_processor", _tokenizer)
+    for loader in _with_subclasses(importlib.import_module("swift.model.register").ModelLoader):
+        loader.get_processor = _tokenizer
     transformers: Any = importlib.import_module("transformers")
     transformers.AutoConfig.from_pretrained = _without_code(transformers.AutoConfig.from_pretrained)
     check = "_check_and_adjust_attn_implementation"
@@ -75,6 +77,12 @@ def late() -> None:
         holder = getattr(holder, kind) if kind[0].isupper() else holder
         real = begins(getattr(holder, name), stage)
         setattr(holder, name, _and_no_further(real) if stage == "optimizer" else real)
+
+
+def _with_subclasses(kind: Any) -> Iterator[Any]:
+    yield kind
+    for subclass in kind.__subclasses__():
+        yield from _with_subclasses(subclass)
 
 
 def _tokenizer(*_: Any, **__: Any) -> Any:
