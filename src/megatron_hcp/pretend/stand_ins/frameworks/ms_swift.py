@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from megatron_hcp.pretend.late import replace, replace_everywhere
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import PROGRESS, begins
-from megatron_hcp.pretend.stand_ins.packages import Parts, only_import
+from megatron_hcp.pretend.stand_ins.packages import Parts, only_import, take_flash_attention_by_name
 
 STANDS_FOR = "packages that ms-swift only imports, the model's tokenizer and weights, the data set's length"
 CANNOT_TELL = "data, templates, rollouts, the training step; a vision tower's attention; whether a checkpoint fits"
@@ -68,8 +68,7 @@ def late() -> None:
         loader.get_processor = _tokenizer
     transformers: Any = importlib.import_module("transformers")
     transformers.AutoConfig.from_pretrained = _without_code(transformers.AutoConfig.from_pretrained)
-    check = "_check_and_adjust_attn_implementation"
-    setattr(transformers.PreTrainedModel, check, _as_if_installed(getattr(transformers.PreTrainedModel, check)))
+    take_flash_attention_by_name()
     for path, stage in _BEGINS:
         owner, _, name = path.rpartition(".")
         module, _, kind = owner.rpartition(".")
@@ -97,15 +96,6 @@ def _without_code(real: Any) -> Any:
         return real(*args, trust_remote_code=False, **kwargs)
 
     return from_pretrained
-
-
-def _as_if_installed(real: Any) -> Any:
-    """A vision tower may have FlashAttention, of which its model only takes the name."""
-
-    def check(self: Any, wanted: str | None, *args: Any, **kwargs: Any) -> Any:
-        return wanted if str(wanted).startswith("flash_attention") else real(self, wanted, *args, **kwargs)
-
-    return check
 
 
 def _and_no_further(real: Any) -> Any:
