@@ -56,6 +56,23 @@ def test_an_enum_is_listed_by_the_words_that_give_its_members() -> None:
     assert grammar_of(parser) == {"backend": "str|flash|fused"}
 
 
+def _module(word: str) -> Backend | str:
+    """A backend by its name, or one of the old words."""
+    return word if word in {"full", "all"} else Backend[word]
+
+
+def test_a_function_that_looks_up_an_enum_takes_its_names_and_the_words_that_it_names_itself() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--modules", nargs="+", type=_module)
+    parser.add_argument("--named", type=lambda name: Backend[name])
+    parser.add_argument("--numbers", type=lambda text: (Backend, [int(one) for one in text.split(",")]))
+    assert grammar_of(parser) == {
+        "modules": "+str|flash|fused|all|full",
+        "named": "str|flash|fused",
+        "numbers": "other",
+    }
+
+
 def test_options_that_exclude_each_other_name_each_other() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     group = parser.add_mutually_exclusive_group()

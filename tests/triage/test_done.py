@@ -51,3 +51,21 @@ def test_what_a_script_says_is_not_of_the_srun_step_after_it(tmp_path):
     ended = "slurmstepd: error: *** STEP 9.0 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***\n"
     later = _read(tmp_path, a_log=STEPS + PREPARED + ended + RAISED)
     assert later.failure.message == "ValueError: no tokenizer"
+
+
+def test_what_a_script_ends_itself_after_its_program_ended_well_is_no_failure(tmp_path):
+    """Ray's processes, which srun started, have to be ended by force."""
+    end = (
+        "srun: forcing job termination\nsrun: Job step aborted: Waiting up to 62 seconds for job step to finish.\n"
+        "slurmstepd: error: *** STEP 15.1 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***\nsrun: error: n2: task 1: Killed\n"
+        "/slurm_script: line 143: 3411160 Killed   srun -n 2 ray start\n"
+    )
+    well = "Python script completed with exit code: 0\n"
+    assert _read(tmp_path, a_log=STEPS + well + end).failure is None
+    assert _read(tmp_path, b_log=STEPS + end).failure is not None
+    killed = "/slurm_script: line 9: 77 Killed  python train.py\n"
+    assert _read(tmp_path, c_log=well + STEPS + killed).failure is not None
+    assert _read(tmp_path, d_log=STEPS + RAISED + well).failure is not None
+    warned = "0: [x] bos_token_id must be within the vocabulary. This may result in unexpected behavior.\n"
+    done = "{'train_runtime': 2.1, 'epoch': 1.0}\nsrun finished with exit code 0\n"
+    assert _read(tmp_path, e_err=warned, e_out=STEPS + done).state == "no-failure"

@@ -155,3 +155,12 @@ def test_a_rank_that_alone_aborted_is_named_and_not_the_one_that_lost_it(tmp_pat
 
 def test_task_numbers_are_read_as_srun_writes_them():
     assert [rank for some in tasks_of("0-2,5,9-10") for rank in some] == [0, 1, 2, 5, 9, 10]
+
+
+@pytest.mark.parametrize(
+    ("code", "step"),
+    [(-9, "dmesg"), (247, "dmesg"), (-7, "/dev/shm"), (-11, "PYTHONFAULTHANDLER"), (1, "stderr"), (-4, "processor")],
+)
+def test_an_exit_code_that_is_all_that_is_known_says_what_to_look_at(tmp_path, code, step):
+    said = f"[ERROR] [launch.py:434:sigkill_handler] ['python'] exits with return code = {code}\n"
+    assert step in diagnosis_json(triage(write_logs(tmp_path, a_log=said), CpPlan()), None)["first_failure"]["next"][0]

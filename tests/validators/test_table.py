@@ -9,7 +9,7 @@ import pytest
 from megatron_hcp.launch.facts.known_options import revisions_with
 from megatron_hcp.validators.given.options import option_of
 from megatron_hcp.validators.program import StartProgram, Unit, as_lines, condition_of, unit_of
-from megatron_hcp.validators.reader.checkout import units_of
+from megatron_hcp.validators.reader.checkout import texts_of, units_of
 from megatron_hcp.validators.reader.prune import pruned
 from megatron_hcp.validators.reader.sources import Sources
 from megatron_hcp.validators.reader.statements import Reader
@@ -97,3 +97,18 @@ def test_the_tables_hold_what_the_wheel_says(release: str) -> None:
         ours, theirs = program(release).find(name), wheel.get(name)
         assert (ours and ours.lines) == (theirs and theirs.lines), name
     assert "TransformerConfig.__post_init__" in wheel
+
+
+@pytest.mark.upstream
+@pytest.mark.parametrize("folder", sorted(UPSTREAM.glob("transformer-engine-*")), ids=lambda folder: folder.name)
+def test_what_stands_for_transformer_engines_constructor_is_asked_by_every_release(folder: Path) -> None:
+    base = "transformer_engine/pytorch/attention"
+    files = (f"{base}.py", f"{base}/dot_product_attention.py", f"{base}/dot_product_attention/dot_product_attention.py")
+    reader = Reader(Sources(texts_of(str(folder), MEGATRON_LM)))
+    assert any(reader.read(file, "DotProductAttention.__init__") for file in files)
+    asked = reader.units["DotProductAttention.__init__"].guards
+    ours = program("0.19.0").find("te.DotProductAttention.__init__")
+    assert ours is not None
+    for line in ours.guards:
+        own = line.replace("config.num_attention_heads", "num_attention_heads")
+        assert own.replace("config.num_query_groups", "self.num_gqa_groups") in {one.strip() for one in asked}

@@ -123,5 +123,6 @@ TABLES = Tables(
         "MOE002": "raised where an MoE layer is built",
         "PIPE001": "raised where the model is built",
         "CP027": "raised where the last layer is built",
+        "LOSS005": "raised where the model is wrapped for data parallelism",
     },
 )

@@ -7,7 +7,7 @@ from agree.compare import Tables
 TABLES = Tables(
     owners=(
         (r"world size \(\d+\) is not divisible by total_model_size", ("TOPO003",)),
-        (r"context_parallel_size == prod\(args\.hierarchical", ("HCP002",)),
+        (r"context_parallel_size == prod\(args\.hierarchical", ("HCP002", "HCP004")),
         (r"world_size \(\d+\) is not divisible by expert_tensor_model_pipeline", ("TOPO004",)),
         (r"GTP requires --ddp-average-in-collective off", ("LOSS005",)),
         (r"Transformer Engine cross entropy loss fusion is disabled", ("LOSS007",)),
@@ -22,7 +22,7 @@ TABLES = Tables(
         (r"Cannot set both hybrid_context_parallel", ("DCP020",)),
         (r"cp_partition_mode=", ("PACK012",)),
         (r"unrecognized arguments", ("KEY001", "KEY002", "KEY003", "KEY006", "KEY007", "DCP020", "DCP028")),
-        (r"invalid choice", ("KEY008",)),
+        (r"invalid choice|return config_type\[cli_arg\]|(CudaGraph\w+|AttnBackend)\[", ("KEY008",)),
         (r"expected (at least )?one argument|expected \d+ arguments|invalid (int|float) value", ("KEY007",)),
         (r"eval_global_batch_size \(\d+\) must be divisible", ("BATCH001", "BATCH002")),
         (r"interleaved schedule is used", ("PIPE004",)),
@@ -56,6 +56,7 @@ TABLES = Tables(
         "CP006": "raised where the model is built",
         "MODEL001": "raised where the model is built",
         "CP027": "raised where the last layer is built",
+        "MLA002": "raised where the attention is built",
         "TP004": "raised where the layers are built",
         "KNOWN119": "raised where the data sets are built",
     },

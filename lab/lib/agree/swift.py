@@ -77,5 +77,5 @@ _BUILT = "raised where groups or the model are made, behind ms-swift's own check
 TABLES = Tables(
     owners=((r"is not divisible by micro batch size|to have at least one micro-batch", ("SWIFT001",)),),
     unrelated=(),
-    beyond=dict.fromkeys("CP008 MEM001 PIPE001 PIPE002 PIPE004 TOPO003 TOPO004 TP001".split(), _BUILT),
+    beyond=dict.fromkeys("CP008 MEM001 PIPE001 PIPE002 PIPE003 PIPE004 TOPO003 TOPO004 TP001".split(), _BUILT),
 )

@@ -80,6 +80,7 @@ def _set(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
 
 def _shift(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     if w.positional is None:
+        w.is_shifted = True
         return True
     text = items[0].text if items and isinstance(items[0], Field) else "1" if not items else None
     if text is None or not text.isdecimal():

@@ -11,7 +11,7 @@ from megatron_hcp.bash.pattern import STEP_COST, Node, Pattern
 from megatron_hcp.bash.pattern_text import glob, literal, regex
 from megatron_hcp.bash.split import Splice, value_of
 from megatron_hcp.bash.syntax import ArithmeticCommand, Condition, Parameter, Piece, Quoted, ShellWord, Text
-from megatron_hcp.bash.value import Lit, Value, text_of
+from megatron_hcp.bash.value import Hole, Lit, Value, text_of
 from megatron_hcp.bash.walker import Status, Walker
 
 _NUMBERS: dict[str, Callable[[int, int], bool]] = {
@@ -98,7 +98,7 @@ class _Test:
         if len(following) == 2 and following[0] in _COMPARISONS and isinstance(following[1], ShellWord):
             self.place += 2
             return _compare(self.w, first, str(following[0]), following[1])
-        return _is_filled(value(self.w, first))
+        return _is_filled(self.w, value(self.w, first))
 
 
 def _note_unset(w: Walker, pieces: Sequence[Piece]) -> None:
@@ -115,7 +115,7 @@ def _unary(w: Walker, sign: str, operand: ShellWord) -> bool | None:
         frags = fragments(w, operand.pieces)
         splices = [frag.what for frag in frags if isinstance(frag.what, Splice)]
         are_empty = bool(splices) and not any(splice.items for splice in splices)
-        filled = False if are_empty else _is_filled(value_of(frags))
+        filled = False if are_empty else _is_filled(w, value_of(frags))
         return None if filled is None else filled == (sign == "-n")
     if sign == "-v":
         name = text_of(value(w, operand))
@@ -127,8 +127,9 @@ def _unary(w: Walker, sign: str, operand: ShellWord) -> bool | None:
     return None
 
 
-def _is_filled(found: Value) -> bool | None:
-    if any(isinstance(part, Lit) and part.text for part in found):
+def _is_filled(w: Walker, found: Value) -> bool | None:
+    certain = [part.text if isinstance(part, Lit) else isinstance(part, Hole) and part.variable for part in found]
+    if any(text and (w.is_copied or isinstance(part, Lit)) for text, part in zip(certain, found, strict=True)):
         return True
     return False if text_of(found) is not None else None
 

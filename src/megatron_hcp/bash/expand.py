@@ -10,6 +10,7 @@ from typing import Any
 from megatron_hcp.bash.arith import Undecidable
 from megatron_hcp.bash.params import expansion
 from megatron_hcp.bash.reason import of_command
+from megatron_hcp.bash.run_time import output_of
 from megatron_hcp.bash.split import MAX_ITEMS, Frag, Splice, assemble, value_of
 from megatron_hcp.bash.syntax import (
     ArithmeticExpansion,
@@ -106,7 +107,11 @@ def _arithmetic(w: Walker, piece: ArithmeticExpansion, quoted: bool, splits: boo
 
 def _command_output(w: Walker, piece: CommandSubstitution, quoted: bool, splits: bool) -> list[Frag]:
     date = _date(w.text(piece))
-    parts = (part._replace(date=date) if date and isinstance(part, Hole) else part for part in w.captured(piece))
+    parts = w.captured(piece)
+    if date:
+        parts = tuple(part._replace(date=date) if isinstance(part, Hole) else part for part in parts)
+    elif len(parts) == 1 and isinstance(part := parts[0], Hole) and part.span == w.span(piece) and w.printed is None:
+        parts = (part._replace(output=output_of(w, piece)),)
     return [Frag(part, not quoted) for part in parts]
 
 

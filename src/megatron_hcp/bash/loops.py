@@ -114,7 +114,11 @@ def case(w: Walker, node: Case) -> Status:
         if not open_arms:
             return True
         open_arms.append(bool)
-    w.either(open_arms, decided_by(w, f"depends on the `case` in line {w.line(node)}", [node.subject]), w.span(node))
+    reason = decided_by(w, f"depends on the `case` in line {w.line(node)}", [node.subject])
+    if isinstance(reason, ByVariable):
+        shown = [w.text(pattern).strip("'\"") for patterns, _ in node.arms for pattern in patterns]
+        reason.choices = tuple(text for text in shown if not any(char in text for char in "*?[$`"))
+    w.either(open_arms, reason, w.span(node))
     return None
 
 

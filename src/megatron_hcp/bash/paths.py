@@ -28,7 +28,7 @@ def below(value: Value) -> str | None:
 def seen_from_folder(w: Walker, value: Value) -> Value:
     """A path relative to the script's folder if it was relative to the current one; any other is unchanged."""
     text = text_of(value)
-    if not text or text[0] == "/":
+    if not text or text[0] == "/" or text.startswith("~/"):
         return value
     here = below(w.lookup(PWD, w.here)[0])
     return value if here is None else (Hole(f"{text} is a file beside the script", value[0].span, f"{here}/{text}"),)

@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
 
 _Why = TypeVar("_Why", bound="WhyUnknown")
+
+
+class RunTime:
+    """A command or a condition as it is written, for the job to run: `variables` that it reads, each a `Var`, and the
+    `folder` that it runs in, a `Value`; None for the script's own.
+
+    Two of them are never equal: the same text may print something else the next time.
+    """
+
+    __slots__ = ("folder", "text", "variables")
+
+    def __init__(self, text: str, variables: Mapping[str, Any], folder: Any) -> None:
+        self.text, self.variables, self.folder = text, variables, folder
 
 
 class WhyUnknown(str):
     """A reason why a value is unknown.
 
     `options`: the texts one of which it is, where these are known. `by`: a condition of the script decides, whose
-    sentence lacks its subject ("depends on …"), or the output of a command, which is never run.
+    sentence lacks its subject ("depends on …"), or the output of a command, which is never run. `test`: the condition
+    itself, if the first of two values holds where it is true; with `is_negated`, where it is false.
     """
 
     options: tuple[str, ...] = ()
     by: Literal["", "branch", "command"] = ""
+    test: RunTime | None = None
+    is_negated = False
 
     def of_branch(self: _Why) -> _Why:
         """This reason itself, marked as one that a condition of the script decides."""
         self.by = "branch"
         return self
+
+    def without_test(self: _Why) -> _Why:
+        """The same reason, for values that are not in the order of the condition's branches."""
+        made = type(self)(self)
+        made.__dict__.update(self.__dict__, test=None)
+        return made
 
 
 class ByVariable(WhyUnknown):
@@ -31,12 +54,22 @@ class ByVariable(WhyUnknown):
 
     variable: str
     argument: str
+    further: tuple[str, ...] = ()
+    """Other variables on which what is unknown hangs too."""
+    choices: tuple[str, ...] = ()
+    """The values that the script tells apart, if it does so in a `case`."""
 
     @classmethod
     def of(cls, reason: str, variable: str, argument: str = "") -> ByVariable:
         made = cls(reason)
         made.variable = variable
         made.argument = argument if variable.isidentifier() else variable
+        return made
+
+    def saying(self, text: str) -> ByVariable:
+        """The same reason in other words."""
+        made = ByVariable.of(text, self.variable, self.argument)
+        made.choices = self.choices
         return made
 
 

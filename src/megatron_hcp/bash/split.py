@@ -99,7 +99,8 @@ class _Splitter:
             if not is_text:  # as most words are: nothing to drop
                 parts = tuple(part for part in parts if not (isinstance(part, Lit) and not part.text))
             if self.lone and len(parts) == 1 and isinstance(parts[0], Hole):
-                self.items.append(Unseen(parts[0].reason, parts[0].span, True, parts[0].outside))
+                part = parts[0]
+                self.items.append(Unseen(part.reason, part.span, True, part.outside, part.output))
             else:
                 self.items.append(Field(parts, self.home or union(parts, self.span)))
         self.parts, self.home, self.lone = None, None, False
@@ -132,7 +133,7 @@ class _Splitter:
         texts = [text_of(option) for option in part.options]
         splits = any(has_blank(text) for text in texts if text)
         if self.parts is not None:
-            if not all(text is not None and text[:1] in ("", *BLANK) for text in texts):
+            if not all(_starts_anew(option) for option in part.options):
                 self._add(Hole(part.reason, part.span) if splits else part)
                 if splits:
                     self._flush()
@@ -180,6 +181,12 @@ def resplit(item: Item) -> list[Item]:
     for part in item.parts:
         splitter.take(part, True)
     return splitter.finish()
+
+
+def _starts_anew(option: Value) -> bool:
+    """Whether an option is nothing, or begins with a blank: then it does not go on with the word before it."""
+    first = next((part for part in option if not isinstance(part, Lit) or part.text), None)
+    return first is None or (isinstance(first, Lit) and first.text[0] in BLANK)
 
 
 def _inside(word: Field, span: Span) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from megatron_hcp.bash.arith import Arithmetic, Undecidable
@@ -15,13 +15,14 @@ from megatron_hcp.bash.value import (
     Hole,
     Items,
     Lit,
+    OneOf,
+    Part,
     ScriptText,
     Span,
     Unseen,
     Value,
     as_default,
     reason_of,
-    size_of,
     text_of,
 )
 from megatron_hcp.ground.record import NamedTuple
@@ -40,6 +41,14 @@ _OF_THE_USER = ("HOME", "USER")
 _ASSIGNED = re.compile(
     rb"(?<![\w$.\-/:{+@%])([A-Za-z_]\w*)(?:\[[^][\n]*(?:\[[^][\n]*\][^][\n]*)*\])?\+?=(?![\"']?\$\{?\1\b)"
 )
+
+
+def _size_of(value: Iterable[Part]) -> int:
+    """Characters that a value holds, its choices included."""
+    return sum(
+        len(part.text) if isinstance(part, Lit) else sum(map(_size_of, part.options)) if isinstance(part, OneOf) else 1
+        for part in value
+    )
 
 
 class Var(NamedTuple):
@@ -88,7 +97,7 @@ class State:
         """Names that are exported before they are set."""
         self.assigned = assigned_names(script.text)
         """Names that the script appears to set somewhere."""
-        self.used_arguments = False
+        self.used_arguments = self.is_shifted = False
         self.tested: set[str] = set()
         """Names that a condition has read before the script sets them: a value that they then get is a default."""
 
@@ -138,16 +147,19 @@ class State:
             return (Hole(f"{name} is known only where the script runs", span, variable=carried),), True
         if name in self.assigned:
             return (), False
+        outside = name if name.isidentifier() else ""
         if self.sourced is not None:
-            return (Hole(f"{name} may be set by {self.sourced}", span),), True
+            why = ByVariable.of(f"{name} may be set by {self.sourced}", name)
+            return (Hole(why, span, outside=outside),), True
         reason = ByVariable.of(f"{name} is not set in this script", name)
-        return (Hole(reason, span, outside=name if name.isidentifier() else ""),), False
+        return (Hole(reason, span, outside=outside),), False
 
     def _argument(self, number: int, span: Span) -> tuple[Value, bool]:
         if number == 0:
             return (Hole("$0 is known only where the script runs", span, self.name),), True
         if self.positional is None:
-            return (Hole(ByVariable.of(f"${number} is an argument of the script", str(number)), span),), False
+            why = ByVariable.of(f"${number} is an argument of the script", str(number))
+            return (Hole(why, span, outside="" if self.is_shifted or self.sourced else str(number)),), False
         for place, item in enumerate(self.positional[:number]):
             if not isinstance(item, Field):
                 return (Hole(item.reason, span),), True
@@ -189,7 +201,7 @@ class State:
             value = self.lookup(name, span)[0] + value
         elif name in self.tested:
             value = as_default(value, name)
-        size = size_of(value)
+        size = _size_of(value)
         self.pay(size + 50 * len(value), 1000)
         if size > MAX_VALUE:
             value = (Hole(f"{name} is too long", span),)

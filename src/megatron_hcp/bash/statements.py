@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from megatron_hcp.bash.loops import arm, case, counted_for, decided_by, for_each
 from megatron_hcp.bash.paths import substituted_by_sed
 from megatron_hcp.bash.reason import WhyUnknown
 from megatron_hcp.bash.redirect import redirected, written
+from megatron_hcp.bash.run_time import pure
 from megatron_hcp.bash.syntax import (
     AndOr,
     ArithmeticCommand,
@@ -82,11 +83,13 @@ def _negation(w: Walker, node: Negation) -> Status:
 def _if(w: Walker, node: If) -> Status:
     """Only a decided arm is followed; from the first undecided condition on, any remaining arm may be taken."""
     open_arms: list[Callable[[], object]] = []
+    asked: Sequence[Statement] = ()
     for conditions, body in node.arms:
         status = w.block(conditions) if conditions else True
         if status is False:
             continue
         if status is None:
+            asked = asked or conditions
             open_arms.append(partial(arm, w, node, body, w.block))
             continue
         if not open_arms:
@@ -98,6 +101,8 @@ def _if(w: Walker, node: If) -> Status:
             return True
         open_arms.append(bool)  # none of the arms
     reason = decided_by(w, f"depends on the `if` in line {w.line(node)}", [one for arm, _ in node.arms for one in arm])
+    if len(open_arms) == 2:
+        reason.test = pure(w, asked)
     w.either(open_arms, reason, w.span(node))
     return None
 
@@ -106,6 +111,8 @@ def _and_or(w: Walker, node: AndOr) -> Status:
     """`a && b || c`: after an undecided `a`, `b` and `c` exclude each other."""
     status = w.run(node.first)
     reason = WhyUnknown(f"depends on the condition in line {w.line(node)}").of_branch()
+    if status is None:
+        reason.test, reason.is_negated = pure(w, [node.first]), node.rest[0][0] == "||"
     place = 0
     while place < len(node.rest) and w.stop is None:
         sign, right = node.rest[place]
@@ -119,6 +126,7 @@ def _and_or(w: Walker, node: AndOr) -> Status:
             other = partial(w.run, node.rest[place][1])
             place += 1
         w.either([partial(w.run, right), other], reason, w.span(node))
+        reason = reason.without_test()  # it is that of the first choice
     return status
 
 

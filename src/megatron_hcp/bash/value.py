@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from megatron_hcp.bash.reason import ByVariable, WhyUnknown
+from megatron_hcp.bash.reason import ByVariable, RunTime, WhyUnknown
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
 
@@ -104,9 +104,11 @@ class Hole(NamedTuple):
     variable: str = ""
     """The variable that will hold it when the job runs and is never empty; "" if there is none."""
     outside: str = ""
-    """The variable that holds it if whoever starts the script sets it, which the script doesn't; "" if none."""
+    """The variable, or argument (`1`), that holds it if whoever starts the script sets it; "" if none."""
     date: str = ""
     """The command that prints it, if that is `date`, as `$(date +%F)`: one word, which names a run; "" if none."""
+    output: RunTime | None = None  # the command that prints it when the job runs
+    is_list: bool = False  # its blanks separate words: it may only be taken unquoted
 
 
 class OneOf(NamedTuple):
@@ -153,6 +155,7 @@ class Unseen(NamedTuple):
     span: Span
     scalar: bool = False
     outside: str = ""  # as of a Hole
+    output: RunTime | None = None  # as of a Hole
 
 
 class Maybe(NamedTuple):
@@ -199,19 +202,11 @@ def reason_of(value: Iterable[Part]) -> str:
                 by = part.reason
                 which = ", which " if isinstance(by, WhyUnknown) and by.by == "branch" else ": "
                 told = f"is {' or '.join(known)}{which}{by}"
-                made = ByVariable.of(told, by.variable, by.argument) if isinstance(by, ByVariable) else WhyUnknown(told)
+                made = by.saying(told) if isinstance(by, ByVariable) else WhyUnknown(told)
                 made.options = tuple(known)
                 return made
             return part.reason
     return "unknown"
-
-
-def size_of(value: Iterable[Part]) -> int:
-    """Characters that a value holds, its choices included."""
-    return sum(
-        len(part.text) if isinstance(part, Lit) else sum(map(size_of, part.options)) if isinstance(part, OneOf) else 1
-        for part in value
-    )
 
 
 def substituted(value: Value, site: Span) -> Value:
@@ -267,7 +262,7 @@ def joined(items: Items, separator: str = " ") -> Value:
         if isinstance(item, Field):
             parts += item.parts
         elif isinstance(item, Unseen):
-            parts.append(Hole(item.reason, item.span))
+            parts.append(Hole(item.reason, item.span, output=item.output, is_list=True))
         else:
             options = tuple(joined(option, separator) for option in item.options)
             parts.append(OneOf(options, item.reason, item.span))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from megatron_hcp.bash.parser.script import parse
-from megatron_hcp.bash.reason import of_command
+from megatron_hcp.bash.reason import WhyUnknown, of_command
 from megatron_hcp.bash.state import PWD, SOURCE, Preset, State, Var, assigned_names
 from megatron_hcp.bash.syntax import CommandSubstitution, Function, Script, Statement, SyntaxNode
 from megatron_hcp.bash.value import Hole, Items, Lit, Part, ScriptText, Span, Value, cut
@@ -68,12 +68,11 @@ class Walker(State):
         self.stdin: Value | None = None
         self.printed: list[Part] | None = None
         """What a command substitution prints, while one is followed; None outside."""
-        self.spoiled = False
         self.files: dict[str, Value] = {}
         self.doubts: list[str] = []
         """The undecidable conditions under which the script reaches its current place."""
-        self.nesting = self.calls = self.shells = 0
-        self.exports_all = self.is_cut_short = False
+        self.nesting = self.calls = self.shells = self.other_shells = 0
+        self.spoiled = self.exports_all = self.is_cut_short = False
         self.locals: list[dict[str, Var | None]] = []
 
     def walk(self) -> None:
@@ -172,6 +171,7 @@ class Walker(State):
         """Where a branch continues that `break`, `continue` or `return` may have left."""
         if self.left[kind]:
             _, reason, span = self.left[kind][0]
+            reason = reason.without_test() if isinstance(reason, WhyUnknown) else reason
             self.meet(self.vars, [self.vars, *(variables for variables, _, _ in self.left[kind])], reason, span)
             self.left[kind] = []
 
@@ -211,9 +211,9 @@ class Walker(State):
         outer, outer_vars = self.positional, self.vars
         kept = {name: self.vars[name] for name in (PWD, SOURCE) if name in self.vars}
         self.vars = {**self.environment(), **kept, **given}
-        self.positional = arguments
+        self.positional, self.other_shells = arguments, self.other_shells + 1
         status = self.subshell(branch)
-        self.positional, self.vars = outer, outer_vars
+        self.positional, self.vars, self.other_shells = outer, outer_vars, self.other_shells - 1
         return status
 
     def again(self, text: ScriptText) -> Status:

@@ -140,10 +140,11 @@ def render(
     """
     from megatron_hcp.render.findings import findings_in, notes_on
     from megatron_hcp.render.from_launch import stated_by, with_project
-    from megatron_hcp.render.job import default_name, plan_job
+    from megatron_hcp.render.job import plan_job
     from megatron_hcp.render.script import render_job
     from megatron_hcp.render.targets.accounts import accounts_of, table_of
     from megatron_hcp.render.targets.write import written_on
+    from megatron_hcp.render.values import default_name
 
     given: tuple[str, ...] = click.get_current_context().obj or ()
     kind = TARGETS[where]
@@ -159,8 +160,7 @@ def render(
     project = ProjectSettings() if isolated else project_of(target) or ProjectSettings()
     site_file = site_file or project.site
     site = load_site(site_file, options)
-    notes: list[str] = []
-    failed = False
+    notes, failed = list[str](), False
     if start == "verify":
         refuse_steps(targets, given)
         refuse_on(kind, None, start, site)
@@ -199,6 +199,9 @@ def render(
         )
         text = render_job(job) if kind.is_slurm_script else written_on(kind, job, launch)
         _refuse_secrets(text)
+        if submits and job.arguments:
+            what = f"found --submit of a job that takes {job.arguments} argument(s), as the launch does"
+            raise HcpError(what, do="give them with --args 'FIRST SECOND'")
         accounts = accounts_of(kind, job, launch, stated, settled)
         if words:
             click.echo(table_of(accounts), nl=False)

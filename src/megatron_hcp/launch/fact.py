@@ -142,15 +142,17 @@ class UpstreamTree(NamedTuple):
 class RunText(NamedTuple):
     """An argument whose text only the job knows: `names` holds, for each part, whether it is a variable's name.
 
-    Such a part may also be a date, as the launch's script asks for it: `$(date +%F)`.
+    Such a part may also be a date, as the launch's script asks for it: `$(date +%F)`, or a choice that a condition of
+    the script makes: `$(if [ -f … ]; then …)`. `splits`: it is any number of words.
     """
 
     parts: tuple[str, ...]
     names: tuple[bool, ...]
+    splits: bool = False
 
     def __str__(self) -> str:
         return "".join(
-            f"${{{part}}}" if is_name and not is_date(part) else part
+            f"${{{part}}}" if is_name and not part.startswith("$(") else part
             for part, is_name in zip(self.parts, self.names, strict=True)
         )
 
@@ -162,9 +164,18 @@ class RunText(NamedTuple):
 
 def is_date(part: str) -> bool:
     """Whether an unknown part of a `RunText` is a date, not the name of a variable."""
-    return part.startswith("$(")
+    return part.startswith("$(date ")
 
 
+def is_of_script(part: str) -> bool:
+    """Whether an unknown part of a `RunText` is what a command of the script prints, or a choice that it makes."""
+    return part.startswith((LAUNCH_OUTPUT, "$(set "))
+
+
+LAUNCH_OUTPUT = "launch_output_"
+"""The shell's variables, with a number, for what commands of the launch's script print."""
+LAUNCH_TIME = "launch_time"
+"""The shell's variable for the second of which the dates in the launch's words are."""
 LAUNCH_FOLDER = "launch_folder"
 """The variable of a `RunText` that stands for the folder of the launch's own file."""
 Argument = str | RunText
@@ -198,6 +209,8 @@ class Reading(NamedTuple):
     """Further models in the same launch (verl's ref and critic), each with its own reading."""
     argv: tuple[Argument, ...] | None = None
     """A script's training command: the program's arguments, word for word; None if one isn't known."""
+    outputs: Mapping[str, str] = _NOTHING
+    """The commands whose output the words hold, by the variables that they set."""
     removed: tuple[str, ...] = ()
     """Keys that Hydra overrides (`~key`) remove: from the launch, and from what its program has by default."""
     hidden_argument: str = ""

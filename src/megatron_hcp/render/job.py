@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 
@@ -15,14 +14,14 @@ from megatron_hcp.ground.json_layout import laid_out
 from megatron_hcp.ground.numbers import time_limit_s
 from megatron_hcp.job.own import ENTRY
 from megatron_hcp.job.spec import JobSpec, spec_json
-from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, Launch, RunText, is_date
+from megatron_hcp.launch.fact import LAUNCH_FOLDER, LAUNCH_TIME, Argument, Launch, RunText, is_of_script
 from megatron_hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
 from megatron_hcp.render.container import Container, container_of
 from megatron_hcp.render.directives import Directive, directives_of
 from megatron_hcp.render.environment import MEGATRON, Variable, environment_of, reserved_in
 from megatron_hcp.render.health import HealthCheck, health_checks
 from megatron_hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to
-from megatron_hcp.render.shell_words import dates_in
+from megatron_hcp.render.shell_words import dates_in, is_new_each_time
 from megatron_hcp.render.site import BY_NAME
 from megatron_hcp.render.starts import ONLY_START, STARTS, Start
 from megatron_hcp.render.targets.table import SLURM, Target, carried_by, fate_of
@@ -47,6 +46,8 @@ class Job:
     program: tuple[str, ...]
     """The program to start; empty for a verification."""
     launch_lines: Lines
+    outputs: Mapping[str, str]
+    """The commands whose output the launch's words hold, by the variables that they set."""
     launch_home: str
     """The folder that holds the launch's file."""
     has_connections: bool
@@ -72,18 +73,32 @@ class Job:
     @property
     def launch_folder(self) -> str | None:
         """The folder of the launch's file, if its words name it."""
-        return self.launch_home if LAUNCH_FOLDER in self._unknown else None
+        return self.launch_home if LAUNCH_FOLDER in self._unknown or self._names(f"${LAUNCH_FOLDER}") else None
 
     @property
     def has_dates(self) -> bool:
         """Whether the launch's words hold dates."""
-        return dates_in(word for line in self.launch_lines for word in line)
+        return dates_in(word for line in self.launch_lines for word in line) or self._names(f"@${LAUNCH_TIME}")
+
+    @property
+    def is_of_script(self) -> bool:
+        """Whether the launch's words hold outputs or choices of its script, which this one makes."""
+        return any(map(is_of_script, self._unknown))
+
+    def _names(self, variable: str) -> bool:
+        """Whether a command or condition of the launch's script names a variable of this one."""
+        return any(variable in text for text in (*self._unknown, *self.outputs.values()))
 
     @property
     def from_outside(self) -> list[str]:
         """The variables in the launch's words that whoever submits the job sets: neither Slurm nor every shell does."""
-        names = self._unknown - {LAUNCH_FOLDER, "HOME", "USER"}
-        return sorted(name for name in names if not (name.startswith("SLURM_") or is_date(name)))
+        names = self._unknown - {LAUNCH_FOLDER, "HOME", "USER", "PWD", *self.outputs}
+        return sorted(name for name in names if name.isidentifier() and not name.startswith("SLURM_"))
+
+    @property
+    def arguments(self) -> int:
+        """How many arguments of its own the job needs for the launch's words."""
+        return max((int(name) for name in self._unknown if name.isdecimal()), default=0)
 
     @property
     def _unknown(self) -> set[str]:
@@ -174,12 +189,12 @@ def plan_job(
     facts = {name: fact.value for name, fact in launch.facts.items()} if launch else {}
     facts |= {name: site[name] for name in _CLUSTER_FACTS if site[name] is not None}
     dialect = launch.dialect if launch else None
-    lines = launch_words(launch, cli_words) if launch else ()
+    lines = launch_words(launch, cli_words, STARTS[start].has_ranks) if launch else ()
     program = program_words(launch, site["program"] or ()) if launch else ()
-    saved = saved_to(launch) if launch else None
+    saved, outputs = (saved_to(launch), launch.reading.outputs) if launch else (None, {})
     checkpoint_dir = site["checkpoint_dir"] or facts.get("save_dir") or saved
     _refuse_gaps(start, site, program, checkpoint_dir, target)
-    _refuse_contradictions(start, site, dialect, saved)
+    _refuse_contradictions(start, site, dialect, is_new_each_time(saved, outputs))
     for line in lines:
         for word in line:
             check_text(
@@ -198,6 +213,7 @@ def plan_job(
         checkpoint_dir=checkpoint_dir,
         program=program,
         launch_lines=lines,
+        outputs=outputs,
         launch_home=os.path.dirname(os.path.abspath(launch.reading.target)) if launch else "",
         has_connections=dialect in MEGATRON,
         check_arguments=check_arguments(launch, site, model_file, recipe) if launch else (),
@@ -207,15 +223,6 @@ def plan_job(
         health=health_checks(site["health"] or ()),
         steps=tuple(steps),
     )
-
-
-def default_name(target: str) -> str:
-    """A job name made from the target's name, in plain characters only."""
-    stem = PurePath(target).stem
-    kept = "".join(
-        character if character.isascii() and (character.isalnum() or character in "._-") else "-" for character in stem
-    ).strip("-.")
-    return kept[:100] or "train"
 
 
 def _refuse_gaps(
@@ -239,7 +246,7 @@ def _refuse_gaps(
         raise HcpError(f"not stated: {'; '.join(missing.values())}", wanted=f"{options}, or in the site file {keys}")
 
 
-def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | None, saved: Argument | None) -> None:
+def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | None, is_dated: bool) -> None:
     limit = time_limit_s(site["time"]) if site["time"] is not None else None
     if limit is not None and site["signal"] >= limit:
         raise HcpError(
@@ -254,7 +261,7 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | N
                 wanted="only one of them: inside an allocation, Slurm does not start the job again",
                 do="leave one of them out",
             )
-    if site["requeue"] and saved is not None and dates_in((saved,)):
+    if site["requeue"] and is_dated:
         raise HcpError(
             "found requeue with a date in the launch's checkpoint folder, which names it anew in each attempt",
             wanted="one folder, or training begins again at its first step",

@@ -9,7 +9,7 @@ from typing import Any
 from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
-from megatron_hcp.launch.fact import Argument, Launch, Reading, RunText
+from megatron_hcp.launch.fact import BY_RELEASE, Argument, Elsewhere, Launch, Reading, RunText
 
 _SAVE_KEYS = {"mlm": "save", "verl": "trainer.default_local_dir"}
 _NOT_WORDS = ("start", "nodes", "gpus_per_node", "ntasks_per_node", "placement", "world_size", "script")
@@ -19,12 +19,13 @@ Lines = tuple[tuple[Argument, ...], ...]
 """The words, one option with its values per line."""
 
 
-def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
+def launch_words(launch: Launch, cli_words: Sequence[str], places_ranks: bool = False) -> Lines:
     """The words that start this launch, without the program.
 
     Args:
         launch: as read from a target, `cli_words` included.
         cli_words: the words after `--` on our own command line.
+        places_ranks: the job places the ranks by the launch's sizes, and checks their groups.
 
     Raises:
         HcpError: a value cannot be determined from the text (a variable that the script does not set, …).
@@ -38,6 +39,8 @@ def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
                 wanted="every word of it",
                 do=_how_to_state(reading.hidden_argument),
             )
+        if places_ranks:
+            _refuse_unknown_ranks(launch)
         return _lines((*reading.argv, *cli_words))
     _all_known(reading)
     if reading.dialect == "mlm":
@@ -56,9 +59,42 @@ def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
 def _how_to_state(hidden: str) -> str:
     if not isinstance(hidden, ByVariable):
         return "write the value out, or give the launch's words after --"
+    known = visible(", ".join(hidden.choices[:12])) + (", ..." if len(hidden.choices) > 12 else "")
     if hidden.argument:
-        return "give the script's arguments with --args 'FIRST SECOND'"
-    return f"state {hidden.variable} with --assume env.{hidden.variable}=VALUE, or give the launch's words after --"
+        one_of = f" (${hidden.argument} is one of {known})" if known else ""
+        return f"give the script's arguments with --args 'FIRST SECOND'{one_of}"
+    one_of = f" ({hidden.variable} is one of {known})" if known else ""
+    return f"{_stated(hidden.variable, *hidden.further)}{one_of}, or give the launch's words after --"
+
+
+def _stated(*names: str) -> str:
+    first, *others = dict.fromkeys(names)
+    return f"state {first} with --assume env.{first}=VALUE" + "".join(f", and {name} likewise" for name in others)
+
+
+_DECIDES_RANKS = ("tp", "cp", "pp", "ep", "etp", "gtp", "hcp_sizes", "rank_order")
+"""Facts that decide where each rank runs, and with which others it forms a group."""
+
+
+def _refuse_unknown_ranks(launch: Launch) -> None:
+    """Returns if the launch says how its ranks are split, as the job's checks of ranks and groups need it.
+
+    Raises:
+        HcpError: a size is a variable, or an output, that only the running job has.
+    """
+    unknown = {name: launch.unknown[name] for name in _DECIDES_RANKS if name in launch.unknown}
+    lost = {name: why for name, why in unknown.items() if not (isinstance(why, Elsewhere) or why.endswith(BY_RELEASE))}
+    if not lost:
+        return
+    names = [why.variable for why in lost.values() if isinstance(why, ByVariable) and not why.argument]
+    arguments = [why for why in lost.values() if isinstance(why, ByVariable) and why.argument]
+    name, why = next(iter(lost.items()))
+    do = _stated(*names) if len(names) == len(lost) else "give the script's arguments with --args 'FIRST SECOND'"
+    raise HcpError(
+        f"{launch.reading.target}: {name}, by which the job places its ranks, is not known ({visible(why)[:200]})",
+        wanted="sizes that are known before the job runs",
+        do=do if len(names) == len(lost) or len(arguments) == len(lost) else "write it out",
+    )
 
 
 def _lines(words: Sequence[Argument]) -> Lines:

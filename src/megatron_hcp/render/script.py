@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.fact import LAUNCH_TIME
 from megatron_hcp.render.job import Job
-from megatron_hcp.render.shell_words import LAUNCH_TIME, quoted
+from megatron_hcp.render.shell_words import quoted
 from megatron_hcp.resources import pack_dir
 
 _MAX_BYTES = 4_000_000

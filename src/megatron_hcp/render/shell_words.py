@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from megatron_hcp.launch.fact import Argument, RunText, is_date
-
-LAUNCH_TIME = "launch_time"
-"""The shell's variable for the second of which the dates in the launch's words are."""
+from megatron_hcp.launch.fact import LAUNCH_TIME, Argument, RunText, is_date
 
 
 def quoted(value: object) -> str:
     """A shell word. Commas are quoted too: bash does not need that, but shellcheck flags them in an array."""
+    if isinstance(value, RunText) and value.splits:
+        return "".join(part if part.startswith("$(") else f"${part}" for part in value.parts)
     if isinstance(value, RunText):
         pairs = zip(value.parts, value.names, strict=True)
         return "".join(f'"{_at_run_time(part)}"' if name else quoted(part) for part, name in pairs if part)
@@ -25,13 +25,20 @@ def quoted(value: object) -> str:
 
 def dates_in(words: Iterable[Argument]) -> bool:
     """Whether a word holds a date: then the shell sets LAUNCH_TIME first, so that all are of one moment."""
-    return any(is_date(part) for word in words if isinstance(word, RunText) for part in word.unknown)
+    unknown = [part for word in words if isinstance(word, RunText) for part in word.unknown]
+    return any(is_date(part) or f"@${LAUNCH_TIME}" in part for part in unknown)
+
+
+def is_new_each_time(word: Argument | None, outputs: Mapping[str, str]) -> bool:
+    """Whether a word is another in each attempt, as far as the text of its dates and commands shows."""
+    texts = [outputs.get(part, part) for part in word.unknown] if isinstance(word, RunText) else []
+    return any(re.search(r"(?<!\w)(?:date|mktemp|uuidgen|RANDOM|EPOCH\w+)\b", text) for text in texts if "$(" in text)
 
 
 def _at_run_time(name: str) -> str:
     if is_date(name):
         return name.replace("date", f'date -d "@${LAUNCH_TIME}"', 1)
-    return f"${{{name}}}"
+    return name if name.startswith("$(") else f"${{{name}}}"
 
 
 def _is_shown(letter: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from pathlib import PurePath
 from typing import Any, Literal
 
 from megatron_hcp.ground.errors import HcpError
@@ -205,3 +206,12 @@ def dashed(name: str) -> str:
 def shortened(command: str) -> str:
     """A command's first 80 characters."""
     return command if len(command) <= 80 else command[:77] + "..."
+
+
+def default_name(target: str) -> str:
+    """A job name made from the target's name, in plain characters only."""
+    stem = PurePath(target).stem
+    kept = "".join(
+        character if character.isascii() and (character.isalnum() or character in "._-") else "-" for character in stem
+    ).strip("-.")
+    return kept[:100] or "train"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal, NamedTuple
 
+from megatron_hcp.triage.exit_codes import REFUSED
 from megatron_hcp.triage.failure import Failure
+from megatron_hcp.triage.remedy.memory import MEMORY, why_full
+from megatron_hcp.triage.remedy.raised import correction_of, is_of_program, is_of_slurm
 
 Action = Literal["stop", "restart", "restart-without-node"]
 
@@ -38,67 +40,6 @@ def came_back(attempts: tuple[Attempt, ...]) -> bool | None:
     return before.signature.role != "general" or before.message == last.message
 
 
-_NAMES = r"^(?:[\w.]{0,80}\.)?(?:ImportError|ModuleNotFoundError|NameError|UnboundLocalError|NotImplementedError)\b"
-_DETERMINISTIC: tuple[tuple[re.Pattern[str], bool, str], ...] = (
-    (re.compile(r"^(?:[\w.]{0,80}\.)?(?:SyntaxError|IndentationError|TabError)\b"), True, "correct the program"),
-    (re.compile(_NAMES), True, "the program asks for what its packages, or their versions, don't have"),
-    (
-        re.compile(r"^(?:[\w.]{0,80}\.)?AttributeError: (?!'NoneType')"),
-        True,
-        "the program and its packages, or its options, don't fit each other",
-    ),
-    (
-        re.compile(
-            r"shapes? .{0,20}(?:mismatch|cannot be multiplied|incompatible|differ)|[Ss]ize ?mismatch|must match the "
-            r"(?:existing )?size|mixed torch\.Tensor and DTensor|not divisible by|could not be broadcast together"
-        ),
-        True,
-        "sizes of the model, the data or the layout don't fit each other",
-    ),
-    (re.compile(r"^(?:[\w.]{0,80}\.)?AssertionError\b"), False, "a check of the configuration failed"),
-    (
-        re.compile(
-            r"^(?:[\w.]{0,80}\.)?(?:KeyError|IndexError|TypeError|NotADirectoryError|FileNotFoundError(?!.* -> ))\b"
-        ),
-        False,
-        "the program asks for a name, a place or a file that isn't there",
-    ),
-    (re.compile(r"same dtype\b|expected (?:\w{1,12} )?scalar type"), True, "types of numbers don't fit each other"),
-    (
-        re.compile(r"outgoing traffic has been disabled|[Oo]ffline mode is|HFValidationError"),
-        True,
-        "the files are neither where it looks nor in the cache, and it may not download them",
-    ),
-    (
-        re.compile(r"^(?:MemoryError|PermissionError)\b|MisconfigurationException|requires setting the environment"),
-        True,
-        "its configuration asks for what this machine, or its environment, doesn't give",
-    ),
-    (re.compile(r"does not have a device"), False, "a tensor was never placed on a device"),
-    (
-        re.compile(r"not a local folder and is not a valid model|not appear to have a file named"),
-        True,
-        "the model's folder or its name is wrong, as the job sees it",
-    ),
-    (
-        re.compile(
-            r"failed to import docker image|manifest (?:for \S{1,60} )?(?:unknown|not found)|pull access denied|"
-            r"could not open image|[Nn]o such image|image \S{1,60} not found"
-        ),
-        True,
-        "the container's image was not found, or may not be read",
-    ),
-)
-"""What would fail again, by the failure's line: whether also after training steps, and what to change."""
-
-
-_OF_DATA = re.compile(
-    r"^(?:[\w.]{0,80}\.)?(?:ValueError|IndexError|KeyError|TypeError|StopIteration|ZeroDivisionError|OverflowError|"
-    r"UnicodeDecodeError|RecursionError|AssertionError)\b"
-)
-"""What a program raises about its own values: after training steps, about the data that it has come to."""
-
-
 def is_first_collective(failure: Failure, steps: int) -> bool:
     """Whether the very first collective of the job timed out, and no rank is known to have stayed away."""
     waited = failure.waited
@@ -110,42 +51,81 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
     if not attempts or attempts[-1].failure is None:
         return None
     failure, steps = attempts[-1].failure, attempts[-1].steps
-    again = failure.signature.again
-    nodes = {attempt.failure.node for attempt in attempts if attempt.failure and attempt.failure.node}
-    if again == "outside":
-        return Advice("restart", "it was stopped from outside; the next attempt continues from the last checkpoint")
+    if failure.is_from_outside:
+        return Advice("restart", _from_outside(failure))
+    correction, again = correction_of(failure, steps), failure.signature.again
+    if correction:
+        return Advice("stop", f"the same launch would fail the same way: {correction.why}")
+    if (earlier := _left_behind(attempts)) is not None:
+        return Advice("stop", f"it was started again in place; mend why it failed before: {earlier.cause[:200]}")
     if again == "same":
-        return Advice("stop", f"the same launch would fail the same way; fix the cause first{_phase(failure, steps)}")
+        full = why_full(failure, steps) if failure.signature.id == MEMORY else ""
+        return Advice("stop", f"the same launch would fail the same way; fix the cause first{full}")
     if again == "machine":
-        if came_back(attempts) and len(nodes) > 1:
-            return Advice("stop", "it happened again on another node, so the machine is not the cause")
-        where = failure.node or "the node (which the logs don't name)"
-        return Advice("restart-without-node", f"the fault lies with {where} or its link, not the launch", failure.node)
+        return _of_machine(failure, attempts)
     if came_back(attempts):
         return Advice("stop", "it happened again; another attempt would end the same way")
     if again == "link":
         return Advice("restart", "a link or its set-up failed, and the logs don't show at which end; check both first")
     if is_first_collective(failure, steps):
         return Advice("stop", "the first collective of the job timed out: its ranks never reached each other")
-    what = next(
-        (what for shape, later, what in _DETERMINISTIC if (later or not steps) and shape.search(failure.message)), ""
-    )
-    if what and failure.kind == "cause":
-        return Advice("stop", f"the same launch would fail the same way: {what}")
+    if failure.kind == "report" and failure.exit_code in REFUSED:
+        return Advice("stop", "what was started refuses to run so; the same launch would end the same way")
+    return _of_program(failure, attempts)
+
+
+def _from_outside(failure: Failure) -> str:
+    if failure.signature.id in _ASKED_FOR:
+        return (
+            "somebody ended it: unless it hung, nothing has to be mended, and the next attempt goes on from its state"
+        )
+    return "it was stopped from outside; the next attempt continues from the last checkpoint"
+
+
+_OF_A_RESTART = ("gloo-loopback", "gloo-connect", "gloo-interface", "port-taken")
+"""Signatures of what ranks meet that start while others of the attempt before have not ended."""
+
+
+def _left_behind(attempts: tuple[Attempt, ...]) -> Failure | None:
+    """The failure of an earlier attempt that trained, where the last one only failed to begin; else None."""
+    last = attempts[-1]
+    is_of_start = last.failure and (last.failure.kind == "effect" or last.failure.signature.id in _OF_A_RESTART)
+    if last.steps or not is_of_start:
+        return None
+    trained = (attempt.failure for attempt in reversed(attempts[:-1]) if attempt.steps and attempt.failure)
+    return next((failure for failure in trained if failure.kind == "cause" and not failure.is_from_outside), None)
+
+
+_ASKED_FOR = ("job-cancelled", "cancelled", "interrupted", "process-ended", "srun-task")
+"""Signatures of an end that a person asked for."""
+_OF_REQUEST = ("gpu-driver",)
+"""Signatures of machines' faults that a launch has too that asks for no GPU."""
+
+
+def _of_machine(failure: Failure, attempts: tuple[Attempt, ...]) -> Advice:
+    nodes = {attempt.failure.node for attempt in attempts if attempt.failure and attempt.failure.node}
+    if came_back(attempts) and len(nodes) > 1:
+        return Advice("stop", "it happened again on another node, so the machine is not the cause")
+    if failure.node is None and failure.signature.id in _OF_REQUEST:
+        return Advice("stop", "no GPU was found, on a node that the logs don't name: check what the job asks for first")
+    where = failure.node or "the node (which the logs don't name)"
+    return Advice("restart-without-node", f"the fault lies with {where} or its link, not the launch", failure.node)
+
+
+def _of_program(failure: Failure, attempts: tuple[Attempt, ...]) -> Advice:
+    """The advice on what no row knows: a program's own word is of values that a restart meets again."""
     is_general = failure.kind == "cause" and failure.signature.role == "general"
-    if is_general and not steps and attempts[-1].begins:
+    last = attempts[-1]
+    if is_of_slurm(failure):
+        return Advice("restart", "Slurm did not reach a node in time; if it happens again, leave that node out")
+    if is_general and not last.steps and last.begins:
         return Advice("stop", "it failed before the first training step; the same launch would fail there again")
-    if is_general and _OF_DATA.search(failure.message) and came_back(attempts) is None:
-        return Advice("stop", "the program raised it, and a restart meets the same options and data: correct these")
-    if is_general and not steps:
+    before = [attempt.failure.signature.id for attempt in attempts[:-1] if attempt.failure]
+    if is_of_program(failure) and failure.signature.id not in before:
+        ranks = f"{len(failure.ranks)} ranks raised it alike" if len(failure.ranks) > 1 else "the program raised it"
+        return Advice("stop", f"{ranks}, and a restart meets the same options and data: correct these")
+    if is_general and not last.steps:
         return Advice("restart", "these logs don't show its start; if it fails before its first training step, stop")
     if failure.kind == "cause":
         return Advice("restart", "the failure may be transient; stop if it happens again")
     return Advice("restart", "these logs don't show the cause; restart once, and stop if it happens again")
-
-
-def _phase(failure: Failure, steps: int) -> str:
-    """When memory ran out, since the plan's figures are of one phase each."""
-    if failure.signature.id != "gpu-memory":
-        return ""
-    return f" (it ran out after {steps} logged steps)" if steps else " (it ran out before the first training step)"

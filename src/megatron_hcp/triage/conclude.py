@@ -17,6 +17,7 @@ from megatron_hcp.triage.is_cp_on import CpPlan, CpVerdict, judge
 from megatron_hcp.triage.line_reader import LineReader
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.signatures.effects import EFFECTS
+from megatron_hcp.triage.signatures.progress import is_of_training
 from megatron_hcp.triage.signatures.row import Role, filled_cause, said_text
 
 _HANGS = ("collective-timeout", "watchdog-stuck", "gloo-timeout")
@@ -107,17 +108,18 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
         if status in _FROM_OUTSIDE:  # what a launcher or a rank says while it is being ended is no failure
             failed = [failure for failure in failed if failure.is_from_outside]
         by_step.append(failed)
-        begins = any(entry.begins for entry in own)
-        attempts.append(Attempt(number, failed[0] if failed else None, sum(entry.steps for entry in own), begins))
+        alike = [entry for entry in own if not failed or _is_of(failed[0], entry)]
+        steps, begins = sum(entry.steps for entry in alike), any(entry.begins for entry in alike)
+        attempts.append(Attempt(number, failed[0] if failed else None, steps, begins))
     # A launcher that would start its ranks again, and finds that another gave up, tells the end of the attempt before.
-    while len(numbers) > 1 and numbers[-1] > job.attempt and _is_echo(attempts[-1].failure):
+    while len(numbers) > 1 and numbers[-1] > job.attempt and not attempts[-1].steps and _is_echo(attempts[-1].failure):
         del attempts[-1], numbers[-1], by_step[-1]
     current = [entry for entry in files if entry.attempt in (None, numbers[-1])]
     steps = sum(entry.steps for entry in files)
     noise = sum((entry.counts for entry in current), Counter[str]())
     survived = sum(entry.survived + entry.in_preamble for entry in files)
     failure, unnamed = attempts[-1].failure, None
-    is_done = any(entry.over for entry in current)
+    is_done = any(is_of_training(entry.over) for entry in current)
     if failure:
         noise[failure.signature.id] -= 1
     elif job.ends.get(min(numbers[-1], job.attempt)) == "completed":
@@ -164,6 +166,11 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
             (entry.path, *note) for entry in current if not _is_lasting(failure) for note in entry.not_finite.notes()
         ),
     )
+
+
+def _is_of(failure: Failure, entry: FileEvents) -> bool:
+    """Whether a log may tell of the task of a job array, and of the srun step, that failed."""
+    return entry.name.task == failure.task and (not failure.step or entry.step in ("", failure.step))
 
 
 def _of_mismatch(waited: Waited, dump: Path) -> Failure:

@@ -9,21 +9,14 @@ from typing import NamedTuple, get_args
 
 from megatron_hcp.triage.course.doubtful import DoubtfulLines
 from megatron_hcp.triage.course.not_finite import NotFinite
-from megatron_hcp.triage.exit_codes import (
-    ABORTED,
-    KILLED,
-    ProcessEnd,
-    exit_code,
-    read_end,
-    role_of_report,
-)
+from megatron_hcp.triage.exit_codes import ABORTED, KILLED, ProcessEnd, exit_code, read_end, role_of_report
 from megatron_hcp.triage.inputs.log_name import LogKind, Name
 from megatron_hcp.triage.line import NOBODY, Line, When, Writer, last_time, weight, without_figures
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
 from megatron_hcp.triage.signatures.launchers import ABORTED_AT_EXIT
 from megatron_hcp.triage.signatures.row import Role, Signature
-from megatron_hcp.triage.signatures.tracebacks import goes_on, raised_at, time_around, was_logged
+from megatron_hcp.triage.signatures.tracebacks import frames_above, goes_on, raised_at, time_around, was_logged
 from megatron_hcp.triage.spread import RankSpread
 
 _KEPT = 200
@@ -150,6 +143,8 @@ class FileEvents:
     def finish(self, over: frozenset[Role], is_elsewhere: bool) -> None:
         """The training says that it was done: these roles no longer count, `is_elsewhere`: in other logs either."""
         elsewhere = over if is_elsewhere else self.over_elsewhere
+        if self.over > over:
+            return  # the training was done before a script said so of what it had run
         self.forget()
         self.over, self.over_elsewhere = over, elsewhere
 
@@ -218,7 +213,7 @@ class FileEvents:
         if signature.role == "general" and was_logged(hit, line):
             event = event._replace(role="unknown")
         if signature.role == "report":
-            is_ending = signature.id == "srun-task" and self.is_ending
+            is_ending = signature.id in ("srun-task", "process-ended") and self.is_ending
             role: Role = role_of_report(event.code, not self.reported)
             event = event._replace(role="echo" if is_ending and event.code == KILLED else role)
             self.reported = True
@@ -253,7 +248,9 @@ class FileEvents:
         if signature.id in _INSTEAD_OF.get(earlier.signature.id, ()):
             self.pending[event.role] = earlier = event
         if earlier is event and (signature.role == "general" or signature.id in _WHERE):
-            self.pending[event.role] = event._replace(groups={**groups, "at": raised_at(hit.before(), line)})
+            frames = frames_above(hit.before(), line) if signature.id in _WHERE else ""
+            at = raised_at(hit.before(), line)
+            self.pending[event.role] = event._replace(groups={**groups, "at": at, "frames": frames})
         elif is_rerun and earlier.signature is signature:
             self.pending[event.role] = event  # the program was started again, into the same log
         elif is_further and len(self.further) < _MOST_FURTHER:
@@ -268,7 +265,7 @@ IDLE = "steps-skipped"
 """The signature of a training that learns nothing."""
 LASTING = ("loss-nan", "grad-norm-nan")
 """Signatures of failures that neither further steps nor the end of the training make good: numbers do."""
-SENT_FROM_OUTSIDE = ("terminated",)
+SENT_FROM_OUTSIDE = ("terminated", "interrupted", "cancelled")
 """Signatures of a signal that nobody inside the job sends before something failed."""
 NAMES_THE_END = ("cancelled", "interrupted")
 """Of what is said while a job is being ended, those that say how."""

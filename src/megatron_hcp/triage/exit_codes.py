@@ -8,7 +8,7 @@ from signal import Signals
 from typing import Literal, NamedTuple
 
 from megatron_hcp.triage.line import When, read_line
-from megatron_hcp.triage.names import node_name
+from megatron_hcp.triage.names import named_node, node_name
 from megatron_hcp.triage.number import whole
 from megatron_hcp.triage.signatures.row import Role
 
@@ -53,8 +53,12 @@ CAME_TO_DIE = frozenset((-4, -7, -8, KILLED, -11, 9, 132, 135, 136, 137, 139))
 """Died of a signal that nobody sends to end a job in order: killed, or a crash."""
 WAS_ENDED = frozenset((-2, -15, 130, 143))
 """Interrupted or terminated: somebody asked it to end."""
+INTERRUPTED = frozenset((-2, 130))
+"""By a person, as Ctrl-C does."""
 ABORTED = frozenset((-6, 134))
 """Ended by its own abort: so does a rank that waited in vain, and so do others that failed."""
+REFUSED = frozenset((2, 126, 127, -4, 132))
+"""Wrong arguments, or a program that cannot run here: it would end so again."""
 SAYS_MORE = frozenset((16, 17))
 """Codes that a trainer chooses to say why it ends."""
 
@@ -152,7 +156,7 @@ def read_block(lines: Sequence[str]) -> ProcessEnd:
         if colon and key == "time":
             found = ProcessEnd("torchrun", when=line.when)  # a block begins
         elif colon and key == "host":
-            found = found._replace(host=node_name(value))
+            found = found._replace(host=named_node(value))
         elif numbers and key == "rank":
             found = found._replace(rank=numbers[0], local=numbers[1] if len(numbers) > 1 else None)
         elif numbers and key == "exitcode":
@@ -191,5 +195,36 @@ def role_of_report(code: int | None, is_first: bool) -> Role:
 
 def explain_code(code: int) -> str:
     """An exit code in words: `-9` and `137` are a signal's."""
-    known = _CODES.get(128 - code if code < 0 else code)
+    known = _CODES.get(_as_shells_say(code))
     return f"exit code {code}: {known}" if known else f"exit code {code}"
+
+
+def _as_shells_say(code: int) -> int:
+    """The code of a signal as 128 and its number, which others state as less than 0, or as that in eight bits."""
+    if code in _EIGHT_BITS:
+        code -= 256
+    return 128 - code if code < 0 else code
+
+
+_EIGHT_BITS = frozenset((245, 247, 249, 250))
+_MEMORY_STEP = (
+    "dmesg -T on {node} shows whether the kernel killed it because memory ran out: then fewer data loader workers, "
+    "less offload to the host, or more memory (--mem=0)"
+)
+_STEPS = {
+    1: "read that rank's own stderr; torchrun --log-dir DIR, or @record on main(), keeps its traceback",
+    2: "that rank's own stderr names the option that it refuses; PROGRAM --help lists those that it has",
+    9: _MEMORY_STEP,
+    129: "start it with sbatch or inside tmux, so that it outlives the terminal",
+    132: "build its extensions for this node's processor, or start it on the kind that they were built for",
+    134: "read that rank's own stderr: the reason stands before the abort (an assertion, what(), a watchdog)",
+    135: "df -h /dev/shm on {node}: give the container more (--shm-size, an emptyDir of medium Memory)",
+    137: _MEMORY_STEP,
+    139: "PYTHONFAULTHANDLER=1 shows the Python line; were the extensions built for this PyTorch and CUDA?",
+}
+"""What to look at where an exit code is all that is known."""
+
+
+def step_of_code(code: int | None) -> str:
+    """What to look at first; empty where the code doesn't tell."""
+    return "" if code is None else _STEPS.get(_as_shells_say(code), "")

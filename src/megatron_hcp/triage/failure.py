@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 from megatron_hcp.triage.collective.collectives import Waited
 from megatron_hcp.triage.events import SENT_FROM_OUTSIDE, Event, FileEvents
-from megatron_hcp.triage.exit_codes import ABORTED, ProcessEnd, explain_code
+from megatron_hcp.triage.exit_codes import ABORTED, INTERRUPTED, ProcessEnd, explain_code
 from megatron_hcp.triage.line import When
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.names import node_name
@@ -60,10 +60,14 @@ class Failure:
     """The collective that timed out, and who did not arrive."""
     task: int | None = None
     """Of a job array: which of its tasks failed."""
+    frames: str = ""
+    """Of GPU memory that ran out: the frames of its traceback, the innermost first, each on a line."""
 
     @property
     def is_from_outside(self) -> bool:
         """Whether the job was stopped, and did not fail itself, as far as its logs show."""
+        if self.kind == "report" and self.exit_code in INTERRUPTED:
+            return True
         return self.signature.role == "end" or self.signature.id in SENT_FROM_OUTSIDE
 
 
@@ -133,6 +137,7 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[S
         tuple(sorted(entry.spread.of(event.signature.id, event.line))),
         entry.step,
         task=entry.name.task,
+        frames=event.groups.get("frames", ""),
     )
 
 

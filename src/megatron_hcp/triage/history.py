@@ -11,6 +11,7 @@ from megatron_hcp.triage.events import OFTEN, RAISED, Event, FileEvents
 from megatron_hcp.triage.inputs.log_name import kind_of_log, read_name
 from megatron_hcp.triage.line import read_line
 from megatron_hcp.triage.scan import Hit
+from megatron_hcp.triage.signatures.progress import is_of_training
 
 _LABELS = rb"(?:\s{0,12}\d{1,6}: (?!\d\d:)\S|\[default\d{1,6}\]:|\[(?:\d{1,6},)?\d{1,6}\]<std(?:out|err)>:)"
 _LABEL, _BELOW = re.compile(_LABELS), re.compile(rb"\n" + _LABELS)
@@ -79,7 +80,9 @@ class History:
         entry = FileEvents(last.path, last.name, attempt, kind=last.kind, part=last.part + 1)
         entry.begun, entry.begins, entry.ranked_from = last.begun, last.begins, last.ranked_from
         if attempt == last.attempt:
-            entry.over = entry.over_elsewhere = last.over_elsewhere
+            entry.over_elsewhere = last.over_elsewhere
+            is_clearing = last.is_ending and not is_of_training(last.over)
+            entry.over = last.over if is_clearing else last.over_elsewhere
             entry.outlived, entry.is_ending = last.outlived, last.is_ending
         else:
             entry.outlived = _known(last)

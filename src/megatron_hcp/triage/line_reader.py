@@ -14,7 +14,7 @@ from megatron_hcp.triage.history import History
 from megatron_hcp.triage.line import INFORMING, QUIET, Line, read_line
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.scan import Hit
-from megatron_hcp.triage.signatures.progress import HARMLESS, ONE_DONE, begun, done, last_words, of_anything, of_script
+from megatron_hcp.triage.signatures.progress import HARMLESS, ONE_DONE, begun, finished, is_of_training, last_words
 from megatron_hcp.triage.signatures.ray import WRAPPER as RAYS_WRAPPER
 from megatron_hcp.triage.signatures.row import Role, Signature
 from megatron_hcp.triage.signatures.table import ALWAYS, JOB_TOKEN, RESTART_TOKEN, places_of, words_of
@@ -118,7 +118,7 @@ class LineReader:
         """Ends a log, at the hit that stands for its end: where no failure is known, its last words are looked at."""
         if end.idle:
             self._read_idle(end.idle, end, file)
-        if self.entry.over:
+        if is_of_training(self.entry.over):
             return
         if end.offset == end.at and not self.entry.tracebacks and not self.entry.pending.keys() & _KNOWN:
             self._read_headless(end, file)
@@ -273,9 +273,9 @@ class LineReader:
             self._begin((self.entry.attempt or 0) + 1)
         if (words := begun(hit.line)) and self.entry.begins_again(words, line.writer[:3], hit.offset):
             self._begin_again()
-        over = done(hit.line, self.entry.steps > 0)
-        if over is not None and not (of_script(hit.line) and self.entry.pending.keys() & _KNOWN):
-            self.entry.finish(over, is_elsewhere=not of_anything(hit.line))
+        is_failed = bool(self.entry.pending.keys() & _KNOWN)
+        if over := finished(hit.line, self.entry.steps > 0, is_failed):
+            self.entry.finish(over[0], is_elsewhere=over[1])
         if ONE_DONE in hit.line:
             for role in _OF_GONE:
                 self.entry.pending.pop(role, None)

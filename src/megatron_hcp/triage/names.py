@@ -16,6 +16,19 @@ def job_id(text: object) -> str | None:
     return text if isinstance(text, str) and _JOB.fullmatch(text) else None
 
 
+OF_EACH = frozenset(("localhost", "localhost.localdomain", "localhost4", "localhost6", "127.0.0.1", "::1", "0.0.0.0"))
+"""Names that each node has for itself."""
+
+
+def named_node(text: object) -> str | None:
+    """A node's name that other nodes know too; None where it is none.
+
+    >>> named_node("dgx-17"), named_node("localhost")
+    ('dgx-17', None)
+    """
+    return None if text in OF_EACH else node_name(text)
+
+
 def node_name(text: object) -> str | None:
     """A node's name or address; None where it is none.
 

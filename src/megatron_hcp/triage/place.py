@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from megatron_hcp.triage.events import Event, FileEvents
 from megatron_hcp.triage.logged_job import LoggedJob
+from megatron_hcp.triage.names import OF_EACH
 from megatron_hcp.triage.number import whole
 
 
@@ -35,7 +36,7 @@ def place_of(entry: FileEvents, event: Event, job: LoggedJob) -> tuple[int | Non
         node = job.node_of_rank.get(rank)
         if node is None and per_node and job.nodes and rank // per_node < len(job.nodes):
             node = job.nodes[rank // per_node]
-    return rank, node, local
+    return rank, None if node in OF_EACH else node, local
 
 
 def are_tasks_ranks(files: Iterable[FileEvents], job: LoggedJob) -> bool:

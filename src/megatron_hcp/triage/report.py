@@ -10,9 +10,11 @@ from typing import Any
 from megatron_hcp.triage.advice import Attempt, came_back, is_first_collective
 from megatron_hcp.triage.collective.collectives import Waited
 from megatron_hcp.triage.conclude import Diagnosis
+from megatron_hcp.triage.exit_codes import step_of_code
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.line import When
-from megatron_hcp.triage.number import number
+from megatron_hcp.triage.remedy.memory import MEMORY, memory_steps
+from megatron_hcp.triage.remedy.raised import correction_of
 
 _CP_NEXT = {
     "off": "hcp check {launch} --select HCP,LOAD",
@@ -175,38 +177,6 @@ _NETWORK = (
     "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET shows each rank's interface: set NCCL_SOCKET_IFNAME and "
     "GLOO_SOCKET_IFNAME to the one that all nodes share, and look for a firewall between them"
 )
-_MEMORY: tuple[tuple[re.Pattern[str], str], ...] = (
-    (
-        re.compile(r", in _?(?:load\w*|from_pretrained|\w*convert\w*|\w*export\w*|materialize\w*)\b"),
-        "it was loading or converting weights: more tensor or pipeline parallelism shrinks them, CP does not",
-    ),
-    (
-        re.compile(
-            r"\(\w*(?:adam|optim|stage_1_and_2|stage3|muon|lion|adafactor)\w*\.py:|, in \w*optimizer_states\b", re.I
-        ),
-        "it was making optimizer states or buffers of gradients: shard them over more ranks (ZeRO, the distributed "
-        "optimizer), offload them, or raise tensor or pipeline parallelism; shorter sequences do not shrink them",
-    ),
-)
-"""By the frame in which GPU memory ran out, what shrinks what was asked for; elsewhere it may be activations."""
-_HELD = re.compile(r"total capac\w{1,6} of ([\d.]{1,12}) GiB of which ([\d.]{1,12}) ([GMK])iB is free\.")
-_OWN = re.compile(r"this process has ([\d.]{1,12}) GiB memory in use")
-_LEAST_HELD_GIB = 2.0
-
-
-def _held_by_others(message: str) -> str:
-    """What to look at where other processes hold much of the GPU whose memory ran out, by the exception's own text."""
-    said = _HELD.search(message)
-    mine = _OWN.search(message, said.end()) if said else None
-    if said is None or mine is None:
-        return ""
-    total, free, own = number(said[1]), number(said[2]), number(mine[1])
-    if total is None or free is None or own is None:
-        return ""
-    held = total - own - free / {"G": 1, "M": 1024, "K": 1 << 20}[said[3]]
-    if held < _LEAST_HELD_GIB:
-        return ""
-    return f"nvidia-smi: other processes hold {held:.0f} GiB of this GPU: another job's, left behind, or an engine's"
 
 
 def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list[str]:
@@ -219,18 +189,26 @@ def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> li
     done = diagnosis.attempts[-1].steps
     if is_first_collective(failure, done):
         steps.append(_NETWORK)
-    for step in failure.signature.next:
+    correction = correction_of(failure, done)
+    known = [correction.step if correction else "", step_of_code(failure.exit_code) if failure.kind == "report" else ""]
+    for step in (*filter(None, known), *_own_steps(failure, done)):
         if diagnosis.dumps and "TORCH_FR_BUFFER_SIZE" in step:
             continue
-        if step == "{memory}":
-            steps += [held] if (held := _held_by_others(failure.message)) else []
-            step = next((text for where, text in _MEMORY if where.search(failure.cause)), step)
         filled = _filled(_unpassed(step, diagnosis), diagnosis, launch, failure)
         named = re.findall(r"\b(?:explain|--select) ([A-Z]+\d+)\b", filled or "")
         # An entry of the catalogue that no launch can decide: there is nothing to run.
         if filled and all(rule in BY_ID for rule in named):
             steps.append(filled)
     return steps
+
+
+def _own_steps(failure: Failure, done: int) -> tuple[str, ...]:
+    """The steps of the failure's signature; of GPU memory that ran out, those that fit how it did."""
+    own = failure.signature.next
+    if failure.signature.id != MEMORY:
+        return own
+    *first, last = memory_steps(failure, done)
+    return (*first, *own[:-1], last)
 
 
 _SELECT = re.compile(r"--select ([A-Z0-9,]+)")

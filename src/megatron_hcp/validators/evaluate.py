@@ -11,7 +11,7 @@ import _ast
 from collections.abc import Callable
 from typing import Any
 
-from megatron_hcp.validators.guards import guard_of, stop_below, values_in
+from megatron_hcp.validators.guards import guard_of, sections_in, stop_below, values_in
 from megatron_hcp.validators.journal import Writes
 from megatron_hcp.validators.objects import Objects
 from megatron_hcp.validators.operations import iterable
@@ -239,8 +239,7 @@ class Evaluation(Objects):
         if self.maybe:
             self._is_open(line, merged(*self.maybe))
         else:
-            guard, things = self._guard(line), ((n, v) for n, v in self.frame.items() if isinstance(v, Thing))
-            sections = tuple((name, thing.key) for name, thing in things if thing.key is not None)
+            guard, sections = self._guard(line), tuple(sections_in(self.frame))
             self.refusals.append(Refusal(guard, values_in(guard.condition, self, self._calls[-1]), sections))
         return False
 

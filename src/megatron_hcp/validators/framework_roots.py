@@ -119,6 +119,15 @@ MS_SWIFT = UpstreamRoots(
 )
 """The defaults in which the arguments of `rlhf` differ from those of `sft` decide none of their guards."""
 _ALGORITHMS = ("grpo", "sft", "dpo", "rm", "distillation")
+_AUTOMODEL = "nemo_rl/models/automodel/setup.py"
+_DTENSOR = ("validate_and_prepare_config", "setup_distributed", "setup_model_and_optimizer")
+_DTENSOR_WORKERS = {
+    "DTensorPolicyWorker": "dtensor_policy_worker.py",
+    "DTensorPolicyWorkerImpl": "dtensor_policy_worker.py",
+    "DTensorPolicyWorkerV2": "dtensor_policy_worker_v2.py",
+}
+"""The classes of DTensor's two generations of workers, and their files. Since 0.6 the first is `...Impl`, and `_v2` has
+its checks in `_AUTOMODEL`."""
 NEMO_RL = UpstreamRoots(
     repo="nemo-rl",
     version="nemo_rl/package_info.py",
@@ -126,6 +135,11 @@ NEMO_RL = UpstreamRoots(
         *(("setup", (f"nemo_rl/algorithms/{name}.py",)) for name in _ALGORITHMS),
         ("Policy.__init__", ("nemo_rl/models/policy/lm_policy.py",)),
         ("validate_and_set_config", ("nemo_rl/models/megatron/setup.py",)),
+        *((function, (_AUTOMODEL,)) for function in _DTENSOR),
+        *(
+            (f"{name}.__init__", tuple(f"nemo_rl/models/policy/{folder}{file}" for folder in ("workers/", "")))
+            for name, file in _DTENSOR_WORKERS.items()
+        ),
         ("GRPOConfig", ("nemo_rl/algorithms/grpo.py",)),
         ("ClippedPGLossConfig", ("nemo_rl/algorithms/loss/loss_functions.py", "nemo_rl/algorithms/loss_functions.py")),
     ),
@@ -145,8 +159,17 @@ NEMO_RL = UpstreamRoots(
                 for line in (f"if {name!r} in config", f" do setup{'_' * place}(config)")
             ),
             "do Policy.__init__({}, ..., config.policy)",
-            "if config.policy.megatron_cfg.enabled",
+            "if config.policy.get('megatron_cfg', {}).get('enabled', False)",
             " do validate_and_set_config(config.policy)",
+            "else",
+            " if config.policy.dtensor_cfg.get('_v2', False)",
+            "  runtime_config = validate_and_prepare_config(config.policy, ...)",
+            "  do setup_distributed(config.policy, runtime_config)",
+            "  do setup_model_and_optimizer(config.policy, ..., runtime_config, ..., ..., ...)",
+            "  do DTensorPolicyWorkerV2.__init__({}, config.policy, ..., ...)",
+            " else",
+            "  do DTensorPolicyWorkerImpl.__init__({}, config.policy, ..., ...)",
+            "  do DTensorPolicyWorker.__init__({}, config.policy, ..., ...)",
         ),
     ),
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 from zlib import crc32
 
 from megatron_hcp.validators.expression import Expressions
@@ -45,6 +47,18 @@ def name_of(condition: str) -> str:
     names = dict.fromkeys(name.partition(".")[2] or name for name in read)
     words = "-".join(names or _VARIABLE.findall(condition))[:60].rstrip("-") or "always"
     return f"{words}-{crc32(condition.encode()) & 0xFFFF:04x}"
+
+
+def sections_in(frame: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Which objects of a function are sections of the settings, and fields of those that are none: `self.cfg`."""
+    for name, thing in frame.items():
+        if not isinstance(thing, Thing):
+            continue
+        if thing.key is not None:
+            yield name, thing.key
+        else:
+            inner = ((field, value) for field, value in thing.fields.items() if isinstance(value, Thing))
+            yield from ((f"{name}.{field}", value.key) for field, value in inner if value.key is not None)
 
 
 def values_in(condition: str, run: Expressions, unit: Unit) -> tuple[tuple[str, object], ...]:

@@ -32,17 +32,20 @@ class Refusal(NamedTuple):
     values: tuple[tuple[str, object], ...]
     """At that point of the program: upstream's own assignments before it are made."""
     sections: tuple[tuple[str, str], ...] = ()
-    """Which of the function's objects are sections of the launch's settings: `self` is `actor_rollout_ref.actor`."""
+    """Which of the function's objects are sections of the launch's settings: `self` is `actor_rollout_ref.actor`, or
+    `self.cfg` is `policy`."""
 
     def key_of(self, name: str) -> str:
         """The launch's key of what the condition calls by this name; the name itself if it belongs to no section.
 
         >>> Refusal(Guard(*[""] * 6), (), (("self", "actor.megatron"), ("config", ""))).key_of("self.dtype")
         'actor.megatron.dtype'
+        >>> Refusal(Guard(*[""] * 6), (), (("self.cfg", "policy"),)).key_of("self.cfg.precision")
+        'policy.precision'
         """
-        owner, dot, field = name.partition(".")
-        section = next((key for head, key in self.sections if head == owner), None)
-        return name if section is None or not dot else f"{section}.{field}".lstrip(".")
+        within = ((f"{head}.", key) for head, key in self.sections)
+        keys = (f"{key}.{name.removeprefix(head)}".lstrip(".") for head, key in within if name.startswith(head))
+        return next(keys, name)
 
 
 class Open(NamedTuple):

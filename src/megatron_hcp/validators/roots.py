@@ -65,6 +65,7 @@ _LAYERS = Unit(
         "if implementation == 'transformer_engine'",
         " do TELinear.__init__(config)",
         " do TEDotProductAttention.__init__(config)",
+        " do te.DotProductAttention.__init__(config)",
         " do TELayerNormColumnParallelLinear.__init__(config)",
         "if config.num_moe_experts is not None",
         " if config.moe_shared_expert_intermediate_size",
@@ -76,7 +77,24 @@ _LAYERS = Unit(
         "   do TEGroupedMLP.__init__(config)",
     ),
 )
-"""Which layers a model has by the settings alone, where it names no other ones (`--spec`)."""
+"""Which layers a model has by the settings alone."""
+_TE_ATTENTION = Unit(
+    "te.DotProductAttention.__init__",
+    "def",
+    ("config",),
+    _TE,
+    (
+        "check config.num_attention_heads % config.num_query_groups == 0"
+        "\tThe number of attention heads must be divisible by the number of GQA groups!",
+    ),
+)
+"""What Transformer Engine's constructors ask of a launch, and Megatron-LM's own code doesn't ask before: the same in
+every release from 1.12 to 2.20."""
+_NO_OTHER_LAYERS = (
+    "args.spec is None and getattr(args, 'custom_model_provider_path', None) is None "
+    "and getattr(args, 'megatron_to_hf_mode', 'raw') != 'bridge'"
+)
+"""Neither `--spec` nor, in slime and miles, a program of the user's or Megatron-Bridge makes the model."""
 MEGATRON_LM = UpstreamRoots(
     repo="megatron-lm",
     version="megatron/core/package_info.py",
@@ -109,7 +127,7 @@ MEGATRON_LM = UpstreamRoots(
             "do set_global_variables.init_num_microbatches_calculator(args)",
             "do _initialize_distributed.initialize_model_parallel(args)",
             "config = core_transformer_config_from_args(args)",
-            "if args.spec is None",
+            f"if {_NO_OTHER_LAYERS}",
             " do layers(config, args.transformer_impl)",
             "if args.skip_train",
             " return",
@@ -126,7 +144,7 @@ MEGATRON_LM = UpstreamRoots(
             "  do FullyShardedDataParallelV1.__init__(config, get_megatron_ddp_config(args))",
         ),
     ),
-    stands_for=(_LAYERS,),
+    stands_for=(_LAYERS, _TE_ATTENTION),
 )
 _PROVIDERS = "megatron/bridge/models"
 _MIXED_PRECISION = "megatron/bridge/training/mixed_precision.py"
@@ -220,6 +238,7 @@ MEGATRON_BRIDGE = UpstreamRoots(
     decorated=((_MIXED_PRECISION, "register"),),
     stands_for=(
         _LAYERS,
+        _TE_ATTENTION,
         # It asks too whether the pinned megatron-core has the enum, as each that is pinned with this function does.
         Unit(
             "_supports_cuda_graph_modules",

@@ -26,11 +26,11 @@ def dotted(tree: Any) -> str | None:
 
 
 def path_of(tree: Any) -> str | None:
-    """`dotted`, with items of dicts as fields: `config.a.b` for `config['a'].get('b')`."""
+    """`dotted`, with items of dicts as fields: `config.a.b` for `config['a'].get('b')`, or for what is popped."""
     owner, key = None, None
     if isinstance(tree, _ast.Subscript):
         owner, key = tree.value, tree.slice
-    elif isinstance(tree, _ast.Call) and isinstance(tree.func, _ast.Attribute) and tree.func.attr == "get":
+    elif isinstance(tree, _ast.Call) and isinstance(tree.func, _ast.Attribute) and tree.func.attr in ("get", "pop"):
         owner, key = tree.func.value, tree.args[0] if tree.args else None
     elif isinstance(tree, _ast.Attribute):
         owner, key = tree.value, _ast.Constant(tree.attr)

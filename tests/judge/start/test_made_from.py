@@ -57,6 +57,25 @@ def test_options_that_a_function_names_as_texts_are_named(tmp_path: Path) -> Non
     assert "--deterministic-mode requires" in item.problem.message
 
 
+def test_an_option_that_callers_hand_on_speaks_in_a_few_words_too() -> None:
+    sizes = [word for option in REQUIRED.items() for word in option]
+    words = (*sizes, "--pipeline-model-parallel-layout", "x")
+    launch = load_launch("", LoadOptions(words=words, assumes=("mcore=0.16.1", "world_size=1")))
+    (item,) = check_launch(launch, rules_for, fixes=False).findings
+    assert "Invalid layer character" in item.problem.message
+    assert item.keys == ("layer_char", "pipeline_model_parallel_layout")
+
+
+def test_a_guard_that_stands_in_two_blocks_is_told_of_the_one_that_the_launch_states() -> None:
+    stated = ("mcore=0.12.3", "world_size=2", "env.CUDA_DEVICE_MAX_CONNECTIONS=1")
+    sharded = "--use-custom-fsdp --use-distributed-optimizer --no-gradient-accumulation-fusion"
+    sizes = [word for option in REQUIRED.items() for word in option]
+    launch = load_launch("", LoadOptions(words=(*sizes, *sharded.split()), assumes=stated))
+    (item,) = [one for one in check_launch(launch, rules_for, fixes=False).findings if one.id.startswith("START")]
+    assert item.keys == ("use_custom_fsdp",)
+    assert "FSDP always requires CUDA_DEVICE_MAX_CONNECTIONS" in item.problem.message
+
+
 @pytest.mark.parametrize("option", [*REQUIRED])
 def test_an_option_that_upstream_requires_is_missed_in_a_launch_that_has_the_others(
     tmp_path: Path, option: str

@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from support.small_upstream import small_upstream
+from support.small_upstream import ARGUMENTS, small_upstream
 
 Check = Callable[..., subprocess.CompletedProcess[str]]
+HELPER = """
+def _check(size, said):
+    assert size != 2, "two is no size"
+
+
+"""
 BAD = ("--micro-batch-size", "1", "--our-own-switch", "--context-parallel-size", "2")
 
 
@@ -106,3 +112,17 @@ def test_an_option_of_hcps_own_after_the_dashes_is_one_line(check: Check) -> Non
     assert done.returncode == 2 and done.stderr == (
         "hcp: found --upstream after --; wanted the launch's own words there; write it before --\n"
     )
+
+
+def test_a_helper_that_is_given_a_text_with_a_sign_of_equality_names_the_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    own = ARGUMENTS.replace("def validate_args", HELPER + "def validate_args").replace(
+        "    return args\n", "    _check(args.context_parallel_size, 'size = 2')\n    return args\n"
+    )
+    tree = small_upstream(tmp_path / "tree", own)
+    command = [sys.executable, "-m", "megatron_hcp", "check", "--upstream", tree, "--format", "json", "--", *BAD[:2]]
+    done = subprocess.run([*command, "--context-parallel-size", "2"], capture_output=True, text=True)
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert finding["keys"] == ["size", "context_parallel_size"] and "two is no size" in finding["message"]

@@ -84,6 +84,10 @@ VERDICTS: list[Row] = [
     ("KEY007", "ms-swift", "--model x --async_save on", "", CRASH),
     ("KEY007", "ms-swift", "--model x --async_save true false", "", CRASH),
     ("KEY007", "ms-swift", "--model x --async_save true false --ignore_args_error true", "", "fine"),
+    ("KEY008", "mlm", "--seq-length 64 --cuda-graph-modules x", "mcore=0.18.0", CRASH),
+    ("KEY008", "mlm", "--seq-length 64 --cuda-graph-modules attn moe_router", "mcore=0.18.0", "fine"),
+    ("KEY008", "mlm", "--seq-length 64 --cuda-graph-scope atn", "mcore=0.16.1", CRASH),
+    ("KEY008", "mlm", "--seq-length 64 --cuda-graph-scope full", "mcore=0.16.1", "fine"),
     ("KEY008", "slime", f"{JOB}--loss-mask-type qwen3_5", "slime=0.3.1", "fine"),
     ("KEY008", "slime", f"{JOB}--loss-mask-type qwen3_5", "slime=0.2.0", CRASH),
     ("KEY008", "slime", f"{JOB}--loss-mask-type qwen3_5", "slime=0.2.9", WARNING),  # some 0.2 has it

@@ -13,8 +13,24 @@ SLIME = (
     "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --rollout-batch-size 32 --num-rollout 10 --num-layers 2 "
     "--hidden-size 64 --num-attention-heads 4 --micro-batch-size 1 --over-sampling-batch-size "
 )
+STEPS = f"{SLIME}32 --n-samples-per-prompt 8 --num-steps-per-rollout "
+EXPERTS = (
+    f"ray job submit -- python train.py {SLIME}32 --max-position-embeddings 4096 --num-experts 4 --moe-grouped-gemm "
+    "--use-rotary-position-embeddings --hf-checkpoint model {}\n"
+)
 SWIFT = "--model Qwen/Qwen3-8B --dataset data "
 NEMO = "policy.megatron_cfg.enabled=true "
+DTENSOR = (
+    "policy.megatron_cfg.enabled=false policy.dtensor_cfg.enabled=true policy.dtensor_cfg.context_parallel_size=2 "
+    "policy.dtensor_cfg.tensor_parallel_size=2 policy.sequence_packing.enabled=false "
+)
+POPPED = (
+    "policy.megatron_cfg.enabled=false policy.dtensor_cfg.enabled=true policy.dtensor_cfg.context_parallel_size=1 "
+    "policy.dtensor_cfg.tensor_parallel_size=2 policy.sequence_packing.enabled=true policy.dtensor_cfg._v2=true "
+    "policy.precision=bfloat16 policy.dtensor_cfg.sequence_parallel=false "
+    "policy.dtensor_cfg.automodel_kwargs.attn_implementation="
+)
+SEQUENCE = f"{DTENSOR}policy.dtensor_cfg.sequence_parallel="
 OFFLOAD = "policy.megatron_cfg.optimizer.optimizer_cpu_offload="
 FRACTION = "policy.megatron_cfg.optimizer.optimizer_offload_fraction="
 ERROR = "error crash config"
@@ -67,4 +83,20 @@ VERDICTS: list[Row] = [
     ("START033", "nemo-rl", f"{NEMO}{OFFLOAD}true {FRACTION}0.5", "nemo_rl=0.6.0", ERROR),
     ("START033", "nemo-rl", f"{NEMO}{OFFLOAD}true {FRACTION}1.0", "nemo_rl=0.6.0", "all:"),
     ("START033", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
+    ("START006", "slime", f"{STEPS}64", "slime=0.3.1", "error crash config"),
+    ("START006", "slime", f"{STEPS}32", "slime=0.3.1", "all:"),
+    ("START034", "slime", EXPERTS.format(""), "slime=0.3.0 te=2.9.0", ERROR),
+    ("START034", "slime", EXPERTS.format("--no-bias-dropout-fusion"), "slime=0.3.0 te=2.9.0", "not concerned"),
+    ("START034", "slime", EXPERTS.format("--megatron-to-hf-mode bridge"), "slime=0.3.0 te=2.9.0", "not concerned"),
+    ("START034", "slime", EXPERTS.format("--megatron-to-hf-mode bridge"), "miles=0.1.0 te=2.9.0", "not concerned"),
+    ("START034", "slime", EXPERTS.format("--custom-model-provider-path x.y"), "slime=0.3.1 te=2.9.0", "not concerned"),
+    ("START035", "nemo-rl", f"{SEQUENCE}true policy.dtensor_cfg._v2=true", "nemo_rl=0.4.0", ERROR),
+    ("START035", "nemo-rl", f"{SEQUENCE}true policy.dtensor_cfg._v2=true", "nemo_rl=0.6.0", ERROR),
+    ("START035", "nemo-rl", f"{SEQUENCE}true policy.dtensor_cfg._v2=false", "nemo_rl=0.6.0", ERROR),
+    ("START035", "nemo-rl", f"{SEQUENCE}false policy.dtensor_cfg._v2=true", "nemo_rl=0.6.0", "all:"),
+    ("START035", "nemo-rl", f"{DTENSOR}policy.precision=int8 policy.dtensor_cfg._v2=false", "nemo_rl=0.4.0", ERROR),
+    ("START035", "nemo-rl", f"{NEMO}policy.dtensor_cfg._v2=true", "nemo_rl=0.6.0", "all:"),
+    ("START035", "nemo-rl", f"{POPPED}sdpa", "nemo_rl=0.7.0", ERROR),
+    ("START035", "nemo-rl", f"{POPPED}flash_attention_2", "nemo_rl=0.7.0", "all:"),
+    ("START035", "mlm", "--bf16", "mcore=0.17.0", "not concerned"),
 ]

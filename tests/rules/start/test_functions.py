@@ -46,5 +46,8 @@ VERDICTS: list[Row] = [
     ("START034", "mlm", f"{MODEL} --softmax-type off-by-one", f"{ONE} te=2.8.0", "all:"),
     ("START034", "mlm", f"{MODEL} --softmax-type off-by-one --transformer-impl local", f"{ONE} te=2.7.0", "all:"),
     ("START034", "mlm", f"{MODEL} --softmax-type off-by-one --spec a b", f"{ONE} te=2.7.0", "all:"),
+    ("START034", "mlm", f"{MODEL} --group-query-attention --num-query-groups 3", ONE, ERROR),
+    ("START034", "mlm", f"{MODEL} --group-query-attention --num-query-groups 2", ONE, "all:"),
+    ("START034", "mlm", f"{MODEL} --group-query-attention --num-query-groups 3 --spec a b", ONE, "all:"),
     ("START034", "bridge", "model.softmax_type=off-by-one", "te=2.7.0", "not concerned"),
 ]

@@ -40,6 +40,7 @@ def test_a_counter_with_a_figure_of_a_training_is_a_step(line, number):
         "RuntimeError: step 5 of 9: loss: 2.5",
         "    loss = loss_func(output_tensor[2])",
         "Namespace(epochs='all', batch_size=8)",
+        "/repo/pretrain_gpt.py --global-batch-size 256 --train-iters 25533 --lr 2e-4 --lr-warmup-iters 200",
     ],
 )
 def test_what_comes_before_or_beside_a_training_is_no_step(line):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import re
 from collections.abc import Iterable
 from enum import Enum
@@ -52,7 +53,7 @@ def _takes(action: argparse.Action) -> str:
         return "switch"
     kind = _TYPES.get(action.type, OTHER)  # type: ignore[arg-type]
     if action.choices is None:
-        return _text(action.nargs, kind)
+        return _text(action.nargs, kind if kind != OTHER else _listed("str", _looked_up(action)))
     is_enum = any(isinstance(choice, Enum) for choice in action.choices)
     return _text(action.nargs, _listed("str" if is_enum else kind, _accepted(action)))
 
@@ -97,6 +98,20 @@ def _accepted(action: argparse.Action) -> list[Any]:
         spelled |= {text.lower() for text in spelled} | {text.upper() for text in spelled}
         words += sorted(text for text in spelled if _converted(action, text) == choice)
     return words
+
+
+def _looked_up(action: argparse.Action) -> list[str]:
+    """The words that a function of upstream's looks up in an enum, and those that it names itself; else none."""
+    code = getattr(action.type, "__code__", None)
+    if code is None:
+        return []
+    known = {**action.type.__globals__, **inspect.getclosurevars(action.type).nonlocals}  # type: ignore[union-attr, arg-type]
+    enums = [known[name] for name in (*code.co_names, *code.co_freevars) if inspect.isclass(known.get(name))]
+    members = [name for one in enums if issubclass(one, Enum) for name in one.__members__]
+    own = [text for const in code.co_consts for text in (const if isinstance(const, frozenset) else (const,))]
+    texts = (*members, *sorted(text for text in own if isinstance(text, str)))
+    words = [text for text in texts if _converted(action, text) is not None]
+    return words if members and _converted(action, "no such word") is None else []
 
 
 def _converted(action: argparse.Action, word: Any) -> Any:

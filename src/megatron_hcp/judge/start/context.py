@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.validators.outcome import Guard
@@ -30,6 +30,11 @@ class Context(NamedTuple):
 
 def context_of(program: StartProgram, guard: Guard) -> Context:
     """Where a guard stands in its function; nothing if it isn't there."""
+    return next(contexts_of(program, guard), Context())
+
+
+def contexts_of(program: StartProgram, guard: Guard) -> Iterator[Context]:
+    """The places of a guard: upstream may ask the same in several blocks of a function."""
     unit = program.find(guard.function)
     lines = unit.lines if unit is not None else ()
     for at, line in enumerate(lines):
@@ -37,9 +42,9 @@ def context_of(program: StartProgram, guard: Guard) -> Context:
         if kind in ("check", "stop") and condition_of(line) == (guard.condition, guard.message):
             found, behind, passed = above(lines, at), _behind(lines[:at], guard.condition), _passed(lines, at)
             if kind == "stop" and found:
-                return Context(tuple(found[:-1]), found[-1], behind, passed)
-            return Context(tuple(found), "", behind, passed)
-    return Context()
+                yield Context(tuple(found[:-1]), found[-1], behind, passed)
+            else:
+                yield Context(tuple(found), "", behind, passed)
 
 
 def above(lines: tuple[str, ...], at: int) -> list[str]:

@@ -7,7 +7,7 @@ from functools import partial
 
 from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.judge.report import Finding, StartVerdict
-from megatron_hcp.judge.start.context import Context, context_of
+from megatron_hcp.judge.start.context import Context, contexts_of
 from megatron_hcp.judge.start.judged import program_of
 from megatron_hcp.judge.start.keys import Spot, spot_of, written_value
 from megatron_hcp.judge.start.made_from import is_whole, options_behind
@@ -149,7 +149,14 @@ def _message_of(item: Refused) -> str:
 
 def _refused(launch: Launch, judged: Judgement, refusal: Refusal, releases: tuple[str, ...]) -> Refused:
     program = program_of(launch, judged)
-    context = context_of(program, refusal.guard) if program is not None else Context()
+    contexts = [*contexts_of(program, refusal.guard)] if program is not None else []
+    found = [_refused_at(launch, program, refusal, releases, context) for context in contexts or [Context()]]
+    return next((one for one in found if any(spot.is_written for spot in one.spots)), found[0])
+
+
+def _refused_at(
+    launch: Launch, program: StartProgram | None, refusal: Refusal, releases: tuple[str, ...], context: Context
+) -> Refused:
     spots = [spot_of(launch, refusal.key_of(name)) for name, _ in refusal.values]
     around = [spot for spot in _led_by(launch, program, refusal, context) if spot.key not in {one.key for one in spots}]
     if any(spot.is_written for spot in (*spots, *around)):

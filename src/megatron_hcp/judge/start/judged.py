@@ -68,7 +68,7 @@ def _each(launch: Launch, upstream: ValidatingRepo, releases: tuple[str, ...]) -
 def _reading(launch: Launch) -> tuple[ValidatingRepo, ...]:
     """The upstreams that judge the launch; none if what one of two makes of the arguments isn't known."""
     upstreams = upstreams_of(launch)
-    is_known = len(upstreams) < 2 or all(_beside(launch, upstream.repo) for upstream in upstreams)
+    is_known = len(upstreams) < 2 or all(beside_of(launch, upstream.repo) for upstream in upstreams)
     return upstreams if is_known else ()
 
 
@@ -76,7 +76,7 @@ def _by_the_stated(launch: Launch, upstream: ValidatingRepo) -> tuple[Judgement,
     """The outcome of the user's own tree, or of the release that the launch states; None without them."""
     tree = _tree(launch, upstream.repo)
     if tree is not None:
-        beside = _beside(launch, upstream.repo)
+        beside = beside_of(launch, upstream.repo)
         judged = judge_start(launch, tree.release or "", program=_program(tree), beside=beside)
         return () if judged is None else (judged,)
     if View(launch).known(upstream.fact) or (upstream is MEGATRON_BRIDGE and View(launch).known("mcore")):
@@ -122,7 +122,7 @@ def _parsing(launch: Launch, releases: tuple[str, ...]) -> tuple[str, ...]:
 def judged_again(launch: Launch, judged: Judgement, most_steps: int) -> Judgement | None:
     """What the same code makes of a launch that differs in some settings; None if it takes more steps."""
     program = program_of(launch, judged) if judged.source == "upstream" else None
-    beside = _beside(launch, judged.repo)
+    beside = beside_of(launch, judged.repo)
     return judge_start(launch, judged.release, repo=judged.repo, program=program, beside=beside, most_steps=most_steps)
 
 
@@ -177,14 +177,14 @@ def _stated(launch: Launch, upstream: ValidatingRepo) -> str | None:
 
 
 def _judged(launch: Launch, upstream: ValidatingRepo, releases: tuple[str | None, ...]) -> tuple[Judgement, ...]:
-    beside = _beside(launch, upstream.repo)
+    beside = beside_of(launch, upstream.repo)
     found = (
         judge_start(launch, release, repo=upstream.repo, beside=beside) for release in releases if release is not None
     )
     return tuple(judged for judged in found if judged is not None)
 
 
-def _beside(launch: Launch, repo: str) -> StartProgram | None:
+def beside_of(launch: Launch, repo: str) -> StartProgram | None:
     """The other program of a launch that two upstreams parse: of slime's Megatron-LM's, of Megatron-LM's slime's."""
     from megatron_hcp.validators.table import program_of_release
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from megatron_hcp.judge.start.context import above
+from megatron_hcp.judge.start.judged import beside_of
 from megatron_hcp.launch.dialects.frameworks import COMMAND_LINES
 from megatron_hcp.launch.fact import Elsewhere, Launch
 from megatron_hcp.validators.given.options import option_of
@@ -31,6 +32,9 @@ _REQUIRED = (
 )
 """What validate_args asks of every launch; of each, one option."""
 _MOST_REQUIRED = len(_REQUIRED) - 1
+_MOST_CALLS = 4
+_WORDS = ("check", "del", "do", "for", "forget", "if", "return", "stop")
+"""How statements begin that are no assignment."""
 _OF_SWIFT = (("model", "mcore_model"), ("dataset", "cached_dataset"))
 """What ms-swift asks of every launch."""
 _TEXT = re.compile(r"'(\w+)'")
@@ -48,6 +52,11 @@ def options_behind(launch: Launch, program: StartProgram, refusal: Refusal, cont
         own = name.rpartition(".")[2]
         sources = (own,) if own in written else sources_of(program, refusal.guard.function, name)
         found |= dict.fromkeys(written[source] for source in sources if source in written)
+    if not found and all("." not in name for name, _ in refusal.values):
+        given = _given_to(program, refusal.guard.function)
+        beside = beside_of(launch, program.repo)
+        made = (source for field in given if beside is not None for source in _set_by(beside, field))
+        found |= dict.fromkeys(written[source] for source in (*given, *made) if source in written)
     return list(found)
 
 
@@ -99,13 +108,46 @@ def sources_of(program: StartProgram, function: str, name: str) -> Iterator[str]
                     yield from _arguments(text)
 
 
+def _given_to(program: StartProgram, function: str) -> list[str]:
+    """The arguments of upstream's that a function gets, or else those of the functions that call it."""
+    reached, wanted = list(_reached(program)), {function}
+    for _ in range(_MOST_CALLS):
+        called = re.compile("|".join(rf"\b{re.escape(name.removesuffix('.__init__'))}\(" for name in sorted(wanted)))
+        calls = [(unit.name, line) for unit in reached for line in unit.lines if called.search(line) is not None]
+        found = [name for _, line in calls for name in _arguments(_expression(line))]
+        if found or not calls:
+            return found
+        wanted = {name for name, _ in calls}
+    return []
+
+
+def _set_by(program: StartProgram, field: str) -> Iterator[str]:
+    """The arguments of which a program that runs before sets one: slime's batch is made of its rollouts."""
+    for unit in _reached(program):
+        for text in _texts_given(unit, re.compile(rf"args\.{field} = (.+)")):
+            yield from _arguments(text)
+            for name, _ in names_in(tree_of(text)):
+                yield from _assigned(unit, re.compile(rf"{name} = (.+)")) if name.isidentifier() else ()
+
+
+def _expression(line: str) -> str:
+    """What a statement evaluates."""
+    word, _, rest = line.strip().partition(" ")
+    return rest.partition("\t")[0] if word in _WORDS else line.partition(" = ")[2]
+
+
 def _assigned(unit: Unit, pattern: re.Pattern[str]) -> Iterator[str]:
     """What is assigned to a variable of a function: arguments, and texts that may name some."""
+    for text in _texts_given(unit, pattern):
+        yield from _arguments(text)
+        yield from _TEXT.findall(text)
+
+
+def _texts_given(unit: Unit, pattern: re.Pattern[str]) -> Iterator[str]:
     for line in unit.lines:
         made = pattern.fullmatch(line.lstrip())
         if made is not None:
-            yield from _arguments(made[1])
-            yield from _TEXT.findall(made[1])
+            yield made[1]
 
 
 def _arguments(text: str) -> Iterator[str]:

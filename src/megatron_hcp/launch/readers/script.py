@@ -16,6 +16,7 @@ from megatron_hcp.launch.forms.script.arguments import argv_of, counted_by_defau
 from megatron_hcp.launch.forms.script.facts import facts_of, is_parallel
 from megatron_hcp.launch.forms.script.flags import location_of
 from megatron_hcp.launch.forms.script.follow import MAX_LAUNCHES, Followed, follow
+from megatron_hcp.launch.forms.script.run_words import RunWords
 from megatron_hcp.launch.forms.script.started import Launched
 from megatron_hcp.launch.readers.commands import command_of, dialect_of, foreign_name, may_be, started_by
 from megatron_hcp.launch.readers.detect import lost_end
@@ -159,7 +160,8 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         said.append("the script's own arguments ($1, $@) aren't known; it is read as if started without any")
     if "\r\n" in text:
         said.append("the file has Windows line endings (CRLF): bash doesn't run it the way it looks")
-    argv = argv_of(items)
+    run = RunWords()
+    argv = argv_of(items, run)
     reading = reading._replace(
         dialect=dialect,
         form="shell",
@@ -168,6 +170,7 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         beside=script.files.beside,
         notes=(*reading.notes, *said),
         argv=argv,
+        outputs=run.outputs if argv is not None else {},
         hidden_argument=why_hidden(items) if argv is None else "",
     )
     return _in_script(reading, facts.known, unknown, unseen)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText, is_date
+from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText, is_date, is_of_script
 
 _REFERENCE = re.compile(r"\$(?=[$(])")
 _LONGEST_NAME = 40
@@ -53,6 +53,18 @@ def _variable(name: str, known: Mapping[str, str]) -> str:
             "a word of the launch holds the folder of its script",
             wanted="a path in the container's image or on a volume",
             do="write it out",
+        )
+    if is_of_script(name):
+        raise HcpError(
+            "a word of the launch is the output of a command, or depends on a condition, of its script",
+            wanted="a word that is known: a pod does not run the script",
+            do="write it out",
+        )
+    if name.isdecimal():
+        raise HcpError(
+            f"a word of the launch is its script's argument ${name}, which a pod does not have",
+            wanted="a value that is known",
+            do="give the script's arguments with --args 'FIRST SECOND'",
         )
     if is_date(name):
         raise HcpError(

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.fact import LAUNCH_FOLDER, LAUNCH_TIME, Argument, RunText
 from megatron_hcp.render.job import Job
-from megatron_hcp.render.shell_words import LAUNCH_TIME, dates_in, quoted
+from megatron_hcp.render.shell_words import dates_in, quoted
 
 
 def ray_command(job: Job, python: str) -> str:
-    """The launch's folder, its program, and its words; the shell on the head completes what it alone knows."""
+    """The launch's folder, its program, and its words; the shell on the head completes what it alone knows.
+
+    Raises:
+        HcpError: the words hold arguments of the launch's script, or what it finds where it runs, not on the head.
+    """
+    if job.arguments:
+        raise HcpError(
+            "a word of the launch is an argument of its script",
+            wanted="a value that is known: this target does not run the script",
+            do="give the script's arguments with --args 'FIRST SECOND'",
+        )
+    if job.is_of_script:
+        raise HcpError(
+            "a word of the launch is the output of a command, or depends on a condition, of its script",
+            wanted="a word that is known: this target does not run the script",
+            do="write it out, or use --target slurm",
+        )
     folder = job.site["workdir"] or job.site["container_workdir"]
     words: list[Argument] = [python, *job.program, *(word for line in job.launch_lines for word in line)]
     command = in_shell(with_folder(word, job.launch_home) for word in words)

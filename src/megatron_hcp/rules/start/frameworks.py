@@ -22,6 +22,8 @@ def row_of_framework(guard: Guard) -> StartRow:
     """The row of the file that a guard stands in, or the one of the function that calls all others."""
     if guard.repo == "megatron-bridge":
         return bridge.row_of_bridge(guard)
+    if guard.repo == "nemo-rl":
+        return nemo_rl.row_of_nemo_rl(guard)
     rows = _ROWS[guard.repo]
     own = (row for row in rows if row.file.path == guard.path)
     return next(own, rows[0])

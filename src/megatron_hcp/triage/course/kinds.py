@@ -34,6 +34,7 @@ _COUNTER = re.compile(
 )
 _CONFIGURATION = re.compile(rb"\b[A-Z]\w{1,60}\(\w{1,60}=[^=\n]{0,200}, \w{1,60}=")
 """An object with its fields, as megatron-core prints configurations at the start: counters and figures among them."""
+_OPTION = re.compile(rb" --[a-z][\w-]{2}")
 _VALUE = rb"['\"]?\s{0,3}[:=|]?\s{0,8}['\"]?(?:np\.float\d\d)?[\[(]{0,2}-?(?:\d|nan\b|inf\b)"
 _MEASURE = re.compile(
     rb"(?i)(?<![a-z])(?:loss|grad(?:ient)?[_ ]norm|ppl|perplexity|rewards?|tps|tgs|mfu|tflops?|throughput)"
@@ -80,7 +81,7 @@ def kind_of(line: bytes) -> LineKind | None:
     A step's line is told by what it is: a counter, and a figure or a rate beside it.
     """
     line = line[:LONGEST]
-    if not _HINT.search(line) or _ERROR_LINE.search(line) or _CONFIGURATION.search(line):
+    if not _HINT.search(line) or _ERROR_LINE.search(line) or _CONFIGURATION.search(line) or _is_command(line):
         return None
     is_finite = _FINITE.search(line) is not None
     if bar := _BAR.search(line):
@@ -103,6 +104,11 @@ def kind_of(line: bytes) -> LineKind | None:
     if _SIGN.search(line):
         return LineKind(False)
     return LineKind(False, NO_COUNTER, True) if is_finite else None
+
+
+def _is_command(line: bytes) -> bool:
+    """Whether a line shows a command with its options, as scripts print it at the start."""
+    return b" --" in line and len(_OPTION.findall(line)) > 1
 
 
 def counted(line: bytes) -> int | None:

@@ -56,14 +56,14 @@ DATA: tuple[Signature, ...] = (
     ),
     fault(
         "data-worker",
-        r"subprocesses has abruptly died during map operation",
-        "a process that prepares the data set died without a message: usually the node's memory ran out",
+        r"subprocesses has abruptly died during map operation|process pool was terminated abruptly",
+        "a helper process (of a data set's map, or of a pool) ended without a word: usually the node's memory is full",
         "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, disable "
         "multiprocessing.",
         "RuntimeError: a map operation failed",
         "fewer processes (num_proc, preprocessing_num_workers); with one, the process's own error is shown",
         "dmesg -T on {node} shows whether the kernel killed it because memory ran out",
-        again="chance",
+        tokens=(ERROR, b"BrokenProcessPool"),
     ),
     fault(
         "data-corrupt",

@@ -198,6 +198,9 @@ EFFECTS: tuple[Signature, ...] = (
         "another rank had died or left",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:3456",
         "RuntimeError: Connection string is empty",
+        "which rank's log ends first? read what stands there before this time",
+        "if none ended: do the nodes share the interface of that address (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME), and "
+        "does a firewall stand between them?",
         tokens=(ERROR, b"recvValue failed on", b"sendBytes failed on"),
     ),
     effect(

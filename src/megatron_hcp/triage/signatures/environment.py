@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from megatron_hcp.triage.signatures.row import ERROR, Signature, fault
 
-_FACTS = "hcp facts, inside the container of the job"
+_FACTS = "hcp facts on {node}, inside the container of the job"
 
 CONDA = "conda-shell"
 """Of a script, which goes on: whatever follows counts before it."""
@@ -62,6 +62,16 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "install the build of PyTorch for the cluster's CUDA: python -c 'import torch; print(torch.version.cuda)'",
     ),
     fault(
+        "torch-lacks",
+        r"was requested but PyTorch was built without (?P<part>\w{1,30})|doesn't have (?P<part2>\w{1,30}) built in|"
+        r"but (?P<part3>\w{1,30}) support is not compiled",
+        "this PyTorch is built without {part}{part2}{part3}",
+        "torch.distributed.DistStoreError: use_libuv was requested but PyTorch was built without libuv support, run "
+        "with USE_LIBUV=0 to disable it.",
+        "torch.distributed.DistStoreError: use_libuv was requested",
+        "install a build that has it; without libuv, USE_LIBUV=0 does",
+    ),
+    fault(
         "abi-mismatch",
         r"^(?:[A-Za-z][\w.]*Error: |/)(?:(?!undefined symbol: ).){0,500}?undefined symbol: |symbol lookup error: |"
         r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found|"
@@ -93,12 +103,13 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "module-missing",
         r"^(?:ModuleNotFoundError: No module named|ImportError: cannot import name|"
         r"(?:importlib\.metadata\.)?PackageNotFoundError: )|"
-        r"^(?:/\S{1,200})?python\S{0,20}: (?:No module named |Error while finding module specification )",
+        r"^(?:/\S{1,200})?python\S{0,20}: (?:No module named |Error while finding module specification |"
+        r"can't find '__main__' module in )",
         "a Python package is missing on this node, or has another version",
         "ModuleNotFoundError: No module named 'megatron'",
         "AttributeError: module has no attribute",
         _FACTS,
-        tokens=(ERROR, b"o module named"),
+        tokens=(ERROR, b"o module named", b"'__main__' module"),
     ),
     fault(
         "import-failed",
@@ -165,7 +176,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"^(?:[A-Za-z_]\w*\.)*\w{1,40}Error: .{0,200}(?:couldn't connect to '|"
         r"HTTPSConnectionPool\(host=(?!['\"]api\.wandb)|"
         r"Can't load (?:the )?(?:tokenizer|config|model|image processor|feature extractor|processor|weights)|"
-        r"is not a (?:valid model identifier|local folder and is not)|does not appear to have (?:a|any) files? named|"
+        r"is not a (?:valid model identifier|local folder and is not)|does not appear to have (?:a |any )?files? named|"
         r"Couldn't reach '?\S{1,80} on the Hub)|"
         r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w{1,40}: .{0,200}HTTPSConnectionPool\(host='[\w.-]{0,60}"
         r"(?:huggingface\.co|hf\.co|hf-mirror\.com|modelscope\.\w{1,4})'",

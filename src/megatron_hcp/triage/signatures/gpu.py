@@ -17,6 +17,7 @@ GPU: tuple[Signature, ...] = (
         "gpu-memory",
         r"(?:OutOfMemoryError: )?(?:CUDA|HIP|NPU|XPU|MUSA) out of memory|(?:CUDA|HIP) error: out of memory|"
         r"OutOfMemoryError: (?:Caught OutOfMemoryError|Allocation on device)|RESOURCE_EXHAUSTED: Out of memory|"
+        r"OOM when allocating tensor|(?:UR_RESULT|PI)_ERROR_OUT_OF_(?:RESOURCES|DEVICE_MEMORY)|"
         r"hipErrorOutOfMemory|cudaErrorMemoryAllocation|"
         r"Cuda failure (?:\d{1,4} )?'out of memory'|Failed to CUDA (?:calloc|malloc|host alloc)|"
         r"CUDA_ERROR_OUT_OF_MEMORY",
@@ -25,7 +26,7 @@ GPU: tuple[Signature, ...] = (
         "RuntimeError: CUDA error: invalid device ordinal",
         "hcp plan {launch} --gpu GPU",
         "{memory}",
-        tokens=(ERROR, b"NCCL WARN"),
+        tokens=(ERROR, b"NCCL WARN", b"NPU out of memory", b"_ERROR_OUT_OF_"),
     ),
     fault(
         "gpu-ecc",
@@ -155,10 +156,9 @@ GPU: tuple[Signature, ...] = (
         "a CUDA call inside NCCL failed: {what}",
         "gpu1:33:44 [0] transport/p2p.cc:242 NCCL WARN Cuda failure 1 'invalid argument'",
         "gpu1:33:44 [0] NCCL WARN Cuda is there",
-        "do NCCL's CUDA version and the node's driver match (hcp facts on {node})? run once with "
-        "NCCL_CUMEM_ENABLE=0, and once with NCCL_P2P_DISABLE=1",
+        "do NCCL's CUDA version, the node's driver and the GPU's architecture match (hcp facts on {node})? run once "
+        "with NCCL_CUMEM_ENABLE=0, and once with NCCL_P2P_DISABLE=1",
         tokens=(b"NCCL WARN",),
-        again="chance",
     ),
     fault(
         "nccl-cuda-unsaid",
@@ -178,7 +178,6 @@ GPU: tuple[Signature, ...] = (
         "RuntimeError: CUDA error: CUBLAS_STATUS_SUCCESS",
         "{memory}; do other processes hold memory on the GPU (nvidia-smi)?",
         "run again with CUDA_LAUNCH_BLOCKING=1",
-        again="chance",
     ),
     fault(
         "cublas-call",
@@ -276,9 +275,8 @@ GPU: tuple[Signature, ...] = (
         "the loss or a gradient is not finite",
         "AssertionError: found NaN in local forward loss calculation. Device: 0, node: n1",
         "AssertionError: found no data in local cache",
-        "restart once from the last checkpoint: if it fails at the same step, suspect the data or the "
-        "model; if not, suspect {node}",
+        "start again from a checkpoint before it: if it fails at the same step, suspect the data, the learning rate or "
+        "the model; if not, suspect {node}",
         tokens=(ERROR, b"Unexpected result ", b"loss scale already"),
-        again="chance",
     ),
 )

@@ -65,7 +65,7 @@ JOB: tuple[Signature, ...] = (
         "a node could not start {program}",
         "slurmstepd: error: execve(): torchrun: No such file or directory",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0.",
-        "is the environment (module, venv, container) available on every node?",
+        "is it there and executable (chmod +x)? is the environment (module, venv, container) available on every node?",
     ),
     fault(
         "program-unknown",
@@ -73,12 +73,12 @@ JOB: tuple[Signature, ...] = (
         r"mpiexec|ray|swift|megatron|llamafactory-cli): (?:command )?not found|"
         r"^\S{0,200}python\S{0,20}: can't open file (?P<program2>'[^']{1,300}')|"
         r"^\S{0,100}sh: (?:(?:line )?\d{1,6}: )?(?P<program3>/\S{0,300}/(?:torchrun|python[\d.]*|deepspeed)): "
-        r"No such file or directory",
+        r"No such file or directory|^mpirun was unable to find the specified executable",
         "the shell or Python did not find the program to start: {program}{program2}{program3}",
         "/var/spool/slurmd/job12/slurm_script: line 9: torchrun: command not found",
         "/var/spool/slurmd/job12/slurm_script: line 9: nvidia-smi: command not found",
         "is the environment (module, venv, container) active in the job, on every node?",
-        tokens=(b"not found", b"can't open file", b"sh: "),
+        tokens=(b"not found", b"can't open file", b"sh: ", b"find the specified executable"),
     ),
     ended(
         "job-cancelled",

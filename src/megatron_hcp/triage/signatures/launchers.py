@@ -123,7 +123,7 @@ LAUNCHERS: tuple[Signature, ...] = (
         "srun-step",
         r"^(?P<why>Unable to (?:create step|confirm allocation|allocate resources).*|"
         r"Task launch .* failed.*|tasks? [\d,-]{1,200} launch failed: .*|"
-        r"Application launch failed.*)",
+        r"Application launch failed.*|Nodes \S{1,200} are still not ready.*|Something is wrong with the boot of .*)",
         "srun could not start the step: {why}",
         "srun: error: Unable to create step for job 12: Requested node configuration is not available",
         "srun: error: n2: task 5: Killed",

@@ -101,7 +101,7 @@ MODELS: tuple[Signature, ...] = (
     ),
     fault(
         "cudnn-attention",
-        r"cuDNN Error: |CUDNN_STATUS_(?!SUCCESS)[A-Z]|\[cudnn_frontend\] Error",
+        r"cuDNN Error: |mha_graph->|CUDNN_STATUS_(?!SUCCESS)[A-Z]|\[cudnn_frontend\] Error",
         "cuDNN rejected this attention, or failed in it",
         "RuntimeError: fused_attn/fused_attn_f16_arbitrary_seqlen.cu:227 in function operator(): cuDNN Error: "
         "[cudnn_frontend] Error: No execution plans built successfully.",

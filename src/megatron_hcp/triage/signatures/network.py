@@ -92,6 +92,28 @@ NETWORK: tuple[Signature, ...] = (
         at_any_level=True,
     ),
     fault(
+        "nccl-connect",
+        r"socket\w{0,20}Connect: [Cc]onnect to (?P<at>\S{1,100}) (?:returned|failed)(?: :)? (?:Connection timed out|"
+        r"Operation (?:timed out|now in progress)).{0,40}exceeded",
+        "a rank of another node did not answer NCCL at {at}, again and again",
+        "[rank8]: socketPollConnect: connect to 10.0.0.2<42307> returned Connection timed out, exceeded error retry "
+        "count after 35 attempts",
+        "[rank8]: socketPollConnect: connect to 10.0.0.2<42307> returned Connection refused",
+        "is it an address of the interface that all nodes share? set NCCL_SOCKET_IFNAME to that",
+        "which node is it? had its rank ended before, and does a firewall stand between them?",
+        tokens=(b"NCCL WARN", b"Connect: "),
+        again="link",
+    ),
+    fault(
+        "nccl-algorithm",
+        r"no algorithm/protocol available",
+        "NCCL has no algorithm for this operation: NCCL_ALGO, NCCL_PROTO or a plugin's tuner leaves none",
+        "n1:41367:41367 [1] enqueue.cc:422 NCCL WARN Error : no algorithm/protocol available",
+        "n1:41367:41367 [1] NCCL INFO algorithm: available",
+        "unset NCCL_ALGO and NCCL_PROTO",
+        tokens=(b"NCCL WARN", b"no algorithm/protocol"),
+    ),
+    fault(
         "nccl-rank",
         r"Invalid rank requested ?: ?(?P<rank>\d+)/(?P<ranks>\d+)",
         "rank {rank} of {ranks} does not exist: the ranks do not match the world size",

@@ -16,12 +16,11 @@ NODE: tuple[Signature, ...] = (
         "derive the port from the job id, as `hcp render` does",
         tokens=(ERROR, b"socket has"),
         rule="SLURM004",
-        again="chance",
     ),
     fault(
         "shared-memory",
         r"is killed by signal: Bus error|Unexpected bus error encountered in worker|"
-        r"unable to (?:write|open|mmap) (?:\d+ bytes (?:from|to) )?(?:to )?"
+        r"unable to (?:write|open|mmap|allocate) (?:\d+ bytes (?:from|to) )?(?:to )?"
         r"(?:file|shared memory)|"
         r"Caught signal 7 \(Bus error|/dev/shm: No space left|No space left on device: '/dev/shm|"
         r"Error while creating shared memory segment",

@@ -16,6 +16,7 @@ NOTHING_LEFT = frozenset(get_args(Role)) - {"cause"}
 a full disk does, for an asynchronous checkpoint may still be written."""
 _WELL = b" completed successfully"
 """A script prints so too, whatever its program did."""
+_CODE_0 = (b" with exit code: 0", b" with exit code 0")
 _OF_ANYTHING = (b"Script" + _WELL, b"Job" + _WELL)
 """Of whatever a script ran, which may only have prepared the training: it counts below steps, and in its own log."""
 DONE: dict[bytes, frozenset[Role]] = {
@@ -33,6 +34,7 @@ DONE: dict[bytes, frozenset[Role]] = {
     b"End time of running main: ": ECHOES,
     b'"key": "run_stop"': ECHOES | {"end"},
     **dict.fromkeys(_OF_ANYTHING, NOTHING_LEFT),
+    **dict.fromkeys(_CODE_0, frozenset[Role](("report", "echo"))),
 }
 """What Megatron-LM, Hugging Face's Trainer, Lightning, Ray (of its jobs), torchtitan, verl, NeMo-RL, ms-swift and
 MLPerf's programs print when the training is done, and what is no failure any more after it: ranks end one after the
@@ -56,14 +58,22 @@ def done(line: bytes, has_steps: bool) -> frozenset[Role] | None:
     return None
 
 
-def of_script(line: bytes) -> bool:
-    """Whether a script says so, which may do it whatever its program did."""
-    return _WELL in line
+def finished(line: bytes, has_steps: bool, is_failed: bool) -> tuple[frozenset[Role], bool] | None:
+    """What is no failure any more after a line, and whether in the job's other logs too; None where it says nothing.
+
+    A script says that it is done whatever its program did (`is_failed`: something went wrong in it, or to it), and in
+    another log that says nothing about the training.
+    """
+    over = done(line, has_steps)
+    is_of_code = any(words in line for words in _CODE_0)
+    if over is None or (is_failed and (is_of_code or _WELL in line)):
+        return None
+    return over, not (is_of_code or any(words in line for words in _OF_ANYTHING))
 
 
-def of_anything(line: bytes) -> bool:
-    """Whether it says so of anything that a script ran: in another log it says nothing about the training."""
-    return any(words in line for words in _OF_ANYTHING)
+def is_of_training(over: frozenset[Role]) -> bool:
+    """Whether what is over is the training, and not just some program of a script, which clears up after it."""
+    return "unknown" in over
 
 
 _TRAINING = re.compile(

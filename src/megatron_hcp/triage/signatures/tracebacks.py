@@ -196,6 +196,13 @@ def raised_at(before: str, line: Line) -> str:
     return ""
 
 
+def frames_above(before: str, line: Line) -> str:
+    """The frames above the exception of a line, the innermost first, each on a line: `optim/adam.py, in step`."""
+    own = (read_line(raw.encode("utf-8", "replace")) for raw in reversed(before[-8192:].splitlines()[-80:]))
+    found = (_FRAME.search(above.body) for above in own if above.writer == line.writer)
+    return "\n".join(f"{'/'.join(re.split('[/]', frame['file'])[-5:])}, in {frame['name']}" for frame in found if frame)
+
+
 def last_frame_below(hit: Hit, line: Line) -> str:
     """The innermost frame of the traceback below a line, written as `raised_at` does; empty where there is none."""
     place, code = "", ""

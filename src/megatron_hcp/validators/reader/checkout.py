@@ -94,7 +94,8 @@ def units_of(text_of: TextOf, upstream: UpstreamRoots) -> dict[str, Unit]:
     named = [name for path, decorator in upstream.decorated for name in reader.read_decorated(path, decorator)]
     settings = settings_in(text_of(upstream.settings) or "") if upstream.settings else []
     made = reader.read_classes(targets_in(settings, upstream.sections))
-    own = {unit.name: unit for unit in (*upstream.stands_for, upstream.start)}
+    own = {unit.name: unit for unit in upstream.stands_for if text_of(unit.path) is not None}
+    own[upstream.start.name] = upstream.start
     units = pruned({**reader.units, **own}, (upstream.start.name, *named, *classes), made)
     if upstream.settings:
         units[SETTINGS] = Unit(SETTINGS, SETTINGS, (), upstream.settings, tuple(read_settings(settings, units)))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection
 
 from megatron_hcp.validators.builtin import BUILTIN
+from megatron_hcp.validators.reader.left_out import NOT_FOLLOWED
 from megatron_hcp.validators.reader.sources import Defined, Sources, is_enum, member_of
 from megatron_hcp.validators.reader.syntax import alternatives, methods_of
 
@@ -25,8 +26,12 @@ _ANSWERED = {
     "torch.distributed.is_initialized()": "True", "torch.distributed.get_rank()": "0",
     "torch.distributed.get_world_size()": "world_size()", "get_world_size_safe()": "world_size()",
     "get_rank_safe()": "0", "cluster.world_size()": "world_size()", "torch.is_grad_enabled()": "trains()",
+    "distributed_context.tp_size": "config['dtensor_cfg'].get('tensor_parallel_size', 1)",
+    "distributed_context.cp_size": "config['dtensor_cfg'].get('context_parallel_size', 1)",
+    "fsdp2_config.sequence_parallel": "config['dtensor_cfg']['sequence_parallel']",
 }  # fmt: skip
-"""What is so when a training starts."""
+"""What is so when a training starts; NeMo-RL's mesh of devices has the sizes that it was asked for."""
+_FIELDS = {text.rpartition(".")[2] for text in _ANSWERED if text[-1] != ")"}
 _ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
 _ALIASES = {
     "torch.float": "torch.float32", "torch.half": "torch.float16", "torch.double": "torch.float64",
@@ -36,26 +41,6 @@ _KEPT = {*BUILTIN, "list", "tuple", "int", "float", "str", "bool", "set", "dict"
 _LONGEST = 1_500
 _NEGATED = re.compile(r"\b(and|or) \(not ([\w.]+)\)(?= and | or |\)|$)")
 """Brackets that `ast.unparse` writes and a person would not."""
-NOT_FOLLOWED = frozenset((
-    "create_group", "create_hierarchical_groups", "get_nccl_options", "overwrite_nccl_comm_cfgs",
-    "_set_global_memory_buffer", "load_retro_config", "default_layer_spec", "transformer_engine_layer_spec",
-    "transformer_engine_full_layer_spec", "transformer_engine_mamba_stack_spec", "get_default_mamba_stack_spec",
-    "get_default_hybrid_stack_spec", "encoder_model_with_transformer_engine_default_spec",
-    "decoder_model_with_transformer_engine_default_spec", "file_exists", "resolve_path", "HFModelConfig",
-    "get_model_meta", "get_mcore_model_type", "get_template_meta", "safe_snapshot_download",
-    "register_dataset_info", "import_external_file", "get_hub", "get_ckpt_dir", "load_args_from_ckpt",
-    "_init_custom_dataset_info", "_load_adapter_config", "_init_new_special_tokens", "_check_is_adapter",
-    "get_model_processor", "get_default_device_map", "SftArguments", "from_pretrained", "get_megatron_model_meta",
-    "RayWorkerGroup", "RayWorkerBuilder", "NamedSharding", "RayVirtualCluster", "Logger", "CheckpointManager", "Policy",
-    "VllmGeneration", "SGLangGeneration", "TrtllmGeneration", "MegatronGeneration", "DynamoGeneration", "Value",
-    "TeacherWorkerGroup", "MultipleDataloaderWrapper", "create_weight_synchronizer", "create_teacher_worker_groups",
-    "reserve_teacher_clusters", "prepare_segment_topology", "FLOPTracker", "ManagedDynamoRuntime", "DynamoConfig",
-    "get_tokenizer", "spinup_nemo_gym_actor", "setup_data", "_get_grpo_save_state", "GenerationConfig",
-    "_get_sft_save_state", "_get_dpo_save_state", "_get_rm_save_state", "_get_distillation_save_state",
-    "VllmRemoteSparseWeightSynchronizer", "get_ray_cluster_topology", "check_vocab_equality", "SetupTimingMetrics",
-    "_install_missing_route_fallback_patch", "_patch_hf_config_double_instantiation",
-))  # fmt: skip
-"""What of upstream's works with devices, files or modules: what it checks is not about settings."""
 
 
 def unread() -> ast.expr:
@@ -160,6 +145,8 @@ class Translator(ast.NodeTransformer):
         return unread() if "..." in text else ast.parse(text, mode="eval").body
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if node.attr in _FIELDS and (text := ast.unparse(node)) in _ANSWERED:
+            return ast.parse(_ANSWERED[text], mode="eval").body
         found = self.meaning(node)
         if found is not None:
             return self._reference(found)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from megatron_hcp.validators.program import Unit
-from megatron_hcp.validators.reader.expressions import NOT_FOLLOWED
+from megatron_hcp.validators.reader.left_out import NOT_FOLLOWED
 from megatron_hcp.validators.reader.prune import only_about
 from megatron_hcp.validators.reader.statements import Body, Reader
 from megatron_hcp.validators.reader.syntax import begins, blocks_of, makes, names_a_field, nodes_in

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from megatron_hcp.bash.reason import ByVariable
-from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Unseen, default_of, reason_of
+from megatron_hcp.bash.value import Field, Item, Items, Lit, Maybe, OneOf, Part, Unseen, default_of, reason_of
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText
+from megatron_hcp.launch.forms.script.run_words import RunWords
 
 
-def argv_of(items: Items) -> tuple[Argument, ...] | None:
-    """The words; None if one isn't known."""
-    words = [_argument(item, before) for before, item in zip((None, *items), items, strict=False)]
+def argv_of(items: Items, run: RunWords) -> tuple[Argument, ...] | None:
+    """The words; None if one isn't known. `run` collects the commands that the job must run first."""
+    words = [_argument(item, before, run) for before, item in zip((None, *items), items, strict=False)]
     return tuple(word for word in words if word is not None) if None not in words else None
 
 
@@ -31,42 +34,72 @@ def counted_by_default(items: Items) -> str:
 
 
 def why_hidden(items: Items) -> str:
-    """Which word isn't known, as far as it is written, and why; "" if all are known."""
+    """Which word isn't known first, as far as it is written, and why; "" if all are known."""
+    found = list(_hidden(items))
+    first = found[0] if found else ""
+    if isinstance(first, ByVariable):
+        variables = [reason.variable for reason in found if isinstance(reason, ByVariable) and not reason.argument]
+        first.further = tuple(name for name in dict.fromkeys(variables) if name != first.variable)
+    return first
+
+
+def _hidden(items: Items) -> Iterator[str]:
+    """Why each word isn't known that isn't."""
+    run = RunWords()
     for before, item in zip((None, *items), items, strict=False):
-        if _argument(item, before) is None:
+        if _argument(item, before, run) is None:
             option = before.text if isinstance(before, Field) and (before.text or "").startswith("-") else None
             prefix = item.prefix if isinstance(item, Field) else ""
             named = " ".join(filter(None, (option, prefix)))
-            reason = reason_of(item.parts) if isinstance(item, Field) else item.reason
+            lost = [part for part in item.parts if _carried(part, run) is None] if isinstance(item, Field) else []
+            reason = reason_of(lost) if isinstance(item, Field) else item.reason
             told = f"{named}...: {reason}" if named else reason
-            return ByVariable.of(told, reason.variable, reason.argument) if isinstance(reason, ByVariable) else told
-    return ""
+            yield reason.saying(told) if isinstance(reason, ByVariable) else told
 
 
-def _argument(item: Item, before: Item | None) -> Argument | None:
+def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None:
     """A word, which may contain variables that the job will have; None if it isn't known.
 
     An unquoted variable may be any number of words, but after an option (`before`) it is meant to be its one value.
     """
-    if isinstance(item, Unseen) and item.outside and isinstance(before, Field) and before.prefix.startswith("-"):
-        return RunText((item.outside,), (True,))
+    if isinstance(item, Maybe):
+        chosen = run.words(item.reason, item.options)
+        return RunText((chosen,), (True,), splits=True) if chosen else None
+    if isinstance(item, Unseen) and isinstance(before, Field) and before.prefix.startswith("-"):
+        if item.outside:
+            return RunText((item.outside,), (True,))
+        output = run.output(item)
+        return RunText((output,), (True,), splits=True) if output else None
     if not isinstance(item, Field):
         return None
     if (text := item.text) is not None:
         return text
     parts: list[tuple[str, bool]] = []
     for part in item.parts:
-        if isinstance(part, Hole) and (name := part.variable or part.outside or part.date):
-            parts.append((name, True))
-        elif isinstance(part, Hole) and part.below is not None:
-            parts += [
-                (LAUNCH_FOLDER, True),
-                (f"/{part.below}" if part.below.strip("./") or ".." in part.below else "", False),
-            ]
-        elif not isinstance(part, Lit):
+        carried = _carried(part, run)
+        if carried is None:
             return None
-        elif parts and not parts[-1][1]:
-            parts[-1] = parts[-1][0] + part.text, False
-        else:
-            parts.append((part.text, False))
+        for text, is_name in carried:
+            if parts and not parts[-1][1] and not is_name:
+                parts[-1] = parts[-1][0] + text, False
+            else:
+                parts.append((text, is_name))
     return RunText(tuple(text for text, _ in parts), tuple(name for _, name in parts))
+
+
+def _carried(part: Part, run: RunWords) -> list[tuple[str, bool]] | None:
+    """A part of a word as parts of a `RunText`; None if only running the script would tell it."""
+    if isinstance(part, Lit):
+        return [(part.text, False)]
+    if isinstance(part, OneOf):
+        chosen = run.choice(part)
+        return [(chosen, True)] if chosen else None
+    if name := part.variable or part.outside or part.date:
+        return [(name, True)]
+    if part.below is not None:
+        return [
+            (LAUNCH_FOLDER, True),
+            (f"/{part.below}" if part.below.strip("./") or ".." in part.below else "", False),
+        ]
+    output = None if part.is_list else run.output(part)
+    return [(output, True)] if output else None

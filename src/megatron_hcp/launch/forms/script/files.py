@@ -4,9 +4,11 @@ Only regular files in the script's own folder or below are read, else in the rep
 (`ground/below.py`), and what `--source` names:
 
 * an absolute path leads to another copy of the script's repository, such as a container's, if it goes through a folder
-  named like one at the repository's root: `/opt/slime/scripts/models/x.sh` in a checkout with the package `slime`;
+  named like one at the repository's root: `/opt/slime/scripts/models/x.sh` in a checkout with the package `slime`; so
+  does one from the user's home, `~/slime/…`;
 * a relative path, once the script has changed to a folder that isn't known here, leads to the one file of the
-  repository that it can mean: from that folder in another copy, from the script's folder, or from the root;
+  repository that it can mean: from that folder in another copy, from the script's folder, or from the root; without
+  a repository, the file beside the script, if the path leads to a folder like the script's;
 * `--source FILE` replaces a sourced file of the same name; a single one also replaces one whose name isn't known;
 * `--source FOLDER` is searched for the path, then for the path without its first folder, and so on.
 """
@@ -159,6 +161,8 @@ def _after_a_change(folder: str, path: str, here: str) -> list[str]:
     """
     repository = enclosing_repository(folder)
     found = [file_below(folder, path, _WANTED)]
+    if f"{os.path.abspath(folder)}/".endswith(f"/{os.path.dirname(normpath(path))}/"):
+        found.append(file_below(folder, os.path.basename(path), _WANTED))
     if repository is not None:
         tails = [tail for both in _tails(repository, f"{here}/{path}") for tail in both]
         found += [file_below(repository, tail, _WANTED) for tail in (path, *tails)]
@@ -167,7 +171,7 @@ def _after_a_change(folder: str, path: str, here: str) -> list[str]:
 
 def _tails(repository: str, path: str) -> Iterator[tuple[str, str]]:
     """The ends of an absolute path at each folder named like one at the root: with that folder, and below it."""
-    names = normpath(path).split("/")[1:] if path[:1] == "/" else []
+    names = normpath(path).split("/")[1:] if path[:1] in ("/", "~") else []
     for place, name in enumerate(names[:-1]):
         if folder_below(repository, name, _WANTED):
             yield "/".join(names[place:]), "/".join(names[place + 1 :])

@@ -186,6 +186,9 @@ class Followed:
             return None
         given = {name: Var(value, None, True, span) for name, (value, span) in handed.context.environment.items()}
         outer, self.context = self.context, handed.context
+        shells = walker.other_shells
+        if handed.is_job:  # its script runs where this one does
+            walker.other_shells -= 1
         if "env" in handed.context.hidden:
             place = [part.span for part in handed.path or handed.text or ()]
             walker.takes_in("words that aren't known", "gives to env", place[0] if place else walker.here)
@@ -204,7 +207,7 @@ class Followed:
                 return walker.shell(text, handed.arguments, given)
             return None if handed.path is None else self._file(walker, handed, handed.path, given)
         finally:
-            self.context = outer
+            self.context, walker.other_shells = outer, shells
 
     def _file(self, walker: Walker, handed: Handed, path: Value, given: dict[str, Var]) -> Status:
         """A script in its own file."""
@@ -245,7 +248,8 @@ def _command_of_job(walker: Walker, handed: Handed, given: Mapping[str, Var]) ->
 
 def _outside(value: Value) -> str:
     """The variable that is the whole of a text, if only whoever starts the script can set it; else ""."""
-    return value[0].outside if len(value) == 1 and isinstance(value[0], Hole) else ""
+    name = value[0].outside if len(value) == 1 and isinstance(value[0], Hole) else ""
+    return name if name.isidentifier() else ""
 
 
 def _words(arguments: tuple[str, ...]) -> Items:

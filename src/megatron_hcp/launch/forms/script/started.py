@@ -84,6 +84,6 @@ def from_outside(context: StartContext, item: Item) -> Handed | None:
     if not context.by_srun and context.start is None:
         return None
     part = item.parts[0] if isinstance(item, Field) and len(item.parts) == 1 else item
-    if not isinstance(part, Hole | Unseen) or not part.outside:
+    if not isinstance(part, Hole | Unseen) or not part.outside.isidentifier():
         return None
     return Handed(context, (Hole(part.reason, part.span, outside=part.outside),))

@@ -1,0 +1,118 @@
+"""What only the running job can know, as the script's own text with what that reads: `$(find …)`, `if [ -f … ]`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from megatron_hcp.bash.reason import RunTime
+from megatron_hcp.bash.state import PWD, SOURCE, Var
+from megatron_hcp.bash.syntax import (
+    AndOr,
+    ArithmeticCommand,
+    ArithmeticExpansion,
+    Command,
+    CommandSubstitution,
+    Condition,
+    Negation,
+    NotUnderstood,
+    Parameter,
+    ProcessSubstitution,
+    Statement,
+    SyntaxNode,
+)
+from megatron_hcp.bash.value import Hole, Lit
+from megatron_hcp.bash.walker import Walker
+from megatron_hcp.ground.secrets import is_secret_name
+
+_PURE = (Condition, ArithmeticCommand, Negation, AndOr)
+"""Conditions that change nothing."""
+_OF_FILES = frozenset("-b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -ef -nt -ot -v -R".split())
+"""Operators of conditions whose answer hangs on where they are asked."""
+
+
+def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int) -> RunTime | None:
+    """The text [start, end), whose syntax is `nodes`; None where the job would not run it as the script does.
+
+    Only what a job's script does itself is done by the script that replaces it too: nothing that it hands to another
+    shell, which may run elsewhere, but for conditions that ask for variables alone.
+    """
+    text = w.source.data[start:end].decode("utf-8", "replace")
+    is_plain = not any(mark in text for mark in w.source.marks) and not (text[:1] == "`" and "\\" in text)
+    is_elsewhere = not w.is_copied or w.other_shells > 0
+    if not is_plain or "IFS" in w.vars or (is_elsewhere and not _asks_for_variables(nodes)):
+        return None
+    names = _read(w, nodes)
+    if names is None or SOURCE in names:
+        return None
+    place = w.vars[PWD].value or ()
+    stays = len(place) == 1 and isinstance(place[0], Hole) and place[0].below == "."
+    variables = {name: _told(w, name) or w.vars[name] for name in sorted(names) if name in w.vars or name in w.told}
+    if any(map(is_secret_name, variables)):
+        return None
+    return RunTime(text, variables, None if stays or is_elsewhere else place)
+
+
+def pure(w: Walker, conditions: Sequence[Statement]) -> RunTime | None:
+    """A condition that changes nothing, whatever its answer."""
+    if not conditions or not all(isinstance(node, _PURE) for node in _tests(conditions)):
+        return None
+    return run_time(w, conditions, conditions[0].start, conditions[-1].end)
+
+
+def _asks_for_variables(nodes: Sequence[SyntaxNode]) -> bool:
+    """Whether conditions ask for nothing but the values of variables: for no file, and for no command's output."""
+    tests = [node for node in nodes if isinstance(node, Statement)]
+    operators = {token for node in _tests(tests) if isinstance(node, Condition) for token in node.tokens}
+    return (
+        all(isinstance(node, _PURE) for node in _tests(tests))
+        and not any(isinstance(one, str) and one in _OF_FILES for one in operators)
+        and not any(isinstance(node, CommandSubstitution) for node in _below(nodes))
+    )
+
+
+def _tests(statements: Iterable[Statement]) -> Iterator[Statement]:
+    for node in statements:
+        yield node
+        if isinstance(node, Negation):
+            yield from _tests(node.statements)
+        elif isinstance(node, AndOr):
+            yield from _tests((node.first, *(right for _, right in node.rest)))
+
+
+def _told(w: Walker, name: str) -> Var | None:
+    return Var((Lit(w.told[name], w.here, False),)) if name in w.told else None
+
+
+def _read(w: Walker, nodes: Iterable[SyntaxNode]) -> set[str] | None:
+    """The variables that a text reads; None if it reads arguments, calls functions, or isn't understood."""
+    names: set[str] = set()
+    for node in _below(nodes):
+        if isinstance(node, NotUnderstood | ProcessSubstitution):
+            return None
+        if isinstance(node, Parameter):
+            if not node.name.isidentifier() or node.prefix == "!":
+                return None
+            names.add(node.name)
+        elif isinstance(node, Command) and node.name in w.functions:
+            return None
+        elif isinstance(node, ArithmeticExpansion | ArithmeticCommand):
+            names.update(re.findall(r"[A-Za-z_]\w*", w.text(node)))
+    return names
+
+
+def _below(nodes: Iterable[SyntaxNode]) -> Iterator[SyntaxNode]:
+    """The nodes, and all that is in them."""
+    pending: list[object] = list(nodes)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list | tuple):
+            pending += node
+        elif isinstance(node, SyntaxNode):
+            yield node
+            pending += (getattr(node, slot) for kind in type(node).__mro__ for slot in getattr(kind, "__slots__", ()))
+
+
+def output_of(w: Walker, node: CommandSubstitution) -> RunTime | None:
+    """A command whose output is a word, or several."""
+    return run_time(w, node.statements, node.start, node.end) if node.statements else None

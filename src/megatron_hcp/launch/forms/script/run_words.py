@@ -1,0 +1,127 @@
+"""What only the job can know, as text for its shell: the script's own commands and conditions, with what they read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from megatron_hcp.bash.reason import RunTime, WhyUnknown
+from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, OneOf, Part, Unseen, Value
+from megatron_hcp.launch.fact import LAUNCH_FOLDER, LAUNCH_OUTPUT, LAUNCH_TIME
+
+_PLAIN = r"[\w./:=,@%+-]+"
+"""Text that splitting and globbing leave as it is."""
+_OF_A_TASK = (
+    r"\b(?:SLURM_(?:PROCID|NODEID|LOCALID|STEP\w*)|(?:LOCAL_|NODE_)?RANK|SLURMD_NODENAME|HOSTNAME|hostname|"
+    r"srun|sbatch|salloc|scancel)\b"
+)
+"""What differs between the tasks of a job, and what starts another job or step."""
+_OF_THE_JOB = r"\$\{?(attempt|name|nodes|port|program|python|start)\b"
+"""Variables that the job's own script has set by then."""
+_MAX_TEXT = 10_000
+
+
+class RunWords:
+    """Makes the texts. `outputs`: each command that is run once, before the words: the variable that it sets -> it."""
+
+    def __init__(self) -> None:
+        self.outputs: dict[str, str] = {}
+        self._named: list[tuple[RunTime, str | None]] = []
+
+    def output(self, part: Hole | Unseen) -> str | None:
+        """The variable that holds what a command prints; None if there is none, or not one that the job can run."""
+        if part.output is None:
+            return None
+        for run, name in self._named:
+            if run is part.output:
+                return name
+        text = part.output.text
+        command = self._substitution(part.output, (text[2:-1] if text.startswith("$(") else text[1:-1]).strip())
+        name = None if command is None else f"{LAUNCH_OUTPUT}{len(self.outputs) + 1}"
+        if name is not None and command is not None:
+            self.outputs[name] = command
+        self._named.append((part.output, name))
+        return name
+
+    def choice(self, part: OneOf) -> str | None:
+        """A choice between two texts as `$(if …)`; None if the job cannot make it."""
+        return self._choice(part.reason, [_printed("%s", [self._text(option)]) for option in part.options])
+
+    def words(self, reason: str, options: Iterable[Items]) -> str | None:
+        """A choice between two lists of words as `$(if …)`, to be taken unquoted."""
+        lists = [[self._word(item) for item in items] for items in options]
+        return self._choice(reason, [_printed("%s\\n", words) for words in lists])
+
+    def _choice(self, reason: str, printed: list[str | None]) -> str | None:
+        test = reason.test if isinstance(reason, WhyUnknown) else None
+        if test is None or not isinstance(reason, WhyUnknown) or len(printed) != 2 or None in printed:
+            return None
+        yes, no = reversed(printed) if reason.is_negated else printed
+        return self._substitution(test, f"if {test.text}; then {yes}; else {no}; fi")
+
+    def _substitution(self, run: RunTime, command: str) -> str | None:
+        """`$(…)` that sets what a command reads, and runs it as the script does: it may fail, or find nothing set."""
+        if not set(re.findall(_OF_THE_JOB, run.text)) <= run.variables.keys():
+            return None
+        known: list[str | None] = []
+        for name, var in run.variables.items():
+            if var.items is not None:
+                words = [self._word(item, splits=False) for item in var.items]
+                known.append(None if None in words else f"{name}=({' '.join(filter(None, words))})")
+            else:
+                text = self._text(var.value or ())
+                known.append(None if text is None else f"{'export ' if var.exported else ''}{name}={text}")
+        if run.folder is not None:
+            folder = self._text(run.folder)
+            known.append(None if folder is None else f"cd {folder}")
+        end = "\n" if "\n" in command or "#" in command else ""
+        text = f"$({'; '.join(filter(None, ['set +euo pipefail', *known, command]))}{end})"
+        is_shown = all(letter.isprintable() or letter in "\n\t" for letter in text)  # the job's script is printed
+        return text if None not in known and is_shown and len(text) < _MAX_TEXT and _is_of_job(text) else None
+
+    def _word(self, item: Item, splits: bool = True) -> str | None:
+        """A word of a list. `splits`: it is printed, and split again, so that it must not have a blank."""
+        if isinstance(item, Field):
+            is_plain = all(
+                re.fullmatch(_PLAIN, part.text) for part in item.parts if isinstance(part, Lit) and part.text
+            )
+            return self._text(item.parts) if is_plain or not splits else None
+        if isinstance(item, Unseen):
+            if item.outside:
+                return f'"${{{item.outside}-}}"'
+            name = self.output(item)
+            return name and f"${name}"
+        return self.words(item.reason, item.options)
+
+    def _text(self, value: Value) -> str | None:
+        """A value as one quoted word."""
+        words = [self._part(part) for part in value]
+        return None if None in words else "".join(filter(None, words)) or "''"
+
+    def _part(self, part: Part) -> str | None:
+        from shlex import quote  # only a job needs it
+
+        if isinstance(part, Lit):
+            return quote(part.text) if part.text else ""
+        if isinstance(part, OneOf):
+            chosen = self.choice(part)
+            return chosen and f'"{chosen}"'
+        if name := part.variable or part.outside:
+            return f'"${{{name}-}}"'
+        if part.date:
+            return '"' + part.date.replace("date", f'date -d "@${LAUNCH_TIME}"', 1) + '"'
+        if part.below is not None:
+            below = f"/{part.below}" if part.below.strip("./") or ".." in part.below else ""
+            return f'"${LAUNCH_FOLDER}"{below and quote(below)}'
+        output = None if part.is_list else self.output(part)
+        return output and f'"${output}"'
+
+
+def _is_of_job(text: str) -> bool:
+    return re.search(_OF_A_TASK, text) is None
+
+
+def _printed(form: str, words: list[str | None]) -> str | None:
+    if None in words:
+        return None
+    return f"printf '{form}' {' '.join(filter(None, words))}" if words else ":"

@@ -1,0 +1,115 @@
+"""What would make room where GPU memory ran out: by who holds it, how much was asked for, and what it was for."""
+
+from __future__ import annotations
+
+import re
+
+from megatron_hcp.triage.failure import Failure
+from megatron_hcp.triage.number import number
+
+MEMORY = "gpu-memory"
+"""The signature of GPU memory that ran out."""
+_SAVE = "{memory}"
+"""A step of the signature: what the launch can still do."""
+_WORKS = re.compile(r", in (?:_?engine_run_backward|_?backward\w*|_?forward\w*|training_step|train_step)\b")
+_PHASES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"\b(?:vllm|sglang)/"),
+        "the rollout engine asked for it: lower its share (gpu_memory_utilization, mem_fraction_static), or let it "
+        "sleep while the training runs",
+    ),
+    (
+        re.compile(r", in \w*(?:cross_entropy|log_softmax|logprobs?|log_probs?|logits|lm_head)\w*"),
+        "it was computing logits or the loss over the vocabulary: {memory} or use a fused or chunked cross entropy or "
+        "more tensor parallelism, which splits the vocabulary",
+    ),
+    (
+        re.compile(
+            r"\w*(?:adam|optim|muon|lion|adafactor)\w*\.py, in |, in \w*optimizer_state\w*|"
+            r"\w*stage(?:_1_and_2|3)\.py, in (?:step|_?_?init\w*|\w*optimizer\w*)$",
+            re.I,
+        ),
+        "it was making optimizer states or buffers of gradients: shard them over more ranks (ZeRO, the distributed "
+        "optimizer), offload them, or raise tensor or pipeline parallelism; shorter sequences do not shrink them",
+    ),
+    (
+        re.compile(
+            r", in _?(?:load\w*|from_pretrained|\w*convert\w*|\w*export\w*|_?materialize\w*|prepare_model\w*|"
+            r"flatten_tensors|_init_flat_param\w*)$"
+        ),
+        "it was loading or converting weights: more tensor or pipeline parallelism shrinks them, CP does not",
+    ),
+    (
+        re.compile(r"distributed_c10d\.py, in \w*(?:process_group|barrier|new_group)\w*"),
+        "NCCL found no room for its buffers: does another process, or one that an earlier run left behind, hold this "
+        "GPU (nvidia-smi)? free it first",
+    ),
+)
+"""By the frame in which memory ran out, or the next one outward that tells, what it was for."""
+_OF_NCCL = re.compile(r"NCCL WARN|Failed to CUDA (?:calloc|malloc|host alloc)|Cuda failure ")
+_TOTAL = re.compile(r"(?:total capac\w{1,6} of|GPU \d{1,3};) ([\d.]{1,12}) GiB")
+_FREE = re.compile(r"(?:of which|allocated;) ([\d.]{1,12}) ?([GMK]iB|bytes)(?: is)? free")
+_OWN = re.compile(
+    r"has ([\d.]{1,12}) GiB memory in use\.(?= Of the allocated|$)|([\d.]{1,12}) GiB reserved in total by PyTorch"
+)
+_ASKED = re.compile(r"Tried to allocate ([\d.]{1,12}) GiB")
+_LEAST_HELD_GIB = 2.0
+_UNITS = {"GiB": 1, "MiB": 1024, "KiB": 1 << 20, "bytes": 1 << 30}
+
+
+def _gib(said: re.Match[str] | None) -> float | None:
+    return None if said is None else number(next(group for group in said.groups() if group is not None))
+
+
+def held_by_others(message: str) -> float:
+    """GiB of the GPU that other processes hold, by the exception's own text; 0.0 where it is little, or not said."""
+    total, own, free = _gib(_TOTAL.search(message)), _gib(_OWN.search(message)), _FREE.search(message)
+    left = _gib(free)
+    if total is None or own is None or free is None or left is None:
+        return 0.0
+    held = total - own - left / _UNITS[free[2]]
+    return held if held >= _LEAST_HELD_GIB else 0.0
+
+
+def is_too_much(message: str) -> bool:
+    """Whether it asked at once for more than the whole GPU has."""
+    total, asked = _gib(_TOTAL.search(message)), _gib(_ASKED.search(message))
+    return total is not None and asked is not None and asked > total
+
+
+def _phase_of(failure: Failure) -> str:
+    for frame in failure.frames.split("\n"):
+        if known := next((step for where, step in _PHASES if where.search(frame)), ""):
+            return known
+        if _WORKS.search(frame):
+            return ""
+    return ""
+
+
+def memory_steps(failure: Failure, steps: int) -> list[str]:
+    """What would make room, first who else holds the GPU; `steps`: of training, before it ran out."""
+    held = held_by_others(failure.message)
+    found = []
+    if held:
+        found.append(
+            f"nvidia-smi: other processes hold {held:.0f} GiB of this GPU: another job's, left behind, or an engine's; "
+            "or several ranks share it (does each call torch.cuda.set_device(LOCAL_RANK)?)"
+        )
+    if is_too_much(failure.message):
+        found.append(
+            "it asked at once for more than the whole GPU has: is a size wrong, such as the sequence length, the "
+            "batch, a dense mask, or an index?"
+        )
+    phase = _phase_of(failure)
+    if not phase and not steps and _OF_NCCL.search(failure.message):
+        phase = _PHASES[-1][1]
+    return [*found, phase or _SAVE]
+
+
+def why_full(failure: Failure, steps: int) -> str:
+    """Why GPU memory ran out, beside the launch's own need: who held it, or when, since a plan is of one phase."""
+    if held_by_others(failure.message):
+        return "; free the GPU first, or take another: other processes hold much of it"
+    if memory_steps(failure, steps)[-1] == _PHASES[-1][1]:
+        return "; free the GPU first, or take another: little was asked for, and it was full already"
+    return f" (it ran out after {steps} logged steps)" if steps else " (it ran out before the first training step)"

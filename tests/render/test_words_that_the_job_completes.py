@@ -1,0 +1,147 @@
+"""Words that only the job can know are carried as its script's own commands and conditions, or asked for."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.sbatch import HEAD
+
+TRAIN = "srun torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py --context-parallel-size 2 --seq-length 8192\n"
+
+
+def launch_of(script, environment=None, **options):
+    """The words that a job's script makes of its launch."""
+    begin = script.index("# Commands and conditions")
+    words = script[begin : script.index("# ---- the job's own folder")]
+    text = f"set -euo pipefail\n{words}printf '%s\\n' \"${{launch[@]}}\""
+    ran = subprocess.run(["bash", "-c", text], capture_output=True, text=True, env=environment, **options)
+    assert not ran.returncode, ran.stderr
+    return ran.stdout.splitlines()
+
+
+COMMANDS_IN_WORDS = """\
+DATA=/data; FOLDERS=("$DATA/a b" $DATA/c)
+NAMES=($(printf '%s_text\\n' "${FOLDERS[@]}" | tr ' ' _ | sort -r)) # not followed
+ID=$(mktemp -u run-XXXX)
+"""
+
+
+def test_what_a_command_prints_is_asked_for_once_in_the_job(rendered, tmp_path):
+    """The command as it is written, with the variables that it reads, and one output for all words that hold it."""
+    words = '--data-path ${NAMES[@]} --wandb-exp-name "$ID" --tensorboard-dir "/tb/$ID"'
+    done = rendered("-o", "job.sbatch", text=HEAD + COMMANDS_IN_WORDS + TRAIN.replace("8192", f"8192 {words}"))
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    launch = launch_of(script)
+    assert launch[launch.index("--data-path") + 1 :][:2] == ["/data/c_text", "/data/a_b_text"]
+    name = launch[launch.index("--wandb-exp-name") + 1]
+    assert re.fullmatch("run-....", name) and launch[launch.index("--tensorboard-dir") + 1] == f"/tb/{name}"
+    assert "changed: $(set +euo pipefail; " in done.stderr and "as it starts" in done.stderr
+
+
+IF_THERE_IS_A_CHECKPOINT = """\
+SAVE=ck SEED=1
+if [ -f "$SAVE/latest.txt" ]; then LOAD="--load $SAVE --finetune"; else LOAD=""; fi
+[ -n "$WANDB_NAME" ] && EXTRA="--wandb-exp-name $WANDB_NAME"
+[ -d "$SAVE" ] || SEED=7
+"""
+
+
+def test_a_choice_that_only_the_job_can_make_is_made_by_its_own_condition(rendered, tmp_path):
+    """Neither branch is a guess: the job asks what the script asks, and each word is that of the branch it takes."""
+    words = TRAIN.replace("8192", "8192 $LOAD $EXTRA --seed $SEED")
+    text = HEAD + IF_THERE_IS_A_CHECKPOINT + words
+    done = rendered("-o", "job.sbatch", text=text)
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    assert launch_of(script, {"PATH": "/bin:/usr/bin"}, cwd=tmp_path)[-2:] == ["--seed", "7"]
+    (tmp_path / "ck").mkdir()
+    (tmp_path / "ck" / "latest.txt").touch()
+    environment = {"PATH": "/bin:/usr/bin", "WANDB_NAME": "n"}
+    wanted = ["--load", "ck", "--finetune", "--wandb-exp-name", "n", "--seed", "1"]
+    assert launch_of(script, environment, cwd=tmp_path)[-7:] == wanted
+
+
+def test_a_condition_on_variables_alone_is_asked_wherever_the_script_asks_it(rendered, tmp_path):
+    """On every node, or in a container, it has the same answer as in the job's script; a file may be there or not."""
+    inner = 'if [ -n "$RUN" ]; then A="--wandb-exp-name $RUN"; fi\n'
+    inner += 'torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py $A "$@"\n'
+    (tmp_path / "run.sh").write_text(inner)
+    text = HEAD + "srun bash run.sh --context-parallel-size 2 --seq-length 8192\n"
+    done = rendered("-o", "job.sbatch", text=text)
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    assert launch_of(script, {"PATH": "/bin:/usr/bin", "RUN": "n"})[:2] == ["--wandb-exp-name", "n"]
+    assert launch_of(script, {"PATH": "/bin:/usr/bin"})[0] == "--context-parallel-size"
+    (tmp_path / "run.sh").write_text(inner.replace("-n", "-f"))
+    done = rendered(text=text)
+    assert done.returncode == 2 and "depends on the `if`" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'bash -c "python pretrain_gpt.py --context-parallel-size 2 --data-path \\$(cat list)"\n',  # on every node
+        "python pretrain_gpt.py --context-parallel-size 2 --data-path $(cat $SLURM_NODEID)\n",
+        "python pretrain_gpt.py --context-parallel-size 2 --data-path $(cat $1)\n",
+        "python pretrain_gpt.py --context-parallel-size 2 --data-path $(named)\n",
+        "python pretrain_gpt.py --context-parallel-size 2 $(cat list)\n",  # any options
+        "python pretrain_gpt.py --context-parallel-size 2 --data-path $(cat '\x1b[2J')\n",
+        'if [ -n "$nodes" ]; then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n',
+        "[ -f a ] && A=x\npython pretrain_gpt.py --context-parallel-size 2 --seed ${A%y}\n",
+    ],
+)
+def test_a_command_that_another_shell_would_run_otherwise_is_asked_for(rendered, text):
+    done = rendered(
+        text=f"{HEAD}named() {{ echo $RANDOM; }}\n" + re.sub("^(bash|python)", r"srun \1", text, flags=re.M)
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert "an argument of the training command is not known" in done.stderr
+
+
+def test_a_size_that_only_the_job_has_is_asked_for_with_all_others(rendered):
+    """The job's checks place the ranks by it; a path beside it is carried."""
+    sizes = "--tensor-model-parallel-size $TP --pipeline-model-parallel-size ${PP} --save $SAVE"
+    text = HEAD + TRAIN.replace("8192", f"8192 {sizes}")
+    done = rendered(text=text)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "state TP with --assume env.TP=VALUE, and PP likewise" in done.stderr
+    done = rendered("--assume", "env.TP=2", "--assume", "env.PP=4", text=text)
+    assert done.returncode in (0, 1) and '"--tp=2", "--cp=2", "--pp=4"' in done.stdout, done.stderr
+
+
+def test_an_argument_of_the_script_is_one_of_the_job(rendered, tmp_path):
+    """As the script takes it from sbatch; what would need its value before the job runs asks for it."""
+    text = HEAD + "DATA=$3\nsrun python pretrain_gpt.py --context-parallel-size 2 --data-path $DATA --save /ck/${1}\n"
+    done = rendered("-o", "job.sbatch", text=text)
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    assert '--data-path "${3}"\n' in script and '--save /ck/"${1}"\n' in script
+    guard = next(line for line in script.splitlines() if line.startswith("(($# >= 3))"))
+    for arguments, code in ((["a", "b", "c"], 0), (["a"], 2)):
+        ran = subprocess.run(["bash", "-c", guard, "job", *arguments], capture_output=True, text=True)
+        assert (ran.returncode, ran.stderr.count("\n")) == (code, 1 if code else 0)
+    for words in (["--submit"], ["--target", "jobset", "--container-image", "x", "--mounts", "/ck", "--logs", "/ck/l"]):
+        done = rendered(*words, text=text.replace("#SBATCH --array=0-9%1\n", ""))
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+        assert "--args 'FIRST SECOND'" in done.stderr
+    assert "--data-path c\n" in rendered("--args", "a b c", text=text).stdout
+    shifted = rendered(text=text.replace("DATA=$3", "shift\nDATA=$2"))
+    assert shifted.returncode == 2 and "give the script's arguments with --args" in shifted.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--save $ONE", "--save $ONE --load $TWO", "--save $1", '--data-path $(ls "$FROM" | sort)', "--save $ONE $MORE"],
+)
+def test_a_script_that_completes_words_has_nothing_for_shellcheck_to_say(rendered, tmp_path, words):
+    before = 'FROM=/data\nif [ -d ck ]; then MORE="--finetune --load ck"; else MORE=""; fi\n'
+    done = rendered("-o", "job.sbatch", text=HEAD + before + TRAIN.replace("8192", f"8192 {words}"))
+    assert done.returncode in (0, 1), done.stderr
+    program = shutil.which("shellcheck") or str(Path(sys.executable).parent / "shellcheck")
+    checked = subprocess.run([program, "--norc", tmp_path / "job.sbatch"], capture_output=True, text=True)
+    assert not checked.returncode, checked.stdout

@@ -1,0 +1,89 @@
+"""What a restart would meet again, by the line of the failure, and what may pass."""
+
+import pytest
+
+from megatron_hcp.triage.is_cp_on import CpPlan
+from megatron_hcp.triage.read import triage
+from megatron_hcp.triage.report import diagnosis_json
+from support.logs import STEP, write_logs
+
+RAISED = 'Traceback (most recent call last):\n  File "x.py", line 3, in f\n    next(data)\n'
+STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(4))
+
+
+@pytest.mark.parametrize(
+    ("said", "steps", "action"),
+    [
+        ("IndentationError: unexpected indent", "", "stop"),
+        ("IndentationError: unexpected indent", STEPS, "stop"),
+        ("AttributeError: 'Namespace' object has no attribute 'deepspeed_config_dict'", "", "stop"),
+        ("AttributeError: 'NoneType' object has no attribute 'shape'", STEPS, "stop"),
+        ("NameError: name 'garbage' is not defined", "", "stop"),
+        ("ImportError: attempted relative import with no known parent package", "", "stop"),
+        ("AssertionError: lr_warmup_steps must be less than lr_decay_steps", "", "stop"),
+        ("AssertionError: the batch is empty", STEPS, "stop"),
+        (RAISED + "StopIteration: dataset exhausted", STEPS, "stop"),
+        ("RuntimeError: got mixed torch.Tensor and DTensor", "", "stop"),
+        ("RuntimeError: mat1 and mat2 must have the same dtype, but got Half and Float", STEPS, "stop"),
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x24 and 16x4)", STEPS, "stop"),
+        ("ValueError: Please specify `max_steps` in streaming mode.", "", "stop"),
+        ("huggingface_hub.errors.LocalEntryNotFoundError: outgoing traffic has been disabled", "", "stop"),
+        (RAISED + "MemoryError", STEPS, "stop"),
+        ("ValueError: operands could not be broadcast together with shapes (9,2) (9,)", "", "stop"),
+        ("OSError: [Errno 28] No space left on device", STEPS, "stop"),
+        ("OSError: m/x is not a local folder and is not a valid model identifier", "", "stop"),
+        ("slurmstepd: error: pyxis: failed to import docker image", "", "stop"),
+        ("ValueError: bad sample 5", STEPS, "stop"),
+        ("KeyError: 'qqzz'", "", "stop"),
+        ("KeyError: 'qqzz'", STEPS, "stop"),
+        ("RuntimeError: basic_ios::clear: iostream error", STEPS, "stop"),
+        ("[rank 0] loss is nan at step 7, stopping", STEPS, "stop"),
+        ("FileNotFoundError: File weights/a.pt does not exist.", "", "stop"),
+        ("RuntimeError: cu_seqlens", "", "stop"),
+        ("RuntimeError: Input type (float) and bias type (c10::Half) should be the same", "", "stop"),
+        ("RuntimeError: Cannot set version_counter for inference tensor", STEPS, "stop"),
+        ('RuntimeError: expect_autograd_hooks_ INTERNAL ASSERT FAILED at "/pytorch/reducer.cpp":1703', "", "stop"),
+        ("binascii.Error: Incorrect padding", "", "stop"),
+        ("ConnectionError: Couldn't reach 'a/b' on the Hub (OfflineModeIsEnabled)", "", "stop"),
+        ("OSError: a/b does not appear to have files named ('model-00001-of-000096.safetensors', 'm", "", "stop"),
+        ("RuntimeError: One of the subprocesses has abruptly died during map operation.", STEPS, "stop"),
+        ("OSError: [Errno 98] Address already in use", "", "stop"),
+        ("n1:9:9 [0] NCCL WARN Call to ibv_create_qp failed", "", "stop"),
+        ("n1:9:9 [0] NCCL WARN Call to ibv_modify_qp failed with error No such device errno 19", "", "stop"),
+        ("n1:9:9 [0] NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out", "", "restart"),
+        ("n1:9:9 [1] enqueue.cc:422 NCCL WARN Error : no algorithm/protocol available", "", "stop"),
+        ("n1:9:9 [1] NCCL WARN Cuda failure 1 'invalid argument'", "", "stop"),
+        ("RuntimeError: No CUDA GPUs are available", "", "stop"),
+        ("/usr/bin/python: can't find '__main__' module in 'train.py\\n'", "", "stop"),
+        (RAISED + "TimeoutError: the rollout engine did not answer within 120 s", STEPS, "restart"),
+        ("requests.exceptions.ConnectionError: ('Connection aborted.', RemoteDisconnected())", STEPS, "restart"),
+        ("srun: error: Task launch for StepId=12.2 failed on node n16: Unable to satisfy cpu bind request", "", "stop"),
+        ("  exitcode  : 2 (pid: 1033)", "", "stop"),
+        ("RuntimeError: CUDA error: invalid argument", "", "stop"),
+        ("RuntimeError: level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)", STEPS, "stop"),
+        (
+            "[rank7]:[E615 22:00:29.3 x.ts:444] NPU out of memory. NPUWorkspaceAllocator tried to allocate 1.8 GiB",
+            "",
+            "stop",
+        ),
+        ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", "", "stop"),
+        (
+            RAISED
+            + "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly w",
+            STEPS,
+            "stop",
+        ),
+        ("requests.exceptions.HTTPError: 403 Client Error: Forbidden for url: http://10.0.0.9:8265/api", "", "stop"),
+        ("ValueError: the timeout must be positive", STEPS, "stop"),
+        ("RuntimeError: Cannot send a request, as the client has been closed.", STEPS, "restart"),
+        ("srun: error: Nodes n1 are still not ready", "", "restart"),
+        ("srun: error: Task launch for StepId=9.0 failed on node c1: Communication connection failure", "", "restart"),
+        (RAISED + "http.client.IncompleteRead: IncompleteRead(4835 bytes read, 5405 more expected)", STEPS, "restart"),
+        ("/slurm_script: line 9: 77 Killed  python train.py", STEPS, "restart"),
+    ],
+)
+def test_what_would_fail_again_is_not_started_again(tmp_path, said, steps, action):
+    diagnosis = triage(write_logs(tmp_path, a_log=f"{steps}{said}\n"), CpPlan())
+    assert diagnosis.advice and diagnosis.failure and diagnosis.advice.action == action, diagnosis.advice
+    location = diagnosis_json(diagnosis, None)["recommendation"]["location"]
+    assert location["line"] == diagnosis.failure.line, "the advice names the line that it rests on"
