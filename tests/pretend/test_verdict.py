@@ -25,4 +25,6 @@ def test_an_override_of_a_key_that_upstreams_configuration_has_not_is_refused() 
 
 
 def test_a_module_that_transformers_cannot_import_decides_nothing() -> None:
-    assert "package" in raised("builtins", "RuntimeError", "Failed to import trl.trainer because of the following error")
+    assert "package" in raised(
+        "builtins", "RuntimeError", "Failed to import trl.trainer because of the following error"
+    )

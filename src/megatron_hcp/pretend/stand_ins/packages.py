@@ -19,7 +19,7 @@ CANNOT_TELL = "what their functions do"
 IMPORTED = (*ONLY_IMPORTED, "six", "tensorstore", "zarr", "regex", "psutil", "nltk", "ftfy")
 
 
-class Parts(AbsentPackages):
+class ImportedParts(AbsentPackages):
     """Finds parts of a namespace package too."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
@@ -33,7 +33,7 @@ def only_import(names: Iterable[str]) -> None:
     for name in names:
         if name in sys.modules and getattr(sys.modules[name], "__file__", None) is None:
             del sys.modules[name]
-    sys.meta_path.append(Parts(names))
+    sys.meta_path.append(ImportedParts(names))
 
 
 def take_flash_attention_by_name() -> None:

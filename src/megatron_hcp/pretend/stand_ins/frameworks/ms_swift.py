@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from megatron_hcp.pretend.late import replace, replace_everywhere
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import PROGRESS, begins
-from megatron_hcp.pretend.stand_ins.packages import Parts, only_import, take_flash_attention_by_name
+from megatron_hcp.pretend.stand_ins.packages import ImportedParts, only_import, take_flash_attention_by_name
 
 STANDS_FOR = "packages that ms-swift only imports, the model's tokenizer and weights, the data set's length"
 CANNOT_TELL = "data, templates, rollouts, the training step; a vision tower's attention; whether a checkpoint fits"
@@ -52,7 +52,7 @@ def load() -> None:
     What is installed stays as it is, but for trl, which builds on Triton's kernels.
     """
     only_import(_IMPORTED)
-    sys.meta_path.insert(0, Parts(("trl", *_LOSSES)))
+    sys.meta_path.insert(0, ImportedParts(("trl", *_LOSSES)))
     bridge: Any = importlib.import_module("mcore_bridge")
     RECORD.roots = (*RECORD.roots, os.path.dirname(bridge.__file__) + "/")
     for part in ("mcore_bridge.bridge.gpt_bridge", "swift.megatron.pipelines.train.rlhf", "swift.megatron.trainers"):
