@@ -54,6 +54,12 @@ def test_what_a_reading_takes_from_the_extra_arguments_is_said_once(tmp_path: Pa
     assert "--megatron_extra_kwargs" in words and "--moe_shared_expert_overlap" not in words
 
 
+@rows("text", ["{", "[1]", '["model"]'])
+def test_extra_arguments_that_are_no_mapping_are_upstreams_to_refuse(tmp_path: Path, text: str) -> None:
+    words = ms_swift_words(launch(tmp_path, f"megatron sft {MODEL} --megatron_extra_kwargs '{text}'")).words
+    assert words[words.index("--megatron_extra_kwargs") + 1] == text
+
+
 @rows("command, found", [
     ("megatron sft --dataset a --tensor_model_parallel_size 2", "--model"),
     (f"megatron sft {MODEL} --adapters /a", "--adapters"),

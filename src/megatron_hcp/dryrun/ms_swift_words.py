@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from megatron_hcp.dryrun.words import ProgramWords, Replaced
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.dialects.ms_swift import EXTRA, mapping_in
 from megatron_hcp.launch.fact import Launch, Setting
 
 _COMMAND = re.compile(r"\b(sft|pt|rlhf)(?:\.py)?$")
-_EXTRA = "megatron_extra_kwargs"
 _PURPOSES = {
     "data": ("dataset", "val_dataset", "cached_", "custom_dataset", "data_files"),
     "template": ("system",),
@@ -65,8 +64,7 @@ def ms_swift_words(launch: Launch) -> ProgramWords:
 
 def _stated(settings: tuple[Setting, ...]) -> list[Setting]:
     """The arguments without those that a reading takes from `megatron_extra_kwargs`."""
-    texts = [setting.value[0] for setting in settings if setting.key == _EXTRA and setting.value]
-    extra = json.loads(texts[-1]) if texts else {}
+    extra = {name: value for one in settings if one.key == EXTRA for name, value in mapping_in(one.value).items()}
     return [one for one in settings if one.key not in extra or extra[one.key] != one.value]
 
 

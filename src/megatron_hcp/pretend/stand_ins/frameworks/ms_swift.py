@@ -27,6 +27,7 @@ _IMPORTED = (
 ).split()
 _LOSSES = ("swift.rlhf_trainers.dpo_trainer", "swift.rlhf_trainers.grpo_trainer")
 """Trainers that are made of trl's; of these ms-swift's own for Megatron take the loss and a type alone."""
+_AUTO = "AutoConfig AutoTokenizer AutoModel AutoModelForCausalLM".split()
 _TRAINER = "swift.megatron.trainers.base.BaseMegatronTrainer"
 _BEGINS = (
     ("swift.megatron.arguments.megatron_args.initialize_megatron", "groups"),
@@ -67,7 +68,10 @@ def late() -> None:
     for loader in _with_subclasses(importlib.import_module("swift.model.register").ModelLoader):
         loader.get_processor = _tokenizer
     transformers: Any = importlib.import_module("transformers")
-    transformers.AutoConfig.from_pretrained = _without_code(transformers.AutoConfig.from_pretrained)
+    for kind in (getattr(transformers, name) for name in _AUTO):
+        for method in ("from_pretrained", "from_config"):
+            if hasattr(kind, method):
+                setattr(kind, method, _without_code(getattr(kind, method)))
     take_flash_attention_by_name()
     for path, stage in _BEGINS:
         owner, _, name = path.rpartition(".")
@@ -92,10 +96,10 @@ def _tokenizer(*_: Any, **__: Any) -> Any:
 def _without_code(real: Any) -> Any:
     """The code in a model's folder isn't run."""
 
-    def from_pretrained(*args: Any, trust_remote_code: bool = False, **kwargs: Any) -> Any:
+    def made(*args: Any, trust_remote_code: bool = False, **kwargs: Any) -> Any:
         return real(*args, trust_remote_code=False, **kwargs)
 
-    return from_pretrained
+    return made
 
 
 def _and_no_further(real: Any) -> Any:
