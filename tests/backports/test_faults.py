@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 
-from megatron_hcp.backports.faults import _ABOUT_OPTIONS, EFFECTS, ReleaseFault, faults_of
+from megatron_hcp.backports.faults import _ABOUT_OPTIONS, EFFECTS, ReleaseFault, faults_of, trains_adapters
 from megatron_hcp.backports.lacking import lacking
 from megatron_hcp.backports.table import Upstream, fixes_of, upstreams
 from megatron_hcp.launch.dialects.known_keys import names_of
@@ -44,7 +45,7 @@ def test_a_row_is_about_a_fix_that_was_read_and_conditions_that_exist(upstream: 
         match = _ABOUT_OPTIONS.fullmatch(clause)
         if match is not None:
             assert match[2] in OPTIONS
-        else:
+        elif clause != "adapters":
             assert all(part.name in FACTS for part in clauses_of(clause))
 
 
@@ -101,3 +102,31 @@ def test_a_check_names_the_fault_the_release_that_mends_it_and_where_and_keeps_i
     )
     assert data["verdict"] == json.loads(hcp("check", "--format", "json", *words).stdout)["verdict"]
     assert "faults" not in json.loads(hcp("check", "--assume", "mcore=0.19.0", "--format", "json", *words).stdout)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "words", "trains"),
+    [
+        ("verl", "model_engine=megatron actor_rollout_ref.model.lora.rank=16", True),
+        ("verl", "model_engine=megatron actor_rollout_ref.model.lora.rank=0", False),
+        ("nemo-rl", "policy.megatron_cfg.peft.enabled=true", True),
+        ("bridge", "model.context_parallel_size=2", False),
+    ],
+)
+def test_adapters_are_trained_where_the_words_of_the_framework_say_so(dialect: Any, words: str, trains: bool) -> None:
+    assert trains_adapters(load_launch("", LoadOptions(dialect=dialect, words=tuple(words.split())))) == trains
+
+
+def test_a_recipe_of_adapters_meets_their_faults() -> None:
+    def met_by(recipe: str) -> set[str]:
+        options = LoadOptions(recipe=recipe, words=("model.recompute_granularity=full",), assumes=("bridge=0.2.2",))
+        return {fix.number for item in lacking(load_launch("", options)).lacking for fix, _ in item.faults}
+
+    assert "1762" in met_by("qwen3_8b_peft_config") and "1762" not in met_by("qwen3_8b_sft_config")
+
+
+@pytest.mark.parametrize(("tuner", "trains"), [("lora", True), ("full", False)])
+def test_ms_swift_reads_the_rank_only_where_its_tuner_is_lora(tmp_path: Path, tuner: str, trains: bool) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"megatron sft --model Qwen/Qwen3-8B --train_type {tuner} --lora_rank 8\n", "utf-8")
+    assert trains_adapters(load_launch(str(script), LoadOptions())) == trains

@@ -129,6 +129,8 @@ def test_a_title_is_about_the_topics_that_it_names(title: str, topics: set[str])
         ("Fix MoE inference with CUDA graphs", True, False),
         ("Fix typo in the docs of context parallelism", True, False),
         ("Fix LoRA merge with EP", False, True),
+        ("Fix documents of context parallelism", True, False),
+        ("Fix inter-document masking with TP", False, False),
         ("Fix packed THD RoPE under CP", False, False),
     ],
 )
@@ -136,6 +138,11 @@ def test_a_title_about_what_no_training_runs_or_no_launch_shows_is_told(
     title: str, elsewhere: bool, unseen: bool
 ) -> None:
     assert (is_elsewhere(title), is_unseen(title)) == (elsewhere, unseen)
+
+
+def test_quantization_is_training_in_a_project_that_quantizes() -> None:
+    title = "Fix FP8 weight quantization cache under CUDA graphs"
+    assert is_elsewhere(title) and not is_elsewhere(title, quantizes=True)
 
 
 @pytest.mark.parametrize(

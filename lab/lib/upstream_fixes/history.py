@@ -61,7 +61,7 @@ def commits(folder: Path, since: str, paths: tuple[str, ...]) -> Iterator[Commit
         title = _NUMBER.sub("", subject)
         while (shorter := _NUMBER.sub("", title)) != title:
             title = shorter
-        title = _TAGS.sub("", _ADLR.sub("", title)).strip().rstrip(".")
+        title = _TAGS.sub("", _ADLR.sub("", title)).replace("…", "...").strip().rstrip(".")
         if not title.isascii():
             continue
         shown = git(folder, "show", "--format=", "-U3", "-M", sha, "--", *paths)

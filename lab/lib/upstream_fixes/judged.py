@@ -55,4 +55,8 @@ JUDGED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("mcore", "5047"): (("aux_loss", "tp", "sp", "token_loss"), ()),
     ("mcore", "5273"): (("mla",), ("delay_wgrad_compute",)),
     ("bridge", "4918"): ((), ()),
+    ("te", "2577"): ((), ()),
+    ("te", "2299"): ((), ()),
+    ("bridge", "1564"): ((), ("lora_rank",)),
+    ("bridge", "1762"): ((), ("lora_rank",)),
 }

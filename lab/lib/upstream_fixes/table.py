@@ -187,7 +187,7 @@ def row(
         topics = {*topics, OPTIONS} - {UNSEEN} if options else set()
         families = families if options else ()
     foreign = {"fsdp", "torch_fsdp2"} & topics and not project.own_fsdp
-    if not holding or is_elsewhere(subject) or not (topics or families) or foreign:
+    if not holding or is_elsewhere(subject, quantizes=project.package == "te") or not (topics or families) or foreign:
         return None
     named = (*without_general(topics), *({OPTIONS} & topics))
     fields = (commit.number, ranges(holding, all_releases), " ".join(named), " ".join(families), " ".join(options))

@@ -110,9 +110,9 @@ _ELSEWHERE = re.compile(
     r"tensorrt|rollout\w*|sampl(?:er|ing)|server|router request|http|agent\w*|tool|sleep|wake|refit\w*|reshard\w*|"
     r"weight (?:sync|update|transfer)|reward model|genrm|nemo gym|gym|"
     # Conversion, quantization and distillation of finished models
-    r"export\w*|convert\w*|conversion|quantiz\w+|modelopt|pruning|prune|qat|qad|ptq|"
+    r"export\w*|convert\w*|conversion|modelopt|pruning|prune|qat|qad|ptq|"
     # What is printed, tested and explained
-    r"wandb|tensorboard|clearml|swanlab|mlflow|telemetry|profil\w+|nsys|docs?|docstring|readme|document\w*|tests?|testing|"
+    r"wandb|tensorboard|clearml|swanlab|mlflow|telemetry|profil\w+|nsys|docs?|docstring|readme|(?<!inter-)document\w*|tests?|testing|"
     r"ut|ci|flaky|lint|typo\w*|typing|type[- ]?hints?|type[- ]?checker|mypy|warnings?|messages?|comments?|licen[sc]e|"
     r"theoretical|flops?|estimat\w+|example|script|demo|recipes?|"
     # How it is installed and started
@@ -162,9 +162,16 @@ _FAMILY = re.compile(
 )
 
 
-def is_elsewhere(title: str) -> bool:
-    """Whether a title is about something that a training does not run, or mends nothing."""
-    return _ELSEWHERE.search(title) is not None
+_QUANTIZED = re.compile(r"(?i)\bquantiz\w+")
+"""A finished model's quantization; in Transformer Engine, what each layer does in training."""
+
+
+def is_elsewhere(title: str, *, quantizes: bool = False) -> bool:
+    """Whether a title is about something that a training does not run, or mends nothing.
+
+    `quantizes`: the project's training itself quantizes.
+    """
+    return _ELSEWHERE.search(title) is not None or (not quantizes and _QUANTIZED.search(title) is not None)
 
 
 def is_unseen(title: str) -> bool:

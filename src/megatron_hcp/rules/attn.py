@@ -27,12 +27,13 @@ def local_backend_has_the_local_spec(v: View) -> Problem | None:
     spec = v.spec if isinstance(v.spec, list | tuple) else (v.spec,)
     if spec[:1] in (("local",), ["local"]):
         return None
+    fixes = (Fix({"spec": "local"}, "the local layer spec"), Fix({"attention_backend": "auto"}, "any backend"))
     return Problem(
         message="Megatron-LM's command line accepts the local backend only with --spec local: the launch fails",
         found=f"attention_backend local with {'no spec' if spec[0] is None else f'spec {spec[0]}'}",
         wanted="--spec local, or another backend",
         facts=("attention_backend", "spec"),
-        fixes=(Fix({"spec": "local"}, "the local layer spec"), Fix({"attention_backend": "auto"}, "any backend")),
+        fixes=fixes if spec[0] is None else fixes[::-1],  # another spec is another model
     )
 
 

@@ -8,9 +8,11 @@ from megatron_hcp.core.shards import round_up
 from megatron_hcp.rules.rule import Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import (
     MILES_ARGUMENTS,
+    OPTIMIZER_PARAM_SCHEDULER,
     SLIME_ARGUMENTS,
     SLIME_DATA,
     SLIME_MEGATRON_ARGUMENTS,
+    SLIME_MODEL,
     SLIME_SCHEDULE,
 )
 from megatron_hcp.rules.view import View
@@ -200,4 +202,48 @@ def only_sparse_attention_gathers(v: View) -> Problem | None:
         fixes=(Fix({"allgather_cp": False}, "zigzag slices"),),
         effect="silent" if silent else None,
         stage="never" if silent else None,
+    )
+
+
+_UNTRAINED = ("debug_rollout_only", "lr_decay_iters")
+"""Options with which no number of steps is computed, or not the schedule's length."""
+
+
+@rule(
+    "SLIME006",
+    "error crash init",
+    source=(
+        SLIME_MODEL.says("get_optimizer_param_scheduler", "// args.global_batch_size", ">=0.2"),
+        OPTIMIZER_PARAM_SCHEDULER.says("OptimizerParamScheduler.__init__", "assert self.lr_decay_steps > 0", ">=0.12"),
+    ),
+    applies=lambda v: (v.get("num_rollout") or 0) > 0 and v.get("global_batch_size") is not None,
+    good=Example("slime", f"{_JOB}--num-rollout 1 --global-batch-size 256"),
+    bad=Example("slime", f"{_JOB}--num-rollout 1 --global-batch-size 512"),
+)
+def rollouts_fill_a_training_step(v: View) -> Problem | None:
+    """All rollouts together fill at least one training step.
+
+    slime divides the samples of the run by the batch size and gives the result to the learning rate's schedule, which
+    asserts that it is positive, without a message.
+    """
+    if any(setting.key in _UNTRAINED for setting in v.launch.reading.settings):
+        return None
+    if None in (v.rollout_batch_size, v.samples_per_prompt):
+        return None
+    samples = v.num_rollout * v.rollout_batch_size * v.samples_per_prompt
+    if samples >= v.global_batch_size:
+        return None
+    return Problem(
+        message="the rollouts don't fill one training step: building the learning rate's schedule fails, an assertion "
+        "without a message",
+        found=f"{v.num_rollout} rollouts x {v.rollout_batch_size} prompts x {v.samples_per_prompt} answers = "
+        f"{samples}, global_batch_size {v.global_batch_size}",
+        wanted=f"a global_batch_size of at most {samples}, or more rollouts (THUDM/slime#2366)",
+        facts=("num_rollout", "global_batch_size", "rollout_batch_size", "samples_per_prompt"),
+        fixes=(
+            Fix(
+                {"num_rollout": -(-v.global_batch_size // max(1, v.rollout_batch_size * v.samples_per_prompt))},
+                "rollouts for one step",
+            ),
+        ),
     )

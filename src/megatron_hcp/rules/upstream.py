@@ -78,6 +78,7 @@ MULTI_LATENT_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transforme
 MULTI_TOKEN_PREDICTION = UpstreamFile("megatron-core", "megatron/core/transformer/multi_token_prediction.py")
 NVRX_STRATEGY = UpstreamFile("megatron-core", "megatron/core/dist_checkpointing/strategies/nvrx.py")
 OPTIMIZER_CONFIG = UpstreamFile("megatron-core", "megatron/core/optimizer/optimizer_config.py")
+OPTIMIZER_PARAM_SCHEDULER = UpstreamFile("megatron-core", "megatron/core/optimizer_param_scheduler.py")
 PARALLEL_STATE = UpstreamFile("megatron-core", "megatron/core/parallel_state.py")
 ROUTER = UpstreamFile("megatron-core", "megatron/core/transformer/moe/router.py")
 PIPELINE_LAYOUT = UpstreamFile("megatron-core", "megatron/core/transformer/pipeline_parallel_layer_layout.py")

@@ -233,3 +233,22 @@ def test_what_keeps_context_parallelism_comes_before_what_gives_it_up() -> None:
         "policy.make_sequence_length_divisible_by=16",
         "policy.megatron_cfg.context_parallel_size=1",
     ]
+
+
+def test_a_fix_that_ends_context_parallelism_comes_after_one_that_changes_another_number() -> None:
+    """What the rule prefers otherwise holds: a pipeline is a feature, too."""
+
+    def holds(v: View) -> Problem | None:
+        """It holds."""
+        without = (Fix({name: 1}, name) for name in ("cp", "pp", "tp"))
+        is_fine = 1 in (v.get("cp"), v.get("pp"), v.get("tp"))
+        return None if is_fine else Problem("m", "f", "w", ("cp", "pp", "tp"), tuple(without))
+
+    of = Example("mlm", "--context-parallel-size 2")
+    declared = rule("A1", "error crash config", source=(OWN,), applies=lambda v: True, good=of, bad=of)(holds)
+    text = "--context-parallel-size 2 --pipeline-model-parallel-size 2 --tensor-model-parallel-size 2"
+    assert offered(found(text, rules=(declared,))["A1"]) == [
+        "pipeline_model_parallel_size=1",
+        "tensor_model_parallel_size=1",
+        "context_parallel_size=1",
+    ]

@@ -116,3 +116,22 @@ def test_a_variable_of_upstreams_counts_and_is_not_changed() -> None:
     found = fixes_for(launch, Refusal(guard, (("samples", 4), ("args.global_batch_size", 100))))
     assert {"global_batch_size": 4} in [dict(fix.edits) for fix in found]
     assert {name for fix in found for name in fix.edits} == {"global_batch_size"}
+
+
+@pytest.mark.parametrize("written", ["", "model.attention_backend=fused"])
+def test_a_member_of_an_enumeration_is_written_as_its_name(written: str) -> None:
+    words = tuple(f"model.batch_invariant_mode=true {written}".split())
+    launch = load_launch("", LoadOptions(recipe="llama3_8b_pretrain_config", words=words, assumes=("bridge=0.6.0",)))
+    report = check_launch(launch, rules_for)
+    (item,) = (item for item in report.findings if "attention_backend-flash" in item.id)
+    assert [fix.overrides for fix in item.fixes] == [("model.attention_backend=flash",)]
+
+
+def test_an_argument_of_upstreams_function_that_the_launch_writes_is_changed() -> None:
+    # initialize_model_parallel: data_parallel_size % num_distributed_optimizer_instances == 0
+    condition = "data_parallel_size % num_distributed_optimizer_instances == 0"
+    guard = Guard("megatron-core", "a.py", "initialize_model_parallel", "x", condition, "")
+    launch = launch_of("ddp.num_distributed_optimizer_instances=3")
+    values = (("data_parallel_size", 8), ("num_distributed_optimizer_instances", 3))
+    found = [dict(fix.edits) for fix in fixes_for(launch, Refusal(guard, values))]
+    assert {"num_distributed_optimizer_instances": 2} in found and all("dp" not in edits for edits in found)

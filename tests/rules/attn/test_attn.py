@@ -76,6 +76,7 @@ FIXES: list[FixRow] = [
         ("attention_backend=flash", "batch_invariant_mode=false"),
     ),
     ("ATTN001", "mlm", "--attention-backend local", "", ("spec=local", "attention_backend=auto")),
+    ("ATTN001", "mlm", "--attention-backend local --spec a.b c", "", ("attention_backend=auto", "spec=local")),
     ("ATTN002", "mlm", "--rope-type yarn", "", ("rope_type=rope",)),
     (
         "ATTN003",

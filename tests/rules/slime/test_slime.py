@@ -12,6 +12,23 @@ BY_TOKENS = f"{JOB}--use-dynamic-batch-size --rollout-max-response-len 8192 "
 GATHERED = f"{JOB}--context-parallel-size 2 --allgather-cp --hf-checkpoint "
 
 VERDICTS: list[Row] = [
+    # 32 prompts with 8 answers are 256 samples a rollout.
+    ("SLIME006", "slime", f"{JOB}--num-rollout 1 --global-batch-size 257", "", "error crash init"),
+    ("SLIME006", "slime", f"{JOB}--num-rollout 1 --global-batch-size 256", "", "fine"),
+    ("SLIME006", "slime", f"{JOB}--num-rollout 2 --global-batch-size 512", "", "fine"),
+    ("SLIME006", "slime", f"{JOB}--num-rollout 2 --global-batch-size 513", "", "error crash init"),
+    ("SLIME006", "slime", f"{JOB}--num-rollout 1 --global-batch-size 512 --lr-decay-iters 9", "", "fine"),
+    ("SLIME006", "slime", f"{JOB}--num-rollout 1 --global-batch-size 512 --debug-rollout-only", "", "fine"),
+    ("SLIME006", "slime", f"{JOB}--num-rollout 0 --global-batch-size 512", "", "not concerned"),
+    ("SLIME006", "slime", f"{JOB}--global-batch-size 512", "", "not concerned"),
+    ("SLIME006", "slime", f"{JOB}--num-rollout 1", "", "not concerned"),
+    (
+        "SLIME006",
+        "slime",
+        "--actor-num-nodes 2 --actor-num-gpus-per-node 8 --num-rollout 1 --global-batch-size 512",
+        "",
+        "fine",
+    ),
     ("SLIME005", "slime", f"{GATHERED}/models/Qwen3-8B", "", "error crash config"),
     ("SLIME005", "slime", f"{GATHERED}/models/Qwen3-8B", "slime=0.3", "error crash config"),
     ("SLIME005", "slime", f"{GATHERED}/models/Qwen3-8B", "slime=0.2.4", "error silent never"),
@@ -73,6 +90,15 @@ TEXTS: list[Row] = [
 
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
+    ("SLIME006", "slime", f"{JOB}--num-rollout 1 --global-batch-size 600", "", ("num_rollout=3",)),
+    (
+        "SLIME006",
+        "slime",
+        "--actor-num-nodes 2 --actor-num-gpus-per-node 8 --rollout-batch-size 1 --n-samples-per-prompt 1 "
+        "--num-rollout 1 --global-batch-size 3",
+        "",
+        ("num_rollout=3",),
+    ),
     ("SLIME001", "slime", f"{BY_TOKENS}--context-parallel-size 2", "", ("max_tokens_per_gpu=4096",)),
     # An answer of unknown length counts as one of 8192 tokens.
     ("SLIME001", "slime", f"{JOB}--use-dynamic-batch-size", "", ("max_tokens_per_gpu=8192",)),

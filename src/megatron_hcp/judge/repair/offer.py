@@ -81,7 +81,7 @@ def offer_all(
     good = [trial for tried in trials for trial in tried if not trial.refused and trial.finding.severity != "info"]
     offered = []
     for (launch, finding), tried in zip(pairs, trials):
-        own = sorted((trial for trial in tried if not trial.refused), key=_rank)
+        own = _keeping_cp(sorted((trial for trial in tried if not trial.refused), key=_rank))
         best = own if finding.severity == "info" else _of_the_cause(finding, own, good)
         offered.append(finding._replace(fixes=tuple(written(launch, _said(launch, trial)) for trial in best)))
     return offered
@@ -203,6 +203,26 @@ def _is_setting(launch: Launch, name: str) -> bool:
 def _rank(trial: Trial) -> int:
     """Fixes that clear the most errors come first; rules list theirs in order of preference."""
     return -_weight(trial)
+
+
+def _keeping_cp(ranked: Sequence[Trial]) -> list[Trial]:
+    """The fixes in their order, one that ends context parallelism after those that only change another number.
+
+    What else would have to go, a feature or the pipeline, is weighed by the rule.
+    """
+    ends = [trial for trial in ranked if trial.fix.edits.get("cp") == 1]
+    last = max((at for at, trial in enumerate(ranked) if _resizes(trial)), default=-1)
+    moved = [trial for trial in ends if ranked.index(trial) < last and _weight(trial) == _weight(ranked[last])]
+    kept = [trial for trial in ranked if trial not in moved]
+    at = kept.index(ranked[last]) + 1 if moved else 0
+    return [*kept[:at], *moved, *kept[at:]]
+
+
+def _resizes(trial: Trial) -> bool:
+    """Whether a fix gives one number of the layout or the batch another value; a pipeline that ends is a feature."""
+    edits = trial.fix.edits
+    is_number = len(edits) == 1 and all(type(value) is int for value in edits.values())
+    return is_number and not trial.gives_up and edits.get("pp") != 1
 
 
 def _weight(trial: Trial) -> int:

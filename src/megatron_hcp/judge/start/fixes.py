@@ -39,7 +39,7 @@ def fixes_for(launch: Launch, refusal: Refusal, context: Iterable[Spot] = ()) ->
     options = [
         (_cost(spot_of(launch, refusal.key_of(name)), old, new), name, new)
         for name, old in values.items()
-        if "." in name  # else a variable of upstream's function
+        if "." in name or _is_setting(launch, name)  # else a variable of upstream's function
         for new in _alternatives(tree, values, old)
     ]
     good: list[tuple[float, tuple[tuple[str, Any], ...]]] = [
@@ -74,6 +74,12 @@ def _left_out(launch: Launch, refusal: Refusal, cost: float, spots: Iterable[Spo
         yield from ((cost, Fix({name: None}, effect)) for name in names)
 
 
+def _is_setting(launch: Launch, name: str) -> bool:
+    """Whether an argument of upstream's function is a setting that the launch writes under this name."""
+    spot = spot_of(launch, name)
+    return spot.fact is not None and spot.is_written and spot.fact not in ("world_size", "dp")
+
+
 def _holds(tree: Any, values: dict[str, Any], changes: dict[str, Any]) -> bool:
     """Whether the condition is known to hold with some values changed."""
     evaluator = Expressions()
@@ -83,17 +89,33 @@ def _holds(tree: Any, values: dict[str, Any], changes: dict[str, Any]) -> bool:
             evaluator.frame[name] = value
             continue
         evaluator.frame.setdefault(owner, Thing({}, owner)).fields[field] = value
+    for member in _members(tree):
+        owner, _, field = member.partition(".")
+        evaluator.frame.setdefault(owner, Thing({}, owner)).fields[field] = member
     try:
         return truth(evaluator.value(tree)) is True
     except NotImplementedError:  # it calls a function of upstream's
         return False
 
 
+def _members(tree: Any) -> list[str]:
+    """The members of enumerations that a condition names, as a launch's values are: `AttnBackend.flash`."""
+    owners = [
+        (node.value.id, node.attr)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    ]
+    return list(dict.fromkeys(f"{owner}.{name}" for owner, name in owners if owner[:1].isupper()))
+
+
 def _alternatives(tree: Any, values: dict[str, Any], old: Any) -> Iterator[Any]:
     """Other values of a setting that may satisfy the condition, the nearest first."""
     texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    members = _members(tree)
     if isinstance(old, bool):
         yield not old
+    elif members and (old is None or (isinstance(old, str) and old.partition(".")[0] == members[0].partition(".")[0])):
+        yield from (member for member in members if member != old)
     elif isinstance(old, int):
         numbers = {value for value in values.values() if type(value) is int}
         numbers |= {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and type(n.value) is int}
@@ -129,8 +151,14 @@ def _fix(launch: Launch, refusal: Refusal, changes: Iterable[tuple[str, Any]]) -
         edit = _edit(launch, spot_of(launch, refusal.key_of(name)), name, value)
         if edit is None:
             return None
-        edits[edit[0]] = edit[1]
+        edits[edit[0]] = _member_name(edit[1])
     return Fix(edits, f"{refusal.guard.function} then accepts it")
+
+
+def _member_name(value: Any) -> Any:
+    """How a launch writes a member of an enumeration: `flash` for `AttnBackend.flash`."""
+    is_member = isinstance(value, str) and value[:1].isupper() and value.replace(".", "", 1).isidentifier()
+    return value.partition(".")[2] or value if is_member else value
 
 
 def _edit(launch: Launch, spot: Spot, name: str, value: Any) -> tuple[str, Any] | None:

@@ -262,5 +262,18 @@ ROWS: tuple[Known, ...] = (
         launch=_swift(_MODEL, "mcore=0.15.3"),
         instead="megatron-core 0.14",
     ),
+    Known(
+        "KNOWN127",
+        "ms_swift",
+        ">=4.1,<4.1.3",
+        when="model_name names minimaxm2",
+        title="All ranks reach the barriers of saving MiniMax's weights",
+        why="The master alone builds the model that the files are named after, and its loader has a barrier.",
+        symptom="saving the weights hangs: the master waits in a barrier that the other ranks don't reach",
+        issue="modelscope/ms-swift#9171",
+        outcome="warning hang training",
+        source=(MS_SWIFT_INIT.says("_patch_mcore_bridge", "with torch.device('meta'):", ">=4.1,<4.1.3"),),
+        launch=_swift("--model MiniMaxAI/MiniMax-M2.5"),
+    ),
 )
 register_rows(ROWS, __name__)

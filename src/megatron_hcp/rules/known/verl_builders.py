@@ -86,7 +86,7 @@ ROWS: tuple[Known, ...] = (
         "model fails with an AttributeError",
         issue="verl-project/verl#6927",
         outcome="error crash init",
-        source=(VERL_MEGATRON_UTILS.says("get_model", "== ModelType.encoder_and_decoder:", ">=0.7,<0.9"),),
+        source=(VERL_MEGATRON_UTILS.says("get_model", "== ModelType.encoder_and_decoder:", ">=0.4,<0.9"),),
         launch=Example("verl", f"{_OWN_MODEL}False", "verl=0.7 mcore=0.17"),
         good=Example("verl", f"{_OWN_MODEL}True", "verl=0.7 mcore=0.17"),
         instead="use_mbridge True",
@@ -151,6 +151,38 @@ ROWS: tuple[Known, ...] = (
             "verl", f"{_START}XiaomiMiMo/MiMo-7B-RL {_CP} actor_rollout_ref.model.mtp.enable=True", "verl=0.7.1"
         ),
         fixes=(_WITHOUT_CP,),
+    ),
+    Known(
+        "KNOWN126",
+        "verl",
+        ">=0.8",
+        when="fused_linear_logprobs and tp > 1 and not vanilla_mbridge and vanilla_mbridge != null "
+        "and model_name names qwen2vl qwen25vl qwen3vl",
+        title="A vision model's batch is padded for sequence parallelism",
+        why="With fused kernels its tokens are padded to the longest sequence, not to a multiple of TP, and "
+        "Megatron-Bridge splits them over the TP ranks.",
+        symptom="a batch whose longest sequence is no multiple of TP ends the step with an AssertionError: sequence "
+        "parallelism can't split it",
+        issue="verl-project/verl#7702",
+        outcome="warning crash training",
+        source=(
+            VERL_FUSED.says(
+                "fused_forward_model_engine", "input_ids_rmpad = input_ids.to_padded_tensor(pad_token_id)", ">=0.8"
+            ),
+        ),
+        launch=Example(
+            "verl",
+            f"{_START}Qwen/Qwen3-VL-8B-Instruct {_ACTOR}.megatron.vanilla_mbridge=False "
+            f"{_ACTOR}.megatron.tensor_model_parallel_size=2 actor_rollout_ref.model.use_fused_kernels=True",
+        ),
+        good=Example(
+            "verl",
+            f"{_START}Qwen/Qwen3-VL-8B-Instruct {_ACTOR}.megatron.vanilla_mbridge=False "
+            f"{_ACTOR}.megatron.tensor_model_parallel_size=2 actor_rollout_ref.model.use_fused_kernels=False",
+            "verl=0.8",
+        ),
+        instead="use_fused_kernels False",
+        fixes=(Fix({"fused_linear_logprobs": False}, "logits are computed"),),
     ),
 )
 

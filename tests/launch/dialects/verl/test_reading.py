@@ -9,7 +9,8 @@ import pytest
 
 from megatron_hcp.launch.build import build_launch
 from megatron_hcp.launch.dialects.table import FACTS, default_of, index_of
-from megatron_hcp.launch.fact import Launch, Reading
+from megatron_hcp.launch.dialects.values import value_of
+from megatron_hcp.launch.fact import Fact, Launch, Reading
 from megatron_hcp.launch.facts.spec import UNKNOWN
 from megatron_hcp.launch.forms.yaml.interpolate import resolve
 from megatron_hcp.launch.forms.yaml.settings import load_yaml
@@ -169,6 +170,24 @@ def test_ref_is_there_with_a_kl_term_and_takes_over_what_it_does_not_say() -> No
     )
     assert own is not None and own.facts["cp"].value == 1
     assert own.facts["cp_comm_type"].origin == "default"  # an own section replaces the actor's as a whole
+
+
+@pytest.mark.parametrize(
+    ("version", "words", "builds"),
+    [
+        ("0.6.1", (), False),
+        ("0.5", (), False),
+        ("0.6.1", (f"{A}.megatron.use_mbridge=true",), True),
+        ("0.6.1", (f"{A}.megatron.use_mbridge=${{oc.env:BRIDGE}}",), None),
+        ("0.7", (), None),
+    ],
+)
+def test_before_0_7_verl_builds_the_model_unless_a_launch_asks_for_mbridge(
+    version: str, words: tuple[str, ...], builds: bool | None
+) -> None:
+    read = reading(f"{A}.strategy=megatron", *words)
+    facts = build_launch(read, assumed={"verl": Fact(version, "assumed")}).facts
+    assert value_of(facts, "use_mbridge") is builds
 
 
 def test_the_critic_is_there_for_gae_and_has_its_own_keys() -> None:

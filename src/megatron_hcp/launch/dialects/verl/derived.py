@@ -17,4 +17,6 @@ def derive(facts: Facts, unknown: MutableMapping[str, str]) -> None:
         facts["sequence_parallel"] = Fact(False, "default")  # its default is True, and it switches it off at tp=1
     if is_before(facts, "verl", 0, 6) and facts.get("attention_backend", _ON).origin == "default":
         facts["attention_backend"] = Fact("auto", "default")  # of megatron-core; verl has its own default since 0.6
+    if is_before(facts, "verl", 0, 7) and "use_mbridge" not in facts and "use_mbridge" not in unknown:
+        facts["use_mbridge"] = Fact(False, "default")  # verl builds the model itself; the default is True since 0.7
     packs_by(facts, "use_remove_padding")
