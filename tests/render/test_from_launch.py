@@ -191,3 +191,16 @@ def test_of_several_training_commands_it_is_said_which_one_the_job_runs(rendered
     said = rendered(text=loop)
     assert said.returncode == 0 and "--context-parallel-size 4" in said.stdout
     assert "note: 2 training commands; this is the last that says how the model is split" in said.stderr
+
+
+@pytest.mark.parametrize(("allocated", "are_taken"), [(1, True), (2, False)])
+def test_the_nodes_of_slurm_are_those_of_torchrun_without_nnodes_if_they_are_one(rendered, allocated, are_taken):
+    text = (HEAD + BODY).replace("-N 4", f"-N {allocated}").replace("python pre", "torchrun --nproc-per-node 8 pre")
+    done = rendered(text=text)
+    assert (f"#SBATCH --nodes={allocated}  # train.sbatch:" in done.stdout) is are_taken
+    assert are_taken or "not stated: nodes" in done.stderr
+
+
+def test_a_time_limit_of_zero_is_none_as_for_slurm(rendered):
+    done = rendered(text=(HEAD + BODY).replace("--time=04:00:00", "--time=00:00:00"))
+    assert done.returncode == 0 and "#SBATCH --time=00:00:00  # " in done.stdout

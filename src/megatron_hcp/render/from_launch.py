@@ -7,6 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.numbers import whole_number
 from megatron_hcp.launch.fact import Fact, Launch, shown_value
 from megatron_hcp.render.site import ASSUMABLE
 from megatron_hcp.render.starts import ONLY_START, STARTS
@@ -103,6 +104,7 @@ class _JobReader(Taken):
             fact = self.launch.facts.get(name)
             if fact is not None and fact.origin in ("launch", "derived") and isinstance(fact.value, int):
                 self.take(name, fact.value, fact)
+        self.nodes_of_slurm()
         sbatch = self.of("sbatch")
         asked = next((name for name in ("gpus_per_node", "gres", "gpus", "gpus_per_task") if name in sbatch), None)
         if asked is None:
@@ -117,6 +119,18 @@ class _JobReader(Taken):
             self.take("gpu_type", typed["type"], fact)
         if asked not in ("gres", "gpus_per_node"):
             self.change(f"--{dashed(asked)}={fact.value}", self.where(fact), "the job requests GPUs per node instead")
+
+    def nodes_of_slurm(self) -> None:
+        """The nodes that Slurm allocates, if a launcher that states none has as many by default.
+
+        torchrun's default is 1: in a larger job each node would train by itself, or all but one would idle.
+        """
+        slurm = self.of("srun").get("nodes") or self.of("sbatch").get("nodes")
+        own = self.launch.facts.get("nodes")
+        if slurm is None or own is None or own.origin != "default":
+            return
+        if whole_number(str(slurm.value), 9) == own.value:
+            self.take("nodes", own.value, slurm)
 
     def options(self) -> None:
         passed: list[tuple[str, Fact]] = []

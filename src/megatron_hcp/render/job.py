@@ -11,7 +11,6 @@ from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.json_layout import laid_out
-from megatron_hcp.ground.numbers import time_limit_s
 from megatron_hcp.job.own import ENTRY
 from megatron_hcp.job.spec import JobSpec, spec_json
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, LAUNCH_TIME, Argument, Launch, RunText, is_of_script
@@ -22,7 +21,7 @@ from megatron_hcp.render.environment import MEGATRON, Variable, environment_of, 
 from megatron_hcp.render.health import HealthCheck, health_checks
 from megatron_hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to
 from megatron_hcp.render.shell_words import dates_in, is_new_each_time
-from megatron_hcp.render.site import BY_NAME
+from megatron_hcp.render.site import BY_NAME, limit_s
 from megatron_hcp.render.starts import ONLY_START, STARTS, Start
 from megatron_hcp.render.targets.table import SLURM, Target, carried_by, fate_of
 from megatron_hcp.render.values import check_text
@@ -183,7 +182,7 @@ def plan_job(
         HcpError: required settings are missing (all are listed), or a value cannot be quoted.
     """
     site = carried_by(target, site)
-    limit = time_limit_s(site["time"]) if site["time"] is not None else None
+    limit = limit_s(site)
     if limit is not None and "signal" not in origins and site["signal"] >= limit:
         site = {**site, "signal": max(limit // 4, 1)}  # the default is for longer jobs
     facts = {name: fact.value for name, fact in launch.facts.items()} if launch else {}
@@ -247,7 +246,7 @@ def _refuse_gaps(
 
 
 def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | None, is_dated: bool) -> None:
-    limit = time_limit_s(site["time"]) if site["time"] is not None else None
+    limit = limit_s(site)
     if limit is not None and site["signal"] >= limit:
         raise HcpError(
             f"signal: found {site['signal']} s before the end of a job of {limit} s",

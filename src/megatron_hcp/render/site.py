@@ -9,6 +9,7 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from megatron_hcp.ground.numbers import time_limit_s
 from megatron_hcp.ground.schema import ANY, Fields, Leaf, ListOf, MapOf, Shape, is_number
 from megatron_hcp.ground.schema import checked as check_shape
 from megatron_hcp.ground.visible import visible
@@ -139,6 +140,11 @@ def settle_site(
 
 
 _TYPED_GPUS = re.compile(r"([A-Za-z][\w.-]*):(\d+)\Z")
+
+
+def limit_s(site: Mapping[str, Any]) -> int | None:
+    """Seconds of the site's time limit; None if it has none, as with Slurm's `--time=0`."""
+    return None if site["time"] is None else time_limit_s(site["time"]) or None
 
 
 def _checked(key: SiteKey, value: Any, where: str) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.ground.numbers import time_limit_s
 from megatron_hcp.job.outcome import POD_RESTARTS
 from megatron_hcp.job.own import ENTRY
 from megatron_hcp.render.job import Job
@@ -22,6 +21,7 @@ from megatron_hcp.render.kubernetes.pod import (
 )
 from megatron_hcp.render.kubernetes.volumes import volumes_of
 from megatron_hcp.render.kubernetes.words import image_name, literal, object_name, pod_word, without_empty
+from megatron_hcp.render.site import limit_s
 
 _PORT = 29500
 _SPEC_FOLDER = "/etc/hcp"
@@ -89,7 +89,7 @@ def _job_set_spec(job: Job, own: OwnPod, name: str) -> dict[str, Any]:
         "completions": job.site["nodes"],
         "completionMode": "Indexed",
         "backoffLimit": 0,
-        **({"activeDeadlineSeconds": limit} if (limit := _limit(job)) else {}),
+        **({"activeDeadlineSeconds": limit} if (limit := limit_s(job.site)) else {}),
         "podFailurePolicy": {
             "rules": [
                 _final(CHECK, _ENDED_FROM_OUTSIDE),
@@ -106,10 +106,6 @@ def _job_set_spec(job: Job, own: OwnPod, name: str) -> dict[str, Any]:
         },
         "replicatedJobs": [{"name": TRAINER, "replicas": 1, "template": {"spec": template}}],
     }
-
-
-def _limit(job: Job) -> int | None:
-    return time_limit_s(job.site["time"]) if job.site["time"] is not None else None
 
 
 def _final(container: str, again: tuple[int, ...]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from megatron_hcp.ground.numbers import time_limit_s
 from megatron_hcp.render.job import Job
 from megatron_hcp.render.kubernetes.manifest import OwnPod
 from megatron_hcp.render.kubernetes.pod import (
@@ -17,6 +16,7 @@ from megatron_hcp.render.kubernetes.pod import (
 )
 from megatron_hcp.render.kubernetes.volumes import Volumes, volumes_of
 from megatron_hcp.render.kubernetes.words import image_name, object_name, without_empty
+from megatron_hcp.render.site import limit_s
 from megatron_hcp.render.targets.ray_command import ray_command
 
 
@@ -35,7 +35,7 @@ def ray_job(job: Job, own: OwnPod) -> list[dict[str, Any]]:
         "submissionMode": "HTTPMode",
         "shutdownAfterJobFinishes": True,
         "backoffLimit": site["requeue"] or 0,
-        "activeDeadlineSeconds": time_limit_s(site["time"]) if site["time"] is not None else None,
+        "activeDeadlineSeconds": limit_s(site),
         "rayClusterSpec": {
             "headGroupSpec": {
                 "rayStartParams": {},
