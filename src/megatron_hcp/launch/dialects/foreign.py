@@ -217,7 +217,21 @@ def sets_ascend(text: str) -> bool:
     return _has_one(text, "NPU_ HCCL_ ASCEND_ NPUS_") and re.search(_ASCEND, text) is not None
 
 
+_READ_IN_PART = {
+    "NeMo-RL": "one of its trainings: examples/run_grpo.py (or run_sft.py, ...), or keys such as policy.megatron_cfg.*",
+    "ms-swift": "`megatron sft`, `megatron pt` or `megatron rlhf`, which are its trainings with Megatron",
+}
+"""What is read of the frameworks of which not all is."""
+
+
 def not_supported(target: str, name: str) -> UnrecognisedError:
+    wanted = next((wanted for framework, wanted in _READ_IN_PART.items() if framework in name), None)
+    if wanted is not None:
+        return UnrecognisedError(
+            f"{target} looks like {name} of a kind that is not supported",
+            wanted=wanted,
+            do="give the command line or configuration of one of these",
+        )
     return UnrecognisedError(
         f"{target} looks like {name}, which is not supported",
         wanted=WANTED,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from megatron_hcp.launch.dialects.framework import CommandReading, StartCommand
+from megatron_hcp.launch.dialects.nemo_rl.keys import default_config
 from megatron_hcp.launch.forms.script.facts import Facts
 from megatron_hcp.launch.forms.script.files import Files
 from megatron_hcp.launch.forms.script.flags import overrides_of
@@ -22,7 +23,7 @@ def read_command(
 
     overrides = overrides_of(command.items)
     named = command.values(_CONFIG)
-    base = configuration(named[-1] if named else None, files.beside)
+    base = configuration(named[-1] if named else default_config(command.script), files.beside)
     files.count_as_used(base.files)
     settings, _ = settings_of_overrides([w for w in overrides.words if not w.text.startswith("-")], base.settings)
     reading = nemo_rl_reading(target, "shell", settings, unseen=base.missing)

@@ -65,10 +65,20 @@ _PROGRAM = r"(^|/)run_\w{0,40}(grpo|sft|dpo|ppo|rm|distillation|gdpo|vlm)\w{0,40
 
 
 def _starts(command: StartCommand) -> bool:
-    """By the overrides, or by the program where it gets a configuration and no other option."""
+    """By the overrides, or by the program where it gets a configuration, or has its own, and no other option."""
     if any(key.startswith(keys.SECTIONS) for key in command.keys):
         return True
-    return re.search(_PROGRAM, command.script) is not None and command.flags == {"config"}
+    if not command.flags and keys.default_config(command.script) is not None:
+        return True
+    if command.flags != {"config"}:
+        return False
+    return re.search(_PROGRAM, command.script) is not None or _trains(command.keys)
+
+
+def _trains(names: Iterable[str]) -> bool:
+    """Whether overrides of the user's own program are those of a training: its sections, and the cluster's."""
+    sections = {name.partition(".")[0] for name in names}
+    return "cluster" in sections and not sections.isdisjoint(("grpo", "loss_fn", "checkpointing"))
 
 
 def _inherits(doc: YamlDoc, beside: Beside) -> bool:

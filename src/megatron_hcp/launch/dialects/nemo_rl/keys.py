@@ -131,3 +131,30 @@ def known(key: str) -> tuple[frozenset[str], str]:
     if found:
         return section("transformer"), field
     return (section("nemo-rl") if key.startswith(("policy.", "cluster.")) else frozenset((key,))), key
+
+
+_DEFAULT_CONFIGS = {
+    "distillation": "distillation_math",
+    "dpo": "dpo",
+    "grpo": "grpo_math_1B",
+    "grpo_sliding_puzzle": "grpo_sliding_puzzle",
+    "ppo": "ppo_math_1B",
+    "rm": "rm",
+    "sft": "sft",
+    "vlm_grpo": "vlm_grpo_3B",
+}
+
+
+def default_config(script: str) -> str | None:
+    """The configuration that one of NeMo-RL's examples takes without `--config`; None for any other program.
+
+    Source: examples/run_*.py.
+
+    >>> default_config("examples/run_grpo.py"), default_config("run.py")
+    ('examples/configs/grpo_math_1B.yaml', None)
+    """
+    folder, _, program = script.rpartition("/")
+    name = (
+        _DEFAULT_CONFIGS.get(program.removeprefix("run_").removesuffix(".py")) if program.startswith("run_") else None
+    )
+    return f"{folder}/configs/{name}.yaml" if name and folder.rpartition("/")[2] == "examples" else None
