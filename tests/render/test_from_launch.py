@@ -204,3 +204,9 @@ def test_the_nodes_of_slurm_are_those_of_torchrun_without_nnodes_if_they_are_one
 def test_a_time_limit_of_zero_is_none_as_for_slurm(rendered):
     done = rendered(text=(HEAD + BODY).replace("--time=04:00:00", "--time=00:00:00"))
     assert done.returncode == 0 and "#SBATCH --time=00:00:00  # " in done.stdout
+
+
+def test_a_sourced_file_that_may_set_the_words_of_the_launch_is_asked_for_by_its_name(rendered):
+    text = (HEAD + BODY).replace("ulimit", "source models/m.sh\nulimit").replace("--num-layers 32", "${MODEL_ARGS[@]}")
+    assert "; name models/m.sh with --source FILE, or give" in rendered(text=text).stderr
+    assert rendered("--source", "m.sh", text=text, files=[("m.sh", "MODEL_ARGS=(--num-layers 32)\n")]).returncode == 0

@@ -58,6 +58,8 @@ class ByVariable(WhyUnknown):
     """Other variables on which what is unknown hangs too."""
     choices: tuple[str, ...] = ()
     """The values that the script tells apart, if it does so in a `case`."""
+    file: str = ""
+    """The file that the script sources and that may set the variable, but isn't read."""
 
     @classmethod
     def of(cls, reason: str, variable: str, argument: str = "") -> ByVariable:
@@ -69,7 +71,7 @@ class ByVariable(WhyUnknown):
     def saying(self, text: str) -> ByVariable:
         """The same reason in other words."""
         made = ByVariable.of(text, self.variable, self.argument)
-        made.choices = self.choices
+        made.choices, made.file = self.choices, self.file
         return made
 
 

@@ -84,6 +84,7 @@ class State:
         self.positional: Items | None = None
         """The arguments of the script or of the function that runs; None where those of the script are not known."""
         self.sourced: str | None = None
+        self.sourced_file = ""
         """What may have set any variable, a file or a command's output, and the line that takes it in."""
         self.name = f"./{script.text.file.rpartition('/')[2]}"
         """The script's file, as seen from its folder: `$0`."""
@@ -124,6 +125,7 @@ class State:
         place = span[0].location(span[1], span[1])
         where = f"line {place.line}" + ("" if place.file == self.file else f" of {place.file}")
         self.sourced = f"{what}, which {where} {how}"
+        self.sourced_file = what if how == "sources" else ""
 
     def lookup(self, name: str, span: Span) -> tuple[Value, bool]:
         """A variable's value, and whether it counts as set (which `${x:-default}` tests)."""
@@ -150,6 +152,7 @@ class State:
         outside = name if name.isidentifier() else ""
         if self.sourced is not None:
             why = ByVariable.of(f"{name} may be set by {self.sourced}", name)
+            why.file = self.sourced_file
             return (Hole(why, span, outside=outside),), True
         reason = ByVariable.of(f"{name} is not set in this script", name)
         return (Hole(reason, span, outside=outside),), False

@@ -59,6 +59,8 @@ def launch_words(launch: Launch, cli_words: Sequence[str], places_ranks: bool = 
 def _how_to_state(hidden: str) -> str:
     if not isinstance(hidden, ByVariable):
         return "write the value out, or give the launch's words after --"
+    if hidden.file:  # what it sets may be an array, which no VALUE can state
+        return f"name {visible(hidden.file)[:200]} with --source FILE, or give the launch's words after --"
     known = visible(", ".join(hidden.choices[:12])) + (", ..." if len(hidden.choices) > 12 else "")
     if hidden.argument:
         one_of = f" (${hidden.argument} is one of {known})" if known else ""
