@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from megatron_hcp.bash.arith import Arithmetic, Undecidable
@@ -84,8 +84,9 @@ class State:
         self.positional: Items | None = None
         """The arguments of the script or of the function that runs; None where those of the script are not known."""
         self.sourced: str | None = None
-        self.sourced_file = ""
         """What may have set any variable, a file or a command's output, and the line that takes it in."""
+        self.sourced_file = ""
+        self.submitting: Collection[str] = ()  # commands that count although `$(…)` captures what they print
         self.name = f"./{script.text.file.rpartition('/')[2]}"
         """The script's file, as seen from its folder: `$0`."""
         self.file = script.text.file

@@ -63,7 +63,12 @@ def _started(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
         return w.call(name, items[1:])
     if w.printed is not None:
         w.spoiled = True
-        return None
+        if name not in w.submitting:
+            return None
+        outer, w.printed = w.printed, None  # what they start prints elsewhere
+        status = w.on_command(w, items, prefix, span)
+        w.printed = outer
+        return status
     return w.on_command(w, items, prefix, span)
 
 

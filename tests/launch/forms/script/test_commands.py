@@ -316,3 +316,9 @@ def test_of_a_framework_that_is_read_in_part_it_is_said_which(command: str, is_r
     with pytest.raises(HcpError) as refused:
         read(command)
     assert is_read in str(refused.value) and "Megatron-Bridge" not in str(refused.value)
+
+
+@pytest.mark.parametrize("start", ["source ray.sub", "bash /a/ray_patched.sub", "JOB=$(sbatch --nodes=2 ray.sub)"])
+def test_what_a_ray_sub_runs_is_read_however_it_is_started(start: str) -> None:
+    launch = read(f'export COMMAND="uv run examples/run_grpo.py cluster.num_nodes=2"\n{start}\n')
+    assert launch.dialect == "nemo-rl" and launch.ordinal == -1

@@ -9,6 +9,7 @@ from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.paths import below, seen_from_folder
 from megatron_hcp.bash.state import PWD, Var
 from megatron_hcp.bash.statements import STATEMENTS
+from megatron_hcp.bash.syntax import Script
 from megatron_hcp.bash.value import Field, Hole, Items, Lit, ScriptText, Span, Value, script_text, text_of
 from megatron_hcp.bash.walker import MAX_SHELLS, Prefix, Status, Walker
 from megatron_hcp.ground.errors import HcpError
@@ -63,8 +64,9 @@ class Followed:
         self._before: tuple[Span, tuple[Launched, ...]] | None = None
         """The command before, and what it starts."""
         arguments = None if beside.arguments is None else _words(beside.arguments)
-        self.walker = Walker(self.script, STATEMENTS, self._command, self._variable, self.files.find, arguments)
+        self.walker = Walker(self.script, STATEMENTS, self._command, self._variable, self._sourced, arguments)
         self.walker.told = dict(beside.variables)
+        self.walker.submitting = ("sbatch",)
         self.walker.is_copied = b"#SBATCH" in text.data  # sbatch runs a copy
         self._read_header(self.script.text)
         if late := late_directives(self.script):
@@ -209,6 +211,13 @@ class Followed:
         finally:
             self.context, walker.other_shells = outer, shells
 
+    def _sourced(self, path: Value, here: Value) -> Script | str:
+        """A file that the script sources; for `ray.sub`, what that runs."""
+        command = self.walker.environment().get("COMMAND") if _is_ray_sub(path) else None
+        if command is not None and command.value is not None:
+            return parse(script_text(command.value, self.walker.source.file))
+        return self.files.find(path, here)
+
     def _file(self, walker: Walker, handed: Handed, path: Value, given: dict[str, Var]) -> Status:
         """A script in its own file."""
         path = seen_from_folder(walker, path)
@@ -240,10 +249,16 @@ def _folder(walker: Walker) -> Value:
 
 def _command_of_job(walker: Walker, handed: Handed, given: Mapping[str, Var]) -> Value | None:
     """What NeMo-RL's `ray.sub` runs on the Ray cluster that it starts: the text of its variable COMMAND."""
-    if handed.path is None or basename(normpath(text_of(handed.path[-1:]) or "")) != "ray.sub":
+    if handed.path is None or not _is_ray_sub(handed.path):
         return None
     command = {**walker.environment(), **given}.get("COMMAND")
     return None if command is None else command.value
+
+
+def _is_ray_sub(path: Value) -> bool:
+    """Whether a file is NeMo-RL's `ray.sub`, or one of the user's after it: `ray_patched.sub`."""
+    name = basename(normpath(below(path) or text_of(path[-1:]) or ""))
+    return name == "ray.sub" or (name.startswith("ray_") and name.endswith(".sub"))
 
 
 def _outside(value: Value) -> str:
