@@ -78,9 +78,13 @@ def test_a_condition_on_variables_alone_is_asked_wherever_the_script_asks_it(ren
     script = (tmp_path / "job.sbatch").read_text()
     assert launch_of(script, {"PATH": "/bin:/usr/bin", "RUN": "n"})[:2] == ["--wandb-exp-name", "n"]
     assert launch_of(script, {"PATH": "/bin:/usr/bin"})[0] == "--context-parallel-size"
-    (tmp_path / "run.sh").write_text(inner.replace("-n", "-f"))
-    done = rendered(text=text)
-    assert done.returncode == 2 and "depends on the `if`" in done.stderr, done.stderr
+    for other in (inner.replace("-n", "-f"), inner.replace('-n "$RUN"', '"$(cat f)" = "$RUN"')):
+        (tmp_path / "run.sh").write_text(other)
+        done = rendered(text=text)
+        assert done.returncode == 2 and "depends on the `if`" in done.stderr, done.stderr
+
+
+SEEDED = "python pretrain_gpt.py --context-parallel-size 2 --seed $A\n"
 
 
 @pytest.mark.parametrize(
@@ -94,6 +98,16 @@ def test_a_condition_on_variables_alone_is_asked_wherever_the_script_asks_it(ren
         "python pretrain_gpt.py --context-parallel-size 2 --data-path $(cat '\x1b[2J')\n",
         'if [ -n "$nodes" ]; then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n',
         "[ -f a ] && A=x\npython pretrain_gpt.py --context-parallel-size 2 --seed ${A%y}\n",
+        "python pretrain_gpt.py --context-parallel-size 2 --data-path `cat \\`ls\\``\n",
+        "IFS=,\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(cat list)\n",
+        "python pretrain_gpt.py --context-parallel-size 2 --data-path $(ls $BASH_SOURCE)\n",
+        "API_TOKEN=abc\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(get $API_TOKEN)\n",
+        "python pretrain_gpt.py --context-parallel-size 2 --data-path $(ls ${!WHAT})\n",
+        "python pretrain_gpt.py --context-parallel-size 2 --data-path $(cat x | named)\n",
+        "if grep -q x f; then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n",
+        "A=1\nif [ -f a ]; then A=1; elif [ -f b ]; then A=2; fi\n" + SEEDED,
+        "A=z\n[ -f a ] || [ -f b ] || A=x\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n",
+        "A=z\nfor i in 1; do [ -f a ] && break; A=x; done\n" + SEEDED,
         "if ((port > 1)); then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n",
         "python pretrain_gpt.py --context-parallel-size 2 --wandb-exp-name $name --save /x/$port\n",
         "source /shared/env.sh\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(ls $DATA)\n",
@@ -182,3 +196,13 @@ def test_the_variables_of_a_jobs_script_are_all_listed():
     found = {name for text in texts for name in assigned.findall(text)}
     assert found - OF_THE_JOB - {LAUNCH_FOLDER, LAUNCH_TIME} == set()
     assert {"port", "nodes", "name", "attempt"} <= OF_THE_JOB
+
+
+def test_a_command_runs_in_its_folder_with_what_its_script_exports(rendered, tmp_path):
+    before = 'export KEY=v\ncd sub\nDATA=$(echo "$(ls)-$KEY-$(printenv KEY)" # note\n)\n'
+    done = rendered("-o", "job.sbatch", text=HEAD + before + TRAIN.replace("8192", '8192 --data-path "$DATA"'))
+    assert done.returncode in (0, 1), done.stderr
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "shard").touch()
+    environment = {"PATH": "/bin:/usr/bin", "launch_folder": str(tmp_path)}
+    assert launch_of((tmp_path / "job.sbatch").read_text(), environment)[-1] == "shard-v-v"
