@@ -199,7 +199,7 @@ def test_the_variables_of_a_jobs_script_are_all_listed():
 
 
 def test_a_command_runs_in_its_folder_with_what_its_script_exports(rendered, tmp_path):
-    before = 'export KEY=v\ncd sub\nDATA=$(echo "$(ls)-$KEY-$(printenv KEY)" # note\n)\n'
+    before = 'export MODE=v\ncd sub\nDATA=$(echo "$(ls)-$MODE-$(printenv MODE)" # note\n)\n'
     done = rendered("-o", "job.sbatch", text=HEAD + before + TRAIN.replace("8192", '8192 --data-path "$DATA"'))
     assert done.returncode in (0, 1), done.stderr
     (tmp_path / "sub").mkdir()
