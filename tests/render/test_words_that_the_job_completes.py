@@ -196,13 +196,3 @@ def test_the_variables_of_a_jobs_script_are_all_listed():
     found = {name for text in texts for name in assigned.findall(text)}
     assert found - OF_THE_JOB - {LAUNCH_FOLDER, LAUNCH_TIME} == set()
     assert {"port", "nodes", "name", "attempt"} <= OF_THE_JOB
-
-
-def test_a_command_runs_in_its_folder_with_what_its_script_exports(rendered, tmp_path):
-    before = 'export MODE=v\ncd sub\nDATA=$(echo "$(ls)-$MODE-$(printenv MODE)" # note\n)\n'
-    done = rendered("-o", "job.sbatch", text=HEAD + before + TRAIN.replace("8192", '8192 --data-path "$DATA"'))
-    assert done.returncode in (0, 1), done.stderr
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "shard").touch()
-    environment = {"PATH": "/bin:/usr/bin", "launch_folder": str(tmp_path)}
-    assert launch_of((tmp_path / "job.sbatch").read_text(), environment)[-1] == "shard-v-v"
