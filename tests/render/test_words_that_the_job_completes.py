@@ -44,6 +44,16 @@ def test_what_a_command_prints_is_asked_for_once_in_the_job(rendered, tmp_path):
     assert "changed: $(set +euo pipefail; " in done.stderr and "as it starts" in done.stderr
 
 
+def test_a_command_runs_where_the_script_runs_it_and_with_what_the_script_exports(rendered, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "text").touch()
+    before = f"cd {tmp_path}/data\nexport KIND=b\nFOUND=$(ls)-$(printenv KIND; : $KIND)\n"
+    done = rendered("-o", "job.sbatch", text=HEAD + before + TRAIN.replace("8192", '8192 --wandb-exp-name "$FOUND"'))
+    assert done.returncode in (0, 1), done.stderr
+    launch = launch_of((tmp_path / "job.sbatch").read_text(), {"PATH": "/bin:/usr/bin"}, cwd="/")
+    assert launch[launch.index("--wandb-exp-name") + 1] == "text-b"
+
+
 IF_THERE_IS_A_CHECKPOINT = """\
 SAVE=ck SEED=1
 if [ -f "$SAVE/latest.txt" ]; then LOAD="--load $SAVE --finetune"; else LOAD=""; fi
