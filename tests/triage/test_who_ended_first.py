@@ -96,3 +96,4 @@ def test_a_command_that_starts_another_names_the_program_that_it_did_not_find(tm
     for said in ("nice: ‘/opt/x/python’", "/usr/bin/env: 'python9'", "numactl: execution of `python9'"):
         text = f"{said}: No such file or directory\n{ended}"
         assert _failure(tmp_path, a_log=text).line == 1, said
+        assert _failure(tmp_path, a_log=text.replace("code 127", "code 1")).line == 2, "the job did without it"

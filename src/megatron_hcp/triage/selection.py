@@ -221,8 +221,8 @@ _NOT_STARTED = frozenset((126, 127))
 
 
 def _is_of_a_shell(event: Event) -> bool:
-    """Whether a shell said that it did not find a program."""
-    return event.signature.id == "program-unknown" and bool(event.groups["program"])
+    """Whether a shell, or a command that starts another, said that it did not find a program."""
+    return event.signature.id == "program-unknown" and bool(event.groups["program"] or event.groups["program4"])
 
 
 def _is_above_start(item: Said) -> bool:
