@@ -79,7 +79,7 @@ def _from_outside(failure: Failure, steps: int) -> str:
         return (
             "somebody ended it: unless it hung, nothing has to be mended, and the next attempt goes on from its state"
         )
-    if not steps:
+    if not steps and failure.signature.role == "echo":  # no limit or preemption of Slurm's, which are no sign of a hang
         return "it was stopped from outside; these logs show no training step before that: look whether it hung"
     return "it was stopped from outside; the next attempt continues from the last checkpoint"
 
