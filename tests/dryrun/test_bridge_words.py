@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.load import LoadOptions, load_launch
 
-RECIPE = "llama3_8b_pretrain_config"
+RECIPE, CP2 = "llama3_8b_pretrain_config", "model.context_parallel_size=2"
 
 
 def launch(*words: str, recipe: str | None = RECIPE, upstream: tuple[UpstreamTree, ...] = ()) -> Launch:
@@ -40,6 +41,27 @@ def test_an_override_that_names_a_file_is_replaced_and_listed(own: str, what: st
     (row,) = [row for row in told.replaced if row.what == what]
     assert [word.partition("=")[0] for word in row.was] == [own.partition("=")[0]]
     assert not any("/" in word for word in told.words)
+
+
+@pytest.mark.parametrize(
+    ("own", "after"), [(["~KEY"], []), (["KEY=1", "~KEY=1"], []), (["KEY=1"], ["~KEY"]), (None, [CP2, "~KEY"])]
+)
+def test_a_word_that_removes_a_key_is_refused_wherever_it_stands(
+    tmp_path: Path, own: list[str] | None, after: list[str]
+) -> None:
+    key, target = "train.train_iters", ""
+    if own is not None:
+        target = str(tmp_path / "run.sh")
+        script = f"python scripts/training/run_recipe.py --recipe {RECIPE} {' '.join(own)}\n"
+        Path(target).write_text(script.replace("KEY", key))
+    words = tuple(word.replace("KEY", key) for word in after)
+    dialect = "bridge" if own is None else None
+    with pytest.raises(HcpError, match=re.escape(f"found ~{key};")):
+        bridge_words(load_launch(target, LoadOptions(dialect=dialect, words=words, recipe=RECIPE)))
+
+
+def test_a_word_that_removes_what_is_replaced_is_left_out() -> None:
+    assert bridge_words(launch(CP2, "~checkpoint.load")) == bridge_words(launch(CP2))
 
 
 def test_a_launch_without_a_recipe_is_told_to_name_one() -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.dryrun import conversations
 from megatron_hcp.dryrun.bridge_words import bridge_words
+from megatron_hcp.dryrun.ms_swift_words import ms_swift_words
 from megatron_hcp.dryrun.program import framework_trees, program_of, trees_of
 from megatron_hcp.dryrun.ranks import environment_of, ranks_of, sizes_of, world_of
 from megatron_hcp.dryrun.sandbox import environment, sandbox
@@ -168,12 +169,14 @@ def program_words(launch: Launch) -> ProgramWords:
         return slime_words(launch, world_of(launch)[0])
     if launch.dialect == "verl":
         return verl_words(launch)
+    if launch.dialect == "ms-swift":
+        return ms_swift_words(launch)
     return bridge_words(launch) if launch.dialect == "bridge" else words_of(launch)
 
 
 def _models(launch: Launch) -> dict[str, str]:
-    """Bridge and verl take a model's sizes from its config.json, which the cache of Hugging Face has."""
-    return {"HF_HUB_CACHE": cache_folder()} if launch.dialect in ("bridge", "verl") else {}
+    """Bridge, verl and ms-swift take a model's sizes from its config.json, which the cache of Hugging Face has."""
+    return {"HF_HUB_CACHE": cache_folder()} if launch.dialect in ("bridge", "verl", "ms-swift") else {}
 
 
 def outcome_of(rank: int, role: str, child: Child) -> RankRun:

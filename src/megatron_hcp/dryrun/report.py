@@ -11,6 +11,7 @@ SCHEMA = "hcp.dryrun/1"
 _PROGRAMS = {
     "bridge": ("run_recipe.py", "bridge_program"),
     "slime": ("train.py", "slime_program"),
+    "ms-swift": ("megatron", "ms_swift_program"),
     "verl": ("main_ppo.py", "verl_program"),
 }
 """Of each framework above Megatron-LM, its program and the one here that stands for it."""

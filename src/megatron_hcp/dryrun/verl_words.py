@@ -6,9 +6,8 @@ import json
 import re
 from typing import Any
 
-from megatron_hcp.dryrun.words import ProgramWords, Replaced
+from megatron_hcp.dryrun.words import ProgramWords, Replaced, refuse_removed
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Launch, Setting
 from megatron_hcp.launch.forms.words.hydra import hydra_value
 
@@ -44,9 +43,7 @@ def verl_words(launch: Launch) -> ProgramWords:
         raise HcpError(f"found verl's {reading.role}", wanted="an actor that Megatron trains by verl.trainer.main_ppo")
     if reading.unseen:
         raise HcpError(f"an override of the launch is not known: {reading.unseen}", wanted="each")
-    for key in reading.removed:
-        if not _purpose(key):
-            raise HcpError(f"found ~{visible(key)[:100]}", wanted="no key of the actor's removed", do="leave it out")
+    refuse_removed(key for key in reading.removed if not _purpose(key))
     for key, why in reading.unknown.items():
         if "." in key and not key.startswith(("env.", "default_of.")) and not _purpose(key):
             raise HcpError(f"an override of the launch is not known: {key}: {why}", wanted="each",

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from megatron_hcp.dryrun import conversations
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Launch, Setting
 
 VOCABULARY = 131072
@@ -63,7 +64,7 @@ def words_of(launch: Launch) -> ProgramWords:
     if launch.dialect != "mlm":
         raise HcpError(
             f"found a launch of {launch.dialect}",
-            wanted="one of Megatron-LM, Bridge, slime or verl",
+            wanted="one of Megatron-LM, Bridge, slime, verl or ms-swift",
             do="see docs/dryrun.md",
         )
     hidden = reading.hidden_argument or reading.unseen
@@ -84,6 +85,16 @@ def words_of(launch: Launch) -> ProgramWords:
     known = {str(setting.key) for setting in own if setting.key in reading.unknown}
     open_words = tuple(word for setting in own if setting.key in known for word in _written([setting]))
     return ProgramWords(words, tuple(row for row in rows if row.was or row.now), open_words)
+
+
+def refuse_removed(keys: Iterable[str]) -> None:
+    """Overrides that remove a key are not passed on.
+
+    Raises:
+        HcpError: there is one.
+    """
+    for key in keys:
+        raise HcpError(f"found ~{visible(key)[:100]}", wanted="no key removed that the run reads", do="leave it out")
 
 
 def _sorted(settings: Iterable[Setting]) -> tuple[list[Setting], dict[str, list[Setting]]]:

@@ -16,7 +16,13 @@ from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import PROGRESS, Reached
 from megatron_hcp.pretend.verdict import answer
 
-OURS = {"mlm": "program", "bridge": "bridge_program", "slime": "slime_program", "verl": "verl_program"}
+OURS = {
+    "mlm": "program",
+    "bridge": "bridge_program",
+    "slime": "slime_program",
+    "verl": "verl_program",
+    "ms-swift": "ms_swift_program",
+}
 """By framework, the program here that stands for one of upstream's."""
 
 
@@ -71,18 +77,23 @@ def prepare(request: Request) -> None:
         tensors,
         world,
     )
-    from megatron_hcp.pretend.stand_ins.frameworks import bridge, slime, verl
+    from megatron_hcp.pretend.stand_ins.frameworks import bridge, ms_swift, slime, verl
 
     RECORD.start((*request.roots, *([request.te[0]] if request.te else [])))
     sys.path[:0] = request.roots
     if request.framework in ("bridge", "verl"):  # it looks for kernels too
         importlib.import_module("transformers")
+    elif request.framework == "ms-swift":
+        for name in ms_swift.FIRST:
+            importlib.import_module(name)
     for stand_in in (device, world, packages, kernels, optimizers, files, data, conversations):
         stand_in.install()
     if request.te is not None:
         from megatron_hcp.pretend.stand_ins import transformer_engine
 
         transformer_engine.install(Path(request.te[0]), request.te[1])
+    torch: Any = importlib.import_module("torch")
+    torch.cuda.device_count = lambda: max(device.GPUS, request.gpus_per_node)
     sized.install()
     tensors.install()
     argparse.ArgumentParser.error = refuse  # type: ignore[method-assign]
@@ -97,6 +108,9 @@ def prepare(request: Request) -> None:
     elif request.framework == "slime":
         slime.load()
         late = [world, pipeline, files, slime, mixed, fused]
+    elif request.framework == "ms-swift":
+        ms_swift.load()
+        late = [world, pipeline, files, ms_swift, mixed, fused]
     else:
         importlib.import_module("megatron.training.training")
         late = [world, pipeline, files, data, conversations, mixed, fused]

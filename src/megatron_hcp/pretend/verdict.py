@@ -37,6 +37,7 @@ _LIMITS = (
      "a model's files, which the cache of Hugging Face has not"),
     (re.compile(r"initialize_ub"), "userbuffers"),
     (re.compile(r"No such file or directory"), "a file that is not here"),
+    (re.compile(r"Failed to import \S+ because"), "a package that can't be imported here"),
     (re.compile(r"(?i)nvidia[-_]resiliency[-_]ext"), "the package nvidia-resiliency-ext"),
     (re.compile(r"DefaultCPUAllocator|can't allocate memory|std::bad_alloc"),
      "memory of this machine, within the run's limit"),
@@ -72,6 +73,8 @@ def answer(error: BaseException, words: tuple[str, ...], is_world_stated: bool =
 
 
 def _missing(error: BaseException, words: tuple[str, ...], is_world_stated: bool) -> str:
+    if _is_hydras(error):
+        return ""
     chain = list(_chain(error))
     for why in (*map(_of_a_stand_in, chain), *map(_not_upstreams, chain)):
         if why:
@@ -87,6 +90,12 @@ def _missing(error: BaseException, words: tuple[str, ...], is_world_stated: bool
     if named:
         return f"the launch's own words in place of {named[0]}"
     return ""
+
+
+def _is_hydras(error: BaseException) -> bool:
+    """Whether Hydra refuses an override: the launch's own, in upstream's own configuration, by nothing of ours."""
+    kind = type(error)
+    return kind.__module__ == "hydra.errors" and kind.__name__ == "ConfigCompositionException"
 
 
 def _of_another_parser(text: str) -> str:
@@ -185,6 +194,8 @@ def _outside_upstream(codes: list[tuple[str, str]], error: BaseException) -> str
         "process_config_with_overrides",
         "parse_args",
         "init_model",
+        "get_model_processor",
+        "prepare_trainer",
         "_update_actor",
     }
     if _PROGRAMS & set(files) and not functions & entered and not any("/recipes/" in file for file in files):

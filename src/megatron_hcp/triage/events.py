@@ -264,6 +264,8 @@ _ENDED: frozenset[Role] = frozenset(("cause", "death", "general", "end", "report
 """Roles of lines after which a program may have been started again."""
 IDLE = "steps-skipped"
 """The signature of a training that learns nothing."""
+HANGS = ("collective-timeout", "watchdog-stuck", "gloo-timeout")
+"""Signatures of ranks that waited in vain: no program ends well after that."""
 LASTING = ("loss-nan", "grad-norm-nan")
 """Signatures of failures that neither further steps nor the end of the training make good: numbers do."""
 SENT_FROM_OUTSIDE = ("terminated", "interrupted", "cancelled")

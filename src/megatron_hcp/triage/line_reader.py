@@ -9,7 +9,7 @@ from megatron_hcp.triage.collective.collectives import CollectiveWaits
 from megatron_hcp.triage.course.idle import Idle
 from megatron_hcp.triage.course.not_finite import said
 from megatron_hcp.triage.cp.evidence import CpEvidence
-from megatron_hcp.triage.events import IDLE, LASTING, FileEvents
+from megatron_hcp.triage.events import HANGS, IDLE, LASTING, FileEvents
 from megatron_hcp.triage.history import History
 from megatron_hcp.triage.line import INFORMING, QUIET, Line, read_line
 from megatron_hcp.triage.logged_job import LoggedJob
@@ -272,7 +272,7 @@ class LineReader:
             self._begin((self.entry.attempt or 0) + 1)
         if (words := begun(hit.line)) and self.entry.begins_again(words, line.writer[:3], hit.offset):
             self._begin_again()
-        is_failed = bool(self.entry.pending.keys() & _KNOWN)
+        is_failed = any(role in _KNOWN or event.signature.id in HANGS for role, event in self.entry.pending.items())
         if over := finished(hit.line, self.entry.steps > 0, is_failed):
             self.entry.finish(over[0], is_elsewhere=over[1])
         self.history.survive(hit.line, line)

@@ -50,15 +50,15 @@ def name_of(condition: str) -> str:
 
 
 def sections_in(frame: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Which objects of a function are sections of the settings, and fields of those that are none: `self.cfg`."""
-    for name, thing in frame.items():
-        if not isinstance(thing, Thing):
-            continue
-        if thing.key is not None:
-            yield name, thing.key
-        else:
-            inner = ((field, value) for field, value in thing.fields.items() if isinstance(value, Thing))
-            yield from ((f"{name}.{field}", value.key) for field, value in inner if value.key is not None)
+    """Which objects of a function are sections of the settings, and which fields of a `self` that is none are some."""
+    yield from _sections(frame)
+    own = frame.get("self")
+    if isinstance(own, Thing) and own.key is None:
+        yield from ((f"self.{field}", key) for field, key in _sections(own.fields))
+
+
+def _sections(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    return ((name, value.key) for name, value in values.items() if isinstance(value, Thing) and value.key is not None)
 
 
 def values_in(condition: str, run: Expressions, unit: Unit) -> tuple[tuple[str, object], ...]:

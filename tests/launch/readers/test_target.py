@@ -132,6 +132,12 @@ def test_no_words_are_no_launch_of_any_dialect(dialect: Dialect) -> None:
         read_target("", dialect=dialect, words=[])
 
 
+@pytest.mark.parametrize("words", [["~model"], ["model.context_parallel_size=2", "~model"]])
+def test_words_of_which_nothing_is_left_are_said_to_leave_nothing(words: list[str]) -> None:
+    with pytest.raises(HcpError, match="words after -- that leave no setting"):
+        read_target("", dialect="bridge", words=words)
+
+
 def test_a_section_name_alone_makes_no_bridge_launch() -> None:
     """Many frameworks have `model:` and `train:`; only a known key makes the file Bridge's."""
     assert "no key of a known dialect" in refusal("model: {d_model: 512}\ntrain: {steps: 3}\n", "x.yaml")

@@ -57,6 +57,8 @@ _OPENS_AND_CLOSES = {
     ),
     "esac": (rb"(?m)^[ \t]*case\b", rb"(?m)(?:^|[\s;&|])esac(?![\w-])"),
 }
+_SUM = re.compile(rb"(?<=:[-=])\$\(\((?:[\w \t+*/%<>=,()-]|\$\w+|\$\{\w+\})*\)\)(?=\})")
+"""`$((…))` as a whole default value: `dollar.text` reads it, and the grammar fails at parentheses in it."""
 _DOCUMENT = re.compile(rb"(^[ \t]*)?(?<!<)<<-?[ \t]*(['\"\\]?)([^\s'\"\\;&|<>()$`]+)(['\"]?[ \t]*$)?", re.M)
 _parser: Parser | None = None
 _Syntax = tuple[Sequence[Statement], Sequence[tuple[int, int]], Sequence[tuple[int, str]], "int | None"]
@@ -99,7 +101,7 @@ def _parsed(data: bytes, file: str) -> Node:
     global _parser
     if _parser is None:
         _parser = Parser(_grammar())
-    shown = bytearray(_without_bare_documents(narrow(data)))
+    shown = bytearray(_SUM.sub(lambda found: b"0" * len(found[0]), _without_bare_documents(narrow(data))))
     root = _tree(_parser, bytes(shown), file).root_node
     for _ in range(_MAX_PASSES if _may_hold_several(data) else 0):
         ends = _swallowed_ends(root, data)

@@ -38,8 +38,10 @@ def contexts_of(program: StartProgram, guard: Guard) -> Iterator[Context]:
     unit = program.find(guard.function)
     lines = unit.lines if unit is not None else ()
     for at, line in enumerate(lines):
+        if guard.condition not in line or condition_of(line) != (guard.condition, guard.message):
+            continue
         kind = line.lstrip().partition(" ")[0]
-        if kind in ("check", "stop") and condition_of(line) == (guard.condition, guard.message):
+        if kind in ("check", "stop"):
             found, behind, passed = above(lines, at), _behind(lines[:at], guard.condition), _passed(lines, at)
             if kind == "stop" and found:
                 yield Context(tuple(found[:-1]), found[-1], behind, passed)

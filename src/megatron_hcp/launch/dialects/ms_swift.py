@@ -109,7 +109,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "eval_iters": -1,
 }
 """ms-swift's own defaults (4.5), which differ from Megatron-LM's."""
-_EXTRA = "megatron_extra_kwargs"
+EXTRA = "megatron_extra_kwargs"
 """A JSON mapping of further fields of the model's config."""
 _MAX_JSON = 20_000
 _OWN = frozenset("tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size".split())
@@ -153,14 +153,14 @@ def _with_extra(settings: Iterable[Setting]) -> tuple[Setting, ...]:
     given = list(settings)
     index = by_key((*TOPICS, *_ROWS), _keys_of)
     for setting in list(given):
-        extra = _mapping(setting.value) if setting.key == _EXTRA else {}
+        extra = mapping_in(setting.value) if setting.key == EXTRA else {}
         names = {name for name in extra if name in index}
         given = [other for other in given if other.key not in names]
         given += [Setting(name, extra[name], setting.location) for name in extra if name in names]
     return tuple(given)
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def mapping_in(value: Any) -> dict[str, Any]:
     """The mapping in a JSON text or a one-element list; empty if there is none."""
     text = value[0] if isinstance(value, list) and len(value) == 1 else value
     if not isinstance(text, str) or len(text) > _MAX_JSON:
@@ -230,7 +230,7 @@ def _read_command(
     from megatron_hcp.launch.forms.script.flags import flags_of
 
     gathered = flags_of(command.items, types, bare=False)
-    unseen = gathered.unseen or gathered.model or gathered.unknown.get(_EXTRA)
+    unseen = gathered.unseen or gathered.model or gathered.unknown.get(EXTRA)
     first = command.items[0] if command.items else None
     if isinstance(first, Field) and first.prefix.endswith((".yaml", ".yml", ".json")):
         unseen = unseen or f"{first.prefix[:60]} holds further arguments and is not read"

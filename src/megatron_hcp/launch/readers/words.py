@@ -109,6 +109,8 @@ def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:
     if FRAMEWORKS[dialect].is_command_line:
         _require_flag(words)
         return reading_of_words(dialect, words, _COMMAND_LINE)
+    if removed_keys(words) and not (listed.settings or listed.others):
+        raise HcpError("found words after -- that leave no setting", wanted="key=value", do="correct the ~key")
     stray = [word for word in listed.others if not word.text.startswith("-")]
     if not listed.settings or (stray and not listed.others[0].text.startswith("-")):
         shown = (stray or words)[0].text[:60] if words else ""

@@ -13,6 +13,8 @@ CANNOT_TELL = "memory, time, a wait that is missing, what CUDA graphs capture, t
 
 CUDA = torch.device("cuda", 0)
 CAPABILITY = (9, 0)
+GPUS = 8
+"""Of a node whose launch starts no more."""
 _MEMORY = 80 << 30
 
 
@@ -60,6 +62,15 @@ def _undecorated(function: Any = None, *_: Any, **__: Any) -> Any:
     return function or (lambda inner: inner)
 
 
+_real_module_to = torch.nn.Module.to
+
+
+def _module_to(module: Any, where: Any = None, *rest: Any, **named: Any) -> Any:
+    """A device's number is that of a GPU, for which torch asks the driver."""
+    given = () if where is None else (CUDA if type(where) is int else where, *rest)
+    return _real_module_to(module, *given, **named)
+
+
 def install() -> None:
     """Replaces torch.cuda's functions in this process; torch's own modules that look at them are imported before."""
     cuda: Any = torch.cuda
@@ -87,7 +98,7 @@ def install() -> None:
         setattr(cuda, name, lambda *_: stream)
     cuda.stream = cuda.device = cuda.nvtx.range = _context
     cuda.Stream = cuda.Event = cuda.ExternalStream = cuda.CUDAGraph = NoStream
-    cuda.device_count = lambda: 8
+    cuda.device_count = lambda: GPUS
     cuda.get_device_capability = lambda *_: CAPABILITY
     cuda.get_device_properties = lambda *_: properties
     cuda.get_device_name = lambda *_: properties.name
@@ -108,6 +119,7 @@ def install() -> None:
     top: Any = torch
     top.set_default_device = _nothing
     top.compile = top.jit.script = _undecorated
+    top.nn.Module.to = _module_to
 
 
 _TYPED = {

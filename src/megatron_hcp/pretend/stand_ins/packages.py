@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.machinery
 import importlib.util
 import sys
@@ -18,7 +19,7 @@ CANNOT_TELL = "what their functions do"
 IMPORTED = (*ONLY_IMPORTED, "six", "tensorstore", "zarr", "regex", "psutil", "nltk", "ftfy")
 
 
-class _Parts(AbsentPackages):
+class ImportedParts(AbsentPackages):
     """Finds parts of a namespace package too."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
@@ -32,7 +33,18 @@ def only_import(names: Iterable[str]) -> None:
     for name in names:
         if name in sys.modules and getattr(sys.modules[name], "__file__", None) is None:
             del sys.modules[name]
-    sys.meta_path.append(_Parts(names))
+    sys.meta_path.append(ImportedParts(names))
+
+
+def take_flash_attention_by_name() -> None:
+    """A model of transformers, such as a vision tower, is built without a look for FlashAttention."""
+    model: Any = importlib.import_module("transformers").PreTrainedModel
+    real = model._check_and_adjust_attn_implementation
+
+    def check(self: Any, wanted: str | None, *args: Any, **kwargs: Any) -> Any:
+        return wanted if str(wanted).startswith("flash_attention") else real(self, wanted, *args, **kwargs)
+
+    model._check_and_adjust_attn_implementation = check
 
 
 class NotHere:

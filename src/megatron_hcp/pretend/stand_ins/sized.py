@@ -89,18 +89,21 @@ def _one_by_one(func: Any, args: _Args, kwargs: dict[str, Any]) -> Any:
 
 def _positions(func: Any, args: _Args, kwargs: dict[str, Any]) -> Any:
     """Where a mask holds: torch counts all of it, which is made up unless its values are known."""
-    if len(args) != 1 or not is_on_device(args[0]) or kwargs.keys() - {"as_tuple"}:
+    named = {"input": kwargs.get("condition"), **dict(zip(("input", "chosen"), args)), **kwargs}
+    mask = named["input"]
+    if not is_on_device(mask) or named.keys() - {"input", "condition", "as_tuple"}:
         return tensors.ASK_TORCH  # torch.where of three chooses between values
-    if not hasattr(args[0], "_host"):
+    if not hasattr(mask, "_host"):
         RECORD.read()
         return tensors.ASK_TORCH
-    found = func(args[0]._host, **kwargs)
+    found = func(mask._host, **{name: value for name, value in kwargs.items() if name == "as_tuple"})
     return tuple(map(moved, found)) if isinstance(found, tuple) else moved(found)
 
 
 def _selected(func: Any, args: _Args, kwargs: dict[str, Any]) -> Any:
     """What a mask chooses: torch knows no size of it, but of the mask as an index."""
-    tensor, mask = (*args, *kwargs.values())[:2]
+    named = {**dict(zip(("input", "mask"), args)), **kwargs}
+    tensor, mask = named["input"], named["mask"]
     if not is_on_device(tensor) or not is_on_device(mask):
         return tensors.ASK_TORCH
     with tensors.Pretend():

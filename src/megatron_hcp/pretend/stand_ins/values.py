@@ -89,7 +89,7 @@ def followed(func: Any, args: Any, kwargs: Any, result: Any) -> Any:
             if name == "copy_":  # into a tensor of the host
                 args = (torch.empty(result.shape, dtype=result.dtype), *args[1:])
             value = func(*map(_on_host, args), **{key: _on_host(arg) for key, arg in kwargs.items()})
-            if name in _TO_ANOTHER_DEVICE and not is_on_device(args[0]):
+            if name in _TO_ANOTHER_DEVICE and given and not is_on_device(given[0]):
                 value = value.clone()
         values = list(_tensors([value]))
         if [one.shape for one in values] == [one.shape for one in results]:

@@ -135,7 +135,7 @@ HARMLESS = re.compile(
     r"nthreads cannot be larger than environment variable|could not find arguments in the checkpoint|"
     r"could not find the metadata file|will not load any checkpoints?|Using the latest cached version|"
     r"unable to register \w{1,20} (?:factory|plugin)|continuing (?:to|with|without) |"
-    r"(?<![a-z])(?:errors|failures)[:=] ?0$|\bnum(?:ber)?[ _][\w ]{0,60}(?:error|fail)[\w /()]{0,40}[:=] ?0$"
+    r"(?<![a-z])(?:errors|failures)[:=] ?0$|\bnum(?:ber)?[ _](?:(?!num)[\w ]){0,60}(?:error|fail)[\w /()]{0,40}[:=] ?0$"
 )
 """What programs print as an error and go on: Hydra, git (also in wandb), pip, numexpr, Megatron-LM, datasets,
 TensorFlow; what says that it goes on; and a count of no errors or failures."""

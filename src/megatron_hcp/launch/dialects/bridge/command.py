@@ -12,7 +12,7 @@ from megatron_hcp.launch.fact import Fact
 from megatron_hcp.launch.forms.script.facts import Facts
 from megatron_hcp.launch.forms.script.files import Files
 from megatron_hcp.launch.forms.script.flags import flags_of, overrides_of
-from megatron_hcp.launch.forms.words.settings import settings_of_overrides
+from megatron_hcp.launch.forms.words.settings import removed_keys, settings_of_overrides
 
 
 def read_command(
@@ -28,5 +28,6 @@ def read_command(
         facts.known["recipe"] = Fact(recipe, "launch")
     settings, _ = settings_of_overrides(bridge_words(flags.settings, words))
     reading = bridge_reading("bridge", target, "overrides", settings, complete=False)
+    reading = reading._replace(removed=removed_keys(words))
     unknown = {**facts.unknown, **bridge_unknown(flags.unknown), **overrides.unknown}
     return CommandReading(reading, unknown, overrides.unseen)

@@ -31,10 +31,12 @@ def _read_words(
     dialect: Dialect, listed: WordList, target: str, *, text: str | None, acceptances: tuple[Acceptance, ...]
 ) -> Reading:
     from megatron_hcp.launch.dialects.bridge.reading import bridge_reading
+    from megatron_hcp.launch.forms.words.settings import removed_keys
 
-    return bridge_reading(
+    reading = bridge_reading(
         dialect, target, "overrides", listed.settings, complete=False, text=text, acceptances=acceptances
     )
+    return reading._replace(removed=removed_keys(listed.words))
 
 
 def _read_again(reading: Reading, settings: Iterable[Setting]) -> Reading:

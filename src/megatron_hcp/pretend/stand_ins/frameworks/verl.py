@@ -7,11 +7,11 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from megatron_hcp.pretend.late import replace_everywhere
+from megatron_hcp.pretend.late import replace, replace_everywhere
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import begins, ends
 from megatron_hcp.pretend.stand_ins.device import CUDA
-from megatron_hcp.pretend.stand_ins.packages import only_import
+from megatron_hcp.pretend.stand_ins.packages import only_import, take_flash_attention_by_name
 from megatron_hcp.proofs.te_cpu.absent import empty_module
 
 STANDS_FOR = "Ray, vLLM and SGLang, the model's weights and tokenizer, all but the first micro-batches of an update"
@@ -62,6 +62,8 @@ def late() -> None:
     importlib.import_module("tensordict").TensorDict.to = _on_gpu
     bridge: Any = importlib.import_module("megatron.bridge").AutoBridge
     bridge.load_hf_weights = lambda *_, **__: None
+    replace("mbridge.core.bridge.Bridge.load_weights", lambda *_, **__: None)
+    take_flash_attention_by_name()
     replace_everywhere("verl.workers.engine.utils.prepare_micro_batches", _few(
         importlib.import_module("verl.workers.engine.utils").prepare_micro_batches))  # fmt: skip
     replace_everywhere("verl.workers.engine.utils.postprocess_batch_func", ends)

@@ -1,0 +1,78 @@
+"""The words of an ms-swift launch, as hcp's program for it gets them: its command and arguments, without files."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from megatron_hcp.dryrun.words import ProgramWords, Replaced
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.dialects.ms_swift import EXTRA, mapping_in
+from megatron_hcp.launch.fact import Launch, Setting
+
+_COMMAND = re.compile(r"\b(sft|pt|rlhf)(?:\.py)?$")
+_PURPOSES = {
+    "data": ("dataset", "val_dataset", "cached_", "custom_dataset", "data_files"),
+    "template": ("system",),
+    "folders": ("output_dir", "tensorboard_dir", "logging_dir"),
+    "checkpoint": ("mcore_model", "mcore_ref_model", "mcore_teacher_model", "load_args", "ckpt_dir", "resume_"),
+    "logs": ("report_to", "wandb_", "swanlab_"),
+    "code of others": ("external_plugins", "custom_register_path"),
+    "hub": ("use_hf", "hub_token"),
+}
+"""How the arguments begin that are replaced, by what they are for."""
+_ADAPTERS = ("adapters", "ref_adapters", "mcore_adapter", "mcore_ref_adapter")
+"""Checkpoints that decide what is trained."""
+_RANKS = ("start", "nodes", "gpus_per_node")
+"""Facts without an argument."""
+_NOW = {"data": ("--dataset", "hcp-mock"), "folders": ("--output_dir", "hcp-output"), "hub": ("--use_hf", "true")}
+"""The cache of Hugging Face has the model's config.json."""
+
+
+def ms_swift_words(launch: Launch) -> ProgramWords:
+    """The command's name and the launch's own arguments.
+
+    Raises:
+        HcpError: it names no command or model, it continues from an adapter, or not all its arguments are known.
+    """
+    reading = launch.reading
+    script = launch.facts["script"].value if "script" in launch.facts else ""
+    command = _COMMAND.search(str(script))
+    if command is None:
+        raise HcpError("found no command of ms-swift's", wanted="a script with megatron sft, pt or rlhf")
+    if reading.unseen:
+        raise HcpError(f"a word of the launch is not known: {reading.unseen}", wanted="every word")
+    for key, why in reading.unknown.items():
+        if not (key.startswith("env.") or key in _RANKS or _purpose(key)):
+            raise HcpError(f"a word of the launch is not known: --{key}: {why}", wanted="every word",
+                           do=f"state it: -- --{key} VALUE")  # fmt: skip
+    keys = {setting.key for setting in reading.settings}
+    if "model" not in keys:
+        raise HcpError("found no --model", wanted="the model's name or folder", do="state it: -- --model NAME")
+    if found := sorted(keys.intersection(_ADAPTERS)):
+        raise HcpError(f"found --{found[0]}", wanted="no adapter, which decides what is trained")
+    if any(setting.key == "new_special_tokens" and "txt" in str(setting.value) for setting in reading.settings):
+        raise HcpError("found --new_special_tokens with a file", wanted="the tokens themselves, which size the model")
+    groups: dict[str, list[str]] = {what: [] for what in _PURPOSES}
+    words: list[str] = []
+    for setting in _stated(reading.settings):
+        groups.get(_purpose(setting.key), words).extend(_written(setting))
+    rows = [Replaced(what, tuple(was), _NOW.get(what, ())) for what, was in groups.items()]
+    more = (word for row in rows for word in row.now)
+    return ProgramWords((command[1], *words, *more), tuple(row for row in rows if row.was or row.now))
+
+
+def _stated(settings: tuple[Setting, ...]) -> list[Setting]:
+    """The arguments without those that a reading takes from `megatron_extra_kwargs`."""
+    extra = {name: value for one in settings if one.key == EXTRA for name, value in mapping_in(one.value).items()}
+    return [one for one in settings if one.key not in extra or extra[one.key] != one.value]
+
+
+def _purpose(key: str) -> str:
+    """What a replaced argument is for; "" for one that stays."""
+    return next((what for what, starts in _PURPOSES.items() if key.startswith(starts)), "")
+
+
+def _written(setting: Setting) -> list[str]:
+    values: list[Any] = setting.value if isinstance(setting.value, list) else [setting.value]
+    return [f"--{setting.key}", *(str(value) for value in values if value is not None)]

@@ -1,0 +1,77 @@
+"""What hcp's program for ms-swift gets: the command and the launch's own arguments, without data, hubs and loggers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from megatron_hcp.dryrun.ms_swift_words import ms_swift_words
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from support.rows import rows
+
+MODEL = "--model Qwen/Qwen3-8B"
+
+
+def launch(tmp_path: Path, command: str) -> Launch:
+    path = tmp_path / "run.sh"
+    path.write_text(f"NPROC_PER_NODE=8 {command}\n", encoding="utf-8")
+    return load_launch(str(path), LoadOptions())
+
+
+@rows("command", ["sft", "pt", "rlhf"])
+def test_the_commands_name_comes_first_and_then_the_launchs_own_arguments(tmp_path: Path, command: str) -> None:
+    own = f"{MODEL} --tensor_model_parallel_size 2 --target_modules q_proj k_proj --sequence_parallel true"
+    words = ms_swift_words(launch(tmp_path, f"megatron {command} {own}")).words
+    assert words[0] == command
+    assert words[1 : 1 + len(own.split())] == tuple(own.split())
+
+
+@rows("word, what", [
+    ("--dataset /data/a.jsonl#500", "data"),
+    ("--val_dataset /data/a.jsonl", "data"),
+    ("--system /prompts/a.txt", "template"),
+    ("--output_dir /out", "folders"),
+    ("--mcore_model /checkpoints/a", "checkpoint"),
+    ("--report_to wandb", "logs"),
+    ("--external_plugins /code/plugin.py", "code of others"),
+    ("--hub_token secret/token", "hub"),
+])  # fmt: skip
+def test_an_argument_that_names_a_file_a_hub_or_code_is_replaced_and_listed(
+    tmp_path: Path, word: str, what: str
+) -> None:
+    told = ms_swift_words(launch(tmp_path, f"megatron sft {MODEL} {word}"))
+    (row,) = [row for row in told.replaced if row.was]
+    assert (row.what, row.was) == (what, tuple(word.split()))
+    assert [word for word in told.words if "/" in word] == ["Qwen/Qwen3-8B"]
+
+
+def test_what_a_reading_takes_from_the_extra_arguments_is_said_once(tmp_path: Path) -> None:
+    extra = """--megatron_extra_kwargs '{"moe_shared_expert_overlap": true}'"""
+    words = ms_swift_words(launch(tmp_path, f"megatron sft {MODEL} {extra}")).words
+    assert "--megatron_extra_kwargs" in words and "--moe_shared_expert_overlap" not in words
+
+
+@rows("text", ["{", "[1]", '["model"]'])
+def test_extra_arguments_that_are_no_mapping_are_upstreams_to_refuse(tmp_path: Path, text: str) -> None:
+    words = ms_swift_words(launch(tmp_path, f"megatron sft {MODEL} --megatron_extra_kwargs '{text}'")).words
+    assert words[words.index("--megatron_extra_kwargs") + 1] == text
+
+
+@rows("command, found", [
+    ("megatron sft --dataset a --tensor_model_parallel_size 2", "--model"),
+    (f"megatron sft {MODEL} --adapters /a", "--adapters"),
+    (f"megatron sft {MODEL} --new_special_tokens /a/tokens.txt", "--new_special_tokens"),
+    (f'megatron sft {MODEL} --max_length "$(cat a)"', "--max_length"),
+])  # fmt: skip
+def test_a_launch_that_does_not_say_what_is_trained_is_refused(tmp_path: Path, command: str, found: str) -> None:
+    with pytest.raises(HcpError, match=found):
+        ms_swift_words(launch(tmp_path, command))
+
+
+def test_words_without_a_command_are_refused() -> None:
+    words = ("--model", "Qwen/Qwen3-8B", "--tensor_model_parallel_size", "2")
+    with pytest.raises(HcpError, match="no command"):
+        ms_swift_words(load_launch("", LoadOptions(dialect="ms-swift", words=words)))

@@ -1,0 +1,30 @@
+"""Whose an exception is that neither a stand-in nor upstream's own code raises."""
+
+from __future__ import annotations
+
+import pytest
+
+from megatron_hcp.pretend.verdict import answer
+
+pytestmark = pytest.mark.torch
+
+
+def raised(module: str, kind: str, message: str) -> str:
+    """What is missing for an exception of another package's."""
+    error = type(kind, (Exception,), {"__module__": module})(message)
+    try:
+        raise error
+    except Exception as caught:
+        return str(answer(caught, ())["missing"])
+
+
+def test_an_override_of_a_key_that_upstreams_configuration_has_not_is_refused() -> None:
+    assert raised("hydra.errors", "ConfigCompositionException", "Could not override 'actor.model_engine'.") == ""
+    assert raised("hydra.errors", "OverrideParseException", "mismatched input") != ""
+    assert raised("elsewhere", "ConfigCompositionException", "Could not override 'actor.model_engine'.") != ""
+
+
+def test_a_module_that_transformers_cannot_import_decides_nothing() -> None:
+    assert "package" in raised(
+        "builtins", "RuntimeError", "Failed to import trl.trainer because of the following error"
+    )
