@@ -91,6 +91,14 @@ def test_of_a_chain_the_programs_own_word_counts_and_not_that_of_pythons_library
     assert "odd length" in _failure(tmp_path, a_log=inner.format(place="site-packages/x") + outer).cause
 
 
+def test_of_a_redirection_that_was_followed_what_came_of_it_counts(tmp_path):
+    raised = 'Traceback (most recent call last):\n  File "get.py", line {}, in get\n    get()\n'
+    text = raised.format(3) + "urllib.error.HTTPError: HTTP Error 307: Temporary Redirect\n\n"
+    text += "During handling of the above exception, another exception occurred:\n\n"
+    text += raised.format(9) + "urllib.error.HTTPError: HTTP Error 404: Not Found\n"
+    assert "404" in _failure(tmp_path, a_log=text).cause
+
+
 def test_a_command_that_starts_another_names_the_program_that_it_did_not_find(tmp_path):
     ended = "srun: error: n1: task 0: Exited with exit code 127\n"
     for said in ("nice: ‘/opt/x/python’", "/usr/bin/env: 'python9'", "numactl: execution of `python9'"):

@@ -151,7 +151,8 @@ def rejoined(hit: Hit, line: Line) -> Line | None:
 
 _OF_LIBRARY = re.compile(r"(?:^|/)python3\.\d{1,2}/(?!(?:site|dist)-packages)")
 _LOOKED_UP = re.compile(
-    r"^(?:[\w.]{1,80}\.)?(?:KeyError|IndexError|AttributeError|StopIteration|Empty|CancelledError)\b"
+    r"^(?:[\w.]{1,80}\.)?(?:(?:KeyError|IndexError|AttributeError|StopIteration|Empty|CancelledError)\b|"
+    r"HTTPError: HTTP Error 30\d)"  # a redirection, which urllib follows
 )
 
 
