@@ -38,6 +38,20 @@ _CORRECTIONS = (
         "sizes of the model, the data or the layout don't fit each other",
     ),
     Correction(
+        re.compile(r"op\.preamble\.length <= op\.nbytes"),
+        "the ranks gave one collective tensors of different sizes",
+        "do all ranks build the same tensors (an uneven last batch, a branch that depends on the rank)?",
+    ),
+    Correction(
+        re.compile(r"[Tt]arget modules .{1,200} not found in the base model"),
+        "the adapter's options name modules that this model does not have",
+    ),
+    Correction(
+        re.compile(r"host='huggingface\.co'.{0,450}Network is unreachable"),
+        "the node has no network to the hub",
+        "fetch the files before the job, on a node that has a network, and set HF_HUB_OFFLINE=1 in the job",
+    ),
+    Correction(
         re.compile(r"same dtype\b|expected (?:\w{1,12} )?scalar type|type \([^()]{1,40}\) should be the same"),
         "types of numbers don't fit each other",
         "is one precision set for the model, its inputs and its loss (bf16, fp16, autocast)?",

@@ -43,6 +43,8 @@ except after MLPerf's and after Megatron-LM's last evaluation (the one on the te
 """
 ONE_DONE = b" exits successfully."
 """What DeepSpeed's launcher prints of each process: others may still fail, but that some are gone says nothing."""
+NCCL_IS_UP = b" - Init COMPLETE"
+"""NCCL's word that a communicator works: what the process warned of before did not matter."""
 _HOWEVER_IT_ENDED = b"Training completed or interrupted"
 """verl's asynchronous trainer says so after a failure too."""
 
