@@ -74,6 +74,36 @@ def test_a_launch_meets_a_fault_whose_whole_condition_it_fulfils(
     assert number not in met(without, f"mcore={release}")
 
 
+_JOB = "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --calculate-per-token-loss"
+_REPLAY = "actor_rollout_ref.actor.megatron.router_replay.mode=R2 actor_rollout_ref.model.path=Qwen/"
+
+
+@pytest.mark.parametrize(
+    ("number", "dialect", "reached", "healthy", "release"),
+    [
+        ("7340", "verl", f"{_REPLAY}Qwen3-VL-30B-A3B-Instruct", f"{_REPLAY}Qwen3-30B-A3B", "verl=0.8"),
+        ("365", "slime", f"{_JOB} --custom-generate-function-path a.b", _JOB, "slime=0.1"),
+        ("365", "slime", f"{_JOB} --rollout-function-path a.b", _JOB, "slime=0.1"),
+        ("8325", "ms-swift", "--mtp_num_layers 2 --padding_free false", "--mtp_num_layers 2", "ms_swift=3.12"),
+        (
+            "1800",
+            "bridge",
+            "peft.dim=8 model.moe_shared_expert_overlap=true model.tensor_model_parallel_size=2",
+            "peft.dim=8 model.moe_shared_expert_overlap=true model.tensor_model_parallel_size=1",
+            "bridge=0.2.2",
+        ),
+    ],
+)
+def test_a_launch_that_a_fault_cannot_reach_is_not_told_of_it(
+    number: str, dialect: Any, reached: str, healthy: str, release: str
+) -> None:
+    def numbers(words: str) -> set[str]:
+        options = LoadOptions(dialect=dialect, words=tuple(words.split()), assumes=(release,))
+        return {fix.number for item in lacking(load_launch("", options)).lacking for fix, _ in item.faults}
+
+    assert number in numbers(reached) and number not in numbers(healthy)
+
+
 def test_a_release_with_the_fix_has_no_fault() -> None:
     assert "2874" in met(SAVE, "mcore=0.15.3") and "2874" not in met(SAVE, "mcore=0.16.0")
 

@@ -229,3 +229,13 @@ def test_the_job_of_a_minimal_launch_is_short_and_starts_its_container_once(rend
     image = ["--container-runtime", "pyxis", "--container-image", "nemo:25.09"]
     script = rendered("--start", start, *image, text=f"#!/bin/bash\n{launch} {words}\n").stdout
     assert len(re.findall(r"\bsrun\b.*\$\{container", script)) == script.count('"${container[@]}"') == 1
+
+
+@pytest.mark.parametrize(
+    "start", ["srun ${CMD[*]}", 'srun "${CMD[@]}" > out.log 2>&1', "module load nccl; srun ${CMD[@]} &"]
+)
+def test_a_training_command_in_a_variable_is_not_left_out(rendered, start):
+    command = "CMD=(python pretrain_gpt.py --context-parallel-size 2 --seq-length 8192)\npip install -e .\n"
+    done = rendered(text=f"{HEAD}{command}{start}\n")
+    assert done.returncode in (0, 1), done.stderr
+    assert "left out: pip install" in done.stderr and "left out: srun" not in done.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from megatron_hcp.launch.fact import LAUNCH_FOLDER, LAUNCH_TIME, OF_THE_JOB
 from support.sbatch import HEAD
 
 TRAIN = "srun torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py --context-parallel-size 2 --seq-length 8192\n"
@@ -41,6 +42,16 @@ def test_what_a_command_prints_is_asked_for_once_in_the_job(rendered, tmp_path):
     name = launch[launch.index("--wandb-exp-name") + 1]
     assert re.fullmatch("run-....", name) and launch[launch.index("--tensorboard-dir") + 1] == f"/tb/{name}"
     assert "changed: $(set +euo pipefail; " in done.stderr and "as it starts" in done.stderr
+
+
+def test_a_command_runs_where_the_script_runs_it_and_with_what_the_script_exports(rendered, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "text").touch()
+    before = f"cd {tmp_path}/data\nexport KIND=b\nFOUND=$(ls)-$(printenv KIND; : $KIND)\n"
+    done = rendered("-o", "job.sbatch", text=HEAD + before + TRAIN.replace("8192", '8192 --wandb-exp-name "$FOUND"'))
+    assert done.returncode in (0, 1), done.stderr
+    launch = launch_of((tmp_path / "job.sbatch").read_text(), {"PATH": "/bin:/usr/bin"}, cwd="/")
+    assert launch[launch.index("--wandb-exp-name") + 1] == "text-b"
 
 
 IF_THERE_IS_A_CHECKPOINT = """\
@@ -77,9 +88,13 @@ def test_a_condition_on_variables_alone_is_asked_wherever_the_script_asks_it(ren
     script = (tmp_path / "job.sbatch").read_text()
     assert launch_of(script, {"PATH": "/bin:/usr/bin", "RUN": "n"})[:2] == ["--wandb-exp-name", "n"]
     assert launch_of(script, {"PATH": "/bin:/usr/bin"})[0] == "--context-parallel-size"
-    (tmp_path / "run.sh").write_text(inner.replace("-n", "-f"))
-    done = rendered(text=text)
-    assert done.returncode == 2 and "depends on the `if`" in done.stderr, done.stderr
+    for other in (inner.replace("-n", "-f"), inner.replace('-n "$RUN"', '"$(cat f)" = "$RUN"')):
+        (tmp_path / "run.sh").write_text(other)
+        done = rendered(text=text)
+        assert done.returncode == 2 and "depends on the `if`" in done.stderr, done.stderr
+
+
+SEEDED = "python pretrain_gpt.py --context-parallel-size 2 --seed $A\n"
 
 
 @pytest.mark.parametrize(
@@ -93,6 +108,21 @@ def test_a_condition_on_variables_alone_is_asked_wherever_the_script_asks_it(ren
         "python pretrain_gpt.py --context-parallel-size 2 --data-path $(cat '\x1b[2J')\n",
         'if [ -n "$nodes" ]; then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n',
         "[ -f a ] && A=x\npython pretrain_gpt.py --context-parallel-size 2 --seed ${A%y}\n",
+        "python pretrain_gpt.py --context-parallel-size 2 --data-path `cat \\`ls\\``\n",
+        "IFS=,\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(cat list)\n",
+        "python pretrain_gpt.py --context-parallel-size 2 --data-path $(ls $BASH_SOURCE)\n",
+        "API_TOKEN=abc\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(get $API_TOKEN)\n",
+        "python pretrain_gpt.py --context-parallel-size 2 --data-path $(ls ${!WHAT})\n",
+        "python pretrain_gpt.py --context-parallel-size 2 --data-path $(cat x | named)\n",
+        "if grep -q x f; then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n",
+        "A=1\nif [ -f a ]; then A=1; elif [ -f b ]; then A=2; fi\n" + SEEDED,
+        "A=z\n[ -f a ] || [ -f b ] || A=x\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n",
+        "A=z\nfor i in 1; do [ -f a ] && break; A=x; done\n" + SEEDED,
+        "if ((port > 1)); then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n",
+        "python pretrain_gpt.py --context-parallel-size 2 --wandb-exp-name $name --save /x/$port\n",
+        "source /shared/env.sh\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(ls $DATA)\n",
+        "source /shared/env.sh\n[ -f a ] && A=$B\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n",
+        'A=()\n[ -n "$N" ] && A+=(--wandb-exp-name "$N")\npython pretrain_gpt.py --context-parallel-size 2 "${A[@]}"\n',
     ],
 )
 def test_a_command_that_another_shell_would_run_otherwise_is_asked_for(rendered, text):
@@ -145,3 +175,34 @@ def test_a_script_that_completes_words_has_nothing_for_shellcheck_to_say(rendere
     program = shutil.which("shellcheck") or str(Path(sys.executable).parent / "shellcheck")
     checked = subprocess.run([program, "--norc", tmp_path / "job.sbatch"], capture_output=True, text=True)
     assert not checked.returncode, checked.stdout
+
+
+def test_a_condition_on_the_rank_is_not_asked_once_for_all(rendered, tmp_path):
+    inner = 'if [ "$VARIABLE" = 0 ]; then A="--log-throughput"; fi\n'
+    inner += 'torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py $A "$@"\n'
+    for name, is_asked in (("OMPI_COMM_WORLD_LOCAL_RANK", True), ("PMIX_RANK", True), ("LORA_RANK", False)):
+        (tmp_path / "run.sh").write_text(inner.replace("VARIABLE", name))
+        done = rendered(text=HEAD + "srun bash run.sh --context-parallel-size 2 --seq-length 8192\n")
+        assert done.returncode in ((2,) if is_asked else (0, 1)), done.stderr
+        assert ("an argument of the training command is not known" in done.stderr) == is_asked, name
+
+
+def test_a_list_that_a_command_reads_has_the_words_that_its_script_gives_it(rendered, tmp_path):
+    """What is not quoted there may be none, or several; a blank at the end may be a file's."""
+    before = 'ALL=($SOME "$ONE")\nDATA=$(printf "<%s>" "${ALL[@]}" end\\ )\n'
+    done = rendered("-o", "job.sbatch", text=HEAD + before + TRAIN.replace("8192", '8192 --data-path "$DATA"'))
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    path = {"PATH": "/bin:/usr/bin"}
+    assert launch_of(script, path)[-1] == "<><end >"
+    assert launch_of(script, {**path, "SOME": "a b", "ONE": "c d"})[-1] == "<a><b><c d><end >"
+
+
+def test_the_variables_of_a_jobs_script_are_all_listed():
+    """A launch's word that reads one of them from outside is asked for, not read from the job's script."""
+    assigned = re.compile(r"(?:^|[\s;(])(?:for )?([a-z_]+)(?:\+?=| in )", re.M)
+    golden = Path(__file__).parent / "golden"
+    texts = [re.sub(r"'[^']*'|--[\w-]+=|#.*", "", path.read_text()) for path in golden.glob("*.sbatch")]
+    found = {name for text in texts for name in assigned.findall(text)}
+    assert found - OF_THE_JOB - {LAUNCH_FOLDER, LAUNCH_TIME} == set()
+    assert {"port", "nodes", "name", "attempt"} <= OF_THE_JOB

@@ -11,6 +11,11 @@ RAISED = (
     '0: Traceback (most recent call last):\n0:   File "x.py", line 3, in f\n0:     go()\n0: ValueError: no tokenizer\n'
 )
 """Of a rank: a shell's would stand above the program's first words."""
+HUNG = (
+    "[rank3]:[E827 10:00:00.0 ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600010 milliseconds "
+    "before timing out.\n"
+)
 
 
 def _read(tmp_path, **files):
@@ -66,6 +71,7 @@ def test_what_a_script_ends_itself_after_its_program_ended_well_is_no_failure(tm
     killed = "/slurm_script: line 9: 77 Killed  python train.py\n"
     assert _read(tmp_path, c_log=well + STEPS + killed).failure is not None
     assert _read(tmp_path, d_log=STEPS + RAISED + well).failure is not None
+    assert _read(tmp_path, f_log=STEPS + HUNG + well).failure.signature.id == "collective-timeout"
     warned = "0: [x] bos_token_id must be within the vocabulary. This may result in unexpected behavior.\n"
     done = "{'train_runtime': 2.1, 'epoch': 1.0}\nsrun finished with exit code 0\n"
     assert _read(tmp_path, e_err=warned, e_out=STEPS + done).state == "no-failure"

@@ -51,6 +51,10 @@ def test_a_launcher_that_got_sigterm_was_stopped_unless_something_failed_before(
     stopped = _read(tmp_path, STEPS + SIGTERM + RAISED)
     assert (stopped.state, stopped.failure.signature.id) == ("stopped", "terminated")
     assert "a preemption, a cancellation" in stopped.failure.cause
+    assert "from the last checkpoint" in stopped.advice.reason
+    limit = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***\n"
+    assert "from the last checkpoint" in _read(tmp_path, limit).advice.reason
+    assert "no training step" in _read(tmp_path, SIGTERM + RAISED).advice.reason
     assert _read(tmp_path, STEPS + "ValueError: no\n" + SIGTERM + RAISED).state == "failed"
     ended = "E0304 10:12:09.1 1 x/api.py:869] failed (exitcode: 1) local_rank: 0 (pid: 7) of binary: /usr/bin/python\n"
     assert _read(tmp_path, STEPS + CLOSING + ended).failure.signature.id == "torchrun-worker"

@@ -10,15 +10,15 @@ _Why = TypeVar("_Why", bound="WhyUnknown")
 
 class RunTime:
     """A command or a condition as it is written, for the job to run: `variables` that it reads, each a `Var`, and the
-    `folder` that it runs in, a `Value`; None for the script's own.
+    `folder` that it runs in, a `Value`; None for the script's own. `reads`: all names that it reads, set or not.
 
     Two of them are never equal: the same text may print something else the next time.
     """
 
-    __slots__ = ("folder", "text", "variables")
+    __slots__ = ("folder", "reads", "text", "variables")
 
-    def __init__(self, text: str, variables: Mapping[str, Any], folder: Any) -> None:
-        self.text, self.variables, self.folder = text, variables, folder
+    def __init__(self, text: str, variables: Mapping[str, Any], folder: Any, reads: frozenset[str]) -> None:
+        self.text, self.variables, self.folder, self.reads = text, variables, folder, reads
 
 
 class WhyUnknown(str):
@@ -58,6 +58,8 @@ class ByVariable(WhyUnknown):
     """Other variables on which what is unknown hangs too."""
     choices: tuple[str, ...] = ()
     """The values that the script tells apart, if it does so in a `case`."""
+    by_file: bool = False
+    """What the script takes in, and nobody reads, may set the variable."""
     file: str = ""
     """The file that the script sources and that may set the variable, but isn't read."""
 

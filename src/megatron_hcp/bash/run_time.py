@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from megatron_hcp.bash.reason import RunTime
+from megatron_hcp.bash.reason import ByVariable, RunTime
 from megatron_hcp.bash.state import PWD, SOURCE, Var
 from megatron_hcp.bash.syntax import (
     AndOr,
@@ -48,9 +48,9 @@ def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int) -> Ru
     place = w.vars[PWD].value or ()
     stays = len(place) == 1 and isinstance(place[0], Hole) and place[0].below == "."
     variables = {name: _told(w, name) or w.vars[name] for name in sorted(names) if name in w.vars or name in w.told}
-    if any(map(is_secret_name, variables)):
+    if any(map(is_secret_name, variables)) or any(_may_be_set(w, name) for name in names - variables.keys()):
         return None
-    return RunTime(text, variables, None if stays or is_elsewhere else place)
+    return RunTime(text, variables, None if stays or is_elsewhere else place, frozenset(names))
 
 
 def pure(w: Walker, conditions: Sequence[Statement]) -> RunTime | None:
@@ -82,6 +82,12 @@ def _tests(statements: Iterable[Statement]) -> Iterator[Statement]:
 
 def _told(w: Walker, name: str) -> Var | None:
     return Var((Lit(w.told[name], w.here, False),)) if name in w.told else None
+
+
+def _may_be_set(w: Walker, name: str) -> bool:
+    """Whether a file that the script takes in, and the job does not, may set a variable."""
+    reasons = [part.reason for part in w.lookup(name, w.here)[0] if isinstance(part, Hole)]
+    return any(isinstance(reason, ByVariable) and reason.by_file for reason in reasons)
 
 
 def _read(w: Walker, nodes: Iterable[SyntaxNode]) -> set[str] | None:

@@ -153,6 +153,7 @@ class State:
         outside = name if name.isidentifier() else ""
         if self.sourced is not None:
             why = ByVariable.of(f"{name} may be set by {self.sourced}", name)
+            why.by_file = True
             why.file = self.sourced_file
             return (Hole(why, span, outside=outside),), True
         reason = ByVariable.of(f"{name} is not set in this script", name)

@@ -172,6 +172,11 @@ def is_of_script(part: str) -> bool:
     return part.startswith((LAUNCH_OUTPUT, "$(set "))
 
 
+OF_THE_JOB = frozenset(
+    "already around asked attempt code container ends exclude hcp launch mounts name nodes options patience port "
+    "preempted program python restarts run said shown start training verdict why".split()
+)
+"""The variables that a job's script sets for itself: a launch's word that reads one from outside would read that."""
 LAUNCH_OUTPUT = "launch_output_"
 """The shell's variables, with a number, for what commands of the launch's script print."""
 LAUNCH_TIME = "launch_time"
@@ -223,6 +228,8 @@ class Reading(NamedTuple):
     """Which of several training commands this is, in words: its number, and how it differs from the others."""
     line: int | None = None
     """Where that command is."""
+    start: Location | None = None
+    """Where the target's own text starts the training; None if it does so in another file, or is no script."""
     written: tuple[Setting, ...] = ()
     """NeMo-RL only: the settings before their references were evaluated; empty where there are none."""
     notes: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.syntax import AndOr, Command, Redirected, Statement
 from megatron_hcp.bash.value import ScriptText
+from megatron_hcp.ground.place import Location
 
 _STARTERS = re.compile(r"(?:srun|torchrun|ft_launcher|exec|ray|python[\d.]*|bash|sh|uv|apptainer|singularity)\Z")
 _HARMLESS = frozenset(
@@ -43,20 +44,24 @@ class Preparation(NamedTuple):
     """Words before the program that the job does not repeat, each with the reason."""
 
 
-def preparation_in(text: str, program: str) -> Preparation:
-    """What a script prepares outside conditions, loops and functions; `program` is what its launch starts."""
+def preparation_in(text: str, program: str, start: Location | None = None) -> Preparation:
+    """What a script prepares outside conditions, loops, functions; `program` is what its launch starts at `start`."""
     source = ScriptText(text.encode("utf-8", "replace"), "")
     found, name = Preparation(), PurePath(program).name
     started, computed = False, None
     for command in _commands(parse(source).statements):
-        line = source.location(command.start, command.start).line
+        place = source.location(command.start, command.start)
+        line, is_start = place.line, start is not None and place[1:3] == start[1:3]
         written = " ".join(source.data[command.start : command.end].decode("utf-8", "replace").split())
         if command.name in _HARMLESS or not command.words:
             continue
+        started = started or is_start
         if _STARTERS.match(command.name) and name in written:
             started = True
             python, prefixes = _before_the_program(written, name)
             found = found._replace(starter_line=line, python=python, prefixes=prefixes)
+            continue
+        if is_start:  # `srun $CMD`: the program is in a variable
             continue
         taken = _taken(found, command.name, _plain_words(written), line)
         if taken is None:

@@ -57,7 +57,7 @@ def take_commands(launch: Launch, taken: Taken) -> None:
     if is_kubernetes(text):
         return
     script = launch.facts.get("script")
-    found = preparation_in(text, str(script.value if script is not None else ""))
+    found = preparation_in(text, str(script.value if script is not None else ""), launch.reading.start)
     for name in ("modules", "venv", "workdir"):
         value: Any = getattr(found, name)
         if value:

@@ -52,7 +52,7 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
         return None
     failure, steps = attempts[-1].failure, attempts[-1].steps
     if failure.is_from_outside:
-        return Advice("restart", _from_outside(failure))
+        return Advice("restart", _from_outside(failure, steps))
     correction, again = correction_of(failure, steps), failure.signature.again
     if correction:
         return Advice("stop", f"the same launch would fail the same way: {correction.why}")
@@ -74,11 +74,13 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
     return _of_program(failure, attempts)
 
 
-def _from_outside(failure: Failure) -> str:
+def _from_outside(failure: Failure, steps: int) -> str:
     if failure.signature.id in _ASKED_FOR:
         return (
             "somebody ended it: unless it hung, nothing has to be mended, and the next attempt goes on from its state"
         )
+    if not steps and failure.signature.role == "echo":  # no limit or preemption of Slurm's, which are no sign of a hang
+        return "it was stopped from outside; these logs show no training step before that: look whether it hung"
     return "it was stopped from outside; the next attempt continues from the last checkpoint"
 
 

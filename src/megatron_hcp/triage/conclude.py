@@ -10,7 +10,7 @@ from typing import Literal
 
 from megatron_hcp.triage.advice import Advice, Attempt, advise
 from megatron_hcp.triage.collective.collectives import Waited, collective_text
-from megatron_hcp.triage.events import LASTING, FileEvents
+from megatron_hcp.triage.events import HANGS, LASTING, FileEvents
 from megatron_hcp.triage.failure import Failure, failures_by_step, with_ends
 from megatron_hcp.triage.inputs.dry_run import DryRunRefusal
 from megatron_hcp.triage.is_cp_on import CpPlan, CpVerdict, judge
@@ -20,7 +20,6 @@ from megatron_hcp.triage.signatures.effects import EFFECTS
 from megatron_hcp.triage.signatures.progress import is_of_training
 from megatron_hcp.triage.signatures.row import Role, filled_cause, said_text
 
-_HANGS = ("collective-timeout", "watchdog-stuck", "gloo-timeout")
 _FROM_OUTSIDE = ("preempted", "terminated")
 """The job's own words for an end that it did not choose."""
 _MISMATCH = next(row for row in EFFECTS if row.id == "collective-mismatch")
@@ -132,7 +131,7 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
     if dumped and dumped.mismatch and dump and not files:
         failure = _of_mismatch(dumped, dump)
         attempts[-1] = attempts[-1]._replace(failure=failure)
-    if failure and waited and failure.signature.id in _HANGS:
+    if failure and waited and failure.signature.id in HANGS:
         failure = with_ends(_with_collective(failure, waited, job), current, job)
         attempts[-1] = attempts[-1]._replace(failure=failure)
     cp = judge(reader.cp, job.groups, plan)

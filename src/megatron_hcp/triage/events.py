@@ -46,7 +46,7 @@ class Event(NamedTuple):
     @property
     def is_of_a_shell(self) -> bool:
         """Whether nobody who has a rank wrote it, and it is neither Slurm's word on the job nor a warning."""
-        return self.line.writer == NOBODY and self.role not in _LAST_WORDS
+        return self.line.writer == NOBODY and self.role not in _LAST_WORDS and self.signature.id != _NODE_FAILED
 
     @property
     def code(self) -> int | None:
@@ -259,10 +259,13 @@ class FileEvents:
 
 _LAST_WORDS: frozenset[Role] = frozenset(("end", "stall"))
 """Roles of what is not survived because ranks write after it: Slurm's word on the job, and warnings."""
+_NODE_FAILED = "node-failure"  # Slurm ends the whole job with it
 _ENDED: frozenset[Role] = frozenset(("cause", "death", "general", "end", "report"))
 """Roles of lines after which a program may have been started again."""
 IDLE = "steps-skipped"
 """The signature of a training that learns nothing."""
+HANGS = ("collective-timeout", "watchdog-stuck", "gloo-timeout")
+"""Signatures of ranks that waited in vain: no program ends well after that."""
 LASTING = ("loss-nan", "grad-norm-nan")
 """Signatures of failures that neither further steps nor the end of the training make good: numbers do."""
 SENT_FROM_OUTSIDE = ("terminated", "interrupted", "cancelled")

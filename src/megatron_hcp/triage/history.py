@@ -9,9 +9,10 @@ from pathlib import Path
 
 from megatron_hcp.triage.events import OFTEN, RAISED, Event, FileEvents
 from megatron_hcp.triage.inputs.log_name import kind_of_log, read_name
-from megatron_hcp.triage.line import read_line
+from megatron_hcp.triage.line import Line, read_line
 from megatron_hcp.triage.scan import Hit
-from megatron_hcp.triage.signatures.progress import is_of_training
+from megatron_hcp.triage.signatures.progress import NCCL_IS_UP, ONE_DONE, is_of_training
+from megatron_hcp.triage.signatures.row import Role
 
 _LABELS = rb"(?:\s{0,12}\d{1,6}: (?!\d\d:)\S|\[default\d{1,6}\]:|\[(?:\d{1,6},)?\d{1,6}\]<std(?:out|err)>:)"
 _LABEL, _BELOW = re.compile(_LABELS), re.compile(rb"\n" + _LABELS)
@@ -24,6 +25,7 @@ _STEP_ENDS = re.compile(rb"Terminating StepId=(\d{1,12}\.\d{1,9})\b|\*\*\* STEP 
 _AGENT = re.compile(rb"[EWI]\d{4} \S{1,20}\s{1,8}(\d{1,10}) torch/distributed/elastic/")
 """torchrun's agent and its process id, of which each attempt has one report on a worker that failed."""
 _REPORT = b"failed (exitcode: "
+_OF_GONE: tuple[Role, ...] = ("unknown", "effect")
 _SLURMS = (b"srun: ", b"slurmstepd: ", b"slurmstepd-")
 
 
@@ -53,6 +55,17 @@ class History:
                     entry.outlived |= _known(other)
         self.files.append(entry)
         self._looked, self._step_ended, self._reports = 0, False, {}
+
+    def survive(self, raw: bytes, line: Line) -> None:
+        """Forgets what a line shows to have been survived: peers that are gone at a good end, and NCCL's warnings."""
+        entry = self.entry
+        if ONE_DONE in raw:
+            entry.pending = {role: event for role, event in entry.pending.items() if role not in _OF_GONE}
+        if NCCL_IS_UP in raw:
+            warned = {role for role, event in entry.pending.items() if _is_warning_of_nccl(event.line, line)}
+            entry.seen = {key for key in entry.seen if all(key[0] != entry.pending[one].signature.id for one in warned)}
+            entry.pending = {role: event for role, event in entry.pending.items() if role not in warned}
+            entry.further = [event for event in entry.further if not _is_warning_of_nccl(event.line, line)]
 
     def follow(self, hit: Hit) -> None:
         """Looks at where a hit stands: below the ranks' first line, or below the end of an srun step."""
@@ -133,3 +146,8 @@ def _first_ranked(hit: Hit, begin: int) -> int | None:
 def _known(entry: FileEvents) -> Counter[str]:
     """The lines after which a part trained on: where another attempt prints them too, they are no news."""
     return Counter(dict.fromkeys(entry.outlived, OFTEN))
+
+
+def _is_warning_of_nccl(line: Line, other: Line) -> bool:
+    """Whether NCCL warned in a line, in the process of another one."""
+    return "NCCL WARN" in line.body and line.writer == other.writer

@@ -82,6 +82,7 @@ _PREFIXES = tuple(
         r"> ?|`{1,3}(?=\S)|[-*•#] {1,3}(?=\S)",  # a quotation, code or a list, where a log was pasted
     )
 )
+_PYTHONS_WARNING = re.compile(r"[^:\n]{1,300}:\d{1,7}: \w{0,60}Warning: ")
 INFORMING = frozenset(("I", "D", "INFO", "DEBUG", "info", "debug"))
 QUIET = INFORMING | {"W", "WARNING", "WARN"}
 """Levels of lines that warn or inform: no program ended because of what they say."""
@@ -137,6 +138,8 @@ def read_line(raw: bytes) -> Line:
     found = _TIME.search(text) if "time" not in said else None
     if found:
         said |= found.groupdict()
+    if "level" not in said and "Warning: " in text and _PYTHONS_WARNING.match(text):
+        said["level"] = "WARNING"
     return Line(
         text.strip() if not text.startswith((" ", "\t")) else text.rstrip(),
         whole(said.get("label")),

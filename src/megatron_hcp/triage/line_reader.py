@@ -9,12 +9,12 @@ from megatron_hcp.triage.collective.collectives import CollectiveWaits
 from megatron_hcp.triage.course.idle import Idle
 from megatron_hcp.triage.course.not_finite import said
 from megatron_hcp.triage.cp.evidence import CpEvidence
-from megatron_hcp.triage.events import IDLE, LASTING, FileEvents
+from megatron_hcp.triage.events import HANGS, IDLE, LASTING, FileEvents
 from megatron_hcp.triage.history import History
 from megatron_hcp.triage.line import INFORMING, QUIET, Line, read_line
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.scan import Hit
-from megatron_hcp.triage.signatures.progress import HARMLESS, ONE_DONE, begun, finished, is_of_training, last_words
+from megatron_hcp.triage.signatures.progress import HARMLESS, begun, finished, is_of_training, last_words
 from megatron_hcp.triage.signatures.ray import WRAPPER as RAYS_WRAPPER
 from megatron_hcp.triage.signatures.row import Role, Signature
 from megatron_hcp.triage.signatures.table import ALWAYS, JOB_TOKEN, RESTART_TOKEN, places_of, words_of
@@ -49,7 +49,6 @@ _SAYS_ERROR = re.compile(
 _ERROR_LEVELS = frozenset(("E", "F", "C", "ERROR", "CRITICAL", "FATAL", "error", "fatal"))
 _KNOWN: frozenset[Role] = frozenset(("cause", "death", "general"))
 """Roles of lines that say what happened."""
-_OF_GONE: tuple[Role, ...] = ("unknown", "effect")
 _SPOKEN = ("cause", "general")
 _INFORMED = (*_SPOKEN, "report", "echo")
 """Roles of lines that a logger's level can take back: a warning ended nothing, and Ray informs of each good end."""
@@ -273,12 +272,10 @@ class LineReader:
             self._begin((self.entry.attempt or 0) + 1)
         if (words := begun(hit.line)) and self.entry.begins_again(words, line.writer[:3], hit.offset):
             self._begin_again()
-        is_failed = bool(self.entry.pending.keys() & _KNOWN)
+        is_failed = any(role in _KNOWN or event.signature.id in HANGS for role, event in self.entry.pending.items())
         if over := finished(hit.line, self.entry.steps > 0, is_failed):
             self.entry.finish(over[0], is_elsewhere=over[1])
-        if ONE_DONE in hit.line:
-            for role in _OF_GONE:
-                self.entry.pending.pop(role, None)
+        self.history.survive(hit.line, line)
         if any(token in hit.line for token in COLLECTIVE_TOKENS):
             self.waits.read(text[:8192], line.rank)
         self.cp.read(text, line.rank, str(self.entry.path))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from megatron_hcp.triage.events import NAMES_THE_END, ROLES, Event, FileEvents
+from megatron_hcp.triage.events import NAMES_THE_END, ROLES, SENT_FROM_OUTSIDE, Event, FileEvents
 from megatron_hcp.triage.exit_codes import ABORTED
 from megatron_hcp.triage.line import When, without_figures
 from megatron_hcp.triage.logged_job import LoggedJob
@@ -136,6 +136,9 @@ def first_event(
     first = _earliest(candidates)
     if first[1].role in _SAID_BY_OTHERS:
         first = _odd_one(parts, job, place_of(*first, job)[0]) or first
+    first = _ended_before(first, candidates) or first
+    if first[1].role == "effect":
+        first = _silent_one(parts, place_of(*first, job)[0]) or first
     if first[1].role == "effect":  # Ray saw the end that others only felt
         first = next((item for item in candidates if item[1].signature.id == "ray-worker-died"), first)
     return first, candidates
@@ -184,12 +187,42 @@ def _order(item: Said) -> tuple[tuple[int, bool], bool, When, int, int]:
     )
 
 
+_NOT_CONNECTED = ("gloo-connect", "gloo-loopback", "gloo-interface")
+"""Signatures of ranks that did not reach another one: it may have ended."""
+
+
+def _ended_before(first: Said, candidates: Sequence[Said]) -> Said | None:
+    """What ended a process of another log before `first`, which only says that a rank was lost or not reached."""
+    since = first[1].when
+    if since is None or not (first[1].role in ("origin", "effect") or first[1].signature.id in _NOT_CONNECTED):
+        return None
+    timed = [
+        (when, item)
+        for item in candidates
+        if item[1].file != first[1].file and _is_an_end(item[1]) and (when := _latest_time(item)) is not None
+    ]
+    when, item = min(timed, key=lambda one: one[0], default=(since, first))
+    return item if when < since else None
+
+
+def _is_an_end(event: Event) -> bool:
+    is_raised = event.role in _HAPPENED and event.signature.id not in _NOT_CONNECTED
+    return is_raised or event.signature.id in SENT_FROM_OUTSIDE
+
+
+def _latest_time(item: Said) -> When | None:
+    """The time by which an event had happened: its own, or that of torchrun's word below it that a worker ended."""
+    entry, event = item
+    below = (end.line.when for end in entry.ends if end.offset > event.offset and end.line.when is not None)
+    return event.line.when or event.around or min(below, default=None)
+
+
 _NOT_STARTED = frozenset((126, 127))
 
 
 def _is_of_a_shell(event: Event) -> bool:
-    """Whether a shell said that it did not find a program."""
-    return event.signature.id == "program-unknown" and bool(event.groups["program"])
+    """Whether a shell, or a command that starts another, said that it did not find a program."""
+    return event.signature.id == "program-unknown" and bool(event.groups["program"] or event.groups["program4"])
 
 
 def _is_above_start(item: Said) -> bool:
@@ -239,6 +272,19 @@ def _odd_one(files: Sequence[FileEvents], job: LoggedJob, victim: int | None) ->
         return next(iter(aborted.values()))
     alone = [item for rank, item in cut.items() if rank is not None and rank not in lost and item[1].groups["at"]]
     return alone[0] if len(alone) == 1 and victim is not None and not {None, victim} & cut.keys() else None
+
+
+def _silent_one(files: Sequence[FileEvents], victim: int | None) -> Said | None:
+    """The only rank that torchrun saw end by an exit code of its own and that doesn't say that it lost another one,
+    as `victim` does; None where it didn't end first, or there are more."""
+    lost = {rank for entry in files for rank in entry.lost}
+    said = [(entry, event) for entry in files for event in entry.ends if event.ended.is_own]
+    timed = [(when, item) for item in said if (when := item[1].ended.when) is not None]
+    silent = [(when, item) for when, item in timed if item[1].ended.rank not in lost]
+    if victim not in lost or len({item[1].ended.rank for _, item in silent}) != 1:
+        return None
+    when, item = silent[0]
+    return item if when == min(when for when, _ in timed) else None
 
 
 def _follows(event: Event, end: Event) -> bool:

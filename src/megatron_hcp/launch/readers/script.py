@@ -162,6 +162,7 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         said.append("the file has Windows line endings (CRLF): bash doesn't run it the way it looks")
     run = RunWords()
     argv = argv_of(items, run)
+    start = location_of(launched.started.span)
     reading = reading._replace(
         dialect=dialect,
         form="shell",
@@ -170,6 +171,7 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         beside=script.files.beside,
         notes=(*reading.notes, *said),
         argv=argv,
+        start=start if start.file == target else None,
         outputs=run.outputs if argv is not None else {},
         hidden_argument=why_hidden(items) if argv is None else "",
     )

@@ -156,8 +156,8 @@ ROWS: tuple[Known, ...] = (
         "KNOWN126",
         "verl",
         ">=0.8",
-        when="fused_linear_logprobs and tp > 1 and not vanilla_mbridge and vanilla_mbridge != null "
-        "and model_name names qwen2vl qwen25vl qwen3vl",
+        when="fused_linear_logprobs and tp > 1 and sequence_parallel and not vanilla_mbridge "
+        "and vanilla_mbridge != null and model_name names qwen25vl",
         title="A vision model's batch is padded for sequence parallelism",
         why="With fused kernels its tokens are padded to the longest sequence, not to a multiple of TP, and "
         "Megatron-Bridge splits them over the TP ranks.",
@@ -172,12 +172,12 @@ ROWS: tuple[Known, ...] = (
         ),
         launch=Example(
             "verl",
-            f"{_START}Qwen/Qwen3-VL-8B-Instruct {_ACTOR}.megatron.vanilla_mbridge=False "
+            f"{_START}Qwen/Qwen2.5-VL-7B-Instruct {_ACTOR}.megatron.vanilla_mbridge=False "
             f"{_ACTOR}.megatron.tensor_model_parallel_size=2 actor_rollout_ref.model.use_fused_kernels=True",
         ),
         good=Example(
             "verl",
-            f"{_START}Qwen/Qwen3-VL-8B-Instruct {_ACTOR}.megatron.vanilla_mbridge=False "
+            f"{_START}Qwen/Qwen2.5-VL-7B-Instruct {_ACTOR}.megatron.vanilla_mbridge=False "
             f"{_ACTOR}.megatron.tensor_model_parallel_size=2 actor_rollout_ref.model.use_fused_kernels=False",
             "verl=0.8",
         ),

@@ -19,14 +19,14 @@ _PHASES: tuple[tuple[re.Pattern[str], str], ...] = (
         "sleep while the training runs",
     ),
     (
-        re.compile(r", in \w*(?:cross_entropy|log_softmax|logprobs?|log_probs?|logits|lm_head)\w*"),
+        re.compile(r", in \w{0,90}(?:cross_entropy|log_softmax|log_?prob|logits|lm_head)"),
         "it was computing logits or the loss over the vocabulary: {memory} or use a fused or chunked cross entropy or "
         "more tensor parallelism, which splits the vocabulary",
     ),
     (
         re.compile(
-            r"\w*(?:adam|optim|muon|lion|adafactor)\w*\.py, in |, in \w*optimizer_state\w*|"
-            r"\w*stage(?:_1_and_2|3)\.py, in (?:step|_?_?init\w*|\w*optimizer\w*)$",
+            r"(?:adam|optim|muon|lion|adafactor)\w{0,16}\.py, in |, in \w{0,60}optimizer_state|"
+            r"stage(?:_1_and_2|3)\.py, in (?:step$|_?_?init|\w{0,60}optimizer)",
             re.I,
         ),
         "it was making optimizer states or buffers of gradients: shard them over more ranks (ZeRO, the distributed "
@@ -34,13 +34,13 @@ _PHASES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(
-            r", in _?(?:load\w*|from_pretrained|\w*convert\w*|\w*export\w*|_?materialize\w*|prepare_model\w*|"
+            r", in _?(?:load\w*|from_pretrained|\w{0,90}(?:convert|export)\w*|_?materialize\w*|prepare_model\w*|"
             r"flatten_tensors|_init_flat_param\w*)$"
         ),
         "it was loading or converting weights: more tensor or pipeline parallelism shrinks them, CP does not",
     ),
     (
-        re.compile(r"distributed_c10d\.py, in \w*(?:process_group|barrier|new_group)\w*"),
+        re.compile(r"distributed_c10d\.py, in \w{0,90}(?:process_group|barrier|new_group)"),
         "NCCL found no room for its buffers: does another process, or one that an earlier run left behind, hold this "
         "GPU (nvidia-smi)? free it first",
     ),

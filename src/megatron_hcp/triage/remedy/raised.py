@@ -38,7 +38,21 @@ _CORRECTIONS = (
         "sizes of the model, the data or the layout don't fit each other",
     ),
     Correction(
-        re.compile(r"same dtype\b|expected (?:\w{1,12} )?scalar type|type .{1,40} should be the same"),
+        re.compile(r"op\.preamble\.length <= op\.nbytes"),
+        "the ranks gave one collective tensors of different sizes",
+        "do all ranks build the same tensors (an uneven last batch, a branch that depends on the rank)?",
+    ),
+    Correction(
+        re.compile(r"[Tt]arget modules .{1,200} not found in the base model"),
+        "the adapter's options name modules that this model does not have",
+    ),
+    Correction(
+        re.compile(r"host='huggingface\.co'.{0,450}Network is unreachable"),
+        "the node has no network to the hub",
+        "fetch the files before the job, on a node that has a network, and set HF_HUB_OFFLINE=1 in the job",
+    ),
+    Correction(
+        re.compile(r"same dtype\b|expected (?:\w{1,12} )?scalar type|type \([^()]{1,40}\) should be the same"),
         "types of numbers don't fit each other",
         "is one precision set for the model, its inputs and its loss (bf16, fp16, autocast)?",
     ),
@@ -59,7 +73,9 @@ _CORRECTIONS = (
         later=False,
     ),
     Correction(
-        re.compile(r"Repo id must |Incorrect path_or_model_id: |Can't find '[^']{1,60}' at |path .{1,300} not exist"),
+        re.compile(
+            r"Repo id must |Incorrect path_or_model_id: |Can't find '[^']{1,60}' at |path \S{1,300} does not exist"
+        ),
         "the folder that it names is not there, or lacks a file, as the job sees it",
         "does the folder exist on every node, inside the container, and is it complete (config.json, "
         "adapter_config.json, the tokenizer's files)?",
@@ -119,12 +135,12 @@ _CORRECTIONS = (
         "the container's image was not found, or may not be read",
     ),
     Correction(
-        re.compile(r"ibv_\w{1,30} failed.{0,60}(?:No such device|Invalid argument)"),
+        re.compile(r"ibv_(?:(?!ibv)\w){1,30} failed[^_]{0,60}(?:No such device|Invalid argument)"),
         "the container lacks the network card that NCCL chose, or its GID index",
         "ibv_devinfo inside the container, on every node: set NCCL_IB_HCA and NCCL_IB_GID_INDEX to what it shows",
     ),
     Correction(
-        re.compile(r"ibv_(?:create|alloc)_\w{1,30} failed(?:$|.{0,60}(?:Cannot allocate|errno 12))"),
+        re.compile(r"ibv_(?:create|alloc)_(?:(?!ibv)\w){1,30} failed(?:$|[^_]{0,60}(?:Cannot allocate|errno 12))"),
         "the network card could not lock memory for the job",
         "ulimit -l inside the job, on every node: it must be unlimited (containers: --ulimit memlock=-1)",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from megatron_hcp.triage.signatures.row import ERROR, Signature, fault
+from megatron_hcp.triage.signatures.row import ERROR, Signature, effect, fault
 
 CRASHES: tuple[Signature, ...] = (
     fault(
@@ -18,6 +18,16 @@ CRASHES: tuple[Signature, ...] = (
         tokens=(ERROR, b"ignal", b"Segmentation fault"),
         role="general",
         again="chance",
+    ),
+    effect(
+        "faulthandler-timeout",
+        r"^Timeout \((?P<text>\d{1,4}:\d\d:\d\d(?:\.\d{1,9})?)\)!$",
+        "Python's faulthandler found no progress after {text}, and dumped where each thread was",
+        "Timeout (0:00:12)!",
+        "Timeout (12)",
+        "the frames below it, of each rank: the one that is not in a collective is the one that the others wait for",
+        tokens=(b"Timeout (",),
+        role="origin",
     ),
     fault(
         "heap-corrupted",

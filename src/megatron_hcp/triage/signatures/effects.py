@@ -109,15 +109,25 @@ EFFECTS: tuple[Signature, ...] = (
     ),
     effect(
         "monitored-barrier",
-        r"Ranks? (?P<who>\d[\d, ]{0,200}) failed to pass monitoredBarrier|"
-        r"reached monitoredBarrier, but received errors while waiting for send/recv from rank (?P<who2>\d{1,9})",
-        "rank {who}{who2} did not come to a barrier in time: it had ended, or was busy (data, a download, a save)",
+        r"Ranks? (?P<who>\d[\d, ]{0,200}) failed to pass monitoredBarrier",
+        "rank {who} did not come to a barrier in time: it had ended, or was busy (data, a download, a save)",
         "RuntimeError: Rank 1 failed to pass monitoredBarrier in 30000 ms",
         "RuntimeError: Rank 1 passed the monitoredBarrier",
         "read that rank's log; if it was busy, do the long work before init_process_group, or raise its timeout",
         tokens=(b"monitoredBarrier",),
         rule="LOG003",
         role="origin",
+    ),
+    effect(
+        "monitored-barrier-left",
+        r"reached monitoredBarrier, but received errors while waiting for send/recv from rank (?P<who>\d{1,9})",
+        "rank {who} was not at a barrier: it had ended, was busy, or gave up because another rank did not come",
+        "RuntimeError: Rank 2 successfully reached monitoredBarrier, but received errors while waiting for send/recv "
+        "from rank 0. Please check rank 0 logs for faulty rank.",
+        "RuntimeError: Rank 2 successfully reached monitoredBarrier",
+        "read that rank's log: where it gave up, it names the rank that did not come",
+        tokens=(b"monitoredBarrier",),
+        rule="LOG003",
     ),
     effect(
         "rendezvous-absent",
@@ -247,13 +257,14 @@ EFFECTS: tuple[Signature, ...] = (
     effect(
         "terminated",
         r"SignalException: (?:(?!SignalException: ).)* got signal: (?:15|Signals\.SIGTERM)|"
-        r"Received (?:15|Signals\.SIGTERM) death signal|SystemExit: 143|is killed by signal: Terminated",
+        r"Received (?:15|Signals\.SIGTERM) death signal|SystemExit: 143|is killed by signal: Terminated|"
+        r"^Main process received SIGTERM, exiting",  # DeepSpeed's launcher, which only informs
         "ended by SIGTERM from outside: a preemption, a cancellation, or the end of a job of which another node failed",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 15",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 9",
-        tokens=(b"ignal",),
+        tokens=(b"ignal", b"SIGTERM, exiting"),
         role="echo",
-    ),
+    )._replace(at_any_level=True),
     effect(
         "workers-closed",
         r"(?:closing|via) signal SIGTERM",
@@ -275,19 +286,12 @@ EFFECTS: tuple[Signature, ...] = (
     ),
     effect(
         "interrupted",
-        r"^KeyboardInterrupt\b|got signal: 2\b|Received 2 death signal|(?:closing|via) signal SIGINT",
+        r"^KeyboardInterrupt\b|got signal: 2\b|Received 2 death signal|(?:closing|via) signal SIGINT|"
+        r"^Main process received SIGINT, exiting",
         "the program was interrupted (SIGINT, as Ctrl-C sends it)",
         "KeyboardInterrupt",
         "KeyboardError",
-        tokens=(b"KeyboardInterrupt", b"signal"),
+        tokens=(b"KeyboardInterrupt", b"signal", b"SIGINT, exiting"),
         role="echo",
-    ),
-    effect(
-        "child-failed",
-        r"ChildFailedError",
-        "torchrun reports the failure of a worker",
-        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
-        "ValueError: child failed",
-        role="echo",
-    ),
+    )._replace(at_any_level=True),
 )

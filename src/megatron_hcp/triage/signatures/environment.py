@@ -21,7 +21,8 @@ ENVIRONMENT: tuple[Signature, ...] = (
     ),
     fault(
         "bad-option",
-        r"^(?:\S{1,200}: )?[Ee]rror: (?P<text>unrecognized arguments?: .*|argument \S.*|ambiguous option: .*|"
+        r"^(?:\S{1,200}: |[A-Z][\w ]{1,60}: )?[Ee]rror: (?P<text>unrecognized arguments?: .*|"
+        r"argument \S.*|ambiguous option: .*|"
         r"the following arguments are required: .*|one of the arguments .*|[Nn]o such option.*|"
         r"Invalid value for .*|Missing (?:option|argument) .*)$",
         "the program does not accept these options: {text}",

@@ -80,6 +80,16 @@ GPU: tuple[Signature, ...] = (
         again="machine",
     ),
     fault(
+        "gpu-loss-range",
+        r"Loss\.cu:\d.{0,120}Assertion `(?:input_val|target_val) >= zero",
+        "a binary cross entropy got a value outside of 0 to 1: often a NaN, or logits without their sigmoid",
+        "/pytorch/aten/src/ATen/native/cuda/Loss.cu:94: operator(): block: [0,0,0], thread: [3,0,0] Assertion "
+        "`input_val >= zero && input_val <= one` failed.",
+        "/pytorch/aten/src/ATen/native/cuda/Loss.cu:94: no value",
+        "look for the first step whose outputs are NaN; binary_cross_entropy_with_logits takes logits as they are",
+        tokens=(b"Assertion `",),
+    ),
+    fault(
         "gpu-assert",
         r"Assertion `[^`]{1,200}` failed|(?:CUDA|HIP) error: device-side assert",
         "a kernel used an index outside its table: a token ID beyond the vocabulary, a position beyond the "

@@ -73,12 +73,16 @@ JOB: tuple[Signature, ...] = (
         r"mpiexec|ray|swift|megatron|llamafactory-cli): (?:command )?not found|"
         r"^\S{0,200}python\S{0,20}: can't open file (?P<program2>'[^']{1,300}')|"
         r"^\S{0,100}sh: (?:(?:line )?\d{1,6}: )?(?P<program3>/\S{0,300}/(?:torchrun|python[\d.]*|deepspeed)): "
-        r"No such file or directory|^mpirun was unable to find the specified executable",
-        "the shell or Python did not find the program to start: {program}{program2}{program3}",
+        r"No such file or directory|"
+        r"^(?:/\S{1,80}/)?(?:nice|ionice|env|timeout|nohup|setsid|stdbuf|numactl|taskset|time): "
+        r"(?:[a-z][a-z ]{1,60}:? )?[‘'\"`]?(?P<program4>[^\s‘’'\":]{1,300})[’'\"]?: No such file or directory$|"
+        r"\\?\"(?P<program5>[^\"\\]{1,300})\\?\": executable file not found in \$PATH|"  # container runtimes
+        r"^mpirun was unable to find the specified executable",
+        "the shell or Python did not find the program to start: {program}{program2}{program3}{program4}{program5}",
         "/var/spool/slurmd/job12/slurm_script: line 9: torchrun: command not found",
         "/var/spool/slurmd/job12/slurm_script: line 9: nvidia-smi: command not found",
         "is the environment (module, venv, container) active in the job, on every node?",
-        tokens=(b"not found", b"can't open file", b"sh: ", b"find the specified executable"),
+        tokens=(b"not found", b"can't open file", b"sh: ", b": No such file or dir", b"find the specified executable"),
     ),
     ended(
         "job-cancelled",

@@ -6,6 +6,14 @@ from megatron_hcp.triage.signatures.row import SACCT, Signature, fault, report
 
 LAUNCHERS: tuple[Signature, ...] = (
     report(
+        "child-failed",
+        r"ChildFailedError",
+        "torchrun reports the failure of a worker",
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "ValueError: child failed",
+        role="echo",
+    ),
+    report(
         "srun-task",
         r"^(?P<host>[^:\s]+): tasks? (?P<tasks>[\d,-]+): (?P<how>.+)$",
         "srun saw task {tasks} on {host} end: {how}",

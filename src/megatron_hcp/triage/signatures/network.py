@@ -153,6 +153,16 @@ NETWORK: tuple[Signature, ...] = (
         tokens=(ERROR, b"NCCL WARN"),
     ),
     fault(
+        "rendezvous-name",
+        r"client socket has (?:timed out|failed to connect).{0,80}? \((?P<text>\S{1,253}), \d{1,5}\)",
+        "the name of the rendezvous host cannot be resolved on this node: {text}",
+        "The client socket has timed out after 60000ms while trying to connect to (n1.pool, 29500).",
+        "The client socket has connected to (n1.pool, 29500).",
+        "getent hosts NAME on that node: is the name right, and does its service (the headless one of pods) exist?",
+        tokens=(ERROR, b"socket has"),
+        context=r"cannot be retrieved \(gai error: -[235] ",
+    ),
+    fault(
         "gloo-loopback",
         r"Gloo connectFullMesh failed(?:(?!Gloo connectFullMesh).)*?remote=\[?(?:127\.|::1)",
         "Gloo could not connect to a rank at 127.0.0.1: on one node that rank had ended; on several, the host name "

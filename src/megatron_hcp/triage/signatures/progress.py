@@ -43,6 +43,8 @@ except after MLPerf's and after Megatron-LM's last evaluation (the one on the te
 """
 ONE_DONE = b" exits successfully."
 """What DeepSpeed's launcher prints of each process: others may still fail, but that some are gone says nothing."""
+NCCL_IS_UP = b" - Init COMPLETE"
+"""NCCL's word that a communicator works: what the process warned of before did not matter."""
 _HOWEVER_IT_ENDED = b"Training completed or interrupted"
 """verl's asynchronous trainer says so after a failure too."""
 
@@ -133,7 +135,7 @@ HARMLESS = re.compile(
     r"nthreads cannot be larger than environment variable|could not find arguments in the checkpoint|"
     r"could not find the metadata file|will not load any checkpoints?|Using the latest cached version|"
     r"unable to register \w{1,20} (?:factory|plugin)|continuing (?:to|with|without) |"
-    r"(?<![a-z])(?:errors|failures)[:=] ?0$|\bnum(?:ber)?[ _][\w ]{0,60}(?:error|fail)[\w /()]{0,40}[:=] ?0$"
+    r"(?<![a-z])(?:errors|failures)[:=] ?0$|\bnum(?:ber)?[ _](?:(?!num)[\w ]){0,60}(?:error|fail)[\w /()]{0,40}[:=] ?0$"
 )
 """What programs print as an error and go on: Hydra, git (also in wandb), pip, numexpr, Megatron-LM, datasets,
 TensorFlow; what says that it goes on; and a count of no errors or failures."""

@@ -27,7 +27,7 @@ from megatron_hcp.triage.signatures.launchers import LAUNCHERS
 from megatron_hcp.triage.signatures.models import MODELS, REFUSED
 from megatron_hcp.triage.signatures.network import NETWORK
 from megatron_hcp.triage.signatures.node import NODE
-from megatron_hcp.triage.signatures.progress import BEGINS, DONE, ONE_DONE
+from megatron_hcp.triage.signatures.progress import BEGINS, DONE, NCCL_IS_UP, ONE_DONE
 from megatron_hcp.triage.signatures.ray import RAY
 from megatron_hcp.triage.signatures.rollout import ROLLOUT
 from megatron_hcp.triage.signatures.row import ERROR, Signature
@@ -68,7 +68,7 @@ def compiled(rows: tuple[Signature, ...]) -> list[tuple[Signature, re.Pattern[st
 
 JOB_TOKEN = b"hcp-job: "
 RESTART_TOKEN = b"will restart worker group"
-_MARKS = (JOB_TOKEN, *DONE, *BEGINS, ONE_DONE, RESTART_TOKEN, STEP_TOKEN)
+_MARKS = (JOB_TOKEN, *DONE, *BEGINS, ONE_DONE, NCCL_IS_UP, RESTART_TOKEN, STEP_TOKEN)
 ALWAYS = (*_MARKS, *START_TOKENS, *SPEED_TOKENS, *COLLECTIVE_TOKENS)
 """Lines with these are read every time: their numbers are what counts."""
 _LOUD = (ERROR, b"ERROR", b"FATAL", b"CRITICAL", b"fatal: ")

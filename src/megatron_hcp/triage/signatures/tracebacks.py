@@ -149,17 +149,21 @@ def rejoined(hit: Hit, line: Line) -> Line | None:
     return line._replace(body=f"{line.body} {text}")
 
 
+_OF_LIBRARY = re.compile(r"(?:^|/)python3\.\d{1,2}/(?!(?:site|dist)-packages)")
 _LOOKED_UP = re.compile(
-    r"^(?:[\w.]{1,80}\.)?(?:KeyError|IndexError|AttributeError|StopIteration|Empty|CancelledError)\b"
+    r"^(?:[\w.]{1,80}\.)?(?:(?:KeyError|IndexError|AttributeError|StopIteration|Empty|CancelledError)\b|"
+    r"HTTPError: HTTP Error 30\d)"  # a redirection, which urllib follows
 )
 
 
 def was_caught(hit: Hit, line: Line) -> bool:
-    """Whether a look-up failed as the program expected: what it did then raised another exception."""
-    if not _LOOKED_UP.match(line.body):
-        return False
+    """Whether a look-up failed as the program expected: what it did then raised another exception; or the program put
+    an exception of its own (`raise … from`) in place of one of Python's library, which knows less of what is wrong."""
     own = (other.body for _, other in lines_below(hit) if other.writer == line.writer and other.body.strip())
-    return next(own, "").startswith("During handling of the above exception")
+    below = next(own, "")
+    if below.startswith("The above exception was the direct cause"):
+        return _OF_LIBRARY.search(frames_above(hit.before(), line).partition("\n")[0]) is not None
+    return below.startswith("During handling of the above exception") and _LOOKED_UP.match(line.body) is not None
 
 
 def is_ignored(before: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.bash.value import Field, Item, Items, Lit, Maybe, OneOf, Part, Unseen, default_of, reason_of
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText
-from megatron_hcp.launch.forms.script.run_words import RunWords
+from megatron_hcp.launch.forms.script.run_words import RunWords, is_carried
 
 
 def argv_of(items: Items, run: RunWords) -> tuple[Argument, ...] | None:
@@ -67,7 +67,7 @@ def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None
         return RunText((chosen,), (True,), splits=True) if chosen else None
     if isinstance(item, Unseen) and isinstance(before, Field) and before.prefix.startswith("-"):
         if item.outside:
-            return RunText((item.outside,), (True,))
+            return RunText((item.outside,), (True,)) if is_carried(item) else None
         output = run.output(item)
         return RunText((output,), (True,), splits=True) if output else None
     if not isinstance(item, Field):
@@ -95,7 +95,7 @@ def _carried(part: Part, run: RunWords) -> list[tuple[str, bool]] | None:
         chosen = run.choice(part)
         return [(chosen, True)] if chosen else None
     if name := part.variable or part.outside or part.date:
-        return [(name, True)]
+        return [(name, True)] if is_carried(part) else None
     if part.below is not None:
         return [
             (LAUNCH_FOLDER, True),

@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from megatron_hcp.bash.reason import RunTime, WhyUnknown
+from megatron_hcp.bash.reason import ByVariable, RunTime, WhyUnknown
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, OneOf, Part, Unseen, Value
-from megatron_hcp.launch.fact import LAUNCH_FOLDER, LAUNCH_OUTPUT, LAUNCH_TIME
+from megatron_hcp.launch.fact import LAUNCH_FOLDER, LAUNCH_OUTPUT, LAUNCH_TIME, OF_THE_JOB
 
 _PLAIN = r"[\w./:=,@%+-]+"
 """Text that splitting and globbing leave as it is."""
 _OF_A_TASK = (
-    r"\b(?:SLURM_(?:PROCID|NODEID|LOCALID|STEP\w*)|(?:LOCAL_|NODE_)?RANK|SLURMD_NODENAME|HOSTNAME|hostname|"
+    r"\b(?:SLURM_(?:PROCID|NODEID|LOCALID|STEP\w*)|(?:LOCAL_|NODE_|GROUP_|MACHINE_|PMIX?_|OMPI_COMM_WORLD_(?:LOCAL_|NODE_)?)?"
+    r"RANK|SLURMD_NODENAME|HOSTNAME|hostname|"
     r"srun|sbatch|salloc|scancel)\b"
 )
 """What differs between the tasks of a job, and what starts another job or step."""
-_OF_THE_JOB = r"\$\{?(attempt|name|nodes|port|program|python|start)\b"
-"""Variables that the job's own script has set by then."""
 _MAX_TEXT = 10_000
 
 
@@ -36,7 +35,7 @@ class RunWords:
             if run is part.output:
                 return name
         text = part.output.text
-        command = self._substitution(part.output, (text[2:-1] if text.startswith("$(") else text[1:-1]).strip())
+        command = self._substitution(part.output, (text[2:-1] if text.startswith("$(") else text[1:-1]).lstrip())
         name = None if command is None else f"{LAUNCH_OUTPUT}{len(self.outputs) + 1}"
         if name is not None and command is not None:
             self.outputs[name] = command
@@ -61,7 +60,7 @@ class RunWords:
 
     def _substitution(self, run: RunTime, command: str) -> str | None:
         """`$(…)` that sets what a command reads, and runs it as the script does: it may fail, or find nothing set."""
-        if not set(re.findall(_OF_THE_JOB, run.text)) <= run.variables.keys():
+        if OF_THE_JOB & (run.reads - run.variables.keys()):
             return None
         known: list[str | None] = []
         for name, var in run.variables.items():
@@ -82,13 +81,11 @@ class RunWords:
     def _word(self, item: Item, splits: bool = True) -> str | None:
         """A word of a list. `splits`: it is printed, and split again, so that it must not have a blank."""
         if isinstance(item, Field):
-            is_plain = all(
-                re.fullmatch(_PLAIN, part.text) for part in item.parts if isinstance(part, Lit) and part.text
-            )
-            return self._text(item.parts) if is_plain or not splits else None
+            return self._text(item.parts) if not splits or all(map(_has_no_blank, item.parts)) else None
         if isinstance(item, Unseen):
             if item.outside:
-                return f'"${{{item.outside}-}}"'
+                found = f"${{{item.outside}-}}"
+                return None if not _is_as_outside(item) else f'"{found}"' if splits else found
             name = self.output(item)
             return name and f"${name}"
         return self.words(item.reason, item.options)
@@ -107,7 +104,7 @@ class RunWords:
             chosen = self.choice(part)
             return chosen and f'"{chosen}"'
         if name := part.variable or part.outside:
-            return f'"${{{name}-}}"'
+            return f'"${{{name}-}}"' if _is_as_outside(part) else None
         if part.date:
             return '"' + part.date.replace("date", f'date -d "@${LAUNCH_TIME}"', 1) + '"'
         if part.below is not None:
@@ -115,6 +112,23 @@ class RunWords:
             return f'"${LAUNCH_FOLDER}"{below and quote(below)}'
         output = None if part.is_list else self.output(part)
         return output and f'"${output}"'
+
+
+def is_carried(part: Hole | Unseen) -> bool:
+    """Whether a variable from outside is the same one where the job's script reads it."""
+    return part.outside not in OF_THE_JOB
+
+
+def _is_as_outside(part: Hole | Unseen) -> bool:
+    """Likewise if it may be unset: then no file that the job does not take in may set it."""
+    return is_carried(part) and not (isinstance(part.reason, ByVariable) and part.reason.by_file)
+
+
+def _has_no_blank(part: Part) -> bool:
+    """Whether splitting and globbing leave a part of a word as it is."""
+    if isinstance(part, Lit):
+        return not part.text or re.fullmatch(_PLAIN, part.text) is not None
+    return isinstance(part, Hole) and bool(part.variable or part.date)
 
 
 def _is_of_job(text: str) -> bool:
