@@ -136,3 +136,13 @@ def test_what_a_recipe_decides_is_no_word_of_the_launch(hcp, tmp_path):
     done = hcp("render", "train.sh", "--start", "torchrun", "--nodes", "2", *SITE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "    --recipe llama32_1b_pretrain_config\n    model.context_parallel_size=2\n" in done.stdout
+
+
+@pytest.mark.parametrize("trainer", ["verl.trainer.fsdp_sft_trainer", "verl.trainer.sft_trainer"])
+def test_ranks_that_torchrun_starts_for_verls_sft_trainers_are_not_one_driver_of_ray(hcp, tmp_path, trainer):
+    words = f"torchrun --nnodes=2 --nproc-per-node=8 -m {trainer} trainer.default_local_dir=/out\n"
+    (tmp_path / "sft.sh").write_text(words)
+    done = hcp("render", "sft.sh", "--nodes", "2", *SITE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert '-m torch.distributed.run --nnodes="$SLURM_JOB_NUM_NODES" --nproc-per-node=8' in done.stdout
+    assert f"program=(-m {trainer})" in done.stdout and "trainer.nnodes" not in done.stdout

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Fact, Launch, shown_value
 from megatron_hcp.render.site import ASSUMABLE
-from megatron_hcp.render.starts import ONLY_START, STARTS
+from megatron_hcp.render.starts import STARTS, only_start
 from megatron_hcp.render.surroundings import take_commands, take_environment
 from megatron_hcp.render.taken import Taken
 from megatron_hcp.render.values import dashed
@@ -68,7 +68,7 @@ def stated_by(launch: Launch, in_pods: bool = False) -> Stated:
         reader.launcher()
         take_environment(launch, reader)
         take_commands(launch, reader)
-    name = ONLY_START.get(launch.dialect, reader.start)
+    name = only_start(launch) or reader.start
     start = name if name in STARTS else None
     return Stated(start, reader.site, reader.origins, tuple(reader.words))
 

@@ -23,7 +23,7 @@ from megatron_hcp.render.health import HealthCheck, health_checks
 from megatron_hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to
 from megatron_hcp.render.shell_words import dates_in, is_new_each_time
 from megatron_hcp.render.site import BY_NAME
-from megatron_hcp.render.starts import ONLY_START, STARTS, Start
+from megatron_hcp.render.starts import STARTS, Start, only_start
 from megatron_hcp.render.targets.table import SLURM, Target, carried_by, fate_of
 from megatron_hcp.render.values import check_text
 
@@ -194,13 +194,13 @@ def plan_job(
     saved, outputs = (saved_to(launch), launch.reading.outputs) if launch else (None, {})
     checkpoint_dir = site["checkpoint_dir"] or facts.get("save_dir") or saved
     _refuse_gaps(start, site, program, checkpoint_dir, target)
-    _refuse_contradictions(start, site, dialect, is_new_each_time(saved, outputs))
+    _refuse_contradictions(start, site, launch, is_new_each_time(saved, outputs))
     for line in lines:
         for word in line:
             check_text(
                 str(word), lambda wanted: HcpError("a word of the launch:", wanted=wanted, do="shorten or correct it")
             )
-    if launch is not None and dialect == "verl":
+    if launch is not None and dialect == "verl" and start == "ray":
         lines = (*lines, *cluster_words(launch, site))
     return Job(
         start=STARTS[start],
@@ -246,7 +246,7 @@ def _refuse_gaps(
         raise HcpError(f"not stated: {'; '.join(missing.values())}", wanted=f"{options}, or in the site file {keys}")
 
 
-def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | None, is_dated: bool) -> None:
+def _refuse_contradictions(start: str, site: Mapping[str, Any], launch: Launch | None, is_dated: bool) -> None:
     limit = time_limit_s(site["time"]) if site["time"] is not None else None
     if limit is not None and site["signal"] >= limit:
         raise HcpError(
@@ -267,7 +267,7 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | N
             wanted="one folder, or training begins again at its first step",
             do="write the folder out, or leave requeue out",
         )
-    only = ONLY_START.get(dialect or "")
+    dialect, only = launch.dialect if launch else None, only_start(launch)
     if start == "ray" and only != "ray":
         raise HcpError(
             f"found --start ray for a {dialect} launch",
