@@ -156,13 +156,25 @@ def test_a_variable_from_outside_is_carried_and_must_be_there(rendered, tmp_path
     done = rendered("-o", "job.sbatch", text=HEAD + words)
     assert done.returncode in (0, 1), done.stderr
     script = (tmp_path / "job.sbatch").read_text()
-    assert '--save "${WORKSPACE}"/x' in script and '--wandb-key "${WANDB_KEY}"' in script
+    assert '--save "${WORKSPACE}"/x' in script and "--wandb-key $WANDB_KEY\n" in script, "quoted as the launch has it"
     begin = script.index("for name in WANDB_KEY WORKSPACE; do")
     guard = script[begin : script.index("done\n", begin) + 5]
     for environment, code in (({"WORKSPACE": "/w", "WANDB_KEY": "k"}, 0), ({"WORKSPACE": "/w"}, 2)):
         ran = subprocess.run(["bash", "-c", guard], env=environment, capture_output=True, text=True)
         assert (ran.returncode, ran.stderr.count("\n")) == (code, 1 if code else 0)
     assert "found no variable WANDB_KEY" in ran.stderr
+
+
+def test_a_list_of_a_file_that_cannot_be_read_stays_several_words_and_says_whose_it_is(rendered):
+    words = '. /data/blend.sh\nsrun python pretrain_gpt.py --data-path $DATA_BLEND --save "$OUT" --seq-length 8192\n'
+    script = rendered(text=HEAD + words).stdout
+    assert "# The launch's script may set some of these by data/blend.sh, which line " in script
+    begin = script.index("launch=(")
+    array = script[begin : script.index("\n)\n", begin) + 3]
+    environment = {"DATA_BLEND": "1 /a 2 /b", "OUT": "/my runs"}
+    show = f"{array}printf '%s|' \"${{launch[@]}}\""
+    ran = subprocess.run(["bash", "-c", show], env=environment, capture_output=True, text=True)
+    assert ran.stdout.startswith("--data-path|1|/a|2|/b|--save|/my runs|"), ran.stderr
 
 
 def test_a_date_in_a_word_is_taken_once_as_the_job_starts(rendered):

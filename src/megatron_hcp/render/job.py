@@ -12,7 +12,7 @@ from typing import Any
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.json_layout import laid_out
 from megatron_hcp.ground.numbers import time_limit_s
-from megatron_hcp.job.own import ENTRY
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.job.spec import JobSpec, spec_json
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, LAUNCH_TIME, Argument, Launch, RunText, is_of_script
 from megatron_hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
@@ -96,24 +96,27 @@ class Job:
         return sorted(name for name in names if name.isidentifier() and not name.startswith("SLURM_"))
 
     @property
+    def givers(self) -> list[str]:
+        """The files that the launch's script sources for some of these variables, and that nobody could read."""
+        return sorted({visible(word.giver)[:200] for word in self._run_words if word.giver})
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether a variable or an output among the launch's words may be several of them."""
+        return any(word.splits for word in self._run_words)
+
+    @property
     def arguments(self) -> int:
         """How many arguments of its own the job needs for the launch's words."""
         return max((int(name) for name in self._unknown if name.isdecimal()), default=0)
 
     @property
     def _unknown(self) -> set[str]:
-        words = (word for line in self.launch_lines for word in line if isinstance(word, RunText))
-        return {name for word in words for name in word.unknown}
+        return {name for word in self._run_words for name in word.unknown}
 
     @property
-    def ending_signals(self) -> str:
-        """The signals that end the job from outside: Slurm's TERM, and a terminal's INT."""
-        return "TERM INT" if self.site["in_allocation"] else "TERM"
-
-    @property
-    def entry(self) -> str:
-        """The code with which the job's Python starts hcp."""
-        return ENTRY
+    def _run_words(self) -> list[RunText]:
+        return [word for line in self.launch_lines for word in line if isinstance(word, RunText)]
 
     @property
     def spec(self) -> JobSpec:

@@ -149,7 +149,7 @@ def saved_to(launch: Launch) -> Argument | None:
     words = launch.reading.argv or ()
     for before, word in zip(("", *words)[-2::-1], words[::-1], strict=False):
         if isinstance(word, RunText) and launch.dialect == "mlm" and before == f"--{key}":
-            return word
+            return word._replace(splits=False)
         if isinstance(word, RunText) and word.parts[0].startswith(f"{key}="):
             return word._replace(parts=(word.parts[0].partition("=")[2], *word.parts[1:]))
     for setting in reversed(launch.reading.settings):
