@@ -33,6 +33,11 @@ TRAIN = "srun torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py --context-p
             "uv run --no-sync (train.sbatch:NEXT): state its environment with --venv",
         ),
         (
+            'CMD="uv run --extra mcore python pretrain_gpt.py --context-parallel-size 2"',
+            'srun bash -c "$CMD"\n',
+            "uv run --extra mcore (train.sbatch:LINE): state its environment with --venv",
+        ),
+        (
             "",
             "srun python -X faulthandler pretrain_gpt.py --context-parallel-size 2\n",
             "python -X faulthandler (train.sbatch:NEXT): an option of the interpreter",

@@ -16,6 +16,7 @@ from megatron_hcp.render.values import shortened
 
 _EXPORT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=")
 _PATH = "name its environment with --venv, or its Python with --python"
+_UV = "state its environment with --venv"
 _OF_THE_JOB = ("SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK", "LD_PRELOAD")
 _OF_THE_OPERATOR = ("RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")
 """Variables that an operator of Kubernetes sets in each pod, beside PET_*: no word of the launch."""
@@ -66,6 +67,10 @@ def take_commands(launch: Launch, taken: Taken) -> None:
         taken.leave(shortened(command), taken.where(None, line), "the job runs no command but the training")
     if found.python:
         taken.take("python", found.python, line=found.starter_line)
+    for fact in taken.of("uv").values():
+        taken.leave(f"uv {fact.value}", taken.where(fact), _UV)
+    if "uv.run" in launch.unknown:
+        taken.leave("uv run", taken.where(None), _UV)
     for word, why in found.prefixes:
         taken.leave(word, taken.where(None, found.starter_line), why)
     known = {name.removeprefix("env.") for name in (*launch.facts, *launch.unknown)}
