@@ -102,6 +102,18 @@ def test_an_apptainer_image_and_its_folders_are_those_of_the_job(rendered):
     assert "    --bind /data:/d\n" in done.stdout
 
 
+def test_an_unpacked_image_is_carried_and_what_a_script_in_between_does_is_said_to_be_left_out(rendered):
+    words = "python_words='pretrain_gpt.py --context-parallel-size 2 --seq-length 8192'\n"
+    start = 'CONTAINER=/images/flash\nsrun singularity exec -B /data:/d "$CONTAINER" ./launch.sh $python_words\n'
+    done = rendered(text=HEAD + words + start)
+    assert "    /images/flash\n" in done.stdout and "    --bind /data:/d\n" in done.stdout, done.stderr
+    assert "the job starts the training itself, without what a script in between sets or does" in done.stderr
+    unset = rendered(text=HEAD + words + start.replace("CONTAINER=/images/flash\n", ""))
+    assert "left out: the container's image (train.sbatch): CONTAINER is not set in this script; name it with" in (
+        unset.stderr
+    )
+
+
 def test_the_users_own_folder_is_carried_into_the_job(rendered):
     done = rendered(text=HEAD + TRAIN.replace("8192", '8192 --save "$HOME/ck/$USER"'))
     assert """    --save "${HOME}"/ck/"${USER}"\n""" in done.stdout, done.stderr

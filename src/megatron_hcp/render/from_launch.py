@@ -88,6 +88,11 @@ def with_project(stated: Stated, launch: Launch) -> Stated:
     return stated._replace(site=site, origins={**origins, **stated.origins})
 
 
+def _is_of_apptainer(image: str) -> bool:
+    """Whether it is a file or an unpacked folder, not a name in a registry."""
+    return image.endswith(_APPTAINER) or image.startswith("/")
+
+
 class _JobReader(Taken):
     def refuse_what_no_job_can_carry(self) -> None:
         for number, line in enumerate((self.launch.reading.text or "").splitlines(), 1):
@@ -164,7 +169,7 @@ class _JobReader(Taken):
         containers = {name: fact for name, fact in (sbatch | srun).items() if "container" in name}
         if (image := containers.get("container_image")) is not None:
             self.take("container_image", image.value, image)
-        elif (image := self.of("docker").get("image")) is not None and str(image.value).endswith(_APPTAINER):
+        elif (image := self.of("docker").get("image")) is not None and _is_of_apptainer(str(image.value)):
             self.take("container_image", image.value, image)
             self.take("container_runtime", "apptainer", image)
             binds = [where for words in _BINDS.findall(self.launch.reading.text or "") for where in words if where]
@@ -180,6 +185,9 @@ class _JobReader(Taken):
                 self.take("mounts", [mount for mount in str(mounts.value).split(",") if mount], mounts)
             if (workdir := containers.get("container_workdir")) is not None:
                 self.take("container_workdir", workdir.value, workdir)
+        if "docker.image" in self.launch.unknown:
+            why = self.launch.unknown["docker.image"]
+            self.leave("the container's image", self.where(None), f"{why}; name it with --container-image")
         passed = {name: fact for name, fact in (srun | containers).items() if name in _PASSED}
         self.pass_on("srun", list(passed.items()))
         for name, fact in srun.items():
