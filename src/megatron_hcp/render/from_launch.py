@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Fact, Launch, shown_value
+from megatron_hcp.launch.forms.script.options import gpu_count
 from megatron_hcp.render.site import ASSUMABLE
 from megatron_hcp.render.starts import STARTS, only_start
 from megatron_hcp.render.surroundings import take_commands, take_environment
@@ -120,6 +121,9 @@ class _JobReader(Taken):
         typed = _TYPED.match(str(fact.value).removeprefix("gpu:"))
         if typed:
             self.take("gpu_type", typed["type"], fact)
+        count, used = gpu_count(str(fact.value)), self.site.get("gpus_per_node")
+        if asked in ("gres", "gpus_per_node") and count is not None and used is not None and count != used:
+            self.change(f"--{dashed(asked)}={fact.value}", self.where(fact), f"{used} of them, as the launch starts")
         if asked not in ("gres", "gpus_per_node"):
             self.change(f"--{dashed(asked)}={fact.value}", self.where(fact), "the job requests GPUs per node instead")
 
