@@ -193,11 +193,11 @@ def test_of_several_training_commands_it_is_said_which_one_the_job_runs(rendered
     assert "note: 2 training commands; this is the last that says how the model is split" in said.stderr
 
 
-def test_fewer_gpus_than_the_script_asks_for_are_said(rendered):
+def test_another_number_of_gpus_than_the_script_asks_for_is_said(rendered):
     """The job has those that the launch uses; the others of its #SBATCH line are not dropped silently."""
     launch = "srun torchrun --nnodes=4 --nproc-per-node=2 pretrain_gpt.py --context-parallel-size 2 --seq-length 8192\n"
     done = rendered(text=HEAD + launch)
     line = _line("#SBATCH --gpus")
-    assert f"changed: --gpus-per-node=h100:8 (train.sbatch:{line}): 2 of them, as the launch starts" in done.stderr
+    assert f"changed: --gpus-per-node=h100:8 (train.sbatch:{line}): 2, as many as the launch uses" in done.stderr
     same = rendered(text=HEAD + launch.replace("=2 p", "=8 p"))
-    assert "of them" not in same.stderr
+    assert "as many as" not in same.stderr

@@ -146,3 +146,11 @@ def test_ranks_that_torchrun_starts_for_verls_sft_trainers_are_not_one_driver_of
     assert done.returncode == 0, done.stderr
     assert '-m torch.distributed.run --nnodes="$SLURM_JOB_NUM_NODES" --nproc-per-node=8' in done.stdout
     assert f"program=(-m {trainer})" in done.stdout and "trainer.nnodes" not in done.stdout
+
+
+def test_a_size_of_the_cluster_that_the_job_states_needs_no_variable_of_the_shell(hcp, tmp_path):
+    words = "actor_rollout_ref.actor.strategy=megatron trainer.default_local_dir=/out"
+    (tmp_path / "grpo.sh").write_text(f'python3 -m verl.trainer.main_ppo {words} trainer.nnodes="${{NNODES}}"\n')
+    done = hcp("render", "grpo.sh", "--nodes", "2", *SITE, cwd=tmp_path)
+    assert done.returncode in (0, 1), done.stderr
+    assert "NNODES" not in done.stdout.replace("$SLURM_JOB_NUM_NODES", "") and "    trainer.nnodes=2\n" in done.stdout

@@ -123,7 +123,7 @@ class _JobReader(Taken):
             self.take("gpu_type", typed["type"], fact)
         count, used = gpu_count(str(fact.value)), self.site.get("gpus_per_node")
         if asked in ("gres", "gpus_per_node") and count is not None and used is not None and count != used:
-            self.change(f"--{dashed(asked)}={fact.value}", self.where(fact), f"{used} of them, as the launch starts")
+            self.change(f"--{dashed(asked)}={fact.value}", self.where(fact), f"{used}, as many as the launch uses")
         if asked not in ("gres", "gpus_per_node"):
             self.change(f"--{dashed(asked)}={fact.value}", self.where(fact), "the job requests GPUs per node instead")
 

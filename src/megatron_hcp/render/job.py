@@ -20,7 +20,7 @@ from megatron_hcp.render.container import Container, container_of
 from megatron_hcp.render.directives import Directive, directives_of
 from megatron_hcp.render.environment import MEGATRON, Variable, environment_of, reserved_in
 from megatron_hcp.render.health import HealthCheck, health_checks
-from megatron_hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to
+from megatron_hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to, with_cluster_words
 from megatron_hcp.render.shell_words import dates_in, is_new_each_time
 from megatron_hcp.render.site import BY_NAME
 from megatron_hcp.render.starts import STARTS, Start, only_start
@@ -204,7 +204,7 @@ def plan_job(
                 str(word), lambda wanted: HcpError("a word of the launch:", wanted=wanted, do="shorten or correct it")
             )
     if launch is not None and dialect == "verl" and start == "ray":
-        lines = (*lines, *cluster_words(launch, site))
+        lines = with_cluster_words(lines, cluster_words(launch, site))
     return Job(
         start=STARTS[start],
         site=site,

@@ -143,6 +143,13 @@ def cluster_words(launch: Launch, site: Mapping[str, Any]) -> Lines:
     return tuple(added)
 
 
+def with_cluster_words(lines: Lines, added: Lines) -> Lines:
+    """The launch's words with those added; a word of the same key that only the shell knows counts no more."""
+    keys = {str(word).partition("=")[0] for line in added for word in line}
+    kept = (line for line in lines if not (isinstance(line[0], RunText) and str(line[0]).partition("=")[0] in keys))
+    return (*kept, *added)
+
+
 def saved_to(launch: Launch) -> Argument | None:
     """The checkpoint folder, if the launch names one; its last occurrence counts."""
     key = _SAVE_KEYS.get(launch.dialect, "checkpoint.save")
