@@ -148,9 +148,10 @@ def test_ranks_that_torchrun_starts_for_verls_sft_trainers_are_not_one_driver_of
     assert f"program=(-m {trainer})" in done.stdout and "trainer.nnodes" not in done.stdout
 
 
-def test_a_size_of_the_cluster_that_the_job_states_needs_no_variable_of_the_shell(hcp, tmp_path):
+@pytest.mark.parametrize("later", ["", " trainer.nnodes=2"])
+def test_a_size_of_the_cluster_that_the_job_states_needs_no_variable_of_the_shell(hcp, tmp_path, later):
     words = "actor_rollout_ref.actor.strategy=megatron trainer.default_local_dir=/out"
-    (tmp_path / "grpo.sh").write_text(f'python3 -m verl.trainer.main_ppo {words} trainer.nnodes="${{NNODES}}"\n')
+    (tmp_path / "grpo.sh").write_text(f'python3 -m verl.trainer.main_ppo {words} trainer.nnodes="${{NNODES}}"{later}\n')
     done = hcp("render", "grpo.sh", "--nodes", "2", *SITE, cwd=tmp_path)
     assert done.returncode in (0, 1), done.stderr
     assert "NNODES" not in done.stdout.replace("$SLURM_JOB_NUM_NODES", "") and "    trainer.nnodes=2\n" in done.stdout
