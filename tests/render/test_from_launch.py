@@ -210,3 +210,13 @@ def test_a_sourced_file_that_may_set_the_words_of_the_launch_is_asked_for_by_its
     text = (HEAD + BODY).replace("ulimit", "source models/m.sh\nulimit").replace("--num-layers 32", "${MODEL_ARGS[@]}")
     assert "; name models/m.sh with --source FILE, or give" in rendered(text=text).stderr
     assert rendered("--source", "m.sh", text=text, files=[("m.sh", "MODEL_ARGS=(--num-layers 32)\n")]).returncode == 0
+
+
+def test_another_number_of_gpus_than_the_script_asks_for_is_said(rendered):
+    """The job has those that the launch uses; the others of its #SBATCH line are not dropped silently."""
+    launch = "srun torchrun --nnodes=4 --nproc-per-node=2 pretrain_gpt.py --context-parallel-size 2 --seq-length 8192\n"
+    done = rendered(text=HEAD + launch)
+    line = _line("#SBATCH --gpus")
+    assert f"changed: --gpus-per-node=h100:8 (train.sbatch:{line}): 2, as many as the launch uses" in done.stderr
+    same = rendered(text=HEAD + launch.replace("=2 p", "=8 p"))
+    assert "as many as" not in same.stderr

@@ -136,3 +136,22 @@ def test_what_a_recipe_decides_is_no_word_of_the_launch(hcp, tmp_path):
     done = hcp("render", "train.sh", "--start", "torchrun", "--nodes", "2", *SITE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "    --recipe llama32_1b_pretrain_config\n    model.context_parallel_size=2\n" in done.stdout
+
+
+@pytest.mark.parametrize("trainer", ["verl.trainer.fsdp_sft_trainer", "verl.trainer.sft_trainer"])
+def test_ranks_that_torchrun_starts_for_verls_sft_trainers_are_not_one_driver_of_ray(hcp, tmp_path, trainer):
+    words = f"torchrun --nnodes=2 --nproc-per-node=8 -m {trainer} trainer.default_local_dir=/out\n"
+    (tmp_path / "sft.sh").write_text(words)
+    done = hcp("render", "sft.sh", "--nodes", "2", *SITE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert '-m torch.distributed.run --nnodes="$SLURM_JOB_NUM_NODES" --nproc-per-node=8' in done.stdout
+    assert f"program=(-m {trainer})" in done.stdout and "trainer.nnodes" not in done.stdout
+
+
+@pytest.mark.parametrize("later", ["", " trainer.nnodes=2"])
+def test_a_size_of_the_cluster_that_the_job_states_needs_no_variable_of_the_shell(hcp, tmp_path, later):
+    words = "actor_rollout_ref.actor.strategy=megatron trainer.default_local_dir=/out"
+    (tmp_path / "grpo.sh").write_text(f'python3 -m verl.trainer.main_ppo {words} trainer.nnodes="${{NNODES}}"{later}\n')
+    done = hcp("render", "grpo.sh", "--nodes", "2", *SITE, cwd=tmp_path)
+    assert done.returncode in (0, 1), done.stderr
+    assert "NNODES" not in done.stdout.replace("$SLURM_JOB_NUM_NODES", "") and "    trainer.nnodes=2\n" in done.stdout

@@ -33,6 +33,11 @@ TRAIN = "srun torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py --context-p
             "uv run --no-sync (train.sbatch:NEXT): state its environment with --venv",
         ),
         (
+            'CMD="uv run --extra mcore python pretrain_gpt.py --context-parallel-size 2"',
+            'srun bash -c "$CMD"\n',
+            "uv run --extra mcore (train.sbatch:LINE): state its environment with --venv",
+        ),
+        (
             "",
             "srun python -X faulthandler pretrain_gpt.py --context-parallel-size 2\n",
             "python -X faulthandler (train.sbatch:NEXT): an option of the interpreter",
@@ -97,6 +102,18 @@ def test_an_apptainer_image_and_its_folders_are_those_of_the_job(rendered):
     assert "    --bind /data:/d\n" in done.stdout
 
 
+def test_an_unpacked_image_is_carried_and_what_a_script_in_between_does_is_said_to_be_left_out(rendered):
+    words = "python_words='pretrain_gpt.py --context-parallel-size 2 --seq-length 8192'\n"
+    start = 'CONTAINER=/images/flash\nsrun singularity exec -B /data:/d "$CONTAINER" ./launch.sh $python_words\n'
+    done = rendered(text=HEAD + words + start)
+    assert "    /images/flash\n" in done.stdout and "    --bind /data:/d\n" in done.stdout, done.stderr
+    assert "the job starts the training itself, without what a script in between sets or does" in done.stderr
+    unset = rendered(text=HEAD + words + start.replace("CONTAINER=/images/flash\n", ""))
+    assert "left out: the container's image (train.sbatch): CONTAINER is not set in this script; name it with" in (
+        unset.stderr
+    )
+
+
 def test_the_users_own_folder_is_carried_into_the_job(rendered):
     done = rendered(text=HEAD + TRAIN.replace("8192", '8192 --save "$HOME/ck/$USER"'))
     assert """    --save "${HOME}"/ck/"${USER}"\n""" in done.stdout, done.stderr
@@ -156,13 +173,25 @@ def test_a_variable_from_outside_is_carried_and_must_be_there(rendered, tmp_path
     done = rendered("-o", "job.sbatch", text=HEAD + words)
     assert done.returncode in (0, 1), done.stderr
     script = (tmp_path / "job.sbatch").read_text()
-    assert '--save "${WORKSPACE}"/x' in script and '--wandb-key "${WANDB_KEY}"' in script
+    assert '--save "${WORKSPACE}"/x' in script and "--wandb-key $WANDB_KEY\n" in script, "quoted as the launch has it"
     begin = script.index("for name in WANDB_KEY WORKSPACE; do")
     guard = script[begin : script.index("done\n", begin) + 5]
     for environment, code in (({"WORKSPACE": "/w", "WANDB_KEY": "k"}, 0), ({"WORKSPACE": "/w"}, 2)):
         ran = subprocess.run(["bash", "-c", guard], env=environment, capture_output=True, text=True)
         assert (ran.returncode, ran.stderr.count("\n")) == (code, 1 if code else 0)
     assert "found no variable WANDB_KEY" in ran.stderr
+
+
+def test_a_list_of_a_file_that_cannot_be_read_stays_several_words_and_says_whose_it_is(rendered):
+    words = '. /data/blend.sh\nsrun python pretrain_gpt.py --data-path $DATA_BLEND --save "$OUT" --seq-length 8192\n'
+    script = rendered(text=HEAD + words).stdout
+    assert "# The launch's script may set some of these by data/blend.sh, which line " in script
+    begin = script.index("launch=(")
+    array = script[begin : script.index("\n)\n", begin) + 3]
+    environment = {"DATA_BLEND": "1 /a 2 /b", "OUT": "/my runs"}
+    show = f"{array}printf '%s|' \"${{launch[@]}}\""
+    ran = subprocess.run(["bash", "-c", show], env=environment, capture_output=True, text=True)
+    assert ran.stdout.startswith("--data-path|1|/a|2|/b|--save|/my runs|"), ran.stderr
 
 
 def test_a_date_in_a_word_is_taken_once_as_the_job_starts(rendered):

@@ -188,11 +188,19 @@ def _braced(text: str) -> list[str] | None:
     if match is None or any(char in text for char in "\"'\\$`"):
         return None
     before, inner, after = match.groups()
-    options: Sequence[object] = inner.split(",")
-    if len(options) == 1:
-        ends = re.fullmatch(r"(-?\d{1,9})\.\.(-?\d{1,9})", inner)
-        if ends is None or abs(int(ends[1]) - int(ends[2])) > MAX_ITEMS:
-            return None
-        first, last = int(ends[1]), int(ends[2])
-        options = range(first, last + 1) if first <= last else range(first, last - 1, -1)
-    return [f"{before}{option}{after}" for option in options]
+    options = inner.split(",") if "," in inner else _range(inner)
+    return options and [f"{before}{option}{after}" for option in options]
+
+
+def _range(inner: str) -> list[str] | None:
+    """The numbers of `1..4`, `08..10` or `10..1..3`: all as wide as the wider end, if an end starts with a zero."""
+    ends = re.fullmatch(r"([+-]?\d{1,9})\.\.([+-]?\d{1,9})(?:\.\.([+-]?\d{1,9}))?", inner)
+    if ends is None:
+        return None
+    first, last, step = int(ends[1]), int(ends[2]), abs(int(ends[3] or 1)) or 1
+    if abs(first - last) // step > MAX_ITEMS:
+        return None
+    is_padded = any(re.match("-?0.", end) for end in ends.groups()[:2])
+    width = max(len(ends[1]), len(ends[2])) if is_padded else 0
+    numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
+    return [f"{number:0{width}d}" for number in numbers]

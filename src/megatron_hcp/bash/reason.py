@@ -56,6 +56,8 @@ class ByVariable(WhyUnknown):
     argument: str
     further: tuple[str, ...] = ()
     """Other variables on which what is unknown hangs too."""
+    giver: str = ""
+    """What may set it in the script, if that isn't read: `blend.sh, which line 17 sources`."""
     choices: tuple[str, ...] = ()
     """The values that the script tells apart, if it does so in a `case`."""
     by_file: bool = False
@@ -73,7 +75,7 @@ class ByVariable(WhyUnknown):
     def saying(self, text: str) -> ByVariable:
         """The same reason in other words."""
         made = ByVariable.of(text, self.variable, self.argument)
-        made.choices, made.file = self.choices, self.file
+        made.choices, made.file, made.giver = self.choices, self.file, self.giver
         return made
 
 

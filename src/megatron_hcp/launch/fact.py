@@ -143,12 +143,14 @@ class RunText(NamedTuple):
     """An argument whose text only the job knows: `names` holds, for each part, whether it is a variable's name.
 
     Such a part may also be a date, as the launch's script asks for it: `$(date +%F)`, or a choice that a condition of
-    the script makes: `$(set +euo pipefail; if …)`. `splits`: it is any number of words.
+    the script makes: `$(set +euo pipefail; if …)`. `splits`: it is any number of words. `giver`: what may set its
+    variable in the script, if that isn't read: `blend.sh, which line 17 sources`.
     """
 
     parts: tuple[str, ...]
     names: tuple[bool, ...]
     splits: bool = False
+    giver: str = ""
 
     def __str__(self) -> str:
         return "".join(

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.numbers import whole_number
 from megatron_hcp.launch.fact import Fact, Launch, shown_value
+from megatron_hcp.launch.forms.script.options import gpu_count
 from megatron_hcp.render.site import ASSUMABLE
-from megatron_hcp.render.starts import ONLY_START, STARTS
+from megatron_hcp.render.starts import STARTS, only_start
 from megatron_hcp.render.surroundings import take_commands, take_environment
 from megatron_hcp.render.taken import Taken
 from megatron_hcp.render.values import dashed
@@ -69,7 +70,7 @@ def stated_by(launch: Launch, in_pods: bool = False) -> Stated:
         reader.launcher()
         take_environment(launch, reader)
         take_commands(launch, reader)
-    name = ONLY_START.get(launch.dialect, reader.start)
+    name = only_start(launch) or reader.start
     start = name if name in STARTS else None
     return Stated(start, reader.site, reader.origins, tuple(reader.words))
 
@@ -87,6 +88,11 @@ def with_project(stated: Stated, launch: Launch) -> Stated:
     origins = {name if name in cluster else f"facts.{name}": place for name, place in places.items()}
     site = {**cluster, **({"facts": facts} if facts else {}), **stated.site}
     return stated._replace(site=site, origins={**origins, **stated.origins})
+
+
+def _is_of_apptainer(image: str) -> bool:
+    """Whether it is a file or an unpacked folder, not a name in a registry."""
+    return image.endswith(_APPTAINER) or image.startswith("/")
 
 
 class _JobReader(Taken):
@@ -117,6 +123,9 @@ class _JobReader(Taken):
         typed = _TYPED.match(str(fact.value).removeprefix("gpu:"))
         if typed:
             self.take("gpu_type", typed["type"], fact)
+        count, used = gpu_count(str(fact.value)), self.site.get("gpus_per_node")
+        if asked in ("gres", "gpus_per_node") and count is not None and used is not None and count != used:
+            self.change(f"--{dashed(asked)}={fact.value}", self.where(fact), f"{used}, as many as the launch uses")
         if asked not in ("gres", "gpus_per_node"):
             self.change(f"--{dashed(asked)}={fact.value}", self.where(fact), "the job requests GPUs per node instead")
 
@@ -178,7 +187,7 @@ class _JobReader(Taken):
         containers = {name: fact for name, fact in (sbatch | srun).items() if "container" in name}
         if (image := containers.get("container_image")) is not None:
             self.take("container_image", image.value, image)
-        elif (image := self.of("docker").get("image")) is not None and str(image.value).endswith(_APPTAINER):
+        elif (image := self.of("docker").get("image")) is not None and _is_of_apptainer(str(image.value)):
             self.take("container_image", image.value, image)
             self.take("container_runtime", "apptainer", image)
             binds = [where for words in _BINDS.findall(self.launch.reading.text or "") for where in words if where]
@@ -194,6 +203,9 @@ class _JobReader(Taken):
                 self.take("mounts", [mount for mount in str(mounts.value).split(",") if mount], mounts)
             if (workdir := containers.get("container_workdir")) is not None:
                 self.take("container_workdir", workdir.value, workdir)
+        if "docker.image" in self.launch.unknown:
+            why = self.launch.unknown["docker.image"]
+            self.leave("the container's image", self.where(None), f"{why}; name it with --container-image")
         passed = {name: fact for name, fact in (srun | containers).items() if name in _PASSED}
         self.pass_on("srun", list(passed.items()))
         for name, fact in srun.items():

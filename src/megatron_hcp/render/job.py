@@ -11,7 +11,7 @@ from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.json_layout import laid_out
-from megatron_hcp.job.own import ENTRY
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.job.spec import JobSpec, spec_json
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, LAUNCH_TIME, Argument, Launch, RunText, is_of_script
 from megatron_hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
@@ -19,10 +19,10 @@ from megatron_hcp.render.container import Container, container_of
 from megatron_hcp.render.directives import Directive, directives_of
 from megatron_hcp.render.environment import MEGATRON, Variable, environment_of, reserved_in
 from megatron_hcp.render.health import HealthCheck, health_checks
-from megatron_hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to
+from megatron_hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to, with_cluster_words
 from megatron_hcp.render.shell_words import dates_in, is_new_each_time
 from megatron_hcp.render.site import BY_NAME, limit_s
-from megatron_hcp.render.starts import ONLY_START, STARTS, Start
+from megatron_hcp.render.starts import STARTS, Start, only_start
 from megatron_hcp.render.targets.table import SLURM, Target, carried_by, fate_of
 from megatron_hcp.render.values import check_text
 
@@ -95,24 +95,27 @@ class Job:
         return sorted(name for name in names if name.isidentifier() and not name.startswith("SLURM_"))
 
     @property
+    def givers(self) -> list[str]:
+        """The files that the launch's script sources for some of these variables, and that nobody could read."""
+        return sorted({visible(word.giver)[:200] for word in self._run_words if word.giver})
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether a variable or an output among the launch's words may be several of them."""
+        return any(word.splits for word in self._run_words)
+
+    @property
     def arguments(self) -> int:
         """How many arguments of its own the job needs for the launch's words."""
         return max((int(name) for name in self._unknown if name.isdecimal()), default=0)
 
     @property
     def _unknown(self) -> set[str]:
-        words = (word for line in self.launch_lines for word in line if isinstance(word, RunText))
-        return {name for word in words for name in word.unknown}
+        return {name for word in self._run_words for name in word.unknown}
 
     @property
-    def ending_signals(self) -> str:
-        """The signals that end the job from outside: Slurm's TERM, and a terminal's INT."""
-        return "TERM INT" if self.site["in_allocation"] else "TERM"
-
-    @property
-    def entry(self) -> str:
-        """The code with which the job's Python starts hcp."""
-        return ENTRY
+    def _run_words(self) -> list[RunText]:
+        return [word for line in self.launch_lines for word in line if isinstance(word, RunText)]
 
     @property
     def spec(self) -> JobSpec:
@@ -193,14 +196,14 @@ def plan_job(
     saved, outputs = (saved_to(launch), launch.reading.outputs) if launch else (None, {})
     checkpoint_dir = site["checkpoint_dir"] or facts.get("save_dir") or saved
     _refuse_gaps(start, site, program, checkpoint_dir, target)
-    _refuse_contradictions(start, site, dialect, is_new_each_time(saved, outputs))
+    _refuse_contradictions(start, site, launch, is_new_each_time(saved, outputs))
     for line in lines:
         for word in line:
             check_text(
                 str(word), lambda wanted: HcpError("a word of the launch:", wanted=wanted, do="shorten or correct it")
             )
-    if launch is not None and dialect == "verl":
-        lines = (*lines, *cluster_words(launch, site))
+    if launch is not None and dialect == "verl" and start == "ray":
+        lines = with_cluster_words(lines, cluster_words(launch, site))
     return Job(
         start=STARTS[start],
         site=site,
@@ -245,7 +248,7 @@ def _refuse_gaps(
         raise HcpError(f"not stated: {'; '.join(missing.values())}", wanted=f"{options}, or in the site file {keys}")
 
 
-def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | None, is_dated: bool) -> None:
+def _refuse_contradictions(start: str, site: Mapping[str, Any], launch: Launch | None, is_dated: bool) -> None:
     limit = limit_s(site)
     if limit is not None and site["signal"] >= limit:
         raise HcpError(
@@ -266,7 +269,7 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | N
             wanted="one folder, or training begins again at its first step",
             do="write the folder out, or leave requeue out",
         )
-    only = ONLY_START.get(dialect or "")
+    dialect, only = launch.dialect if launch else None, only_start(launch)
     if start == "ray" and only != "ray":
         raise HcpError(
             f"found --start ray for a {dialect} launch",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -82,9 +81,6 @@ def _before_the_program(written: str, program: str) -> tuple[str | None, tuple[t
         name = PurePath(word.strip("\"'")).name
         if _PYTHON.match(name) and word.startswith("/") and _PLAIN.fullmatch(word):
             python = word if name.startswith("python") else str(PurePath(word).parent / "python")
-        elif name == "uv" and words[place + 1 : place + 2] == ["run"]:
-            options = takewhile(lambda option: option.startswith("-"), words[place + 2 :])
-            left_out.append((" ".join(["uv run", *options]), "state its environment with --venv"))
         elif name in _PREFIXES:
             left_out.append((name, "the job starts the program without it"))
         elif word in ("-X", "-W", "-O", "-OO", "-I", "-s", "-E", "-B") and any(

@@ -12,6 +12,7 @@ from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import BY_RELEASE, Argument, Elsewhere, Launch, Reading, RunText
 
 _SAVE_KEYS = {"mlm": "save", "verl": "trainer.default_local_dir"}
+_CLUSTER_KEYS = {"trainer.nnodes": "nodes", "trainer.n_gpus_per_node": "gpus_per_node"}
 _NOT_WORDS = ("start", "nodes", "gpus_per_node", "ntasks_per_node", "placement", "world_size", "script")
 """Facts that are not passed as arguments of the program; the job states them itself."""
 
@@ -133,7 +134,7 @@ def cluster_words(launch: Launch, site: Mapping[str, Any]) -> Lines:
     """
     added: list[tuple[str, ...]] = []
     stated = {setting.key: setting.value for setting in launch.reading.settings}
-    for key, name in (("trainer.nnodes", "nodes"), ("trainer.n_gpus_per_node", "gpus_per_node")):
+    for key, name in _CLUSTER_KEYS.items():
         if key not in stated:
             added.append((f"{key}={site[name]}",))
         elif str(stated[key]) != str(site[name]):
@@ -145,13 +146,23 @@ def cluster_words(launch: Launch, site: Mapping[str, Any]) -> Lines:
     return tuple(added)
 
 
+def with_cluster_words(lines: Lines, added: Lines) -> Lines:
+    """The launch's words with those added; a size that only the shell knows is dropped: another word states it."""
+    kept = (line for line in lines if not (isinstance(line[0], RunText) and _key(line[0]) in _CLUSTER_KEYS))
+    return (*kept, *added)
+
+
+def _key(word: Argument) -> str:
+    return str(word).partition("=")[0]
+
+
 def saved_to(launch: Launch) -> Argument | None:
     """The checkpoint folder, if the launch names one; its last occurrence counts."""
     key = _SAVE_KEYS.get(launch.dialect, "checkpoint.save")
     words = launch.reading.argv or ()
     for before, word in zip(("", *words)[-2::-1], words[::-1], strict=False):
         if isinstance(word, RunText) and launch.dialect == "mlm" and before == f"--{key}":
-            return word
+            return word._replace(splits=False)
         if isinstance(word, RunText) and word.parts[0].startswith(f"{key}="):
             return word._replace(parts=(word.parts[0].partition("=")[2], *word.parts[1:]))
     for setting in reversed(launch.reading.settings):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.job.own import ENTRY
 from megatron_hcp.launch.fact import LAUNCH_TIME
 from megatron_hcp.render.job import Job
 from megatron_hcp.render.shell_words import quoted
@@ -50,4 +51,4 @@ def _fill(job: Job) -> str:
         finalize=shown,
     )
     environment.filters["sh"] = quoted
-    return environment.get_template(template).render(job=job, launch_time=LAUNCH_TIME)
+    return environment.get_template(template).render(job=job, launch_time=LAUNCH_TIME, entry=ENTRY)

@@ -12,7 +12,10 @@ from megatron_hcp.launch.fact import LAUNCH_TIME, Argument, RunText, is_date
 def quoted(value: object) -> str:
     """A shell word. Commas are quoted too: bash does not need that, but shellcheck flags them in an array."""
     if isinstance(value, RunText) and value.splits:
-        return "".join(part if part.startswith("$(") else f"${part}" for part in value.parts)
+        return "".join(
+            part if part.startswith("$(") else f"${{{part}}}" if part.isdecimal() else f"${part}"
+            for part in value.parts
+        )
     if isinstance(value, RunText):
         pairs = zip(value.parts, value.names, strict=True)
         return "".join(f'"{_at_run_time(part)}"' if name else quoted(part) for part, name in pairs if part)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
+from megatron_hcp.launch.dialects.verl.framework import VERL
+from megatron_hcp.launch.fact import ELASTIC_STARTS, Launch
 
 
 class Start(NamedTuple):
@@ -45,6 +47,17 @@ STARTS: dict[str, Start] = {
 """verify: a job that does not train but runs `hcp verify` on every node."""
 ONLY_START = {"verl": "ray", "nemo-rl": "ray", "slime": "ray", "ms-swift": "torchrun"}
 """Frameworks, by dialect, whose ranks are started in one way only."""
+
+
+def only_start(launch: Launch | None) -> str | None:
+    """The one way in which a launch's ranks can be started; None if there are several."""
+    if launch is None:
+        return None
+    start, script = launch.facts.get("start"), launch.facts.get("script")
+    by_torchrun = start is not None and start.origin == "launch" and start.value in ELASTIC_STARTS
+    if launch.dialect == "verl" and (by_torchrun or (script is not None and not VERL.by_ray(str(script.value)))):
+        return None
+    return ONLY_START.get(launch.dialect)
 
 
 def refuse_steps(targets: Sequence[str], words: Sequence[str]) -> None:

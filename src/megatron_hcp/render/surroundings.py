@@ -16,6 +16,10 @@ from megatron_hcp.render.values import shortened
 
 _EXPORT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=")
 _PATH = "name its environment with --venv, or its Python with --python"
+_HANDS_ON = re.compile(r"srun\b.*(?:\b(?:singularity|apptainer) exec\b|\.sh\b)", re.S)
+_ALONE = "the job runs no command but the training"
+_BETWEEN = "the job starts the training itself, without what a script in between sets or does"
+_UV = "state its environment with --venv"
 _OF_THE_JOB = ("SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK", "LD_PRELOAD")
 _OF_THE_OPERATOR = ("RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")
 """Variables that an operator of Kubernetes sets in each pod, beside PET_*: no word of the launch."""
@@ -63,9 +67,13 @@ def take_commands(launch: Launch, taken: Taken) -> None:
         if value:
             taken.take(name, value, line=getattr(found, f"{name}_line"))
     for line, command in found.left_out:
-        taken.leave(shortened(command), taken.where(None, line), "the job runs no command but the training")
+        taken.leave(shortened(command), taken.where(None, line), _BETWEEN if _HANDS_ON.match(command) else _ALONE)
     if found.python:
         taken.take("python", found.python, line=found.starter_line)
+    for fact in taken.of("uv").values():
+        taken.leave(f"uv {fact.value}", taken.where(fact), _UV)
+    if "uv.run" in launch.unknown:
+        taken.leave("uv run", taken.where(None), _UV)
     for word, why in found.prefixes:
         taken.leave(word, taken.where(None, found.starter_line), why)
     known = {name.removeprefix("env.") for name in (*launch.facts, *launch.unknown)}

@@ -26,6 +26,8 @@ VERDICTS: list[Row] = [
         "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=8 world_size=32",
         "error hang init",
     ),
+    ("SLURM002", "nemo-rl", "", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=1", "not concerned"),
+    ("SLURM002", "slime", "", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=1", "not concerned"),
     ("SLURM002", "mlm", "", "start=torchrun nodes=2 gpus_per_node=8 ntasks_per_node=1", "not concerned"),
     ("SLURM002", "mlm", "", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=8 world_size=8", "error crash init"),
     (

@@ -7,12 +7,15 @@ from megatron_hcp.rules.rule import Effect, Example, Fix, Problem, rule
 from megatron_hcp.rules.upstream import ARGUMENTS, BRIDGE_SBATCH
 from megatron_hcp.rules.view import View
 
+_ONE_DRIVER = ("nemo-rl", "slime")
+"""Frameworks, by dialect, whose one driver has Ray start the ranks: srun's tasks are not ranks."""
+
 
 @rule(
     "SLURM002",
     "error hang init",
     source=(ARGUMENTS.says("parse_args", """args.world_size = int(os.getenv("WORLD_SIZE", '1'))""", ">=0.12"),),
-    applies=lambda v: v.get("start") == "srun",
+    applies=lambda v: v.get("start") == "srun" and v.launch.dialect not in _ONE_DRIVER,
     good=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=8"),
     bad=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=1"),
 )

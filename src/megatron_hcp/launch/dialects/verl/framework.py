@@ -76,8 +76,8 @@ def _left_open(main: Reading, other: Reading, unknown: Mapping[str, str]) -> Map
 
 
 def _by_ray(program: str) -> bool:
-    """Ray starts the ranks of all trainers but the fine-tuning one, which torchrun does."""
-    return "sft" not in program
+    """Ray starts the ranks of all trainers but the fine-tuning ones that torchrun starts."""
+    return "sft" not in program or program.removesuffix(".py").endswith("_ray")
 
 
 VERL = Framework(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from megatron_hcp.bash.reason import ByVariable
-from megatron_hcp.bash.value import Field, Item, Items, Lit, Maybe, OneOf, Part, Unseen, default_of, reason_of
+from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, OneOf, Part, Unseen, default_of, reason_of
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText
 from megatron_hcp.launch.forms.script.run_words import RunWords, is_carried
 
@@ -60,14 +60,15 @@ def _hidden(items: Items) -> Iterator[str]:
 def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None:
     """A word, which may contain variables that the job will have; None if it isn't known.
 
-    An unquoted variable may be any number of words, but after an option (`before`) it is meant to be its one value.
+    An unquoted variable after an option (`before`) is its values, which the job's shell splits as the script's would.
     """
     if isinstance(item, Maybe):
         chosen = run.words(item.reason, item.options)
         return RunText((chosen,), (True,), splits=True) if chosen else None
     if isinstance(item, Unseen) and isinstance(before, Field) and before.prefix.startswith("-"):
         if item.outside:
-            return RunText((item.outside,), (True,)) if is_carried(item) else None
+            carried = RunText((item.outside,), (True,), splits=True, giver=_giver(item.reason))
+            return carried if is_carried(item) else None
         output = run.output(item)
         return RunText((output,), (True,), splits=True) if output else None
     if not isinstance(item, Field):
@@ -75,6 +76,7 @@ def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None
     if (text := item.text) is not None:
         return text
     parts: list[tuple[str, bool]] = []
+    giver = next(filter(None, (_giver(part.reason) for part in item.parts if isinstance(part, Hole))), "")
     for part in item.parts:
         carried = _carried(part, run)
         if carried is None:
@@ -84,7 +86,11 @@ def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None
                 parts[-1] = parts[-1][0] + text, False
             else:
                 parts.append((text, is_name))
-    return RunText(tuple(text for text, _ in parts), tuple(name for _, name in parts))
+    return RunText(tuple(text for text, _ in parts), tuple(name for _, name in parts), giver=giver)
+
+
+def _giver(reason: str) -> str:
+    return reason.giver if isinstance(reason, ByVariable) else ""
 
 
 def _carried(part: Part, run: RunWords) -> list[tuple[str, bool]] | None:
