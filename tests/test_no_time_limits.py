@@ -31,6 +31,7 @@ WHERE_TIME_COUNTS = {
     "support/slurm.py: monotonic": "the hang guard",
     "job/test_run.py: monotonic": "the hang guard",
     "job/test_pods.py: monotonic": "the hang guard",
+    "job/test_verdict.py: monotonic": "when an attempt began; nothing is measured",
     "cli/test_triage_command.py: wait(3)": "that it goes on is what is tested",
     "support/slurm.py: wait(10)": "a daemon that does not end when it is asked to is killed",
     "skills/test_steps.py: timeout_s=2": "the limit of a step is what is tested",

@@ -11,7 +11,7 @@ from megatron_hcp.dryrun.ask import HowToRun, request_of
 from megatron_hcp.dryrun.bridge_words import bridge_words
 from megatron_hcp.dryrun.program import framework_trees
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import Launch, UpstreamTree
+from megatron_hcp.launch.fact import Dialect, Launch, UpstreamTree
 from megatron_hcp.launch.load import LoadOptions, load_launch
 
 RECIPE, CP2 = "llama3_8b_pretrain_config", "model.context_parallel_size=2"
@@ -55,7 +55,7 @@ def test_a_word_that_removes_a_key_is_refused_wherever_it_stands(
         script = f"python scripts/training/run_recipe.py --recipe {RECIPE} {' '.join(own)}\n"
         Path(target).write_text(script.replace("KEY", key))
     words = tuple(word.replace("KEY", key) for word in after)
-    dialect = "bridge" if own is None else None
+    dialect: Dialect | None = "bridge" if own is None else None
     with pytest.raises(HcpError, match=re.escape(f"found ~{key};")):
         bridge_words(load_launch(target, LoadOptions(dialect=dialect, words=words, recipe=RECIPE)))
 

@@ -23,6 +23,8 @@ _HARMLESS = frozenset(
 _PYTHON = re.compile(r"(?:python[\d.]*|torchrun|ft_launcher)\Z")
 _PREFIXES = frozenset("nsys ncu numactl taskset nice ionice stdbuf perf strace rocprof catchsegv setarch".split())
 """Programs that start another one, which the job does not repeat."""
+HANDS_ON = re.compile(r"srun\b.*(?:\b(?:singularity|apptainer) exec\b|\.sh\b)", re.S)
+"""A start that another script stands behind: what that sets or does is not the job's."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./+=:@%~-]{1,4096}")
 
 
@@ -60,7 +62,7 @@ def preparation_in(text: str, program: str, start: Location | None = None) -> Pr
             python, prefixes = _before_the_program(written, name)
             found = found._replace(starter_line=line, python=python, prefixes=prefixes)
             continue
-        if is_start:  # `srun $CMD`: the program is in a variable
+        if is_start and not HANDS_ON.match(written):  # `srun $CMD`: the program is in a variable
             continue
         taken = _taken(found, command.name, _plain_words(written), line)
         if taken is None:

@@ -10,13 +10,12 @@ from megatron_hcp.ground.secrets import is_secret_name
 from megatron_hcp.launch.fact import Launch
 from megatron_hcp.launch.forms.kubernetes.sight import is_kubernetes
 from megatron_hcp.render.environment import reserved_in
-from megatron_hcp.render.preparation import preparation_in
+from megatron_hcp.render.preparation import HANDS_ON, preparation_in
 from megatron_hcp.render.taken import Taken
 from megatron_hcp.render.values import shortened
 
 _EXPORT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=")
 _PATH = "name its environment with --venv, or its Python with --python"
-_HANDS_ON = re.compile(r"srun\b.*(?:\b(?:singularity|apptainer) exec\b|\.sh\b)", re.S)
 _ALONE = "the job runs no command but the training"
 _BETWEEN = "the job starts the training itself, without what a script in between sets or does"
 _UV = "state its environment with --venv"
@@ -67,7 +66,7 @@ def take_commands(launch: Launch, taken: Taken) -> None:
         if value:
             taken.take(name, value, line=getattr(found, f"{name}_line"))
     for line, command in found.left_out:
-        taken.leave(shortened(command), taken.where(None, line), _BETWEEN if _HANDS_ON.match(command) else _ALONE)
+        taken.leave(shortened(command), taken.where(None, line), _BETWEEN if HANDS_ON.match(command) else _ALONE)
     if found.python:
         taken.take("python", found.python, line=found.starter_line)
     for fact in taken.of("uv").values():

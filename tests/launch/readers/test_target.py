@@ -292,8 +292,7 @@ def test_any_tree_of_known_keys_is_read_or_refused(data: dict[str, object], dial
 def test_reading_an_example_imports_nothing_heavy(root: Path, name: str) -> None:
     program = (
         "import sys; from megatron_hcp.launch.readers.target import read_target; "
-        "from megatron_hcp.launch.build import build_launch; "
-        "build_launch(read_target(sys.argv[1])); "
+        "from megatron_hcp.launch.build import build_launch; build_launch(read_target(sys.argv[1])); "
         "print(sorted({'omegaconf', 'tree_sitter', 'jinja2', 'rich', 'torch', 'numpy'} & set(sys.modules)))"
     )
     command = [sys.executable, "-c", program, str(root / "examples" / name)]

@@ -49,8 +49,16 @@ STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(4))
         ("RuntimeError: One of the subprocesses has abruptly died during map operation.", STEPS, "stop"),
         ("  what():  [enforce fail at tcp/pair.cc:446] op.preamble.length <= op.nbytes. 68 vs 64", STEPS, "stop"),
         ('level=error msg="exec: \\"trainer\\": executable file not found in $PATH"', "", "stop"),
-        ("peft.errors.NoMatchError: Target modules {'wq'} not found in the base model. Please try again.", "", "stop"),
-        ("requests.ConnectionError: Pool(host='huggingface.co', port=443): Network is unreachable", "", "stop"),
+        (
+            "peft.errors.NoMatchError: Target modules {'wq'} not found in the base model. Please check the target modules.",
+            "",
+            "stop",
+        ),
+        (
+            "urllib3.NewConnectionError: <C>: Failed to establish a new connection: [Errno 101] Network is unreachable",
+            "",
+            "stop",
+        ),
         ("requests.ConnectionError: Pool(host='huggingface.co', port=443): Connection reset by peer", "", "restart"),
         ("OSError: [Errno 98] Address already in use", "", "stop"),
         ("n1:9:9 [0] NCCL WARN Call to ibv_create_qp failed", "", "stop"),

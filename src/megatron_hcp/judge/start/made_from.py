@@ -112,13 +112,20 @@ def _given_to(program: StartProgram, function: str) -> list[str]:
     """The arguments of upstream's that a function gets, or else those of the functions that call it."""
     reached, wanted = list(_reached(program)), {function}
     for _ in range(_MOST_CALLS):
-        called = re.compile("|".join(rf"\b{re.escape(name.removesuffix('.__init__'))}\(" for name in sorted(wanted)))
-        calls = [(unit.name, line) for unit in reached for line in unit.lines if called.search(line) is not None]
+        called = tuple(name.removesuffix(".__init__") for name in wanted)
+        calls = [(unit.name, line) for unit in reached for line in unit.lines if _calls_any(line, called)]
         found = [name for _, line in calls for name in _arguments(_expression(line))]
         if found or not calls:
             return found
         wanted = {name for name, _ in calls}
     return []
+
+
+def _calls_any(line: str, names: Iterable[str]) -> bool:
+    return any(
+        f"{name}(" in line and any(f".{called}".endswith(f".{name}") for called in _CALLED.findall(line))
+        for name in names
+    )
 
 
 def _set_by(program: StartProgram, field: str) -> Iterator[str]:

@@ -43,12 +43,12 @@ _CORRECTIONS = (
         "do all ranks build the same tensors (an uneven last batch, a branch that depends on the rank)?",
     ),
     Correction(
-        re.compile(r"[Tt]arget modules .{1,200} not found in the base model"),
+        re.compile(r"not found in the base model\. Please check the target modules"),
         "the adapter's options name modules that this model does not have",
     ),
     Correction(
-        re.compile(r"host='huggingface\.co'.{0,450}Network is unreachable"),
-        "the node has no network to the hub",
+        re.compile(r"Failed to establish a new connection: \[Errno 101\] Network is unreachable"),
+        "the node has no network to that address",
         "fetch the files before the job, on a node that has a network, and set HF_HUB_OFFLINE=1 in the job",
     ),
     Correction(

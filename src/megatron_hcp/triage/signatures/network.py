@@ -154,7 +154,8 @@ NETWORK: tuple[Signature, ...] = (
     ),
     fault(
         "rendezvous-name",
-        r"client socket has (?:timed out|failed to connect).{0,80}? \((?P<text>\S{1,253}), \d{1,5}\)",
+        r"client socket has (?:timed out after \d{1,9}ms while trying to connect to|failed to connect to any network "
+        r"address of) \((?P<text>\S{1,253}), \d{1,5}\)",
         "the name of the rendezvous host cannot be resolved on this node: {text}",
         "The client socket has timed out after 60000ms while trying to connect to (n1.pool, 29500).",
         "The client socket has connected to (n1.pool, 29500).",

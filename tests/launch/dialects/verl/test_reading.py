@@ -187,7 +187,7 @@ def test_before_0_7_verl_builds_the_model_unless_a_launch_asks_for_mbridge(
 ) -> None:
     read = reading(f"{A}.strategy=megatron", *words)
     facts = build_launch(read, assumed={"verl": Fact(version, "assumed")}).facts
-    assert value_of(facts, "use_mbridge") is builds
+    assert value_of(dict(facts), "use_mbridge") is builds
 
 
 def test_the_critic_is_there_for_gae_and_has_its_own_keys() -> None:

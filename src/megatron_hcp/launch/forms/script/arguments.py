@@ -67,8 +67,9 @@ def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None
         return RunText((chosen,), (True,), splits=True) if chosen else None
     if isinstance(item, Unseen) and isinstance(before, Field) and before.prefix.startswith("-"):
         if item.outside:
-            carried = RunText((item.outside,), (True,), splits=True, giver=_giver(item.reason))
-            return carried if is_carried(item) else None
+            if not is_carried(item):
+                return None
+            return RunText((item.outside,), (True,), splits=True, giver=_giver(item.reason))
         output = run.output(item)
         return RunText((output,), (True,), splits=True) if output else None
     if not isinstance(item, Field):
