@@ -50,7 +50,7 @@ STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(4))
         ("  what():  [enforce fail at tcp/pair.cc:446] op.preamble.length <= op.nbytes. 68 vs 64", STEPS, "stop"),
         ('level=error msg="exec: \\"trainer\\": executable file not found in $PATH"', "", "stop"),
         (
-            "peft.NoMatch: Target modules {'wq'} not found in the base model. Please check the target modules.",
+            "peft.NoMatchError: Target modules {'wq'} not found in the base model. Please check the target modules.",
             "",
             "stop",
         ),
