@@ -216,7 +216,9 @@ _UNTRAINED = ("debug_rollout_only", "lr_decay_iters")
         SLIME_MODEL.says("get_optimizer_param_scheduler", "// args.global_batch_size", ">=0.2"),
         OPTIMIZER_PARAM_SCHEDULER.says("OptimizerParamScheduler.__init__", "assert self.lr_decay_steps > 0", ">=0.12"),
     ),
-    applies=lambda v: (v.get("num_rollout") or 0) > 0 and v.get("global_batch_size") is not None,
+    applies=lambda v: (
+        v.launch.dialect == "slime" and (v.get("num_rollout") or 0) > 0 and v.get("global_batch_size") is not None
+    ),
     good=Example("slime", f"{_JOB}--num-rollout 1 --global-batch-size 256"),
     bad=Example("slime", f"{_JOB}--num-rollout 1 --global-batch-size 512"),
 )

@@ -155,7 +155,7 @@ ROWS: tuple[Known, ...] = (
     Known(
         "KNOWN126",
         "verl",
-        ">=0.8",
+        ">=0.8,<0.9.1",
         when="fused_linear_logprobs and tp > 1 and sequence_parallel and not vanilla_mbridge "
         "and vanilla_mbridge != null and model_name names qwen25vl",
         title="A vision model's batch is padded for sequence parallelism",
@@ -167,7 +167,9 @@ ROWS: tuple[Known, ...] = (
         outcome="warning crash training",
         source=(
             VERL_FUSED.says(
-                "fused_forward_model_engine", "input_ids_rmpad = input_ids.to_padded_tensor(pad_token_id)", ">=0.8"
+                "fused_forward_model_engine",
+                "input_ids_rmpad = input_ids.to_padded_tensor(pad_token_id)",
+                ">=0.8,<0.9.1",
             ),
         ),
         launch=Example(
