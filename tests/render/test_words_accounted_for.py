@@ -102,6 +102,12 @@ def test_an_apptainer_image_and_its_folders_are_those_of_the_job(rendered):
     assert "    --bind /data:/d\n" in done.stdout
 
 
+@pytest.mark.parametrize("option", ["--no-mount home", "--new-option value", "--overlay /x/data.sif"])
+def test_the_value_of_an_option_of_apptainer_is_not_the_image(rendered, option):
+    done = rendered(text=HEAD + TRAIN.replace("srun ", f"srun apptainer exec {option} --nv -B /data:/d /images/x.sif "))
+    assert "    /images/x.sif\n" in done.stdout and "    --bind /data:/d\n" in done.stdout, done.stderr
+
+
 def test_an_unpacked_image_is_carried_and_what_a_script_in_between_does_is_said_to_be_left_out(rendered):
     words = "python_words='pretrain_gpt.py --context-parallel-size 2 --seq-length 8192'\n"
     start = 'CONTAINER=/images/flash\nsrun singularity exec -B /data:/d "$CONTAINER" ./launch.sh $python_words\n'
