@@ -108,6 +108,15 @@ def test_the_value_of_an_option_of_apptainer_is_not_the_image(rendered, option):
     assert "    /images/x.sif\n" in done.stdout and "    --bind /data:/d\n" in done.stdout, done.stderr
 
 
+@pytest.mark.parametrize(
+    "start", ["apptainer exec --nv sandbox/nemo", "apptainer exec docker://nvcr.io/nvidia/nemo:25.09"]
+)
+def test_an_image_that_the_job_has_no_runtime_for_is_said_to_be_left_out(rendered, start):
+    said = rendered(text=HEAD + TRAIN.replace("srun ", f"srun {start} ")).stderr
+    line = HEAD.count("\n") + 1
+    assert f"left out: image {start.split()[-1]} (train.sbatch:{line}): name it with --container-image" in said
+
+
 def test_an_unpacked_image_is_carried_and_what_a_script_in_between_does_is_said_to_be_left_out(rendered):
     words = "python_words='pretrain_gpt.py --context-parallel-size 2 --seq-length 8192'\n"
     start = 'CONTAINER=/images/flash\nsrun singularity exec -B /data:/d "$CONTAINER" ./launch.sh $python_words\n'

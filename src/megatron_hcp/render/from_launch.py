@@ -187,15 +187,8 @@ class _JobReader(Taken):
         containers = {name: fact for name, fact in (sbatch | srun).items() if "container" in name}
         if (image := containers.get("container_image")) is not None:
             self.take("container_image", image.value, image)
-        elif (image := self.of("docker").get("image")) is not None and _is_of_apptainer(str(image.value)):
-            self.take("container_image", image.value, image)
-            self.take("container_runtime", "apptainer", image)
-            binds = [where for words in _BINDS.findall(self.launch.reading.text or "") for where in words if where]
-            if binds and all(map(_PLAIN_BIND.fullmatch, binds)):
-                self.take("mounts", binds, image)
-            elif binds:
-                self.leave(f"apptainer --bind {binds[0]}", self.where(image), "state it with --mounts")
-            image = None
+        elif (own := self.of("docker").get("image")) is not None:
+            self.image_of_command(own)
         if image is not None and "container_image" in self.site:
             self.take("container_runtime", "pyxis", image)
             self.take("container_home", "no_container_mount_home" not in containers, image)
@@ -215,6 +208,19 @@ class _JobReader(Taken):
             if name.startswith(("sbatch.", "srun.")):
                 option = dashed(name.partition(".")[2])
                 self.leave(f"--{option}", self.where(None), f"{why}; state it as an option")
+
+    def image_of_command(self, image: Fact) -> None:
+        """The image of `apptainer exec` or `docker run`."""
+        if not _is_of_apptainer(str(image.value)):
+            self.leave(f"image {image.value}", self.where(image), "name it with --container-image")
+            return
+        self.take("container_image", image.value, image)
+        self.take("container_runtime", "apptainer", image)
+        binds = [where for words in _BINDS.findall(self.launch.reading.text or "") for where in words if where]
+        if binds and all(map(_PLAIN_BIND.fullmatch, binds)):
+            self.take("mounts", binds, image)
+        elif binds:
+            self.leave(f"apptainer --bind {binds[0]}", self.where(image), "state it with --mounts")
 
     def launcher(self) -> None:
         """torchrun's options. (ft_launcher's have the same prefix.)"""
