@@ -73,9 +73,17 @@ def _set(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
         if text == "--":
             w.positional = items[place + 1 :]
             return True
-        if text is not None and text[:1] in "-+" and text[:1] and "a" in text[1:] and len(text) < 8:
+        if text is not None and text[:1] in ("-", "+") and "a" in text and len(text) < 8:
             w.exports_all = text[0] == "-"
+        if text == "noglob" or re.fullmatch("[-+][a-z]*f[a-z]*", text or ""):
+            w.globs_otherwise |= w.printed is None
     return True
+
+
+def _shopt(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
+    w.globs_otherwise |= w.printed is None  # in `$(…)` it holds for that alone, which has it in its own text
+    w.spoiled = True
+    return None
 
 
 def _shift(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
@@ -275,17 +283,13 @@ BUILTINS: dict[str, OnCommand] = {
     ":": _true,
     "true": _true,
     "false": _false,
-    "exit": _stop("exit"),
-    "return": _stop("return"),
-    "break": _stop("break"),
-    "continue": _stop("continue"),
+    **{kind: _stop(kind) for kind in ("exit", "return", "break", "continue")},
     "set": _set,
+    "shopt": _shopt,
     "shift": _shift,
     "unset": _unset,
     "read": _read,
-    "mapfile": _forget_named,
-    "readarray": _forget_named,
-    "getopts": _forget_named,
+    **dict.fromkeys(("mapfile", "readarray", "getopts"), _forget_named),
     "printf": _printf,
     "echo": _echo,
     "eval": _eval,

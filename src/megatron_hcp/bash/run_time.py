@@ -40,7 +40,7 @@ def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int) -> Ru
     text = w.source.data[start:end].decode("utf-8", "replace")
     is_plain = not any(mark in text for mark in w.source.marks) and not (text[:1] == "`" and "\\" in text)
     is_elsewhere = not w.is_copied or w.other_shells > 0
-    if not is_plain or "IFS" in w.vars or (is_elsewhere and not _asks_for_variables(nodes)):
+    if not is_plain or "IFS" in w.vars or w.globs_otherwise or (is_elsewhere and not _asks_for_variables(nodes)):
         return None
     names = _read(w, nodes)
     if names is None or SOURCE in names:

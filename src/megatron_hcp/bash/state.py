@@ -99,7 +99,7 @@ class State:
         """Names that are exported before they are set."""
         self.assigned = assigned_names(script.text)
         """Names that the script appears to set somewhere."""
-        self.used_arguments = self.is_shifted = False
+        self.used_arguments = self.is_shifted = self.globs_otherwise = False
         self.tested: set[str] = set()
         """Names that a condition has read before the script sets them: a value that they then get is a default."""
 
