@@ -112,6 +112,10 @@ SEEDED = "python pretrain_gpt.py --context-parallel-size 2 --seed $A\n"
         "shopt -s globstar\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(ls /d/**/*.bin)\n",
         "set -f\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(ls /data/[a])\n",
         "set -e -o noglob\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(ls /data/[a])\n",
+        *(
+            f"n=0\nif {test}; then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n"
+            for test in ("((n++ == 0 && y > 1))", '[ -f "$((n += 1))" ]', "((n <<= y))", '[ -f "${m:=$y}" ]')
+        ),
         "IFS=,\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(cat list)\n",
         "python pretrain_gpt.py --context-parallel-size 2 --data-path $(ls $BASH_SOURCE)\n",
         "API_TOKEN=abc\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(get $API_TOKEN)\n",

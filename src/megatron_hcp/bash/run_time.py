@@ -26,7 +26,9 @@ from megatron_hcp.bash.walker import Walker
 from megatron_hcp.ground.secrets import is_secret_name
 
 _PURE = (Condition, ArithmeticCommand, Negation, AndOr)
-"""Conditions that change nothing."""
+"""Conditions that change nothing, but for what is in their arithmetic."""
+_ASSIGNS = r"\+\+|--|(?<![=!<>])=(?!=)|<<=|>>="
+"""What changes a variable in arithmetic."""
 _OF_FILES = frozenset("-b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -ef -nt -ot -v -R".split())
 """Operators of conditions whose answer hangs on where they are asked."""
 
@@ -57,7 +59,15 @@ def pure(w: Walker, conditions: Sequence[Statement]) -> RunTime | None:
     """A condition that changes nothing, whatever its answer."""
     if not conditions or not all(isinstance(node, _PURE) for node in _tests(conditions)):
         return None
+    if any(_assigns(w, node) for node in _below(conditions)):  # its variables are known as they are afterwards
+        return None
     return run_time(w, conditions, conditions[0].start, conditions[-1].end)
+
+
+def _assigns(w: Walker, node: SyntaxNode) -> bool:
+    if isinstance(node, Parameter):
+        return node.operator in ("=", ":=")
+    return isinstance(node, ArithmeticExpansion | ArithmeticCommand) and re.search(_ASSIGNS, w.text(node)) is not None
 
 
 def _asks_for_variables(nodes: Sequence[SyntaxNode]) -> bool:
