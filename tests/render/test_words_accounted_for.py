@@ -226,13 +226,17 @@ def test_a_date_in_a_word_is_taken_once_as_the_job_starts(rendered):
 def test_a_checkpoint_folder_that_each_attempt_names_anew_is_refused_with_requeue(rendered):
     """An attempt after the first would find nothing in its own folder, and train from the first step again."""
     launch = HEAD + TRAIN.replace("8192", '8192 --save "/ck/$(date +%F)" --load "/ck/$(date +%F)"')
-    for words in ([], ["--checkpoint-dir", "/ck"]):
-        done = rendered("--requeue", "2", *words, text=launch)
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "found requeue with a date in" in done.stderr, (
-            done.stderr
-        )
+    chosen = 'S=$(mktemp -d)\nif [ -d "$S" ]; then A=$S/a; else A=$S/b; fi\n' + TRAIN.replace(
+        "8192", '8192 --save "$A"'
+    )
+    for words, text in (([], launch), (["--checkpoint-dir", "/ck"], launch), ([], HEAD + chosen)):
+        done = rendered("--requeue", "2", *words, text=text)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert "found requeue with a checkpoint folder that each attempt names anew" in done.stderr
     assert rendered(text=launch).returncode in (0, 1)
     launch = HEAD + TRAIN.replace("8192", '8192 --save /ck --wandb-exp-name "$(date +%F)"')
+    assert rendered("--requeue", "2", text=launch).returncode in (0, 1)
+    launch = HEAD + TRAIN.replace("8192", '8192 --save "$RUNS/$(ls /data/date)" --wandb-exp-name "$(date +%F)"')
     assert rendered("--requeue", "2", text=launch).returncode in (0, 1)
 
 

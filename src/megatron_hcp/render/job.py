@@ -248,7 +248,7 @@ def _refuse_gaps(
         raise HcpError(f"not stated: {'; '.join(missing.values())}", wanted=f"{options}, or in the site file {keys}")
 
 
-def _refuse_contradictions(start: str, site: Mapping[str, Any], launch: Launch | None, is_dated: bool) -> None:
+def _refuse_contradictions(start: str, site: Mapping[str, Any], launch: Launch | None, is_new_folder: bool) -> None:
     limit = limit_s(site)
     if limit is not None and site["signal"] >= limit:
         raise HcpError(
@@ -263,9 +263,9 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], launch: Launch |
                 wanted="only one of them: inside an allocation, Slurm does not start the job again",
                 do="leave one of them out",
             )
-    if site["requeue"] and is_dated:
+    if site["requeue"] and is_new_folder:
         raise HcpError(
-            "found requeue with a date in the launch's checkpoint folder, which names it anew in each attempt",
+            "found requeue with a checkpoint folder that each attempt names anew",
             wanted="one folder, or training begins again at its first step",
             do="write the folder out, or leave requeue out",
         )

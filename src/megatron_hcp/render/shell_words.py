@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping
 
 from megatron_hcp.launch.fact import LAUNCH_TIME, Argument, RunText, is_date
 
+_NEW_EACH_TIME = r"(?<![\w/.-])(?:date|mktemp|uuidgen|RANDOM|EPOCH\w+)(?![\w/.-])"
+"""Commands and variables, not parts of a path, that give something else each time."""
+
 
 def quoted(value: object) -> str:
     """A shell word. Commas are quoted too: bash does not need that, but shellcheck flags them in an array."""
@@ -34,8 +37,11 @@ def dates_in(words: Iterable[Argument]) -> bool:
 
 def is_new_each_time(word: Argument | None, outputs: Mapping[str, str]) -> bool:
     """Whether a word is another in each attempt, as far as the text of its dates and commands shows."""
-    texts = [outputs.get(part, part) for part in word.unknown] if isinstance(word, RunText) else []
-    return any(re.search(r"(?<!\w)(?:date|mktemp|uuidgen|RANDOM|EPOCH\w+)\b", text) for text in texts if "$(" in text)
+    texts = [*word.unknown] if isinstance(word, RunText) else []
+    for name, command in reversed([*outputs.items()]):  # a command reads only outputs of those before it
+        if any(re.search(rf"\b{name}\b", text) for text in texts):
+            texts.append(command)
+    return any(re.search(_NEW_EACH_TIME, text) for text in texts if "$(" in text)
 
 
 def _at_run_time(name: str) -> str:
