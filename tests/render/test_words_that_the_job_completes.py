@@ -187,7 +187,8 @@ def test_a_script_that_completes_words_has_nothing_for_shellcheck_to_say(rendere
 def test_a_condition_on_the_rank_is_not_asked_once_for_all(rendered, tmp_path):
     inner = 'if [ "$VARIABLE" = 0 ]; then A="--log-throughput"; fi\n'
     inner += 'torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py $A "$@"\n'
-    for name, is_asked in (("OMPI_COMM_WORLD_LOCAL_RANK", True), ("PMIX_RANK", True), ("LORA_RANK", False)):
+    of_tasks = ("OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+    for name, is_asked in (*((name, True) for name in of_tasks), ("LORA_RANK", False)):
         (tmp_path / "run.sh").write_text(inner.replace("VARIABLE", name))
         done = rendered(text=HEAD + "srun bash run.sh --context-parallel-size 2 --seq-length 8192\n")
         assert done.returncode in ((2,) if is_asked else (0, 1)), done.stderr

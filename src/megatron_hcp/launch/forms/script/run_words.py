@@ -12,11 +12,11 @@ from megatron_hcp.launch.fact import LAUNCH_FOLDER, LAUNCH_OUTPUT, LAUNCH_TIME, 
 _PLAIN = r"[\w./:=,@%+-]+"
 """Text that splitting and globbing leave as it is."""
 _OF_A_TASK = (
-    r"\b(?:SLURM_(?:PROCID|NODEID|LOCALID|STEP\w*)|(?:LOCAL_|NODE_|GROUP_|MACHINE_|PMIX?_|OMPI_COMM_WORLD_(?:LOCAL_|NODE_)?)?"
-    r"RANK|SLURMD_NODENAME|HOSTNAME|hostname|"
+    r"\b(?:SLURM_(?:PROCID|NODEID|LOCALID|STEP\w*)|(?:LOCAL_|NODE_|GROUP_|MACHINE_)?RANK|OMPI_\w+|PMIX?_\w+|"
+    r"SLURMD_NODENAME|HOSTNAME|hostname|"
     r"srun|sbatch|salloc|scancel)\b"
 )
-"""What differs between the tasks of a job, and what starts another job or step."""
+"""What differs between the tasks of a job or is set in them alone, and what starts another job or step."""
 _MAX_TEXT = 10_000
 
 
