@@ -129,6 +129,15 @@ def test_an_unpacked_image_is_carried_and_what_a_script_in_between_does_is_said_
     )
 
 
+def test_no_script_is_said_to_be_in_between_where_there_is_none(rendered):
+    """A command in a container stands for itself, and a script before the training does not start it."""
+    command = "CMD='python pretrain_gpt.py --context-parallel-size 2 --seq-length 8192'\n"
+    start = "srun ./check_nodes.sh\nsrun singularity exec --nv /images/x.sif $CMD\n"
+    done = rendered(text=HEAD + command + start)
+    assert "    /images/x.sif\n" in done.stdout and "left out: srun singularity" not in done.stderr, done.stderr
+    assert "left out: srun ./check_nodes.sh (train.sbatch:17): the job runs no command but the training" in done.stderr
+
+
 def test_the_users_own_folder_is_carried_into_the_job(rendered):
     done = rendered(text=HEAD + TRAIN.replace("8192", '8192 --save "$HOME/ck/$USER"'))
     assert """    --save "${HOME}"/ck/"${USER}"\n""" in done.stdout, done.stderr
