@@ -206,6 +206,15 @@ def test_a_variable_from_outside_is_carried_and_must_be_there(rendered, tmp_path
     assert "found no variable WANDB_KEY" in ran.stderr
 
 
+def test_a_variable_named_like_one_of_the_job_is_still_from_outside(rendered):
+    """A number makes it the job's own: `launch_output_1` is what a command prints."""
+    words = "srun python pretrain_gpt.py --context-parallel-size 2 --save $launch_output_dir --seq-length 8192\n"
+    options = ["--target", "jobset", "--container-image", "x", "--mounts", "/ck", "--logs", "/ck/l"]
+    done = rendered(*options, text=HEAD.replace("#SBATCH --array=0-9%1\n", "") + words)
+    assert "state it with --env launch_output_dir=VALUE" in done.stderr
+    assert "for name in launch_output_dir; do" in rendered(text=HEAD + words).stdout
+
+
 def test_a_list_of_a_file_that_cannot_be_read_stays_several_words_and_says_whose_it_is(rendered):
     words = '. /data/blend.sh\nsrun python pretrain_gpt.py --data-path $DATA_BLEND --save "$OUT" --seq-length 8192\n'
     script = rendered(text=HEAD + words).stdout

@@ -143,7 +143,7 @@ class RunText(NamedTuple):
     """An argument whose text only the job knows: `names` holds, for each part, whether it is a variable's name.
 
     Such a part may also be a date, as the launch's script asks for it: `$(date +%F)`, or a choice that a condition of
-    the script makes: `$(set +euo pipefail; if …)`. `splits`: it is any number of words. `giver`: what may set its
+    the script makes (`LAUNCH_CHOICE`). `splits`: it is any number of words. `giver`: what may set its
     variable in the script, if that isn't read: `blend.sh, which line 17 sources`.
     """
 
@@ -171,7 +171,9 @@ def is_date(part: str) -> bool:
 
 def is_of_script(part: str) -> bool:
     """Whether an unknown part of a `RunText` is what a command of the script prints, or a choice that it makes."""
-    return part.startswith((LAUNCH_OUTPUT, "$(set "))
+    return part.startswith(LAUNCH_CHOICE) or (
+        part.startswith(LAUNCH_OUTPUT) and part.removeprefix(LAUNCH_OUTPUT).isdecimal()
+    )
 
 
 OF_THE_JOB = frozenset(
@@ -181,6 +183,8 @@ OF_THE_JOB = frozenset(
 """The variables that a job's script sets for itself: a launch's word that reads one from outside would read that."""
 LAUNCH_OUTPUT = "launch_output_"
 """The shell's variables, with a number, for what commands of the launch's script print."""
+LAUNCH_CHOICE = "$(set +euo pipefail; "
+"""How text of the launch's script starts that the job's shell runs: as in the script, it may fail or find nothing."""
 LAUNCH_TIME = "launch_time"
 """The shell's variable for the second of which the dates in the launch's words are."""
 LAUNCH_FOLDER = "launch_folder"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from megatron_hcp.bash.reason import ByVariable, RunTime, WhyUnknown
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, OneOf, Part, Unseen, Value
-from megatron_hcp.launch.fact import LAUNCH_FOLDER, LAUNCH_OUTPUT, LAUNCH_TIME, OF_THE_JOB
+from megatron_hcp.launch.fact import LAUNCH_CHOICE, LAUNCH_FOLDER, LAUNCH_OUTPUT, LAUNCH_TIME, OF_THE_JOB
 
 _PLAIN = r"[\w./:=,@%+-]+"
 """Text that splitting and globbing leave as it is."""
@@ -74,7 +74,7 @@ class RunWords:
             folder = self._text(run.folder)
             known.append(None if folder is None else f"cd {folder}")
         end = "\n" if "\n" in command or "#" in command else ""
-        text = f"$({'; '.join(filter(None, ['set +euo pipefail', *known, command]))}{end})"
+        text = f"{LAUNCH_CHOICE}{'; '.join(filter(None, [*known, command]))}{end})"
         is_shown = all(letter.isprintable() or letter in "\n\t" for letter in text)  # the job's script is printed
         return text if None not in known and is_shown and len(text) < _MAX_TEXT and _is_of_job(text) else None
 
