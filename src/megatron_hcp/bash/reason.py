@@ -57,11 +57,9 @@ class ByVariable(WhyUnknown):
     further: tuple[str, ...] = ()
     """Other variables on which what is unknown hangs too."""
     giver: str = ""
-    """What may set it in the script, if that isn't read: `blend.sh, which line 17 sources`."""
+    """What the script takes in and may set it, if that isn't read: `blend.sh, which line 17 sources`."""
     choices: tuple[str, ...] = ()
     """The values that the script tells apart, if it does so in a `case`."""
-    by_file: bool = False
-    """What the script takes in, and nobody reads, may set the variable."""
     file: str = ""
     """The file that the script sources and that may set the variable, but isn't read."""
 
@@ -75,7 +73,7 @@ class ByVariable(WhyUnknown):
     def saying(self, text: str) -> ByVariable:
         """The same reason in other words."""
         made = ByVariable.of(text, self.variable, self.argument)
-        made.choices, made.file, made.giver = self.choices, self.file, self.giver
+        made.further, made.choices, made.file, made.giver = self.further, self.choices, self.file, self.giver
         return made
 
 

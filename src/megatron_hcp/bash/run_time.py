@@ -97,7 +97,7 @@ def _told(w: Walker, name: str) -> Var | None:
 def _may_be_set(w: Walker, name: str) -> bool:
     """Whether a file that the script takes in, and the job does not, may set a variable."""
     reasons = [part.reason for part in w.lookup(name, w.here)[0] if isinstance(part, Hole)]
-    return any(isinstance(reason, ByVariable) and reason.by_file for reason in reasons)
+    return any(isinstance(reason, ByVariable) and reason.giver for reason in reasons)
 
 
 def _read(w: Walker, nodes: Iterable[SyntaxNode]) -> set[str] | None:

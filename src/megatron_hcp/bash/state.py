@@ -153,7 +153,7 @@ class State:
         outside = name if name.isidentifier() else ""
         if self.sourced is not None:
             why = ByVariable.of(f"{name} may be set by {self.sourced}", name)
-            why.by_file, why.file, why.giver = True, self.sourced_file, self.sourced
+            why.file, why.giver = self.sourced_file, self.sourced
             return (Hole(why, span, outside=outside),), True
         reason = ByVariable.of(f"{name} is not set in this script", name)
         return (Hole(reason, span, outside=outside),), False

@@ -121,7 +121,7 @@ def is_carried(part: Hole | Unseen) -> bool:
 
 def _is_as_outside(part: Hole | Unseen) -> bool:
     """Likewise if it may be unset: then no file that the job does not take in may set it."""
-    return is_carried(part) and not (isinstance(part.reason, ByVariable) and part.reason.by_file)
+    return is_carried(part) and not (isinstance(part.reason, ByVariable) and part.reason.giver)
 
 
 def _has_no_blank(part: Part) -> bool:
