@@ -10,7 +10,6 @@ from typing import Any
 from megatron_hcp.bash.arith import Undecidable
 from megatron_hcp.bash.params import expansion
 from megatron_hcp.bash.reason import of_command
-from megatron_hcp.bash.run_time import output_of
 from megatron_hcp.bash.split import MAX_ITEMS, Frag, Splice, assemble, value_of
 from megatron_hcp.bash.syntax import (
     ArithmeticExpansion,
@@ -111,6 +110,8 @@ def _command_output(w: Walker, piece: CommandSubstitution, quoted: bool, splits:
     if date:
         parts = tuple(part._replace(date=date) if isinstance(part, Hole) else part for part in parts)
     elif len(parts) == 1 and isinstance(part := parts[0], Hole) and part.span == w.span(piece) and w.printed is None:
+        from megatron_hcp.bash.run_time import output_of  # few scripts need it
+
         parts = (part._replace(output=output_of(w, piece)),)
     return [Frag(part, not quoted) for part in parts]
 

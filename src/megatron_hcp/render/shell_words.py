@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 
-from megatron_hcp.launch.fact import LAUNCH_TIME, Argument, RunText, is_date
+from megatron_hcp.launch.fact import OF_LAUNCH_TIME, Argument, RunText, at_launch_time, is_date
 
 _NEW_EACH_TIME = r"(?<![\w/.-])(?:date|mktemp|uuidgen|RANDOM|EPOCH\w+)(?![\w/.-])"
 """Commands and variables, not parts of a path, that give something else each time."""
@@ -32,7 +32,7 @@ def quoted(value: object) -> str:
 def dates_in(words: Iterable[Argument]) -> bool:
     """Whether a word holds a date: then the shell sets LAUNCH_TIME first, so that all are of one moment."""
     unknown = [part for word in words if isinstance(word, RunText) for part in word.unknown]
-    return any(is_date(part) or f"@${LAUNCH_TIME}" in part for part in unknown)
+    return any(is_date(part) or OF_LAUNCH_TIME in part for part in unknown)
 
 
 def is_new_each_time(word: Argument | None, outputs: Mapping[str, str]) -> bool:
@@ -46,7 +46,7 @@ def is_new_each_time(word: Argument | None, outputs: Mapping[str, str]) -> bool:
 
 def _at_run_time(name: str) -> str:
     if is_date(name):
-        return name.replace("date", f'date -d "@${LAUNCH_TIME}"', 1)
+        return at_launch_time(name)
     return name if name.startswith("$(") else f"${{{name}}}"
 
 

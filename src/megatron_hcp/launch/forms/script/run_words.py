@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from megatron_hcp.bash.reason import ByVariable, RunTime, WhyUnknown
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, OneOf, Part, Unseen, Value
-from megatron_hcp.launch.fact import LAUNCH_CHOICE, LAUNCH_FOLDER, LAUNCH_OUTPUT, LAUNCH_TIME, OF_THE_JOB
+from megatron_hcp.launch.fact import LAUNCH_CHOICE, LAUNCH_FOLDER, LAUNCH_OUTPUT, OF_THE_JOB, at_launch_time
 
 _PLAIN = r"[\w./:=,@%+-]+"
 """Text that splitting and globbing leave as it is."""
@@ -106,12 +106,21 @@ class RunWords:
         if name := part.variable or part.outside:
             return f'"${{{name}-}}"' if _is_as_outside(part) else None
         if part.date:
-            return '"' + part.date.replace("date", f'date -d "@${LAUNCH_TIME}"', 1) + '"'
+            return f'"{at_launch_time(part.date)}"'
         if part.below is not None:
-            below = f"/{part.below}" if part.below.strip("./") or ".." in part.below else ""
+            below = below_folder(part.below)
             return f'"${LAUNCH_FOLDER}"{below and quote(below)}'
         output = None if part.is_list else self.output(part)
         return output and f'"${output}"'
+
+
+def below_folder(path: str) -> str:
+    """What follows the launch's own folder in a path below it.
+
+    >>> below_folder("."), below_folder("conf/a.yaml")
+    ('', '/conf/a.yaml')
+    """
+    return f"/{path}" if path.strip("./") or ".." in path else ""
 
 
 def is_carried(part: Hole | Unseen) -> bool:
