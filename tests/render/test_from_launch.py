@@ -201,6 +201,20 @@ def test_the_nodes_of_slurm_are_those_of_torchrun_without_nnodes_if_they_are_one
     assert are_taken or "not stated: nodes" in done.stderr
 
 
+def test_a_script_that_asks_for_no_nodes_gets_one_as_from_slurm_if_its_launcher_has_one_by_default(rendered):
+    torchrun = (HEAD + BODY).replace("#SBATCH -N 4\n", "").replace("python pre", "torchrun --nproc-per-node 8 pre")
+    done = rendered(text=torchrun)
+    assert "#SBATCH --nodes=1  # train.sbatch" in done.stdout, done.stderr
+    assert "changed: #SBATCH lines without nodes (train.sbatch): 1 node, as Slurm's default is" in done.stderr
+    for text in (
+        torchrun.replace("#SBATCH -p", "#SBATCH --ntasks=16\n#SBATCH -p"),
+        torchrun.replace("torchrun", "torchrun --nnodes $N"),
+    ):
+        assert "not stated: nodes" in rendered(text=text).stderr
+    without = "".join(line for line in torchrun.splitlines(True) if not line.startswith("#SBATCH"))
+    assert "not stated: nodes" in rendered(text=without).stderr
+
+
 def test_a_time_limit_of_zero_is_none_as_for_slurm(rendered):
     done = rendered(text=(HEAD + BODY).replace("--time=04:00:00", "--time=00:00:00"))
     assert done.returncode == 0 and "#SBATCH --time=00:00:00  # " in done.stdout

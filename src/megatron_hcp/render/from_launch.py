@@ -37,6 +37,7 @@ _SRUN_OURS = frozenset(
     "gpus_per_node gpus_per_task cpus_per_task nodelist job_name partition account time qos export jobid mem verbose "
     "chdir open_mode".split()
 )
+_SIZES = frozenset(("sbatch.nodes", "srun.nodes", "sbatch.ntasks", "srun.ntasks", "nodes"))
 _RENDEZVOUS = frozenset("node_rank master_addr master_port local_addr standalone".split())
 """Options of torchrun that the job sets itself, as every `rdzv_*`: its ranks must keep the order of the nodes."""
 _FT_KEYS = {"ft_rank_section_timeouts": "ft_timeouts", "ft_rank_out_of_section_timeout": "ft_outside"}
@@ -132,14 +133,20 @@ class _JobReader(Taken):
     def nodes_of_slurm(self) -> None:
         """The nodes that Slurm allocates, if a launcher that states none has as many by default.
 
-        torchrun's default is 1: in a larger job each node would train by itself, or all but one would idle.
+        torchrun's default and verl's is 1: in a larger job each node would train by itself, or all but one would idle.
+        Slurm's is 1 too, for a script that asks for no number of tasks.
         """
-        slurm = self.of("srun").get("nodes") or self.of("sbatch").get("nodes")
         own = self.launch.facts.get("nodes")
-        if slurm is None or own is None or own.origin != "default":
+        default = own.value if own is not None else 1 if self.launch.dialect == "verl" else None
+        if (own is not None and own.origin != "default") or not _SIZES.isdisjoint(self.launch.unknown):
             return
-        if whole_number(str(slurm.value), 9) == own.value:
-            self.take("nodes", own.value, slurm)
+        srun, sbatch = self.of("srun"), self.of("sbatch")
+        slurm = srun.get("nodes") or sbatch.get("nodes")
+        if slurm is not None and whole_number(str(slurm.value), 9) == default:
+            self.take("nodes", default, slurm)
+        elif slurm is None and default == 1 and sbatch and "ntasks" not in {**srun, **sbatch}:
+            self.take("nodes", 1)
+            self.change("#SBATCH lines without nodes", self.where(None), "1 node, as Slurm's default is")
 
     def options(self) -> None:
         passed: list[tuple[str, Fact]] = []

@@ -71,6 +71,18 @@ def test_a_path_in_a_container_is_read_where_it_leads_to_the_scripts_own_reposit
     assert (tp(reading) == "4") is is_read
 
 
+@pytest.mark.parametrize(("named", "is_read"), [("examples/run.sh", True), ("{folder}/examples/run.sh", False)])
+def test_a_script_that_is_named_from_a_folder_above_it_starts_files_as_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, is_read: bool
+) -> None:
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "m.sh").write_text("TP=4\n")
+    (tmp_path / "examples" / "run.sh").write_text(f"source m.sh\n{TRAIN}")
+    monkeypatch.chdir(tmp_path)
+    reading = read_target(named.format(folder=tmp_path), beside=Beside())
+    assert (tp(reading) == "4") is is_read
+
+
 @pytest.mark.parametrize(
     ("change", "started", "files", "expected"),
     [

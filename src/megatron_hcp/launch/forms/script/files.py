@@ -1,7 +1,7 @@
 """The files that a script sources or starts, if they may be read.
 
-Only regular files in the script's own folder or below are read, else in the repository that the folder is in
-(`ground/below.py`), and what `--source` names:
+Only regular files in the script's own folder or below are read, else in the repository that the folder is in, or below
+the current folder if the script is named from there (`ground/below.py`), and what `--source` names:
 
 * an absolute path leads to another copy of the script's repository, such as a container's, if it goes through a folder
   named like one at the repository's root: `/opt/slime/scripts/models/x.sh` in a checkout with the package `slime`; so
@@ -139,15 +139,21 @@ def _in_repository(folder: str, path: str) -> str | None:
     There the path leads from the script's folder, or from the repository's root, where such scripts are started.
     """
     place = file_below(folder, path, _WANTED) if ".." not in path.split("/") else None
-    repository = None if place is not None else enclosing_repository(folder)
+    repository = None if place is not None else _root(folder)
     if repository is None:
         return place
     return file_below(repository, path, _WANTED, of=folder) or file_below(repository, path, _WANTED)
 
 
+def _root(folder: str) -> str | None:
+    """The script's repository; without one, the current folder, from which a script below it is started."""
+    is_below = bool(folder) and not os.path.isabs(folder) and ".." not in folder.split("/")
+    return enclosing_repository(folder) or (os.getcwd() if is_below else None)
+
+
 def _in_its_copy(folder: str, path: str) -> str | None:
     """The file of the script's repository to which an absolute path leads in another copy of the repository."""
-    repository = enclosing_repository(folder)
+    repository = _root(folder)
     if repository is None:
         return None
     tails = (tail for _, tail in _tails(repository, path))
@@ -159,7 +165,7 @@ def _after_a_change(folder: str, path: str, here: str) -> list[str]:
 
     They are paths from the script's folder.
     """
-    repository = enclosing_repository(folder)
+    repository = _root(folder)
     found = [file_below(folder, path, _WANTED)]
     if f"{os.path.abspath(folder)}/".endswith(f"/{os.path.dirname(normpath(path))}/"):
         found.append(file_below(folder, os.path.basename(path), _WANTED))
