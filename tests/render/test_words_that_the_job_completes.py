@@ -214,3 +214,18 @@ def test_the_variables_of_a_jobs_script_are_all_listed():
     found = {name for text in texts for name in assigned.findall(text)}
     assert found - OF_THE_JOB - {LAUNCH_FOLDER, LAUNCH_TIME} == set()
     assert {"port", "nodes", "name", "attempt"} <= OF_THE_JOB
+
+
+def test_a_variable_from_outside_stays_any_number_of_words_in_a_text_that_another_shell_gets(rendered, tmp_path):
+    words = 'ARGS=(--context-parallel-size 2 --data-path $DATA --seq-length 8192)\nTEXT="${ARGS[@]}"\n'
+    start = 'srun bash -c "cd /opt; python pretrain_gpt.py $TEXT"\n'
+    done = rendered("-o", "job.sbatch", text=HEAD + words + start)
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    environment = {"PATH": "/bin:/usr/bin", "DATA": "0.5 /a 0.5 /b"}
+    begin = script.index("launch=(")
+    text = script[begin : script.index("\n)\n", begin)] + "\n)\nprintf '%s\\n' \"${launch[@]}\""
+    ran = subprocess.run(["bash", "-c", text], capture_output=True, text=True, env=environment)
+    assert ran.stdout.split()[2:7] == ["--data-path", "0.5", "/a", "0.5", "/b"]
+    amid_a_word = (words + start).replace("--context-parallel-size 2 --data-path ", "").replace("py $", "py --save=x$")
+    assert "(--save=x...: DATA is not set in this script)" in rendered(text=HEAD + amid_a_word).stderr

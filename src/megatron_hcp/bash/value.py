@@ -262,7 +262,7 @@ def joined(items: Items, separator: str = " ") -> Value:
         if isinstance(item, Field):
             parts += item.parts
         elif isinstance(item, Unseen):
-            parts.append(Hole(item.reason, item.span, output=item.output, is_list=True))
+            parts.append(Hole(item.reason, item.span, outside=item.outside, output=item.output, is_list=True))
         else:
             options = tuple(joined(option, separator) for option in item.options)
             parts.append(OneOf(options, item.reason, item.span))

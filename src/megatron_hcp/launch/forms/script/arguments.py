@@ -99,9 +99,11 @@ def _carried(part: Part, run: RunWords) -> list[tuple[str, bool]] | None:
     if isinstance(part, OneOf):
         chosen = run.choice(part)
         return [(chosen, True)] if chosen else None
+    if part.is_list:
+        return None
     if name := part.variable or part.outside or part.date:
         return [(name, True)] if is_carried(part) else None
     if part.below is not None:
         return [(LAUNCH_FOLDER, True), (below_folder(part.below), False)]
-    output = None if part.is_list else run.output(part)
+    output = run.output(part)
     return [(output, True)] if output else None

@@ -103,6 +103,8 @@ class RunWords:
         if isinstance(part, OneOf):
             chosen = self.choice(part)
             return chosen and f'"{chosen}"'
+        if part.is_list:
+            return None
         if name := part.variable or part.outside:
             return f'"${{{name}-}}"' if _is_as_outside(part) else None
         if part.date:
@@ -110,7 +112,7 @@ class RunWords:
         if part.below is not None:
             below = below_folder(part.below)
             return f'"${LAUNCH_FOLDER}"{below and quote(below)}'
-        output = None if part.is_list else self.output(part)
+        output = self.output(part)
         return output and f'"${output}"'
 
 
