@@ -64,9 +64,9 @@ Preset = Callable[[str, Span], Value | None]
 """The value that a variable has from outside, at the place that reads it; None where nothing sets it."""
 
 
-def assigned_names(text: ScriptText) -> frozenset[str]:
-    """The names that a text appears to set somewhere."""
-    return frozenset(name.decode() for name in _ASSIGNED.findall(text.data))
+def assigned_names(script: Script) -> frozenset[str]:
+    """The names that a script sets somewhere, but for those that it only gives a default: `A=${A:-x}`."""
+    return frozenset(map(bytes.decode, _ASSIGNED.findall(script.text.data))) & {name for _, name in script.assigned}
 
 
 class State:
@@ -97,7 +97,7 @@ class State:
         """Values that the user states for variables which the script leaves open."""
         self.to_export: set[str] = set()
         """Names that are exported before they are set."""
-        self.assigned = assigned_names(script.text)
+        self.assigned = assigned_names(script)
         """Names that the script appears to set somewhere."""
         self.used_arguments = self.is_shifted = self.globs_otherwise = False
         self.tested: set[str] = set()
