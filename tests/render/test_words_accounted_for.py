@@ -305,3 +305,13 @@ def test_a_training_command_in_a_variable_is_not_left_out(rendered, start):
     done = rendered(text=f"{HEAD}{command}{start}\n")
     assert done.returncode in (0, 1), done.stderr
     assert "left out: pip install" in done.stderr and "left out: srun" not in done.stderr
+
+
+def test_a_path_from_the_users_home_is_one_in_the_job_too_unless_the_tilde_is_quoted(rendered):
+    words = 'D=~/ck Q="~/q"\nexport HF_HOME=~/hf\n' + TRAIN.replace(
+        "8192", '8192 --save ~/a,b --load $D --data-cache-path "~/c" --tensorboard-dir $Q --data-path x~/y'
+    )
+    script = rendered(text=HEAD + words.replace("pretrain_gpt.py", "~/mlm/pretrain_gpt.py")).stdout
+    for word in ("--save ~/'a,b'", "--load ~/ck", "--data-cache-path '~'/c", "--tensorboard-dir '~'/q"):
+        assert f"    {word}\n" in script
+    assert "export HF_HOME=~/hf" in script and "~/mlm/pretrain_gpt.py)" in script and "--data-path 'x~/y'" in script

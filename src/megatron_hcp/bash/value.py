@@ -92,6 +92,8 @@ class Lit(NamedTuple):
     default_of: str = ""
     """The variable (or argument, `1`) whose default this text is: the script hasn't set it, whoever starts it may have
     done so. "" if there is none."""
+    is_home: bool = False
+    """Its `~` at the start stands for the user's home, as bash replaces it where it isn't quoted."""
 
 
 class Hole(NamedTuple):
@@ -215,7 +217,8 @@ def substituted(value: Value, site: Span) -> Value:
     if text is not None:
         if text[:1] == "-" or "=" in text or has_blank(text):
             return value
-        return (Lit(text, site, False, default_of(value)),) if text else ()
+        is_home = isinstance(first := value[0] if value else None, Lit) and first.is_home
+        return (Lit(text, site, False, default_of(value), is_home),) if text else ()
     if len(value) == 1 and not isinstance(value[0], Lit):
         part = value[0]
         if isinstance(part, Hole) or all("=" not in (text_of(o) or "") for o in part.options):

@@ -13,7 +13,10 @@ _NEW_EACH_TIME = r"(?<![\w/.-])(?:date|mktemp|uuidgen|RANDOM|EPOCH\w+)(?![\w/.-]
 
 
 def quoted(value: object) -> str:
-    """A shell word. Commas are quoted too: bash does not need that, but shellcheck flags them in an array."""
+    """A shell word, whose `~/` at the start is the user's home.
+
+    Commas are quoted too: bash does not need that, but shellcheck flags them in an array.
+    """
     if isinstance(value, RunText) and value.splits:
         return "".join(
             part if part.startswith("$(") else f"${{{part}}}" if part.isdecimal() else f"${part}"
@@ -23,6 +26,8 @@ def quoted(value: object) -> str:
         pairs = zip(value.parts, value.names, strict=True)
         return "".join(f'"{_at_run_time(part)}"' if name else quoted(part) for part, name in pairs if part)
     text = str(value)
+    if text[:2] == "~/":
+        return f"~/{quoted(text[2:])}" if text[2:] else "~/"
     if not all(map(_is_shown, text)):  # printing the script must not send control characters to the terminal
         return f"$'{''.join(map(_escaped, text))}'"
     word = shlex.quote(text)

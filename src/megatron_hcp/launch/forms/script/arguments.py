@@ -73,7 +73,8 @@ def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None
     if not isinstance(item, Field):
         return None
     if (text := item.text) is not None:
-        return text
+        is_home = isinstance(item.parts[0], Lit) and item.parts[0].is_home if item.parts else False
+        return RunText(("~", text[1:]), (False, False)) if text[:2] == "~/" and not is_home else text
     parts: list[tuple[str, bool]] = []
     giver = next(filter(None, (_giver(part.reason) for part in item.parts if isinstance(part, Hole))), "")
     for part in item.parts:

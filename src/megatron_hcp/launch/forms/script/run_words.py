@@ -99,7 +99,8 @@ class RunWords:
         from shlex import quote  # only a job needs it
 
         if isinstance(part, Lit):
-            return quote(part.text) if part.text else ""
+            text, home = (part.text[2:], "~/") if part.is_home and part.text[:2] == "~/" else (part.text, "")
+            return home + quote(text) if text else home
         if isinstance(part, OneOf):
             chosen = self.choice(part)
             return chosen and f'"{chosen}"'
