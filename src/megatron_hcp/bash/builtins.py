@@ -7,6 +7,7 @@ from posixpath import normpath
 
 from megatron_hcp.bash.arith import Undecidable
 from megatron_hcp.bash.paths import PATH_COMMANDS, below, seen_from_folder
+from megatron_hcp.bash.printed import echo, printf
 from megatron_hcp.bash.state import PWD, Var
 from megatron_hcp.bash.syntax import Script
 from megatron_hcp.bash.value import (
@@ -176,58 +177,6 @@ def _forget_named(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status
     return None
 
 
-def _printf(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
-    first = items[0].text if items and isinstance(items[0], Field) else None
-    if first == "-v" and len(items) > 1 and isinstance(items[1], Field):
-        name = items[1].text or ""
-        text = _formatted(items[2:])
-        if name.isidentifier() and text is not None:
-            w.assign(name, text, span)
-        elif name.isidentifier():
-            w.forget(name, f"{name} is set by printf", span)
-        return True
-    if w.printed is None:
-        return True
-    if first in ("%s", "%s\\n", "%s ") and len(items) == 2:
-        w.printed += joined(items[1:])
-        return True
-    if first is not None and "%" not in first and "\\" not in first and len(items) == 1:
-        w.printed += joined(items)
-        return True
-    w.spoiled = True
-    return True
-
-
-def _formatted(items: Items) -> Value | None:
-    """What `printf FORMAT WORD…` writes where the format has one `%s` for each word, or `%d` for a plain number."""
-    form = items[0].text if items and isinstance(items[0], Field) else None
-    texts = re.split("(%[sd])", form or "")
-    words = items[1:]
-    if form is None or len(texts) != 2 * len(words) + 1 or any(char in text for text in texts[::2] for char in "%\\"):
-        return None
-    found: Value = (Lit(texts[0], items[0].span, False),)
-    for word, kind, text in zip(words, texts[1::2], texts[2::2], strict=True):
-        number = text_of(joined((word,))) or ""
-        if kind == "%d" and (not number.isdecimal() or (number[0] == "0" and len(number) > 1)):
-            return None
-        found += (*joined((word,)), Lit(text, items[0].span, False))
-    return tuple(part for part in found if not isinstance(part, Lit) or part.text)
-
-
-def _echo(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
-    if w.printed is None:
-        return True
-    option = items[0].text if items and isinstance(items[0], Field) else None
-    if option in ("-n", "-e", "-E", "-ne", "-en"):
-        items = items[1:]
-    text = joined(items)
-    if option and "e" in option and any(isinstance(part, Lit) and "\\" in part.text for part in text):
-        w.spoiled = True  # escapes that this doesn't read
-    w.printed += text
-    w.printed.append(Lit("\n", span, False))
-    return True
-
-
 def _eval(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     text = joined(items)
     if text and not isinstance(text[0], Lit):
@@ -290,8 +239,8 @@ BUILTINS: dict[str, OnCommand] = {
     "unset": _unset,
     "read": _read,
     **dict.fromkeys(("mapfile", "readarray", "getopts"), _forget_named),
-    "printf": _printf,
-    "echo": _echo,
+    "printf": printf,
+    "echo": echo,
     "eval": _eval,
     "source": _source,
     ".": _source,
