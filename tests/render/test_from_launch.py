@@ -234,3 +234,31 @@ def test_another_number_of_gpus_than_the_script_asks_for_is_said(rendered):
     assert f"changed: --gpus-per-node=h100:8 (train.sbatch:{line}): 2, as many as the launch uses" in done.stderr
     same = rendered(text=HEAD + launch.replace("=2 p", "=8 p"))
     assert "as many as" not in same.stderr
+
+
+RAY_SUB = ("ray.sub", "#!/bin/bash\nGPUS_PER_NODE=${GPUS_PER_NODE:-4}\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "options", "expected"),
+    [
+        ("", "--nodes=3", 4),
+        ("export GPUS_PER_NODE=6\n", "--nodes=3", 6),
+        ("GPUS_PER_NODE=6 ", "--nodes=3", 6),
+        ("export GPUS_PER_NODE=6\n", "--nodes=3 --gres=gpu:8", 8),
+    ],
+)
+def test_the_sizes_of_rays_cluster_are_those_of_the_allocation_and_of_ray_sub(rendered, before, options, expected):
+    """The configuration, which would state them, is not there."""
+    text = 'export COMMAND="python examples/run_grpo.py --config a.yaml checkpointing.checkpoint_dir=/ck"\n'
+    done = rendered(text=f"{text}{before}sbatch {options} --account=a ray.sub\n", files=[RAY_SUB])
+    assert "#SBATCH --nodes=3  # " in done.stdout and f'"gpus_per_node": {expected},' in done.stdout, done.stderr
+
+
+def test_slimes_cluster_is_the_allocation(rendered):
+    words = (
+        "--actor-num-nodes 1 --actor-num-gpus-per-node 4 --tensor-model-parallel-size 2 --hf-checkpoint /m --save /ck"
+    )
+    text = f"#!/bin/bash\n#SBATCH -N 2\n#SBATCH --gres=gpu:h100:4\nray job submit -- python3 train.py {words}\n"
+    done = rendered(text=text)
+    assert "#SBATCH --nodes=2  # train.sbatch:2" in done.stdout and '"gpus_per_node": 4,' in done.stdout, done.stderr

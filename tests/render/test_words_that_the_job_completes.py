@@ -229,3 +229,19 @@ def test_a_variable_from_outside_stays_any_number_of_words_in_a_text_that_anothe
     assert ran.stdout.split()[2:7] == ["--data-path", "0.5", "/a", "0.5", "/b"]
     amid_a_word = (words + start).replace("--context-parallel-size 2 --data-path ", "").replace("py $", "py --save=x$")
     assert "(--save=x...: DATA is not set in this script)" in rendered(text=HEAD + amid_a_word).stderr
+
+
+@pytest.mark.parametrize("word", ["$D/x", '"$D/x"', '"$D"/x'])
+@pytest.mark.parametrize(("given", "expected"), [(["/a"], "/a/x"), ([], "/default/x"), ([""], "/default/x")])
+def test_a_default_of_an_argument_that_another_script_gets_is_chosen_in_the_job(
+    rendered, tmp_path, word, given, expected
+):
+    train = TRAIN.replace("srun ", "").replace("8192", f"8192 --save {word}")
+    (tmp_path / "run.sh").write_text(f"D=${{1:-/default}}\n{train}")
+    done = rendered("-o", "job.sbatch", text=HEAD + 'srun bash run.sh "$1"\n')
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    words = script[script.index("# Commands and conditions") : script.index("# ---- the job's own folder")]
+    text = f"set -euo pipefail\n{words}printf '%s\\n' \"${{launch[@]}}\""
+    ran = subprocess.run(["bash", "-c", text, "bash", *given], capture_output=True, text=True)
+    assert ran.stdout.splitlines()[-1] == expected, ran.stderr

@@ -112,6 +112,7 @@ class _JobReader(Taken):
             if fact is not None and fact.origin in ("launch", "derived") and isinstance(fact.value, int):
                 self.take(name, fact.value, fact)
         self.nodes_of_slurm()
+        self.cluster_of_ray()
         sbatch = self.of("sbatch")
         asked = next((name for name in ("gpus_per_node", "gres", "gpus", "gpus_per_task") if name in sbatch), None)
         if asked is None:
@@ -147,6 +148,23 @@ class _JobReader(Taken):
         elif slurm is None and default == 1 and sbatch and "ntasks" not in {**srun, **sbatch}:
             self.take("nodes", 1)
             self.change("#SBATCH lines without nodes", self.where(None), "1 node, as Slurm's default is")
+
+    def cluster_of_ray(self) -> None:
+        """The sizes of the allocation, all of which is Ray's, where the launch's own are not known.
+
+        NeMo-RL's ray.sub has as many GPUs on a node as GPUS_PER_NODE says, or as it has by default.
+        """
+        if only_start(self.launch) != "ray":
+            return
+        sbatch = self.of("sbatch")
+        gpus = sbatch.get("gpus_per_node") or sbatch.get("gres")
+        if gpus is None and self.launch.dialect == "nemo-rl":
+            gpus = self.of("env").get("GPUS_PER_NODE") or self.of("ray_sub").get("gpus_per_node")
+        nodes = sbatch.get("nodes")
+        if "nodes" not in self.site and nodes is not None and (count := whole_number(str(nodes.value), 9)):
+            self.take("nodes", count, nodes)
+        if "gpus_per_node" not in self.site and gpus is not None and (count := gpu_count(str(gpus.value))):
+            self.take("gpus_per_node", count, gpus)
 
     def options(self) -> None:
         passed: list[tuple[str, Fact]] = []
