@@ -64,7 +64,7 @@ class FileEvents:
     """None: neither the log nor its name says."""
     kind: LogKind = ""
     pending: dict[Role, Event] = field(default_factory=dict)
-    seen: set[tuple[str, int | None, int | None]] = field(default_factory=set)
+    seen: set[tuple[str, int | None, int | None, int | None]] = field(default_factory=set)
     reported: bool = False
     survived: int = 0
     steps: int = 0
@@ -191,7 +191,8 @@ class FileEvents:
         self.is_ending = signature.id in _ENDING or (self.is_ending and signature.role not in RAISED)
         self.spread.add(signature.id, line)
         is_rerun = signature.id in _AT_ONCE  # a log may hold several starts
-        key = (signature.id + line.body * is_rerun, line.rank, line.label)
+        process = line.pid if NCCL_WARNS in line.body else None  # each may come up, or not
+        key = (signature.id + line.body * is_rerun, line.rank, line.label, process)
         ended = read_end(signature.id, groups, hit.before(), hit.after()) if signature.id in _ENDS else ProcessEnd()
         is_known = key in self.seen or len(self.seen) >= _KEPT
         if is_known and (ended.says is None or len(self.ends) >= _KEPT):
@@ -205,10 +206,8 @@ class FileEvents:
         if is_known:
             return
         self.seen.add(key)
-        if (
-            signature.role in ("effect", "origin")
-            and (who := line.label if line.rank is None else line.rank) is not None
-        ):
+        who = line.label if line.rank is None else line.rank
+        if signature.role in ("effect", "origin") and who is not None:
             self.lost.add(who)
         if signature.role == "general" and was_logged(hit, line):
             event = event._replace(role="unknown")
@@ -285,6 +284,7 @@ RAISED: tuple[Role, ...] = ("cause", "general")
 _ENDING = ("step-aborted", "cancelled")
 """Signatures of Slurm's word that it ends a step: it kills what doesn't end by itself."""
 _OUTLIVED: tuple[Role, ...] = ("general", "unknown")
+NCCL_WARNS = "NCCL WARN"
 OFTEN = 2
 """So often training went on after a line that it counts no more."""
 _OF_OTHERS = ("nccl-said",)
