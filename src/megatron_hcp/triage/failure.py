@@ -10,12 +10,13 @@ from typing import Literal, TypeVar
 from megatron_hcp.triage.collective.collectives import Waited
 from megatron_hcp.triage.events import SENT_FROM_OUTSIDE, Event, FileEvents
 from megatron_hcp.triage.exit_codes import ABORTED, INTERRUPTED, ProcessEnd, explain_code
+from megatron_hcp.triage.history import parts_by_step
 from megatron_hcp.triage.line import When
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.names import node_name
 from megatron_hcp.triage.number import whole
 from megatron_hcp.triage.place import are_tasks_ranks, place_of
-from megatron_hcp.triage.selection import Said, first_event, parts_by_step
+from megatron_hcp.triage.selection import Said, first_event
 from megatron_hcp.triage.signatures.row import Role, Signature, filled_cause, said_text
 from megatron_hcp.triage.xids import meaning
 

@@ -126,6 +126,19 @@ class History:
         last.cut = {writer: event for writer, event in last.cut.items() if event.offset <= offset}
 
 
+def parts_by_step(files: Sequence[FileEvents]) -> list[list[FileEvents]]:
+    """The parts of the logs by srun's step, in the order of the steps; a log that names none belongs to each."""
+    steps: dict[str, list[FileEvents]] = {}
+    other: list[FileEvents] = []
+    step, path = "", None
+    for entry in files:
+        if entry.path != path:
+            step, path = "", entry.path
+        step = entry.step or step
+        (steps.setdefault(step, []) if step else other).append(entry)
+    return [[*parts, *other] for parts in steps.values()] or [other]
+
+
 def _keep(entry: FileEvents, events: Sequence[Event]) -> None:
     """The part has these events, in order, and no others."""
     entry.pending = {event.role: event for event in reversed(events)}

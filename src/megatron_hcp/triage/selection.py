@@ -36,19 +36,6 @@ _STEPS_THAT_SURVIVE, _SURVIVED_S = 3, 120
 went on: ranks that wait for one that ended report none."""
 
 
-def parts_by_step(files: Sequence[FileEvents]) -> list[list[FileEvents]]:
-    """The parts of the logs by srun's step, in the order of the steps; a log that names none belongs to each."""
-    steps: dict[str, list[FileEvents]] = {}
-    other: list[FileEvents] = []
-    step, path = "", None
-    for entry in files:
-        if entry.path != path:
-            step, path = "", entry.path
-        step = entry.step or step
-        (steps.setdefault(step, []) if step else other).append(entry)
-    return [[*parts, *other] for parts in steps.values()] or [other]
-
-
 def candidates_of(parts: Sequence[FileEvents], files: Sequence[FileEvents]) -> list[Said]:
     """The events of some parts that the job did not survive, as far as all its files show."""
     said, of_each = [], dict[Path, list[FileEvents]]()
@@ -67,7 +54,7 @@ def candidates_of(parts: Sequence[FileEvents], files: Sequence[FileEvents]) -> l
         for role, event in entry.pending.items():
             if role in others_over or (role == "effect" and entry.kind == "ray"):
                 continue
-            alike = sorted((event, *(later for later in entry.further if later.role == role)), key=_is_of_conda)
+            alike = sorted((event, *(later for later in entry.further if later.role == role)), key=_is_dispensable)
             alike = [one for one in alike if without_figures(one.line) not in gone]
             alike.sort(key=lambda one: _is_above_start((entry, one)))
             said += [(entry, one) for one in alike if not _went_on(entry, one, of_each[entry.path], others)][:1]
@@ -120,6 +107,9 @@ def first_event(
     if _had_its_programs(parts) and not all(map(_is_of_a_shell, known)):
         candidates = [item for item in candidates if not _is_of_a_shell(item[1])]
         known = [event for event in known if not _is_of_a_shell(event)]
+    if any(event.role in _HAPPENED and not _is_of_a_shell(event) for event in known):
+        candidates = [item for item in candidates if not _is_of_any_program(item[1])]
+        known = [event for event in known if not _is_of_any_program(event)]
     below = [item for item in candidates if not _is_above_start(item)]
     if any(event.role in _HAPPENED for _, event in below):
         candidates, known = below, [event for _, event in below if event.role != "unknown"]
@@ -218,11 +208,14 @@ def _latest_time(item: Said) -> When | None:
 
 
 _NOT_STARTED = frozenset((126, 127))
+_OF_ANY_PROGRAM = ("program4", "program5")
+"""Groups of a program that a command or a container was to start: the training's, or one that a script goes without."""
+_OF_A_SHELL = ("program", *_OF_ANY_PROGRAM)
 
 
 def _is_of_a_shell(event: Event) -> bool:
     """Whether a shell, or a command that starts another, said that it did not find a program."""
-    return event.signature.id == "program-unknown" and bool(event.groups["program"] or event.groups["program4"])
+    return event.signature.id == "program-unknown" and any(event.groups[name] for name in _OF_A_SHELL)
 
 
 def _is_above_start(item: Said) -> bool:
@@ -231,8 +224,13 @@ def _is_above_start(item: Said) -> bool:
     return entry.started_at is not None and event.offset < entry.started_at and event.is_of_a_shell
 
 
-def _is_of_conda(event: Event) -> bool:
-    return event.signature.id == CONDA
+def _is_of_any_program(event: Event) -> bool:
+    return event.signature.id == "program-unknown" and any(event.groups[name] for name in _OF_ANY_PROGRAM)
+
+
+def _is_dispensable(event: Event) -> bool:
+    """Whether a script may go on without what it did not find, so that what it said later ended the job."""
+    return event.signature.id == CONDA or _is_of_any_program(event)
 
 
 def _had_its_programs(files: Sequence[FileEvents]) -> bool:
