@@ -267,7 +267,7 @@ HANGS = ("collective-timeout", "watchdog-stuck", "gloo-timeout")
 """Signatures of ranks that waited in vain: no program ends well after that."""
 LASTING = ("loss-nan", "grad-norm-nan")
 """Signatures of failures that neither further steps nor the end of the training make good: numbers do."""
-SENT_FROM_OUTSIDE = ("terminated", "interrupted", "cancelled")
+SENT_FROM_OUTSIDE = ("terminated", "interrupted")
 """Signatures of a signal that nobody inside the job sends before something failed."""
 NAMES_THE_END = ("cancelled", "interrupted")
 """Of what is said while a job is being ended, those that say how."""

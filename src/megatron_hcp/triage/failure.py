@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from megatron_hcp.triage.collective.collectives import Waited
-from megatron_hcp.triage.events import SENT_FROM_OUTSIDE, Event, FileEvents
+from megatron_hcp.triage.events import NAMES_THE_END, SENT_FROM_OUTSIDE, Event, FileEvents
 from megatron_hcp.triage.exit_codes import ABORTED, INTERRUPTED, ProcessEnd, explain_code
 from megatron_hcp.triage.history import parts_by_step
 from megatron_hcp.triage.line import When
@@ -69,7 +69,7 @@ class Failure:
         """Whether the job was stopped, and did not fail itself, as far as its logs show."""
         if self.kind == "report" and self.exit_code in INTERRUPTED:
             return True
-        return self.signature.role == "end" or self.signature.id in SENT_FROM_OUTSIDE
+        return self.signature.role == "end" or self.signature.id in (*SENT_FROM_OUTSIDE, *NAMES_THE_END)
 
 
 def first_failure(files: Sequence[FileEvents], job: LoggedJob) -> Failure | None:
