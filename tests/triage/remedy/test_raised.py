@@ -8,6 +8,10 @@ from megatron_hcp.triage.report import diagnosis_json
 from support.logs import STEP, write_logs
 
 RAISED = 'Traceback (most recent call last):\n  File "x.py", line 3, in f\n    next(data)\n'
+UNREACHABLE = (
+    "requests.exceptions.ConnectionError: {}: Max retries exceeded with url: /a (Caused by NewConnectionError('<C>: "
+    "Failed to establish a new connection: [Errno 101] Network is unreachable'))"
+)
 STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(4))
 
 
@@ -54,11 +58,10 @@ STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(4))
             "",
             "stop",
         ),
-        (
-            "urllib3.NewConnectionError: <C>: Failed to establish a new connection: [Errno 101] Network is unreachable",
-            "",
-            "stop",
-        ),
+        (UNREACHABLE.format("HTTPSConnectionPool(host='huggingface.co', port=443)"), "", "stop"),
+        (UNREACHABLE.format("HTTPSConnectionPool(host='huggingface.co', port=443)"), STEPS, "restart"),
+        (UNREACHABLE.format("HTTPConnectionPool(host='10.1.2.3', port=8000)"), "", "restart"),
+        (UNREACHABLE.format("HTTPConnectionPool(host='10.1.2.3', port=8000)"), STEPS, "restart"),
         ("requests.ConnectionError: Pool(host='huggingface.co', port=443): Connection reset by peer", "", "restart"),
         ("OSError: [Errno 98] Address already in use", "", "stop"),
         ("n1:9:9 [0] NCCL WARN Call to ibv_create_qp failed", "", "stop"),

@@ -16,6 +16,8 @@ class Correction(NamedTuple):
     step: str = ""
     later: bool = True
     """Whether also after training steps."""
+    signature: str = ""
+    """The only signature whose failures it corrects; empty: it corrects those of any."""
 
 
 _NAMED = r"^(?:[\w.]{0,80}\.)?"
@@ -48,8 +50,9 @@ _CORRECTIONS = (
     ),
     Correction(
         re.compile(r"Failed to establish a new connection: \[Errno 101\] Network is unreachable"),
-        "the node has no network to that address",
-        "fetch the files before the job, on a node that has a network, and set HF_HUB_OFFLINE=1 in the job",
+        "the node has no network to the hub",
+        later=False,
+        signature="hub",
     ),
     Correction(
         re.compile(r"same dtype\b|expected (?:\w{1,12} )?scalar type|type \([^()]{1,40}\) should be the same"),
@@ -151,8 +154,8 @@ def correction_of(failure: Failure, steps: int) -> Correction | None:
     """The correction that the line of a failure states; `steps`: of training, before it."""
     if failure.kind != "cause":
         return None
-    shown = (each for each in _CORRECTIONS if (each.later or not steps) and each.shape.search(failure.message))
-    return next(shown, None)
+    own = (each for each in _CORRECTIONS if each.signature in ("", failure.signature.id))
+    return next((each for each in own if (each.later or not steps) and each.shape.search(failure.message)), None)
 
 
 _RAISED = (
