@@ -32,6 +32,8 @@ STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(4))
         ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x24 and 16x4)", STEPS, "stop"),
         ("ValueError: Please specify `max_steps` in streaming mode.", "", "stop"),
         ("huggingface_hub.errors.LocalEntryNotFoundError: outgoing traffic has been disabled", "", "stop"),
+        ("huggingface_hub.errors.LocalEntryNotFoundError: Connection error, try again", "", "restart"),
+        ("huggingface_hub.errors.EntryNotFoundError: 404: no config.json", "", "stop"),
         (RAISED + "MemoryError", STEPS, "stop"),
         ("ValueError: operands could not be broadcast together with shapes (9,2) (9,)", "", "stop"),
         ("OSError: [Errno 28] No space left on device", STEPS, "stop"),

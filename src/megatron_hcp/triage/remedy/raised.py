@@ -90,7 +90,7 @@ _CORRECTIONS = (
     Correction(
         re.compile(
             r"not a local folder and is not a valid model|not appear to have (?:a |any )?files? named|"
-            r"(?:Repository|Revision|Entry)NotFoundError|GatedRepoError|\bgated repo"
+            r"(?:Repository|Revision|(?<!Local)Entry)NotFoundError|GatedRepoError|\bgated repo"
         ),
         "the name of the model or data set is wrong, its download is not complete, or the job may not read it",
         "does the name exist on the hub, may HF_TOKEN read it, and was it downloaded whole before the job started?",
