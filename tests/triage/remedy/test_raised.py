@@ -105,3 +105,30 @@ def test_what_would_fail_again_is_not_started_again(tmp_path, said, steps, actio
     assert diagnosis.advice and diagnosis.failure and diagnosis.advice.action == action, diagnosis.advice
     location = diagnosis_json(diagnosis, None)["recommendation"]["location"]
     assert location["line"] == diagnosis.failure.line, "the advice names the line that it rests on"
+
+
+UNRESOLVED = (
+    "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of (n1.pool, "
+    "29500). The IPv4 network addresses of (n1.pool, 29500) cannot be retrieved (gai error: {})."
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "action"),
+    [
+        ("-2 - Name or service not known", "stop"),
+        ("-5 - No address associated with hostname", "stop"),
+        ("-3 - Temporary failure in name resolution", "restart"),
+    ],
+)
+def test_a_rendezvous_host_without_an_address_is_told_on_one_line_or_on_two(tmp_path, said, action):
+    line = UNRESOLVED.format(said)
+    first, space, last = line.partition(". The")
+    above = f"[E socket.cpp:1] [c10d] The{last}\n{first}.\n"
+    causes = []
+    for log in (line + "\n", above):
+        diagnosis = triage(write_logs(tmp_path, a_log=log), CpPlan())
+        assert diagnosis.failure and diagnosis.advice and diagnosis.advice.action == action
+        causes.append(diagnosis.failure.cause)
+    assert "n1.pool" in causes[0]
+    assert (causes[0] == causes[1]) == (action == "stop"), "what may pass is told where the line itself says so"

@@ -10,6 +10,12 @@ _SEVERAL_NODES = (
     "several: set GLOO_SOCKET_IFNAME to the interface that connects them (a single name; Gloo does not support "
     "NCCL's ^)"
 )
+_NO_NAME = "the name of the rendezvous host cannot be resolved on this node: {text}"
+_NAME_KNOWN = "getent hosts NAME on that node: is the name right, and does its service (the headless one of pods) exist?"
+_NOT_REACHED = (
+    r"client socket has (?:timed out after \d{1,9}ms while trying to connect to|failed to connect to any network "
+    r"address of) \((?P<text>\S{1,253}), \d{1,5}\)"
+)
 
 NETWORK: tuple[Signature, ...] = (
     fault(
@@ -78,6 +84,41 @@ NETWORK: tuple[Signature, ...] = (
         "gpu617:22841:22841 [0] NCCL INFO Bootstrap : Using eth0",
         "ip -br addr on {node}: set NCCL_SOCKET_IFNAME to an interface that every node has, or leave it out",
         tokens=(b"NCCL WARN",),
+    ),
+    fault(
+        "rendezvous-name",
+        _NOT_REACHED,
+        _NO_NAME,
+        "The client socket has timed out after 60000ms while trying to connect to (n1.pool, 29500).",
+        "The client socket has connected to (n1.pool, 29500).",
+        _NAME_KNOWN,
+        tokens=(ERROR, b"socket has"),
+        context=r"cannot be retrieved \(gai error: -[25] ",
+    ),
+    fault(
+        "rendezvous-name-told",
+        _NOT_REACHED + r"\. .{0,300}?\(gai error: -[25] ",
+        _NO_NAME,
+        "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of "
+        "(n1.pool, 29500). The IPv4 network addresses of (n1.pool, 29500) cannot be retrieved (gai error: -2 - Name "
+        "or service not known).",
+        "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of "
+        "(n1.pool, 29500).",
+        _NAME_KNOWN,
+        tokens=(ERROR, b"socket has"),
+    ),
+    fault(
+        "rendezvous-name-now",
+        _NOT_REACHED + r"\. .{0,300}?\(gai error: -3 ",
+        "no name server told this node where the rendezvous host is: {text}",
+        "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of "
+        "(n1.pool, 29500). The IPv4 network addresses of (n1.pool, 29500) cannot be retrieved (gai error: -3 - "
+        "Temporary failure in name resolution).",
+        "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of "
+        "(n1.pool, 29500).",
+        "getent hosts NAME on that node, inside the container: does DNS work there?",
+        tokens=(ERROR, b"socket has"),
+        again="chance",
     ),
     fault(
         "host-unresolved",
@@ -151,17 +192,6 @@ NETWORK: tuple[Signature, ...] = (
         "ip -br addr on both nodes: set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to the interface that they share",
         "do firewalls let the nodes' ports through?",
         tokens=(ERROR, b"NCCL WARN"),
-    ),
-    fault(
-        "rendezvous-name",
-        r"client socket has (?:timed out after \d{1,9}ms while trying to connect to|failed to connect to any network "
-        r"address of) \((?P<text>\S{1,253}), \d{1,5}\)",
-        "the name of the rendezvous host cannot be resolved on this node: {text}",
-        "The client socket has timed out after 60000ms while trying to connect to (n1.pool, 29500).",
-        "The client socket has connected to (n1.pool, 29500).",
-        "getent hosts NAME on that node: is the name right, and does its service (the headless one of pods) exist?",
-        tokens=(ERROR, b"socket has"),
-        context=r"cannot be retrieved \(gai error: -[235] ",
     ),
     fault(
         "gloo-loopback",
