@@ -1,11 +1,16 @@
 """What a restart would meet again, by the line of the failure, and what may pass."""
 
+import re
+
 import pytest
 
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
+from megatron_hcp.triage.remedy.raised import correction_of
 from megatron_hcp.triage.report import diagnosis_json
-from support.logs import STEP, write_logs
+from megatron_hcp.triage.signatures.table import SIGNATURES
+from support.logs import STEP, context_of, said, write_logs
+from support.rows import rows
 
 RAISED = 'Traceback (most recent call last):\n  File "x.py", line 3, in f\n    next(data)\n'
 UNREACHABLE = (
@@ -105,6 +110,37 @@ def test_what_would_fail_again_is_not_started_again(tmp_path, said, steps, actio
     assert diagnosis.advice and diagnosis.failure and diagnosis.advice.action == action, diagnosis.advice
     location = diagnosis_json(diagnosis, None)["recommendation"]["location"]
     assert location["line"] == diagnosis.failure.line, "the advice names the line that it rests on"
+
+
+def _names(step):
+    """The commands and variables that a step tells to use."""
+    return set(re.findall(r"\b(?:[A-Z]+_[A-Z_]+|ibv_\w+|ulimit|nvidia-smi|getent|sbatch)\b", step))
+
+
+@rows("row", SIGNATURES)
+def test_no_correction_repeats_a_step_of_its_signature(tmp_path, row):
+    """Each example that a correction fits too."""
+    diagnosis = triage(write_logs(tmp_path, a_log=context_of(row) + said(row, row.example) + "\n"), CpPlan())
+    assert diagnosis.failure
+    correction = correction_of(diagnosis.failure, 0)
+    repeated = [step for step in row.next if correction and _names(step) & _names(correction.step)]
+    assert not repeated
+
+
+@pytest.mark.parametrize(
+    ("said", "first"),
+    [
+        ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", "nvidia-smi"),
+        ("n1:9:9 [0] NCCL WARN Call to ibv_create_qp failed", "ulimit -l"),
+        ("n1:9:9 [0] NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory errno 12", "ulimit -l"),
+        ("n1:9:9 [0] NCCL WARN Call to ibv_modify_qp failed with error No such device errno 19", "ibv_devinfo"),
+        ("n1:9:9 [0] NCCL WARN Call to ibv_modify_qp failed with 22 Invalid argument, on dev mlx5_0:1", "ibv_devinfo"),
+    ],
+)
+def test_a_busy_gpu_and_a_card_that_refuses_a_call_have_one_step_each(tmp_path, said, first):
+    document = diagnosis_json(triage(write_logs(tmp_path, a_log=said + "\n"), CpPlan()), None)
+    steps = document["first_failure"]["next"]
+    assert len(steps) == 1 and first in steps[0] and document["recommendation"]["action"] == "stop"
 
 
 UNRESOLVED = (

@@ -115,11 +115,6 @@ _CORRECTIONS = (
         "its configuration asks for what this machine, or its environment, doesn't give",
     ),
     Correction(
-        re.compile(r"devices?(?:\(s\))? (?:is/are|are) busy"),
-        "another process holds the GPU, which takes one alone",
-        "nvidia-smi on {node}: end what holds the GPU, or take another; nvidia-smi -c 0 lets several share it",
-    ),
-    Correction(
         re.compile(r"not match the version torch was compiled"),
         "the CUDA toolkit that builds the kernels is not PyTorch's",
         "use an image whose nvcc has PyTorch's CUDA version; DS_SKIP_CUDA_CHECK=1 where only the minor version differs",
@@ -136,16 +131,6 @@ _CORRECTIONS = (
             r"could not open image|[Nn]o such image|image \S{1,60} not found"
         ),
         "the container's image was not found, or may not be read",
-    ),
-    Correction(
-        re.compile(r"ibv_(?:(?!ibv)\w){1,30} failed[^_]{0,60}(?:No such device|Invalid argument)"),
-        "the container lacks the network card that NCCL chose, or its GID index",
-        "ibv_devinfo inside the container, on every node: set NCCL_IB_HCA and NCCL_IB_GID_INDEX to what it shows",
-    ),
-    Correction(
-        re.compile(r"ibv_(?:create|alloc)_(?:(?!ibv)\w){1,30} failed(?:$|[^_]{0,60}(?:Cannot allocate|errno 12))"),
-        "the network card could not lock memory for the job",
-        "ulimit -l inside the job, on every node: it must be unlimited (containers: --ulimit memlock=-1)",
     ),
 )
 

@@ -10,6 +10,10 @@ _SEVERAL_NODES = (
     "several: set GLOO_SOCKET_IFNAME to the interface that connects them (a single name; Gloo does not support "
     "NCCL's ^)"
 )
+_VERB = (
+    r"Call to ibv_(?:modify_qp|create_\w{1,20}|open_\w{1,20}|alloc_pd|query_\w{1,20}|get_async_event|poll_cq|"
+    r"post_\w{1,10})"
+)
 _NO_NAME = "the name of the rendezvous host cannot be resolved on this node: {text}"
 _NAME_KNOWN = "getent hosts NAME on that node: is the name right, and does its service (the headless one of pods) exist?"
 _NOT_REACHED = (
@@ -59,11 +63,29 @@ NETWORK: tuple[Signature, ...] = (
         tokens=(b"NCCL WARN",),
     ),
     fault(
+        "fabric-device",
+        rf"NCCL WARN (?P<text>{_VERB} failed[^_]{{0,60}}(?:No such device|Invalid argument).{{0,200}})",
+        "the container lacks the network card that NCCL chose, or its GID index: {text}",
+        "h:17:17 [5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with error No such device errno 19",
+        "h:17:17 [5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out",
+        "ibv_devinfo inside the container, on every node: set NCCL_IB_HCA and NCCL_IB_GID_INDEX to what it shows",
+        tokens=(b"NCCL WARN",),
+    ),
+    fault(
+        "fabric-memory",
+        r"NCCL WARN (?P<text>Call to ibv_(?:create|alloc)_\w{1,20} failed"
+        r"(?:$|[^_]{0,60}(?:Cannot allocate|errno 12).{0,200}))",
+        "a network card could not lock memory for the job: {text}",
+        "h:17:17 [5] ibvwrap.c:186 NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory errno 12",
+        "h:17:17 [5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out",
+        "ulimit -l inside the job, on every node: it must be unlimited (containers: --ulimit memlock=-1)",
+        tokens=(b"NCCL WARN",),
+    ),
+    fault(
         "fabric-local",
         r"libfabric:\d{1,10}:(?:(?!libfabric:).){0,200}?<warn> (?P<text>Unable to (?:create|open) .{1,300})|"
         r"NCCL WARN (?P<text2>NET/OFI (?:Couldn't open|Failed to initialize).{0,300}|"
-        r"Call to ibv_(?:modify_qp|create_\w{1,20}|open_\w{1,20}|alloc_pd|query_\w{1,20}|get_async_event|poll_cq|"
-        r"post_\w{1,10}) failed.{0,300}|"
+        rf"{_VERB} failed.{{0,300}}|"
         r"(?:(?!NCCL WARN).){0,60}\basync (?:fatal )?event\b(?:(?!NCCL WARN).){0,120}\b"
         r"(?:error|violation|fatal).{0,200})",
         "a network card of this node failed, or refused a call: {text}{text2}",
@@ -71,7 +93,6 @@ NETWORK: tuple[Signature, ...] = (
         "h:17:17 [5] NCCL INFO NET/IB : Using mlx5_0",
         _LINK,
         "110 (timed out): the two cards cannot reach each other: NCCL_IB_GID_INDEX, NCCL_IB_HCA and the routing",
-        "19 (no such device), 22 (invalid argument): the devices or the GID index that the container has (ibv_devinfo)",
         "ulimit -l inside the job: locked memory must be unlimited",
         tokens=(b"NCCL WARN", b"libfabric:"),
         again="link",
