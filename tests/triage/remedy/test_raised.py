@@ -159,7 +159,7 @@ UNRESOLVED = (
 )
 def test_a_rendezvous_host_without_an_address_is_told_on_one_line_or_on_two(tmp_path, said, action):
     line = UNRESOLVED.format(said)
-    first, space, last = line.partition(". The")
+    first, _, last = line.partition(". The")
     above = f"[E socket.cpp:1] [c10d] The{last}\n{first}.\n"
     causes = []
     for log in (line + "\n", above):

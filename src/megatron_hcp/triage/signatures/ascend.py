@@ -1,4 +1,4 @@
-"""What ROCm says; and what Ascend's runtime (CANN) and HCCL do: error codes of a letter pair and four digits, with a text."""
+"""What ROCm says, and what Ascend's runtime (CANN) and HCCL do: codes of two letters and four digits, with a text."""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ _VERB = (
     r"post_\w{1,10})"
 )
 _NO_NAME = "the name of the rendezvous host cannot be resolved on this node: {text}"
-_NAME_KNOWN = "getent hosts NAME on that node: is the name right, and does its service (the headless one of pods) exist?"
+_NAME_KNOWN = (
+    "getent hosts NAME on that node: is the name right, and does its service (the headless one of pods) exist?"
+)
 _NOT_REACHED = (
     r"client socket has (?:timed out after \d{1,9}ms while trying to connect to|failed to connect to any network "
     r"address of) \((?P<text>\S{1,253}), \d{1,5}\)"
