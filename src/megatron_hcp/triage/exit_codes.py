@@ -206,7 +206,8 @@ def _as_shells_say(code: int) -> int:
     return 128 - code if code < 0 else code
 
 
-_EIGHT_BITS = frozenset((245, 247, 249, 250))
+_EIGHT_BITS = frozenset(256 + code for code in CAME_TO_DIE | ABORTED if code < 0)
+"""A negative code as a shell shows it: of the signals by which a process dies; others may be a program's own codes."""
 _MEMORY_STEP = (
     "dmesg -T on {node} shows whether the kernel killed it because memory ran out: then fewer data loader workers, "
     "less offload to the host, or more memory (--mem=0)"

@@ -12,6 +12,10 @@ MEMORY = "gpu-memory"
 _SAVE = "{memory}"
 """A step of the signature: what the launch can still do."""
 _WORKS = re.compile(r", in (?:_?engine_run_backward|_?backward\w*|_?forward\w*|training_step|train_step)\b")
+_NO_ROOM = (
+    "NCCL found no room for its buffers: does another process, or one that an earlier run left behind, hold this GPU "
+    "(nvidia-smi)? free it first"
+)
 _PHASES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"\b(?:vllm|sglang)/"),
@@ -41,8 +45,7 @@ _PHASES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(r"distributed_c10d\.py, in \w{0,90}(?:process_group|barrier|new_group)"),
-        "NCCL found no room for its buffers: does another process, or one that an earlier run left behind, hold this "
-        "GPU (nvidia-smi)? free it first",
+        _NO_ROOM,
     ),
 )
 """By the frame in which memory ran out, or the next one outward that tells, what it was for."""
@@ -102,7 +105,7 @@ def memory_steps(failure: Failure, steps: int) -> list[str]:
         )
     phase = _phase_of(failure)
     if not phase and not steps and _OF_NCCL.search(failure.message):
-        phase = _PHASES[-1][1]
+        phase = _NO_ROOM
     return [*found, phase or _SAVE]
 
 
@@ -110,6 +113,6 @@ def why_full(failure: Failure, steps: int) -> str:
     """Why GPU memory ran out, beside the launch's own need: who held it, or when, since a plan is of one phase."""
     if held_by_others(failure.message):
         return "; free the GPU first, or take another: other processes hold much of it"
-    if memory_steps(failure, steps)[-1] == _PHASES[-1][1]:
+    if memory_steps(failure, steps)[-1] == _NO_ROOM:
         return "; free the GPU first, or take another: little was asked for, and it was full already"
     return f" (it ran out after {steps} logged steps)" if steps else " (it ran out before the first training step)"
