@@ -15,8 +15,9 @@ from megatron_hcp.triage.line import When
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.names import node_name
 from megatron_hcp.triage.number import whole
-from megatron_hcp.triage.place import are_tasks_ranks, place_of
-from megatron_hcp.triage.selection import Said, first_event
+from megatron_hcp.triage.ranks.ended_first import Said
+from megatron_hcp.triage.ranks.place import are_tasks_ranks, place_of
+from megatron_hcp.triage.selection import first_event
 from megatron_hcp.triage.signatures.row import Role, Signature, filled_cause, said_text
 from megatron_hcp.triage.xids import meaning
 
