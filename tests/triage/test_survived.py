@@ -308,3 +308,5 @@ def test_a_program_that_a_script_does_without_is_not_what_ended_the_job(tmp_path
     assert _failure(tmp_path, a_log=said, b_log=memory).signature.id == "gpu-memory"
     assert _failure(tmp_path, a_log=said + "RuntimeError: no queue\n").signature.id == "exception"
     assert _failure(tmp_path, a_log=said).signature.id == "program-unknown"
+    ended = "srun: error: n1: task 0: Exited with exit code 127\n"
+    assert _failure(tmp_path, a_log=said + ended + "RuntimeError: no queue\n").signature.id == "program-unknown"

@@ -102,7 +102,8 @@ def first_event(
     if _had_its_programs(parts) and not all(map(_is_of_a_shell, known)):
         candidates = [item for item in candidates if not _is_of_a_shell(item[1])]
         known = [event for event in known if not _is_of_a_shell(event)]
-    if any(event.role in HAPPENED and not _is_of_a_shell(event) for event in known):
+    has_other = any(event.role in HAPPENED and not _is_of_a_shell(event) for event in known)
+    if has_other and not _codes_of(parts) & _NOT_STARTED:
         candidates = [item for item in candidates if not _is_of_any_program(item[1])]
         known = [event for event in known if not _is_of_any_program(event)]
     below = [item for item in candidates if not _is_above_start(item)]
@@ -201,8 +202,13 @@ def _is_dispensable(event: Event) -> bool:
 def _had_its_programs(files: Sequence[FileEvents]) -> bool:
     """Whether the script went on without a program that its shell did not find: a job that trained had all it needs,
     and so had one whose tasks ended in another way than by that."""
-    codes = {event.code for entry in files for event in entry.ends}
+    codes = _codes_of(files)
     return any(entry.steps for entry in files) or (bool(codes) and not codes & _NOT_STARTED)
+
+
+def _codes_of(files: Sequence[FileEvents]) -> set[int | None]:
+    """The exit codes that launchers reported."""
+    return {event.code for entry in files for event in entry.ends}
 
 
 _SAID_BY_OTHERS: tuple[Role, ...] = ("origin", "effect", "report", "echo")
