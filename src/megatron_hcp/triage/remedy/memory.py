@@ -80,13 +80,14 @@ def is_too_much(message: str) -> bool:
     return total is not None and asked is not None and asked > total
 
 
-def _phase_of(failure: Failure) -> str:
+def _phase_of(failure: Failure, steps: int) -> str:
+    """What the memory was for, as a step that saves it; empty where the failure does not tell."""
     for frame in failure.frames.split("\n"):
         if known := next((step for where, step in _PHASES if where.search(frame)), ""):
             return known
         if _WORKS.search(frame):
-            return ""
-    return ""
+            break
+    return "" if steps or not _OF_NCCL.search(failure.message) else _NO_ROOM
 
 
 def memory_steps(failure: Failure, steps: int) -> list[str]:
@@ -103,16 +104,13 @@ def memory_steps(failure: Failure, steps: int) -> list[str]:
             "it asked at once for more than the whole GPU has: is a size wrong, such as the sequence length, the "
             "batch, a dense mask, or an index?"
         )
-    phase = _phase_of(failure)
-    if not phase and not steps and _OF_NCCL.search(failure.message):
-        phase = _NO_ROOM
-    return [*found, phase or _SAVE]
+    return [*found, _phase_of(failure, steps) or _SAVE]
 
 
 def why_full(failure: Failure, steps: int) -> str:
     """Why GPU memory ran out, beside the launch's own need: who held it, or when, since a plan is of one phase."""
     if held_by_others(failure.message):
         return "; free the GPU first, or take another: other processes hold much of it"
-    if memory_steps(failure, steps)[-1] == _NO_ROOM:
+    if _phase_of(failure, steps) == _NO_ROOM:
         return "; free the GPU first, or take another: little was asked for, and it was full already"
     return f" (it ran out after {steps} logged steps)" if steps else " (it ran out before the first training step)"

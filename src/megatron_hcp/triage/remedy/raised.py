@@ -93,7 +93,7 @@ _CORRECTIONS = (
             r"(?:Repository|Revision|(?<!Local)Entry)NotFoundError|GatedRepoError|\bgated repo"
         ),
         "the name of the model or data set is wrong, its download is not complete, or the job may not read it",
-        "does the name exist on the hub, may HF_TOKEN read it, and was it downloaded whole before the job started?",
+        "does the name exist on the hub, may your account read it, and was it downloaded whole before the job started?",
     ),
     Correction(
         re.compile(r"\b40[0134] Client Error|HTTP (?:Error )?40[0134]\b"),
