@@ -209,6 +209,8 @@ def test_an_exit_code_that_refuses_is_of_a_launch_that_did_not_train(tmp_path):
     for steps, action in (("", "stop"), (STEPS, "restart")):
         advice = triage(write_logs(tmp_path, a_log=steps + said), CpPlan()).advice
         assert advice and advice.action == action and ("refuses" in advice.reason) == (action == "stop")
+    died = triage(write_logs(tmp_path, a_log=STEPS + FAILED.format(code=-4, local=1, pid=5)), CpPlan()).advice
+    assert died and died.action == "stop" and "another processor" in died.reason
 
 
 def test_the_last_start_of_a_job_counts_where_it_trained_however_it_ended(tmp_path):

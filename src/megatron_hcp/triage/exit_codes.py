@@ -57,8 +57,10 @@ INTERRUPTED = frozenset((-2, 130))
 """By a person, as Ctrl-C does."""
 ABORTED = frozenset((-6, 134))
 """Ended by its own abort: so does a rank that waited in vain, and so do others that failed."""
-REFUSED = frozenset((2, 126, 127, -4, 132))
-"""Wrong arguments, or a program that cannot run here: it would end so again."""
+REFUSED = frozenset((2, 126, 127))
+"""Wrong arguments, or a program that cannot be started here: before the first step, it would end so again."""
+ILLEGAL = frozenset((-4, 132))
+"""An illegal instruction, at whatever step."""
 SAYS_MORE = frozenset((16, 17))
 """Codes that a trainer chooses to say why it ends."""
 

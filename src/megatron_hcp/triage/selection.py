@@ -102,8 +102,8 @@ def first_event(
     if _had_its_programs(parts) and not all(map(_is_of_a_shell, known)):
         candidates = [item for item in candidates if not _is_of_a_shell(item[1])]
         known = [event for event in known if not _is_of_a_shell(event)]
-    has_other = any(event.role in HAPPENED and not _is_of_a_shell(event) for event in known)
-    if has_other and not _codes_of(parts) & _NOT_STARTED:
+    others = [event for event in known if not (_is_of_a_shell(event) or _is_of_any_program(event))]
+    if any(event.role in HAPPENED for event in others) and not _codes_of(parts) & _NOT_STARTED:
         candidates = [item for item in candidates if not _is_of_any_program(item[1])]
         known = [event for event in known if not _is_of_any_program(event)]
     below = [item for item in candidates if not _is_above_start(item)]
@@ -176,7 +176,8 @@ def _order(item: Said) -> tuple[tuple[int, bool], bool, When, int, int]:
 _NOT_STARTED = frozenset((126, 127))
 _OF_ANY_PROGRAM = ("program4", "program5")
 """Groups of a program that a command or a container was to start: the training's, or one that a script goes without."""
-_OF_A_SHELL = ("program", *_OF_ANY_PROGRAM)
+_OF_A_SHELL = ("program", "program4")
+"""Groups of a program without which a script may go on, whatever else is known: a container's runtime does not."""
 
 
 def _is_of_a_shell(event: Event) -> bool:
