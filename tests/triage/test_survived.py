@@ -292,21 +292,3 @@ def test_what_is_said_while_a_preempted_job_is_ended_is_no_failure(tmp_path):
     for status, failed in (("preempted", False), ("terminated", False), ("failed", True)):
         end = f'hcp-job: {{"event": "end", "status": "{status}", "attempt": 0}}\n'
         assert (_failure(tmp_path, job_log=start + STEP + raised + end) is not None) is failed, status
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "env: ‘nvcc’: No such file or directory\n",
-        'time="x" level=error msg="exec: \\"nvidia-smi\\": executable file not found in $PATH"\n',
-    ],
-    ids=["env", "container"],
-)
-def test_a_program_that_a_script_does_without_is_not_what_ended_the_job(tmp_path, said):
-    memory = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
-    assert _failure(tmp_path, a_log=said + memory).signature.id == "gpu-memory"
-    assert _failure(tmp_path, a_log=said, b_log=memory).signature.id == "gpu-memory"
-    assert _failure(tmp_path, a_log=said + "RuntimeError: no queue\n").signature.id == "exception"
-    assert _failure(tmp_path, a_log=said).signature.id == "program-unknown"
-    ended = "srun: error: n1: task 0: Exited with exit code 127\n"
-    assert _failure(tmp_path, a_log=said + ended + "RuntimeError: no queue\n").signature.id == "program-unknown"
