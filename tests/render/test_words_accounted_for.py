@@ -215,18 +215,6 @@ def test_a_variable_named_like_one_of_the_job_is_still_from_outside(rendered):
     assert "for name in launch_output_dir; do" in rendered(text=HEAD + words).stdout
 
 
-def test_a_list_of_a_file_that_cannot_be_read_stays_several_words_and_says_whose_it_is(rendered):
-    words = '. /data/blend.sh\nsrun python pretrain_gpt.py --data-path $DATA_BLEND --save "$OUT" --seq-length 8192\n'
-    script = rendered(text=HEAD + words).stdout
-    assert "# The launch's script may set some of these by data/blend.sh, which line " in script
-    begin = script.index("launch=(")
-    array = script[begin : script.index("\n)\n", begin) + 3]
-    environment = {"DATA_BLEND": "1 /a 2 /b", "OUT": "/my runs"}
-    show = f"{array}printf '%s|' \"${{launch[@]}}\""
-    ran = subprocess.run(["bash", "-c", show], env=environment, capture_output=True, text=True)
-    assert ran.stdout.startswith("--data-path|1|/a|2|/b|--save|/my runs|"), ran.stderr
-
-
 def test_a_date_in_a_word_is_taken_once_as_the_job_starts(rendered):
     """As the script does, which keeps it in a variable."""
     names = "STAMP=$(date '+%y-%m-%d_%-H:%M:%S')\nDAY=`date -u +%F`\n"

@@ -128,7 +128,6 @@ SEEDED = "python pretrain_gpt.py --context-parallel-size 2 --seed $A\n"
         "if ((port > 1)); then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n",
         "python pretrain_gpt.py --context-parallel-size 2 --wandb-exp-name $name --save /x/$port\n",
         "source /shared/env.sh\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(ls $DATA)\n",
-        "source /shared/env.sh\n[ -f a ] && A=$B\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n",
         'A=()\n[ -n "$N" ] && A+=(--wandb-exp-name "$N")\npython pretrain_gpt.py --context-parallel-size 2 "${A[@]}"\n',
     ],
 )
@@ -245,3 +244,45 @@ def test_a_default_of_an_argument_that_another_script_gets_is_chosen_in_the_job(
     text = f"set -euo pipefail\n{words}printf '%s\\n' \"${{launch[@]}}\""
     ran = subprocess.run(["bash", "-c", text, "bash", *given], capture_output=True, text=True)
     assert ran.stdout.splitlines()[-1] == expected, ran.stderr
+
+
+TAKES_IN = """\
+DATA=/d
+if [ -f "{file}" ]; then . "{file}"; fi
+srun python pretrain_gpt.py --context-parallel-size 2 --seq-length 8192 --data-path $BLEND --save "$OUT/x" \\
+    --seed ${{SEED:-7}} --log-interval ${{LOG:-$DEFAULT}}
+"""
+
+
+def test_the_job_takes_in_a_file_that_nobody_could_read(rendered, tmp_path, tmp_path_factory):
+    """As the script does: with what that has set, and with what is set outside."""
+    file = tmp_path_factory.mktemp("elsewhere") / "blend.sh"
+    file.write_text('echo taken in\nBLEND="1 $DATA/a 2 $DATA/b" SEED=3 DEFAULT=5\n')
+    done = rendered("-o", "job.sbatch", text=HEAD + TAKES_IN.format(file=file))
+    assert done.returncode in (0, 1), done.stderr
+    launch = launch_of((tmp_path / "job.sbatch").read_text(), {"PATH": "/bin:/usr/bin", "OUT": "/my runs"})
+    words = "--data-path 1 /d/a 2 /d/b --save /my_runs/x --seed 3 --log-interval 5".split()
+    assert launch[4:] == [word.replace("_", " ") for word in words]
+
+
+@pytest.mark.parametrize(
+    ("before", "says"), [("", "OUT: neither set outside nor by what"), ("set -e\n", "No such file")]
+)
+def test_a_job_ends_where_such_a_file_or_what_it_should_set_is_missing(rendered, tmp_path, before, says):
+    words = "--context-parallel-size 2 --seq-length 8192 --save $OUT"
+    text = f"{HEAD}{before}. /nowhere/env.sh\nsrun python pretrain_gpt.py {words}\n"
+    done = rendered("-o", "job.sbatch", text=text)
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    words = script[script.index("# Commands and conditions") : script.index("# ---- the job's own folder")]
+    ran = subprocess.run(["bash", "-c", f"set -euo pipefail\n{words}"], capture_output=True, text=True)
+    assert ran.returncode and says in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "how", ["pip install x; . /shared/env.sh", "f() { . /shared/env.sh; }\nf", "eval $(cat x)\n. /e.sh"]
+)
+def test_a_file_that_is_taken_in_amid_something_else_is_asked_for(rendered, how):
+    how = f"if true; then {how}; fi" if "pip" in how else how
+    text = f'{HEAD}{how}\nsrun python pretrain_gpt.py --context-parallel-size 2 --seed "${{S:-1}}"\n'
+    assert "(--seed...: S may be set by" in rendered(text=text).stderr

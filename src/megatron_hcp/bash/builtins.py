@@ -76,6 +76,8 @@ def _set(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
             return True
         if text is not None and text[:1] in ("-", "+") and "a" in text and len(text) < 8:
             w.exports_all = text[0] == "-"
+        if text == "errexit" or re.fullmatch("[-+][a-z]*e[a-z]*", text or ""):
+            w.ends_on_errors = (text or "")[0] != "+"
         if text == "noglob" or re.fullmatch("[-+][a-z]*f[a-z]*", text or ""):
             w.globs_otherwise |= w.printed is None
     return True
@@ -200,7 +202,11 @@ def _source(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
             status = w.follow_file(script, below(value) or f"./{shown}", items[1:] or None)
             return True if status is None else status
     if not re.search(_HARMLESS_SOURCE, shown):
+        from megatron_hcp.bash.run_time import taking_in  # few scripts need it
+
+        taking = taking_in(w, span)
         w.takes_in(shown.lstrip("/"), "sources", span)
+        w.taking = taking
         where = (w.sourced or "").rpartition(", which ")[2]
         w.note(f"{where} {shown.lstrip('/')}, which is not read: {script}")
     return None

@@ -21,7 +21,7 @@ from megatron_hcp.bash.syntax import (
     Statement,
     SyntaxNode,
 )
-from megatron_hcp.bash.value import Hole, Lit
+from megatron_hcp.bash.value import Hole, Lit, Span
 from megatron_hcp.bash.walker import Walker
 from megatron_hcp.ground.secrets import is_secret_name
 
@@ -29,19 +29,22 @@ _PURE = (Condition, ArithmeticCommand, Negation, AndOr)
 """Conditions that change nothing, but for what is in their arithmetic."""
 _ASSIGNS = r"\+\+|--|(?<![=!<>])=(?!=)|<<=|>>="
 """What changes a variable in arithmetic."""
+_TAKE_IN = frozenset(("source", ".", "set", "echo", "[", "test", "true", ":", "return", "exit"))
+"""Commands of a statement that does nothing but take in a file."""
 _OF_FILES = frozenset("-b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -ef -nt -ot -v -R".split())
 """Operators of conditions whose answer hangs on where they are asked."""
 
 
-def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int) -> RunTime | None:
+def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int, is_anywhere: bool = False) -> RunTime | None:
     """The text [start, end), whose syntax is `nodes`; None where the job would not run it as the script does.
 
     Only what a job's script does itself is done by the script that replaces it too: nothing that it hands to another
-    shell, which may run elsewhere, but for conditions that ask for variables alone.
+    shell, which may run elsewhere, but for conditions that ask for variables alone. `is_anywhere`: what the text asks
+    is the same where the script itself runs and in the job.
     """
     text = w.source.data[start:end].decode("utf-8", "replace")
     is_plain = not any(mark in text for mark in w.source.marks) and not (text[:1] == "`" and "\\" in text)
-    is_elsewhere = not w.is_copied or w.other_shells > 0
+    is_elsewhere = not is_anywhere and (not w.is_copied or w.other_shells > 0)
     if not is_plain or "IFS" in w.vars or w.globs_otherwise or (is_elsewhere and not _asks_for_variables(nodes)):
         return None
     names = _read(w, nodes)
@@ -62,6 +65,26 @@ def pure(w: Walker, conditions: Sequence[Statement]) -> RunTime | None:
     if any(_assigns(w, node) for node in _below(conditions)):  # its variables are known as they are afterwards
         return None
     return run_time(w, conditions, conditions[0].start, conditions[-1].end)
+
+
+def taking_in(w: Walker, span: Span) -> RunTime | None:
+    """The statement of the script itself that sources a file which nobody reads, with all that the script has set.
+
+    None if it does more than that, or if another file was taken in without it before.
+    """
+    node = next((one for one in w.script.statements if one.start <= span[1] < one.end), None)
+    is_outer = not (w.shells or w.calls or w.other_shells) and w.printed is None and span[0] is w.source
+    if node is None or not is_outer or (w.sourced is not None and w.taking is None):
+        return None
+    commands = {one.name for one in _below([node]) if isinstance(one, Command)}
+    made = run_time(w, [node], node.start, node.end, is_anywhere=True) if commands <= _TAKE_IN else None
+    if made is None:
+        return None
+    known = {name: var for name, var in w.vars.items() if name not in (PWD, SOURCE) and not is_secret_name(name)}
+    text = f"set -e\n{made.text}\nset +e" if w.ends_on_errors else made.text
+    if w.taking is not None:
+        text = f"{w.taking.text}\n{text}"
+    return RunTime(text, known, made.folder, made.reads)
 
 
 def _assigns(w: Walker, node: SyntaxNode) -> bool:

@@ -100,7 +100,7 @@ class _Splitter:
                 parts = tuple(part for part in parts if not (isinstance(part, Lit) and not part.text))
             if self.lone and len(parts) == 1 and isinstance(parts[0], Hole):
                 part = parts[0]
-                self.items.append(Unseen(part.reason, part.span, True, part.outside, part.output))
+                self.items.append(Unseen(part.reason, part.span, True, part.outside, part.output, part.taken_in))
             elif self.lone and len(parts) == 1 and isinstance(parts[0], OneOf):
                 self.items.append(_lists_of(parts[0]))
             else:

@@ -110,6 +110,7 @@ class Hole(NamedTuple):
     date: str = ""
     """The command that prints it, if that is `date`, as `$(date +%F)`: one word, which names a run; "" if none."""
     output: RunTime | None = None  # the command that prints it when the job runs
+    taken_in: RunTime | None = None  # what may set `outside`
     is_list: bool = False  # its blanks separate words: it may only be taken unquoted
 
 
@@ -156,8 +157,9 @@ class Unseen(NamedTuple):
     reason: str
     span: Span
     scalar: bool = False
-    outside: str = ""  # as of a Hole
-    output: RunTime | None = None  # as of a Hole
+    outside: str = ""  # as of a Hole, as are the others
+    output: RunTime | None = None
+    taken_in: RunTime | None = None
 
 
 class Maybe(NamedTuple):
@@ -265,7 +267,8 @@ def joined(items: Items, separator: str = " ") -> Value:
         if isinstance(item, Field):
             parts += item.parts
         elif isinstance(item, Unseen):
-            parts.append(Hole(item.reason, item.span, outside=item.outside, output=item.output, is_list=True))
+            run = {"outside": item.outside, "output": item.output, "taken_in": item.taken_in}
+            parts.append(Hole(item.reason, item.span, **run, is_list=True))  # type: ignore[arg-type]
         else:
             options = tuple(joined(option, separator) for option in item.options)
             parts.append(OneOf(options, item.reason, item.span))

@@ -64,6 +64,8 @@ def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None
         chosen = run.words(item.reason, item.options)
         return RunText((chosen,), (True,), splits=True) if chosen else None
     if isinstance(item, Unseen) and isinstance(before, Field) and before.prefix.startswith("-"):
+        if name := run.taken_in(item, is_demanded=True):
+            return RunText((name,), (True,), splits=True)
         if item.outside:
             if not is_carried(item):
                 return None
@@ -102,6 +104,8 @@ def _carried(part: Part, run: RunWords) -> list[tuple[str, bool]] | None:
         return [(chosen, True)] if chosen else None
     if part.is_list:
         return None
+    if name := run.taken_in(part, is_demanded=True) if isinstance(part, Hole) else None:
+        return [(name, True)]
     if name := part.variable or part.outside or part.date:
         return [(name, True)] if is_carried(part) else None
     if part.below is not None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from megatron_hcp.bash.reason import ByVariable, RunTime, WhyUnknown
 from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, OneOf, Part, Unseen, Value
+from megatron_hcp.ground.secrets import is_secret_name
 from megatron_hcp.launch.fact import LAUNCH_CHOICE, LAUNCH_FOLDER, LAUNCH_OUTPUT, OF_THE_JOB, at_launch_time
 
 _PLAIN = r"[\w./:=,@%+-]+"
@@ -26,20 +27,31 @@ class RunWords:
     def __init__(self) -> None:
         self.outputs: dict[str, str] = {}
         self._named: list[tuple[RunTime, str | None]] = []
+        self._taken_in: dict[tuple[RunTime, str, bool], str | None] = {}
 
     def output(self, part: Hole | Unseen) -> str | None:
         """The variable that holds what a command prints; None if there is none, or not one that the job can run."""
-        if part.output is None:
+        return None if part.output is None else self._output(part.output)
+
+    def taken_in(self, part: Hole | Unseen, is_demanded: bool) -> str | None:
+        """The variable that holds what a file that the script sources, or whoever starts it, sets; None likewise."""
+        if part.taken_in is None or not part.outside.isidentifier() or is_secret_name(part.outside):
             return None
-        for run, name in self._named:
-            if run is part.output:
+        known = (part.taken_in, part.outside, is_demanded)
+        if known not in self._taken_in:
+            self._taken_in[known] = self._output(part.taken_in.printing(part.outside, is_demanded))
+        return self._taken_in[known]
+
+    def _output(self, run: RunTime) -> str | None:
+        for other, name in self._named:
+            if run is other:
                 return name
-        text = part.output.text
-        command = self._substitution(part.output, (text[2:-1] if text.startswith("$(") else text[1:-1]).lstrip())
+        text = run.text
+        command = self._substitution(run, (text[2:-1] if text.startswith("$(") else text[1:-1]).lstrip())
         name = None if command is None else f"{LAUNCH_OUTPUT}{len(self.outputs) + 1}"
         if name is not None and command is not None:
-            self.outputs[name] = command
-        self._named.append((part.output, name))
+            self.outputs[name] = command if run.must_succeed else f"{command} || true"
+        self._named.append((run, name))
         return name
 
     def choice(self, part: OneOf) -> str | None:
@@ -69,7 +81,8 @@ class RunWords:
                 known.append(None if None in words else f"{name}=({' '.join(filter(None, words))})")
             else:
                 text = self._text(var.value or ())
-                known.append(None if text is None else f"{'export ' if var.exported else ''}{name}={text}")
+                if text is not None or name in run.reads:  # only a file that nobody reads might ask for the others
+                    known.append(None if text is None else f"{'export ' if var.exported else ''}{name}={text}")
         if run.folder is not None:
             folder = self._text(run.folder)
             known.append(None if folder is None else f"cd {folder}")
@@ -83,6 +96,8 @@ class RunWords:
         if isinstance(item, Field):
             return self._text(item.parts) if not splits or all(map(_has_no_blank, item.parts)) else None
         if isinstance(item, Unseen):
+            if name := self.taken_in(item, is_demanded=False):
+                return f"${name}"
             if item.outside:
                 found = f"${{{item.outside}-}}"
                 return None if not _is_as_outside(item) else f'"{found}"' if splits else found
@@ -106,6 +121,8 @@ class RunWords:
             return chosen and f'"{chosen}"'
         if part.is_list:
             return None
+        if name := self.taken_in(part, is_demanded=False):
+            return f'"${name}"'
         if name := part.variable or part.outside:
             return f'"${{{name}-}}"' if _is_as_outside(part) else None
         if part.date:
