@@ -286,3 +286,14 @@ def test_a_file_that_is_taken_in_amid_something_else_is_asked_for(rendered, how)
     how = f"if true; then {how}; fi" if "pip" in how else how
     text = f'{HEAD}{how}\nsrun python pretrain_gpt.py --context-parallel-size 2 --seed "${{S:-1}}"\n'
     assert "(--seed...: S may be set by" in rendered(text=text).stderr
+
+
+@pytest.mark.parametrize("given", [{}, {"LR": "1e-5"}, {"MIN_LR": "1e-6 --log-progress"}, {"LR": "2", "MIN_LR": "1"}])
+def test_texts_that_the_script_puts_together_are_split_as_it_does(rendered, tmp_path, given):
+    """`[ … ] && A="$A …"` in a row: each choice holds those before it, with values from outside."""
+    before = '[ -n "$LR" ] && MORE="$MORE --lr $LR"\n[ -n "$MIN_LR" ] && MORE="$MORE --min-lr $MIN_LR"\n'
+    done = rendered("-o", "job.sbatch", text=HEAD + before + TRAIN.replace("8192", "8192 $MORE"))
+    assert done.returncode in (0, 1), done.stderr
+    launch = launch_of((tmp_path / "job.sbatch").read_text(), {"PATH": "/bin:/usr/bin", **given})
+    ran = subprocess.run(["bash", "-c", f"{before}echo $MORE"], capture_output=True, text=True, env=given)
+    assert launch[4:] == ran.stdout.split()

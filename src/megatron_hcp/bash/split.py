@@ -168,7 +168,7 @@ def resplit(item: Item) -> list[Item]:
     """An element of an unquoted `${A[@]}`: its blanks end words."""
     if isinstance(item, Maybe):
         options = tuple(tuple(again for inner in option for again in resplit(inner)) for option in item.options)
-        return [item._replace(options=options)]
+        return [item._replace(options=options, is_split=True)]
     if isinstance(item, Unseen):
         return [item]
     text = item.text
@@ -188,7 +188,7 @@ def _lists_of(part: OneOf) -> Maybe:
         for piece in option:
             inner.take(piece, True)
         options.append(tuple(inner.finish()))
-    return Maybe(tuple(options), part.reason, part.span)
+    return Maybe(tuple(options), part.reason, part.span, is_split=True)
 
 
 def _is_one_word(option: Value) -> bool:

@@ -163,11 +163,12 @@ class Unseen(NamedTuple):
 
 
 class Maybe(NamedTuple):
-    """One of several lists of words, depending on a condition that cannot be decided."""
+    """One of several lists of words, depending on an open condition. `is_split`: each is a text that is split."""
 
     options: tuple[tuple[Item, ...], ...]
     reason: str
     span: Span
+    is_split: bool = False
 
 
 Item = Field | Unseen | Maybe
@@ -267,8 +268,7 @@ def joined(items: Items, separator: str = " ") -> Value:
         if isinstance(item, Field):
             parts += item.parts
         elif isinstance(item, Unseen):
-            run = {"outside": item.outside, "output": item.output, "taken_in": item.taken_in}
-            parts.append(Hole(item.reason, item.span, **run, is_list=True))  # type: ignore[arg-type]
+            parts.append(Hole(item.reason, item.span, None, "", item.outside, "", item.output, item.taken_in, True))
         else:
             options = tuple(joined(option, separator) for option in item.options)
             parts.append(OneOf(options, item.reason, item.span))

@@ -61,7 +61,7 @@ def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None
     An unquoted variable after an option (`before`) is its values, which the job's shell splits as the script's would.
     """
     if isinstance(item, Maybe):
-        chosen = run.words(item.reason, item.options)
+        chosen = run.words(item)
         return RunText((chosen,), (True,), splits=True) if chosen else None
     if isinstance(item, Unseen) and isinstance(before, Field) and before.prefix.startswith("-"):
         if name := run.taken_in(item, is_demanded=True):

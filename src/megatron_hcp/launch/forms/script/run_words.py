@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from megatron_hcp.bash.reason import ByVariable, RunTime, WhyUnknown
-from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, OneOf, Part, Unseen, Value
+from megatron_hcp.bash.value import Field, Hole, Item, Lit, Maybe, OneOf, Part, Unseen, Value
 from megatron_hcp.ground.secrets import is_secret_name
 from megatron_hcp.launch.fact import LAUNCH_CHOICE, LAUNCH_FOLDER, LAUNCH_OUTPUT, OF_THE_JOB, at_launch_time
 
@@ -58,10 +57,10 @@ class RunWords:
         """A choice between two texts as `$(if …)`; None if the job cannot make it."""
         return self._choice(part.reason, [_printed("%s", [self._text(option)]) for option in part.options])
 
-    def words(self, reason: str, options: Iterable[Items]) -> str | None:
+    def words(self, item: Maybe) -> str | None:
         """A choice between two lists of words as `$(if …)`, to be taken unquoted."""
-        lists = [[self._word(item) for item in items] for items in options]
-        return self._choice(reason, [_printed("%s\\n", words) for words in lists])
+        lists = [[self._word(one, may_split=item.is_split) for one in items] for items in item.options]
+        return self._choice(item.reason, [_printed("%s\\n", words) for words in lists])
 
     def _choice(self, reason: str, printed: list[str | None]) -> str | None:
         test = reason.test if isinstance(reason, WhyUnknown) else None
@@ -91,10 +90,15 @@ class RunWords:
         is_shown = all(letter.isprintable() or letter in "\n\t" for letter in text)  # the job's script is printed
         return text if None not in known and is_shown and len(text) < _MAX_TEXT and _is_of_job(text) else None
 
-    def _word(self, item: Item, splits: bool = True) -> str | None:
-        """A word of a list. `splits`: it is printed, and split again, so that it must not have a blank."""
+    def _word(self, item: Item, splits: bool = True, may_split: bool = False) -> str | None:
+        """A word of a list.
+
+        `splits`: it is printed, and split again, so that it must not have a blank, unless the script splits it too
+        (`may_split`).
+        """
         if isinstance(item, Field):
-            return self._text(item.parts) if not splits or all(map(_has_no_blank, item.parts)) else None
+            is_one = not splits or may_split or all(map(_has_no_blank, item.parts))
+            return self._text(item.parts) if is_one else None
         if isinstance(item, Unseen):
             if name := self.taken_in(item, is_demanded=False):
                 return f"${name}"
@@ -103,7 +107,7 @@ class RunWords:
                 return None if not _is_as_outside(item) else f'"{found}"' if splits else found
             name = self.output(item)
             return name and f"${name}"
-        return self.words(item.reason, item.options)
+        return self.words(item)
 
     def _text(self, value: Value) -> str | None:
         """A value as one quoted word."""
