@@ -198,3 +198,8 @@ def test_printf_uses_its_format_until_no_word_is_left(printed: str) -> None:
 def test_a_word_that_printf_quotes_is_one_for_the_shell_that_gets_it() -> None:
     assert commands("""printf -v X '%q ' run 'a b' "$OUT"\neval "$X" """)[0][:2] == ["run", "a b"]
     assert len(commands("""printf -v X '%q ' run 'a b' "$OUT"\neval "$X" """)[0]) == 3
+
+
+def test_a_loop_that_never_ends_keeps_nothing_behind_it_from_being_read() -> None:
+    rounds = "[ -f x ] && A=b\n" * 100
+    assert commands(f"( while true; do\n{rounds}sleep 1\ndone ) &\none two") == [["one", "two"]]

@@ -22,7 +22,7 @@ from posixpath import normpath
 from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.paths import below
 from megatron_hcp.bash.syntax import Script
-from megatron_hcp.bash.value import Lit, ScriptText, Value, text_of
+from megatron_hcp.bash.value import Lit, OneOf, ScriptText, Value, text_of
 from megatron_hcp.ground.asked import is_file, is_folder
 from megatron_hcp.ground.below import file_below, folder_below
 from megatron_hcp.ground.errors import HcpError
@@ -50,7 +50,17 @@ class Files:
         self._left = MAX_CHARACTERS
 
     def find(self, value: Value, here: Value = ()) -> Script | str:
-        """The file at a path, or why it is not read, with what to do. `here` is the current folder, () to ask less."""
+        """The file at a path, or why it is not read, with what to do. `here` is the current folder, () to ask less.
+
+        A path that depends on a condition means the one file that is there: `$SLURM_SUBMIT_DIR` or the script's folder.
+        """
+        for number, part in enumerate(value):
+            if isinstance(part, OneOf):
+                ways = [self.find((*value[:number], *option, *value[number + 1 :]), here) for option in part.options]
+                found = {id(way): way for way in ways if not isinstance(way, str)}
+                if len(found) == 1:
+                    return next(iter(found.values()))
+                return next((way for way in ways if isinstance(way, str)), f"one of several files is meant; {_DO}")
         path = below(value)
         names = _known_end(value)
         for given in self.beside.sources:
