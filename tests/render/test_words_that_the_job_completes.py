@@ -297,3 +297,19 @@ def test_texts_that_the_script_puts_together_are_split_as_it_does(rendered, tmp_
     launch = launch_of((tmp_path / "job.sbatch").read_text(), {"PATH": "/bin:/usr/bin", **given})
     ran = subprocess.run(["bash", "-c", f"{before}echo $MORE"], capture_output=True, text=True, env=given)
     assert launch[4:] == ran.stdout.split()
+
+
+def test_a_file_that_the_job_takes_in_sees_the_name_of_the_script_that_bash_runs(tmp_path, tmp_path_factory):
+    file = tmp_path_factory.mktemp("elsewhere") / "common.env"
+    file.write_text("NAME=$(basename $0 .sh)\n")
+    train = TRAIN.replace("srun ", "").replace("8192", "8192 --wandb-exp-name $NAME")
+    (tmp_path / "my_run.sh").write_text(f". {file}\n{train}")
+    sizes = ["--nodes", "4", "--gpus-per-node", "8", "--time", "9", "--checkpoint-dir", "/ck"]
+    words = ["render", "my_run.sh", *sizes, "-o", "job.sbatch"]
+    done = subprocess.run([sys.executable, "-m", "megatron_hcp", *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    begin, end = script.index("launch_folder="), script.index("# ---- the job's own folder")
+    text = f"set -euo pipefail\n{script[begin:end]}printf '%s\\n' \"${{launch[@]}}\""
+    ran = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
+    assert ran.stdout.splitlines()[-1] == "my_run", ran.stderr

@@ -31,6 +31,7 @@ _ASSIGNS = r"\+\+|--|(?<![=!<>])=(?!=)|<<=|>>="
 """What changes a variable in arithmetic."""
 _TAKE_IN = frozenset(("source", ".", "set", "echo", "[", "test", "true", ":", "return", "exit"))
 """Commands of a statement that does nothing but take in a file."""
+_IS_BASH_5 = "if ((BASH_VERSINFO[0] < 5)); then echo 'wanted bash 5, for $0' >&2; exit 1; fi"
 _OF_FILES = frozenset("-b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -ef -nt -ot -v -R".split())
 """Operators of conditions whose answer hangs on where they are asked."""
 
@@ -82,6 +83,9 @@ def taking_in(w: Walker, span: Span) -> RunTime | None:
         return None
     known = {name: var for name, var in w.vars.items() if name not in (PWD, SOURCE) and not is_secret_name(name)}
     text = f"set -e\n{made.text}\nset +e" if w.ends_on_errors else made.text
+    if not w.is_copied:  # sbatch gives the job's script the name that it gives any other: the file may ask for $0
+        known["BASH_ARGV0"] = Var((Hole("$0", w.here, w.name),))
+        text = f"{_IS_BASH_5}\n{text}"
     if w.taking is not None:
         text = f"{w.taking.text}\n{text}"
     return RunTime(text, known, made.folder, made.reads)
