@@ -129,6 +129,24 @@ def test_a_fix_is_an_edit_of_the_document(tmp_path: Path) -> None:
     in_editor(tmp_path / "run.sh", steps)
 
 
+@pytest.mark.parametrize("mark", ["\f", "\v", "\u2028", "\x85"])
+def test_what_the_protocol_takes_for_no_end_of_a_line_ends_none(tmp_path: Path, mark: str) -> None:
+    """Only a line feed and a carriage return end one for an editor: else a fix replaces another line than it means."""
+    text = f"# a{mark}b\n{TWO_LEVELS}"
+
+    async def steps(editor: Editor) -> None:
+        found = next(one for one in await editor.open(text) if one.code == "HCP001")
+        lines = text.split("\n")
+        assert lines[found.range.start.line][found.range.start.character :].startswith("--cp-comm-type")
+        action = types.CodeAction("x", data={"uri": editor.uri, "code": "HCP001", "line": 3, "number": 0})
+        resolved = await editor.client.code_action_resolve_async(action)
+        assert resolved.edit is not None and resolved.edit.changes is not None
+        (edit,) = resolved.edit.changes[editor.uri]
+        assert (edit.range.start.line, edit.range.end.line) == (2, 3)
+
+    in_editor(tmp_path / "run.sh", steps)
+
+
 def test_hover_explains_the_rule_or_the_setting(tmp_path: Path) -> None:
     async def steps(editor: Editor) -> None:
         await editor.open(YAML)
