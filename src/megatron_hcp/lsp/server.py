@@ -14,6 +14,7 @@ from pygls.uris import to_fs_path
 from megatron_hcp import __version__
 from megatron_hcp.ground.line_diff import LineMatcher
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.signals import end_at_once
 from megatron_hcp.lsp.judged import JudgedText, Mark, dialect_in, explained, fixed_text, judged
 from megatron_hcp.lsp.keys import offered
 from megatron_hcp.project.place import BASELINE, CONFIG, PYPROJECT
@@ -201,5 +202,6 @@ def make_server() -> HcpServer:
 
 
 def serve() -> None:
-    """Answers until the editor closes the input."""
+    """Answers until the editor closes the input. It writes no file and starts nothing, so a signal ends it at once."""
+    end_at_once()
     make_server().start_io()
