@@ -147,6 +147,13 @@ def test_a_launchs_facts_become_a_layout_and_a_job() -> None:
         layout_of({**facts, "cp_comm_type": ("p2p", "a2a")})
 
 
+def test_nemo_rl_recomputes_layers_where_its_switch_alone_is_known() -> None:
+    """setup.py: recompute_granularity of a configuration that lacks it is full."""
+    assert layout_of({"activation_checkpointing": True}).recompute == "full"
+    assert layout_of({"activation_checkpointing": True, "recompute_granularity": "selective"}).recompute == "selective"
+    assert layout_of({"activation_checkpointing": False}).recompute == "none"
+
+
 @pytest.mark.parametrize(("gpu", "precision"), [("a100", "fp8"), ("h100", "mxfp8"), ("h200", "nvfp4")])
 def test_a_precision_that_the_gpu_does_not_compute_is_refused(gpu: str, precision: str) -> None:
     given = {"gpus": 8, "gpu": gpu, "seq_length": 4096, "global_batch": 8}
