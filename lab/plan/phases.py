@@ -22,18 +22,19 @@ from megatron_hcp.launch.load import LoadOptions
 from megatron_hcp.plan.from_launch import layout_of
 from megatron_hcp.plan.phases.change import FirstFailure, first_failure
 from megatron_hcp.plan.phases.memory import Phase, phases_of
-from megatron_hcp.plan.phases.read import rl_job
+from megatron_hcp.plan.phases.read import release_of, rl_job
 from megatron_hcp.plan.question import question_of
 
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rl_cases.txt")
-FITS, ANY = "fits", "oom"
+FITS, ANY, UNCLEAR = "fits", "oom", "unclear"
 SEED = 34
 _UNKNOWN_BATCH = 64
 """Sequences of a step, where a case does not say it: memory does not depend on it."""
 
 
 class Case(NamedTuple):
-    """One report. `says`: fits, oom, or the phase that ran out. `peak_gib` is 0 where none is published."""
+    """One report. `says`: fits, oom, the phase that ran out, or unclear: kept for the halves, not scored. `peak_gib` is
+    0 where none is published. `release`: the framework's; "" for the newest."""
 
     name: str
     source: str
@@ -41,6 +42,7 @@ class Case(NamedTuple):
     gpus: int
     model: str
     dialect: str
+    release: str
     says: str
     peak_gib: float
     words: str
@@ -52,10 +54,11 @@ def cases() -> list[Case]:
     with open(CASES, encoding="utf-8") as file:
         for line in file:
             if not line.startswith("#"):
-                name, source, gpu, gpus, model, dialect, says, peak, words = line.rstrip("\n").split(" | ")
+                name, source, gpu, gpus, model, framework, says, peak, words = line.rstrip("\n").split(" | ")
                 size = 0.0 if peak == "-" else float(peak)
                 words = words.replace("@.", "actor_rollout_ref.")
-                found.append(Case(name, source, gpu, int(gpus), model, dialect, says, size, words))
+                dialect, _, release = framework.partition(" ")
+                found.append(Case(name, source, gpu, int(gpus), model, dialect, release, says, size, words))
     return found
 
 
@@ -68,15 +71,20 @@ def halves(items: list[Case]) -> tuple[list[Case], list[Case]]:
 def answered(case: Case) -> tuple[list[Phase], FirstFailure | None]:
     """The phases of that case's launch, and which fails first."""
     with tempfile.TemporaryDirectory() as folder:
-        target, options = "", LoadOptions(dialect=case.dialect, words=tuple(case.words.split()), model_file=case.model)
+        package = case.dialect.replace("-", "_")
+        said = (f"{package}={case.release}",) if case.release else ()
+        words = tuple(case.words.split())
+        target = ""
+        options = LoadOptions(dialect=case.dialect, words=words, model_file=case.model, assumes=said)
         if case.dialect in ("slime", "ms-swift"):  # known by their program
-            target, options = os.path.join(folder, "run.sh"), LoadOptions(model_file=case.model)
+            target, options = os.path.join(folder, "run.sh"), LoadOptions(model_file=case.model, assumes=said)
             with open(target, "w", encoding="utf-8") as file:
                 file.write(f"{'python3 ' if case.dialect == 'slime' else ''}{case.words}\n")
         given = {"gpus": case.gpus, "gpu": case.gpu, "global_batch": _UNKNOWN_BATCH}
         asked = question_of(target, options, given, None, True)
     layout = layout_of(asked.facts, asked.job.seq_length)
-    rl = rl_job(asked.dialect, asked.settings, layout, asked.job.seq_length)
+    release = release_of(asked.dialect, asked.facts)
+    rl = rl_job(asked.dialect, asked.settings, layout, asked.job.seq_length, release)
     found = phases_of(asked.model, layout, asked.job, rl)
     return found, first_failure(asked.model, layout, asked.job, rl, found)
 
@@ -92,7 +100,8 @@ def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--each", action="store_true", help="print every case")
     each = parser.parse_args().each
-    for title, items in zip(("looked at", "kept apart"), halves(cases())):
+    for title, half in zip(("looked at", "kept apart"), halves(cases())):
+        items = [case for case in half if case.says != UNCLEAR]
         right = [_scored(case, each) for case in sorted(items)]
         out = [case.says != FITS for case in sorted(items)]
         of_out = sum(good for good, is_out in zip(right, out) if is_out)

@@ -16,6 +16,7 @@ _MAIN_WEIGHT = 4
 _LEAST_SHARE = 0.2
 _CHUNK = 1024
 _O, _A = "+actor_rollout_ref.actor.megatron.override_transformer_config.", "actor_rollout_ref.actor."
+_P = f"{_A}optim.override_optimizer_config."
 _WRITTEN: Mapping[str, Mapping[str, str]] = {
     "verl": {
         "share": "actor_rollout_ref.rollout.gpu_memory_utilization={}",
@@ -26,14 +27,16 @@ _WRITTEN: Mapping[str, Mapping[str, str]] = {
         "optimizer": f"{_A}megatron.optimizer_offload=True",
         "recompute": f"{_O}recompute_granularity=full {_O}recompute_method=uniform {_O}recompute_num_layers=1",
         "tokens": f"{_A}ppo_max_token_len_per_gpu={{}}",
-        "host optimizer": f"+{_A}optim.override_optimizer_config.optimizer_cpu_offload=True",
+        "host optimizer": f"+{_P}optimizer_cpu_offload=True +{_P}optimizer_offload_fraction=1.0 "
+        f"+{_P}use_precision_aware_optimizer=True",
     },
     "nemo-rl": {
         "share": "policy.generation.vllm_cfg.gpu_memory_utilization={}",
         "logits": f"policy.logprob_chunk_size={_CHUNK} policy.megatron_cfg.defer_fp32_logits=true",
         "log-probability tokens": "policy.logprob_batch_size={}",
         "recompute": "policy.megatron_cfg.activation_checkpointing=true",
-        "host optimizer": "policy.megatron_cfg.optimizer.optimizer_cpu_offload=true",
+        "host optimizer": "policy.megatron_cfg.optimizer.optimizer_cpu_offload=true "
+        "policy.megatron_cfg.optimizer.optimizer_offload_fraction=1.0",
     },
     "slime": {
         "share": "--sglang-mem-fraction-static {}",

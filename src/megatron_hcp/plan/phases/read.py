@@ -12,19 +12,24 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Setting
 from megatron_hcp.plan.layout import Layout
 from megatron_hcp.plan.phases.job import ALL, GRADIENTS, OPTIMIZER, WEIGHTS, Engine, Logits, RlJob
+from megatron_hcp.plan.phases.logits import is_before
 from megatron_hcp.plan.phases.stated import RlSettings
 
 _ACTOR, _REF, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "actor_rollout_ref.rollout"
+_MODEL = "actor_rollout_ref.model"
 _SGLANG = f"{_ROLLOUT}.engine_kwargs.sglang"
-_ZEROS = ("0", "0.0", "0.00")
-_VERL_TOKENS, _VERL_CRITIC_TOKENS = 16384, 32768
+_ZEROS, _ONES = ("0", "0.0", "0.00"), ("1", "1.0", "1.00")
+_VERL_TOKENS, _VERL_CRITIC_TOKENS, _VERL_CHUNK = 16384, 32768, 2048
 
 
-def rl_job(dialect: str, settings: Iterable[Setting], layout: Layout, seq_length: int) -> RlJob:
+def rl_job(
+    dialect: str, settings: Iterable[Setting], layout: Layout, seq_length: int, release: str = ""
+) -> RlJob:  # fmt: skip
     """What the launch sets of its phases.
 
     Args:
         seq_length: tokens of the longest sequence.
+        release: of the framework; "" where nobody says it.
 
     Raises:
         HcpError: the framework has no such phases, or none that is read.
@@ -33,7 +38,13 @@ def rl_job(dialect: str, settings: Iterable[Setting], layout: Layout, seq_length
     if reader is None:
         found = f"--phases: found a launch of {dialect}" if dialect else "--phases: found no launch"
         raise HcpError(found, wanted=f"one of {', '.join(_READERS)}", do="leave --phases out")
-    return reader(RlSettings(settings), layout, seq_length)
+    said = RlSettings(settings, release)
+    return reader(said, layout, seq_length)._replace(deepep=said.some_flag("moe_enable_deepep"))
+
+
+def release_of(dialect: str, facts: Mapping[str, object]) -> str:
+    """The release of the launch's framework, as stated; "" where nobody states it."""
+    return str(facts.get(dialect.replace("-", "_")) or "")
 
 
 def _per_rank(tokens: int, cp: int) -> int:
@@ -49,6 +60,7 @@ def _verl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     budget = said.number(f"{_ACTOR}.ppo_max_token_len_per_gpu", _VERL_TOKENS)
     by_tokens = said.flag(f"{_ACTOR}.use_dynamic_bsz")
     update = _verl_tokens(by_tokens, budget, said.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu", 1), longest, layout)
+    adapts = max(said.number(f"{_MODEL}.lora.rank"), said.number(f"{_MODEL}.lora_rank")) > 0
     has_ref = said.flag(f"{_ACTOR}.use_kl_loss") or said.flag("algorithm.use_kl_in_reward")
     critic = said.text("algorithm.adv_estimator", "gae") == "gae" and said.flag("critic.enable", True)
     critic_budget = said.number("critic.ppo_max_token_len_per_gpu", _VERL_CRITIC_TOKENS)
@@ -70,13 +82,16 @@ def _verl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
             said.flag(f"{_ROLLOUT}.free_cache_engine", True),
             said.number(f"{_SGLANG}.chunked_prefill_size"), said.number(f"{_SGLANG}.cuda_graph_max_bs"),
         ),
-        offloads=offloads, critic_offloads=critic_moves, own_reference=has_ref,
+        offloads=offloads, critic_offloads=critic_moves, own_reference=has_ref and not adapts, adapters=adapts,
         keeps_reference=not said.flag(f"{_REF}.megatron.param_offload", moves),
         logits=Logits(
-            fused=said.flag("actor_rollout_ref.model.use_fused_kernels"),
-            entropy=said.text(f"{_ACTOR}.entropy_coeff", "0") not in _ZEROS,
+            fused=said.flag(f"{_MODEL}.use_fused_kernels"),
+            chunk=said.number(f"{actor}.entropy_from_logits_chunk_size", _VERL_CHUNK)
+            if said.flag(f"{actor}.entropy_from_logits_with_chunking") else 0,
+            entropy=said.text(f"{_ACTOR}.entropy_coeff", "0") not in _ZEROS
+            or said.flag(f"{_ACTOR}.calculate_entropy"),
         ),
-        least_tokens=_per_rank(longest, layout.cp),
+        least_tokens=_per_rank(longest, layout.cp), expands=not is_before(said.release, "0.6"), release=said.release,
     )  # fmt: skip
 
 
@@ -110,11 +125,24 @@ def _nemo_rl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
         max(1, said.number("policy.generation.vllm_cfg.tensor_parallel_size", 1)),
     )  # fmt: skip
     has_ref = generates and said.text("loss_fn.reference_policy_kl_penalty", "0.01") not in _ZEROS
+    memory = said.text(f"{megatron}.env_vars.PYTORCH_CUDA_ALLOC_CONF")
     return RlJob(
         "nemo-rl", trained, inferred if generates else 0, inferred if has_ref else 0,
         critic_tokens=trained if "ppo.num_prompts_per_step" in said else 0, engine=engine if shares else None,
-        offloads=ALL if shares else frozenset(), critic_offloads=ALL, logits=logits, least_tokens=one,
+        offloads=_nemo_rl_offloads(said, shares), critic_offloads=ALL, logits=logits, least_tokens=one,
+        expands="expandable_segments:True" in memory or (not memory and is_before(said.release, "0.4")),
+        adapters=said.flag(f"{megatron}.peft.enabled"), release=said.release,
     )  # fmt: skip
+
+
+def _nemo_rl_offloads(said: RlSettings, shares: bool) -> frozenset[str]:
+    """What leaves the GPU outside of the update: where the engine is elsewhere, gradients, and the optimizer if asked.
+
+    Source: prepare_for_lp_inference and offload_before_refit of megatron_policy_worker.py.
+    """
+    if shares:
+        return ALL if said.flag("policy.offload_optimizer_for_refit", True) else ALL - {OPTIMIZER}
+    return frozenset({GRADIENTS, OPTIMIZER} if said.flag("policy.offload_optimizer_for_logprob") else {GRADIENTS})
 
 
 def _nemo_rl_row(said: RlSettings, name: str, layout: Layout) -> int:
@@ -137,17 +165,20 @@ def _slime(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     engine = Engine(
         "sglang", said.fraction("sglang_mem_fraction_static", 0.88), said.number("rollout_num_gpus_per_engine", 1),
         said.flag("offload_rollout", True), said.number("sglang_chunked_prefill_size"),
-        said.number("sglang_cuda_graph_max_bs"),
+        said.number("sglang_cuda_graph_max_bs") or said.number("sglang_cuda_graph_bs"),
     )  # fmt: skip
+    critic = said.text("advantage_estimator", "grpo") == "ppo"  # on the actor's GPUs, and both are moved
     moves = said.flag("offload_train", colocated) and "no_offload_train" not in said
+    moves = moves or critic or said.flag("offload")
     return RlJob(
-        "slime", update, inferred, inferred if has_ref else 0, engine=engine if colocated else None,
-        offloads=ALL if moves else frozenset(),
+        "slime", update, inferred, inferred if has_ref else 0, update if critic else 0,
+        engine=engine if colocated else None, offloads=ALL if moves else frozenset(), critic_offloads=ALL,
         logits=Logits(
             chunk=max(0, said.number("log_probs_chunk_size")),
             entropy=said.text("entropy_coef", "0") not in _ZEROS,
+            scaled=said.text("rollout_temperature", "1") not in _ONES,
         ),
-        least_tokens=one,
+        least_tokens=one, release=said.release,
     )  # fmt: skip
 
 
@@ -159,18 +190,21 @@ def _ms_swift(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     one = _per_rank(longest, layout.cp)
     tokens = max(1, said.number("micro_batch_size", 1)) * one
     has_ref = said.text("beta", "0.04") not in _ZEROS
+    adapts = said.text("tuner_type", said.text("train_type", "full")) != "full"
     moves = said.flag("offload_model")
     offloads = frozenset({WEIGHTS, GRADIENTS}) if moves else frozenset()
     if said.flag("offload_optimizer"):
         offloads |= {OPTIMIZER}
-    colocated = said.flag("use_vllm") and said.text("vllm_mode", "colocate") == "colocate"
+    colocated = said.flag("use_vllm", True) and said.text("vllm_mode", "colocate") == "colocate"
     engine = Engine(
         "vllm", said.fraction("vllm_gpu_memory_utilization", 0.9),
         max(1, said.number("vllm_tensor_parallel_size", 1)), said.number("sleep_level") > 0,
     )  # fmt: skip
     return RlJob(
         "ms-swift", tokens, tokens, tokens if has_ref else 0, engine=engine if colocated else None, offloads=offloads,
-        own_reference=has_ref, keeps_reference=True, least_tokens=one,
+        own_reference=has_ref and not adapts, keeps_reference=True, adapters=adapts,
+        logits=Logits(entropy=said.flag("log_entropy") or said.text("top_entropy_quantile", "1") not in _ONES),
+        least_tokens=one,
     )  # fmt: skip
 
 

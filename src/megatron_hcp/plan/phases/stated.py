@@ -15,7 +15,8 @@ _MOST = 1 << 40
 class RlSettings:
     """The last value of each key; a value that makes no sense counts as not said: rules report it."""
 
-    def __init__(self, settings: Iterable[Setting]) -> None:
+    def __init__(self, settings: Iterable[Setting], release: str = "") -> None:
+        self.release = release
         self._values: dict[str, Any] = {item.key: item.value for item in settings}
 
     def __contains__(self, key: str) -> bool:
@@ -46,6 +47,10 @@ class RlSettings:
             return True
         word = self._word(key)
         return default if word is None else word.lower() not in _OFF
+
+    def some_flag(self, name: str) -> bool:
+        """Whether an option of that name is on, under whatever key."""
+        return any(key.rpartition(".")[2] == name and self.flag(key) for key in self._values)
 
     def text(self, key: str, default: str = "") -> str:
         word = self._word(key)
