@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from statistics import fmean
+from typing import Any
 
 import pytest
 
 from megatron_hcp.cost.gpus import gpu_named
-from megatron_hcp.launch.fact import Setting
+from megatron_hcp.launch.fact import Dialect, Setting
 from megatron_hcp.launch.load import LoadOptions
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.model import plan_model
@@ -32,7 +33,7 @@ def named(rl: RlJob, job: PlanJob = JOB) -> dict[str, Phase]:
     return {item.name: item for item in phases_of(MODEL, Layout(tp=2), job, rl)}
 
 
-def read(dialect: str, release: str = "", **said: object) -> RlJob:
+def read(dialect: str, release: str = "", **said: Any) -> RlJob:
     """Of settings, in whose names two underscores stand for a dot."""
     return rl_job(dialect, [Setting(k.replace("__", "."), v) for k, v in said.items()], Layout(), 8192, release)
 
@@ -61,8 +62,19 @@ def test_deepep_is_read_whatever_the_framework_calls_it() -> None:
 def test_slime_destroys_its_groups_while_it_sleeps_since_its_first_release() -> None:
     rl = RlJob("slime", 8192, 8192, engine=Engine("sglang", 0.5, 2), offloads=ALL)
     now, then = named(rl), named(rl._replace(release="0.0.1"))
-    assert "communicators" not in now[ROLLOUT].terms and "communicators" in now[UPDATE].terms
-    assert then[ROLLOUT].peak - now[ROLLOUT].peak == pytest.approx(now[UPDATE].terms["communicators"])
+    assert set(now[ROLLOUT].terms) == {"engine"} and "communicators" in now[UPDATE].terms
+    left = now[UPDATE].terms["communicators"] + now[UPDATE].terms["workspaces"]
+    assert then[ROLLOUT].peak - now[ROLLOUT].peak == pytest.approx(left)
+
+
+def test_weights_that_are_renewed_are_no_more_than_the_engine_s_share() -> None:
+    """The share has the weights and the KV cache: slime's engines read 8-bit and 4-bit checkpoints."""
+    big = plan_model(
+        {"num_layers": 90, "hidden_size": 8192, "heads": 64, "ffn_hidden_size": 28672, "vocab_size": 128256}
+    )
+    rl = RlJob("slime", 8192, 8192, engine=Engine("sglang", 0.5, 2), offloads=ALL)
+    found = next(item for item in phases_of(big, Layout(tp=8), JOB, rl) if item.name == SYNC)
+    assert found.terms["engine"] - asleep(Engine("sglang", 0.5, 2)) == pytest.approx(0.5 * 81559 / 1024)
 
 
 def test_a_vllm_on_several_gpus_keeps_more_while_it_sleeps() -> None:
@@ -120,7 +132,7 @@ def test_adapters_leave_the_model_without_gradients_and_moments() -> None:
         ("ms-swift", {"rlhf_type": "grpo", "train_type": "lora"}),
     ],
 )
-def test_with_adapters_the_reference_is_the_model_without_them(dialect: str, said: dict[str, object]) -> None:
+def test_with_adapters_the_reference_is_the_model_without_them(dialect: str, said: dict[str, Any]) -> None:
     rl = read(dialect, **said)
     assert rl.adapters and rl.has(REFERENCE) and not rl.own_reference
 
@@ -136,7 +148,7 @@ def test_slime_trains_a_critic_on_the_actor_s_gpus_and_moves_both() -> None:
 
 def test_nemo_rl_frees_gradients_for_log_probabilities_wherever_its_engine_is() -> None:
     """prepare_for_lp_inference, and offload_optimizer_for_logprob and _for_refit."""
-    apart = {"grpo__num_prompts_per_step": 8, "policy__generation__colocated__enabled": False}
+    apart: dict[str, Any] = {"grpo__num_prompts_per_step": 8, "policy__generation__colocated__enabled": False}
     assert read("nemo-rl", **apart).resident(LOG_PROB) == {"weights", "optimizer"}
     asked = read("nemo-rl", **apart, policy__offload_optimizer_for_logprob=True)
     assert asked.resident(LOG_PROB) == {"weights"} and asked.resident(UPDATE) == ALL
@@ -154,7 +166,7 @@ def test_the_release_of_a_framework_is_the_one_that_is_stated() -> None:
     assert release_of("nemo-rl", {"nemo_rl": "0.3.0"}) == "0.3.0" and release_of("slime", {}) == ""
 
 
-PARTS = {
+PARTS: dict[str, tuple[str, ...]] = {
     "verl": (f"{A}model.path=Qwen/Qwen2.5-7B", "algorithm.adv_estimator=grpo", "data.max_prompt_length=1024",
              "data.max_response_length=1024", "trainer.n_gpus_per_node=8", f"{A}actor.strategy=megatron"),
     "nemo-rl": ("policy.model_name=Qwen/Qwen2.5-7B", "policy.max_total_sequence_length=2048",
@@ -163,7 +175,7 @@ PARTS = {
 
 
 @pytest.mark.parametrize("dialect", ["verl", "nemo-rl"])
-def test_the_optimizer_is_on_the_host_with_the_setting_that_is_named_and_not_with_half_of_it(dialect: str) -> None:
+def test_the_optimizer_is_on_the_host_with_the_setting_that_is_named_and_not_with_half_of_it(dialect: Dialect) -> None:
     """Both make megatron-core's OptimizerConfig, whose optimizer_offload_fraction is 0."""
 
     def asked(*words: str) -> PlanJob:

@@ -57,7 +57,9 @@ Megatron's groups, cuBLAS, kernels. Out-of-memory messages give 3.8 of them in a
 and 2.06), 3.8 (slime 1767: 48.84 less 44.61 and 0.41) and 3.3 (NeMo-RL 3244: 44.95 less 41.69). DeepEP adds buffers of
 its own: 9.7 in all in verl 5840 (65.27 less 55.13 and 0.41)."""
 _SLEEPS_WHOLE = "0.1.0"
-"""The release of slime from which a sleeping trainer has none of them: sleep of its actor.py destroys the groups."""
+"""The release of slime from which a sleeping trainer has nothing: sleep of its actor.py destroys the groups, and
+torch_memory_saver takes what it allocated. DeepSeek-R1 on 128 GPUs ran out of memory at a share of 0.6 before, and ran
+at 0.7 afterwards (its commits 914a1b5df and 227571728)."""
 FRAGMENTED = 0.05
 """Share of the trainer's memory that torch holds beside it and cannot use, as micro-batches differ in length: the mean
 of what out-of-memory messages say (verl's issue 2828: 6.77 beside 60.49 GiB; slime's 1951 and 1767: 2.06 beside 82.55,
@@ -130,9 +132,10 @@ def _terms(name: str, stage: int, parts: Parts, rl: RlJob) -> dict[str, float]:
     at_peak = parts.terms(stage)
     states = {key: at_peak[key] for key in (WEIGHTS, GRADIENTS, OPTIMIZER)}
     terms = {key: states[key] for key in rl.resident(name) if key == WEIGHTS or not rl.adapters}
-    terms["workspaces"] = at_peak["workspaces"] + at_peak["dummy gradients"]
-    if parts.job.world_size > 1 and not (name == ROLLOUT and _sleeps_whole(rl)):
-        terms["communicators"] = (COMMUNICATORS + DEEPEP * rl.deepep) * GIB
+    if not (name == ROLLOUT and _sleeps_whole(rl)):
+        terms["workspaces"] = at_peak["workspaces"] + at_peak["dummy gradients"]
+        if parts.job.world_size > 1:
+            terms["communicators"] = (COMMUNICATORS + DEEPEP * rl.deepep) * GIB
     if rl.own_reference and (rl.keeps_reference or name == REFERENCE):
         terms["reference weights"] = states[WEIGHTS]
     if rl.critic_tokens:
@@ -176,8 +179,8 @@ def _engine(name: str, parts: Parts, rl: RlJob) -> float:
         return share + beside * GIB
     if not engine.sleeps:
         return share + CONTEXT * GIB
-    if name == SYNC:
-        return asleep + 2.0 * sum(parameters(parts.model, Layout(), 0)) / engine.gpus
+    if name == SYNC:  # a share too small for bf16 weights has quantized ones
+        return asleep + min(share, 2.0 * sum(parameters(parts.model, Layout(), 0)) / engine.gpus)
     return asleep
 
 
@@ -186,8 +189,8 @@ def _beside_static(engine: Engine, whole: float) -> float:
 
     1.5 MiB for each token of a prefill, of 2,048 at least, 2 for each sequence of its graphs, 128 for each GPU, and
     512. Left out: the 10 GiB that it takes at least from 60 GiB on, drafts of speculative decoding, a prefill that is
-    not chunked, and padding of attention that is data parallel, for which slime's run-deepseek-r1.sh, which ran, leaves
-    no room. Source: _handle_gpu_memory_settings, server_args.py of SGLang.
+    not chunked, and padding of attention that is data parallel, for which slime's run-deepseek-r1.sh leaves no room.
+    Source: _handle_gpu_memory_settings, server_args.py of SGLang.
 
     Args:
         whole: bytes of the GPU.

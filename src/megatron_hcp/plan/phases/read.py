@@ -80,7 +80,7 @@ def _verl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
             max(1, said.number(f"{_ROLLOUT}.tensor_model_parallel_size", 2))
             * max(1, said.number(f"{_ROLLOUT}.data_parallel_size", 1)),
             said.flag(f"{_ROLLOUT}.free_cache_engine", True),
-            said.number(f"{_SGLANG}.chunked_prefill_size"), said.number(f"{_SGLANG}.cuda_graph_max_bs"),
+            _prefill(said, f"{_SGLANG}."), said.number(f"{_SGLANG}.cuda_graph_max_bs"),
         ),
         offloads=offloads, critic_offloads=critic_moves, own_reference=has_ref and not adapts, adapters=adapts,
         keeps_reference=not said.flag(f"{_REF}.megatron.param_offload", moves),
@@ -164,7 +164,7 @@ def _slime(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     has_ref = said.flag("use_kl_loss") or said.text("kl_coef", "0") not in _ZEROS
     engine = Engine(
         "sglang", said.fraction("sglang_mem_fraction_static", 0.88), said.number("rollout_num_gpus_per_engine", 1),
-        said.flag("offload_rollout", True), said.number("sglang_chunked_prefill_size"),
+        said.flag("offload_rollout", True), _prefill(said, "sglang_"),
         said.number("sglang_cuda_graph_max_bs") or said.number("sglang_cuda_graph_bs"),
     )  # fmt: skip
     critic = said.text("advantage_estimator", "grpo") == "ppo"  # on the actor's GPUs, and both are moved
@@ -180,6 +180,15 @@ def _slime(said: RlSettings, layout: Layout, longest: int) -> RlJob:
         ),
         least_tokens=one, release=said.release,
     )  # fmt: skip
+
+
+def _prefill(said: RlSettings, prefix: str) -> int:
+    """Tokens of a rank's prefill in SGLang, 0 where nobody says: attention that is data parallel shares what is said.
+
+    Source: _handle_data_parallelism, server_args.py of SGLang.
+    """
+    groups = said.number(f"{prefix}dp_size", 1) if said.flag(f"{prefix}enable_dp_attention") else 1
+    return said.number(f"{prefix}chunked_prefill_size") // max(1, groups)
 
 
 def _ms_swift(said: RlSettings, layout: Layout, longest: int) -> RlJob:
