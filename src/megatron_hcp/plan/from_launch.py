@@ -84,6 +84,17 @@ def _sequences_at_once(facts: Facts, cp: int, seq_length: int) -> int:
     return max(1, int(tokens) * cp // seq_length)
 
 
+def with_even_batches(facts: Facts, job: PlanJob) -> dict[str, Any]:
+    """The facts with micro-batches that divide the batch, where tokens fill them: no rule asks their number to."""
+    axes = {name: facts.get(name) or 1 for name in ("tp", "cp", "pp")}
+    most = _sequences_at_once(facts, axes["cp"], job.seq_length)
+    ranks = job.world_size // (axes["tp"] * axes["cp"] * axes["pp"])
+    if facts.get("micro_batch_size") or most == 1 or not ranks or job.global_batch % ranks:
+        return dict(facts)
+    share = job.global_batch // ranks
+    return {**facts, "micro_batch_size": next(count for count in range(most, 0, -1) if share % count == 0)}
+
+
 def named(facts: Facts) -> str:
     """What a launch calls its model: a name on the Hub, or the last word of a class's path."""
     name = str(facts.get("model_name") or "")
