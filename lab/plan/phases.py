@@ -13,6 +13,7 @@ import hashlib
 import os
 import sys
 import tempfile
+from statistics import median
 from typing import NamedTuple
 
 from program import parser_of
@@ -96,37 +97,47 @@ def is_right(case: Case, failure: FirstFailure | None) -> bool:
     return case.says in (ANY, failure.phase.name)
 
 
+class Score(NamedTuple):
+    """Of one case. `error` of the largest peak; None where none is published, or nothing was answered."""
+
+    is_right: bool
+    is_out: bool
+    error: float | None
+
+
 def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--each", action="store_true", help="print every case")
     each = parser.parse_args().each
     for title, half in zip(("looked at", "kept apart"), halves(cases())):
-        items = [case for case in half if case.says != UNCLEAR]
-        right = [_scored(case, each) for case in sorted(items)]
-        out = [case.says != FITS for case in sorted(items)]
-        of_out = sum(good for good, is_out in zip(right, out) if is_out)
-        print(f"{title}: {sum(right)} of {len(right)} right; of {sum(out)} that ran out of memory {of_out}")
+        found = [_scored(case, each) for case in sorted(half) if case.says != UNCLEAR]
+        out = [item.is_right for item in found if item.is_out]
+        right = sum(item.is_right for item in found)
+        print(f"{title}: {right} of {len(found)} right; of {len(out)} that ran out of memory {sum(out)}")
+        errors = [abs(item.error) for item in found if item.error is not None]
+        if errors:
+            print(f"  published peaks: {len(errors)}, median error {median(errors):.1%}")
     return 0
 
 
-def _scored(case: Case, each: bool) -> bool:
+def _scored(case: Case, each: bool) -> Score:
+    is_out = case.says != FITS
     try:
         found, failure = answered(case)
     except HcpError as error:
         print(f"  {case.name}: {error}")
-        return False
+        return Score(False, is_out, None)
     good = is_right(case, failure)
+    largest = max(item.peak for item in found)
+    off = largest / case.peak_gib - 1 if case.peak_gib else None
     if each or not good:
         peaks = " ".join(f"{item.name.split()[-1]} {item.peak:.0f}" for item in found)
         said = failure.phase.name if failure else FITS
         print(f"  {'right' if good else 'WRONG'} {case.name}: says {case.says}, answer {said}")
         print(f"        {peaks} of {found[0].usable:.0f} GiB")
-        if case.peak_gib:
-            largest = max(item.peak for item in found)
-            print(
-                f"        published peak {case.peak_gib} GiB, answer {largest:.1f}: {largest / case.peak_gib - 1:+.1%}"
-            )
-    return good
+        if off is not None:
+            print(f"        published peak {case.peak_gib} GiB, answer {largest:.1f}: {off:+.1%}")
+    return Score(good, is_out, off)
 
 
 if __name__ == "__main__":
