@@ -156,6 +156,19 @@ def test_nemo_rl_frees_gradients_for_log_probabilities_wherever_its_engine_is() 
     assert kept.resident(ROLLOUT) == {"optimizer"}
 
 
+def test_verl_samples_on_other_gpus_without_its_hybrid_engine() -> None:
+    """fully_async_trainer.py and one_step_off_policy assert that it is off."""
+    assert read("verl").engine is not None
+    assert read("verl", actor_rollout_ref__hybrid_engine=False).engine is None
+
+
+def test_verl_has_a_critic_as_it_is_told_and_else_by_the_estimator() -> None:
+    """need_critic of verl's trainer/ppo/utils.py."""
+    grpo = {"algorithm__adv_estimator": "grpo"}
+    assert read("verl").has(CRITIC) and not read("verl", **grpo).has(CRITIC)
+    assert read("verl", critic__enable=True, **grpo).has(CRITIC) and not read("verl", critic__enable=False).has(CRITIC)
+
+
 def test_ms_swift_samples_with_vllm_unless_it_is_told_not_to() -> None:
     """use_vllm is True in megatron_args.py."""
     assert read("ms-swift", rlhf_type="grpo").engine is not None

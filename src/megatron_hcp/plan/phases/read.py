@@ -62,26 +62,27 @@ def _verl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     update = _verl_tokens(by_tokens, budget, said.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu", 1), longest, layout)
     adapts = max(said.number(f"{_MODEL}.lora.rank"), said.number(f"{_MODEL}.lora_rank")) > 0
     has_ref = said.flag(f"{_ACTOR}.use_kl_loss") or said.flag("algorithm.use_kl_in_reward")
-    critic = said.text("algorithm.adv_estimator", "gae") == "gae" and said.flag("critic.enable", True)
+    critic = said.flag("critic.enable", said.text("algorithm.adv_estimator", "gae") == "gae")
     critic_budget = said.number("critic.ppo_max_token_len_per_gpu", _VERL_CRITIC_TOKENS)
     critic_count = said.number("critic.ppo_micro_batch_size_per_gpu", 1)
     critic_by_tokens = said.flag("critic.use_dynamic_bsz", by_tokens)
     critic_moves = frozenset({WEIGHTS, GRADIENTS}) if said.flag("critic.megatron.param_offload") else frozenset()
     if said.flag("critic.megatron.optimizer_offload"):
         critic_moves |= {OPTIMIZER}
+    engine = Engine(
+        "sglang" if said.text(f"{_ROLLOUT}.name") == "sglang" else "vllm",
+        said.fraction(f"{_ROLLOUT}.gpu_memory_utilization", 0.5),
+        max(1, said.number(f"{_ROLLOUT}.tensor_model_parallel_size", 2))
+        * max(1, said.number(f"{_ROLLOUT}.data_parallel_size", 1)),
+        said.flag(f"{_ROLLOUT}.free_cache_engine", True),
+        _prefill(said, f"{_SGLANG}."), said.number(f"{_SGLANG}.cuda_graph_max_bs"),
+    )  # fmt: skip
     return RlJob(
         "verl", update,
         log_prob_tokens=_verl_inferred(said, _ROLLOUT, by_tokens, budget, longest, layout),
         reference_tokens=_verl_inferred(said, _REF, by_tokens, budget, longest, layout) if has_ref else 0,
         critic_tokens=_verl_tokens(critic_by_tokens, critic_budget, critic_count, longest, layout) if critic else 0,
-        engine=Engine(
-            "sglang" if said.text(f"{_ROLLOUT}.name") == "sglang" else "vllm",
-            said.fraction(f"{_ROLLOUT}.gpu_memory_utilization", 0.5),
-            max(1, said.number(f"{_ROLLOUT}.tensor_model_parallel_size", 2))
-            * max(1, said.number(f"{_ROLLOUT}.data_parallel_size", 1)),
-            said.flag(f"{_ROLLOUT}.free_cache_engine", True),
-            _prefill(said, f"{_SGLANG}."), said.number(f"{_SGLANG}.cuda_graph_max_bs"),
-        ),
+        engine=engine if said.flag("actor_rollout_ref.hybrid_engine", True) else None,
         offloads=offloads, critic_offloads=critic_moves, own_reference=has_ref and not adapts, adapters=adapts,
         keeps_reference=not said.flag(f"{_REF}.megatron.param_offload", moves),
         logits=Logits(
