@@ -249,7 +249,9 @@ def test_each_change_is_named_where_it_alone_makes_the_step_fit() -> None:
     long = RlJob("slime", 65536, 65536, least_tokens=4096)
     short = named(long._replace(update_tokens=4096, log_prob_tokens=4096))
     job = replace(JOB, world_size=2)
-    assert mended(long, JOB, max(item.peak for item in short.values()) + 1) == "--max-tokens-per-gpu 4096"
+    assert mended(long, JOB, max(item.peak for item in short.values()) + 1) == (
+        "--max-tokens-per-gpu 4096 --log-probs-max-tokens-per-gpu 4096"
+    )
     few = RlJob("slime", 1024, 1024)
     held = named(few, replace(job, optimizer_bytes=0))
     assert mended(few, job, held[UPDATE].peak + 0.5) == "--optimizer-cpu-offload --use-precision-aware-optimizer"

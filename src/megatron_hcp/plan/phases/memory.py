@@ -136,7 +136,7 @@ def _terms(name: str, stage: int, parts: Parts, rl: RlJob) -> dict[str, float]:
         terms["workspaces"] = at_peak["workspaces"] + at_peak["dummy gradients"]
         if parts.job.world_size > 1:
             terms["communicators"] = (COMMUNICATORS + DEEPEP * rl.deepep) * GIB
-    if rl.own_reference and (rl.keeps_reference or name == REFERENCE):
+    if _has_reference(name, rl):
         terms["reference weights"] = states[WEIGHTS]
     if rl.critic_tokens:
         kept = ALL if name == CRITIC else ALL - rl.critic_offloads
@@ -153,6 +153,13 @@ def _terms(name: str, stage: int, parts: Parts, rl: RlJob) -> dict[str, float]:
     if name == SYNC:
         terms["bucket"] = _bucket(parts, rl, sum(terms.values()))
     return terms
+
+
+def _has_reference(name: str, rl: RlJob) -> bool:
+    """Whether the reference's own weights are on the GPU; ms-swift moves them with the model's (offload_context)."""
+    if rl.framework == "ms-swift" and name == ROLLOUT and WEIGHTS in rl.offloads:
+        return False
+    return rl.own_reference and (rl.keeps_reference or name == REFERENCE)
 
 
 def _sleeps_whole(rl: RlJob) -> bool:

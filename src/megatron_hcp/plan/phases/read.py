@@ -165,12 +165,11 @@ def _slime(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     has_ref = said.flag("use_kl_loss") or said.text("kl_coef", "0") not in _ZEROS
     engine = Engine(
         "sglang", said.fraction("sglang_mem_fraction_static", 0.88), said.number("rollout_num_gpus_per_engine", 1),
-        said.flag("offload_rollout", True), _prefill(said, "sglang_"),
+        said.switch("offload_rollout", True), _prefill(said, "sglang_"),
         said.number("sglang_cuda_graph_max_bs") or said.number("sglang_cuda_graph_bs"),
     )  # fmt: skip
     critic = said.text("advantage_estimator", "grpo") == "ppo"  # on the actor's GPUs, and both are moved
-    moves = said.flag("offload_train", colocated) and "no_offload_train" not in said
-    moves = moves or critic or said.flag("offload")
+    moves = said.switch("offload_train", colocated) or critic or said.flag("offload")
     return RlJob(
         "slime", update, inferred, inferred if has_ref else 0, update if critic else 0,
         engine=engine if colocated else None, offloads=ALL if moves else frozenset(), critic_offloads=ALL,
