@@ -169,6 +169,24 @@ def test_verl_has_a_critic_as_it_is_told_and_else_by_the_estimator() -> None:
     assert read("verl", critic__enable=True, **grpo).has(CRITIC) and not read("verl", critic__enable=False).has(CRITIC)
 
 
+def test_nemo_rl_generates_with_the_engine_that_it_names() -> None:
+    grpo: dict[str, Any] = {"grpo__num_prompts_per_step": 8}
+    assert read("nemo-rl", **grpo).engine == Engine("vllm", 0.6)
+    of = "policy__generation__sglang_cfg__"
+    said = {**grpo, "policy__generation__backend": "sglang", f"{of}tp_size": 4, f"{of}mem_fraction_static": 0.5}
+    assert read("nemo-rl", **said).engine == Engine("sglang", 0.5, 4)
+    itself = read("nemo-rl", **grpo, policy__generation__backend="megatron")
+    assert itself.engine is None and itself.offloads == ALL
+    assert any("itself generates" in mark for mark in unsure_of(MODEL, JOB, itself, ()))
+
+
+def test_nemo_rl_s_batches_by_tokens_have_the_tokens_that_it_states() -> None:
+    of = "policy__dynamic_batching__"
+    said: dict[str, Any] = {"grpo__num_prompts_per_step": 8, f"{of}enabled": True, f"{of}train_mb_tokens": 16384}
+    assert read("nemo-rl", **said).update_tokens == 16384
+    assert read("nemo-rl", **{**said, f"{of}enabled": False}).update_tokens == 8192
+
+
 def test_ms_swift_samples_with_vllm_unless_it_is_told_not_to() -> None:
     """use_vllm is True in megatron_args.py."""
     assert read("ms-swift", rlhf_type="grpo").engine is not None

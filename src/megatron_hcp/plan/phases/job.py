@@ -74,7 +74,7 @@ class RlJob(NamedTuple):
     `offloads`: what of the actor is moved to the host outside the phases that use it; `critic_offloads` of the critic.
     `own_reference`: the reference has weights of its own; `keeps_reference`: they stay on the GPU. `expands`: torch's
     segments grow in training, so that little is lost between tensors. `adapters`: LoRA's are trained, and no weight of
-    the model. `deepep`: experts exchange tokens by DeepEP. `release`: the framework's, "" for the newest.
+    the model. `generates_itself`: the trainer has no engine beside it. `deepep`: experts exchange tokens by DeepEP. `release`: the framework's, "" for the newest.
     """
 
     framework: str
@@ -93,6 +93,7 @@ class RlJob(NamedTuple):
     expands: bool = False
     adapters: bool = False
     deepep: bool = False
+    generates_itself: bool = False
     release: str = ""
 
     def tokens(self, phase: str) -> int:

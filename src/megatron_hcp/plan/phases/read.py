@@ -121,19 +121,26 @@ def _nemo_rl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     )  # fmt: skip
     generates = any(key in said for key in ("grpo.num_prompts_per_step", "ppo.num_prompts_per_step"))
     shares = generates and said.flag("policy.generation.colocated.enabled", True)
-    engine = Engine(
-        "vllm", said.fraction("policy.generation.vllm_cfg.gpu_memory_utilization", 0.6),
-        max(1, said.number("policy.generation.vllm_cfg.tensor_parallel_size", 1)),
-    )  # fmt: skip
+    own = said.text("policy.generation.backend", "vllm") == "megatron"
     has_ref = generates and said.text("loss_fn.reference_policy_kl_penalty", "0.01") not in _ZEROS
     memory = said.text(f"{megatron}.env_vars.PYTORCH_CUDA_ALLOC_CONF")
     return RlJob(
         "nemo-rl", trained, inferred if generates else 0, inferred if has_ref else 0,
-        critic_tokens=trained if "ppo.num_prompts_per_step" in said else 0, engine=engine if shares else None,
+        critic_tokens=trained if "ppo.num_prompts_per_step" in said else 0, engine=_nemo_rl_engine(said) if shares and not own else None, generates_itself=shares and own,
         offloads=_nemo_rl_offloads(said, shares), critic_offloads=ALL, logits=logits, least_tokens=one,
         expands="expandable_segments:True" in memory or (not memory and is_before(said.release, "0.4")),
         adapters=said.flag(f"{megatron}.peft.enabled"), release=said.release,
     )  # fmt: skip
+
+
+def _nemo_rl_engine(said: RlSettings) -> Engine:
+    generation = "policy.generation."
+    if said.text(f"{generation}backend") == "sglang":
+        of = f"{generation}sglang_cfg."
+        return Engine("sglang", said.fraction(f"{of}mem_fraction_static", 0.88), max(1, said.number(f"{of}tp_size", 1)))
+    of = f"{generation}vllm_cfg."
+    gpus = max(1, said.number(f"{of}tensor_parallel_size", 1))
+    return Engine("vllm", said.fraction(f"{of}gpu_memory_utilization", 0.6), gpus)
 
 
 def _nemo_rl_offloads(said: RlSettings, shares: bool) -> frozenset[str]:
@@ -147,10 +154,10 @@ def _nemo_rl_offloads(said: RlSettings, shares: bool) -> frozenset[str]:
 
 
 def _nemo_rl_row(said: RlSettings, name: str, layout: Layout) -> int:
-    """A rank's share of a packed row, where a launch states the row's tokens; else 0."""
-    if not said.flag("policy.sequence_packing.enabled"):
-        return 0
-    return _per_rank(said.number(f"policy.sequence_packing.{name}"), layout.cp)
+    """A rank's share of a row, packed or of batches by tokens, where a launch states the row's tokens; else 0."""
+    kinds = ("policy.sequence_packing", "policy.dynamic_batching")
+    kind = next((kind for kind in kinds if said.flag(f"{kind}.enabled")), None)
+    return 0 if kind is None else _per_rank(said.number(f"{kind}.{name}"), layout.cp)
 
 
 def _slime(said: RlSettings, layout: Layout, longest: int) -> RlJob:

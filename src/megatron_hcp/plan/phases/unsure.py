@@ -24,6 +24,8 @@ def unsure_of(model: PlanModel, job: PlanJob, rl: RlJob, settings: Iterable[Sett
     if not job.packed and rl.tokens(LOG_PROB):
         found.append(f"{LOG_PROB} and {UPDATE}: sequences are not packed, and the masks and copies of a padded batch "
                      "are not counted")  # fmt: skip
+    if rl.generates_itself:
+        found.append(f"{ROLLOUT}: the KV cache and the weights with which Megatron itself generates are not counted")
     if rl.engine is not None and model.sizes.experts:
         found.append(f"{ROLLOUT} and {SYNC}: what the engine of a model with experts needs beside its share of the "
                      "memory is not counted")  # fmt: skip
