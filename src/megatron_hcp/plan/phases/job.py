@@ -74,7 +74,8 @@ class RlJob(NamedTuple):
     `offloads`: what of the actor is moved to the host outside the phases that use it; `critic_offloads` of the critic.
     `own_reference`: the reference has weights of its own; `keeps_reference`: they stay on the GPU. `expands`: torch's
     segments grow in training, so that little is lost between tensors. `adapters`: LoRA's are trained, and no weight of
-    the model. `generates_itself`: the trainer has no engine beside it. `deepep`: experts exchange tokens by DeepEP. `release`: the framework's, "" for the newest.
+    the model. `deepep`: experts exchange tokens by DeepEP. `generates_itself`: the trainer has no engine beside it.
+    `release`: the framework's, "" for the newest.
     """
 
     framework: str

@@ -126,7 +126,8 @@ def _nemo_rl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     memory = said.text(f"{megatron}.env_vars.PYTORCH_CUDA_ALLOC_CONF")
     return RlJob(
         "nemo-rl", trained, inferred if generates else 0, inferred if has_ref else 0,
-        critic_tokens=trained if "ppo.num_prompts_per_step" in said else 0, engine=_nemo_rl_engine(said) if shares and not own else None, generates_itself=shares and own,
+        critic_tokens=trained if "ppo.num_prompts_per_step" in said else 0,
+        engine=_nemo_rl_engine(said) if shares and not own else None, generates_itself=shares and own,
         offloads=_nemo_rl_offloads(said, shares), critic_offloads=ALL, logits=logits, least_tokens=one,
         expands="expandable_segments:True" in memory or (not memory and is_before(said.release, "0.4")),
         adapters=said.flag(f"{megatron}.peft.enabled"), release=said.release,
