@@ -109,6 +109,9 @@ def _verl_inferred(said: RlSettings, role: str, by_tokens: bool, budget: int, lo
 
 
 def _nemo_rl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
+    if not said.flag("policy.megatron_cfg.enabled", True):
+        found = "--phases: found policy.megatron_cfg.enabled false"
+        raise HcpError(found, wanted="a policy that Megatron trains", do="leave --phases out")
     one = _per_rank(longest, layout.cp)
     count = max(1, said.number("policy.train_micro_batch_size", 1))
     trained = _nemo_rl_row(said, "train_mb_tokens", layout) or count * one
