@@ -23,7 +23,7 @@ from megatron_hcp.launch.load import LoadOptions
 from megatron_hcp.plan.from_launch import layout_of
 from megatron_hcp.plan.phases.change import FirstFailure, first_failure
 from megatron_hcp.plan.phases.memory import Phase, phases_of
-from megatron_hcp.plan.phases.read import release_of, rl_job
+from megatron_hcp.plan.phases.read import rl_job
 from megatron_hcp.plan.question import question_of
 
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rl_cases.txt")
@@ -84,8 +84,7 @@ def answered(case: Case) -> tuple[list[Phase], FirstFailure | None]:
         given = {"gpus": case.gpus, "gpu": case.gpu, "global_batch": _UNKNOWN_BATCH}
         asked = question_of(target, options, given, None, True)
     layout = layout_of(asked.facts, asked.job.seq_length)
-    release = release_of(asked.dialect, asked.facts)
-    rl = rl_job(asked.dialect, asked.settings, layout, asked.job.seq_length, release)
+    rl = rl_job(asked.dialect, asked.settings, layout, asked.job.seq_length, asked.facts)
     found = phases_of(asked.model, layout, asked.job, rl)
     return found, first_failure(asked.model, layout, asked.job, rl, found)
 

@@ -159,11 +159,11 @@ def _phases(asked: Any, layout: Any, rules: Sequence[str]) -> dict[str, Any]:
     """The memory of each phase, and which fails first; none where rules forbid the layout."""
     from megatron_hcp.plan.phases.change import first_failure
     from megatron_hcp.plan.phases.memory import phases_of
-    from megatron_hcp.plan.phases.read import release_of, rl_job
+    from megatron_hcp.plan.phases.read import rl_job
     from megatron_hcp.plan.phases.unsure import unsure_of
 
     model, job = asked.model, asked.job
-    rl = rl_job(asked.dialect, asked.settings, layout, job.seq_length, release_of(asked.dialect, asked.facts))
+    rl = rl_job(asked.dialect, asked.settings, layout, job.seq_length, asked.facts)
     if rules:
         return {"phases": []}
     found = phases_of(model, layout, job, rl)

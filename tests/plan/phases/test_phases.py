@@ -219,8 +219,10 @@ def test_a_launch_without_such_phases_is_refused_in_one_line(dialect: str) -> No
         read(dialect)
     with pytest.raises(HcpError, match="rlhf_type"):
         read("ms-swift", "rlhf_type=dpo")
-    with pytest.raises(HcpError, match="megatron_cfg.enabled"):
+    with pytest.raises(HcpError, match="DTensor trains"):
         read("nemo-rl", "policy.megatron_cfg.enabled=false")
+    with pytest.raises(HcpError, match="fsdp trains"):
+        rl_job("verl", (), LAYOUT, 8192, {"strategy": "fsdp"})
 
 
 def test_a_critic_has_one_output_and_is_whole_on_the_gpu_while_it_trains() -> None:

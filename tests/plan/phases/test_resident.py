@@ -16,7 +16,7 @@ from megatron_hcp.plan.model import plan_model
 from megatron_hcp.plan.phases.change import first_failure
 from megatron_hcp.plan.phases.job import ALL, CRITIC, LOG_PROB, REFERENCE, ROLLOUT, SYNC, UPDATE, Engine, RlJob
 from megatron_hcp.plan.phases.memory import Phase, phases_of
-from megatron_hcp.plan.phases.read import release_of, rl_job
+from megatron_hcp.plan.phases.read import rl_job
 from megatron_hcp.plan.phases.unsure import unsure_of
 from megatron_hcp.plan.question import question_of
 
@@ -35,7 +35,13 @@ def named(rl: RlJob, job: PlanJob = JOB) -> dict[str, Phase]:
 
 def read(dialect: str, release: str = "", **said: Any) -> RlJob:
     """Of settings, in whose names two underscores stand for a dot."""
-    return rl_job(dialect, [Setting(k.replace("__", "."), v) for k, v in said.items()], Layout(), 8192, release)
+    return rl_job(
+        dialect,
+        [Setting(k.replace("__", "."), v) for k, v in said.items()],
+        Layout(),
+        8192,
+        {dialect.replace("-", "_"): release},
+    )
 
 
 def asleep(engine: Engine) -> float:
@@ -98,7 +104,7 @@ def test_segments_that_grow_lose_little_between_tensors(
 ) -> None:
     """verl's update_weights turns them on since 0.6; NeMo-RL's worker did until 0.3, and takes them from env_vars."""
     settings = [Setting(f"{M}env_vars.{name}", value) for name, value in said.items()]
-    rl = rl_job(dialect, settings, Layout(), 8192, release)
+    rl = rl_job(dialect, settings, Layout(), 8192, {dialect.replace("-", "_"): release})
     assert rl.expands is grows
     terms = named(rl._replace(engine=None))[UPDATE].terms
     share = terms["fragmentation"] / (sum(terms.values()) - terms["fragmentation"] - terms["communicators"])
@@ -194,7 +200,8 @@ def test_ms_swift_samples_with_vllm_unless_it_is_told_not_to() -> None:
 
 
 def test_the_release_of_a_framework_is_the_one_that_is_stated() -> None:
-    assert release_of("nemo-rl", {"nemo_rl": "0.3.0"}) == "0.3.0" and release_of("slime", {}) == ""
+    assert rl_job("nemo-rl", (), Layout(), 8192, {"nemo_rl": "0.3.0"}).release == "0.3.0"
+    assert rl_job("slime", (), Layout(), 8192, {"nemo_rl": "0.3.0", "slime": None}).release == ""
 
 
 PARTS: dict[str, tuple[str, ...]] = {

@@ -15,6 +15,7 @@ from megatron_hcp.plan.phases.job import ALL, GRADIENTS, OPTIMIZER, WEIGHTS, Eng
 from megatron_hcp.plan.phases.logits import is_before
 from megatron_hcp.plan.phases.stated import RlSettings
 
+NOTHING: Mapping[str, object] = {}
 _ACTOR, _REF, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "actor_rollout_ref.rollout"
 _MODEL = "actor_rollout_ref.model"
 _SGLANG = f"{_ROLLOUT}.engine_kwargs.sglang"
@@ -23,13 +24,13 @@ _VERL_TOKENS, _VERL_CRITIC_TOKENS, _VERL_CHUNK = 16384, 32768, 2048
 
 
 def rl_job(
-    dialect: str, settings: Iterable[Setting], layout: Layout, seq_length: int, release: str = ""
+    dialect: str, settings: Iterable[Setting], layout: Layout, seq_length: int, facts: Mapping[str, object] = NOTHING
 ) -> RlJob:  # fmt: skip
     """What the launch sets of its phases.
 
     Args:
         seq_length: tokens of the longest sequence.
-        release: of the framework; "" where nobody says it.
+        facts: of the launch, of which the framework's release and what trains count.
 
     Raises:
         HcpError: the framework has no such phases, or none that is read.
@@ -38,13 +39,14 @@ def rl_job(
     if reader is None:
         found = f"--phases: found a launch of {dialect}" if dialect else "--phases: found no launch"
         raise HcpError(found, wanted=f"one of {', '.join(_READERS)}", do="leave --phases out")
-    said = RlSettings(settings, release)
+    said = RlSettings(settings, str(facts.get(dialect.replace("-", "_")) or ""))
+    trainer = str(facts.get("strategy") or "megatron")
+    if dialect == "nemo-rl" and not said.flag("policy.megatron_cfg.enabled", True):
+        trainer = "DTensor"
+    if trainer != "megatron":
+        found = f"--phases: found a model that {trainer[:20]} trains"
+        raise HcpError(found, wanted="one that Megatron trains", do="leave --phases out")
     return reader(said, layout, seq_length)._replace(deepep=said.some_flag("moe_enable_deepep"))
-
-
-def release_of(dialect: str, facts: Mapping[str, object]) -> str:
-    """The release of the launch's framework, as stated; "" where nobody states it."""
-    return str(facts.get(dialect.replace("-", "_")) or "")
 
 
 def _per_rank(tokens: int, cp: int) -> int:
@@ -109,9 +111,6 @@ def _verl_inferred(said: RlSettings, role: str, by_tokens: bool, budget: int, lo
 
 
 def _nemo_rl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
-    if not said.flag("policy.megatron_cfg.enabled", True):
-        found = "--phases: found policy.megatron_cfg.enabled false"
-        raise HcpError(found, wanted="a policy that Megatron trains", do="leave --phases out")
     one = _per_rank(longest, layout.cp)
     count = max(1, said.number("policy.train_micro_batch_size", 1))
     trained = _nemo_rl_row(said, "train_mb_tokens", layout) or count * one
