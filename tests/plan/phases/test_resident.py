@@ -68,6 +68,7 @@ def test_deepep_is_read_whatever_the_framework_calls_it() -> None:
 def test_slime_destroys_its_groups_while_it_sleeps_since_its_first_release() -> None:
     rl = RlJob("slime", 8192, 8192, engine=Engine("sglang", 0.5, 2), offloads=ALL)
     now, then = named(rl), named(rl._replace(release="0.0.1"))
+    assert named(rl._replace(release="0.1.0"))[ROLLOUT].terms == now[ROLLOUT].terms
     assert set(now[ROLLOUT].terms) == {"engine"} and "communicators" in now[UPDATE].terms
     left = now[UPDATE].terms["communicators"] + now[UPDATE].terms["workspaces"]
     assert then[ROLLOUT].peak - now[ROLLOUT].peak == pytest.approx(left)
