@@ -83,7 +83,7 @@ def taking_in(w: Walker, span: Span) -> RunTime | None:
         return None
     known = {name: var for name, var in w.vars.items() if name not in (PWD, SOURCE) and not is_secret_name(name)}
     text = f"set -e\n{made.text}\nset +e" if w.ends_on_errors else made.text
-    if not w.is_copied:  # sbatch gives the job's script the name that it gives any other: the file may ask for $0
+    if not w.is_copied:  # a copy has the job's own name of a script; here the file may ask for $0
         known["BASH_ARGV0"] = Var((Hole("$0", w.here, w.name),))
         text = f"{_IS_BASH_5}\n{text}"
     if w.taking is not None:
