@@ -20,8 +20,8 @@ copies the logits for it and makes a softmax of them: 16 in the update, beside t
 
 Source: _lm_head_logits_processor of transformer_impl.py and tensor_parallel.py of verl (main); DistributedLogprob of
 model_utils.py of NeMo-RL (v0.3.0, v0.4.0 to main); calculate_log_probs_and_entropy and get_log_probs_and_entropy of
-slime (v0.1.0 to v0.2.4, v0.3.0, v0.3.1); compute_entropy of miles' math_utils.py; vocab_parallel_log_softmax of vocab_parallel_utils.py of ms-swift (main);
-Float16Module and vocab_parallel_cross_entropy of megatron-core.
+slime (v0.1.0 to v0.2.4, v0.3.0, v0.3.1); compute_entropy of miles' math_utils.py; vocab_parallel_log_softmax of
+vocab_parallel_utils.py of ms-swift (main); Float16Module and vocab_parallel_cross_entropy of megatron-core.
 """
 
 from __future__ import annotations
