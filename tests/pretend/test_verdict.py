@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from megatron_hcp.pretend.verdict import answer
+from support.rows import rows
 
 pytestmark = pytest.mark.torch
 
@@ -28,3 +29,11 @@ def test_a_module_that_transformers_cannot_import_decides_nothing() -> None:
     assert "package" in raised(
         "builtins", "RuntimeError", "Failed to import trl.trainer because of the following error"
     )
+
+
+@rows("kind, message", [
+    ("FileNotFoundError", "[Errno 2] No such file or directory: '/models/qwen'"),
+    ("ValueError", "path: '/models/qwen' not found"),
+])  # fmt: skip
+def test_a_file_or_a_models_folder_that_is_not_here_decides_nothing(kind: str, message: str) -> None:
+    assert raised("builtins", kind, message) == "a file that is not here"

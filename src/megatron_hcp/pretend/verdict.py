@@ -36,7 +36,7 @@ _LIMITS = (
     (re.compile(r"find them in the cached files|LocalEntryNotFound|offline mode is enabled"),
      "a model's files, which the cache of Hugging Face has not"),
     (re.compile(r"initialize_ub"), "userbuffers"),
-    (re.compile(r"No such file or directory"), "a file that is not here"),
+    (re.compile(r"No such file or directory|path: '[^']*' not found"), "a file that is not here"),
     (re.compile(r"Failed to import \S+ because"), "a package that can't be imported here"),
     (re.compile(r"(?i)nvidia[-_]resiliency[-_]ext"), "the package nvidia-resiliency-ext"),
     (re.compile(r"DefaultCPUAllocator|can't allocate memory|std::bad_alloc"),
