@@ -48,6 +48,21 @@ def test_an_argument_that_names_a_file_a_hub_or_code_is_replaced_and_listed(
     assert [word for word in told.words if "/" in word] == ["Qwen/Qwen3-8B"]
 
 
+@rows("plugin, is_known", [
+    ("", True),
+    ("--external_plugins /code/plugin.py", False),
+    ("--custom_register_path /code/plugin.py", False),
+])  # fmt: skip
+def test_what_a_plugin_may_register_decides_nothing_where_it_is_left_out(
+    tmp_path: Path, plugin: str, is_known: bool
+) -> None:
+    own = "--model_type my_model --template my_template --reward_funcs one two --tensor_model_parallel_size 2"
+    told = ms_swift_words(launch(tmp_path, f"megatron sft {MODEL} {own} {plugin}"))
+    names = {"model_type", "my_model", "my_template", "one", "two"}
+    assert set(told.not_known) == (set() if is_known else names)
+    assert {"my_model", "my_template"} <= set(told.words)
+
+
 def test_what_a_reading_takes_from_the_extra_arguments_is_said_once(tmp_path: Path) -> None:
     extra = """--megatron_extra_kwargs '{"moe_shared_expert_overlap": true}'"""
     words = ms_swift_words(launch(tmp_path, f"megatron sft {MODEL} {extra}")).words

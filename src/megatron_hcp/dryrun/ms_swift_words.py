@@ -21,6 +21,11 @@ _PURPOSES = {
     "hub": ("use_hf", "hub_token"),
 }
 """How the arguments begin that are replaced, by what they are for."""
+_REGISTERED = frozenset(
+    "model_type template tuner_type agent_template loss_type loss_scale callbacks reward_funcs reward_model_plugin "
+    "multi_turn_scheduler gym_env".split()
+)
+"""Arguments whose values are names that a plugin may register."""
 _ADAPTERS = ("adapters", "ref_adapters", "mcore_adapter", "mcore_ref_adapter")
 """Checkpoints that decide what is trained."""
 _RANKS = ("start", "nodes", "gpus_per_node")
@@ -59,7 +64,14 @@ def ms_swift_words(launch: Launch) -> ProgramWords:
         groups.get(_purpose(setting.key), words).extend(_written(setting))
     rows = [Replaced(what, tuple(was), _NOW.get(what, ())) for what, was in groups.items()]
     more = (word for row in rows for word in row.now)
-    return ProgramWords((command[1], *words, *more), tuple(row for row in rows if row.was or row.now))
+    names = _of_plugins(reading.settings) if groups["code of others"] else ()
+    return ProgramWords((command[1], *words, *more), tuple(row for row in rows if row.was or row.now), names)
+
+
+def _of_plugins(settings: tuple[Setting, ...]) -> tuple[str, ...]:
+    """What a plugin that is left out may have registered; it may also be the type of a model that states none."""
+    values = [word for one in settings if one.key in _REGISTERED for word in _written(one)[1:]]
+    return ("model_type", *values)
 
 
 def _stated(settings: tuple[Setting, ...]) -> list[Setting]:
