@@ -86,6 +86,15 @@ def test_a_launch_that_does_not_say_what_is_trained_is_refused(tmp_path: Path, c
         ms_swift_words(launch(tmp_path, command))
 
 
+@rows("start", [
+    "torchrun --nproc_per_node $(nproc) --nnodes $NODES --master_port $PORT",
+    "srun --ntasks-per-node $TASKS --nodes $NODES python",
+])  # fmt: skip
+def test_what_is_not_known_of_the_launchers_own_options_is_no_argument(tmp_path: Path, start: str) -> None:
+    known = launch(tmp_path, f"{start} swift/cli/_megatron/sft.py {MODEL} --tensor_model_parallel_size 2")
+    assert ms_swift_words(known).words[:3] == ("sft", *MODEL.split())
+
+
 def test_words_without_a_command_are_refused() -> None:
     words = ("--model", "Qwen/Qwen3-8B", "--tensor_model_parallel_size", "2")
     with pytest.raises(HcpError, match="no command"):

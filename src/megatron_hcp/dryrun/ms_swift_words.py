@@ -28,8 +28,8 @@ _REGISTERED = frozenset(
 """Arguments whose values are names that a plugin may register."""
 _ADAPTERS = ("adapters", "ref_adapters", "mcore_adapter", "mcore_ref_adapter")
 """Checkpoints that decide what is trained."""
-_RANKS = ("start", "nodes", "gpus_per_node")
-"""Facts without an argument."""
+_RANKS = ("start", "nodes", "gpus_per_node", "ntasks_per_node", "world_size")
+"""Facts without an argument; so are those of a launcher or variable, whose names have a dot."""
 _NOW = {"data": ("--dataset", "hcp-mock"), "folders": ("--output_dir", "hcp-output"), "hub": ("--use_hf", "true")}
 """The cache of Hugging Face has the model's config.json."""
 
@@ -48,7 +48,7 @@ def ms_swift_words(launch: Launch) -> ProgramWords:
     if reading.unseen:
         raise HcpError(f"a word of the launch is not known: {reading.unseen}", wanted="every word")
     for key, why in reading.unknown.items():
-        if not (key.startswith("env.") or key in _RANKS or _purpose(key)):
+        if not ("." in key or key in _RANKS or _purpose(key)):
             raise HcpError(f"a word of the launch is not known: --{key}: {why}", wanted="every word",
                            do=f"state it: -- --{key} VALUE")  # fmt: skip
     keys = {setting.key for setting in reading.settings}
