@@ -56,8 +56,8 @@ def ms_swift_words(launch: Launch) -> ProgramWords:
         raise HcpError("found no --model", wanted="the model's name or folder", do="state it: -- --model NAME")
     if found := sorted(keys.intersection(_ADAPTERS)):
         raise HcpError(f"found --{found[0]}", wanted="no adapter, which decides what is trained")
-    if any(setting.key == "new_special_tokens" and "txt" in str(setting.value) for setting in reading.settings):
-        raise HcpError("found --new_special_tokens with a file", wanted="the tokens themselves, which size the model")
+    if "new_special_tokens" in keys:
+        raise HcpError("found --new_special_tokens", wanted="none: the tokenizer sizes the model")
     groups: dict[str, list[str]] = {what: [] for what in _PURPOSES}
     words: list[str] = []
     for setting in _stated(reading.settings):
