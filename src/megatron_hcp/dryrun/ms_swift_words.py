@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from megatron_hcp.dryrun.words import ProgramWords, Replaced
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.dialects.ms_swift import EXTRA, mapping_in
+from megatron_hcp.launch.dialects.ms_swift import EXTRA, command_of, mapping_in
 from megatron_hcp.launch.fact import Launch, Setting
 
-_COMMAND = re.compile(r"\b(sft|pt|rlhf)(?:\.py)?$")
 _PURPOSES = {
     "data": ("dataset", "val_dataset", "cached_", "custom_dataset", "data_files"),
     "template": ("system",),
@@ -42,8 +40,8 @@ def ms_swift_words(launch: Launch) -> ProgramWords:
     """
     reading = launch.reading
     script = launch.facts["script"].value if "script" in launch.facts else ""
-    command = _COMMAND.search(str(script))
-    if command is None:
+    command = command_of(str(script))
+    if not command:
         raise HcpError("found no command of ms-swift's", wanted="a script with megatron sft, pt or rlhf")
     if reading.unseen:
         raise HcpError(f"a word of the launch is not known: {reading.unseen}", wanted="every word")
@@ -65,7 +63,7 @@ def ms_swift_words(launch: Launch) -> ProgramWords:
     rows = [Replaced(what, tuple(was), _NOW.get(what, ())) for what, was in groups.items()]
     more = (word for row in rows for word in row.now)
     names = _of_plugins(reading.settings) if groups["code of others"] else ()
-    return ProgramWords((command[1], *words, *more), tuple(row for row in rows if row.was or row.now), names)
+    return ProgramWords((command, *words, *more), tuple(row for row in rows if row.was or row.now), names)
 
 
 def _of_plugins(settings: tuple[Setting, ...]) -> tuple[str, ...]:
