@@ -81,11 +81,10 @@ def prepare(request: Request) -> None:
 
     RECORD.start((*request.roots, *([request.te[0]] if request.te else [])))
     sys.path[:0] = request.roots
-    if request.framework in ("bridge", "verl"):  # it looks for kernels too
-        importlib.import_module("transformers")
-    elif request.framework == "ms-swift":
-        for name in ms_swift.FIRST:
-            importlib.import_module(name)
+    if request.framework in ("bridge", "verl", "ms-swift"):
+        packages.run_no_code_of_models()  # transformers looks for kernels too
+    if request.framework == "ms-swift":
+        importlib.import_module("peft")
     for stand_in in (device, world, packages, kernels, optimizers, files, data, conversations):
         stand_in.install()
     if request.te is not None:

@@ -17,8 +17,6 @@ from megatron_hcp.pretend.stand_ins.packages import ImportedParts, only_import, 
 STANDS_FOR = "packages that ms-swift only imports, the model's tokenizer and weights, the data set's length"
 CANNOT_TELL = "data, templates, rollouts, the training step; a vision tower's attention; whether a checkpoint fits"
 
-FIRST = ("transformers", "peft")
-"""Packages that ms-swift builds on, which look for kernels when they are imported."""
 _IMPORTED = (
     "modelscope modelscope_hub datasets accelerate trl vllm PIL matplotlib torchvision oss2 gradio openai tensorboard "
     "aiohttp fastapi uvicorn zmq soundfile librosa decord sentencepiece json_repair dacite addict simplejson attrdict "
