@@ -79,6 +79,7 @@ def test_extra_arguments_that_are_no_mapping_are_upstreams_to_refuse(tmp_path: P
     ("megatron sft --dataset a --tensor_model_parallel_size 2", "--model"),
     (f"megatron sft {MODEL} --adapters /a", "--adapters"),
     (f"megatron sft {MODEL} --new_special_tokens '<a>' '<b>'", "--new_special_tokens"),
+    (f"megatron sft {MODEL} --local_repo_path /code", "--local_repo_path"),
     (f'megatron sft {MODEL} --max_length "$(cat a)"', "--max_length"),
 ])  # fmt: skip
 def test_a_launch_that_does_not_say_what_is_trained_is_refused(tmp_path: Path, command: str, found: str) -> None:

@@ -54,6 +54,8 @@ def ms_swift_words(launch: Launch) -> ProgramWords:
         raise HcpError("found no --model", wanted="the model's name or folder", do="state it: -- --model NAME")
     if found := sorted(keys.intersection(_ADAPTERS)):
         raise HcpError(f"found --{found[0]}", wanted="no adapter, which decides what is trained")
+    if "local_repo_path" in keys:
+        raise HcpError("found --local_repo_path", wanted="no code of others that builds the model")
     if "new_special_tokens" in keys:
         raise HcpError("found --new_special_tokens", wanted="none: the tokenizer sizes the model")
     groups: dict[str, list[str]] = {what: [] for what in _PURPOSES}
