@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from megatron_hcp.dryrun.ask import HowToRun, request_of
 from megatron_hcp.dryrun.ms_swift_words import ms_swift_words
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from support.rows import rows
 
@@ -94,6 +95,18 @@ def test_a_launch_that_does_not_say_what_is_trained_is_refused(tmp_path: Path, c
 def test_what_is_not_known_of_the_launchers_own_options_is_no_argument(tmp_path: Path, start: str) -> None:
     known = launch(tmp_path, f"{start} swift/cli/_megatron/sft.py {MODEL} --tensor_model_parallel_size 2")
     assert ms_swift_words(known).words[:3] == ("sft", *MODEL.split())
+
+
+@rows("asked, until", [("", "optimizer"), ("model", "model"), ("backward", "backward")])
+def test_the_last_stage_is_the_optimizer_unless_another_one_is_asked_for(
+    tmp_path: Path, asked: str, until: str
+) -> None:
+    for part in ("swift/megatron", "megatron/core"):
+        (tmp_path / part).mkdir(parents=True, exist_ok=True)
+    trees = tuple(UpstreamTree(repo, str(tmp_path), None) for repo in ("ms-swift", "megatron-lm"))
+    (tmp_path / "run.sh").write_text(f"NPROC_PER_NODE=8 megatron sft {MODEL} --tensor_model_parallel_size 2\n")
+    known = load_launch(str(tmp_path / "run.sh"), LoadOptions(upstream=trees))
+    assert request_of(known, HowToRun(until=asked))["until"] == until
 
 
 def test_words_without_a_command_are_refused() -> None:

@@ -25,6 +25,8 @@ from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.hf_cache import cache_folder
 
 STAGES = ("arguments", "groups", "model", "optimizer", "data", "forward", "backward")
+_LAST = {"ms-swift": "optimizer"}
+"""The last stage that the run of a framework has, where it isn't the last of all."""
 SECONDS, MEMORY_GIB = 120, 4
 """Limits of each rank."""
 _IMPORTS_S = 120
@@ -36,11 +38,12 @@ _SEQ_LENGTH = 4096
 class HowToRun(NamedTuple):
     """How the dry run is to be done: `ranks` as `--ranks` has it, the last stage, and the limits of each rank.
 
+    `until`: "" is the last stage that the framework's run has.
     `measure`: what each rank keeps in its GPU's memory is counted as well.
     """
 
     ranks: str = "auto"
-    until: str = "backward"
+    until: str = ""
     seconds: int = SECONDS
     memory_gib: int = MEMORY_GIB
     measure: bool = False
@@ -100,6 +103,7 @@ def dry_run(launch: Launch, ask: HowToRun) -> DryRun:
     Raises:
         HcpError: the launch isn't Megatron-LM's or not wholly known, no tree of upstream is named, or torch isn't here.
     """
+    ask = ask._replace(until=until_of(launch, ask))
     tree, te = trees_of(launch)
     if find_spec("torch") is None:
         raise HcpError("found no torch for this Python", wanted="torch, as the job has it", do="run hcp where it is")
@@ -152,11 +156,16 @@ def request_of(launch: Launch, ask: HowToRun) -> dict[str, Any]:
         "world": world,
         "gpus_per_node": facts.get("gpus_per_node") or 8,
         "ranks": ranks_of(ask.ranks, sizes_of(launch), world),
-        "until": ask.until,
+        "until": until_of(launch, ask),
         "seconds": ask.seconds,
         "memory": ask.memory_gib << 30,
         "measure": ask.measure,
     }
+
+
+def until_of(launch: Launch, ask: HowToRun) -> str:
+    """The last stage to run."""
+    return ask.until or _LAST.get(launch.dialect, STAGES[-1])
 
 
 def program_words(launch: Launch) -> ProgramWords:
