@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from megatron_hcp.pretend.stand_ins.packages import NotHere
 from megatron_hcp.pretend.verdict import answer
 from support.rows import rows
 
@@ -23,6 +26,18 @@ def test_an_override_of_a_key_that_upstreams_configuration_has_not_is_refused() 
     assert raised("hydra.errors", "ConfigCompositionException", "Could not override 'actor.model_engine'.") == ""
     assert raised("hydra.errors", "OverrideParseException", "mismatched input") != ""
     assert raised("elsewhere", "ConfigCompositionException", "Could not override 'actor.model_engine'.") != ""
+
+
+def test_hydras_refusal_decides_nothing_where_a_stand_in_or_a_word_of_ours_takes_part() -> None:
+    kind: Any = type("ConfigCompositionException", (Exception,), {"__module__": "hydra.errors"})
+    error = kind("Could not override 'actor.model_engine'.")
+    assert answer(error, ())["missing"] == ""
+    assert "actor.model_engine" in answer(error, ("actor.model_engine",))["missing"]
+    try:
+        NotHere("a resolver")()
+    except NotImplementedError as cause:
+        error.__cause__ = cause
+    assert "a resolver" in answer(error, ())["missing"]
 
 
 def test_a_module_that_transformers_cannot_import_decides_nothing() -> None:

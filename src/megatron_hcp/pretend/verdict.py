@@ -73,8 +73,6 @@ def answer(error: BaseException, words: tuple[str, ...], is_world_stated: bool =
 
 
 def _missing(error: BaseException, words: tuple[str, ...], is_world_stated: bool) -> str:
-    if _is_hydras(error):
-        return ""
     chain = list(_chain(error))
     for why in (*map(_of_a_stand_in, chain), *map(_not_upstreams, chain)):
         if why:
@@ -128,6 +126,8 @@ def _codes(error: BaseException) -> list[tuple[str, str]]:
 
 def _of_a_stand_in(error: BaseException) -> str:
     """The stand-in that raised this exception, or that it is about; "" if there is none."""
+    if _is_hydras(error):
+        return ""
     ours = stand_in_below_upstream(_codes(error)) or ("a stand-in" if _is_about_a_stand_in(error) else "")
     return f"{ours}: {' '.join(f'{type(error).__name__}: {error}'.split())[:200]}" if ours else ""
 
@@ -183,6 +183,8 @@ def _is_about_a_stand_in(error: BaseException) -> bool:
 def _outside_upstream(codes: list[tuple[str, str]], error: BaseException) -> str:
     """Why an exception doesn't come from a launch's way through upstream's code; "" if it does."""
     files = [file for file, _ in codes]
+    if _is_hydras(error):
+        return ""
     if not any(map(RECORD.is_upstream, files)) and not isinstance(error, SystemExit):
         return f"upstream's code: {type(error).__name__} {str(error)[:200]}"
     functions = {function for file, function in codes if RECORD.is_upstream(file)}
