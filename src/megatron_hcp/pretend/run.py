@@ -85,14 +85,13 @@ def prepare(request: Request) -> None:
         packages.run_no_code_of_models()  # transformers looks for kernels too
     if request.framework == "ms-swift":
         importlib.import_module("peft")
-    for stand_in in (device, world, packages, kernels, optimizers, files, data, conversations):
+    device.install(request.gpus_per_node)
+    for stand_in in (world, packages, kernels, optimizers, files, data, conversations):
         stand_in.install()
     if request.te is not None:
         from megatron_hcp.pretend.stand_ins import transformer_engine
 
         transformer_engine.install(Path(request.te[0]), request.te[1])
-    torch: Any = importlib.import_module("torch")
-    torch.cuda.device_count = lambda: max(device.GPUS, request.gpus_per_node)
     sized.install()
     tensors.install()
     argparse.ArgumentParser.error = refuse  # type: ignore[method-assign]
