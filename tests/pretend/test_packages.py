@@ -25,8 +25,8 @@ PREPARED = """
 import contextlib, sys
 from megatron_hcp.pretend.run import Request, prepare
 root, framework = sys.argv[1:]
-nothing = dict(program="", te=None, words=(), replaced=(), is_world_stated=True, environment={}, world=1,
-               gpus_per_node=8, ranks=(0,), until="model", seconds=9, memory=1 << 30)
+nothing = dict(program="", te=None, words=(), replaced=(), is_world_stated=True, is_model_stated=True,
+               environment={}, world=1, gpus_per_node=8, ranks=(0,), until="model", seconds=9, memory=1 << 30)
 with contextlib.suppress(ImportError):
     prepare(Request((root,), framework=framework, **nothing))
 from transformers.dynamic_module_utils import get_class_from_dynamic_module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -38,6 +39,16 @@ def test_hydras_refusal_decides_nothing_where_a_stand_in_or_a_word_of_ours_takes
     except NotImplementedError as cause:
         error.__cause__ = cause
     assert "a resolver" in answer(error, ())["missing"]
+
+
+def test_what_is_said_of_a_model_that_another_stands_for_decides_nothing_but_hydras_refusal() -> None:
+    with pytest.raises(SystemExit) as raised:
+        sys.exit("12 heads do not divide by 8")
+    kind: Any = type("ConfigCompositionException", (Exception,), {"__module__": "hydra.errors"})
+    asked = {"words": (), "is_world_stated": True}
+    assert answer(raised.value, **asked)["missing"] == ""
+    assert "model" in answer(raised.value, **asked, is_model_stated=False)["missing"]
+    assert answer(kind("no such key"), **asked, is_model_stated=False)["missing"] == ""
 
 
 def test_a_module_that_transformers_cannot_import_decides_nothing() -> None:

@@ -10,6 +10,8 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Launch, Setting
 
+MODEL = "model"
+"""What is replaced where a public model stands for the launch's."""
 VOCABULARY = 131072
 """Made-up where the launch's tokenizer decides."""
 _DATA = frozenset(
@@ -42,16 +44,25 @@ class Replaced(NamedTuple):
 
 
 class ProgramWords(NamedTuple):
-    """What upstream's program gets, what of it isn't the launch's own, and words whose values only the job knows."""
+    """What upstream's program gets, what of it isn't the launch's own, and words whose values only the job knows.
+
+    `made`: the public model whose config.json is made from the sizes that hcp knows; "" where none is.
+    """
 
     words: tuple[str, ...]
     replaced: tuple[Replaced, ...]
     not_known: tuple[str, ...] = ()
+    made: str = ""
 
     @property
     def not_the_launchs(self) -> tuple[str, ...]:
         """The words of which upstream's message says nothing about the launch."""
         return tuple(word for row in self.replaced for word in row.now) + self.not_known
+
+    @property
+    def is_model_stated(self) -> bool:
+        """Whether the model is the launch's own, not a public one that its folder's name or its sizes stand for."""
+        return all(row.what != MODEL for row in self.replaced)
 
 
 def words_of(launch: Launch) -> ProgramWords:

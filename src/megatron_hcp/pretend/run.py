@@ -35,6 +35,7 @@ class Request(NamedTuple):
     words: tuple[str, ...]
     replaced: tuple[str, ...]
     is_world_stated: bool
+    is_model_stated: bool
     environment: dict[str, str]
     world: int
     gpus_per_node: int
@@ -141,7 +142,9 @@ def run(request: Request, rank: int) -> dict[str, Any]:
         error = raised
     return {
         "stage": PROGRESS.stage,
-        "error": None if error is None else answer(error, request.replaced, request.is_world_stated),
+        "error": None
+        if error is None
+        else answer(error, request.replaced, request.is_world_stated, request.is_model_stated),
         "stand_ins": sorted(RECORD.stand_ins),
         "made_up": sorted({f"{RECORD.shown(place.file)} {place.function}" for place in RECORD.made_up}),
         "cpu_seconds": round(time.process_time() - begun, 1),

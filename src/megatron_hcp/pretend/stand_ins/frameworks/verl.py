@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +29,7 @@ _BEGINS = (
     (f"{_ENGINE}.MegatronEngine._build_megatron_module", "model"),
     (f"{_ENGINE}.MegatronEngine._build_optimizer", "optimizer"),
     ("verl.trainer.ppo.ray_trainer.left_right_2_no_padding", "data"),
+    (f"{_WORKERS}.TrainingWorker.train_batch", "data"),
     (f"{_ENGINE}.MegatronEngine.forward_backward_batch", "forward"),
 )
 _NOTHING = """
@@ -48,9 +50,10 @@ def load() -> None:
     only_import(_IMPORTED)
     ray: Any = empty_module("ray")
     ray.is_initialized = lambda: False
+    ray.get_runtime_context = _context
     ray.remote = lambda *args, **_: args[0] if args else (lambda kind: kind)
     sys.modules["ray"] = ray
-    for part in ("verl", _ENGINE, _WORKERS, "verl.trainer.ppo.ray_trainer"):
+    for part in ("verl", _ENGINE, _WORKERS, "verl.trainer.ppo.ray_trainer", "verl.trainer.sft_trainer"):
         importlib.import_module(part)
 
 
@@ -62,6 +65,7 @@ def late() -> None:
     importlib.import_module("tensordict").TensorDict.to = _on_gpu
     bridge: Any = importlib.import_module("megatron.bridge").AutoBridge
     bridge.load_hf_weights = lambda *_, **__: None
+    replace(f"{_WORKERS}.CheckpointEngineRegistry", SimpleNamespace(new=lambda *_, **__: SimpleNamespace()))
     replace("mbridge.core.bridge.Bridge.load_weights", lambda *_, **__: None)
     take_flash_attention_by_name()
     replace_everywhere("verl.workers.engine.utils.prepare_micro_batches", _few(
@@ -69,6 +73,13 @@ def late() -> None:
     replace_everywhere("verl.workers.engine.utils.postprocess_batch_func", ends)
     for path, stage in _BEGINS:
         mark(path, stage)
+
+
+def _context() -> Any:
+    """Ray's, of a job that has it leave the devices as they are: a rank has the GPU of its number on the node."""
+    RECORD.used("verl.ray_context")
+    gpu = [os.environ["LOCAL_RANK"]]
+    return SimpleNamespace(get_accelerator_ids=lambda: {"GPU": gpu})
 
 
 def _on_gpu(batch: Any, *_: Any, **__: Any) -> Any:
