@@ -106,6 +106,8 @@ def test_the_configurations_folder_and_name_come_first(
     ("$HOME/models/Qwen/Qwen3-8B", "Qwen/Qwen3-8B"),
     ("/nowhere/Qwen3-30B-A3B-Base", "Qwen/Qwen3-30B-A3B-Base"),
     ("~/nowhere/Qwen2.5-Math-7B/", "Qwen/Qwen2.5-Math-7B"),
+    ("Qwen3-8B", "Qwen/Qwen3-8B"),
+    ("hdfs://nowhere/Qwen3-8B", "Qwen/Qwen3-8B"),
 ])  # fmt: skip
 def test_a_public_model_stands_for_one_in_a_folder_of_its_name_that_is_not_here(
     tmp_path: Path, path: str, name: str

@@ -14,6 +14,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Launch, Reading, Setting
 from megatron_hcp.launch.forms.words.hydra import hydra_value
+from megatron_hcp.launch.hf_cache import is_model_name
 
 _CONFIG = "--config-name"
 _ROLES = {
@@ -105,7 +106,7 @@ def _model(reading: Reading, key: str) -> Replaced | None:
     if key in reading.unknown:
         known = (str(word) for word in reading.argv or ())
         written = next((word.partition("=")[2] for word in known if word.startswith(f"{key}=")), "")
-    if not written.startswith(("/", "~", "$")) or is_there(os.path.expanduser(written)):
+    if is_model_name(written) or is_there(os.path.expanduser(written)):
         return None
     name = public_name(written)
     return Replaced(MODEL, (f"{key}={written}",), (f"{key}={name}",)) if name else None
