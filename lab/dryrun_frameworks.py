@@ -1,4 +1,4 @@
-"""How far launches of slime, verl and ms-swift come: `python lab dryrun_frameworks TREE… --launches FILE…`.
+"""How far launches of slime, verl, ms-swift and NeMo-RL come: `python lab dryrun_frameworks TREE… --launches FILE…`.
 
 The launches are the frameworks' own examples, which their authors run: whatever is refused is a false alarm, or an
 example that doesn't fit the trees. TREE is as `--upstream` has it: the framework's checkout, that of Megatron-LM, and

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.pretend.stages import PROGRESS
-from megatron_hcp.pretend.stand_ins.frameworks.ms_swift import _and_no_further, _without_code
+from megatron_hcp.pretend.stages import PROGRESS, and_no_further
+from megatron_hcp.pretend.stand_ins.frameworks.ms_swift import _without_code
 from support.rows import rows
 
 pytestmark = pytest.mark.torch
@@ -26,5 +26,5 @@ def test_the_optimizer_is_built_and_nothing_after_it(
     monkeypatch.setattr(PROGRESS, "until", until)
     monkeypatch.setattr(PROGRESS, "stage", "optimizer")
     with pytest.raises(BaseException) as raised:
-        _and_no_further(built.append)("optimizer")
+        and_no_further(built.append, "data")("optimizer")
     assert built == ["optimizer"] and type(raised.value).__name__ == ends_with

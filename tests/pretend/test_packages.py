@@ -34,7 +34,7 @@ get_class_from_dynamic_module("Model", root)
 """
 
 
-@rows("framework", ["bridge", "verl", "ms-swift"])
+@rows("framework", ["bridge", "verl", "ms-swift", "nemo-rl"])
 def test_no_python_file_of_a_models_folder_is_run(tmp_path: Path, framework: str) -> None:
     for package in ("transformers", "peft"):
         (tmp_path / package).mkdir(exist_ok=True)

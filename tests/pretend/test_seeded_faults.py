@@ -95,6 +95,7 @@ CALLED = [
     ("frameworks/slime_rollouts.py", "_samples", "_samples(None)"),
     ("optimizers.py", "__init__", "Orthogonalized([], 1.0)"),
     ("frameworks/ms_swift.py", "_tokenizer", "_tokenizer()"),
+    ("frameworks/nemo_rl.py", "_tokenizer", "_tokenizer()"),
     ("frameworks/verl.py", "_tokenizer", "_tokenizer()"),
     ("device.py", "_module_to", "_module_to(None, 0)"),
     ("frameworks/verl_rollouts.py", "rollouts", "rollouts(None, 1)"),

@@ -14,6 +14,7 @@ from megatron_hcp.dryrun import conversations
 from megatron_hcp.dryrun.bridge_words import bridge_words
 from megatron_hcp.dryrun.models import made_config, write_cache
 from megatron_hcp.dryrun.ms_swift_words import ms_swift_words
+from megatron_hcp.dryrun.nemo_rl_words import nemo_rl_words
 from megatron_hcp.dryrun.program import framework_trees, program_of, trees_of
 from megatron_hcp.dryrun.ranks import environment_of, ranks_of, sizes_of, world_of
 from megatron_hcp.dryrun.sandbox import environment, sandbox
@@ -26,7 +27,7 @@ from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.hf_cache import cache_folder, is_cached
 
 STAGES = ("arguments", "groups", "model", "optimizer", "data", "forward", "backward")
-_LAST = {"ms-swift": "optimizer"}
+_LAST = {"ms-swift": "optimizer", "nemo-rl": "optimizer"}
 """The last stage that the run of a framework has, where it isn't the last of all."""
 SECONDS, MEMORY_GIB = 120, 4
 """Limits of each rank."""
@@ -182,6 +183,8 @@ def program_words(launch: Launch) -> ProgramWords:
         return _with_sizes(launch, verl_words(launch))
     if launch.dialect == "ms-swift":
         return _with_sizes(launch, ms_swift_words(launch))
+    if launch.dialect == "nemo-rl":
+        return _with_sizes(launch, nemo_rl_words(launch))
     return bridge_words(launch) if launch.dialect == "bridge" else words_of(launch)
 
 
@@ -197,7 +200,7 @@ def _with_sizes(launch: Launch, words: ProgramWords) -> ProgramWords:
 
 def _models(launch: Launch, words: ProgramWords, folder: str) -> dict[str, str]:
     """Bridge, verl and ms-swift take a model's sizes from its config.json, which the cache of Hugging Face has."""
-    if launch.dialect not in ("bridge", "verl", "ms-swift"):
+    if launch.dialect not in ("bridge", "verl", "ms-swift", "nemo-rl"):
         return {}
     return {"HF_HUB_CACHE": write_cache(folder, words.made) if words.made else cache_folder()}
 

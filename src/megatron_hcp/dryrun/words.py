@@ -75,7 +75,7 @@ def words_of(launch: Launch) -> ProgramWords:
     if launch.dialect != "mlm":
         raise HcpError(
             f"found a launch of {launch.dialect}",
-            wanted="one of Megatron-LM, Bridge, slime, verl or ms-swift",
+            wanted="one of Megatron-LM, Bridge, slime, verl, ms-swift or NeMo-RL",
             do="see docs/dryrun.md",
         )
     hidden = reading.hidden_argument or reading.unseen

@@ -22,6 +22,7 @@ OURS = {
     "slime": "slime_program",
     "verl": "verl_program",
     "ms-swift": "ms_swift_program",
+    "nemo-rl": "nemo_rl_program",
 }
 """By framework, the program here that stands for one of upstream's."""
 
@@ -78,11 +79,11 @@ def prepare(request: Request) -> None:
         tensors,
         world,
     )
-    from megatron_hcp.pretend.stand_ins.frameworks import bridge, ms_swift, slime, verl
+    from megatron_hcp.pretend.stand_ins.frameworks import bridge, ms_swift, nemo_rl, slime, verl
 
     RECORD.start((*request.roots, *([request.te[0]] if request.te else [])))
     sys.path[:0] = request.roots
-    if request.framework in ("bridge", "verl", "ms-swift"):
+    if request.framework in ("bridge", "verl", "ms-swift", "nemo-rl"):
         packages.run_no_code_of_models()  # transformers looks for kernels too
     if request.framework == "ms-swift":
         importlib.import_module("peft")
@@ -110,6 +111,10 @@ def prepare(request: Request) -> None:
     elif request.framework == "ms-swift":
         ms_swift.load()
         late = [world, pipeline, files, ms_swift, mixed, fused]
+    elif request.framework == "nemo-rl":
+        bridge.load()
+        nemo_rl.load()
+        late = [world, pipeline, files, bridge, nemo_rl, mixed, fused]
     else:
         importlib.import_module("megatron.training.training")
         late = [world, pipeline, files, data, conversations, mixed, fused]

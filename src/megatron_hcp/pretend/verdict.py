@@ -206,6 +206,8 @@ def _outside_upstream(codes: list[tuple[str, str]], error: BaseException) -> str
         "_update_actor",
         "_build_engine",
         "train_batch",
+        "validate_and_set_config",
+        "setup_model_and_optimizer",
     }
     if _PROGRAMS & set(files) and not functions & entered and not any("/recipes/" in file for file in files):
         return "upstream's own program"  # ours asked for something that this release has not

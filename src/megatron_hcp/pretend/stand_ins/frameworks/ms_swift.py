@@ -7,11 +7,11 @@ import os
 import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 from megatron_hcp.pretend.late import mark, replace, replace_everywhere
 from megatron_hcp.pretend.record import RECORD
-from megatron_hcp.pretend.stages import PROGRESS
+from megatron_hcp.pretend.stages import and_no_further
 from megatron_hcp.pretend.stand_ins.packages import ImportedParts, only_import, take_flash_attention_by_name
 
 STANDS_FOR = "packages that ms-swift only imports, the model's tokenizer and weights, the data set's length"
@@ -74,7 +74,9 @@ def late() -> None:
     for path, stage in _BEGINS:
         mark(path, stage)
     trainer: Any = importlib.import_module(_BASE).BaseMegatronTrainer
-    trainer.get_optimizer_and_scheduler = _and_no_further(trainer.get_optimizer_and_scheduler)
+    trainer.get_optimizer_and_scheduler = and_no_further(
+        trainer.get_optimizer_and_scheduler, "ms-swift's data and training step"
+    )
 
 
 def _with_subclasses(kind: Any) -> Iterator[Any]:
@@ -95,14 +97,3 @@ def _without_code(real: Any) -> Any:
         return real(*args, trust_remote_code=False, **kwargs)
 
     return made
-
-
-def _and_no_further(real: Any) -> Any:
-    """The optimizer is the last that is built."""
-
-    def get_optimizer_and_scheduler(*args: Any) -> NoReturn:
-        real(*args)
-        PROGRESS.to("data")
-        raise NotImplementedError("ms-swift's data and training step")
-
-    return get_optimizer_and_scheduler
