@@ -200,11 +200,10 @@ def _starts(command: StartCommand) -> bool:
 def command_of(script: str) -> str:
     """Which of `megatron`'s training commands a program is: sft, pt or rlhf; "" for another: `export` trains nothing.
 
-    >>> command_of("megatron sft"), command_of("swift/cli/_megatron/rlhf.py"), command_of("megatron export")
-    ('sft', 'rlhf', '')
+    >>> command_of("swift/cli/_megatron/rlhf.py"), command_of("megatron export")
+    ('rlhf', '')
     """
-    found = re.search(_PROGRAM, script)
-    return (found[1] or found[3]) if found else ""
+    return next((found[1] or found[3] for found in re.finditer(_PROGRAM, script)), "")
 
 
 def _in_full(settings: Iterable[Setting]) -> tuple[Setting, ...]:
