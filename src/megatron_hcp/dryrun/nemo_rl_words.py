@@ -28,8 +28,8 @@ def nemo_rl_words(launch: Launch) -> ProgramWords:
     values = {setting.key: setting.value for setting in reading.settings if setting.key.startswith(_POLICY)}
     if values.get("policy.megatron_cfg.enabled") is not True or not values.get("policy.model_name"):
         raise HcpError("found no policy that Megatron trains", wanted="policy.megatron_cfg.enabled and a model's name")
-    if reading.unseen or not reading.complete:
-        raise HcpError(f"a key of the launch is not known: {reading.unseen or 'its defaults'}", wanted="each")
+    if reading.unseen:
+        raise HcpError(f"a key of the launch is not known: {reading.unseen}", wanted="each")
     for key, why in reading.unknown.items():
         if key.startswith(_POLICY) and not _purpose(key):
             raise HcpError(f"a key of the launch is not known: {key}: {why}", wanted="each",
