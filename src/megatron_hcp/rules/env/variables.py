@@ -242,6 +242,7 @@ def _exports_no_connections(v: View) -> bool:
     bad=Example(
         "mlm", "#!/bin/bash\ntorchrun --nproc-per-node 2 pretrain_gpt.py --context-parallel-size 2\n", "arch=sm90"
     ),
+    may_be_error=True,
 )
 def script_exports_the_connections(v: View) -> Problem | None:
     """Before Blackwell, a training script exports CUDA_DEVICE_MAX_CONNECTIONS.
