@@ -142,6 +142,7 @@ class _Trials:
         """Whether the last run came to a fact that only the model decides, and left it alone."""
         self._left = 0
         self._hidden: dict[str, Hidden | None] = {}
+        self._legal: dict[str, tuple[Fact, ...]] = {}
         self._start = start or {}
         self._facts = {**launch.facts, **self._start}
         """What rules read. A trial writes its values into it, and takes them out again."""
@@ -159,8 +160,7 @@ class _Trials:
 
     def passes_at(self, rule: Rule, name: str) -> bool:
         """Whether the rule finds nothing at some legal value of the fact."""
-        values = legal_values(self.launch, name)
-        return any(self.judge(rule, {name: Fact(value, "launch")}).problem is None for value in values)
+        return any(self.judge(rule, {name: fact}).problem is None for fact in self._legal_facts(name))
 
     def absent(self, ruling: Ruling) -> list[str]:
         """The facts that the rule asked for and the launch doesn't have, first the one that ended it."""
@@ -171,6 +171,11 @@ class _Trials:
         if name not in self._hidden:
             self._hidden[name] = hidden(self.launch, name)
         return self._hidden[name]
+
+    def _legal_facts(self, name: str) -> tuple[Fact, ...]:
+        if name not in self._legal:
+            self._legal[name] = tuple(Fact(value, "launch") for value in legal_values(self.launch, name))
+        return self._legal[name]
 
     def _below(self, ruling: Ruling, given: dict[str, Fact]) -> tuple[str, ...] | None:
         self._left -= 1
@@ -186,8 +191,8 @@ class _Trials:
                 self.met_model = self.met_model or found.hides == "model"
                 continue
             # Names that are requested later are tried under each value of this one.
-            for value in legal_values(self.launch, name):
-                tried = {**given, name: Fact(value, "launch")}
+            for fact in self._legal_facts(name):
+                tried = {**given, name: fact}
                 fails = self._below(self.judge(ruling.rule, tried), tried)
                 if fails is not None:
                     return fails
@@ -207,8 +212,7 @@ class _Trials:
         guilty = []
         for name in given:
             without = {other: fact for other, fact in given.items() if other != name}
-            values = legal_values(self.launch, name)
-            rulings = (self.judge(rule, {**without, name: Fact(value, "launch")}) for value in values)
+            rulings = (self.judge(rule, {**without, name: fact}) for fact in self._legal_facts(name))
             if not all(ruling.problem is not None for ruling in rulings):
                 guilty.append(name)
         return tuple(guilty) or tuple(given)
