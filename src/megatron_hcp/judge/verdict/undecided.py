@@ -18,7 +18,7 @@ from megatron_hcp.rules.view import View
 
 _MOST_TRIALS = 500
 """Trials per rule; a rule that isn't settled by then counts as undecided."""
-_MOST_AFTER = 50
+_MOST_AFTER = 25
 """The same once a rule is known to be undecided: the verdict is then fixed, and only the list of facts can grow."""
 _MOST_SHOWN = 3
 _WITHOUT_CP = {
