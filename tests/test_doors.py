@@ -30,6 +30,7 @@ STARTS = {
     "execve",
     "execv",
 }
+NAMES = {"Path", "join", "joinpath", *READS, *STARTS}
 NUMBERS = {"len", "sum", "min", "max", "float"}
 Door = tuple[str, str]
 """Kind, and `module::function`."""
@@ -46,7 +47,7 @@ def doors_in(name: str, tree: ast.Module, returns_path: set[str], fields: set[st
             is_field = isinstance(node.left, ast.Attribute) and node.left.attr in fields
             if (holds or is_field) and not _is_fixed(node.right) and not _is_number(node.right):
                 yield "join", place
-        elif isinstance(node, ast.Call):
+        elif isinstance(node, ast.Call) and _name_of(node.func) in NAMES:
             called = ast.unparse(node.func)
             owner, _, last = called.rpartition(".")
             fixed = all(map(_is_fixed, node.args[1:]))
@@ -66,6 +67,11 @@ def _with_functions(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST
         inner = f"{function}.{child.name}".lstrip(".") if is_scope else function  # type: ignore[attr-defined]
         yield inner, child
         yield from _with_functions(child, inner)
+
+
+def _name_of(function: ast.expr) -> str:
+    """The last word of what is called: writing all calls out as text takes seconds."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _says_path(annotation: ast.expr | None) -> bool:
