@@ -22,9 +22,6 @@ _FILE = os.path.join(os.path.dirname(__file__), "faults.txt")
 _OFF = (None, False, 0, "", "null", "none", "None", "false", "False")
 _ABOUT_OPTIONS = re.compile(r"(sets|unset|is|lists) (\w+)(?: (\S+))?")
 _ADAPTERS = re.compile(r"_(?:peft|lora)_")
-_RANKS = {"lora.rank", "lora_rank", "peft.enabled", "peft.dim"}
-_TUNERS = ("train_type", "tuner_type")
-_NONE = (("0",), ("None",), ("null",), ("False",), ("false",))
 EFFECTS: tuple[Effect, ...] = ("silent", "crash", "hang", "oom")
 """The worst first: what nobody sees."""
 
@@ -33,8 +30,8 @@ class ReleaseFault(NamedTuple):
     """What a launch meets on a release that lacks a fix.
 
     `when`: clauses as of a known fault (`rules.known.condition`), and clauses about options that no fact shows:
-    `sets X` (to something that turns it on), `unset X`, `is X VALUE`, and `lists X WORD`; `adapters`: LoRA's alone are
-    trained.
+    `sets X` (to something that turns it on), `unset X`, `is X VALUE`, and `lists X WORD`; `adapters`: a launch of
+    Megatron-Bridge trains LoRA's alone.
     """
 
     number: str
@@ -66,19 +63,12 @@ def settings_of(launch: Launch) -> dict[str, Any]:
     }
 
 
-def trains_adapters(launch: Launch) -> bool:
-    """Whether the launch trains LoRA adapters: by the words of its framework, or by its recipe's name."""
+def _trains_adapters(launch: Launch) -> bool:
+    """Whether a launch of Megatron-Bridge trains LoRA adapters: by their size, or by its recipe's name."""
     readings = (launch.reading, *launch.reading.others)
     if any(reading.recipe is not None and _ADAPTERS.search(reading.recipe.origin) for reading in readings):
         return True
-    of_tuner = {"lora_rank"} if launch.dialect == "ms-swift" else set[str]()  # read only if the tuner is LoRA
-    for setting in (setting for reading in readings for setting in reading.settings):
-        section, _, name = setting.key.replace("-", "_").rpartition(".")
-        words = {name, f"{section.rpartition('.')[2]}.{name}"} - of_tuner
-        said = _words(setting.value)
-        if (not words.isdisjoint(_RANKS) and said not in _NONE) or (name in _TUNERS and said == ("lora",)):
-            return True
-    return False
+    return any(s.key == "peft.dim" and is_set(s.value) for reading in readings for s in reading.settings)
 
 
 def is_set(value: object) -> bool:
@@ -88,7 +78,7 @@ def is_set(value: object) -> bool:
 
 def _holds(clause: str, v: View, settings: Mapping[str, Any]) -> bool:
     if clause == "adapters":
-        return trains_adapters(v.launch)
+        return _trains_adapters(v.launch)
     match = _ABOUT_OPTIONS.fullmatch(clause)
     if match is None:
         return all(part.holds(v) for part in clauses_of(clause))
