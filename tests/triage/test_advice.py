@@ -192,15 +192,25 @@ def test_the_first_collective_that_times_out_is_a_matter_of_the_network(tmp_path
     [
         RAISED + "KeyboardInterrupt",
         "[ERROR] [launch.py:434:sigkill_handler] ['python'] exits with return code = -2",
+        FAILED.format(code=-2, local=1, pid=5),
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
         "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
         "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
     ],
-    ids=["Ctrl-C", "code", "scancel", "step"],
+    ids=["Ctrl-C", "code", "worker", "scancel", "step"],
 )
 def test_where_a_person_ended_the_job_nothing_has_to_be_mended(tmp_path, said):
     diagnosis = triage(write_logs(tmp_path, a_log=STEPS + said + "\n"), CpPlan())
     assert diagnosis.state == "stopped" and diagnosis.advice and "nothing has to be mended" in diagnosis.advice.reason
+
+
+def test_an_exit_code_that_refuses_is_of_a_launch_that_did_not_train(tmp_path):
+    said = FAILED.format(code=2, local=1, pid=5)
+    for steps, action in (("", "stop"), (STEPS, "restart")):
+        advice = triage(write_logs(tmp_path, a_log=steps + said), CpPlan()).advice
+        assert advice and advice.action == action and ("refuses" in advice.reason) == (action == "stop")
+    died = triage(write_logs(tmp_path, a_log=STEPS + FAILED.format(code=-4, local=1, pid=5)), CpPlan()).advice
+    assert died and died.action == "stop" and "another processor" in died.reason
 
 
 def test_the_last_start_of_a_job_counts_where_it_trained_however_it_ended(tmp_path):

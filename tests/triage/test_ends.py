@@ -159,7 +159,15 @@ def test_task_numbers_are_read_as_srun_writes_them():
 
 @pytest.mark.parametrize(
     ("code", "step"),
-    [(-9, "dmesg"), (247, "dmesg"), (-7, "/dev/shm"), (-11, "PYTHONFAULTHANDLER"), (1, "stderr"), (-4, "processor")],
+    [
+        (-9, "dmesg"),
+        (247, "dmesg"),
+        (-7, "/dev/shm"),
+        (-11, "PYTHONFAULTHANDLER"),
+        (1, "stderr"),
+        (-4, "processor"),
+        (252, "processor"),
+    ],
 )
 def test_an_exit_code_that_is_all_that_is_known_says_what_to_look_at(tmp_path, code, step):
     said = f"[ERROR] [launch.py:434:sigkill_handler] ['python'] exits with return code = {code}\n"

@@ -28,3 +28,14 @@ def test_what_nccl_warned_of_before_it_worked_in_the_same_process_is_no_failure(
     assert _failure(tmp_path, WARNED + UP.format(pid=41)) is None
     assert _failure(tmp_path, WARNED + UP.format(pid=42)).signature.id == "gpu-driver"
     assert _failure(tmp_path, WARNED + UP.format(pid=41) + WARNED).line == 3
+
+
+def test_where_one_process_of_nccl_comes_up_what_others_said_still_counts(tmp_path):
+    memory = "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    after = _failure(tmp_path, WARNED + memory + UP.format(pid=41))
+    assert after and (after.signature.id, after.rank, after.line) == ("gpu-memory", 1, 2)
+    other = WARNED.replace("n1:41:77", "n1:42:79")
+    warned = _failure(tmp_path, WARNED + other + UP.format(pid=41))
+    assert warned and (warned.signature.id, warned.line) == ("gpu-driver", 2)
+    assert _failure(tmp_path, WARNED + other + UP.format(pid=41) + UP.format(pid=42)) is None
+    assert _failure(tmp_path, WARNED + memory + UP.format(pid=41) + WARNED).line == 2

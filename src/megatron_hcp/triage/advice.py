@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from megatron_hcp.triage.exit_codes import REFUSED
+from megatron_hcp.triage.exit_codes import ILLEGAL, INTERRUPTED, REFUSED
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.remedy.memory import MEMORY, why_full
 from megatron_hcp.triage.remedy.raised import correction_of, is_of_program, is_of_slurm
@@ -69,13 +69,15 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
         return Advice("restart", "a link or its set-up failed, and the logs don't show at which end; check both first")
     if is_first_collective(failure, steps):
         return Advice("stop", "the first collective of the job timed out: its ranks never reached each other")
-    if failure.kind == "report" and failure.exit_code in REFUSED:
+    if failure.kind == "report" and failure.exit_code in REFUSED and not steps:
         return Advice("stop", "what was started refuses to run so; the same launch would end the same way")
+    if failure.kind == "report" and failure.exit_code in ILLEGAL:
+        return Advice("stop", "an illegal instruction: the program was built for another processor, or this one is bad")
     return _of_program(failure, attempts)
 
 
 def _from_outside(failure: Failure, steps: int) -> str:
-    if failure.signature.id in _ASKED_FOR:
+    if failure.signature.id in _ASKED_FOR or (failure.kind == "report" and failure.exit_code in INTERRUPTED):
         return (
             "somebody ended it: unless it hung, nothing has to be mended, and the next attempt goes on from its state"
         )
@@ -98,8 +100,8 @@ def _left_behind(attempts: tuple[Attempt, ...]) -> Failure | None:
     return next((failure for failure in trained if failure.kind == "cause" and not failure.is_from_outside), None)
 
 
-_ASKED_FOR = ("job-cancelled", "cancelled", "interrupted", "process-ended", "srun-task")
-"""Signatures of an end that a person asked for."""
+_ASKED_FOR = ("job-cancelled", "cancelled", "interrupted")
+"""Signatures of an end that a person asked for, as an exit code may show too."""
 _OF_REQUEST = ("gpu-driver",)
 """Signatures of machines' faults that a launch has too that asks for no GPU."""
 

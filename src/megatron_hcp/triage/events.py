@@ -12,12 +12,12 @@ from megatron_hcp.triage.course.not_finite import NotFinite
 from megatron_hcp.triage.exit_codes import ABORTED, KILLED, ProcessEnd, exit_code, read_end, role_of_report
 from megatron_hcp.triage.inputs.log_name import LogKind, Name
 from megatron_hcp.triage.line import NOBODY, Line, When, Writer, last_time, weight, without_figures
+from megatron_hcp.triage.ranks.spread import RankSpread
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
 from megatron_hcp.triage.signatures.launchers import ABORTED_AT_EXIT
 from megatron_hcp.triage.signatures.row import Role, Signature
 from megatron_hcp.triage.signatures.tracebacks import frames_above, goes_on, raised_at, time_around, was_logged
-from megatron_hcp.triage.spread import RankSpread
 
 _KEPT = 200
 _STEPS_THAT_SURVIVE = 3
@@ -64,7 +64,7 @@ class FileEvents:
     """None: neither the log nor its name says."""
     kind: LogKind = ""
     pending: dict[Role, Event] = field(default_factory=dict)
-    seen: set[tuple[str, int | None, int | None]] = field(default_factory=set)
+    seen: set[tuple[str, int | None, int | None, int | None]] = field(default_factory=set)
     reported: bool = False
     survived: int = 0
     steps: int = 0
@@ -191,7 +191,8 @@ class FileEvents:
         self.is_ending = signature.id in _ENDING or (self.is_ending and signature.role not in RAISED)
         self.spread.add(signature.id, line)
         is_rerun = signature.id in _AT_ONCE  # a log may hold several starts
-        key = (signature.id + line.body * is_rerun, line.rank, line.label)
+        process = line.pid if NCCL_WARNS in line.body else None  # each may come up, or not
+        key = (signature.id + line.body * is_rerun, line.rank, line.label, process)
         ended = read_end(signature.id, groups, hit.before(), hit.after()) if signature.id in _ENDS else ProcessEnd()
         is_known = key in self.seen or len(self.seen) >= _KEPT
         if is_known and (ended.says is None or len(self.ends) >= _KEPT):
@@ -205,10 +206,8 @@ class FileEvents:
         if is_known:
             return
         self.seen.add(key)
-        if (
-            signature.role in ("effect", "origin")
-            and (who := line.label if line.rank is None else line.rank) is not None
-        ):
+        who = line.label if line.rank is None else line.rank
+        if signature.role in ("effect", "origin") and who is not None:
             self.lost.add(who)
         if signature.role == "general" and was_logged(hit, line):
             event = event._replace(role="unknown")
@@ -268,7 +267,7 @@ HANGS = ("collective-timeout", "watchdog-stuck", "gloo-timeout")
 """Signatures of ranks that waited in vain: no program ends well after that."""
 LASTING = ("loss-nan", "grad-norm-nan")
 """Signatures of failures that neither further steps nor the end of the training make good: numbers do."""
-SENT_FROM_OUTSIDE = ("terminated", "interrupted", "cancelled")
+SENT_FROM_OUTSIDE = ("terminated", "interrupted")
 """Signatures of a signal that nobody inside the job sends before something failed."""
 NAMES_THE_END = ("cancelled", "interrupted")
 """Of what is said while a job is being ended, those that say how."""
@@ -285,6 +284,7 @@ RAISED: tuple[Role, ...] = ("cause", "general")
 _ENDING = ("step-aborted", "cancelled")
 """Signatures of Slurm's word that it ends a step: it kills what doesn't end by itself."""
 _OUTLIVED: tuple[Role, ...] = ("general", "unknown")
+NCCL_WARNS = "NCCL WARN"
 OFTEN = 2
 """So often training went on after a line that it counts no more."""
 _OF_OTHERS = ("nccl-said",)

@@ -57,8 +57,10 @@ INTERRUPTED = frozenset((-2, 130))
 """By a person, as Ctrl-C does."""
 ABORTED = frozenset((-6, 134))
 """Ended by its own abort: so does a rank that waited in vain, and so do others that failed."""
-REFUSED = frozenset((2, 126, 127, -4, 132))
-"""Wrong arguments, or a program that cannot run here: it would end so again."""
+REFUSED = frozenset((2, 126, 127))
+"""Wrong arguments, or a program that cannot be started here: before the first step, it would end so again."""
+ILLEGAL = frozenset((-4, 132))
+"""An illegal instruction, at whatever step."""
 SAYS_MORE = frozenset((16, 17))
 """Codes that a trainer chooses to say why it ends."""
 
@@ -206,7 +208,8 @@ def _as_shells_say(code: int) -> int:
     return 128 - code if code < 0 else code
 
 
-_EIGHT_BITS = frozenset((245, 247, 249, 250))
+_EIGHT_BITS = frozenset(256 + code for code in CAME_TO_DIE | ABORTED if code < 0)
+"""A negative code as a shell shows it: of the signals by which a process dies; others may be a program's own codes."""
 _MEMORY_STEP = (
     "dmesg -T on {node} shows whether the kernel killed it because memory ran out: then fewer data loader workers, "
     "less offload to the host, or more memory (--mem=0)"

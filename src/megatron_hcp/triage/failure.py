@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from megatron_hcp.triage.collective.collectives import Waited
-from megatron_hcp.triage.events import SENT_FROM_OUTSIDE, Event, FileEvents
+from megatron_hcp.triage.events import NAMES_THE_END, SENT_FROM_OUTSIDE, Event, FileEvents
 from megatron_hcp.triage.exit_codes import ABORTED, INTERRUPTED, ProcessEnd, explain_code
+from megatron_hcp.triage.history import parts_by_step
 from megatron_hcp.triage.line import When
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.names import node_name
 from megatron_hcp.triage.number import whole
-from megatron_hcp.triage.place import are_tasks_ranks, place_of
-from megatron_hcp.triage.selection import Said, first_event, parts_by_step
+from megatron_hcp.triage.ranks.ended_first import Said
+from megatron_hcp.triage.ranks.place import are_tasks_ranks, place_of
+from megatron_hcp.triage.selection import first_event
 from megatron_hcp.triage.signatures.row import Role, Signature, filled_cause, said_text
 from megatron_hcp.triage.xids import meaning
 
@@ -68,7 +70,7 @@ class Failure:
         """Whether the job was stopped, and did not fail itself, as far as its logs show."""
         if self.kind == "report" and self.exit_code in INTERRUPTED:
             return True
-        return self.signature.role == "end" or self.signature.id in SENT_FROM_OUTSIDE
+        return self.signature.role == "end" or self.signature.id in (*SENT_FROM_OUTSIDE, *NAMES_THE_END)
 
 
 def first_failure(files: Sequence[FileEvents], job: LoggedJob) -> Failure | None:

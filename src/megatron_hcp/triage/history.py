@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from megatron_hcp.triage.events import OFTEN, RAISED, Event, FileEvents
+from megatron_hcp.triage.events import NCCL_WARNS, OFTEN, RAISED, Event, FileEvents
 from megatron_hcp.triage.inputs.log_name import kind_of_log, read_name
 from megatron_hcp.triage.line import Line, read_line
 from megatron_hcp.triage.scan import Hit
@@ -62,10 +62,8 @@ class History:
         if ONE_DONE in raw:
             entry.pending = {role: event for role, event in entry.pending.items() if role not in _OF_GONE}
         if NCCL_IS_UP in raw:
-            warned = {role for role, event in entry.pending.items() if _is_warning_of_nccl(event.line, line)}
-            entry.seen = {key for key in entry.seen if all(key[0] != entry.pending[one].signature.id for one in warned)}
-            entry.pending = {role: event for role, event in entry.pending.items() if role not in warned}
-            entry.further = [event for event in entry.further if not _is_warning_of_nccl(event.line, line)]
+            said = (*entry.pending.values(), *entry.further)
+            _withdraw(entry, [event for event in said if _is_warning_of_nccl(event.line, line)])
 
     def follow(self, hit: Hit) -> None:
         """Looks at where a hit stands: below the ranks' first line, or below the end of an srun step."""
@@ -128,10 +126,36 @@ class History:
         last.cut = {writer: event for writer, event in last.cut.items() if event.offset <= offset}
 
 
+def parts_by_step(files: Sequence[FileEvents]) -> list[list[FileEvents]]:
+    """The parts of the logs by srun's step, in the order of the steps; a log that names none belongs to each."""
+    steps: dict[str, list[FileEvents]] = {}
+    other: list[FileEvents] = []
+    step, path = "", None
+    for entry in files:
+        if entry.path != path:
+            step, path = "", entry.path
+        step = entry.step or step
+        (steps.setdefault(step, []) if step else other).append(entry)
+    return [[*parts, *other] for parts in steps.values()] or [other]
+
+
 def _keep(entry: FileEvents, events: Sequence[Event]) -> None:
     """The part has these events, in order, and no others."""
     entry.pending = {event.role: event for event in reversed(events)}
     entry.further = [event for event in events if event.role in RAISED and event is not entry.pending[event.role]]
+
+
+def _withdraw(entry: FileEvents, warned: Sequence[Event]) -> None:
+    """Takes NCCL's warnings of one process out of a part: the next event of a role takes the place of its first."""
+    if not warned:
+        return
+    entry.seen -= {(event.signature.id, event.line.rank, event.line.label, event.line.pid) for event in warned}
+    entry.further = [event for event in entry.further if event not in warned]
+    for role in [role for role, event in entry.pending.items() if event in warned]:
+        del entry.pending[role]
+        if following := next((event for event in entry.further if event.role == role), None):
+            entry.pending[role] = following
+            entry.further.remove(following)
 
 
 def _first_ranked(hit: Hit, begin: int) -> int | None:
@@ -150,4 +174,4 @@ def _known(entry: FileEvents) -> Counter[str]:
 
 def _is_warning_of_nccl(line: Line, other: Line) -> bool:
     """Whether NCCL warned in a line, in the process of another one."""
-    return "NCCL WARN" in line.body and line.writer == other.writer
+    return NCCL_WARNS in line.body and line.writer == other.writer

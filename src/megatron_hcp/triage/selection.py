@@ -11,19 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from megatron_hcp.triage.events import NAMES_THE_END, ROLES, SENT_FROM_OUTSIDE, Event, FileEvents
-from megatron_hcp.triage.exit_codes import ABORTED
+from megatron_hcp.triage.events import NAMES_THE_END, ROLES, Event, FileEvents
 from megatron_hcp.triage.line import When, without_figures
 from megatron_hcp.triage.logged_job import LoggedJob
-from megatron_hcp.triage.place import are_tasks_ranks, place_of
+from megatron_hcp.triage.ranks.ended_first import HAPPENED, Said, ended_before, odd_one, silent_one
+from megatron_hcp.triage.ranks.place import place_of
 from megatron_hcp.triage.signatures.environment import CONDA
 from megatron_hcp.triage.signatures.row import Role
 
-Said = tuple[FileEvents, Event]
-"""An event, and the log that has it."""
-
-_HAPPENED: frozenset[Role] = frozenset(("cause", "death", "general"))
-"""Roles of lines that say what happened: among them the earliest counts, whatever row knows it."""
 _WAITED = ("collective-timeout", "gloo-timeout", "ft-heartbeat")
 """Signatures of ranks that waited for minutes: what stands below them, they may have caused; above them, not."""
 _OF_AN_END: frozenset[Role] = frozenset(("end", "report", "echo"))
@@ -34,19 +29,6 @@ _AT_ONCE = 100
 _STEPS_THAT_SURVIVE, _SURVIVED_S = 3, 120
 """Steps of a part that follows a failure, and seconds by which another file's last step does, that show that the job
 went on: ranks that wait for one that ended report none."""
-
-
-def parts_by_step(files: Sequence[FileEvents]) -> list[list[FileEvents]]:
-    """The parts of the logs by srun's step, in the order of the steps; a log that names none belongs to each."""
-    steps: dict[str, list[FileEvents]] = {}
-    other: list[FileEvents] = []
-    step, path = "", None
-    for entry in files:
-        if entry.path != path:
-            step, path = "", entry.path
-        step = entry.step or step
-        (steps.setdefault(step, []) if step else other).append(entry)
-    return [[*parts, *other] for parts in steps.values()] or [other]
 
 
 def candidates_of(parts: Sequence[FileEvents], files: Sequence[FileEvents]) -> list[Said]:
@@ -67,7 +49,7 @@ def candidates_of(parts: Sequence[FileEvents], files: Sequence[FileEvents]) -> l
         for role, event in entry.pending.items():
             if role in others_over or (role == "effect" and entry.kind == "ray"):
                 continue
-            alike = sorted((event, *(later for later in entry.further if later.role == role)), key=_is_of_conda)
+            alike = sorted((event, *(later for later in entry.further if later.role == role)), key=_is_dispensable)
             alike = [one for one in alike if without_figures(one.line) not in gone]
             alike.sort(key=lambda one: _is_above_start((entry, one)))
             said += [(entry, one) for one in alike if not _went_on(entry, one, of_each[entry.path], others)][:1]
@@ -120,8 +102,12 @@ def first_event(
     if _had_its_programs(parts) and not all(map(_is_of_a_shell, known)):
         candidates = [item for item in candidates if not _is_of_a_shell(item[1])]
         known = [event for event in known if not _is_of_a_shell(event)]
+    others = [event for event in known if not (_is_of_a_shell(event) or _is_of_any_program(event))]
+    if any(event.role in HAPPENED for event in others) and not _codes_of(parts) & _NOT_STARTED:
+        candidates = [item for item in candidates if not _is_of_any_program(item[1])]
+        known = [event for event in known if not _is_of_any_program(event)]
     below = [item for item in candidates if not _is_above_start(item)]
-    if any(event.role in _HAPPENED for _, event in below):
+    if any(event.role in HAPPENED for _, event in below):
         candidates, known = below, [event for _, event in below if event.role != "unknown"]
     if not known:
         return None
@@ -135,10 +121,10 @@ def first_event(
     ]
     first = _earliest(candidates)
     if first[1].role in _SAID_BY_OTHERS:
-        first = _odd_one(parts, job, place_of(*first, job)[0]) or first
-    first = _ended_before(first, candidates) or first
+        first = odd_one(parts, job, place_of(*first, job)[0]) or first
+    first = ended_before(first, candidates) or first
     if first[1].role == "effect":
-        first = _silent_one(parts, place_of(*first, job)[0]) or first
+        first = silent_one(parts, place_of(*first, job)[0]) or first
     if first[1].role == "effect":  # Ray saw the end that others only felt
         first = next((item for item in candidates if item[1].signature.id == "ray-worker-died"), first)
     return first, candidates
@@ -158,7 +144,7 @@ def _earliest(candidates: Sequence[Said]) -> Said:
     firsts = [_of_one_moment(items) for items in of_each.values()]
     first = min(firsts, key=_order)
     if first[1].signature.id in _WAITED:  # for minutes: what another log says, at no time that it states, came before
-        untimed = [item for item in firsts if item[1].role in _HAPPENED and item[1].when is None]
+        untimed = [item for item in firsts if item[1].role in HAPPENED and item[1].when is None]
         first = min((item for item in untimed if item[1].file != first[1].file), key=_order, default=first)
     return first
 
@@ -172,7 +158,7 @@ def _of_one_moment(items: Sequence[Said]) -> Said:
 
 def _tier(event: Event) -> tuple[int, bool]:
     """What a line says: what happened, or that somebody ended the job, waited, or saw the end of another."""
-    role: Role = "cause" if event.role in _HAPPENED or event.signature.id in _WAITED else event.role
+    role: Role = "cause" if event.role in HAPPENED or event.signature.id in _WAITED else event.role
     return ROLES.index(role), event.role == "echo" and event.signature.id not in NAMES_THE_END
 
 
@@ -187,42 +173,16 @@ def _order(item: Said) -> tuple[tuple[int, bool], bool, When, int, int]:
     )
 
 
-_NOT_CONNECTED = ("gloo-connect", "gloo-loopback", "gloo-interface")
-"""Signatures of ranks that did not reach another one: it may have ended."""
-
-
-def _ended_before(first: Said, candidates: Sequence[Said]) -> Said | None:
-    """What ended a process of another log before `first`, which only says that a rank was lost or not reached."""
-    since = first[1].when
-    if since is None or not (first[1].role in ("origin", "effect") or first[1].signature.id in _NOT_CONNECTED):
-        return None
-    timed = [
-        (when, item)
-        for item in candidates
-        if item[1].file != first[1].file and _is_an_end(item[1]) and (when := _latest_time(item)) is not None
-    ]
-    when, item = min(timed, key=lambda one: one[0], default=(since, first))
-    return item if when < since else None
-
-
-def _is_an_end(event: Event) -> bool:
-    is_raised = event.role in _HAPPENED and event.signature.id not in _NOT_CONNECTED
-    return is_raised or event.signature.id in SENT_FROM_OUTSIDE
-
-
-def _latest_time(item: Said) -> When | None:
-    """The time by which an event had happened: its own, or that of torchrun's word below it that a worker ended."""
-    entry, event = item
-    below = (end.line.when for end in entry.ends if end.offset > event.offset and end.line.when is not None)
-    return event.line.when or event.around or min(below, default=None)
-
-
 _NOT_STARTED = frozenset((126, 127))
+_OF_ANY_PROGRAM = ("program4", "program5")
+"""Groups of a program that a command or a container was to start: the training's, or one that a script goes without."""
+_OF_A_SHELL = ("program", "program4")
+"""Groups of a program without which a script may go on, whatever else is known: a container's runtime does not."""
 
 
 def _is_of_a_shell(event: Event) -> bool:
     """Whether a shell, or a command that starts another, said that it did not find a program."""
-    return event.signature.id == "program-unknown" and bool(event.groups["program"] or event.groups["program4"])
+    return event.signature.id == "program-unknown" and any(event.groups[name] for name in _OF_A_SHELL)
 
 
 def _is_above_start(item: Said) -> bool:
@@ -231,60 +191,28 @@ def _is_above_start(item: Said) -> bool:
     return entry.started_at is not None and event.offset < entry.started_at and event.is_of_a_shell
 
 
-def _is_of_conda(event: Event) -> bool:
-    return event.signature.id == CONDA
+def _is_of_any_program(event: Event) -> bool:
+    return event.signature.id == "program-unknown" and any(event.groups[name] for name in _OF_ANY_PROGRAM)
+
+
+def _is_dispensable(event: Event) -> bool:
+    """Whether a script may go on without what it did not find, so that what it said later ended the job."""
+    return event.signature.id == CONDA or _is_of_any_program(event)
 
 
 def _had_its_programs(files: Sequence[FileEvents]) -> bool:
     """Whether the script went on without a program that its shell did not find: a job that trained had all it needs,
     and so had one whose tasks ended in another way than by that."""
-    codes = {event.code for entry in files for event in entry.ends}
+    codes = _codes_of(files)
     return any(entry.steps for entry in files) or (bool(codes) and not codes & _NOT_STARTED)
 
 
+def _codes_of(files: Sequence[FileEvents]) -> set[int | None]:
+    """The exit codes that launchers reported."""
+    return {event.code for entry in files for event in entry.ends}
+
+
 _SAID_BY_OTHERS: tuple[Role, ...] = ("origin", "effect", "report", "echo")
-
-
-def _odd_one(files: Sequence[FileEvents], job: LoggedJob, victim: int | None) -> Said | None:
-    """Of the rank that ended otherwise than all others: by an exit code of its own, where signals ended these; or by
-    its own abort, or with the only traceback that is not about a lost peer, where `victim` is another rank, that says
-    that it lost one. None where there is no such rank, or more than one."""
-    cut = {place_of(entry, event, job)[0]: (entry, event) for entry in files for event in entry.cut.values()}
-    lost = {rank for entry in files for rank in entry.lost}
-    said = [(entry, event) for entry in files for event in entry.ends]
-    is_rank = are_tasks_ranks(files, job)
-    own: dict[int, Said] = {}
-    for entry, event in said:
-        if event.ended.is_own and event.ended.rank is not None:
-            own.setdefault(event.ended.rank, (entry, event))
-        elif event.ended.is_own and is_rank and event.ended.tasks:
-            first = event.ended.tasks[0].start
-            own.setdefault(first, (entry, event))
-            if sum(map(len, event.ended.tasks)) > 1:
-                own[first + 1] = entry, event  # there is more than one
-    if len(own) == 1 and any(event.ended.is_signalled for _, event in said):
-        (rank, (entry, event)), *_ = own.items()
-        groups = {**event.groups, "at": "; signals ended the others"}
-        return None if rank in lost else cut.get(rank) or (entry, event._replace(groups=groups))
-    is_of_rank = victim is not None and not own
-    aborted = {item[1].ended.rank: item for item in said if item[1].code in ABORTED and item[1].ended.rank is not None}
-    if is_of_rank and len(aborted) == 1 and not aborted.keys() & {*lost, victim}:
-        return next(iter(aborted.values()))
-    alone = [item for rank, item in cut.items() if rank is not None and rank not in lost and item[1].groups["at"]]
-    return alone[0] if len(alone) == 1 and victim is not None and not {None, victim} & cut.keys() else None
-
-
-def _silent_one(files: Sequence[FileEvents], victim: int | None) -> Said | None:
-    """The only rank that torchrun saw end by an exit code of its own and that doesn't say that it lost another one,
-    as `victim` does; None where it didn't end first, or there are more."""
-    lost = {rank for entry in files for rank in entry.lost}
-    said = [(entry, event) for entry in files for event in entry.ends if event.ended.is_own]
-    timed = [(when, item) for item in said if (when := item[1].ended.when) is not None]
-    silent = [(when, item) for when, item in timed if item[1].ended.rank not in lost]
-    if victim not in lost or len({item[1].ended.rank for _, item in silent}) != 1:
-        return None
-    when, item = silent[0]
-    return item if when == min(when for when, _ in timed) else None
 
 
 def _follows(event: Event, end: Event) -> bool:

@@ -93,3 +93,13 @@ def test_what_other_processes_hold_of_a_gpu_is_told_where_memory_ran_out(tmp_pat
         "use. Of the allocated memory 12.27 GiB is allocated by PyTorch\n"
     )
     assert "hold 30 GiB" in diagnosis_text(triage(write_logs(tmp_path, d_log=each), CpPlan()), None)
+
+
+def test_an_earlier_traceback_does_not_say_what_the_memory_was_for(tmp_path):
+    engine = (
+        'Traceback (most recent call last):\n  File "/x/vllm/engine.py", line 9, in step\n    call()\nKeyError: 1\n'
+    )
+    head = 'Traceback (most recent call last):\n  File "/x/train.py", line 9, in main\n    call()\n'
+    oom = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    steps = _next(triage(write_logs(tmp_path, a_log=STEPS + engine + head + oom), CpPlan()))
+    assert not any("rollout engine" in step for step in steps) and any("raise context" in step for step in steps)

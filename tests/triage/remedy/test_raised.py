@@ -1,13 +1,22 @@
 """What a restart would meet again, by the line of the failure, and what may pass."""
 
+import re
+
 import pytest
 
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
+from megatron_hcp.triage.remedy.raised import correction_of
 from megatron_hcp.triage.report import diagnosis_json
-from support.logs import STEP, write_logs
+from megatron_hcp.triage.signatures.table import SIGNATURES
+from support.logs import STEP, context_of, said, write_logs
+from support.rows import rows
 
 RAISED = 'Traceback (most recent call last):\n  File "x.py", line 3, in f\n    next(data)\n'
+UNREACHABLE = (
+    "requests.exceptions.ConnectionError: {}: Max retries exceeded with url: /a (Caused by NewConnectionError('<C>: "
+    "Failed to establish a new connection: [Errno 101] Network is unreachable'))"
+)
 STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(4))
 
 
@@ -28,6 +37,8 @@ STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(4))
         ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x24 and 16x4)", STEPS, "stop"),
         ("ValueError: Please specify `max_steps` in streaming mode.", "", "stop"),
         ("huggingface_hub.errors.LocalEntryNotFoundError: outgoing traffic has been disabled", "", "stop"),
+        ("huggingface_hub.errors.LocalEntryNotFoundError: Connection error, try again", "", "restart"),
+        ("huggingface_hub.errors.EntryNotFoundError: 404: no config.json", "", "stop"),
         (RAISED + "MemoryError", STEPS, "stop"),
         ("ValueError: operands could not be broadcast together with shapes (9,2) (9,)", "", "stop"),
         ("OSError: [Errno 28] No space left on device", STEPS, "stop"),
@@ -54,11 +65,10 @@ STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(4))
             "",
             "stop",
         ),
-        (
-            "urllib3.NewConnectionError: <C>: Failed to establish a new connection: [Errno 101] Network is unreachable",
-            "",
-            "stop",
-        ),
+        (UNREACHABLE.format("HTTPSConnectionPool(host='huggingface.co', port=443)"), "", "stop"),
+        (UNREACHABLE.format("HTTPSConnectionPool(host='huggingface.co', port=443)"), STEPS, "restart"),
+        (UNREACHABLE.format("HTTPConnectionPool(host='10.1.2.3', port=8000)"), "", "restart"),
+        (UNREACHABLE.format("HTTPConnectionPool(host='10.1.2.3', port=8000)"), STEPS, "restart"),
         ("requests.ConnectionError: Pool(host='huggingface.co', port=443): Connection reset by peer", "", "restart"),
         ("OSError: [Errno 98] Address already in use", "", "stop"),
         ("n1:9:9 [0] NCCL WARN Call to ibv_create_qp failed", "", "stop"),
@@ -100,3 +110,66 @@ def test_what_would_fail_again_is_not_started_again(tmp_path, said, steps, actio
     assert diagnosis.advice and diagnosis.failure and diagnosis.advice.action == action, diagnosis.advice
     location = diagnosis_json(diagnosis, None)["recommendation"]["location"]
     assert location["line"] == diagnosis.failure.line, "the advice names the line that it rests on"
+    assert not _repeated(diagnosis.failure, diagnosis.steps)
+
+
+def _names(step):
+    """The commands and variables that a step tells to use."""
+    return set(re.findall(r"\b(?:[A-Z]+_[A-Z_]+|ibv_\w+|ulimit|nvidia-smi|getent|sbatch)\b", step))
+
+
+def _repeated(failure, steps):
+    """Of the steps of a failure's signature, those that its correction tells too."""
+    correction = correction_of(failure, steps)
+    told = _names(correction.step) if correction else set()
+    return [step for step in failure.signature.next if _names(step) & told]
+
+
+@rows("row", SIGNATURES)
+def test_no_correction_repeats_a_step_of_its_signature(tmp_path, row):
+    """Each example that a correction fits too; the test above asks the same of lines that are no examples."""
+    failure = triage(write_logs(tmp_path, a_log=context_of(row) + said(row, row.example) + "\n"), CpPlan()).failure
+    assert failure and not _repeated(failure, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "first"),
+    [
+        ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", "nvidia-smi"),
+        ("n1:9:9 [0] NCCL WARN Call to ibv_create_qp failed", "ulimit -l"),
+        ("n1:9:9 [0] NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory errno 12", "ulimit -l"),
+        ("n1:9:9 [0] NCCL WARN Call to ibv_modify_qp failed with error No such device errno 19", "ibv_devinfo"),
+        ("n1:9:9 [0] NCCL WARN Call to ibv_modify_qp failed with 22 Invalid argument, on dev mlx5_0:1", "ibv_devinfo"),
+    ],
+)
+def test_a_busy_gpu_and_a_card_that_refuses_a_call_have_one_step_each(tmp_path, said, first):
+    document = diagnosis_json(triage(write_logs(tmp_path, a_log=said + "\n"), CpPlan()), None)
+    steps = document["first_failure"]["next"]
+    assert len(steps) == 1 and first in steps[0] and document["recommendation"]["action"] == "stop"
+
+
+UNRESOLVED = (
+    "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of (n1.pool, "
+    "29500). The IPv4 network addresses of (n1.pool, 29500) cannot be retrieved (gai error: {})."
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "action"),
+    [
+        ("-2 - Name or service not known", "stop"),
+        ("-5 - No address associated with hostname", "stop"),
+        ("-3 - Temporary failure in name resolution", "restart"),
+    ],
+)
+def test_a_rendezvous_host_without_an_address_is_told_on_one_line_or_on_two(tmp_path, said, action):
+    line = UNRESOLVED.format(said)
+    first, _, last = line.partition(". The")
+    above = f"[E socket.cpp:1] [c10d] The{last}\n{first}.\n"
+    causes = []
+    for log in (line + "\n", above):
+        diagnosis = triage(write_logs(tmp_path, a_log=log), CpPlan())
+        assert diagnosis.failure and diagnosis.advice and diagnosis.advice.action == action
+        causes.append(diagnosis.failure.cause)
+    assert "n1.pool" in causes[0]
+    assert (causes[0] == causes[1]) == (action == "stop"), "what may pass is told where the line itself says so"

@@ -12,6 +12,10 @@ MEMORY = "gpu-memory"
 _SAVE = "{memory}"
 """A step of the signature: what the launch can still do."""
 _WORKS = re.compile(r", in (?:_?engine_run_backward|_?backward\w*|_?forward\w*|training_step|train_step)\b")
+_NO_ROOM = (
+    "NCCL found no room for its buffers: does another process, or one that an earlier run left behind, hold this GPU "
+    "(nvidia-smi)? free it first"
+)
 _PHASES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"\b(?:vllm|sglang)/"),
@@ -41,8 +45,7 @@ _PHASES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(r"distributed_c10d\.py, in \w{0,90}(?:process_group|barrier|new_group)"),
-        "NCCL found no room for its buffers: does another process, or one that an earlier run left behind, hold this "
-        "GPU (nvidia-smi)? free it first",
+        _NO_ROOM,
     ),
 )
 """By the frame in which memory ran out, or the next one outward that tells, what it was for."""
@@ -77,13 +80,14 @@ def is_too_much(message: str) -> bool:
     return total is not None and asked is not None and asked > total
 
 
-def _phase_of(failure: Failure) -> str:
+def _phase_of(failure: Failure, steps: int) -> str:
+    """What the memory was for, as a step that saves it; empty where the failure does not tell."""
     for frame in failure.frames.split("\n"):
         if known := next((step for where, step in _PHASES if where.search(frame)), ""):
             return known
         if _WORKS.search(frame):
-            return ""
-    return ""
+            break
+    return "" if steps or not _OF_NCCL.search(failure.message) else _NO_ROOM
 
 
 def memory_steps(failure: Failure, steps: int) -> list[str]:
@@ -100,16 +104,13 @@ def memory_steps(failure: Failure, steps: int) -> list[str]:
             "it asked at once for more than the whole GPU has: is a size wrong, such as the sequence length, the "
             "batch, a dense mask, or an index?"
         )
-    phase = _phase_of(failure)
-    if not phase and not steps and _OF_NCCL.search(failure.message):
-        phase = _PHASES[-1][1]
-    return [*found, phase or _SAVE]
+    return [*found, _phase_of(failure, steps) or _SAVE]
 
 
 def why_full(failure: Failure, steps: int) -> str:
     """Why GPU memory ran out, beside the launch's own need: who held it, or when, since a plan is of one phase."""
     if held_by_others(failure.message):
         return "; free the GPU first, or take another: other processes hold much of it"
-    if memory_steps(failure, steps)[-1] == _PHASES[-1][1]:
+    if _phase_of(failure, steps) == _NO_ROOM:
         return "; free the GPU first, or take another: little was asked for, and it was full already"
     return f" (it ran out after {steps} logged steps)" if steps else " (it ran out before the first training step)"

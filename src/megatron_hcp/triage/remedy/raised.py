@@ -16,6 +16,8 @@ class Correction(NamedTuple):
     step: str = ""
     later: bool = True
     """Whether also after training steps."""
+    signature: str = ""
+    """The only signature whose failures it corrects; empty: it corrects those of any."""
 
 
 _NAMED = r"^(?:[\w.]{0,80}\.)?"
@@ -48,8 +50,9 @@ _CORRECTIONS = (
     ),
     Correction(
         re.compile(r"Failed to establish a new connection: \[Errno 101\] Network is unreachable"),
-        "the node has no network to that address",
-        "fetch the files before the job, on a node that has a network, and set HF_HUB_OFFLINE=1 in the job",
+        "the node has no network to the hub",
+        later=False,
+        signature="hub",
     ),
     Correction(
         re.compile(r"same dtype\b|expected (?:\w{1,12} )?scalar type|type \([^()]{1,40}\) should be the same"),
@@ -87,10 +90,10 @@ _CORRECTIONS = (
     Correction(
         re.compile(
             r"not a local folder and is not a valid model|not appear to have (?:a |any )?files? named|"
-            r"(?:Repository|Revision|Entry)NotFoundError|GatedRepoError|\bgated repo"
+            r"(?:Repository|Revision|(?<!Local)Entry)NotFoundError|GatedRepoError|\bgated repo"
         ),
         "the name of the model or data set is wrong, its download is not complete, or the job may not read it",
-        "does the name exist on the hub, may HF_TOKEN read it, and was it downloaded whole before the job started?",
+        "does the name exist on the hub, may your account read it, and was it downloaded whole before the job started?",
     ),
     Correction(
         re.compile(r"\b40[0134] Client Error|HTTP (?:Error )?40[0134]\b"),
@@ -112,11 +115,6 @@ _CORRECTIONS = (
         "its configuration asks for what this machine, or its environment, doesn't give",
     ),
     Correction(
-        re.compile(r"devices?(?:\(s\))? (?:is/are|are) busy"),
-        "another process holds the GPU, which takes one alone",
-        "nvidia-smi on {node}: end what holds the GPU, or take another; nvidia-smi -c 0 lets several share it",
-    ),
-    Correction(
         re.compile(r"not match the version torch was compiled"),
         "the CUDA toolkit that builds the kernels is not PyTorch's",
         "use an image whose nvcc has PyTorch's CUDA version; DS_SKIP_CUDA_CHECK=1 where only the minor version differs",
@@ -134,16 +132,6 @@ _CORRECTIONS = (
         ),
         "the container's image was not found, or may not be read",
     ),
-    Correction(
-        re.compile(r"ibv_(?:(?!ibv)\w){1,30} failed[^_]{0,60}(?:No such device|Invalid argument)"),
-        "the container lacks the network card that NCCL chose, or its GID index",
-        "ibv_devinfo inside the container, on every node: set NCCL_IB_HCA and NCCL_IB_GID_INDEX to what it shows",
-    ),
-    Correction(
-        re.compile(r"ibv_(?:create|alloc)_(?:(?!ibv)\w){1,30} failed(?:$|[^_]{0,60}(?:Cannot allocate|errno 12))"),
-        "the network card could not lock memory for the job",
-        "ulimit -l inside the job, on every node: it must be unlimited (containers: --ulimit memlock=-1)",
-    ),
 )
 
 
@@ -151,8 +139,8 @@ def correction_of(failure: Failure, steps: int) -> Correction | None:
     """The correction that the line of a failure states; `steps`: of training, before it."""
     if failure.kind != "cause":
         return None
-    shown = (each for each in _CORRECTIONS if (each.later or not steps) and each.shape.search(failure.message))
-    return next(shown, None)
+    own = (each for each in _CORRECTIONS if each.signature in ("", failure.signature.id))
+    return next((each for each in own if (each.later or not steps) and each.shape.search(failure.message)), None)
 
 
 _RAISED = (

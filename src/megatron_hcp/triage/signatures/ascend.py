@@ -1,4 +1,4 @@
-"""What Ascend's runtime (CANN) and HCCL say: error codes of a letter pair and four digits, with a text."""
+"""What ROCm says, and what Ascend's runtime (CANN) and HCCL do: codes of two letters and four digits, with a text."""
 
 from __future__ import annotations
 
@@ -35,6 +35,17 @@ ASCEND: tuple[Signature, ...] = (
         _PLOG,
         tokens=_CODES,
         role="origin",
+    ),
+    fault(
+        "hsa",
+        r"aborting with error ?: ?(?P<code>HSA_STATUS_ERROR\w{0,60})|^(?P<code2>HSA_STATUS_ERROR\w{0,60})\b",
+        "ROCm ended the process: {code}{code2}",
+        ":0:rocdevice.cpp:2984: 0 us: Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: "
+        "The runtime failed to allocate the necessary resources. code: 0x1008",
+        "HSA_STATUS_SUCCESS",
+        "rocm-smi and dmesg -T on {node}; run again with AMD_SERIALIZE_KERNEL=3",
+        tokens=(b"HSA_STATUS_ERROR",),
+        again="chance",
     ),
     fault(
         "ascend-error",

@@ -264,7 +264,8 @@ EFFECTS: tuple[Signature, ...] = (
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 9",
         tokens=(b"ignal", b"SIGTERM, exiting"),
         role="echo",
-    )._replace(at_any_level=True),
+        at_any_level=True,
+    ),
     effect(
         "workers-closed",
         r"(?:closing|via) signal SIGTERM",
@@ -293,5 +294,6 @@ EFFECTS: tuple[Signature, ...] = (
         "KeyboardError",
         tokens=(b"KeyboardInterrupt", b"signal", b"SIGINT, exiting"),
         role="echo",
-    )._replace(at_any_level=True),
+        at_any_level=True,
+    ),
 )

@@ -147,10 +147,18 @@ GPU: tuple[Signature, ...] = (
         again="machine",
     ),
     fault(
+        "gpu-busy",
+        r"CUDA-capable device(?:\(s\) is/are|s are) busy",
+        "another process holds the GPU, which takes one alone",
+        "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable",
+        "RuntimeError: CUDA error: invalid device ordinal",
+        "nvidia-smi on {node}: end what holds the GPU, or take another; nvidia-smi -c 0 lets several share it",
+        tokens=(ERROR, b"NCCL WARN"),
+    ),
+    fault(
         "gpu-lost",
         r"(?:CUDA|HIP) error: (?:unknown error|device not ready)|unspecified launch failure|fallen off the bus|"
         r"the launch timed out and was terminated|CUDA_ERROR_LAUNCH_(?:FAILED|TIMEOUT)|GPU is lost|"
-        r"CUDA-capable device\(s\) is/are busy|all CUDA-capable devices are busy|"
         r"Cuda failure (?:\d{1,4} )?'unknown error|"
         r"Unable to determine the device handle",
         "a GPU stopped working",
@@ -219,17 +227,6 @@ GPU: tuple[Signature, ...] = (
         "torch._dynamo started",
         "does it pass once with TORCHDYNAMO_DISABLE=1? does the version of Triton match PyTorch's?",
         tokens=(ERROR, b"_dynamo.exc."),
-    ),
-    fault(
-        "hsa",
-        r"aborting with error ?: ?(?P<code>HSA_STATUS_ERROR\w{0,60})|^(?P<code2>HSA_STATUS_ERROR\w{0,60})\b",
-        "ROCm ended the process: {code}{code2}",
-        ":0:rocdevice.cpp:2984: 0 us: Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: "
-        "The runtime failed to allocate the necessary resources. code: 0x1008",
-        "HSA_STATUS_SUCCESS",
-        "rocm-smi and dmesg -T on {node}; run again with AMD_SERIALIZE_KERNEL=3",
-        tokens=(b"HSA_STATUS_ERROR",),
-        again="chance",
     ),
     fault(
         "loss-nan",

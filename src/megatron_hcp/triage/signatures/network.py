@@ -10,6 +10,18 @@ _SEVERAL_NODES = (
     "several: set GLOO_SOCKET_IFNAME to the interface that connects them (a single name; Gloo does not support "
     "NCCL's ^)"
 )
+_VERB = (
+    r"Call to ibv_(?:modify_qp|create_\w{1,20}|open_\w{1,20}|alloc_pd|query_\w{1,20}|get_async_event|poll_cq|"
+    r"post_\w{1,10})"
+)
+_NO_NAME = "the name of the rendezvous host cannot be resolved on this node: {text}"
+_NAME_KNOWN = (
+    "getent hosts NAME on that node: is the name right, and does its service (the headless one of pods) exist?"
+)
+_NOT_REACHED = (
+    r"client socket has (?:timed out after \d{1,9}ms while trying to connect to|failed to connect to any network "
+    r"address of) \((?P<text>\S{1,253}), \d{1,5}\)"
+)
 
 NETWORK: tuple[Signature, ...] = (
     fault(
@@ -53,11 +65,29 @@ NETWORK: tuple[Signature, ...] = (
         tokens=(b"NCCL WARN",),
     ),
     fault(
+        "fabric-device",
+        rf"NCCL WARN (?P<text>{_VERB} failed[^_]{{0,60}}(?:No such device|Invalid argument).{{0,200}})",
+        "the container lacks the network card that NCCL chose, or its GID index: {text}",
+        "h:17:17 [5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with error No such device errno 19",
+        "h:17:17 [5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out",
+        "ibv_devinfo inside the container, on every node: set NCCL_IB_HCA and NCCL_IB_GID_INDEX to what it shows",
+        tokens=(b"NCCL WARN",),
+    ),
+    fault(
+        "fabric-memory",
+        r"NCCL WARN (?P<text>Call to ibv_(?:create|alloc)_\w{1,20} failed"
+        r"(?:$|[^_]{0,60}(?:Cannot allocate|errno 12).{0,200}))",
+        "a network card could not lock memory for the job: {text}",
+        "h:17:17 [5] ibvwrap.c:186 NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory errno 12",
+        "h:17:17 [5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out",
+        "ulimit -l inside the job, on every node: it must be unlimited (containers: --ulimit memlock=-1)",
+        tokens=(b"NCCL WARN",),
+    ),
+    fault(
         "fabric-local",
         r"libfabric:\d{1,10}:(?:(?!libfabric:).){0,200}?<warn> (?P<text>Unable to (?:create|open) .{1,300})|"
         r"NCCL WARN (?P<text2>NET/OFI (?:Couldn't open|Failed to initialize).{0,300}|"
-        r"Call to ibv_(?:modify_qp|create_\w{1,20}|open_\w{1,20}|alloc_pd|query_\w{1,20}|get_async_event|poll_cq|"
-        r"post_\w{1,10}) failed.{0,300}|"
+        rf"{_VERB} failed.{{0,300}}|"
         r"(?:(?!NCCL WARN).){0,60}\basync (?:fatal )?event\b(?:(?!NCCL WARN).){0,120}\b"
         r"(?:error|violation|fatal).{0,200})",
         "a network card of this node failed, or refused a call: {text}{text2}",
@@ -65,7 +95,6 @@ NETWORK: tuple[Signature, ...] = (
         "h:17:17 [5] NCCL INFO NET/IB : Using mlx5_0",
         _LINK,
         "110 (timed out): the two cards cannot reach each other: NCCL_IB_GID_INDEX, NCCL_IB_HCA and the routing",
-        "19 (no such device), 22 (invalid argument): the devices or the GID index that the container has (ibv_devinfo)",
         "ulimit -l inside the job: locked memory must be unlimited",
         tokens=(b"NCCL WARN", b"libfabric:"),
         again="link",
@@ -78,6 +107,41 @@ NETWORK: tuple[Signature, ...] = (
         "gpu617:22841:22841 [0] NCCL INFO Bootstrap : Using eth0",
         "ip -br addr on {node}: set NCCL_SOCKET_IFNAME to an interface that every node has, or leave it out",
         tokens=(b"NCCL WARN",),
+    ),
+    fault(
+        "rendezvous-name",
+        _NOT_REACHED,
+        _NO_NAME,
+        "The client socket has timed out after 60000ms while trying to connect to (n1.pool, 29500).",
+        "The client socket has connected to (n1.pool, 29500).",
+        _NAME_KNOWN,
+        tokens=(ERROR, b"socket has"),
+        context=r"cannot be retrieved \(gai error: -[25] ",
+    ),
+    fault(
+        "rendezvous-name-told",
+        _NOT_REACHED + r"\. .{0,300}?\(gai error: -[25] ",
+        _NO_NAME,
+        "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of "
+        "(n1.pool, 29500). The IPv4 network addresses of (n1.pool, 29500) cannot be retrieved (gai error: -2 - Name "
+        "or service not known).",
+        "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of "
+        "(n1.pool, 29500).",
+        _NAME_KNOWN,
+        tokens=(ERROR, b"socket has"),
+    ),
+    fault(
+        "rendezvous-name-now",
+        _NOT_REACHED + r"\. .{0,300}?\(gai error: -3 ",
+        "no name server told this node where the rendezvous host is: {text}",
+        "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of "
+        "(n1.pool, 29500). The IPv4 network addresses of (n1.pool, 29500) cannot be retrieved (gai error: -3 - "
+        "Temporary failure in name resolution).",
+        "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of "
+        "(n1.pool, 29500).",
+        "getent hosts NAME on that node, inside the container: does DNS work there?",
+        tokens=(ERROR, b"socket has"),
+        again="chance",
     ),
     fault(
         "host-unresolved",
@@ -151,17 +215,6 @@ NETWORK: tuple[Signature, ...] = (
         "ip -br addr on both nodes: set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to the interface that they share",
         "do firewalls let the nodes' ports through?",
         tokens=(ERROR, b"NCCL WARN"),
-    ),
-    fault(
-        "rendezvous-name",
-        r"client socket has (?:timed out after \d{1,9}ms while trying to connect to|failed to connect to any network "
-        r"address of) \((?P<text>\S{1,253}), \d{1,5}\)",
-        "the name of the rendezvous host cannot be resolved on this node: {text}",
-        "The client socket has timed out after 60000ms while trying to connect to (n1.pool, 29500).",
-        "The client socket has connected to (n1.pool, 29500).",
-        "getent hosts NAME on that node: is the name right, and does its service (the headless one of pods) exist?",
-        tokens=(ERROR, b"socket has"),
-        context=r"cannot be retrieved \(gai error: -[235] ",
     ),
     fault(
         "gloo-loopback",

@@ -127,9 +127,10 @@ def effect(
     rule: str = "",
     role: Role = "effect",
     context: str = "",
+    at_any_level: bool = False,
 ) -> Signature:
     """What a rank says because another one failed."""
-    return Signature(id, rule, role, "chance", tokens, pattern, cause, steps, example, near, context)
+    return Signature(id, rule, role, "chance", tokens, pattern, cause, steps, example, near, context, at_any_level)
 
 
 def report(

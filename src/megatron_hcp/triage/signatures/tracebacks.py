@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from megatron_hcp.triage.line import Line, When, read_line
@@ -13,7 +13,8 @@ from megatron_hcp.triage.scan import Hit
 _LOOKED_AT = 40
 _FURTHER = 1 << 16
 """Bytes below an exception in which its process may be seen to go on."""
-HEAD = b"Traceback (most recent call last)"
+_HEAD_TEXT = "Traceback (most recent call last)"
+HEAD = _HEAD_TEXT.encode()
 _LONGEST_LINE = 2000
 _LONGEST_TRACEBACK = 400
 """Lines, with those of other processes between them."""
@@ -201,10 +202,11 @@ def raised_at(before: str, line: Line) -> str:
 
 
 def frames_above(before: str, line: Line) -> str:
-    """The frames above the exception of a line, the innermost first, each on a line: `optim/adam.py, in step`."""
-    own = (read_line(raw.encode("utf-8", "replace")) for raw in reversed(before[-8192:].splitlines()[-80:]))
-    found = (_FRAME.search(above.body) for above in own if above.writer == line.writer)
-    return "\n".join(f"{'/'.join(re.split('[/]', frame['file'])[-5:])}, in {frame['name']}" for frame in found if frame)
+    """The frames of the traceback of a line's exception, the innermost first, each on a line: `adam.py, in step`."""
+    above = (read_line(raw.encode("utf-8", "replace")) for raw in reversed(before[-8192:].splitlines()[-80:]))
+    own = (other.body for other in above if other.writer == line.writer)
+    found = map(_FRAME.search, takewhile(lambda body: _HEAD_TEXT not in body, own))
+    return "\n".join(f"{'/'.join(frame['file'].split('/')[-5:])}, in {frame['name']}" for frame in found if frame)
 
 
 def last_frame_below(hit: Hit, line: Line) -> str:
@@ -257,7 +259,7 @@ _GOES_ON = 3
 
 def was_logged(hit: Hit, line: Line) -> bool:
     """Whether a logger wrote the traceback of a line's exception: the program caught it."""
-    head = hit.before().rpartition("Traceback (most recent call last)")[0].rpartition("\n")[2]
+    head = hit.before().rpartition(_HEAD_TEXT)[0].rpartition("\n")[2]
     return not line.level and read_line(f"{head[-200:]}x".encode("utf-8", "replace")).level in _LOGGED
 
 

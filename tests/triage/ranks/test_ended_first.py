@@ -99,9 +99,9 @@ def test_of_a_redirection_that_was_followed_what_came_of_it_counts(tmp_path):
     assert "404" in _failure(tmp_path, a_log=text).cause
 
 
-def test_a_command_that_starts_another_names_the_program_that_it_did_not_find(tmp_path):
-    ended = "srun: error: n1: task 0: Exited with exit code 127\n"
-    for said in ("nice: ‘/opt/x/python’", "/usr/bin/env: 'python9'", "numactl: execution of `python9'"):
-        text = f"{said}: No such file or directory\n{ended}"
-        assert _failure(tmp_path, a_log=text).line == 1, said
-        assert _failure(tmp_path, a_log=text.replace("code 127", "code 1")).line == 2, "the job did without it"
+def test_slurms_word_that_it_ended_a_step_precedes_no_rank_that_lost_another(tmp_path):
+    """Its times are whole seconds, and it ends a step after a task has failed."""
+    lost = "[2026-08-22 10:00:05.600] [rank0]: " + LOST
+    cancelled = "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-08-22T10:00:05 ***\n"
+    diagnosis = triage(write_logs(tmp_path, rank0_log=lost, job_err=cancelled), CpPlan())
+    assert diagnosis.state == "failed" and diagnosis.failure and diagnosis.failure.signature.id == "peer-gone"

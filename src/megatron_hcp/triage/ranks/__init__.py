@@ -1,0 +1,1 @@
+"""The ranks of a failure: where a line was written, how many wrote it, and whose process ended first."""
