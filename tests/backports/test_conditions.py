@@ -27,6 +27,7 @@ ESTIMATOR = f"{VERL} algorithm.adv_estimator="
 BLOCKS = f"+{ACTOR}.override_transformer_config.fp8_recipe=blockwise"
 FP8 = f"+{ACTOR}.override_transformer_config.fp8=hybrid"
 CP = "--context_parallel_size 2"
+NEMO = "policy.megatron_cfg.enabled=true policy.model_name=Qwen/Qwen3-30B-A3B"
 SWIFT = "--model Qwen/Qwen3-8B"
 
 
@@ -97,6 +98,9 @@ SWIFT = "--model Qwen/Qwen3-8B"
          "zai-org/GLM-4.5-Air"), f"{VERL} {ACTOR}.router_replay.mode=R3"),
         ("2872", "nemo-rl", "nemo_rl=0.6.0", "policy.megatron_cfg.enabled=true policy.logprob_chunk_size=1024",
          "policy.megatron_cfg.enabled=true"),
+        ("2194", "nemo-rl", "nemo_rl=0.6.0", f"{NEMO} policy.megatron_cfg.moe_router_load_balancing_type=aux_loss "
+         "+policy.megatron_cfg.moe_aux_loss_coeff=0.01",
+         f"{NEMO} policy.megatron_cfg.moe_router_load_balancing_type=none"),
         ("9902", "ms-swift", "ms_swift=4.2.1", f"{SWIFT} --streaming true", SWIFT),
         ("9380", "ms-swift", "ms_swift=4.2.1", f"{SWIFT} {CP}", f"{SWIFT} {CP} --rlhf_type dpo"),
         ("8416", "ms-swift", "ms_swift=4.0.2", f"{SWIFT} {CP} --mtp_num_layers 1", f"{SWIFT} {CP}"),

@@ -169,7 +169,8 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "known.nemo_rl": _is_framework,
     "known.precision": lambda v: _sets(v, "torch_fsdp2", "fp8"),
     "known.refusals": lambda v: (
-        _sets(v, "overlap_moe_expert_parallel_comm", "attention_variant") or "omni" in str(v.get("model_name")).lower()
+        _sets(v, "overlap_moe_expert_parallel_comm", "attention_variant", "rlhf_type", "fp8", "pipeline_layout")
+        or "omni" in str(v.get("model_name")).lower()
     ),
     "known.rope": lambda v: v.dialect != "mlm" and _sets(v, "rope_scaling", "rope_scaling_override", "model_name"),
     "known.slime": _is_framework,

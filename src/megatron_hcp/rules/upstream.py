@@ -211,6 +211,7 @@ MS_SWIFT_PIPELINE = UpstreamFile("ms-swift", "swift/pipelines/base.py", "checkou
 MS_SWIFT_ARGUMENTS = UpstreamFile("ms-swift", "swift/megatron/arguments/megatron_args.py", "checkout")
 
 MS_SWIFT_BASE_ARGUMENTS = UpstreamFile("ms-swift", "swift/arguments/base_args/base_args.py", "checkout")
+MS_SWIFT_GRPO = UpstreamFile("ms-swift", "swift/megatron/trainers/grpo_trainer.py", "checkout")
 MS_SWIFT_GRPO_DATA = UpstreamFile("ms-swift", "swift/rlhf_trainers/utils.py", "checkout")
 MS_SWIFT_INIT = UpstreamFile("ms-swift", "swift/megatron/init.py", "checkout")
 MS_SWIFT_KTO = UpstreamFile("ms-swift", "swift/megatron/trainers/kto_trainer.py", "checkout")

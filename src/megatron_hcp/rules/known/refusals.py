@@ -10,8 +10,12 @@ from megatron_hcp.rules.upstream import (
     COMBINED_1F1B,
     GATED_DELTA_NET,
     GATED_DELTA_NETS,
+    MS_SWIFT_GRPO,
     OVERLAPPED,
     OVERLAPPED_GPT,
+    SLIME_MODEL,
+    SLIME_QWEN3_NEXT,
+    VERL_MODEL_FORWARD,
 )
 
 _PACKED = "dataset.packed_sequence_specs.packed_sequence_size=4096"
@@ -26,6 +30,15 @@ _GDN = (
 )
 _FSDP = "--use-megatron-fsdp --ckpt-format fsdp_dtensor --num-experts 8 --expert-model-parallel-size 2 --num-layers 4"
 _OMNI = "model._target_=megatron.bridge.models.qwen_omni.qwen25_omni_provider.Qwen25OmniModelProvider"
+_VERL = (
+    "model_engine=megatron actor_rollout_ref.model.path=Qwen/Qwen3-8B actor_rollout_ref.actor.use_dynamic_bsz=True "
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192 "
+    "+actor_rollout_ref.actor.megatron.override_transformer_config.fp8=hybrid "
+    "actor_rollout_ref.actor.megatron.use_remove_padding="
+)
+_SLIME = "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --calculate-per-token-loss"
+_SPEC = f"{_SLIME} --spec slime_plugins.models.qwen3_next get_qwen3_next_spec --pipeline-model-parallel-size 2"
+_MTP = f"{_SLIME} --position-embedding-type rope --enable-mtp-training --mtp-num-layers 1 --num-experts 8"
 _WITHOUT_OVERLAP = Fix({"overlap_moe_expert_parallel_comm": False}, "experts' communication isn't overlapped")
 
 ROWS: tuple[Known, ...] = (
@@ -130,6 +143,86 @@ ROWS: tuple[Known, ...] = (
         ),
         instead="no overlap_moe_expert_parallel_comm",
         fixes=(_WITHOUT_OVERLAP,),
+    ),
+    Known(
+        "KNOWN133",
+        "ms_swift",
+        ">=3.12",
+        when="rlhf_type in grpo gkd and vpp > 1",
+        title="GRPO and GKD run without virtual pipeline stages",
+        why="GKD's teacher asserts it, and so does GRPO's reference model, which a KL penalty (beta) needs.",
+        symptom="GKD, and GRPO with a KL penalty, end in an AssertionError: they don't support virtual stages",
+        issue="modelscope/ms-swift, grpo_trainer.py",
+        outcome="warning crash training",
+        source=(
+            MS_SWIFT_GRPO.says(
+                "MegatronGRPOTrainer._maybe_compute_logps", "GRPO currently does not support VPP.", ">=4.2"
+            ),
+        ),
+        launch=Example(
+            "ms-swift",
+            "--model Qwen/Qwen3-8B --rlhf_type grpo --pipeline_model_parallel_size 2 "
+            "--virtual_pipeline_model_parallel_size 2",
+            "gpus_per_node=8 nodes=1",
+        ),
+        good=Example(
+            "ms-swift",
+            "--model Qwen/Qwen3-8B --rlhf_type grpo --pipeline_model_parallel_size 2",
+            "gpus_per_node=8 nodes=1 ms_swift=4.5.2",
+        ),
+        instead="no virtual stages",
+        fixes=(Fix({"vpp": None}, "no virtual stages"),),
+    ),
+    Known(
+        "KNOWN134",
+        "verl",
+        ">=0.7,<0.8",
+        when="fp8 != null and not use_remove_padding",
+        title="FP8 trains packed rows",
+        why="verl pads packed rows to what FP8's kernels need; for rows that aren't packed it asserts that FP8 is off.",
+        symptom="the first forward pass fails: verl doesn't support FP8 without packed rows",
+        issue="verl-project/verl, model_forward.py",
+        outcome="error crash first-forward",
+        source=(VERL_MODEL_FORWARD.says("", "fp8 is not supported for bshd format yet", ">=0.7,<0.8", branches=()),),
+        launch=Example("verl", f"{_VERL}False"),
+        instead="use_remove_padding",
+        fixes=(Fix({"use_remove_padding": True}, "packed rows"),),
+    ),
+    Known(
+        "KNOWN135",
+        "slime",
+        ">=0.2",
+        when="mtp_training and overlap_moe_expert_parallel_comm",
+        title="MTP is trained without the overlapped all-to-all",
+        why="slime asserts it where it hands the schedule its plan.",
+        symptom="the first step fails: slime refuses to train MTP with the overlapped all-to-all",
+        issue="THUDM/slime#565",
+        outcome="error crash first-forward",
+        source=(
+            SLIME_MODEL.says("train_one_step", "MTP training should not be enabled when using combined 1f1b", ">=0.2"),
+        ),
+        launch=Example("slime", f"{_MTP} --overlap-moe-expert-parallel-comm"),
+        good=Example("slime", _MTP, "slime=0.3.1"),
+        instead="no --overlap-moe-expert-parallel-comm",
+        fixes=(_WITHOUT_OVERLAP,),
+    ),
+    Known(
+        "KNOWN136",
+        "slime",
+        ">=0.2",
+        when="spec names qwen35 qwen3next and pipeline_layout != null",
+        title="slime's Qwen3-Next and Qwen3.5 run without a pipeline layout",
+        why="slime cuts the layers of a stage out of the specs itself, and asserts that no layout is given.",
+        symptom="building the model fails: slime's specs of Qwen3-Next and Qwen3.5 refuse a pipeline layout",
+        issue="THUDM/slime, qwen3_next.py",
+        outcome="error crash init",
+        source=(
+            SLIME_QWEN3_NEXT.says("get_qwen3_next_spec", "config.pipeline_model_parallel_layout is None", ">=0.2"),
+        ),
+        launch=Example("slime", f"{_SPEC} --pipeline-model-parallel-layout Et*24|t*24L"),
+        good=Example("slime", _SPEC, "slime=0.3.1"),
+        instead="no --pipeline-model-parallel-layout",
+        fixes=(Fix({"pipeline_layout": None}, "stages of equal size"),),
     ),
 )
 
