@@ -104,8 +104,6 @@ SWIFT = "--model Qwen/Qwen3-8B"
         ("9902", "ms-swift", "ms_swift=4.2.1", f"{SWIFT} --streaming true", SWIFT),
         ("9380", "ms-swift", "ms_swift=4.2.1", f"{SWIFT} {CP}", f"{SWIFT} {CP} --rlhf_type dpo"),
         ("8416", "ms-swift", "ms_swift=4.0.2", f"{SWIFT} {CP} --mtp_num_layers 1", f"{SWIFT} {CP}"),
-        ("1678", "slime", "slime=0.2.2", f"{SLIME} --allgather-cp --context-parallel-size 2",
-         f"{SLIME} --allgather-cp"),
         ("2085", "slime", "slime=0.3.1", f"{SLIME} --custom-rm-path slime.rollout.on_policy_distillation.reward_func",
          f"{SLIME} --custom-rm-path a.b"),
         ("245", "slime", "slime=0.1.0", f"{SLIME} --use-tis", SLIME),

@@ -90,7 +90,6 @@ JUDGED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("ms_swift", "7911"): (("tp", "sp"), ("lora_rank",)),
     ("ms_swift", "9516"): (("cp",), ("task_type",)),
     ("ms_swift", "7205"): (("rlhf",), ()),
-    ("slime", "1678"): (("gather_cp",), ("allgather_cp",)),
     ("slime", "2085"): (("distillation",), ()),
     ("slime", "245"): ((), ("use_tis",)),
     ("bridge", "5396"): (("ep", "moe"), ("dim",)),

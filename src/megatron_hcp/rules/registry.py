@@ -156,6 +156,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "key.overrides": lambda v: v.dialect == "verl" or (v.dialect == "bridge" and v.launch.reading.form != "yaml"),
     "key.unread": _is_verl,
     "key.booleans": _is_bridge,
+    "key.releases": lambda v: v.dialect == "ms-swift",
     "key.values": lambda v: v.dialect in ("mlm", "ms-swift"),
     "known": _may_meet_a_known_fault,
     **dict.fromkeys(("known.bridge", "known.bridge_models"), _may_meet_a_fault_of_bridge),
