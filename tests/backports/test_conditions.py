@@ -28,6 +28,10 @@ BLOCKS = f"+{ACTOR}.override_transformer_config.fp8_recipe=blockwise"
 FP8 = f"+{ACTOR}.override_transformer_config.fp8=hybrid"
 CP = "--context_parallel_size 2"
 NEMO = "policy.megatron_cfg.enabled=true policy.model_name=Qwen/Qwen3-30B-A3B"
+NEMO_CP = "policy.megatron_cfg.context_parallel_size=2"
+EP = "policy.megatron_cfg.expert_model_parallel_size=2"
+MBRIDGE = f"{VERL} {ACTOR}.use_mbridge=true {ACTOR}.vanilla_mbridge=true"
+LORA_OF_VERL = f"actor_rollout_ref.model.lora.rank=16 +{ACTOR}.override_transformer_config.recompute_granularity=full"
 SWIFT = "--model Qwen/Qwen3-8B"
 
 
@@ -87,6 +91,12 @@ SWIFT = "--model Qwen/Qwen3-8B"
          QWEN3),
         ("4874", "bridge", "bridge=0.5.1", "model._target_=megatron.bridge.models.nemotron_vl.nemotron_vl_provider."
          "NemotronNano12Bv2VLModelProvider dataset.pack_sequences_in_batch=true", QWEN3),
+        # What Megatron-Bridge builds for others, and what it only does in its own training
+        ("1762", "verl", "bridge=0.2.2", f"{BRIDGE} {LORA_OF_VERL}", BRIDGE),
+        ("1762", "verl", "bridge=0.2.2", f"{BRIDGE} {LORA_OF_VERL}", f"{MBRIDGE} {LORA_OF_VERL}"),
+        ("1564", "nemo-rl", "bridge=0.2.2", f"{NEMO} policy.megatron_cfg.peft.enabled=true {EP}", f"{NEMO} {EP}"),
+        ("1943", "nemo-rl", "bridge=0.3.1", f"{NEMO} {NEMO_CP}".replace("Qwen3-30B-A3B", "Qwen3-VL-8B-Instruct"),
+         f"{NEMO} {NEMO_CP}"),
         # Frameworks of reinforcement learning
         ("5615", "verl", "verl=0.7.1", f"{ESTIMATOR}optimal_token_baseline", f"{ESTIMATOR}grpo"),
         ("5440", "verl", "verl=0.7.0", f"{VERL} {BLOCKS} trainer.use_legacy_worker_impl=disable", f"{VERL} {BLOCKS}"),

@@ -22,6 +22,8 @@ _FILE = os.path.join(os.path.dirname(__file__), "faults.txt")
 _OFF = (None, False, 0, "", "null", "none", "None", "false", "False")
 _ABOUT_OPTIONS = re.compile(r"(sets|unset|is|lists) (\w+)(?: (\S+))?")
 _ADAPTERS = re.compile(r"_(?:peft|lora)_")
+_RANKS = ("peft.dim", "model.lora.rank", "megatron_cfg.peft.enabled")
+"""The keys that turn adapters on: of Megatron-Bridge, verl and NeMo-RL."""
 EFFECTS: tuple[Effect, ...] = ("silent", "crash", "hang", "oom")
 """The worst first: what nobody sees."""
 
@@ -30,14 +32,16 @@ class ReleaseFault(NamedTuple):
     """What a launch meets on a release that lacks a fix.
 
     `when`: clauses as of a known fault (`rules.known.condition`), and clauses about options that no fact shows:
-    `sets X` (to something that turns it on), `unset X`, `is X VALUE`, and `lists X WORD`; `adapters`: a launch of
-    Megatron-Bridge trains LoRA's alone.
+    `sets X` (to something that turns it on), `unset X`, `is X VALUE`, and `lists X WORD`; `adapters`: LoRA's alone are
+    trained. `built`: of Megatron-Bridge, it is in the model and met wherever Bridge builds it; else in Bridge's own
+    training.
     """
 
     number: str
     effect: Effect
     when: str
     symptom: str
+    built: str = ""
 
     def hits(self, v: View, settings: Mapping[str, Any]) -> bool:
         """Whether the launch is one that the fault is about, as far as it shows; `settings` as of `settings_of`."""
@@ -63,12 +67,20 @@ def settings_of(launch: Launch) -> dict[str, Any]:
     }
 
 
+def builds_with_bridge(v: View) -> bool:
+    """Whether a framework other than Megatron-Bridge has it build the model."""
+    dialect = v.launch.dialect
+    if dialect == "verl":
+        return v.get("vanilla_mbridge") is False
+    return dialect == "nemo-rl" or (dialect == "slime" and v.get("hf_mode") == "bridge")
+
+
 def _trains_adapters(launch: Launch) -> bool:
-    """Whether a launch of Megatron-Bridge trains LoRA adapters: by their size, or by its recipe's name."""
+    """Whether Megatron-Bridge trains LoRA adapters: by their size or switch, or by its recipe's name."""
     readings = (launch.reading, *launch.reading.others)
     if any(reading.recipe is not None and _ADAPTERS.search(reading.recipe.origin) for reading in readings):
         return True
-    return any(s.key == "peft.dim" and is_set(s.value) for reading in readings for s in reading.settings)
+    return any(s.key.endswith(_RANKS) and is_set(s.value) for reading in readings for s in reading.settings)
 
 
 def is_set(value: object) -> bool:
