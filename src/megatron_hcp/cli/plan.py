@@ -163,7 +163,7 @@ def _phases(asked: Any, layout: Any, rules: Sequence[str]) -> dict[str, Any]:
     from megatron_hcp.plan.phases.unsure import unsure_of
 
     model, job = asked.model, asked.job
-    rl = rl_job(asked.dialect, asked.settings, layout, job.seq_length)
+    rl = rl_job(asked.dialect, asked.settings, layout, job.seq_length, asked.facts)
     if rules:
         return {"phases": []}
     found = phases_of(model, layout, job, rl)
