@@ -28,7 +28,8 @@ _GDN = (
     "--experimental-attention-variant gated_delta_net --linear-attention-freq 4 "
     "--no-create-attention-mask-in-dataloader"
 )
-_FSDP = "--use-megatron-fsdp --ckpt-format fsdp_dtensor --num-experts 8 --expert-model-parallel-size 2 --num-layers 4"
+_EXPERTS = "--num-experts 8 --expert-model-parallel-size 2 --moe-token-dispatcher-type alltoall --bf16"
+_FSDP = f"--use-megatron-fsdp --ckpt-format fsdp_dtensor --num-layers 4 {_EXPERTS}"
 _OMNI = "model._target_=megatron.bridge.models.qwen_omni.qwen25_omni_provider.Qwen25OmniModelProvider"
 _VERL = (
     "model_engine=megatron actor_rollout_ref.model.path=Qwen/Qwen3-8B actor_rollout_ref.actor.use_dynamic_bsz=True "
@@ -38,7 +39,10 @@ _VERL = (
 )
 _SLIME = "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --calculate-per-token-loss"
 _SPEC = f"{_SLIME} --spec slime_plugins.models.qwen3_next get_qwen3_next_spec --pipeline-model-parallel-size 2"
-_MTP = f"{_SLIME} --position-embedding-type rope --enable-mtp-training --mtp-num-layers 1 --num-experts 8"
+_MTP = (
+    f"{_SLIME} --position-embedding-type rope --enable-mtp-training --mtp-num-layers 1 {_EXPERTS} --num-layers 8 "
+    "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2"
+)
 _WITHOUT_OVERLAP = Fix({"overlap_moe_expert_parallel_comm": False}, "experts' communication isn't overlapped")
 
 ROWS: tuple[Known, ...] = (
@@ -163,7 +167,7 @@ ROWS: tuple[Known, ...] = (
             "ms-swift",
             "--model Qwen/Qwen3-8B --rlhf_type grpo --pipeline_model_parallel_size 2 "
             "--virtual_pipeline_model_parallel_size 2",
-            "gpus_per_node=8 nodes=1",
+            "gpus_per_node=8 nodes=1 ms_swift=4.5.2",
         ),
         good=Example(
             "ms-swift",
@@ -219,7 +223,7 @@ ROWS: tuple[Known, ...] = (
         source=(
             SLIME_QWEN3_NEXT.says("get_qwen3_next_spec", "config.pipeline_model_parallel_layout is None", ">=0.2"),
         ),
-        launch=Example("slime", f"{_SPEC} --pipeline-model-parallel-layout Et*24|t*24L"),
+        launch=Example("slime", f"{_SPEC} --pipeline-model-parallel-layout Et*24|t*24L", "slime=0.3.1"),
         good=Example("slime", _SPEC, "slime=0.3.1"),
         instead="no --pipeline-model-parallel-layout",
         fixes=(Fix({"pipeline_layout": None}, "stages of equal size"),),
