@@ -165,6 +165,18 @@ def test_many_branches_that_each_set_another_variable_are_followed_to_their_end(
     assert commands(f"case $Y in\n{arms}esac\nrun")[-1] == ["run"]
 
 
+@pytest.mark.parametrize(
+    ("before", "changes"),
+    [("", "".join(f"B{number}=1\n" for number in range(300))), (f"A=({'w ' * 3_000})", "A+=(k)\n")],
+    ids=["many variables", "a long list"],
+)
+def test_what_branches_leave_is_not_merged_more_often_than_a_script_may_cost(before: str, changes: str) -> None:
+    """A variable that is set below sixty conditions is merged sixty times: that counts, not the statements alone."""
+    nested = "".join(f"if [ $X = {number} ]; then\n" for number in range(60)) + changes + "fi\n" * 60
+    walker, _ = followed(f"{before}\nfor i in {'a ' * 100}; do\n{nested}done\nrun")
+    assert walker.is_cut_short and walker.steps < MAX_STEPS // 2
+
+
 def test_a_variable_that_every_branch_unsets_is_gone() -> None:
     assert commands("A=1\nif [ $Y ]; then unset A; else unset A; fi\nrun ${A:-none}") == [["run", "none"]]
     assert commands("A=1\nif [ $Y ]; then unset A; else A=1; fi\nrun $A") != [["run", "1"]]

@@ -270,6 +270,7 @@ class State:
                 left[next(number for number in range(len(after)) if number not in left)] = before.get(name)
             found = list({id(var): var for _, var in sorted(left.items(), key=itemgetter(0))}.values())
             if len(found) > 1:
+                self.pay(5 + sum(len(var.items or var.value or ()) for var in found if var is not None), 10)
                 self.vars[name] = self._merged(name, found, reason, span)
             elif found[0] is not None:
                 self.vars[name] = found[0]
