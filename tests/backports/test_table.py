@@ -65,7 +65,9 @@ def test_a_commit_that_a_person_judged_is_a_fix_whatever_its_title_says(history:
 
 
 def test_the_file_has_the_releases_that_people_read_at_the_tags() -> None:
-    rows = {(package, fix.number): fix.spans for package, upstream in upstreams().items() for fix in fixes_of(upstream)}
+    rows = {
+        (str(package), fix.number): fix.spans for package, upstream in upstreams().items() for fix in fixes_of(upstream)
+    }
     assert {key: rows[key] for key in READ} == {key: spans_of(text) for key, text in READ.items()}
     assert READ.keys() <= JUDGED.keys()
 

@@ -63,7 +63,7 @@ VERDICTS: list[Row] = [
     ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4 --global-batch-size 64", "", "all:"),
     ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4 --global-batch-size 128", "", "all: SLIME003"),
     ("SLIME003", "slime", f"{JOB}--global-batch-size 128", "", "not concerned"),
-    ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4", "", "not concerned"),
+    ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4", "", "fine"),  # computed
     ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 1 --global-batch-size 128", "", "error"),  # 256 samples
     ("SLIME003", "slime", "--actor-num-nodes 1 --num-steps-per-rollout 4 --global-batch-size 128", "", "fine"),
     ("SLIME003", "mlm", "--global-batch-size 128", "steps_per_rollout=4", "not concerned"),
