@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from megatron_hcp.triage.exit_codes import ILLEGAL, INTERRUPTED, REFUSED
+from megatron_hcp.triage.exit_codes import BUS_ERROR, ILLEGAL, INTERRUPTED, REFUSED
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.remedy.memory import MEMORY, why_full
 from megatron_hcp.triage.remedy.raised import correction_of, is_of_program, is_of_slurm
@@ -73,6 +73,8 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
         return Advice("stop", "what was started refuses to run so; the same launch would end the same way")
     if failure.kind == "report" and failure.exit_code in ILLEGAL:
         return Advice("stop", "an illegal instruction: the program was built for another processor, or this one is bad")
+    if failure.kind == "report" and failure.exit_code in BUS_ERROR and not steps:
+        return Advice("stop", "a bus error at the start: /dev/shm is usually too small, and it would fill up again")
     return _of_program(failure, attempts)
 
 
