@@ -12,12 +12,13 @@ from megatron_hcp.triage.course.not_finite import NotFinite
 from megatron_hcp.triage.exit_codes import ABORTED, KILLED, ProcessEnd, exit_code, read_end, role_of_report
 from megatron_hcp.triage.inputs.log_name import LogKind, Name
 from megatron_hcp.triage.line import NOBODY, Line, When, Writer, last_time, weight, without_figures
+from megatron_hcp.triage.raised.survived import goes_on, is_of_thread, was_logged
+from megatron_hcp.triage.raised.tracebacks import frames_above, raised_at, time_around
 from megatron_hcp.triage.ranks.spread import RankSpread
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
 from megatron_hcp.triage.signatures.launchers import ABORTED_AT_EXIT
 from megatron_hcp.triage.signatures.row import Role, Signature
-from megatron_hcp.triage.signatures.tracebacks import frames_above, goes_on, raised_at, time_around, was_logged
 
 _KEPT = 200
 _STEPS_THAT_SURVIVE = 3
@@ -105,8 +106,7 @@ class FileEvents:
     """Whether the log shows how the program starts."""
     in_preamble: int = 0
     """Events of the shell's preamble, above the first rank's line."""
-    late: dict[Role, Event] = field(default_factory=dict)
-    """The first event of each of these roles, after the training said so."""
+    late: dict[Role, Event] = field(default_factory=dict)  # the first of each role, after the training said so
     begun: set[tuple[bytes, tuple[int | None, ...]]] = field(default_factory=set)
     """Who wrote which of the words by which a program begins, in this attempt or before it."""
 
@@ -209,7 +209,7 @@ class FileEvents:
         who = line.label if line.rank is None else line.rank
         if signature.role in ("effect", "origin") and who is not None:
             self.lost.add(who)
-        if signature.role == "general" and was_logged(hit, line):
+        if signature.role == "general" and (was_logged(hit, line) or (self.over and is_of_thread(hit))):
             event = event._replace(role="unknown")
         if signature.role == "report":
             is_ending = signature.id in ("srun-task", "process-ended") and self.is_ending

@@ -13,25 +13,23 @@ from megatron_hcp.triage.events import HANGS, IDLE, LASTING, FileEvents
 from megatron_hcp.triage.history import History
 from megatron_hcp.triage.line import INFORMING, QUIET, Line, read_line
 from megatron_hcp.triage.logged_job import LoggedJob
+from megatron_hcp.triage.raised.survived import is_ignored, passes_on, was_caught
+from megatron_hcp.triage.raised.tracebacks import (
+    HEAD,
+    end_of_traceback,
+    heads_traceback,
+    last_frame_below,
+    lines_below,
+    raised_at,
+    rejoined,
+    text_below,
+)
+from megatron_hcp.triage.raised.wrapped import crosses, joined, line_above
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.progress import HARMLESS, begun, finished, is_of_training, last_words
 from megatron_hcp.triage.signatures.ray import WRAPPER as RAYS_WRAPPER
 from megatron_hcp.triage.signatures.row import Role, Signature
 from megatron_hcp.triage.signatures.table import ALWAYS, JOB_TOKEN, RESTART_TOKEN, places_of, words_of
-from megatron_hcp.triage.signatures.tracebacks import (
-    HEAD,
-    end_of_traceback,
-    heads_traceback,
-    is_ignored,
-    last_frame_below,
-    lines_below,
-    passes_on,
-    raised_at,
-    rejoined,
-    text_below,
-    was_caught,
-)
-from megatron_hcp.triage.signatures.wrapped import crosses, joined, line_above
 
 _AGENT = b"torch/distributed/elastic/agent/server/api.py:"
 _LAST_ERROR = b"Last error:"
@@ -252,7 +250,7 @@ class LineReader:
     def _add(self, row: Signature, match: re.Match[str], line: Line, hit: Hit, file: int) -> None:
         if row.role in _SPOKEN and is_ignored(hit.before()):
             return
-        if row.role == "general" and (was_caught(hit, line) or passes_on(hit)):
+        if row.role == "general" and (was_caught(hit, line) or passes_on(hit, line)):
             self.entry.add_unknown(line, hit, file)
             return
         if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):

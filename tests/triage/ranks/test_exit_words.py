@@ -6,6 +6,7 @@ from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.read import triage
 from support.logs import write_logs
 
+ELASTIC = "torch.distributed.elastic."
 REPORTS = {
     "composer": ("ERROR:composer.cli.launcher:Rank 5 crashed with exit code -7.\n", (5, None, -7)),
     "Lightning": (
@@ -48,8 +49,9 @@ def test_a_good_end_is_no_report_of_a_failure(tmp_path, line):
 
 @pytest.mark.parametrize("signal, name", [(10, "SIGUSR1"), (12, "SIGUSR2"), (24, "SIGXCPU"), (31, "SIGSYS")])
 def test_a_rank_that_a_signal_killed_precedes_the_rendezvous_that_others_lost(tmp_path, signal, name):
-    gave_up = "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed.\n"
-    killed = f"E0822 10:00:01.5 9 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: {-signal}) local_rank: 1 (pid: 12) of binary: p\n"
+    gave_up = f"{ELASTIC}rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed.\n"
+    killed = "E0822 10:00:01.5 9 torch/distributed/elastic/multiprocessing/api.py:869] failed "
+    killed += f"(exitcode: {-signal}) local_rank: 1 (pid: 12) of binary: p\n"
     failure = triage(
         write_logs(tmp_path, a_log="2026-08-22 10:00:00 start\n" + gave_up, b_log=killed), CpPlan()
     ).failure

@@ -137,8 +137,8 @@ _CORRECTIONS = (
 
 def correction_of(failure: Failure, steps: int) -> Correction | None:
     """The correction that the line of a failure states; `steps`: of training, before it."""
-    if failure.kind != "cause":
-        return None
+    if failure.kind != "cause" or failure.signature.again == "machine":
+        return None  # what a machine lacks, no option of the program gives it
     own = (each for each in _CORRECTIONS if each.signature in ("", failure.signature.id))
     return next((each for each in own if (each.later or not steps) and each.shape.search(failure.message)), None)
 

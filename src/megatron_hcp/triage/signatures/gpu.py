@@ -136,7 +136,11 @@ GPU: tuple[Signature, ...] = (
         r"CUDA driver initialization failed|CUDA_ERROR_(?:NO_DEVICE|SYSTEM_NOT_READY|SYSTEM_DRIVER_MISMATCH)|"
         r"system not yet initialized|no CUDA-capable device is detected|forward compatibility was attempted on|"
         r"Cuda failure (?:\d{1,4} )?'(?:initialization error|no CUDA-capable device|system not yet)|"
-        r"nvidia-container-cli: (?:initialization error|detection error)",
+        r"nvidia-container-cli: (?:initialization error|detection error)|"
+        r"Error: .{0,80}?(?:\b[Nn]o (?:\w{1,20} ){0,3}(?:GPUs?|accelerators?) (?:\w{1,8} ){0,2}(?:found|available|detected|"
+        r"visible)|(?:cannot|can't|could(?: not|n't)|did(?: not|n't)) (?:find|detect|see) (?:\w{1,12} ){0,3}"
+        r"(?:GPUs?|accelerators?|CUDA devices?)\b|(?:needs?|requires?) an? (?:\w{1,20} )?(?:GPU|accelerator)\b"
+        r"(?! with| that| of))",
         "the program found no working GPU driver on this node",
         "RuntimeError: No CUDA GPUs are available",
         "RuntimeError: No GPUs were asked for",
