@@ -33,6 +33,19 @@ def test_a_service_that_a_rank_could_not_reach_precedes_the_ranks_that_lost_it(t
     assert failure.kind == "cause" and failure.rank == 1 and failure.message == raised
 
 
+def test_of_a_chain_the_client_says_which_server_does_not_answer(tmp_path):
+    inner = FRAMES + "httplib.exceptions.NewConnectionError: Failed: [Errno 111] Connection refused\n\n"
+    inner += "The above exception was the direct cause of the following exception:\n\n"
+    outer = FRAMES + "reward.ServerError: no answer of http://10.0.0.9:8000\n"
+    assert _failure(tmp_path, a_log=inner + outer).message.startswith("reward.ServerError")
+
+
+def test_a_service_that_does_not_answer_at_the_start_is_to_be_started_first(tmp_path):
+    log = "Loading the tokenizer\n" + FRAMES + SERVICES[0] + "\n"
+    diagnosis = triage(write_logs(tmp_path, a_log=log), CpPlan())
+    assert diagnosis.advice.action == "stop" and "does not answer" in diagnosis.advice.reason
+
+
 @pytest.mark.parametrize("raised", PEERS)
 def test_ranks_that_lost_each_other_are_no_service(tmp_path, raised):
     assert _failure(tmp_path, a_log=FRAMES + raised + "\n").kind == "effect"

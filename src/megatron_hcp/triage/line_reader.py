@@ -20,6 +20,7 @@ from megatron_hcp.triage.raised.tracebacks import (
     heads_traceback,
     last_frame_below,
     lines_below,
+    of_rank,
     raised_at,
     rejoined,
     text_below,
@@ -256,6 +257,7 @@ class LineReader:
         if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):
             return  # the job had ended already, and asked to be started again itself
         groups = {name: value or "" for name, value in match.groupdict().items()}
+        line = of_rank(hit, line) if row.role in _SPOKEN else line
         if row.id == RAYS_WRAPPER:
             groups["at"] = last_frame_below(hit, line)
         self.entry.add(row, groups, line, hit, file)

@@ -47,7 +47,7 @@ def candidates_of(parts: Sequence[FileEvents], files: Sequence[FileEvents]) -> l
         gone = of_drivers if entry.kind == "worker" else set()
         others = last.get(entry.name.task, [])
         for role, event in entry.pending.items():
-            if role in others_over or (role == "effect" and entry.kind == "ray"):
+            if role in others_over or (entry.kind == "ray" and role in ("effect", "report")):
                 continue
             alike = sorted((event, *(later for later in entry.further if later.role == role)), key=_is_dispensable)
             alike = [one for one in alike if without_figures(one.line) not in gone]

@@ -41,7 +41,13 @@ def test_every_launchers_word_tells_who_ended_and_how(tmp_path, report, expected
 
 
 @pytest.mark.parametrize(
-    "line", ["all tasks completed with status 0", "job exited with code 0", "(1) Normal termination (return value 0)"]
+    "line",
+    [
+        "SystemExit is raised. Exit code: 1 was caught",
+        "all tasks completed with status 0",
+        "job exited with code 0",
+        "(1) Normal termination (return value 0)",
+    ],
 )
 def test_a_good_end_is_no_report_of_a_failure(tmp_path, line):
     assert triage(write_logs(tmp_path, a_log=f"training on 8 ranks\n{line}\n"), CpPlan()).failure is None

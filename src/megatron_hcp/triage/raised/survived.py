@@ -54,14 +54,27 @@ _LOOKED_UP = re.compile(
 )
 
 
+_NOT_REACHED = re.compile(
+    r"^(?:[\w.]{1,80}\.)?(?:Connection|NewConnection|ConnectTimeout|MaxRetry|NameResolution|SSL|URL|gaierror|timeout)"
+    r"\w{0,20}: "
+)
+"""What the layers below a client say of a server that does not answer; the client says which server it is."""
+
+
 def was_caught(hit: Hit, line: Line) -> bool:
     """Whether a look-up failed as the program expected: what it did then raised another exception; or the program put
-    an exception of its own (`raise … from`) in place of one of Python's library, which knows less of what is wrong."""
+    an exception of its own (`raise … from`) in place of one of Python's library, which knows less of what is wrong;
+    or a client told what it met when a server did not answer."""
     own = (other.body for _, other in lines_below(hit) if other.writer == line.writer and other.body.strip())
     below = next(own, "")
+    is_chained = below.startswith(
+        ("The above exception was the direct cause", "During handling of the above exception")
+    )
+    if is_chained and _NOT_REACHED.match(line.body):
+        return True
     if below.startswith("The above exception was the direct cause"):
         return _OF_LIBRARY.search(frames_above(hit.before(), line).partition("\n")[0]) is not None
-    return below.startswith("During handling of the above exception") and _LOOKED_UP.match(line.body) is not None
+    return is_chained and _LOOKED_UP.match(line.body) is not None
 
 
 def is_of_thread(hit: Hit) -> bool:

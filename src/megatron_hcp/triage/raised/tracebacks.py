@@ -8,11 +8,14 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from megatron_hcp.triage.line import Line, When, read_line
+from megatron_hcp.triage.number import whole
 from megatron_hcp.triage.scan import Hit
 
 HEAD_TEXT = "Traceback (most recent call last)"
 HEAD = HEAD_TEXT.encode()
 _LONGEST_LINE = 2000
+_BEFORE = 8192
+"""Bytes above an exception in which its traceback begins."""
 _LONGEST_TRACEBACK = 400
 """Lines, with those of other processes between them."""
 NEAR = 8
@@ -82,6 +85,17 @@ def end_of_traceback(start: Hit) -> Raised | None:
             is_behind = logger is not None or indent > 0
             return Raised(hit, line._replace(body=body.strip()), is_behind) if has_frames else None
     return None
+
+
+_OF_RANK = re.compile(rb":? ?\(RANK (\d{1,7})\)")
+
+
+def of_rank(hit: Hit, line: Line) -> Line:
+    """The line of an exception as that of the rank that its traceback names: torch's distributed checkpoints, and
+    others that gather errors, pass on those of other ranks (`Traceback (most recent call last): (RANK 3)`)."""
+    head = hit.chunk.rfind(HEAD, max(0, hit.at - _BEFORE), hit.at)
+    said = _OF_RANK.match(hit.chunk, head + len(HEAD)) if head >= 0 else None
+    return line._replace(rank=whole(said[1].decode())) if said else line
 
 
 def heads_traceback(hit: Hit, line: Line) -> bool:

@@ -101,6 +101,15 @@ _CORRECTIONS = (
         "is the address right, does a proxy stand between (no_proxy), and may the job's token do this?",
     ),
     Correction(
+        re.compile(
+            _NAMED
+            + r"(?!RuntimeError)\w+(?:Error|Exception)\b.{0,400}(?:[Cc]onnection refused|Name or service not known)"
+        ),
+        "a service that it asks does not answer",
+        "is the service (a tracker, a store, a server) started, and its address and port right as this node sees them?",
+        later=False,
+    ),
+    Correction(
         re.compile(_NAMED + r"PermissionError\b"),
         "the job's user may not read or write there",
         "let the caches lie in a folder of the user's own (HF_HOME, TORCH_EXTENSIONS_DIR, TRITON_CACHE_DIR)",
