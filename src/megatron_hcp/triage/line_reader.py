@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from megatron_hcp.triage.collective.collectives import TOKENS as COLLECTIVE_TOKENS
-from megatron_hcp.triage.collective.collectives import CollectiveWaits
+from megatron_hcp.triage.collective.waits import TOKENS as COLLECTIVE_TOKENS
+from megatron_hcp.triage.collective.waits import CollectiveWaits
 from megatron_hcp.triage.course.idle import Idle
 from megatron_hcp.triage.course.not_finite import said
 from megatron_hcp.triage.cp.evidence import CpEvidence

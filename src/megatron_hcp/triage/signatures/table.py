@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from megatron_hcp.triage.collective.collectives import TOKENS as COLLECTIVE_TOKENS
+from megatron_hcp.triage.collective.waits import TOKENS as COLLECTIVE_TOKENS
 from megatron_hcp.triage.cp.evidence import SPEED_TOKENS, START_TOKENS
 from megatron_hcp.triage.history import STEP_TOKEN
 from megatron_hcp.triage.raised.tracebacks import HEAD
