@@ -159,6 +159,7 @@ _RAISED = (
     "exception-bare",
     "exception-other",
     "exit-text",
+    "last-words",
     "ray-told",
     "srun-step",
 )

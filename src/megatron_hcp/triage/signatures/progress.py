@@ -159,9 +159,10 @@ def last_words(tail: bytes) -> tuple[int, Line] | None:
         if done(raw, has_steps=False) is not None or ((kind := kind_of(raw)) and kind.is_step):
             first = max(first, place + 1)
     last = ((place, read_line(raw)) for place, raw in enumerate(lines[first:], first))
-    said = [(place, line) for place, line in last if line.level not in QUIET and _is_bad(line.body)]
+    said = [(place, line) for place, line in last if line.level not in QUIET and says_bad_end(line.body)]
     return min(said, key=lambda item: not (item[1].level or _NAMES_ERROR.search(item[1].body)), default=None)
 
 
-def _is_bad(body: str) -> bool:
+def says_bad_end(body: str) -> bool:
+    """Whether a text says in any words that something went wrong."""
     return bool(_ENDS_BADLY.search(body)) and not _BENIGN.search(body) and not HARMLESS.search(body)
