@@ -92,11 +92,15 @@ _OF_A_RESTART = ("gloo-loopback", "gloo-connect", "gloo-interface", "port-taken"
 """Signatures of what ranks meet that start while others of the attempt before have not ended."""
 
 
+def meets_an_end(failure: Failure) -> bool:
+    """Whether ranks only met that another had ended, or was still there."""
+    return failure.kind == "effect" or failure.signature.id in _OF_A_RESTART
+
+
 def _left_behind(attempts: tuple[Attempt, ...]) -> Failure | None:
     """The failure of an earlier attempt that trained, where the last one only failed to begin; else None."""
     last = attempts[-1]
-    is_of_start = last.failure and (last.failure.kind == "effect" or last.failure.signature.id in _OF_A_RESTART)
-    if last.steps or not is_of_start:
+    if last.steps or last.failure is None or not meets_an_end(last.failure):
         return None
     trained = (attempt.failure for attempt in reversed(attempts[:-1]) if attempt.steps and attempt.failure)
     return next((failure for failure in trained if failure.kind == "cause" and not failure.is_from_outside), None)

@@ -18,6 +18,7 @@ from megatron_hcp.triage.raised.tracebacks import (
     HEAD,
     end_of_traceback,
     heads_traceback,
+    is_source,
     last_frame_below,
     lines_below,
     of_rank,
@@ -52,8 +53,6 @@ _SPOKEN = ("cause", "general")
 _INFORMED = (*_SPOKEN, "report", "echo")
 """Roles of lines that a logger's level can take back: a warning ended nothing, and Ray informs of each good end."""
 _WRAPPED = ("cause", "origin", "effect", "report")
-_CODE = re.compile(r"\s+raise \w")
-_FRAME_ABOVE = re.compile(r'\s*File "')
 _NUMBER = re.compile(rb"\d{3,}|0x[0-9a-f]+")
 _LONGEST_SHAPE, _LONGEST_STEP, _SHAPES, _ENOUGH = 2000, 8000, 20000, 1000
 _TAIL = 8192
@@ -204,8 +203,8 @@ class LineReader:
             if (row.role in silent and not row.at_any_level) or not (row.tokens or is_raised):
                 continue
             match = pattern.search(line.body)
-            if match and _CODE.match(line.body) and _FRAME_ABOVE.match(line_above(hit).body):
-                continue  # the source line of a frame: what was raised stands below the traceback
+            if match and line.body.startswith((" ", "\t")) and is_source(line, line_above(hit)):
+                continue  # what was raised stands below the traceback
             if match is None or (row.role in ("general", "effect") and _AGENT in hit.line):
                 continue
             if row.context and not re.search(row.context, hit.before()[-8192:]):

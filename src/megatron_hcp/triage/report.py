@@ -71,7 +71,7 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
         },
         "came_back": came_back(diagnosis.attempts),
         "later_steps": [_later(later) for later in diagnosis.later],
-        "attempts": [_attempt(attempt) for attempt in diagnosis.attempts],
+        "attempts": [_attempt(attempt) for attempt in (*diagnosis.attempts, *diagnosis.after)],
         "collective": _collective(diagnosis.waited),
         "context_parallel": {
             "state": diagnosis.cp.state,

@@ -87,7 +87,7 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
 def _failure(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list[str]:
     rule = rule_of(failure)
     what = "stopped from outside" if failure.is_from_outside else "first failure"
-    what += f", attempt {diagnosis.attempts[-1].number}" if len(diagnosis.attempts) > 1 else ""
+    what += f", attempt {diagnosis.attempts[-1].number}" if len(diagnosis.attempts) > 1 or diagnosis.after else ""
     lines = [f"{what}: {failure.cause}" + (f" [{rule}]" if rule else "")]
     lines.append(f"where: {_where(failure, diagnosis.attempts[-1])}")
     lines.append(f"why: {failure.path}:{failure.line}: {_short(failure.message)}")
@@ -136,7 +136,9 @@ def _attempts(diagnosis: Diagnosis) -> list[str]:
     """How the attempts before the last one ended, the latest first."""
     before = [attempt for attempt in diagnosis.attempts[:-1] if attempt.failure is not None]
     told = before[: -_MOST_BEFORE - 1 : -1]
-    lines = [f"attempt {attempt.number} {_compared(attempt, diagnosis)}" for attempt in told]
+    ends = [(attempt.number, _short(attempt.failure.cause)) for attempt in diagnosis.after if attempt.failure]
+    lines = [f"attempt {number}, started after it, did not train: {cause}" for number, cause in ends[:_MOST_BEFORE]]
+    lines += [f"attempt {attempt.number} {_compared(attempt, diagnosis)}" for attempt in told]
     more = len(before) - len(told)
     return [*lines, f"{_count(more, 'attempt')} before that failed too"] if more > 0 else lines
 

@@ -90,6 +90,15 @@ def end_of_traceback(start: Hit) -> Raised | None:
 _OF_RANK = re.compile(rb":? ?\(RANK (\d{1,7})\)")
 
 
+_FRAME_ABOVE = re.compile(r'(?P<indent>\s*)File "[^"]{1,300}", line \d')
+
+
+def is_source(line: Line, above: Line) -> bool:
+    """Whether a line is the program's own, below a frame of a traceback."""
+    frame = _FRAME_ABOVE.match(above.body)
+    return frame is not None and len(line.body) - len(line.body.lstrip()) > len(frame["indent"])
+
+
 def of_rank(hit: Hit, line: Line) -> Line:
     """The line of an exception as that of the rank that its traceback names: torch's distributed checkpoints, and
     others that gather errors, pass on those of other ranks (`Traceback (most recent call last): (RANK 3)`)."""

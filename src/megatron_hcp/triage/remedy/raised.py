@@ -160,6 +160,7 @@ _RAISED = (
     "exception-other",
     "exit-text",
     "last-words",
+    "exception-service",
     "ray-told",
     "srun-step",
 )

@@ -11,14 +11,6 @@ _WHO_WAITED = (
 DONE = r"\[after training is done\]|[Tt]raining (?:is )?(?:done|completed?|finished)\b|'train_runtime'"
 """What training programs print at their end: Megatron-LM, others, Hugging Face's Trainer."""
 
-_OF_SERVICE = (
-    r"^(?:[A-Za-z_]\w*\.)*(?!(?:RuntimeError|(?:BrokenPipe|EOF)Error|"
-    r"\w*(?:Dist|NCCL|Nccl|Gloo|Xla|MPI|Rpc|Ray|Rendezvous|Store|Unavailable|Actor|Worker|Engine)\w*):)"
-    r"[A-Z]\w*(?:Error|Exception|Timeout): "
-)
-"""What a program says of a service that it could not reach (a tracker, a store of data, a hub): the libraries through
-which ranks talk to each other raise RuntimeError or an error of their own."""
-
 EFFECTS: tuple[Signature, ...] = (
     effect(
         "hang-at-exit",
@@ -208,11 +200,24 @@ EFFECTS: tuple[Signature, ...] = (
         rule="LOG003",
         role="origin",
     ),
+    fault(
+        "exception-service",
+        r"^(?P<exc>(?:[A-Za-z_]\w*\.)*(?!(?:RuntimeError|(?:BrokenPipe|EOF)Error|"
+        r"\w*(?:Dist|NCCL|Nccl|Gloo|Xla|MPI|Rpc|Ray|Rendezvous|Store|Unavailable|Actor|Worker|Engine)\w*):)"
+        r"(?!Connection\w{5,7}Error: \[Errno \d{1,3}\] [\w ]{1,40}$)[A-Z]\w*(?:Error|Exception|Timeout)): "
+        r"(?P<text>.*?(?:[Cc]onnection (?:was )?(?:likely )?(?:reset|closed|refused)|Broken pipe).*)$",
+        "the program raised {exc}: {text}",
+        "urllib.error.URLError: <urlopen error [Errno 111] Connection refused>",
+        "RuntimeError: Connection refused",
+        "does the service that it talks to (a tracker, a store of data, a hub) run, and does the node reach it?",
+        role="general",
+        again="chance",
+    ),  # what ranks talk to each other through raises RuntimeError, or an error of its own
     effect(
         "peer-gone",
-        rf"(?:(?!{_OF_SERVICE})^.*?)(?:[Cc]onnection (?:was )?(?:likely )?(?:reset|closed)|Broken pipe|"
-        r"remote process exited|Connection refused|Socket Timeout|[Ff]ailed to recv, got 0 bytes|"
-        r"socketStatusStr|ncclRemoteError|NCCL communicator was aborted)",
+        r"[Cc]onnection (?:was )?(?:likely )?(?:reset|closed)|Broken pipe|remote process exited|"
+        r"Connection refused|Socket Timeout|[Ff]ailed to recv, got 0 bytes|"
+        r"socketStatusStr|ncclRemoteError|NCCL communicator was aborted",
         "another rank had died or left",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:3456",
         "RuntimeError: Connection string is empty",
