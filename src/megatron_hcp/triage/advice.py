@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from megatron_hcp.triage.collective.arrivals import ranges_text
 from megatron_hcp.triage.exit_codes import BUS_ERROR, ILLEGAL, INTERRUPTED, REFUSED
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.remedy.memory import MEMORY, why_full
@@ -73,6 +74,11 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
         return Advice("stop", "what was started refuses to run so; the same launch would end the same way")
     if failure.kind == "report" and failure.exit_code in ILLEGAL:
         return Advice("stop", "an illegal instruction: the program was built for another processor, or this one is bad")
+    if failure.waited and failure.waited.missing and failure.signature.id == "rendezvous-timeout":
+        where = ranges_text(failure.waited.missing)
+        return Advice(
+            "restart", f"{where} are silent: look first at the node of most of them, and leave it out if needed"
+        )
     if failure.kind == "report" and failure.exit_code in BUS_ERROR and not steps:
         return Advice("stop", "a bus error at the start: /dev/shm is usually too small, and it would fill up again")
     return _of_program(failure, attempts)

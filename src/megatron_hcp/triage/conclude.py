@@ -139,6 +139,11 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
     if failure and waited and failure.signature.id in HANGS:
         failure = with_ends(_with_collective(failure, waited, job), current, job)
         attempts[-1] = attempts[-1]._replace(failure=failure)
+    if failure and failure.signature.id == "rendezvous-timeout" and (barrier := reader.waits.arrivals.barrier()):
+        rank = next(iter(barrier.missing), None) if reader.waits.arrivals.is_sure(barrier) else None
+        cause = f"{failure.cause}: {barrier.at}"
+        waited, failure = barrier, replace(failure, cause=cause, waited=barrier, rank=rank, node=None, local_rank=None)
+        attempts[-1] = attempts[-1]._replace(failure=failure)
     cp = judge(reader.cp, job.groups, plan)
     is_shown = steps > 0 or is_done or cp.state not in ("none", "unknown") or any(entry.runs for entry in files)
     is_clear = unnamed is None and is_shown

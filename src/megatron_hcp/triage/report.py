@@ -15,6 +15,7 @@ from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.line import When
 from megatron_hcp.triage.remedy.memory import MEMORY, memory_steps
 from megatron_hcp.triage.remedy.raised import correction_of
+from megatron_hcp.triage.unclear import UNCLEAR
 
 _CP_NEXT = {
     "off": "hcp check {launch} --select HCP,LOAD",
@@ -100,6 +101,7 @@ def _unclear(diagnosis: Diagnosis) -> dict[str, Any] | None:
         "why": diagnosis.unclear,
         "location": None if path is None else {"file": str(path), "line": number},
         "message": text,
+        "next": [UNCLEAR[diagnosis.unclear][1]],
     }
 
 

@@ -10,6 +10,7 @@ from megatron_hcp.triage.collective.collectives import collective_text
 from megatron_hcp.triage.conclude import Diagnosis
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.report import cp_next, left_out, next_steps, rule_of, time_text
+from megatron_hcp.triage.unclear import UNCLEAR
 
 _CP_WORDS = {
     "on": "on, as far as logs can tell",
@@ -27,25 +28,6 @@ _ONLY = {
     "effect": "ranks report this when another one is gone; none of the logs that were read shows the cause",
     "report": "this is a launcher's report; none of the logs that were read shows the cause",
 }
-_UNCLEAR = {
-    "error-line": (
-        "no known failure in {files}{steps}, but this line may say what went wrong",
-        "read the lines around it: did the program end there, or go on?",
-    ),
-    "no-end": (
-        "in {files}{steps} only the shell failed, before the ranks started; how they ended isn't there",
-        "pass the files with the job's other output, as the .out beside an .err",
-    ),
-    "no-step": (
-        "no failure in {files}, but no training step either",
-        "is the job still starting, or is it hanging? pass the logs of all its ranks and of its launcher",
-    ),
-    "no-log": (
-        "nothing in {files} looks like a training job's log",
-        "pass the files that the job's ranks and its launcher wrote",
-    ),
-}
-"""Why the state is unclear, and what to do."""
 _MOST_ALSO = 8
 _MOST_BEFORE = 3
 """Attempts before the last one that are told each in a line."""
@@ -62,14 +44,14 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
         last = f"; attempt {diagnosis.attempts[-1].number} is the last" if len(diagnosis.attempts) > 1 else ""
         lines = [f"no failure in {files}{steps}{done}{last}"]
         if diagnosis.unclear:
-            lines = ["unclear: " + _UNCLEAR[diagnosis.unclear][0].format(files=files, steps=steps)]
+            lines = ["unclear: " + UNCLEAR[diagnosis.unclear][0].format(files=files, steps=steps)]
             lines += [f"why: {_place(diagnosis.unnamed)}"] if diagnosis.unnamed else []
             if diagnosis.waited and diagnosis.dumps:
                 stuck = collective_text(diagnosis.waited, "did not end")
                 lines.append(
                     f"  according to the flight-recorder dumps, {visible(stuck)}; {visible(diagnosis.waited.at)}"
                 )
-            lines.append(f"  next: {_UNCLEAR[diagnosis.unclear][1]}")
+            lines.append(f"  next: {UNCLEAR[diagnosis.unclear][1]}")
         lines += _attempts(diagnosis)
     else:
         lines = _failure(failure, diagnosis, launch)

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from megatron_hcp.triage.collective.arrivals import TOKENS as BARRIER_TOKENS
+from megatron_hcp.triage.collective.arrivals import Arrivals
 from megatron_hcp.triage.collective.collectives import Waited, ranks_text
 from megatron_hcp.triage.collective.mismatch import Call, Mismatch, mismatch_of
 from megatron_hcp.triage.number import whole
 
-TOKENS = (b"atchdog", b"last enqueued ", b" collective #")
+TOKENS = (b"atchdog", b"last enqueued ", b" collective #", *BARRIER_TOKENS)
 _MOST = 200_000
 """Of ranks of collectives so many are kept."""
 _WORK = re.compile(
@@ -49,12 +51,14 @@ class CollectiveWaits:
     """As `waits`, the number of elements that the rank gave and takes."""
     places: dict[str, dict[int, str]] = field(default_factory=dict)
     """group -> rank -> its number in the group"""
+    arrivals: Arrivals = field(default_factory=Arrivals)
     size: int = 0
 
     def read(self, text: str, rank: int | None) -> None:
         """Adds what a line says; `rank` is the global rank that wrote it, if its prefix says so."""
         if self.size >= _MOST:
             return
+        self.arrivals.read(text)
         work = _WORK.search(text)
         if work:
             who = whole(work["place"]) if rank is None else rank
