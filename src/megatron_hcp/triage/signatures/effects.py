@@ -205,7 +205,8 @@ EFFECTS: tuple[Signature, ...] = (
         r"^(?P<exc>(?:[A-Za-z_]\w*\.)*(?!(?:RuntimeError|(?:BrokenPipe|EOF)Error|"
         r"\w*(?:Dist|NCCL|Nccl|Gloo|Xla|MPI|Rpc|Ray|Rendezvous|Store|Unavailable|Actor|Worker|Engine)\w*):)"
         r"(?!Connection\w{5,7}Error: \[Errno \d{1,3}\] [\w ]{1,40}$)[A-Z]\w*(?:Error|Exception|Timeout)): "
-        r"(?P<text>.*?(?:[Cc]onnection (?:was )?(?:likely )?(?:reset|closed|refused)|Broken pipe).*)$",
+        r"(?P<text>(?!.*(?:[Gg]loo|NCCL|nccl|TCPStore|[Rr]endezvous|[Cc]oordination|UCX|libfabric))"
+        r".*?(?:[Cc]onnection (?:was )?(?:likely )?(?:reset|closed|refused)|Broken pipe).*)$",
         "the program raised {exc}: {text}",
         "urllib.error.URLError: <urlopen error [Errno 111] Connection refused>",
         "RuntimeError: Connection refused",

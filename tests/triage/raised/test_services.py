@@ -20,6 +20,7 @@ PEERS = (
     "torch.distributed.DistNetworkError: Connection was likely closed",
     "jaxlib.xla_extension.XlaRuntimeError: UNAVAILABLE: Connection reset by peer",
     "ConnectionResetError: [Errno 104] Connection reset by peer",
+    "ValueError: UNKNOWN: Gloo AllReduce failed: [gloo/transport/tcp/pair.cc:538] Connection reset by peer",
 )
 
 
