@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from megatron_hcp.bash.parser.script import parse
@@ -165,6 +167,18 @@ def test_many_branches_that_each_set_another_variable_are_followed_to_their_end(
     assert commands(f"case $Y in\n{arms}esac\nrun")[-1] == ["run"]
 
 
+@pytest.mark.parametrize(
+    ("before", "changes"),
+    [("", "".join(f"B{number}=1\n" for number in range(300))), (f"A=({'w ' * 3_000})", "A+=(k)\n")],
+    ids=["many variables", "a long list"],
+)
+def test_what_branches_leave_is_not_merged_more_often_than_a_script_may_cost(before: str, changes: str) -> None:
+    """A variable that is set below sixty conditions is merged sixty times: that counts, not the statements alone."""
+    nested = "".join(f"if [ $X = {number} ]; then\n" for number in range(60)) + changes + "fi\n" * 60
+    walker, _ = followed(f"{before}\nfor i in {'a ' * 100}; do\n{nested}done\nrun")
+    assert walker.is_cut_short and walker.steps < MAX_STEPS // 2
+
+
 def test_a_variable_that_every_branch_unsets_is_gone() -> None:
     assert commands("A=1\nif [ $Y ]; then unset A; else unset A; fi\nrun ${A:-none}") == [["run", "none"]]
     assert commands("A=1\nif [ $Y ]; then unset A; else A=1; fi\nrun $A") != [["run", "1"]]
@@ -185,3 +199,19 @@ def test_the_end_of_a_path_is_known_where_its_beginning_is_not() -> None:
     assert isinstance(upper, Field) and [part.text for part in upper.parts if isinstance(part, Lit)] == [
         "/MODELS/QWEN-7B"
     ]
+
+
+@pytest.mark.parametrize("printed", ["'%q ' run.sh 'a_b' ''", "'%s-%d,' a 1 b 2", "'<%s>' a b", "'none'"])
+def test_printf_uses_its_format_until_no_word_is_left(printed: str) -> None:
+    of_bash = subprocess.run(["bash", "-c", f"printf {printed}"], capture_output=True, text=True).stdout
+    assert commands(f'printf -v X {printed}\none "$X"') == [["one", of_bash]]
+
+
+def test_a_word_that_printf_quotes_is_one_for_the_shell_that_gets_it() -> None:
+    assert commands("""printf -v X '%q ' run 'a b' "$OUT"\neval "$X" """)[0][:2] == ["run", "a b"]
+    assert len(commands("""printf -v X '%q ' run 'a b' "$OUT"\neval "$X" """)[0]) == 3
+
+
+def test_a_loop_that_never_ends_keeps_nothing_behind_it_from_being_read() -> None:
+    rounds = "[ -f x ] && A=b\n" * 100
+    assert commands(f"( while true; do\n{rounds}sleep 1\ndone ) &\none two") == [["one", "two"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -19,6 +20,7 @@ from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
 from megatron_hcp.project.place import BASELINE, CONFIG, PYPROJECT
+from support.processes import HANG_S
 
 TWO_LEVELS = (
     "# \U0001f680 a launch\ntorchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size 8 --seq-length 4096 "
@@ -125,6 +127,24 @@ def test_a_fix_is_an_edit_of_the_document(tmp_path: Path) -> None:
         lines[edit.range.start.line : edit.range.end.line] = [edit.new_text]
         assert "--hierarchical-context-parallel-sizes 4 2" in edit.new_text
         assert "HCP001" not in codes(await editor.change("".join(lines)))
+
+    in_editor(tmp_path / "run.sh", steps)
+
+
+@pytest.mark.parametrize("mark", ["\f", "\v", "\u2028", "\x85"])
+def test_what_the_protocol_takes_for_no_end_of_a_line_ends_none(tmp_path: Path, mark: str) -> None:
+    """Only a line feed and a carriage return end one for an editor: else a fix replaces another line than it means."""
+    text = f"# a{mark}b\n{TWO_LEVELS}"
+
+    async def steps(editor: Editor) -> None:
+        found = next(one for one in await editor.open(text) if one.code == "HCP001")
+        lines = text.split("\n")
+        assert lines[found.range.start.line][found.range.start.character :].startswith("--cp-comm-type")
+        action = types.CodeAction("x", data={"uri": editor.uri, "code": "HCP001", "line": 3, "number": 0})
+        resolved = await editor.client.code_action_resolve_async(action)
+        assert resolved.edit is not None and resolved.edit.changes is not None
+        (edit,) = resolved.edit.changes[editor.uri]
+        assert (edit.range.start.line, edit.range.end.line) == (2, 3)
 
     in_editor(tmp_path / "run.sh", steps)
 
@@ -257,3 +277,20 @@ def test_an_orderly_shutdown_ends_with_0_and_says_nothing() -> None:
     sent = "".join(f"Content-Length: {len(body)}\r\n\r\n{body}" for body in bodies)
     ended = subprocess.run([sys.executable, "-m", "megatron_hcp", "lsp"], input=sent, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_the_server_while_the_editor_keeps_its_input_open(number: int) -> None:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": {}}}).encode()
+    command = [sys.executable, "-m", "megatron_hcp", "lsp"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+        assert server.stdin is not None and server.stdout is not None and server.stderr is not None
+        try:
+            server.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+            server.stdin.flush()
+            assert server.stdout.readline()
+            server.send_signal(number)
+            assert server.wait(HANG_S) == 128 + number
+            assert server.stderr.read() == b""
+        finally:
+            server.kill()

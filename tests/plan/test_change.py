@@ -16,7 +16,7 @@ from megatron_hcp.plan.answer import judge
 from megatron_hcp.plan.calibrated import profiled
 from megatron_hcp.plan.change import flips, nearest, remedy
 from megatron_hcp.plan.constants import Rates, rates_of
-from megatron_hcp.plan.from_launch import check_is_said, job_of, layout_of, open_marks
+from megatron_hcp.plan.from_launch import check_is_said, job_of, layout_of, open_marks, with_even_batches
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.model import plan_model
 from megatron_hcp.plan.overrides import overrides
@@ -145,6 +145,24 @@ def test_a_launchs_facts_become_a_layout_and_a_job() -> None:
     assert job_of({"gpus": 64, "gpu": "gb200"}, facts, {}).world_size == 64
     with pytest.raises(HcpError, match="a2a, p2p on different layers"):
         layout_of({**facts, "cp_comm_type": ("p2p", "a2a")})
+
+
+def test_micro_batches_that_tokens_fill_divide_the_batch() -> None:
+    """verl's rearrange_micro_batches balances any number of them: no published launch is illegal for it."""
+    facts = {"tp": 2, "use_dynamic_bsz": True, "ppo_max_token_len_per_gpu": 30720, "global_batch_size": 32}
+    job = job_of({"gpus": 8, "gpu": "h100", "seq_length": 10240}, facts, {})
+    assert layout_of(facts, 10240).mbs == 3
+    assert layout_of(with_even_batches(facts, job), 10240).mbs == 2
+    said = {**facts, "micro_batch_size": 3}
+    assert with_even_batches(said, job) == said
+    assert with_even_batches({**facts, "tp": 16}, job) == {**facts, "tp": 16}
+
+
+def test_nemo_rl_recomputes_layers_where_its_switch_alone_is_known() -> None:
+    """setup.py: recompute_granularity of a configuration that lacks it is full."""
+    assert layout_of({"activation_checkpointing": True}).recompute == "full"
+    assert layout_of({"activation_checkpointing": True, "recompute_granularity": "selective"}).recompute == "selective"
+    assert layout_of({"activation_checkpointing": False}).recompute == "none"
 
 
 @pytest.mark.parametrize(("gpu", "precision"), [("a100", "fp8"), ("h100", "mxfp8"), ("h200", "nvfp4")])

@@ -126,6 +126,7 @@ def test_facts_by_name_give_the_model_of_the_config() -> None:
         ({"num_hidden_layers": 1_000_000}, "found 1000000 layers"),
         ({"num_hidden_layers": 1025}, "found 1025 layers; wanted at most 1024"),
         ({"num_nextn_predict_layers": 17}, "found 17 prediction layers; wanted at most 16"),
+        ({"num_experts": 1025, "num_experts_per_tok": 8}, "found 1025 experts; wanted at most 1024"),
         ({"sliding_window": "4096"}, "found sliding_window='4096'"),
         ({"num_attention_heads": None}, "num_attention_heads"),
         ({"hidden_size": 1.5}, "found hidden_size=1.5"),

@@ -119,6 +119,7 @@ def test_a_models_name_means_no_file_of_the_working_folder(
         ("accept: [{rule: START001, reason: x}]\n", "many refusals"),
         ("accept: [{rule: CP, reason: x}]\n", "the id of one rule"),
         ("facts: [\n", "wanted YAML"),
+        (f"exclude: [{'x, ' * 150}]\npaths: {{{', '.join(f'y{n}: {{}}' for n in range(51))}}}\n", "found 201 patterns"),
     ],
 )
 def test_what_the_file_may_not_say_is_refused_in_one_line(repo: Path, text: str, said: str) -> None:

@@ -9,6 +9,7 @@ from megatron_hcp.dryrun import conversations
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Launch, Setting
+from megatron_hcp.launch.forms.script.arguments import command_words
 
 VOCABULARY = 131072
 """Made-up where the launch's tokenizer decides."""
@@ -67,7 +68,7 @@ def words_of(launch: Launch) -> ProgramWords:
             wanted="one of Megatron-LM, Bridge, slime, verl or ms-swift",
             do="see docs/dryrun.md",
         )
-    hidden = reading.hidden_argument or reading.unseen
+    hidden = command_words(reading.items).hidden or reading.unseen
     if hidden:
         raise HcpError(f"a word of the launch is not known: {hidden}", wanted="every word", do="state it with --set")
     settings = reading.settings if reading.form != "args-yaml" else tuple(map(_as_a_shell_gives, reading.settings))

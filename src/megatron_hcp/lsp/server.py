@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
-from pygls.workspace import TextDocument
 
 from megatron_hcp import __version__
+from megatron_hcp.ground.line_diff import LineMatcher
 from megatron_hcp.ground.place import Location
+from megatron_hcp.ground.signals import end_at_once
 from megatron_hcp.lsp.judged import JudgedText, Mark, dialect_in, explained, fixed_text, judged
 from megatron_hcp.lsp.keys import offered
 from megatron_hcp.project.place import BASELINE, CONFIG, PYPROJECT
@@ -44,7 +45,8 @@ class HcpServer(LanguageServer):
         self.docs[uri] = found
         if (dialect := dialect_in(found.reports)) is not None:
             self.dialects[uri] = dialect
-        marks = [_diagnostic(mark, doc) for mark in found.marks]
+        lines = _lines(doc.source)
+        marks = [_diagnostic(mark, lines) for mark in found.marks]
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, marks, doc.version))
 
     def judge_those_that_read(self, uris: Sequence[str]) -> None:
@@ -66,9 +68,9 @@ class HcpServer(LanguageServer):
         self.client_register_capability(types.RegistrationParams([one]), lambda _: None)
 
 
-def _diagnostic(mark: Mark, doc: TextDocument) -> types.Diagnostic:
+def _diagnostic(mark: Mark, lines: Sequence[str]) -> types.Diagnostic:
     return types.Diagnostic(
-        range=_range(mark.place, doc.lines),
+        range=_range(mark.place, lines),
         message=mark.text,
         severity=_LEVELS[mark.level],
         code=mark.code,
@@ -96,13 +98,17 @@ def _place(position: types.Position, lines: Sequence[str]) -> tuple[int, int]:
     return position.line + 1, len(units.decode("utf-16-le", "ignore")) + 1
 
 
+def _lines(text: str) -> list[str]:
+    """A document's lines with their ends, as the protocol has them: a form feed or U+2028 ends none."""
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+
+
 def _edits(old: str, new: str) -> list[types.TextEdit]:
     """Whole lines that are replaced."""
-    before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    before, after = _lines(old), _lines(new)
     return [
         types.TextEdit(types.Range(types.Position(one, 0), types.Position(two, 0)), "".join(after[three:four]))
-        for what, one, two, three, four in matcher.get_opcodes()
+        for what, one, two, three, four in LineMatcher(before, after).get_opcodes()
         if what != "equal"
     ]
 
@@ -144,7 +150,7 @@ def make_server() -> HcpServer:
     def hover(params: types.HoverParams) -> types.Hover | None:
         doc = server.workspace.get_text_document(params.text_document.uri)
         found = server.docs.get(params.text_document.uri, JudgedText())
-        text = explained(found, doc.path, *_place(params.position, doc.lines))
+        text = explained(found, doc.path, *_place(params.position, _lines(doc.source)))
         return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text)) if text else None
 
     @server.feature(
@@ -184,16 +190,18 @@ def make_server() -> HcpServer:
         dialect = server.dialects.get(params.text_document.uri)
         if dialect is None:
             return []
-        line, column = _place(params.position, doc.lines)
+        lines = _lines(doc.source)
+        line, column = _place(params.position, lines)
         is_yaml = doc.path.endswith((".yaml", ".yml"))
         return [
             types.CompletionItem(one.label, kind=types.CompletionItemKind.Property, detail=one.about)
-            for one in offered([text.rstrip("\r\n") for text in doc.lines], line - 1, column - 1, *dialect, is_yaml)
+            for one in offered([text.rstrip("\r\n") for text in lines], line - 1, column - 1, *dialect, is_yaml)
         ]
 
     return server
 
 
 def serve() -> None:
-    """Answers until the editor closes the input."""
+    """Answers until the editor closes the input. It writes no file and starts nothing, so a signal ends it at once."""
+    end_at_once()
     make_server().start_io()

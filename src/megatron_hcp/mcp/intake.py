@@ -14,6 +14,8 @@ from typing import Any
 import anyio
 import mcp_types as types
 
+from megatron_hcp.ground.errors import HcpError
+
 MAX_LINE = 16_000_000
 """Bytes of a message: a log that an agent passes as text is the largest."""
 _BLOCK = 65_536
@@ -67,7 +69,11 @@ class Wire:
                 return
 
     async def write(self, text: str) -> None:
-        """Writes a message whole, without blocking others than writers."""
+        """Writes a message whole, without blocking others than writers.
+
+        Raises:
+            HcpError: it cannot be written, for another reason than a client that is gone.
+        """
         data = text.encode("utf-8", "replace")
         async with self._lock:
             while data:
@@ -79,6 +85,10 @@ class Wire:
                     continue
                 except BrokenPipeError:
                     return  # the client is gone, and its end of the input with it
+                except OSError as error:
+                    raise HcpError(
+                        f"standard output cannot be written ({error.strerror})", wanted="a client that reads answers"
+                    ) from None
 
     async def flush(self) -> None:
         """Nothing is held back."""

@@ -229,8 +229,21 @@ def part_of_skill(uri: str) -> str:
 
 
 def serve() -> None:
-    """Serves the protocol on standard input and output until the client closes them."""
-    anyio.run(_serve)
+    """Serves the protocol on standard input and output until the client closes them.
+
+    Raises:
+        HcpError: an answer could not be written.
+    """
+    try:
+        anyio.run(_serve)
+    except Exception as error:
+        raise _first(error) from None
+
+
+def _first(error: BaseException) -> BaseException:
+    """The error itself: of tasks that run beside each other, several come as a group."""
+    inner = getattr(error, "exceptions", ())
+    return _first(inner[0]) if inner else error
 
 
 async def _serve() -> None:

@@ -65,13 +65,14 @@ def layout_of(facts: Facts, seq_length: int = 0) -> Layout:
             f"hierarchical_context_parallel_sizes: found {len(sizes)} sizes", wanted="two", do="see hcp explain HCP003"
         )
     words = {"full": "full", "selective": "selective"}
+    whole = "full" if facts.get("activation_checkpointing") else "none"  # NeMo-RL's switch alone recomputes layers
     axes = {name: facts.get(name) or 1 for name in ("tp", "cp", "pp", "ep")}
     return Layout(
         **axes, vp=facts.get("vpp") or 1, etp=(facts.get("etp") or 1) if facts.get("num_experts") else 1,
         mbs=_sequences_at_once(facts, axes["cp"], seq_length), cp_comm_type=kind,
         # Other types have no levels: they pay no attention to sizes that fit.
         hcp_sizes=(sizes[0], sizes[1]) if sizes and (kind == "a2a+p2p" or sizes[0] * sizes[1] != axes["cp"]) else None,
-        recompute=words.get(str(facts.get("recompute_granularity")), "none"),
+        recompute=words.get(str(facts.get("recompute_granularity")), whole),
     )  # fmt: skip
 
 
@@ -81,6 +82,17 @@ def _sequences_at_once(facts: Facts, cp: int, seq_length: int) -> int:
     if said or not (tokens and seq_length and facts.get("use_dynamic_bsz")):
         return int(said or 1)
     return max(1, int(tokens) * cp // seq_length)
+
+
+def with_even_batches(facts: Facts, job: PlanJob) -> dict[str, Any]:
+    """The facts with micro-batches that divide the batch, where tokens fill them: no rule asks their number to."""
+    axes = {name: facts.get(name) or 1 for name in ("tp", "cp", "pp")}
+    most = _sequences_at_once(facts, axes["cp"], job.seq_length)
+    ranks = job.world_size // (axes["tp"] * axes["cp"] * axes["pp"])
+    if facts.get("micro_batch_size") or most == 1 or not ranks or job.global_batch % ranks:
+        return dict(facts)
+    share = job.global_batch // ranks
+    return {**facts, "micro_batch_size": next(count for count in range(most, 0, -1) if share % count == 0)}
 
 
 def named(facts: Facts) -> str:

@@ -63,11 +63,17 @@ def last_words(settings: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 _OVERLAP_UNASKED = ("bridge", "bridge-provider")
 """Dialects whose recipes overlap communication without being asked."""
+_OFFLOADS_NOTHING = ("verl", "nemo-rl")
+"""Dialects in which optimizer_cpu_offload alone moves nothing: they make megatron-core's OptimizerConfig themselves,
+whose optimizer_offload_fraction is 0."""
 
 
 def traits_in(launch: Launch, settings: Iterable[Setting], facts: Facts) -> Traits:
     """The traits of the launch by its settings, a recipe's among them, and the values of its facts."""
-    traits = traits_of(facts, last_words((item.key, item.value) for item in settings))
+    words = last_words((item.key, item.value) for item in settings)
+    if launch.dialect in _OFFLOADS_NOTHING:
+        words.setdefault("optimizer_offload_fraction", 0.0)
+    traits = traits_of(facts, words)
     if launch.dialect not in _OVERLAP_UNASKED:
         traits = traits._replace(overlaps_ep=bool(traits.overlaps_ep), whole_graph=bool(traits.whole_graph))
     if launch.dialect == "mlm":
@@ -195,11 +201,23 @@ def _modules(facts: Facts, settings: Settings) -> frozenset[str] | None:
 
 
 def _optimizer_bytes(settings: Settings) -> int:
-    """Bytes of a parameter's optimizer state on the GPU: its fp32 weight, and two moments, which may have 2 bytes."""
-    if _flag(settings, "optimizer_cpu_offload") and _last(settings.get("optimizer_offload_fraction", 1.0)) == 1.0:
+    """Bytes of a parameter's optimizer state on the GPU: its fp32 weight, and two moments, which may have 2 bytes.
+
+    miles' `stream_optimizer_state_to_disk` leaves one bucket of them there (its arguments.py).
+    """
+    if _flag(settings, "stream_optimizer_state_to_disk"):
         return 0
     moments = (str(_last(settings.get(name))) for name in ("exp_avg_dtype", "exp_avg_sq_dtype"))
-    return 4 + sum(2 if moment.endswith(("bf16", "bfloat16", "fp16", "float16")) else 4 for moment in moments)
+    found = 4 + sum(2 if moment.endswith(("bf16", "bfloat16", "fp16", "float16")) else 4 for moment in moments)
+    return round(found * (1 - _offloaded(settings))) if _flag(settings, "optimizer_cpu_offload") else found
+
+
+def _offloaded(settings: Settings) -> float:
+    """The share of the optimizer that the host has: all of it unless it is said, as in Megatron-LM's arguments."""
+    try:
+        return min(1.0, max(0.0, float(_last(settings.get("optimizer_offload_fraction", 1.0)))))
+    except (TypeError, ValueError):
+        return 1.0
 
 
 def _split(facts: Facts) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ _CONFIG_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "layers_block_type
 """Names of the number of layers that only a config.json has."""
 _MEGATRON_DEFAULTS = ("linear_num_key_heads", "linear_num_value_heads")
 """Keys that Megatron gives a value for every model: there the attention variant says whether it is used."""
-MOST_LAYERS, MOST_MTP, MOST_NAME = 1024, 16, 60
+MOST_LAYERS, MOST_MTP, MOST_EXPERTS, MOST_NAME = 1024, 16, 1024, 60
 _GIVE = "correct it, or give the config.json next to the weights with --model"
 _UNKNOWN_LAYERS = {
     "mamba": "Mamba layers", "mamba2": "Mamba layers", "linear_attention": "linear attention",
@@ -199,7 +199,8 @@ def _possible(sizes: ModelSizes, values: Mapping[str, Any]) -> None:
         found = f"found {sizes.heads} heads in a hidden size of {sizes.hidden_size}"
         raise HcpError(f"model: {found}", wanted=f"at most {sizes.hidden_size}", do=_GIVE)
     mtp = _prediction_layers(values)
-    for what, count, most in (("layers", sizes.num_layers, MOST_LAYERS), ("prediction layers", mtp, MOST_MTP)):
+    limits = (("layers", sizes.num_layers, MOST_LAYERS), ("prediction layers", mtp, MOST_MTP))
+    for what, count, most in (*limits, ("experts", sizes.experts, MOST_EXPERTS)):
         if count > most:
             raise HcpError(f"model: found {count} {what}", wanted=f"at most {most}", do=_GIVE)
     if sizes.vocab < 1:

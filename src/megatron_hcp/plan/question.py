@@ -21,6 +21,7 @@ from megatron_hcp.plan.from_launch import (
     job_of,
     named,
     open_marks,
+    with_even_batches,
     with_own_split,
     with_vocabulary,
 )
@@ -77,6 +78,7 @@ def question_about(
     traits = traits_in(launch, said.settings, facts) if launch else PLAIN
     job = job_of(given, facts, {name: str(facts[name]) for name in PACKAGES if facts.get(name)}, traits)
     if is_own:
+        facts = with_even_batches(facts, job)
         job = replace(job, marks=(*job.marks, *traits.layout_marks, *open_marks(unknown, given)))
     else:
         job = replace(job, recomputes=None, block_layers=None, unit_layers=1)  # a search recomputes what is usual

@@ -42,6 +42,8 @@ SHAPE = Fields(
     optional={**_CHOICES, "accept": ListOf(_ACCEPT), "exclude": TEXTS, "paths": MapOf(Fields(optional=_CHOICES))}
 )
 _WANTED = "hcp's settings, as schemas/hcp.config.1.json has them"
+_MOST_PATTERNS = 200
+"""Each is compared with the path of each file of a walk."""
 
 
 class Accepted(NamedTuple):
@@ -152,9 +154,19 @@ def _parsed(text: str, file: str) -> _ConfigText:
         places = {setting.key: setting.location for setting in doc.settings if setting.location is not None}
         loaded = _ConfigText(name, doc.data, places, numbers_as_written(text, name))
     checked(loaded.data, SHAPE, name)
+    _refuse_many_patterns(loaded)
     for item in loaded.data.get("accept") or ():
         _known_rule(item["rule"], name)
     return loaded
+
+
+def _refuse_many_patterns(loaded: _ConfigText) -> None:
+    data = loaded.data
+    accepting = [item.get("paths") or () for item in data.get("accept") or ()]
+    count = sum(map(len, (data.get("exclude") or (), data.get("paths") or (), *accepting)))
+    if count > _MOST_PATTERNS:
+        found = f"{loaded.name}: found {count} patterns of paths"
+        raise HcpError(found, wanted=f"at most {_MOST_PATTERNS}", do="name folders, or use wildcards")
 
 
 def _table_of(text: str, name: str) -> dict[str, Any]:

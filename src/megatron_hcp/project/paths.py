@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 
 from megatron_hcp.bash.arith import Undecidable
 from megatron_hcp.bash.pattern import Pattern
@@ -24,9 +25,15 @@ def matches(path: str, pattern: str) -> bool:
     """
     pattern = pattern.removeprefix("./").rstrip("/")
     try:
-        compiled = Pattern(glob(pattern))
+        compiled = _compiled(pattern)
+        compiled.cost = 0  # what one path costs is limited
         parts = path.split(os.sep)
         names = parts if "/" not in pattern else ["/".join(parts[: end + 1]) for end in range(len(parts))]
         return any(len(name) in compiled.ends(name) for name in names)
     except Undecidable as error:
         raise HcpError(f"the pattern {visible(pattern)[:60]} ({error})", wanted="a short pattern of paths") from None
+
+
+@lru_cache(maxsize=1000)
+def _compiled(pattern: str) -> Pattern:
+    return Pattern(glob(pattern))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import shutil
 import tempfile
@@ -13,6 +12,7 @@ from typing import NamedTuple
 from megatron_hcp.ground.below import file_below
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import locked, read_regular
+from megatron_hcp.ground.line_diff import unified
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.skills.card import skill_file
 from megatron_hcp.skills.installed import (
@@ -69,7 +69,7 @@ class Copy(NamedTuple):
             except HcpError:
                 there = b"(no regular file)"
             before, after = (data.decode("utf-8", "replace").splitlines() for data in (wanted, there))
-            yield from difflib.unified_diff(before, after, f"shipped/{path}", f"yours/{path}", n=1, lineterm="")
+            yield from unified(before, after, f"shipped/{path}", f"yours/{path}", context=1, end="")
 
 
 def plan_copies(folders: Sequence[Path], place: Path, *, given: bool) -> list[Copy]:

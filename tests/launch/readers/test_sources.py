@@ -71,6 +71,18 @@ def test_a_path_in_a_container_is_read_where_it_leads_to_the_scripts_own_reposit
     assert (tp(reading) == "4") is is_read
 
 
+@pytest.mark.parametrize(("named", "is_read"), [("examples/run.sh", True), ("{folder}/examples/run.sh", False)])
+def test_a_script_that_is_named_from_a_folder_above_it_starts_files_as_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, is_read: bool
+) -> None:
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "m.sh").write_text("TP=4\n")
+    (tmp_path / "examples" / "run.sh").write_text(f"source m.sh\n{TRAIN}")
+    monkeypatch.chdir(tmp_path)
+    reading = read_target(named.format(folder=tmp_path), beside=Beside())
+    assert (tp(reading) == "4") is is_read
+
+
 @pytest.mark.parametrize(
     ("change", "started", "files", "expected"),
     [
@@ -282,3 +294,15 @@ def test_what_an_arm_sets_after_an_unread_file_is_known(tmp_path: Path) -> None:
 def test_an_unread_file_is_shown_by_its_name_if_that_is_known(tmp_path: Path, path: str, shown: str) -> None:
     reading = read(tmp_path, f'source "{path}"\n{TRAIN}')
     assert reading.unknown["tensor_model_parallel_size"] == f"TP may be set by {shown}, which line 1 sources"
+
+
+@pytest.mark.parametrize(("other", "is_read"), [("$SLURM_SUBMIT_DIR", True), ("./other", False)])
+def test_a_path_that_hangs_on_a_condition_means_the_one_file_that_is_there(
+    tmp_path: Path, other: str, is_read: bool
+) -> None:
+    (tmp_path / "m.sh").write_text("TP=4\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "m.sh").write_text("TP=8\n")
+    own = '"$(cd "$(dirname "$0")" && pwd)"'
+    script = f'if [ -n "$IN_JOB" ]; then D={other}; else D={own}; fi\nsource "$D/m.sh"\n{TRAIN}'
+    assert (tp(read(tmp_path, script)) == "4") is is_read

@@ -63,3 +63,19 @@ def test_a_launch_sets_the_prefill_and_the_graphs_itself(dialect: str, prefix: s
     assert taken(usual) - taken(own) == pytest.approx((1.5 * 4096 + 2 * (many - 64)) / 1024)
     least = own._replace(prefill_tokens=16)
     assert taken(own) - taken(least) == pytest.approx(1.5 * 2048 / 1024)
+
+
+def test_attention_that_is_data_parallel_shares_the_prefill_that_a_launch_states() -> None:
+    """_handle_data_parallelism of SGLang: chunked_prefill_size // dp_size."""
+    said = {"colocate": "true", "sglang_chunked_prefill_size": "131072", "sglang_dp_size": "64"}
+    of = [Setting(key, value) for key, value in said.items()]
+    alone = rl_job("slime", of, Layout(), 8192).engine
+    shared = rl_job("slime", [*of, Setting("sglang_enable_dp_attention", [])], Layout(), 8192).engine
+    assert alone is not None and shared is not None
+    assert (alone.prefill_tokens, shared.prefill_tokens) == (131072, 2048)
+
+
+def test_the_largest_of_the_graphs_that_a_launch_lists_counts() -> None:
+    settings = [Setting("colocate", "true"), Setting("sglang_cuda_graph_bs", ["1", "2", "4", "8"])]
+    engine = rl_job("slime", settings, Layout(), 8192).engine
+    assert engine is not None and engine.graph_sequences == 8

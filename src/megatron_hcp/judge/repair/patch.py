@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, product
 from typing import Any, NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.line_diff import unified
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.repair.fixes import apply_fix, writable_key
@@ -226,7 +226,7 @@ def _diff(target: str, old: str, new: str) -> str:
         return ""
     path, note = _path(target)
     mark = byte_order_mark(target)
-    lines = difflib.unified_diff(_lines(mark + old), _lines(mark + new), _name(f"a/{path}"), _name(f"b/{path}"), n=2)
+    lines = unified(_lines(mark + old), _lines(mark + new), _name(f"a/{path}"), _name(f"b/{path}"), context=2)
     return note + "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
 
 

@@ -93,6 +93,12 @@ _OWN = frozenset("actor_num_nodes actor_num_gpus_per_node rollout_batch_size rol
 def _derive(facts: Facts, unknown: MutableMapping[str, str]) -> None:
     from megatron_hcp.launch.dialects.mlm.derived import derive_from_options
 
+    if known(facts, "global_batch_size", "rollout_batch_size", "samples_per_prompt", "steps_per_rollout"):
+        # slime_validate_args: a rollout's answers over its steps; `put` keeps a value that the launch states.
+        prompts, answers = value_of(facts, "rollout_batch_size"), value_of(facts, "samples_per_prompt")
+        steps = value_of(facts, "steps_per_rollout")
+        if prompts and answers and steps and prompts * answers // steps:
+            put(facts, "global_batch_size", prompts * answers // steps, "steps_per_rollout")
     derive_from_options(facts, unknown)
     if known(facts, "actor_num_nodes", "actor_num_gpus_per_node"):
         # Ray places the ranks: neither the job's nodes nor its launcher determine how many train.

@@ -10,8 +10,9 @@ from typing import Any
 
 _STAGES = ("-Base", "-Instruct", "-Thinking", "-Reasoning", "-Chat", "-it", "-pt", "-hf", "-2507", "-FP8", "-BF16")
 """How names of one model differ by its stage of training or its precision, of which neither changes its sizes."""
-FOR_PLANS = frozenset(("moe_latent_size", "csa"))
-"""Fields that only a plan reads; no fact has them. csa: what a config.json has of DeepSeek-V4's attention."""
+FOR_PLANS = frozenset(("moe_latent_size", "csa", "config"))
+"""Fields of which no launch has facts. csa: what a config.json has of DeepSeek-V4's attention; config: what it has
+beside the sizes, such as windows and an indexer, of which each framework's release makes what it can."""
 _FILE = os.path.join(os.path.dirname(__file__), "known_models.txt")
 
 

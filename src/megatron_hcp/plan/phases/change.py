@@ -16,31 +16,35 @@ _MAIN_WEIGHT = 4
 _LEAST_SHARE = 0.2
 _CHUNK = 1024
 _O, _A = "+actor_rollout_ref.actor.megatron.override_transformer_config.", "actor_rollout_ref.actor."
+_P = f"{_A}optim.override_optimizer_config."
+_INFERRED = " ".join(f"actor_rollout_ref.{role}.log_prob_max_token_len_per_gpu={{0}}" for role in ("rollout", "ref"))
 _WRITTEN: Mapping[str, Mapping[str, str]] = {
     "verl": {
         "share": "actor_rollout_ref.rollout.gpu_memory_utilization={}",
         "logits": "actor_rollout_ref.model.use_fused_kernels=True",
-        "log-probability tokens": "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu={}",
+        "log-probability tokens": _INFERRED,
         "reference": "actor_rollout_ref.ref.megatron.param_offload=True",
-        "weights": f"{_A}megatron.param_offload=True",
+        "weights": f"{_A}megatron.param_offload=True actor_rollout_ref.ref.megatron.param_offload=True",
         "optimizer": f"{_A}megatron.optimizer_offload=True",
         "recompute": f"{_O}recompute_granularity=full {_O}recompute_method=uniform {_O}recompute_num_layers=1",
-        "tokens": f"{_A}ppo_max_token_len_per_gpu={{}}",
-        "host optimizer": f"+{_A}optim.override_optimizer_config.optimizer_cpu_offload=True",
+        "tokens": f"{_A}ppo_max_token_len_per_gpu={{0}} {_INFERRED}",
+        "host optimizer": f"+{_P}optimizer_cpu_offload=True +{_P}optimizer_offload_fraction=1.0 "
+        f"+{_P}use_precision_aware_optimizer=True",
     },
     "nemo-rl": {
         "share": "policy.generation.vllm_cfg.gpu_memory_utilization={}",
         "logits": f"policy.logprob_chunk_size={_CHUNK} policy.megatron_cfg.defer_fp32_logits=true",
         "log-probability tokens": "policy.logprob_batch_size={}",
         "recompute": "policy.megatron_cfg.activation_checkpointing=true",
-        "host optimizer": "policy.megatron_cfg.optimizer.optimizer_cpu_offload=true",
+        "host optimizer": "policy.megatron_cfg.optimizer.optimizer_cpu_offload=true "
+        "policy.megatron_cfg.optimizer.optimizer_offload_fraction=1.0",
     },
     "slime": {
         "share": "--sglang-mem-fraction-static {}",
         "log-probability tokens": "--log-probs-max-tokens-per-gpu {}",
         "all": "--offload-train",
         "recompute": "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
-        "tokens": "--max-tokens-per-gpu {}",
+        "tokens": "--max-tokens-per-gpu {0} --log-probs-max-tokens-per-gpu {0}",
         "host optimizer": "--optimizer-cpu-offload --use-precision-aware-optimizer",
     },
     "ms-swift": {
@@ -51,7 +55,8 @@ _WRITTEN: Mapping[str, Mapping[str, str]] = {
         "host optimizer": "--optimizer_cpu_offload true --use_precision_aware_optimizer true",
     },
 }  # fmt: skip
-"""How each framework writes a change; what it lacks is not offered."""
+"""How each framework writes a change, with every key that would keep it from being made; what it lacks is not
+offered."""
 
 
 class FirstFailure(NamedTuple):
@@ -61,9 +66,10 @@ class FirstFailure(NamedTuple):
     setting: str
 
 
-class _Change(NamedTuple):
-    name: str
-    value: object
+class Mended(NamedTuple):
+    """A change of one setting, as the launch writes it, and what it makes of the layout, the job and the phases."""
+
+    setting: str
     layout: Layout
     job: PlanJob
     rl: RlJob
@@ -76,11 +82,18 @@ def first_failure(
     failing = _first(phases, job)
     if failing is None or failing.is_open:
         return None
-    written = _WRITTEN[rl.framework]
-    for change in _changes(layout, job, rl, failing):
-        if change.name in written and all(item.fits for item in phases_of(model, change.layout, change.job, change.rl)):
-            return FirstFailure(failing, written[change.name].format(change.value))
+    for change in changes_of(layout, job, rl, failing):
+        if all(item.fits for item in phases_of(model, change.layout, change.job, change.rl)):
+            return FirstFailure(failing, change.setting)
     return FirstFailure(failing, "")
+
+
+def changes_of(layout: Layout, job: PlanJob, rl: RlJob, failing: Phase) -> Iterator[Mended]:
+    """The changes of one setting that the framework has, what costs least time first."""
+    written = _WRITTEN[rl.framework]
+    for item in _changes(layout, job, rl, failing):
+        if item.name in written:
+            yield Mended(written[item.name].format(item.value), item.layout, item.job, item.rl)
 
 
 def _first(phases: Sequence[Phase], job: PlanJob) -> Phase | None:
@@ -93,15 +106,20 @@ def _first(phases: Sequence[Phase], job: PlanJob) -> Phase | None:
     return next((item for item in phases if not item.fits), None)
 
 
-def _changes(layout: Layout, job: PlanJob, rl: RlJob, failing: Phase) -> Iterator[_Change]:
-    """Changes of one setting, what costs least time first."""
+class _Named(NamedTuple):
+    name: str
+    value: object
+    layout: Layout
+    job: PlanJob
+    rl: RlJob
 
-    def of(name: str, other: RlJob, value: object = "") -> _Change:
-        return _Change(name, value, layout, job, other)
+
+def _changes(layout: Layout, job: PlanJob, rl: RlJob, failing: Phase) -> Iterator[_Named]:
+    def of(name: str, other: RlJob, value: object = "") -> _Named:
+        return _Named(name, value, layout, job, other)
 
     if rl.engine is not None and failing.name == ROLLOUT:
-        share = rl.engine.share - failing.over / (failing.terms["engine"] / rl.engine.share)
-        share = int(share * 20) / 20
+        share = int((rl.engine.share - failing.over / failing.usable) * 20) / 20
         if share >= _LEAST_SHARE:
             yield of("share", rl._replace(engine=rl.engine._replace(share=share)), f"{share:.2f}")
     chunked = rl.logits._replace(chunk=_CHUNK, deferred=True)
@@ -110,21 +128,24 @@ def _changes(layout: Layout, job: PlanJob, rl: RlJob, failing: Phase) -> Iterato
     if rl.log_prob_tokens > rl.update_tokens or rl.framework == "nemo-rl":
         yield of("log-probability tokens", *_fewer_inferred(rl))
     yield of("reference", rl._replace(keeps_reference=False))
-    yield of("weights", rl._replace(offloads=rl.offloads | {WEIGHTS, GRADIENTS}))
+    keeps = rl.keeps_reference and rl.framework != "verl"  # which is told to move the reference's as well
+    yield of("weights", rl._replace(offloads=rl.offloads | {WEIGHTS, GRADIENTS}, keeps_reference=keeps))
     yield of("optimizer", rl._replace(offloads=rl.offloads | {OPTIMIZER}))
     if rl.engine is not None:
         yield of("all", rl._replace(offloads=ALL))
-    yield _Change("recompute", "", replace(layout, recompute="full"), job, rl)
+    yield _Named("recompute", "", replace(layout, recompute="full"), job, rl)
     least = rl.least_tokens
     if rl.update_tokens > least:
-        yield of("tokens", rl._replace(update_tokens=least, log_prob_tokens=min(rl.log_prob_tokens, least)), least)
-    yield _Change("host optimizer", "", layout, replace(job, optimizer_bytes=0), rl)
+        yield of("tokens", _inferring(rl, least)._replace(update_tokens=least), least)
+    yield _Named("host optimizer", "", layout, replace(job, optimizer_bytes=0), rl)
 
 
 def _fewer_inferred(rl: RlJob) -> tuple[RlJob, int]:
     """With as many tokens in log-probability as in the update; NeMo-RL counts sequences."""
     tokens = rl.least_tokens if rl.framework == "nemo-rl" else rl.update_tokens
-    fewer = rl._replace(
-        log_prob_tokens=min(tokens, rl.log_prob_tokens), reference_tokens=min(tokens, rl.reference_tokens)
-    )
-    return fewer, 1 if rl.framework == "nemo-rl" else tokens
+    return _inferring(rl, tokens), 1 if rl.framework == "nemo-rl" else tokens
+
+
+def _inferring(rl: RlJob, most: int) -> RlJob:
+    """With at most so many tokens where log-probabilities alone are computed."""
+    return rl._replace(log_prob_tokens=min(most, rl.log_prob_tokens), reference_tokens=min(most, rl.reference_tokens))

@@ -57,20 +57,27 @@ class Logits(NamedTuple):
     """How log-probabilities are made of hidden states.
 
     `fused`: without logits. `chunk`: tokens that are in fp32 at once, 0 for all. `deferred`: logits stay bf16 until
-    then. `entropy`: the loss has an entropy term, whose gradient keeps a softmax of its own.
+    then. `entropy`: the loss has an entropy term, whose gradient keeps a softmax of its own. `scaled`: a temperature
+    divides the logits into a copy. `observed`: miles logs the entropy of the update, `inferred` and of the inference.
     """
 
     fused: bool = False
     chunk: int = 0
     deferred: bool = False
     entropy: bool = False
+    scaled: bool = False
+    observed: bool = False
+    inferred: bool = False
 
 
 class RlJob(NamedTuple):
     """Tokens are those of a micro-batch on one context-parallel rank; 0 where a step has no such phase.
 
     `offloads`: what of the actor is moved to the host outside the phases that use it; `critic_offloads` of the critic.
-    `own_reference`: the reference has weights of its own; `keeps_reference`: they stay on the GPU.
+    `own_reference`: the reference has weights of its own; `keeps_reference`: they stay on the GPU. `expands`: torch's
+    segments grow in training, so that little is lost between tensors. `adapters`: LoRA's are trained, and no weight of
+    the model. `deepep`: experts exchange tokens by DeepEP. `generates_itself`: the trainer has no engine beside it.
+    `release`: the framework's, "" for the newest.
     """
 
     framework: str
@@ -86,6 +93,11 @@ class RlJob(NamedTuple):
     logits: Logits = Logits()
     least_tokens: int = 1
     """Those of the longest sequence alone."""
+    expands: bool = False
+    adapters: bool = False
+    deepep: bool = False
+    generates_itself: bool = False
+    release: str = ""
 
     def tokens(self, phase: str) -> int:
         """Tokens of a micro-batch in that phase, on one rank."""

@@ -8,20 +8,9 @@
 | weight synchronization | the engine's weights, and one bucket with the largest weight gathered |
 | rollout | the engine's share; of SGLang, which counts weights and KV cache alone in it, what it needs beside it |
 
-In phases with micro-batches, `FRAGMENTED` of the trainer's memory comes on top.
-
-Logits are T V/t elements on the last stage. Float16Module makes them fp32, so that bytes of an element are:
-
-| framework | log-probability | update | why |
-|---|---|---|---|
-| verl | 12 | 8, 16 with entropy | logits, a copy for the entropy, its softmax; the loss works in place and its gradient
-follows the temperature |
-| NeMo-RL | 12 | 12 | logits, log-softmax, and exp or a copy |
-| slime | 8 | 12, 16 with entropy | logits and the softmax; in the update gradients of the samples' slices |
-| ms-swift | 8 | 8 | logits and a copy; the loss works in place |
-
-Source: tensor_parallel.py of verl, model_utils.py of NeMo-RL, ppo_utils.py of slime, grpo_trainer.py of ms-swift, and
-Float16Module and vocab_parallel_cross_entropy of megatron-core.
+Of every process that is on the GPU there is more than torch's tensors: `COMMUNICATORS` of the trainer, `ASLEEP` of the
+engine. In phases with micro-batches a share of the trainer's memory (`FRAGMENTED`) comes on top. What the head of the
+last stage holds is in `logits`.
 """
 
 from __future__ import annotations
@@ -50,29 +39,43 @@ from megatron_hcp.plan.phases.job import (
     Engine,
     RlJob,
 )
+from megatron_hcp.plan.phases.logits import head_bytes, is_before
 from megatron_hcp.plan.weights import padded_vocab, parameters
 
-_BYTES = {
-    "verl": (12, 8, 16), "nemo-rl": (12, 12, 12), "slime": (8, 12, 16), "ms-swift": (8, 8, 12),
-}  # fmt: skip
-"""Bytes of an element of the logits: log-probability, update, update with entropy."""
-ASLEEP = {"vllm": 2.0, "sglang": 3.2}
-"""GiB that an engine keeps while it sleeps: CUDA's context, its graphs and NCCL's buffers. vLLM's logs say 1.3 to 4.3;
-SGLang's processes had 3.17 and 3.24 in slime's issues 1767 and 1951."""
+ASLEEP = {"vllm": (1.0, 5.6), "sglang": (3.2, 3.2)}
+"""GiB that a sleeping engine keeps, on one GPU and on several: CUDA's context, its graphs, and NCCL's buffers, which
+only several have. vLLM on one: 0.76 (NeMo-RL's issue 223), 0.93 (vLLM's pull request 11743), 1.19 (issue 28714). On
+several: 2.4 and 7.2 (NeMo-RL 223), 4.1 (NeMo-RL 2619, before a trainer started), 6.9 (vLLM 47654), 7.4 (verl 5840).
+SGLang on two: 3.17 and 3.24 (slime 1767 and 1951)."""
 CONTEXT = 1.0
-"""GiB of CUDA's context and NCCL's buffers of the engine's own process, which shares the GPU with the trainer's."""
+"""GiB of an engine's own process that its share does not count: CUDA's context, as the share is of what is free beside
+it, and of vLLM its graphs, which are captured when the KV cache has taken the rest (determine_available_memory and
+compile_or_warm_up_model of vLLM's gpu_worker.py). What a vLLM on one GPU keeps asleep is these two."""
+COMMUNICATORS, DEEPEP = 2.8, 5.9
+"""GiB of a trainer on several GPUs that are not torch's, beyond the one that `usable_gib` leaves: NCCL's buffers of
+Megatron's groups, cuBLAS, kernels. Out-of-memory messages give 3.8 of them in all: 4.2 (slime 1951: 88.83 less 82.55
+and 2.06), 3.8 (slime 1767: 48.84 less 44.61 and 0.41) and 3.3 (NeMo-RL 3244: 44.95 less 41.69). DeepEP adds buffers of
+its own: 9.7 in all in verl 5840 (65.27 less 55.13 and 0.41)."""
+_SLEEPS_WHOLE = "0.1.0"
+"""The release of slime from which a sleeping trainer has nothing: sleep of its actor.py destroys the groups, and
+torch_memory_saver takes what it allocated. DeepSeek-R1 on 128 GPUs ran out of memory at a share of 0.6 before, and ran
+at 0.7 afterwards (its commits 914a1b5df and 227571728)."""
 FRAGMENTED = 0.05
 """Share of the trainer's memory that torch holds beside it and cannot use, as micro-batches differ in length: the mean
 of what out-of-memory messages say (verl's issue 2828: 6.77 beside 60.49 GiB; slime's 1951 and 1767: 2.06 beside 82.55,
 0.41 beside 44.61)."""
+EXPANDED = 0.01
+"""The same where segments grow (expandable_segments): 0.41 beside 55.13 GiB in verl's issue 5840."""
 _SGLANG = (
     (20, (2048, 8, 8)), (35, (2048, 24, 80)), (60, (4096, 32, 160)), (160, (8192, 256, 512)),
     (math.inf, (16384, 512, 512)),
 )  # fmt: skip
 """What SGLang chooses on a GPU of less than so many GiB: tokens of a prefill, and sequences of its largest graph on up
 to 3 GPUs and on more. Source: as of `_beside_static`."""
-_BUCKET = {"verl": 2.0, "nemo-rl": 0.5, "slime": 0.5, "ms-swift": 0.5}
+_BUCKET = {"verl": 2.0, "slime": 0.5, "ms-swift": 0.5}
 """GiB of weights that are on their way at once: update_weights_bucket_megabytes, --update-weight-buffer-size."""
+_FREE_SHARE = 0.3
+"""Of NeMo-RL, the share of what is free (NRL_REFIT_BUFFER_MEMORY_RATIO in ipc_weight_synchronizer.py)."""
 
 
 class Phase(NamedTuple):
@@ -121,16 +124,19 @@ def _parts(name: str, model: PlanModel, layout: Layout, job: PlanJob, rl: RlJob)
     tokens = max(1, rl.tokens(name)) * layout.cp
     sequences = max(layout.pp * max(1, job.dp(layout)), job.global_batch * job.seq_length // tokens)
     phase_job = replace(job, seq_length=tokens, global_batch=sequences)
-    return Parts(model, replace(layout, mbs=1), phase_job, _output(name, model, layout, tokens // layout.cp, rl))
+    return Parts(model, replace(layout, mbs=1), phase_job, head_bytes(name, model, layout, tokens // layout.cp, rl))
 
 
 def _terms(name: str, stage: int, parts: Parts, rl: RlJob) -> dict[str, float]:
     """Bytes of one stage at the peak of that phase."""
     at_peak = parts.terms(stage)
     states = {key: at_peak[key] for key in (WEIGHTS, GRADIENTS, OPTIMIZER)}
-    terms = {key: states[key] for key in rl.resident(name)}
-    terms["workspaces"] = at_peak["workspaces"] + at_peak["dummy gradients"]
-    if rl.own_reference and (rl.keeps_reference or name == REFERENCE):
+    terms = {key: states[key] for key in rl.resident(name) if key == WEIGHTS or not rl.adapters}
+    if not (name == ROLLOUT and _sleeps_whole(rl)):
+        terms["workspaces"] = at_peak["workspaces"] + at_peak["dummy gradients"]
+        if parts.job.world_size > 1:
+            terms["communicators"] = (COMMUNICATORS + DEEPEP * rl.deepep) * GIB
+    if _has_reference(name, rl):
         terms["reference weights"] = states[WEIGHTS]
     if rl.critic_tokens:
         kept = ALL if name == CRITIC else ALL - rl.critic_offloads
@@ -142,25 +148,46 @@ def _terms(name: str, stage: int, parts: Parts, rl: RlJob) -> dict[str, float]:
     elif name in (LOG_PROB, REFERENCE):
         terms.update(_forward(parts, stage))
     if rl.tokens(name):
-        terms["fragmentation"] = FRAGMENTED * (sum(terms.values()) - terms.get("engine", 0.0))
+        of_torch = sum(terms.values()) - terms.get("engine", 0.0) - terms.get("communicators", 0.0)
+        terms["fragmentation"] = (EXPANDED if rl.expands else FRAGMENTED) * of_torch
+    if name == SYNC:
+        terms["bucket"] = _bucket(parts, rl, sum(terms.values()))
     return terms
+
+
+def _has_reference(name: str, rl: RlJob) -> bool:
+    """Whether the reference's own weights are on the GPU; ms-swift moves them with the model's (offload_context)."""
+    if rl.framework == "ms-swift" and name == ROLLOUT and WEIGHTS in rl.offloads:
+        return False
+    return rl.own_reference and (rl.keeps_reference or name == REFERENCE)
+
+
+def _sleeps_whole(rl: RlJob) -> bool:
+    return rl.framework == "slime" and OPTIMIZER in rl.offloads and not is_before(rl.release, _SLEEPS_WHOLE)
+
+
+def _bucket(parts: Parts, rl: RlJob, held: float) -> float:
+    """Bytes of the weights that are on their way at once, the largest of them gathered."""
+    gathered = 2.0 * padded_vocab(parts.model, parts.layout.tp) * parts.model.sizes.hidden_size
+    if rl.framework in _BUCKET:
+        return _BUCKET[rl.framework] * GIB + gathered
+    return gathered + _FREE_SHARE * max(0.0, usable_gib(parts.job.gpu) * GIB - held - gathered)
 
 
 def _engine(name: str, parts: Parts, rl: RlJob) -> float:
     """Bytes of the engine in that phase."""
-    engine, model, layout = rl.engine, parts.model, parts.layout
+    engine = rl.engine
     assert engine is not None
     whole = parts.job.gpu.reported_mib * float(1 << 20) or parts.job.gpu.memory_bytes
     share = engine.share * whole
-    asleep = ASLEEP[engine.name] * GIB
+    asleep = ASLEEP[engine.name][engine.gpus > 1] * GIB
     if name == ROLLOUT:
-        return share if engine.name == "vllm" else share + (CONTEXT + _beside_static(engine, whole)) * GIB
+        beside = CONTEXT + (_beside_static(engine, whole) if engine.name == "sglang" else 0.0)
+        return share + beside * GIB
     if not engine.sleeps:
-        return share
-    if name == SYNC:
-        held = parameters(model, Layout(), 0)
-        gathered = 2.0 * padded_vocab(model, layout.tp) * model.sizes.hidden_size
-        return asleep + 2.0 * sum(held) / engine.gpus + _BUCKET[rl.framework] * GIB + gathered
+        return share + CONTEXT * GIB
+    if name == SYNC:  # a share too small for bf16 weights has quantized ones
+        return asleep + min(share, 2.0 * sum(parameters(parts.model, Layout(), 0)) / engine.gpus)
     return asleep
 
 
@@ -168,9 +195,9 @@ def _beside_static(engine: Engine, whole: float) -> float:
     """GiB that SGLang needs beside its static share, which has weights and KV cache alone, as it counts it itself.
 
     1.5 MiB for each token of a prefill, of 2,048 at least, 2 for each sequence of its graphs, 128 for each GPU, and
-    512. Left out: the 10 GiB that it takes at least from 60 GiB on, attention that is data parallel, drafts of
-    speculative decoding, and a prefill that is not chunked. Source: _handle_gpu_memory_settings, server_args.py of
-    SGLang.
+    512. Left out: the 10 GiB that it takes at least from 60 GiB on, drafts of speculative decoding, a prefill that is
+    not chunked, and padding of attention that is data parallel, for which slime's run-deepseek-r1.sh leaves no room.
+    Source: _handle_gpu_memory_settings, server_args.py of SGLang.
 
     Args:
         whole: bytes of the GPU.
@@ -188,23 +215,3 @@ def _forward(parts: Parts, stage: int) -> dict[str, float]:
     layer += 4.0 * job.seq_length // layout.cp * model.sizes.hidden_size / layout.tp
     is_last = stage == layout.pp - 1
     return {"logits": parts.output} if is_last and parts.output > layer else {"layer forward": layer}
-
-
-def _output(name: str, model: PlanModel, layout: Layout, tokens: int, rl: RlJob) -> float:
-    """Bytes at the head of the last stage: the hidden states, the logits, and what is made of them."""
-    hidden, vocab = model.sizes.hidden_size, padded_vocab(model, layout.tp) / layout.tp
-    trains = name in (UPDATE, CRITIC)
-    states = tokens * hidden * (4.0 / layout.tp + (2.0 if layout.tp > 1 else 0.0) + (2.0 if trains else 0.0))
-    if name == CRITIC:
-        return states
-    weight_gradient = 2.0 * vocab * hidden if trains else 0.0
-    if rl.logits.fused:  # gradients of the hidden states and of the weight are added up in fp32
-        return states + 2 * weight_gradient + (4.0 * tokens * hidden if trains else 0.0)
-    plain, update, with_entropy = _BYTES[rl.framework]
-    each = float((with_entropy if rl.logits.entropy else update) if trains else plain)
-    at_once = min(tokens, rl.logits.chunk) if rl.logits.chunk else tokens
-    if rl.logits.deferred:  # bf16 logits, in the update with their gradient, and so many tokens of them in fp32
-        return states + weight_gradient + vocab * (tokens * (4.0 if trains else 2.0) + at_once * each)
-    if rl.logits.chunk and not trains:
-        return states + vocab * (4.0 * tokens + at_once * (each - 4))
-    return states + weight_gradient + vocab * tokens * each

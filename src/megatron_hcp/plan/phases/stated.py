@@ -15,8 +15,12 @@ _MOST = 1 << 40
 class RlSettings:
     """The last value of each key; a value that makes no sense counts as not said: rules report it."""
 
-    def __init__(self, settings: Iterable[Setting]) -> None:
-        self._values: dict[str, Any] = {item.key: item.value for item in settings}
+    def __init__(self, settings: Iterable[Setting], release: str = "") -> None:
+        self.release = release
+        self._values: dict[str, Any] = {}
+        for item in settings:
+            self._values.pop(item.key, None)  # so that keys stand in the order of their last values
+            self._values[item.key] = item.value
 
     def __contains__(self, key: str) -> bool:
         return key in self._values
@@ -46,6 +50,15 @@ class RlSettings:
             return True
         word = self._word(key)
         return default if word is None else word.lower() not in _OFF
+
+    def switch(self, key: str, default: bool = False) -> bool:
+        """An option that has a form with `no_`, of which the last counts."""
+        last = next((name for name in reversed(self._values) if name in (key, f"no_{key}")), key)
+        return self.flag(key, default) if last == key else False
+
+    def some_flag(self, name: str) -> bool:
+        """Whether an option of that name is on, under whatever key."""
+        return any(key.rpartition(".")[2] == name and self.flag(key) for key in self._values)
 
     def text(self, key: str, default: str = "") -> str:
         word = self._word(key)

@@ -15,6 +15,8 @@ def unsure_of(model: PlanModel, job: PlanJob, rl: RlJob, settings: Iterable[Sett
     found = [f"all phases: {what} is not counted" for what in model.kind_unknown]
     if any(item.key == "spec" for item in settings):
         found.append("all phases: layers that --spec builds are counted like plain ones")
+    if rl.adapters:
+        found.append("all phases: LoRA's own weights, gradients and optimizer state are not counted")
     if job.shards_weights:
         found.append(f"all phases: {FSDP}")
     if name := model.mixers.like_attention:
@@ -22,6 +24,8 @@ def unsure_of(model: PlanModel, job: PlanJob, rl: RlJob, settings: Iterable[Sett
     if not job.packed and rl.tokens(LOG_PROB):
         found.append(f"{LOG_PROB} and {UPDATE}: sequences are not packed, and the masks and copies of a padded batch "
                      "are not counted")  # fmt: skip
+    if rl.generates_itself:
+        found.append(f"{ROLLOUT}: the KV cache and the weights with which Megatron itself generates are not counted")
     if rl.engine is not None and model.sizes.experts:
         found.append(f"{ROLLOUT} and {SYNC}: what the engine of a model with experts needs beside its share of the "
                      "memory is not counted")  # fmt: skip
