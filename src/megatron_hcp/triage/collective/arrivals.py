@@ -13,7 +13,7 @@ from megatron_hcp.triage.number import whole
 TOKENS = (b"store based barrier on rank",)
 _MOST = 200_000
 _BARRIER = re.compile(
-    r"store based barrier on rank: ?(?P<rank>\d{1,7}).{0,200}?world_size=(?P<world>\d{1,7}), "
+    r"store based barrier on rank: ?(?P<rank>\d{1,7})(?:(?!store based).){0,200}?world_size=(?P<world>\d{1,7}), "
     r"(?:worker_count|num_workers_joined)=(?P<came>\d{1,7})(?:, timeout=(?P<hours>\d{1,3}):(?P<minutes>\d\d):"
     r"(?P<seconds>\d\d))?"
 )

@@ -137,7 +137,7 @@ GPU: tuple[Signature, ...] = (
         r"system not yet initialized|no CUDA-capable device is detected|forward compatibility was attempted on|"
         r"Cuda failure (?:\d{1,4} )?'(?:initialization error|no CUDA-capable device|system not yet)|"
         r"nvidia-container-cli: (?:initialization error|detection error)|"
-        r"Error: .{0,80}?(?:\b[Nn]o (?:\w{1,20} ){0,3}(?:GPUs?|accelerators?) (?:\w{1,8} ){0,2}"
+        r"Error: (?:(?!Error: ).){0,80}?(?:\b[Nn]o (?:\w{1,20} ){0,3}(?:GPUs?|accelerators?) (?:\w{1,8} ){0,2}"
         r"(?:found|available|detected|visible)|"
         r"(?:cannot|can't|could(?: not|n't)|did(?: not|n't)) (?:find|detect|see) (?:\w{1,12} ){0,3}"
         r"(?:GPUs?|accelerators?|CUDA devices?)\b|(?:needs?|requires?) an? (?:\w{1,20} )?(?:GPU|accelerator)\b"
