@@ -141,7 +141,7 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
         attempts[-1] = attempts[-1]._replace(failure=failure)
     if failure and failure.signature.id == "rendezvous-timeout" and (barrier := reader.waits.arrivals.barrier()):
         rank = next(iter(barrier.missing), None) if reader.waits.arrivals.is_sure(barrier) else None
-        cause = f"{failure.cause}: {barrier.at}"
+        cause = f"{failure.cause}: {barrier.said}"
         waited, failure = barrier, replace(failure, cause=cause, waited=barrier, rank=rank, node=None, local_rank=None)
         attempts[-1] = attempts[-1]._replace(failure=failure)
     cp = judge(reader.cp, job.groups, plan)

@@ -56,7 +56,7 @@ class Arrivals:
             text += f"; {ranges_text(missing)} never said that they waited" + (
                 f", of which {len(missing) - absent} came" if len(missing) > absent else ""
             )
-        return Waited("store based barrier", None, None, self.seconds, tuple(sorted(self.waited)), missing, at=text)
+        return Waited("store based barrier", None, None, self.seconds, tuple(sorted(self.waited)), missing, said=text)
 
 
 def ranges_text(ranks: Iterable[int]) -> str:
