@@ -156,6 +156,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "key.overrides": lambda v: v.dialect == "verl" or (v.dialect == "bridge" and v.launch.reading.form != "yaml"),
     "key.unread": _is_verl,
     "key.booleans": _is_bridge,
+    "key.releases": lambda v: v.dialect == "ms-swift",
     "key.values": lambda v: v.dialect in ("mlm", "ms-swift"),
     "known": _may_meet_a_known_fault,
     **dict.fromkeys(("known.bridge", "known.bridge_models"), _may_meet_a_fault_of_bridge),
@@ -168,6 +169,10 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "known.ms_swift": _is_framework,
     "known.nemo_rl": _is_framework,
     "known.precision": lambda v: _sets(v, "torch_fsdp2", "fp8"),
+    "known.refusals": lambda v: (
+        _sets(v, "overlap_moe_expert_parallel_comm", "attention_variant", "rlhf_type", "fp8", "pipeline_layout")
+        or "omni" in str(v.get("model_name")).lower()
+    ),
     "known.rope": lambda v: v.dialect != "mlm" and _sets(v, "rope_scaling", "rope_scaling_override", "model_name"),
     "known.slime": _is_framework,
     "known.verl": _is_verl,

@@ -14,6 +14,8 @@ GATHERED = f"{JOB}--context-parallel-size 2 --allgather-cp --hf-checkpoint "
 VERDICTS: list[Row] = [
     # 32 prompts with 8 answers are 256 samples a rollout.
     ("SLIME006", "slime", f"{JOB}--num-rollout 1 --global-batch-size 257", "", "error crash init"),
+    ("SLIME006", "slime", f"{JOB}--num-rollout 1 --global-batch-size 512", "slime=0.2.2", "all: SLIME006"),
+    ("SLIME006", "slime", f"{JOB}--num-rollout 1 --global-batch-size 512", "slime=0.2.1", "fine"),
     ("SLIME006", "slime", f"{JOB}--num-rollout 1 --global-batch-size 256", "", "fine"),
     ("SLIME006", "slime", f"{JOB}--num-rollout 2 --global-batch-size 512", "", "fine"),
     ("SLIME006", "slime", f"{JOB}--num-rollout 2 --global-batch-size 513", "", "error crash init"),

@@ -23,14 +23,24 @@ def fields_of(model: str) -> Mapping[str, Any]:
     A name that the table lacks has the sizes of another stage or precision of the same model: `Qwen/Qwen3-32B-Base`
     those of `Qwen/Qwen3-32B`.
     """
-    with open(_FILE, encoding="utf-8") as file:
-        lines = {line.partition(" ")[0]: line for line in file if line[0] != "#"}
+    lines = _lines()
     stage = without_stage(model)
     line = lines.get(model) or next((line for name, line in lines.items() if without_stage(name) == stage), "")
     _, _, other = line.rstrip("\n").partition(" =")
     if other:
         return fields_of(other)
     return {name: json.loads(value) for name, _, value in (field.partition("=") for field in line.split()[2:])}
+
+
+def names_of_models() -> tuple[str, ...]:
+    """The names in the table, in its order."""
+    return tuple(_lines())
+
+
+@cache
+def _lines() -> Mapping[str, str]:
+    with open(_FILE, encoding="utf-8") as file:
+        return {line.partition(" ")[0]: line for line in file if line[0] != "#"}
 
 
 def without_stage(model: str) -> str:
