@@ -193,7 +193,8 @@ class FileEvents:
         process = line.pid if NCCL_WARNS in line.body else None  # each may come up, or not
         key = (signature.id + line.body * is_rerun, line.rank, line.label, process)
         ended = read_end(signature.id, groups, hit.before(), hit.after()) if signature.id in _ENDS else ProcessEnd()
-        is_known = key in self.seen or len(self.seen) >= _KEPT
+        # Of each signature one line is kept, however many ranks wrote others before it.
+        is_known = key in self.seen or (len(self.seen) >= _KEPT and self.counts[signature.id] > 1)
         if is_known and (ended.says is None or len(self.ends) >= _KEPT):
             if signature.role == "general":
                 self._doubt(line)
