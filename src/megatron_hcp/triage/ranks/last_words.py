@@ -22,6 +22,11 @@ _REFUSES = re.compile(
     r"does(?: not|n't) (?:match|exist|fit)|too (?:few|many|large|small|old|long|short)|"
     r"not (?:enough|allowed|valid|ready)|no (?:usable|valid|free))\b"
 )
+_GOES_ON = re.compile(
+    r"(?i)\bfall(?:s|ing)? ?back\b|\b(?:using|use) .{1,80}\binstead\b|"
+    r", (?:using|skipping|ignoring|truncating|retrying)\b|\b(?:keys|weights): {0,2}(?:\[\]|\{\}|none|0)|\bdefaults? to\b|\bdefaulting\b"
+)
+"""What says in the same breath how the program goes on."""
 _OF_LAUNCHER = re.compile(rb"torch/distributed/|torchrun|ChildFailedError|failed \(exitcode: |mpirun|exit(?:ed|s)? ")
 _BLOCKS = ("torchrun-root", "torchrun-block")
 """Signatures of a summary, far below what the process wrote."""
@@ -83,7 +88,8 @@ def _bad(lines: Iterable[tuple[int, int, Line]]) -> Iterator[tuple[int, int, Lin
     for item in lines:
         body = item[2].body
         is_of_shell = item[2].writer == NOBODY and _OF_SHELL.search(body)
-        if (_REFUSES.search(body) or says_bad_end(body)) and not (is_of_shell or HARMLESS.search(body)):
+        is_survived = is_of_shell or HARMLESS.search(body) or _GOES_ON.search(body)
+        if not is_survived and (_REFUSES.search(body) or says_bad_end(body)):
             yield item
 
 
