@@ -23,8 +23,8 @@ _REFUSES = re.compile(
     r"not (?:enough|allowed|valid|ready)|no (?:usable|valid|free))\b"
 )
 _GOES_ON = re.compile(
-    r"(?i)\bfall(?:s|ing)? ?back\b|\b(?:using|use) .{1,80}\binstead\b|"
-    r", (?:using|skipping|ignoring|truncating|retrying)\b|\b(?:keys|weights): {0,2}(?:\[\]|\{\}|none|0)|\bdefaults? to\b|\bdefaulting\b"
+    r"(?i)\bfall(?:s|ing)? ?back\b|\b(?:using|use) .{1,80}\binstead\b|\bdefault(?:s? to|ing)\b|"
+    r", (?:using|skipping|ignoring|truncating|retrying)\b|\b(?:keys|weights): {0,2}(?:\[\]|\{\}|none|0)"
 )
 """What says in the same breath how the program goes on."""
 _OF_LAUNCHER = re.compile(rb"torch/distributed/|torchrun|ChildFailedError|failed \(exitcode: |mpirun|exit(?:ed|s)? ")
