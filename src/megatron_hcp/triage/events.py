@@ -21,7 +21,7 @@ from megatron_hcp.triage.signatures.launchers import ABORTED_AT_EXIT
 from megatron_hcp.triage.signatures.row import Role, Signature
 
 _KEPT = 200
-_STEPS_THAT_SURVIVE = 3
+STEPS_THAT_SURVIVE = 3
 """A failure after which the same log reports so many training steps did not end the job."""
 ROLES: tuple[Role, ...] = get_args(Role)
 """The first in this order explains most: of the lines of all logs, one of the first role is the first failure."""
@@ -126,7 +126,7 @@ class FileEvents:
             self.pending = {role: event for role, event in self.pending.items() if event.signature.id not in LASTING}
         if steps and (self.pending or self.over):
             self.since += steps
-            if self.since >= _STEPS_THAT_SURVIVE:
+            if self.since >= STEPS_THAT_SURVIVE:
                 self.forget()
 
     def forget(self) -> None:

@@ -17,8 +17,8 @@ _SAYS_SO = re.compile(
     r"(?i)\b(?:finished|complete[ds]?|done|leaving|left|exit(?:s|ed|ing)?|ended|good ?bye|shut(?:ting)? down)\b"
 )
 _OF_PART = re.compile(
-    r"(?i)\b(?:sav(?:ed|ing)|loaded|evaluation|validation|compil\w{1,6}|download\w{0,3}|warm ?up|capture)\b|"
-    r"\b(?:step|iter|iteration|epoch|batch|checkpoint)[ :=#]{1,3}\d"
+    r"(?i)\b(?:sav(?:ed|ing)|load(?:ed|ing|er)?|evaluation|validation|compil\w{1,6}|download\w{0,3}|warm ?up|capture|"
+    r"init\w{0,12}|build\w{0,3}|workers?|NCCL)\b|\b(?:step|iter|iteration|epoch|batch|checkpoint)[ :=#]{1,3}\d"
 )
 """What a training does meanwhile, and goes on: its process may have been lost there."""
 _TAIL = 4096
