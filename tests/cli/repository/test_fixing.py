@@ -89,7 +89,7 @@ def test_what_somebody_writes_meanwhile_is_kept(tmp_path: Path) -> None:
         path.write_text("somebody's")
         return [report]
 
-    with pytest.raises(HcpError, match="run.sh changed while its fixes were tried; run the command again"):
+    with pytest.raises(HcpError, match="changed while its fixes were tried; run the command again"):
         fix_file(str(path), check, RULES)
     assert path.read_text() == "somebody's"
 
