@@ -16,7 +16,7 @@ SPEC = {"schema": "hcp.job/1", "start": "srun", "nodes": 1, "gpus_per_node": 8}
 @pytest.mark.parametrize("text", ["[" * 100_000, "", "{", "9" * 5000])
 def test_what_is_no_json_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "job.json").write_text(text)
-    with pytest.raises(HcpError, match="found no JSON; wanted hcp.job/1"):
+    with pytest.raises(HcpError, match="found no JSON; wanted hcp"):
         read_spec(str(tmp_path / "job.json"))
 
 
@@ -26,7 +26,7 @@ def test_what_is_no_json_is_one_line(tmp_path: Path, text: str) -> None:
 )
 def test_sizes_that_place_no_rank_are_one_line(tmp_path: Path, ranks: list[str]) -> None:
     (tmp_path / "job.json").write_text(json.dumps(SPEC | {"ranks": ranks}))
-    with pytest.raises(HcpError, match="ranks: found .*; wanted words such as --gpus-per-node=8 and --hcp=4,2"):
+    with pytest.raises(HcpError, match="wanted words such as --gpus-per-node=8 and --hcp=4,2"):
         read_spec(str(tmp_path / "job.json"))
 
 
