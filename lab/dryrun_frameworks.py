@@ -1,4 +1,4 @@
-"""How far launches of slime, verl and ms-swift come: `python lab dryrun_frameworks TREE… --launches FILE…`.
+"""How far launches of slime, verl, ms-swift and NeMo-RL come: `python lab dryrun_frameworks TREE… --launches FILE…`.
 
 The launches are the frameworks' own examples, which their authors run: whatever is refused is a false alarm, or an
 example that doesn't fit the trees. TREE is as `--upstream` has it: the framework's checkout, that of Megatron-LM, and
@@ -16,7 +16,7 @@ from typing import Any
 
 from program import parser_of
 
-from megatron_hcp.dryrun.ask import STAGES, HowToRun, dry_run
+from megatron_hcp.dryrun.ask import HowToRun, dry_run
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions, load_launches
 from megatron_hcp.launch.upstream import upstreams_of
@@ -34,7 +34,7 @@ def printed(script: Path) -> tuple[str, ...]:
     return ()
 
 
-def run(file: Path, trees: list[str], te: str, facts: str, until: str) -> dict[str, Any]:
+def run(file: Path, trees: list[str], te: str, facts: str) -> dict[str, Any]:
     """What came of the first launch in the file."""
     words = printed(file) if file.suffix == ".sh" else ()
     row = {"launch": file.name, "verdict": "unusable", "stage": "-"}
@@ -44,13 +44,14 @@ def run(file: Path, trees: list[str], te: str, facts: str, until: str) -> dict[s
             launch = next(iter(load_launches(str(file), options)))
             if not more and launch.facts.get("world_size") is None:
                 continue
-            done = dry_run(launch, HowToRun(ranks="0", until=until, seconds=300))
+            done = dry_run(launch, HowToRun(ranks="0", seconds=300))
         except HcpError as error:
             return {**row, "why": str(error)[:300]}
         (one,) = done.outcomes
-        error = one.error or {"missing": "", "file": "", "line": 0, "function": ""}
-        why = error["missing"] or (f"{error['type']}: {error['message']}" if one.error else "")
-        place = f"{error['file']}:{error['line']} {error['function']}" if one.error else ""
+        told, why, place = one.error, "", ""
+        if told:
+            why = told["missing"] or f"{told['type']}: {told['message']}"
+            place = f"{told['file']}:{told['line']} {told['function']}"
         return {**row, "verdict": done.verdict, "stage": one.stage, "why": why[:300], "at": place,
                 "cpu_s": one.cpu_seconds, "rss_mib": one.rss_mib}  # fmt: skip
     return {**row, "why": "the number of ranks"}
@@ -62,13 +63,10 @@ def main() -> int:
     parser.add_argument("--launches", nargs="+", type=Path, required=True)
     parser.add_argument("--te", default="2.14", help="the release of Transformer Engine, unpacked in $HCP_UPSTREAM")
     parser.add_argument("--assume", default="", help="facts of every launch")
-    parser.add_argument(
-        "--until", default=STAGES[-1], choices=STAGES, help="optimizer for ms-swift, which has no later one"
-    )
     options = parser.parse_args()
     rows = []
     for file in options.launches:
-        rows.append(run(file, options.trees, options.te, options.assume, options.until))
+        rows.append(run(file, options.trees, options.te, options.assume))
         print(json.dumps(rows[-1]), flush=True)
     verdicts = Counter(row["verdict"] for row in rows)
     print(

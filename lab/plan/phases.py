@@ -1,9 +1,10 @@
 """Holds `hcp plan --phases` against what people reported: runs that fit, and phases that ran out of memory.
 
 rl_cases.txt has the cases. Those whose name sorts first by a hash with `SEED` were looked at while the formulas were
-written, the others only when they were done.
+written, the others only when they were done; rl_cases_later.txt has those of an examiner. For each set: on which side
+of the limit the count is, and after that what is printed, where a tight step is no answer.
 
-    python lab plan/phases            # both halves
+    python lab plan/phases            # both halves, and the later ones
     python lab plan/phases --each     # every case
 """
 
@@ -18,15 +19,17 @@ from typing import NamedTuple
 
 from program import parser_of
 
-from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.load import LoadOptions
 from megatron_hcp.plan.from_launch import layout_of
 from megatron_hcp.plan.phases.change import FirstFailure, first_failure
+from megatron_hcp.plan.phases.job import ROLLOUT, SYNC
+from megatron_hcp.plan.phases.margin import FAILS, TIGHT, answer_of
 from megatron_hcp.plan.phases.memory import Phase, phases_of
 from megatron_hcp.plan.phases.read import rl_job
 from megatron_hcp.plan.question import question_of
 
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rl_cases.txt")
+LATER = os.path.join(os.path.dirname(CASES), "rl_cases_later.txt")
 FITS, ANY, UNCLEAR = "fits", "oom", "unclear"
 SEED = 34
 _UNKNOWN_BATCH = 64
@@ -49,10 +52,10 @@ class Case(NamedTuple):
     words: str
 
 
-def cases() -> list[Case]:
-    """All cases of the table."""
+def cases(path: str = "") -> list[Case]:
+    """All cases of a table, `CASES` without a path."""
     found = []
-    with open(CASES, encoding="utf-8") as file:
+    with open(path or CASES, encoding="utf-8") as file:
         for line in file:
             if not line.startswith("#"):
                 name, source, gpu, gpus, model, framework, says, peak, words = line.rstrip("\n").split(" | ")
@@ -97,46 +100,51 @@ def is_right(case: Case, failure: FirstFailure | None) -> bool:
 
 
 class Score(NamedTuple):
-    """Of one case. `error` of the largest peak; None where none is published, or nothing was answered."""
+    """Of one case. `error` of the largest peak; None where none is published. `answer`: what is printed. `of_engine`:
+    the fullest phase is the rollout or the synchronization, in which the engine is awake."""
 
     is_right: bool
     is_out: bool
     error: float | None
+    answer: str | None
+    of_engine: bool
 
 
 def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--each", action="store_true", help="print every case")
     each = parser.parse_args().each
-    for title, half in zip(("looked at", "kept apart"), halves(cases())):
+    every: list[Score] = []
+    for title, half in zip(("looked at", "kept apart", "later"), (*halves(cases()), cases(LATER))):
         found = [_scored(case, each) for case in sorted(half) if case.says != UNCLEAR]
+        every += found
         out = [item.is_right for item in found if item.is_out]
         right = sum(item.is_right for item in found)
         print(f"{title}: {right} of {len(found)} right; of {len(out)} that ran out of memory {sum(out)}")
         errors = [abs(item.error) for item in found if item.error is not None]
         if errors:
             print(f"  published peaks: {len(errors)}, median error {median(errors):.1%}")
+    for title, chosen in (("the engine is awake in the fullest phase", True), ("it sleeps, or is elsewhere", False)):
+        print(f"{title}:")
+        for said in (FITS, TIGHT, FAILS):
+            found = [item for item in every if item.of_engine == chosen and item.answer == said]
+            print(f"  {said}: {len(found)}, of which {sum(item.is_out for item in found)} ran out of memory")
     return 0
 
 
 def _scored(case: Case, each: bool) -> Score:
-    is_out = case.says != FITS
-    try:
-        found, failure = answered(case)
-    except HcpError as error:
-        print(f"  {case.name}: {error}")
-        return Score(False, is_out, None)
-    good = is_right(case, failure)
-    largest = max(item.peak for item in found)
-    off = largest / case.peak_gib - 1 if case.peak_gib else None
+    found, failure = answered(case)
+    good, said = is_right(case, failure), answer_of(found)
+    fullest = max(found, key=lambda item: item.peak / item.usable)
+    off = fullest.peak / case.peak_gib - 1 if case.peak_gib else None
     if each or not good:
         peaks = " ".join(f"{item.name.split()[-1]} {item.peak:.0f}" for item in found)
-        said = failure.phase.name if failure else FITS
-        print(f"  {'right' if good else 'WRONG'} {case.name}: says {case.says}, answer {said}")
+        side = failure.phase.name if failure else FITS
+        print(f"  {'right' if good else 'WRONG'} {case.name}: says {case.says}, count {side}, answer {said}")
         print(f"        {peaks} of {found[0].usable:.0f} GiB")
         if off is not None:
-            print(f"        published peak {case.peak_gib} GiB, answer {largest:.1f}: {off:+.1%}")
-    return Score(good, is_out, off)
+            print(f"        published peak {case.peak_gib} GiB, answer {fullest.peak:.1f}: {off:+.1%}")
+    return Score(good, case.says != FITS, off, said, fullest.name in (ROLLOUT, SYNC))
 
 
 if __name__ == "__main__":

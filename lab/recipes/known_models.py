@@ -14,7 +14,7 @@ from pathlib import Path
 from program import ROOT, parser_of
 
 from megatron_hcp.launch.dialects.table import index_of
-from megatron_hcp.launch.facts.known_models import fields_of
+from megatron_hcp.launch.facts.known_models import FOR_PLANS, fields_of
 from megatron_hcp.launch.hf import read_model
 
 FILE = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "known_models.txt"
@@ -35,6 +35,8 @@ def differences(model: str, config: Path) -> list[str]:
     theirs, index = read_model(str(config)), index_of("bridge")
     found = []
     for field, ours in fields_of(model).items():
+        if field in FOR_PLANS:
+            continue
         fact = theirs.get(index[f"model.{field}"].fact)
         if field in BY_BRIDGE or (ours is None and fact is None):
             continue

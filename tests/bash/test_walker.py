@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from megatron_hcp.bash.parser.script import parse
@@ -197,3 +199,19 @@ def test_the_end_of_a_path_is_known_where_its_beginning_is_not() -> None:
     assert isinstance(upper, Field) and [part.text for part in upper.parts if isinstance(part, Lit)] == [
         "/MODELS/QWEN-7B"
     ]
+
+
+@pytest.mark.parametrize("printed", ["'%q ' run.sh 'a_b' ''", "'%s-%d,' a 1 b 2", "'<%s>' a b", "'none'"])
+def test_printf_uses_its_format_until_no_word_is_left(printed: str) -> None:
+    of_bash = subprocess.run(["bash", "-c", f"printf {printed}"], capture_output=True, text=True).stdout
+    assert commands(f'printf -v X {printed}\none "$X"') == [["one", of_bash]]
+
+
+def test_a_word_that_printf_quotes_is_one_for_the_shell_that_gets_it() -> None:
+    assert commands("""printf -v X '%q ' run 'a b' "$OUT"\neval "$X" """)[0][:2] == ["run", "a b"]
+    assert len(commands("""printf -v X '%q ' run 'a b' "$OUT"\neval "$X" """)[0]) == 3
+
+
+def test_a_loop_that_never_ends_keeps_nothing_behind_it_from_being_read() -> None:
+    rounds = "[ -f x ] && A=b\n" * 100
+    assert commands(f"( while true; do\n{rounds}sleep 1\ndone ) &\none two") == [["one", "two"]]

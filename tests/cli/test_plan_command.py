@@ -236,6 +236,23 @@ def test_the_phases_of_a_step_are_shown_with_the_one_that_fails_first_and_what_m
     assert mended["fails_first"] is None and all(item["fits"] for item in mended["phases"])
 
 
+def test_a_step_within_the_margin_is_tight_and_told_what_it_leaves_and_what_makes_room(hcp: Hcp, root: Path) -> None:
+    words = ("plan", "--dialect", "verl", "--gpu", "h100", "--phases")
+    moved = [f"actor_rollout_ref.actor.megatron.{what}_offload=True" for what in ("param", "grad", "optimizer")]
+    full = "+actor_rollout_ref.actor.megatron.override_transformer_config.recompute_{}"
+    less = (full.format("granularity=full"), full.format("method=uniform"), full.format("num_layers=1"))
+    launch = [*GRPO, *moved, *less, "actor_rollout_ref.rollout.gpu_memory_utilization=0.8"]
+    lines = hcp(*words, "--", *launch, cwd=root).stdout.splitlines()
+    assert any(line.startswith("tight   rollout leaves ") for line in lines) and max(map(len, lines)) <= 80
+    data = json.loads(hcp(*words, "--format", "json", "--", *launch, cwd=root).stdout)
+    tight = data["tight"]
+    assert data["fails_first"] is None and tight["phase"] == "rollout"
+    fullest = next(item for item in data["phases"] if item["phase"] == "rollout")
+    assert tight["spare_gib"] == pytest.approx(fullest["usable_gib"] - fullest["peak_gib"])
+    mended = json.loads(hcp(*words, "--format", "json", "--", *launch, *tight["setting"].split(), cwd=root).stdout)
+    assert mended["tight"] is None and mended["fails_first"] is None
+
+
 def test_phases_are_those_of_a_launch_of_reinforcement_learning(hcp: Hcp, root: Path) -> None:
     for words in ((*GIVEN, "--phases", "--layout", "tp=2"), (*GIVEN, "--phases", "--fix", "tp=2")):
         done = hcp(*words, cwd=root)

@@ -153,3 +153,12 @@ def test_unknown_gpus_and_types_are_named_with_the_known_ones() -> None:
         check_comm_type("ring", None)
     with pytest.raises(HcpError, match="hierarchical_context_parallel_sizes"):
         Cost.from_model(ModelSizes(1, 8, 1, 1, 8, 8, 8, 1, True), cp_comm_type="a2a+p2p")
+
+
+def test_the_width_of_latent_heads_is_not_counted_twice_where_a_config_says_it_whole_as_well() -> None:
+    """GLM-5's config.json: qk_head_dim is the sum of qk_nope_head_dim and qk_rope_head_dim."""
+    config = {
+        "num_hidden_layers": 78, "hidden_size": 6144, "num_attention_heads": 64, "vocab_size": 154880,
+        "kv_lora_rank": 512, "qk_head_dim": 256, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256,
+    }  # fmt: skip
+    assert model_sizes(config).qk_head_dim == 192 + 64

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from megatron_hcp.dryrun.ask import HowToRun, request_of
 from megatron_hcp.dryrun.ms_swift_words import ms_swift_words
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from support.rows import rows
 
@@ -48,6 +49,21 @@ def test_an_argument_that_names_a_file_a_hub_or_code_is_replaced_and_listed(
     assert [word for word in told.words if "/" in word] == ["Qwen/Qwen3-8B"]
 
 
+@rows("plugin, is_known", [
+    ("", True),
+    ("--external_plugins /code/plugin.py", False),
+    ("--custom_register_path /code/plugin.py", False),
+])  # fmt: skip
+def test_what_a_plugin_may_register_decides_nothing_where_it_is_left_out(
+    tmp_path: Path, plugin: str, is_known: bool
+) -> None:
+    own = "--model_type my_model --template my_template --reward_funcs one two --tensor_model_parallel_size 2"
+    told = ms_swift_words(launch(tmp_path, f"megatron sft {MODEL} {own} {plugin}"))
+    names = {"model_type", "my_model", "my_template", "one", "two"}
+    assert set(told.not_known) == (set() if is_known else names)
+    assert {"my_model", "my_template"} <= set(told.words)
+
+
 def test_what_a_reading_takes_from_the_extra_arguments_is_said_once(tmp_path: Path) -> None:
     extra = """--megatron_extra_kwargs '{"moe_shared_expert_overlap": true}'"""
     words = ms_swift_words(launch(tmp_path, f"megatron sft {MODEL} {extra}")).words
@@ -63,12 +79,34 @@ def test_extra_arguments_that_are_no_mapping_are_upstreams_to_refuse(tmp_path: P
 @rows("command, found", [
     ("megatron sft --dataset a --tensor_model_parallel_size 2", "--model"),
     (f"megatron sft {MODEL} --adapters /a", "--adapters"),
-    (f"megatron sft {MODEL} --new_special_tokens /a/tokens.txt", "--new_special_tokens"),
+    (f"megatron sft {MODEL} --new_special_tokens '<a>' '<b>'", "--new_special_tokens"),
+    (f"megatron sft {MODEL} --local_repo_path /code", "--local_repo_path"),
     (f'megatron sft {MODEL} --max_length "$(cat a)"', "--max_length"),
 ])  # fmt: skip
 def test_a_launch_that_does_not_say_what_is_trained_is_refused(tmp_path: Path, command: str, found: str) -> None:
     with pytest.raises(HcpError, match=found):
         ms_swift_words(launch(tmp_path, command))
+
+
+@rows("start", [
+    "torchrun --nproc_per_node $(nproc) --nnodes $NODES --master_port $PORT",
+    "srun --ntasks-per-node $TASKS --nodes $NODES python",
+])  # fmt: skip
+def test_what_is_not_known_of_the_launchers_own_options_is_no_argument(tmp_path: Path, start: str) -> None:
+    known = launch(tmp_path, f"{start} swift/cli/_megatron/sft.py {MODEL} --tensor_model_parallel_size 2")
+    assert ms_swift_words(known).words[:3] == ("sft", *MODEL.split())
+
+
+@rows("asked, until", [("", "optimizer"), ("model", "model"), ("backward", "backward")])
+def test_the_last_stage_is_the_optimizer_unless_another_one_is_asked_for(
+    tmp_path: Path, asked: str, until: str
+) -> None:
+    for part in ("swift/megatron", "megatron/core"):
+        (tmp_path / part).mkdir(parents=True, exist_ok=True)
+    trees = tuple(UpstreamTree(repo, str(tmp_path), None) for repo in ("ms-swift", "megatron-lm"))
+    (tmp_path / "run.sh").write_text(f"NPROC_PER_NODE=8 megatron sft {MODEL} --tensor_model_parallel_size 2\n")
+    known = load_launch(str(tmp_path / "run.sh"), LoadOptions(upstream=trees))
+    assert request_of(known, HowToRun(until=asked))["until"] == until
 
 
 def test_words_without_a_command_are_refused() -> None:

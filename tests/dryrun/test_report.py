@@ -29,7 +29,9 @@ OPEN = RankRun(2, "rank 2", "model", error("a stand-in"))
 
 
 def run(*outcomes: RankRun) -> DryRun:
-    return DryRun(LAUNCH, (), "pretrain_gpt.py", words_of(LAUNCH), HowToRun(), 2, False, "", "", outcomes)
+    return DryRun(
+        LAUNCH, (), "pretrain_gpt.py", words_of(LAUNCH), HowToRun(until="backward"), 2, False, "", "", outcomes
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from megatron_hcp.launch.load import LoadOptions, load_launch
 from support.rows import rows
 
 MEGATRON = "actor_rollout_ref.actor.strategy=megatron"
+USUAL = ("verl/trainer/config", "ppo_trainer")
 RATE = "actor_rollout_ref.actor.optim.lr"
 
 
@@ -26,13 +27,14 @@ def launch(*words: str) -> Launch:
     ("trainer.default_local_dir=/out", "the trainer, rewards and other models"),
     ("actor_rollout_ref.actor.megatron.dist_checkpointing_path=/a", "checkpoint"),
     ("actor_rollout_ref.model.trust_remote_code=true", "code of others"),
+    ("actor_rollout_ref.actor.profiler.enable=true", "profiles"),
     ("actor_rollout_ref.rollout.tensor_model_parallel_size=8", "rollout engine"),
     ("actor_rollout_ref.rollout.nnodes=2", "rollout engine"),
 ])  # fmt: skip
 def test_a_word_that_the_actor_does_not_read_is_left_out_and_listed(word: str, what: str) -> None:
     told = verl_words(launch(word))
     assert [(row.what, row.was, row.now) for row in told.replaced] == [(what, (word,), ())]
-    assert told.words == ("ppo_trainer", MEGATRON)
+    assert told.words == (*USUAL, MEGATRON)
 
 
 @rows("word", [
@@ -41,7 +43,7 @@ def test_a_word_that_the_actor_does_not_read_is_left_out_and_listed(word: str, w
     "+actor_rollout_ref.actor.megatron.override_transformer_config.moe_grouped_gemm=true",
 ])  # fmt: skip
 def test_a_word_that_the_actor_reads_stays_as_it_is(word: str) -> None:
-    assert verl_words(launch(word)).words == ("ppo_trainer", MEGATRON, word)
+    assert verl_words(launch(word)).words == (*USUAL, MEGATRON, word)
 
 
 @rows("value, written", [
@@ -73,11 +75,74 @@ def test_a_word_that_removes_a_key_is_refused_wherever_it_stands(
 
 
 def test_a_word_that_removes_what_the_actor_does_not_read_is_left_out() -> None:
-    assert verl_words(launch("~trainer.logger")).words == ("ppo_trainer", MEGATRON)
+    assert verl_words(launch("~trainer.logger")).words == (*USUAL, MEGATRON)
 
 
-def test_the_configurations_name_comes_first() -> None:
-    assert verl_words(launch("--config-name=ppo_megatron_trainer")).words[0] == "ppo_megatron_trainer"
+def started(tmp_path: Path, program: str, *words: str) -> Launch:
+    path = tmp_path / "run.sh"
+    path.write_text(f"{program} {' '.join(words)}\n", encoding="utf-8")
+    return load_launch(str(path), LoadOptions())
+
+
+ASYNC = "verl.experimental.fully_async_policy.fully_async_main"
+
+
+@rows("program, words, first", [
+    ("python3 -m verl.trainer.main_ppo", "", USUAL),
+    ("python3 -m verl.trainer.main_ppo", "--config-path=config --config-name=ppo_megatron_trainer.yaml",
+     ("verl/trainer/config", "ppo_megatron_trainer.yaml")),
+    ("python3 verl/trainer/main_ppo.py", "", USUAL),
+    (f"python3 -m {ASYNC}", "--config-name=fully_async_ppo_megatron_trainer",
+     ("verl/experimental/fully_async_policy/config", "fully_async_ppo_megatron_trainer")),
+])  # fmt: skip
+def test_the_configurations_folder_and_name_come_first(
+    tmp_path: Path, program: str, words: str, first: tuple[str, ...]
+) -> None:
+    told = verl_words(started(tmp_path, program, MEGATRON, words))
+    assert told.words[:2] == first and not [word for word in told.words if word.startswith("--")]
+
+
+@rows("path, name", [
+    ("$HOME/models/Qwen/Qwen3-8B", "Qwen/Qwen3-8B"),
+    ("/nowhere/Qwen3-30B-A3B-Base", "Qwen/Qwen3-30B-A3B-Base"),
+    ("~/nowhere/Qwen2.5-Math-7B/", "Qwen/Qwen2.5-Math-7B"),
+    ("Qwen3-8B", "Qwen/Qwen3-8B"),
+    ("hdfs://nowhere/Qwen3-8B", "Qwen/Qwen3-8B"),
+])  # fmt: skip
+def test_a_public_model_stands_for_one_in_a_folder_of_its_name_that_is_not_here(
+    tmp_path: Path, path: str, name: str
+) -> None:
+    key = "actor_rollout_ref.model.path"
+    told = verl_words(started(tmp_path, "python3 -m verl.trainer.main_ppo", MEGATRON, f"{key}={path}"))
+    assert told.words[-1] == f"{key}={name}" and not told.is_model_stated
+    assert [row.was for row in told.replaced] == [(f"{key}={path.replace('$HOME', '${HOME}')}",)]
+
+
+def test_a_models_folder_that_is_here_and_a_name_of_the_hub_stay(tmp_path: Path) -> None:
+    (folder := tmp_path / "Qwen3-8B").mkdir()
+    for path in (str(folder), "Qwen/Qwen3-8B", "/models/mine"):
+        told = verl_words(launch(f"actor_rollout_ref.model.path={path}"))
+        assert told.words[-1].endswith(f"={path}") and told.is_model_stated
+
+
+def test_a_folder_of_no_public_models_name_is_asked_for(tmp_path: Path) -> None:
+    path = "actor_rollout_ref.model.path=$HOME/models/mine"
+    with pytest.raises(HcpError, match="not known"):
+        verl_words(started(tmp_path, "python3 -m verl.trainer.main_ppo", MEGATRON, path))
+
+
+def test_the_model_of_the_sft_trainer_keeps_its_own_words(tmp_path: Path) -> None:
+    own = ("engine=megatron", "optim=megatron", "data.max_length=1024", "engine.tensor_model_parallel_size=2")
+    left = (
+        "data.train_files=/a",
+        "model.trust_remote_code=true",
+        "trainer.total_epochs=1",
+        "checkpoint.save_contents=[]",
+    )
+    told = verl_words(
+        started(tmp_path, "torchrun -m verl.trainer.sft_trainer", *own, "model.path=Qwen/Qwen3-8B", *left)
+    )
+    assert told.words == ("verl/trainer/config", "sft_trainer_engine", *own, "model.path=Qwen/Qwen3-8B")
 
 
 def test_a_launch_without_an_actor_of_megatrons_is_refused() -> None:

@@ -54,3 +54,13 @@ def test_a_case_is_answered_for_the_release_of_its_day(phases: ModuleType) -> No
     case = next(case for case in phases.cases() if case.name == "nemo-903-cp2")
     assert (case.dialect, case.release) == ("nemo-rl", "0.3.0")
     assert phases.answered(case)[1] is not None and phases.answered(case._replace(release=""))[1] is None
+
+
+def test_no_later_case_with_a_clear_label_contradicts_what_is_printed(phases: ModuleType) -> None:
+    """docs/plan.md says so of all cases; a tight step is no answer."""
+    from megatron_hcp.plan.phases.margin import FAILS, FITS, answer_of
+
+    said = {case.name: (case.says, answer_of(phases.answered(case)[0])) for case in phases.cases(phases.LATER)}
+    assert len(said) == 49 and sum(says == "unclear" for says, _ in said.values()) == 8
+    assert not [name for name, (says, found) in said.items() if found == FITS and says not in ("fits", "unclear")]
+    assert not [name for name, (says, found) in said.items() if found == FAILS and says == "fits"]

@@ -21,6 +21,7 @@ REQUEST: dict[str, Any] = {
     "words": [],
     "replaced": [],
     "is_world_stated": True,
+    "is_model_stated": True,
     "environment": {},
     "world": 1,
     "gpus_per_node": 1,

@@ -95,9 +95,12 @@ CALLED = [
     ("frameworks/slime_rollouts.py", "_samples", "_samples(None)"),
     ("optimizers.py", "__init__", "Orthogonalized([], 1.0)"),
     ("frameworks/ms_swift.py", "_tokenizer", "_tokenizer()"),
+    ("frameworks/nemo_rl.py", "_tokenizer", "_tokenizer()"),
     ("frameworks/verl.py", "_tokenizer", "_tokenizer()"),
     ("device.py", "_module_to", "_module_to(None, 0)"),
     ("frameworks/verl_rollouts.py", "rollouts", "rollouts(None, 1)"),
+    ("frameworks/verl_rollouts.py", "conversations", "conversations(None, 1)"),
+    ("frameworks/verl.py", "_context", "_context()"),
     ("sized.py", "_outside_of_the_mode", "_outside_of_the_mode(None)"),
     ("pipeline.py", "shapes", "shapes(None, False, False)"),
 ]

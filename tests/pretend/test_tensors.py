@@ -62,6 +62,21 @@ def test_values_that_follow_from_the_host_are_those_of_a_copy_on_the_gpu(express
     assert told(expression) == answer
 
 
+@rows("expression, answer", [
+    ("torch.nn.Linear(2, 2).to(3).weight.device", "cuda:0"),
+    ("torch.nn.Linear(2, 2).to(3, torch.float64).weight.dtype", "torch.float64"),
+    ("torch.nn.Linear(2, 2).to(dtype=torch.float64).weight.device", "cpu"),
+    ("torch.nn.Linear(2, 2).to(torch.float64).weight.dtype", "torch.float64"),
+])  # fmt: skip
+def test_a_module_moves_to_a_gpu_that_is_named_by_its_number(expression: str, answer: str) -> None:
+    assert told(expression) == answer
+
+
+def test_a_node_has_as_many_gpus_as_the_launch_starts_and_no_fewer_than_eight() -> None:
+    many = "device.install(16) or torch.cuda.device_count()"
+    assert (told(many), told("torch.cuda.device_count()")) == ("16", "8")
+
+
 MASK = "torch.tensor([False, True, True], device='cuda')"
 
 

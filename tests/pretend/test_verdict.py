@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import pytest
 
+from megatron_hcp.pretend.stand_ins.packages import NotHere
 from megatron_hcp.pretend.verdict import answer
+from support.rows import rows
 
 pytestmark = pytest.mark.torch
 
@@ -24,7 +29,36 @@ def test_an_override_of_a_key_that_upstreams_configuration_has_not_is_refused() 
     assert raised("elsewhere", "ConfigCompositionException", "Could not override 'actor.model_engine'.") != ""
 
 
+def test_hydras_refusal_decides_nothing_where_a_stand_in_or_a_word_of_ours_takes_part() -> None:
+    kind: Any = type("ConfigCompositionException", (Exception,), {"__module__": "hydra.errors"})
+    error = kind("Could not override 'actor.model_engine'.")
+    assert answer(error, ())["missing"] == ""
+    assert "actor.model_engine" in answer(error, ("actor.model_engine",))["missing"]
+    try:
+        NotHere("a resolver")()
+    except NotImplementedError as cause:
+        error.__cause__ = cause
+    assert "a resolver" in answer(error, ())["missing"]
+
+
+def test_what_is_said_of_a_model_that_another_stands_for_decides_nothing_but_hydras_refusal() -> None:
+    with pytest.raises(SystemExit) as raised:
+        sys.exit("12 heads do not divide by 8")
+    kind: Any = type("ConfigCompositionException", (Exception,), {"__module__": "hydra.errors"})
+    assert answer(raised.value, ())["missing"] == ""
+    assert "model" in answer(raised.value, (), is_model_stated=False)["missing"]
+    assert answer(kind("no such key"), (), is_model_stated=False)["missing"] == ""
+
+
 def test_a_module_that_transformers_cannot_import_decides_nothing() -> None:
     assert "package" in raised(
         "builtins", "RuntimeError", "Failed to import trl.trainer because of the following error"
     )
+
+
+@rows("kind, message", [
+    ("FileNotFoundError", "[Errno 2] No such file or directory: '/models/qwen'"),
+    ("ValueError", "path: '/models/qwen' not found"),
+])  # fmt: skip
+def test_a_file_or_a_models_folder_that_is_not_here_decides_nothing(kind: str, message: str) -> None:
+    assert raised("builtins", kind, message) == "a file that is not here"

@@ -201,6 +201,20 @@ def test_the_nodes_of_slurm_are_those_of_torchrun_without_nnodes_if_they_are_one
     assert are_taken or "not stated: nodes" in done.stderr
 
 
+def test_a_script_that_asks_for_no_nodes_gets_one_as_from_slurm_if_its_launcher_has_one_by_default(rendered):
+    torchrun = (HEAD + BODY).replace("#SBATCH -N 4\n", "").replace("python pre", "torchrun --nproc-per-node 8 pre")
+    done = rendered(text=torchrun)
+    assert "#SBATCH --nodes=1  # train.sbatch" in done.stdout, done.stderr
+    assert "changed: #SBATCH lines without nodes (train.sbatch): 1 node, as Slurm's default is" in done.stderr
+    for text in (
+        torchrun.replace("#SBATCH -p", "#SBATCH --ntasks=16\n#SBATCH -p"),
+        torchrun.replace("torchrun", "torchrun --nnodes $N"),
+    ):
+        assert "not stated: nodes" in rendered(text=text).stderr
+    without = "".join(line for line in torchrun.splitlines(True) if not line.startswith("#SBATCH"))
+    assert "not stated: nodes" in rendered(text=without).stderr
+
+
 def test_a_time_limit_of_zero_is_none_as_for_slurm(rendered):
     done = rendered(text=(HEAD + BODY).replace("--time=04:00:00", "--time=00:00:00"))
     assert done.returncode == 0 and "#SBATCH --time=00:00:00  # " in done.stdout
@@ -220,3 +234,31 @@ def test_another_number_of_gpus_than_the_script_asks_for_is_said(rendered):
     assert f"changed: --gpus-per-node=h100:8 (train.sbatch:{line}): 2, as many as the launch uses" in done.stderr
     same = rendered(text=HEAD + launch.replace("=2 p", "=8 p"))
     assert "as many as" not in same.stderr
+
+
+RAY_SUB = ("ray.sub", "#!/bin/bash\nGPUS_PER_NODE=${GPUS_PER_NODE:-4}\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "options", "expected"),
+    [
+        ("", "--nodes=3", 4),
+        ("export GPUS_PER_NODE=6\n", "--nodes=3", 6),
+        ("GPUS_PER_NODE=6 ", "--nodes=3", 6),
+        ("export GPUS_PER_NODE=6\n", "--nodes=3 --gres=gpu:8", 8),
+    ],
+)
+def test_the_sizes_of_rays_cluster_are_those_of_the_allocation_and_of_ray_sub(rendered, before, options, expected):
+    """The configuration, which would state them, is not there."""
+    text = 'export COMMAND="python examples/run_grpo.py --config a.yaml checkpointing.checkpoint_dir=/ck"\n'
+    done = rendered(text=f"{text}{before}sbatch {options} --account=a ray.sub\n", files=[RAY_SUB])
+    assert "#SBATCH --nodes=3  # " in done.stdout and f'"gpus_per_node": {expected},' in done.stdout, done.stderr
+
+
+def test_slimes_cluster_is_the_allocation(rendered):
+    words = (
+        "--actor-num-nodes 1 --actor-num-gpus-per-node 4 --tensor-model-parallel-size 2 --hf-checkpoint /m --save /ck"
+    )
+    text = f"#!/bin/bash\n#SBATCH -N 2\n#SBATCH --gres=gpu:h100:4\nray job submit -- python3 train.py {words}\n"
+    done = rendered(text=text)
+    assert "#SBATCH --nodes=2  # train.sbatch:2" in done.stdout and '"gpus_per_node": 4,' in done.stdout, done.stderr

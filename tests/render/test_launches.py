@@ -128,6 +128,13 @@ def test_a_word_that_differs_from_task_to_task_is_refused(hcp, tmp_path):
     assert "not known (--seed 1...: SLURM_PROCID is set by Slurm when the job runs)" in said
 
 
+def test_each_size_of_the_ranks_that_is_not_known_is_asked_for_where_it_comes_from(hcp, tmp_path):
+    words = "--tensor-model-parallel-size $TP --context-parallel-size $1 --pipeline-model-parallel-size $PP"
+    (tmp_path / "train.sh").write_text(f"torchrun pretrain_gpt.py {words} --seq-length 8192\n")
+    said = refused(hcp, "train.sh", "--start", "torchrun", "--nodes", "2", *SITE, cwd=tmp_path)
+    assert "--assume env.TP=VALUE, and PP likewise; give the script's arguments with --args" in said
+
+
 @pytest.mark.slow
 def test_what_a_recipe_decides_is_no_word_of_the_launch(hcp, tmp_path):
     """Settings that only the recipe's own code knows do not keep the command from being written down."""
@@ -148,10 +155,12 @@ def test_ranks_that_torchrun_starts_for_verls_sft_trainers_are_not_one_driver_of
     assert f"program=(-m {trainer})" in done.stdout and "trainer.nnodes" not in done.stdout
 
 
-@pytest.mark.parametrize("later", ["", " trainer.nnodes=2"])
-def test_a_size_of_the_cluster_that_the_job_states_needs_no_variable_of_the_shell(hcp, tmp_path, later):
+@pytest.mark.parametrize(
+    "word", ['trainer.nnodes="$NNODES"', '+trainer.nnodes="$NNODES"', 'trainer.nnodes="$NNODES" trainer.nnodes=2']
+)
+def test_a_size_of_the_cluster_that_the_job_states_needs_no_variable_of_the_shell(hcp, tmp_path, word):
     words = "actor_rollout_ref.actor.strategy=megatron trainer.default_local_dir=/out"
-    (tmp_path / "grpo.sh").write_text(f'python3 -m verl.trainer.main_ppo {words} trainer.nnodes="${{NNODES}}"{later}\n')
+    (tmp_path / "grpo.sh").write_text(f"python3 -m verl.trainer.main_ppo {words} {word}\n")
     done = hcp("render", "grpo.sh", "--nodes", "2", *SITE, cwd=tmp_path)
     assert done.returncode in (0, 1), done.stderr
     assert "NNODES" not in done.stdout.replace("$SLURM_JOB_NUM_NODES", "") and "    trainer.nnodes=2\n" in done.stdout

@@ -102,6 +102,21 @@ def test_an_apptainer_image_and_its_folders_are_those_of_the_job(rendered):
     assert "    --bind /data:/d\n" in done.stdout
 
 
+@pytest.mark.parametrize("option", ["--no-mount home", "--new-option value", "--overlay /x/data.sif"])
+def test_the_value_of_an_option_of_apptainer_is_not_the_image(rendered, option):
+    done = rendered(text=HEAD + TRAIN.replace("srun ", f"srun apptainer exec {option} --nv -B /data:/d /images/x.sif "))
+    assert "    /images/x.sif\n" in done.stdout and "    --bind /data:/d\n" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "start", ["apptainer exec --nv sandbox/nemo", "apptainer exec docker://nvcr.io/nvidia/nemo:25.09"]
+)
+def test_an_image_that_the_job_has_no_runtime_for_is_said_to_be_left_out(rendered, start):
+    said = rendered(text=HEAD + TRAIN.replace("srun ", f"srun {start} ")).stderr
+    line = HEAD.count("\n") + 1
+    assert f"left out: image {start.split()[-1]} (train.sbatch:{line}): name it with --container-image" in said
+
+
 def test_an_unpacked_image_is_carried_and_what_a_script_in_between_does_is_said_to_be_left_out(rendered):
     words = "python_words='pretrain_gpt.py --context-parallel-size 2 --seq-length 8192'\n"
     start = 'CONTAINER=/images/flash\nsrun singularity exec -B /data:/d "$CONTAINER" ./launch.sh $python_words\n'
@@ -112,6 +127,15 @@ def test_an_unpacked_image_is_carried_and_what_a_script_in_between_does_is_said_
     assert "left out: the container's image (train.sbatch): CONTAINER is not set in this script; name it with" in (
         unset.stderr
     )
+
+
+def test_no_script_is_said_to_be_in_between_where_there_is_none(rendered):
+    """A command in a container stands for itself, and a script before the training does not start it."""
+    command = "CMD='python pretrain_gpt.py --context-parallel-size 2 --seq-length 8192'\n"
+    start = "srun ./check_nodes.sh\nsrun singularity exec --nv /images/x.sif $CMD\n"
+    done = rendered(text=HEAD + command + start)
+    assert "    /images/x.sif\n" in done.stdout and "left out: srun singularity" not in done.stderr, done.stderr
+    assert "left out: srun ./check_nodes.sh (train.sbatch:17): the job runs no command but the training" in done.stderr
 
 
 def test_the_users_own_folder_is_carried_into_the_job(rendered):
@@ -182,16 +206,13 @@ def test_a_variable_from_outside_is_carried_and_must_be_there(rendered, tmp_path
     assert "found no variable WANDB_KEY" in ran.stderr
 
 
-def test_a_list_of_a_file_that_cannot_be_read_stays_several_words_and_says_whose_it_is(rendered):
-    words = '. /data/blend.sh\nsrun python pretrain_gpt.py --data-path $DATA_BLEND --save "$OUT" --seq-length 8192\n'
-    script = rendered(text=HEAD + words).stdout
-    assert "# The launch's script may set some of these by data/blend.sh, which line " in script
-    begin = script.index("launch=(")
-    array = script[begin : script.index("\n)\n", begin) + 3]
-    environment = {"DATA_BLEND": "1 /a 2 /b", "OUT": "/my runs"}
-    show = f"{array}printf '%s|' \"${{launch[@]}}\""
-    ran = subprocess.run(["bash", "-c", show], env=environment, capture_output=True, text=True)
-    assert ran.stdout.startswith("--data-path|1|/a|2|/b|--save|/my runs|"), ran.stderr
+def test_a_variable_named_like_one_of_the_job_is_still_from_outside(rendered):
+    """A number makes it the job's own: `launch_output_1` is what a command prints."""
+    words = "srun python pretrain_gpt.py --context-parallel-size 2 --save $launch_output_dir --seq-length 8192\n"
+    options = ["--target", "jobset", "--container-image", "x", "--mounts", "/ck", "--logs", "/ck/l"]
+    done = rendered(*options, text=HEAD.replace("#SBATCH --array=0-9%1\n", "") + words)
+    assert "state it with --env launch_output_dir=VALUE" in done.stderr
+    assert "for name in launch_output_dir; do" in rendered(text=HEAD + words).stdout
 
 
 def test_a_date_in_a_word_is_taken_once_as_the_job_starts(rendered):
@@ -211,13 +232,17 @@ def test_a_date_in_a_word_is_taken_once_as_the_job_starts(rendered):
 def test_a_checkpoint_folder_that_each_attempt_names_anew_is_refused_with_requeue(rendered):
     """An attempt after the first would find nothing in its own folder, and train from the first step again."""
     launch = HEAD + TRAIN.replace("8192", '8192 --save "/ck/$(date +%F)" --load "/ck/$(date +%F)"')
-    for words in ([], ["--checkpoint-dir", "/ck"]):
-        done = rendered("--requeue", "2", *words, text=launch)
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "found requeue with a date in" in done.stderr, (
-            done.stderr
-        )
+    chosen = 'S=$(mktemp -d)\nif [ -d "$S" ]; then A=$S/a; else A=$S/b; fi\n' + TRAIN.replace(
+        "8192", '8192 --save "$A"'
+    )
+    for words, text in (([], launch), (["--checkpoint-dir", "/ck"], launch), ([], HEAD + chosen)):
+        done = rendered("--requeue", "2", *words, text=text)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert "found requeue with a checkpoint folder that each attempt names anew" in done.stderr
     assert rendered(text=launch).returncode in (0, 1)
     launch = HEAD + TRAIN.replace("8192", '8192 --save /ck --wandb-exp-name "$(date +%F)"')
+    assert rendered("--requeue", "2", text=launch).returncode in (0, 1)
+    launch = HEAD + TRAIN.replace("8192", '8192 --save "$RUNS/$(ls /data/date)" --wandb-exp-name "$(date +%F)"')
     assert rendered("--requeue", "2", text=launch).returncode in (0, 1)
 
 
@@ -268,3 +293,13 @@ def test_a_training_command_in_a_variable_is_not_left_out(rendered, start):
     done = rendered(text=f"{HEAD}{command}{start}\n")
     assert done.returncode in (0, 1), done.stderr
     assert "left out: pip install" in done.stderr and "left out: srun" not in done.stderr
+
+
+def test_a_path_from_the_users_home_is_one_in_the_job_too_unless_the_tilde_is_quoted(rendered):
+    words = 'D=~/ck Q="~/q"\nexport HF_HOME=~/hf\n' + TRAIN.replace(
+        "8192", '8192 --save ~/a,b --load $D --data-cache-path "~/c" --tensorboard-dir $Q --data-path x~/y'
+    )
+    script = rendered(text=HEAD + words.replace("pretrain_gpt.py", "~/mlm/pretrain_gpt.py")).stdout
+    for word in ("--save ~/'a,b'", "--load ~/ck", "--data-cache-path '~'/c", "--tensorboard-dir '~'/q"):
+        assert f"    {word}\n" in script
+    assert "export HF_HOME=~/hf" in script and "~/mlm/pretrain_gpt.py)" in script and "--data-path 'x~/y'" in script

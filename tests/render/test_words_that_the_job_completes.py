@@ -109,6 +109,13 @@ SEEDED = "python pretrain_gpt.py --context-parallel-size 2 --seed $A\n"
         'if [ -n "$nodes" ]; then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n',
         "[ -f a ] && A=x\npython pretrain_gpt.py --context-parallel-size 2 --seed ${A%y}\n",
         "python pretrain_gpt.py --context-parallel-size 2 --data-path `cat \\`ls\\``\n",
+        "shopt -s globstar\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(ls /d/**/*.bin)\n",
+        "set -f\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(ls /data/[a])\n",
+        "set -e -o noglob\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(ls /data/[a])\n",
+        *(
+            f"n=0\nif {test}; then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n"
+            for test in ("((n++ == 0 && y > 1))", '[ -f "$((n += 1))" ]', "((n <<= y))", '[ -f "${m:=$y}" ]')
+        ),
         "IFS=,\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(cat list)\n",
         "python pretrain_gpt.py --context-parallel-size 2 --data-path $(ls $BASH_SOURCE)\n",
         "API_TOKEN=abc\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(get $API_TOKEN)\n",
@@ -121,7 +128,6 @@ SEEDED = "python pretrain_gpt.py --context-parallel-size 2 --seed $A\n"
         "if ((port > 1)); then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n",
         "python pretrain_gpt.py --context-parallel-size 2 --wandb-exp-name $name --save /x/$port\n",
         "source /shared/env.sh\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(ls $DATA)\n",
-        "source /shared/env.sh\n[ -f a ] && A=$B\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n",
         'A=()\n[ -n "$N" ] && A+=(--wandb-exp-name "$N")\npython pretrain_gpt.py --context-parallel-size 2 "${A[@]}"\n',
     ],
 )
@@ -180,7 +186,8 @@ def test_a_script_that_completes_words_has_nothing_for_shellcheck_to_say(rendere
 def test_a_condition_on_the_rank_is_not_asked_once_for_all(rendered, tmp_path):
     inner = 'if [ "$VARIABLE" = 0 ]; then A="--log-throughput"; fi\n'
     inner += 'torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py $A "$@"\n'
-    for name, is_asked in (("OMPI_COMM_WORLD_LOCAL_RANK", True), ("PMIX_RANK", True), ("LORA_RANK", False)):
+    of_tasks = ("OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+    for name, is_asked in (*((name, True) for name in of_tasks), ("LORA_RANK", False)):
         (tmp_path / "run.sh").write_text(inner.replace("VARIABLE", name))
         done = rendered(text=HEAD + "srun bash run.sh --context-parallel-size 2 --seq-length 8192\n")
         assert done.returncode in ((2,) if is_asked else (0, 1)), done.stderr
@@ -206,3 +213,103 @@ def test_the_variables_of_a_jobs_script_are_all_listed():
     found = {name for text in texts for name in assigned.findall(text)}
     assert found - OF_THE_JOB - {LAUNCH_FOLDER, LAUNCH_TIME} == set()
     assert {"port", "nodes", "name", "attempt"} <= OF_THE_JOB
+
+
+def test_a_variable_from_outside_stays_any_number_of_words_in_a_text_that_another_shell_gets(rendered, tmp_path):
+    words = 'ARGS=(--context-parallel-size 2 --data-path $DATA --seq-length 8192)\nTEXT="${ARGS[@]}"\n'
+    start = 'srun bash -c "cd /opt; python pretrain_gpt.py $TEXT"\n'
+    done = rendered("-o", "job.sbatch", text=HEAD + words + start)
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    environment = {"PATH": "/bin:/usr/bin", "DATA": "0.5 /a 0.5 /b"}
+    begin = script.index("launch=(")
+    text = script[begin : script.index("\n)\n", begin)] + "\n)\nprintf '%s\\n' \"${launch[@]}\""
+    ran = subprocess.run(["bash", "-c", text], capture_output=True, text=True, env=environment)
+    assert ran.stdout.split()[2:7] == ["--data-path", "0.5", "/a", "0.5", "/b"]
+    amid_a_word = (words + start).replace("--context-parallel-size 2 --data-path ", "").replace("py $", "py --save=x$")
+    assert "(--save=x...: DATA is not set in this script)" in rendered(text=HEAD + amid_a_word).stderr
+
+
+@pytest.mark.parametrize("word", ["$D/x", '"$D/x"', '"$D"/x'])
+@pytest.mark.parametrize(("given", "expected"), [(["/a"], "/a/x"), ([], "/default/x"), ([""], "/default/x")])
+def test_a_default_of_an_argument_that_another_script_gets_is_chosen_in_the_job(
+    rendered, tmp_path, word, given, expected
+):
+    train = TRAIN.replace("srun ", "").replace("8192", f"8192 --save {word}")
+    (tmp_path / "run.sh").write_text(f"D=${{1:-/default}}\n{train}")
+    done = rendered("-o", "job.sbatch", text=HEAD + 'srun bash run.sh "$1"\n')
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    words = script[script.index("# Commands and conditions") : script.index("# ---- the job's own folder")]
+    text = f"set -euo pipefail\n{words}printf '%s\\n' \"${{launch[@]}}\""
+    ran = subprocess.run(["bash", "-c", text, "bash", *given], capture_output=True, text=True)
+    assert ran.stdout.splitlines()[-1] == expected, ran.stderr
+
+
+TAKES_IN = """\
+DATA=/d
+if [ -f "{file}" ]; then . "{file}"; fi
+srun python pretrain_gpt.py --context-parallel-size 2 --seq-length 8192 --data-path $BLEND --save "$OUT/x" \\
+    --seed ${{SEED:-7}} --log-interval ${{LOG:-$DEFAULT}}
+"""
+
+
+def test_the_job_takes_in_a_file_that_nobody_could_read(rendered, tmp_path, tmp_path_factory):
+    """As the script does: with what that has set, and with what is set outside."""
+    file = tmp_path_factory.mktemp("elsewhere") / "blend.sh"
+    file.write_text('echo taken in\nBLEND="1 $DATA/a 2 $DATA/b" SEED=3 DEFAULT=5\n')
+    done = rendered("-o", "job.sbatch", text=HEAD + TAKES_IN.format(file=file))
+    assert done.returncode in (0, 1), done.stderr
+    launch = launch_of((tmp_path / "job.sbatch").read_text(), {"PATH": "/bin:/usr/bin", "OUT": "/my runs"})
+    words = "--data-path 1 /d/a 2 /d/b --save /my_runs/x --seed 3 --log-interval 5".split()
+    assert launch[4:] == [word.replace("_", " ") for word in words]
+
+
+@pytest.mark.parametrize(
+    ("before", "says"), [("", "OUT: neither set outside nor by what"), ("set -e\n", "No such file")]
+)
+def test_a_job_ends_where_such_a_file_or_what_it_should_set_is_missing(rendered, tmp_path, before, says):
+    words = "--context-parallel-size 2 --seq-length 8192 --save $OUT"
+    text = f"{HEAD}{before}. /nowhere/env.sh\nsrun python pretrain_gpt.py {words}\n"
+    done = rendered("-o", "job.sbatch", text=text)
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    words = script[script.index("# Commands and conditions") : script.index("# ---- the job's own folder")]
+    ran = subprocess.run(["bash", "-c", f"set -euo pipefail\n{words}"], capture_output=True, text=True)
+    assert ran.returncode and says in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "how", ["pip install x; . /shared/env.sh", "f() { . /shared/env.sh; }\nf", "eval $(cat x)\n. /e.sh"]
+)
+def test_a_file_that_is_taken_in_amid_something_else_is_asked_for(rendered, how):
+    how = f"if true; then {how}; fi" if "pip" in how else how
+    text = f'{HEAD}{how}\nsrun python pretrain_gpt.py --context-parallel-size 2 --seed "${{S:-1}}"\n'
+    assert "(--seed...: S may be set by" in rendered(text=text).stderr
+
+
+@pytest.mark.parametrize("given", [{}, {"LR": "1e-5"}, {"MIN_LR": "1e-6 --log-progress"}, {"LR": "2", "MIN_LR": "1"}])
+def test_texts_that_the_script_puts_together_are_split_as_it_does(rendered, tmp_path, given):
+    """`[ … ] && A="$A …"` in a row: each choice holds those before it, with values from outside."""
+    before = '[ -n "$LR" ] && MORE="$MORE --lr $LR"\n[ -n "$MIN_LR" ] && MORE="$MORE --min-lr $MIN_LR"\n'
+    done = rendered("-o", "job.sbatch", text=HEAD + before + TRAIN.replace("8192", "8192 $MORE"))
+    assert done.returncode in (0, 1), done.stderr
+    launch = launch_of((tmp_path / "job.sbatch").read_text(), {"PATH": "/bin:/usr/bin", **given})
+    ran = subprocess.run(["bash", "-c", f"{before}echo $MORE"], capture_output=True, text=True, env=given)
+    assert launch[4:] == ran.stdout.split()
+
+
+def test_a_file_that_the_job_takes_in_sees_the_name_of_the_script_that_bash_runs(tmp_path, tmp_path_factory):
+    file = tmp_path_factory.mktemp("elsewhere") / "common.env"
+    file.write_text("NAME=$(basename $0 .sh)\n")
+    train = TRAIN.replace("srun ", "").replace("8192", "8192 --wandb-exp-name $NAME")
+    (tmp_path / "my_run.sh").write_text(f". {file}\n{train}")
+    sizes = ["--nodes", "4", "--gpus-per-node", "8", "--time", "9", "--checkpoint-dir", "/ck"]
+    words = ["render", "my_run.sh", *sizes, "-o", "job.sbatch"]
+    done = subprocess.run([sys.executable, "-m", "megatron_hcp", *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stderr
+    script = (tmp_path / "job.sbatch").read_text()
+    begin, end = script.index("launch_folder="), script.index("# ---- the job's own folder")
+    text = f"set -euo pipefail\n{script[begin:end]}printf '%s\\n' \"${{launch[@]}}\""
+    ran = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
+    assert ran.stdout.splitlines()[-1] == "my_run", ran.stderr

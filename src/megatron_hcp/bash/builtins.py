@@ -7,6 +7,7 @@ from posixpath import normpath
 
 from megatron_hcp.bash.arith import Undecidable
 from megatron_hcp.bash.paths import PATH_COMMANDS, below, seen_from_folder
+from megatron_hcp.bash.printed import echo, printf
 from megatron_hcp.bash.state import PWD, Var
 from megatron_hcp.bash.syntax import Script
 from megatron_hcp.bash.value import (
@@ -73,9 +74,19 @@ def _set(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
         if text == "--":
             w.positional = items[place + 1 :]
             return True
-        if text is not None and text[:1] in "-+" and text[:1] and "a" in text[1:] and len(text) < 8:
+        if text is not None and text[:1] in ("-", "+") and "a" in text and len(text) < 8:
             w.exports_all = text[0] == "-"
+        if text == "errexit" or re.fullmatch("[-+][a-z]*e[a-z]*", text or ""):
+            w.ends_on_errors = (text or "")[0] != "+"
+        if text == "noglob" or re.fullmatch("[-+][a-z]*f[a-z]*", text or ""):
+            w.globs_otherwise |= w.printed is None
     return True
+
+
+def _shopt(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
+    w.globs_otherwise |= w.printed is None  # in `$(…)` it holds for that alone, which has it in its own text
+    w.spoiled = True
+    return None
 
 
 def _shift(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
@@ -168,58 +179,6 @@ def _forget_named(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status
     return None
 
 
-def _printf(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
-    first = items[0].text if items and isinstance(items[0], Field) else None
-    if first == "-v" and len(items) > 1 and isinstance(items[1], Field):
-        name = items[1].text or ""
-        text = _formatted(items[2:])
-        if name.isidentifier() and text is not None:
-            w.assign(name, text, span)
-        elif name.isidentifier():
-            w.forget(name, f"{name} is set by printf", span)
-        return True
-    if w.printed is None:
-        return True
-    if first in ("%s", "%s\\n", "%s ") and len(items) == 2:
-        w.printed += joined(items[1:])
-        return True
-    if first is not None and "%" not in first and "\\" not in first and len(items) == 1:
-        w.printed += joined(items)
-        return True
-    w.spoiled = True
-    return True
-
-
-def _formatted(items: Items) -> Value | None:
-    """What `printf FORMAT WORD…` writes where the format has one `%s` for each word, or `%d` for a plain number."""
-    form = items[0].text if items and isinstance(items[0], Field) else None
-    texts = re.split("(%[sd])", form or "")
-    words = items[1:]
-    if form is None or len(texts) != 2 * len(words) + 1 or any(char in text for text in texts[::2] for char in "%\\"):
-        return None
-    found: Value = (Lit(texts[0], items[0].span, False),)
-    for word, kind, text in zip(words, texts[1::2], texts[2::2], strict=True):
-        number = text_of(joined((word,))) or ""
-        if kind == "%d" and (not number.isdecimal() or (number[0] == "0" and len(number) > 1)):
-            return None
-        found += (*joined((word,)), Lit(text, items[0].span, False))
-    return tuple(part for part in found if not isinstance(part, Lit) or part.text)
-
-
-def _echo(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
-    if w.printed is None:
-        return True
-    option = items[0].text if items and isinstance(items[0], Field) else None
-    if option in ("-n", "-e", "-E", "-ne", "-en"):
-        items = items[1:]
-    text = joined(items)
-    if option and "e" in option and any(isinstance(part, Lit) and "\\" in part.text for part in text):
-        w.spoiled = True  # escapes that this doesn't read
-    w.printed += text
-    w.printed.append(Lit("\n", span, False))
-    return True
-
-
 def _eval(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     text = joined(items)
     if text and not isinstance(text[0], Lit):
@@ -243,7 +202,11 @@ def _source(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
             status = w.follow_file(script, below(value) or f"./{shown}", items[1:] or None)
             return True if status is None else status
     if not re.search(_HARMLESS_SOURCE, shown):
+        from megatron_hcp.bash.run_time import taking_in  # few scripts need it
+
+        taking = taking_in(w, span)
         w.takes_in(shown.lstrip("/"), "sources", span)
+        w.taking = taking
         where = (w.sourced or "").rpartition(", which ")[2]
         w.note(f"{where} {shown.lstrip('/')}, which is not read: {script}")
     return None
@@ -275,19 +238,15 @@ BUILTINS: dict[str, OnCommand] = {
     ":": _true,
     "true": _true,
     "false": _false,
-    "exit": _stop("exit"),
-    "return": _stop("return"),
-    "break": _stop("break"),
-    "continue": _stop("continue"),
+    **{kind: _stop(kind) for kind in ("exit", "return", "break", "continue")},
     "set": _set,
+    "shopt": _shopt,
     "shift": _shift,
     "unset": _unset,
     "read": _read,
-    "mapfile": _forget_named,
-    "readarray": _forget_named,
-    "getopts": _forget_named,
-    "printf": _printf,
-    "echo": _echo,
+    **dict.fromkeys(("mapfile", "readarray", "getopts"), _forget_named),
+    "printf": printf,
+    "echo": echo,
     "eval": _eval,
     "source": _source,
     ".": _source,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from megatron_hcp.bash.arith import Undecidable
 from megatron_hcp.bash.params import expansion
 from megatron_hcp.bash.reason import of_command
-from megatron_hcp.bash.run_time import output_of
 from megatron_hcp.bash.split import MAX_ITEMS, Frag, Splice, assemble, value_of
 from megatron_hcp.bash.syntax import (
     ArithmeticExpansion,
@@ -26,6 +25,7 @@ from megatron_hcp.bash.syntax import (
 from megatron_hcp.bash.value import Field, Hole, Item, Lit, Part, Value, cuts, reason_of, text_of
 from megatron_hcp.bash.walker import Walker
 
+_What = TypeVar("_What", bound="Part | Splice")
 MAX_DEPTH = 50
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
 _ESCAPED = {"string": '$`"\\\n', "heredoc": "$`\\\n", "raw": ""}
@@ -47,8 +47,10 @@ def words(w: Walker, word: ShellWord) -> list[Item]:
         w.pay(len(braced), 20)
         return [Field((Lit(text, span, False),), span) for text in braced]
     if len(word.pieces) == 1 and type(word.pieces[0]) is Text and "\\" not in text and not w.source.marks:
-        return [Field((Lit(text, span),), span)]
+        return [Field((Lit(text, span, is_home=text[:2] == "~/"),), span)]
     frags = fragments(w, word.pieces)
+    if text[:2] == "~/":
+        frags[:1] = [frags[0]._replace(what=_at_home(frags[0].what))]
     w.pay(sum(len(what.text) for what, splits in frags if splits and isinstance(what, Lit)), 300)
     items = assemble(frags, span)
     w.pay(len(items), 20)
@@ -57,7 +59,12 @@ def words(w: Walker, word: ShellWord) -> list[Item]:
 
 def value(w: Walker, word: ShellWord) -> Value:
     """The value of a word in an assignment: nothing is split, and arrays are joined."""
-    return value_of(fragments(w, word.pieces))
+    found = value_of(fragments(w, word.pieces))
+    return (_at_home(found[0]), *found[1:]) if w.text(word)[:2] == "~/" else found
+
+
+def _at_home(part: _What) -> _What:
+    return part._replace(is_home=True) if isinstance(part, Lit) else part
 
 
 def fragments(w: Walker, pieces: Sequence[Piece], quoted: bool = False, splits: bool = False) -> list[Frag]:
@@ -111,6 +118,8 @@ def _command_output(w: Walker, piece: CommandSubstitution, quoted: bool, splits:
     if date:
         parts = tuple(part._replace(date=date) if isinstance(part, Hole) else part for part in parts)
     elif len(parts) == 1 and isinstance(part := parts[0], Hole) and part.span == w.span(piece) and w.printed is None:
+        from megatron_hcp.bash.run_time import output_of  # few scripts need it
+
         parts = (part._replace(output=output_of(w, piece)),)
     return [Frag(part, not quoted) for part in parts]
 

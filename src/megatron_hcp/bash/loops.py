@@ -12,7 +12,7 @@ from megatron_hcp.bash.expand import value, words
 from megatron_hcp.bash.reason import ByVariable, WhyUnknown
 from megatron_hcp.bash.syntax import Case, CountedLoop, ForLoop, If, ShellWord, Statement, SyntaxNode, WhileLoop
 from megatron_hcp.bash.value import Field, Hole, Item, Unseen, text_of
-from megatron_hcp.bash.walker import Status, Walker
+from megatron_hcp.bash.walker import MAX_STEPS, Status, Walker
 
 _VARIABLE = re.compile(r"\$\{?(\w+)")
 MAX_ROUNDS = 128
@@ -71,11 +71,12 @@ def counted_for(w: Walker, node: CountedLoop) -> Status:
 def while_holds(w: Walker, node: WhileLoop) -> Status:
     """`while`, `until`."""
     outer = w.enter("break", "continue")
-    ended = False
+    ended, start = False, w.steps + w.work
     for number in range(MAX_ROUNDS):
         status = w.block(node.conditions)
         ended = status is not None and (status == node.is_until or _round(w, node.body))
         is_open = number >= _OPEN_ROUNDS and bool(w.left["break"] or w.left["return"])
+        is_open = is_open or w.steps + w.work - start > MAX_STEPS / 4  # most likely, it waits for something
         if ended or status is None or is_open:
             break
     w.arrive("break")

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from megatron_hcp.bash.arith import Undecidable
 from megatron_hcp.bash.pattern import STEP_COST, Node, Pattern
 from megatron_hcp.bash.pattern_text import glob
+from megatron_hcp.bash.reason import ByVariable, RunTime, WhyUnknown
 from megatron_hcp.bash.split import Frag, Splice, value_of
-from megatron_hcp.bash.state import State
+from megatron_hcp.bash.state import State, Var
 from megatron_hcp.bash.syntax import Parameter
 from megatron_hcp.bash.value import (
     Field,
@@ -31,6 +32,8 @@ from megatron_hcp.bash.value import (
 
 Operand = Callable[[], list[Frag]]
 """Expands the operand, `b` in `${a:-b}`, when bash would; this may set variables."""
+_GIVEN = "launch_given"
+"""The name under which a job asks whether a value is empty."""
 _CONDITIONAL = (":-", "-", ":=", "=", ":+", "+", ":?", "?")
 
 
@@ -148,7 +151,7 @@ def _applied(
         return [Frag(part, not quoted) for part in _changed(w, value, sign, span, operand)]
     present = is_set if sign[0] != ":" else is_set and _is_filled(value)
     if present is None:
-        return [Frag(Hole(reason_of(value), span), not quoted)]
+        return [Frag(_either(value, sign, operand, span), not quoted)]
     if sign[-1] == "+":
         return operand() if present else []
     if present or sign[-1] == "?":
@@ -159,6 +162,17 @@ def _applied(
     if sign[-1] == "=" and node.name.isidentifier():
         w.assign(node.name, value_of(frags), span)
     return frags
+
+
+def _either(value: Value, sign: str, operand: Operand, span: Span) -> Part:
+    """A value that may be empty, or the other one: the job asks which."""
+    found = reason_of(value)
+    if sign not in (":-", ":+") or len(value) != 1 or not isinstance(value[0], Hole):
+        return Hole(found, span)
+    reason = found.saying(found) if isinstance(found, ByVariable) else WhyUnknown(found)
+    reason.test = RunTime(f'[ -n "${_GIVEN}" ]', {_GIVEN: Var(value)}, None, frozenset((_GIVEN,)))
+    other = value_of(operand())
+    return OneOf((value, other) if sign == ":-" else (other, ()), reason, span)
 
 
 def _as_default(what: Part | Splice, name: str) -> tuple[Part | Splice, ...]:

@@ -12,13 +12,23 @@ class RunTime:
     """A command or a condition as it is written, for the job to run: `variables` that it reads, each a `Var`, and the
     `folder` that it runs in, a `Value`; None for the script's own. `reads`: all names that it reads, set or not.
 
-    Two of them are never equal: the same text may print something else the next time.
+    `must_succeed`: the job ends with it, where any other may fail, as in the script. Two of them are never equal: the
+    same text may print something else the next time.
     """
 
-    __slots__ = ("folder", "reads", "text", "variables")
+    __slots__ = ("folder", "must_succeed", "reads", "text", "variables")
 
-    def __init__(self, text: str, variables: Mapping[str, Any], folder: Any, reads: frozenset[str]) -> None:
+    def __init__(
+        self, text: str, variables: Mapping[str, Any], folder: Any, reads: frozenset[str], must_succeed: bool = False
+    ) -> None:
         self.text, self.variables, self.folder, self.reads = text, variables, folder, reads
+        self.must_succeed = must_succeed
+
+    def printing(self, name: str, is_demanded: bool) -> RunTime:
+        """A command that prints a variable after this text. `is_demanded`: it must be set."""
+        told = "${" + name + ("?neither set outside nor by what the launch sources" if is_demanded else "-") + "}"
+        text = f"$({{ {self.text}\n}} >&2\nprintf '%s' \"{told}\")"
+        return RunTime(text, self.variables, self.folder, self.reads | {name}, must_succeed=True)
 
 
 class WhyUnknown(str):
@@ -57,11 +67,9 @@ class ByVariable(WhyUnknown):
     further: tuple[str, ...] = ()
     """Other variables on which what is unknown hangs too."""
     giver: str = ""
-    """What may set it in the script, if that isn't read: `blend.sh, which line 17 sources`."""
+    """What the script takes in and may set it, if that isn't read: `blend.sh, which line 17 sources`."""
     choices: tuple[str, ...] = ()
     """The values that the script tells apart, if it does so in a `case`."""
-    by_file: bool = False
-    """What the script takes in, and nobody reads, may set the variable."""
     file: str = ""
     """The file that the script sources and that may set the variable, but isn't read."""
 
@@ -75,7 +83,7 @@ class ByVariable(WhyUnknown):
     def saying(self, text: str) -> ByVariable:
         """The same reason in other words."""
         made = ByVariable.of(text, self.variable, self.argument)
-        made.choices, made.file, made.giver = self.choices, self.file, self.giver
+        made.further, made.choices, made.file, made.giver = self.further, self.choices, self.file, self.giver
         return made
 
 

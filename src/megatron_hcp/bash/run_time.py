@@ -21,26 +21,32 @@ from megatron_hcp.bash.syntax import (
     Statement,
     SyntaxNode,
 )
-from megatron_hcp.bash.value import Hole, Lit
+from megatron_hcp.bash.value import Hole, Lit, Span
 from megatron_hcp.bash.walker import Walker
 from megatron_hcp.ground.secrets import is_secret_name
 
 _PURE = (Condition, ArithmeticCommand, Negation, AndOr)
-"""Conditions that change nothing."""
+"""Conditions that change nothing, but for what is in their arithmetic."""
+_ASSIGNS = r"\+\+|--|(?<![=!<>])=(?!=)|<<=|>>="
+"""What changes a variable in arithmetic."""
+_TAKE_IN = frozenset(("source", ".", "set", "echo", "[", "test", "true", ":", "return", "exit"))
+"""Commands of a statement that does nothing but take in a file."""
+_IS_BASH_5 = "if ((BASH_VERSINFO[0] < 5)); then echo 'wanted bash 5, for $0' >&2; exit 1; fi"
 _OF_FILES = frozenset("-b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -ef -nt -ot -v -R".split())
 """Operators of conditions whose answer hangs on where they are asked."""
 
 
-def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int) -> RunTime | None:
+def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int, is_anywhere: bool = False) -> RunTime | None:
     """The text [start, end), whose syntax is `nodes`; None where the job would not run it as the script does.
 
     Only what a job's script does itself is done by the script that replaces it too: nothing that it hands to another
-    shell, which may run elsewhere, but for conditions that ask for variables alone.
+    shell, which may run elsewhere, but for conditions that ask for variables alone. `is_anywhere`: what the text asks
+    is the same where the script itself runs and in the job.
     """
     text = w.source.data[start:end].decode("utf-8", "replace")
     is_plain = not any(mark in text for mark in w.source.marks) and not (text[:1] == "`" and "\\" in text)
-    is_elsewhere = not w.is_copied or w.other_shells > 0
-    if not is_plain or "IFS" in w.vars or (is_elsewhere and not _asks_for_variables(nodes)):
+    is_elsewhere = not is_anywhere and (not w.is_copied or w.other_shells > 0)
+    if not is_plain or "IFS" in w.vars or w.globs_otherwise or (is_elsewhere and not _asks_for_variables(nodes)):
         return None
     names = _read(w, nodes)
     if names is None or SOURCE in names:
@@ -57,7 +63,38 @@ def pure(w: Walker, conditions: Sequence[Statement]) -> RunTime | None:
     """A condition that changes nothing, whatever its answer."""
     if not conditions or not all(isinstance(node, _PURE) for node in _tests(conditions)):
         return None
+    if any(_assigns(w, node) for node in _below(conditions)):  # its variables are known as they are afterwards
+        return None
     return run_time(w, conditions, conditions[0].start, conditions[-1].end)
+
+
+def taking_in(w: Walker, span: Span) -> RunTime | None:
+    """The statement of the script itself that sources a file which nobody reads, with all that the script has set.
+
+    None if it does more than that, or if another file was taken in without it before.
+    """
+    node = next((one for one in w.script.statements if one.start <= span[1] < one.end), None)
+    is_outer = not (w.shells or w.calls or w.other_shells) and w.printed is None and span[0] is w.source
+    if node is None or not is_outer or (w.sourced is not None and w.taking is None):
+        return None
+    commands = {one.name for one in _below([node]) if isinstance(one, Command)}
+    made = run_time(w, [node], node.start, node.end, is_anywhere=True) if commands <= _TAKE_IN else None
+    if made is None:
+        return None
+    known = {name: var for name, var in w.vars.items() if name not in (PWD, SOURCE) and not is_secret_name(name)}
+    text = f"set -e\n{made.text}\nset +e" if w.ends_on_errors else made.text
+    if not w.is_copied:  # a copy has the job's own name of a script; here the file may ask for $0
+        known["BASH_ARGV0"] = Var((Hole("$0", w.here, w.name),))
+        text = f"{_IS_BASH_5}\n{text}"
+    if w.taking is not None:
+        text = f"{w.taking.text}\n{text}"
+    return RunTime(text, known, made.folder, made.reads)
+
+
+def _assigns(w: Walker, node: SyntaxNode) -> bool:
+    if isinstance(node, Parameter):
+        return node.operator in ("=", ":=")
+    return isinstance(node, ArithmeticExpansion | ArithmeticCommand) and re.search(_ASSIGNS, w.text(node)) is not None
 
 
 def _asks_for_variables(nodes: Sequence[SyntaxNode]) -> bool:
@@ -87,7 +124,7 @@ def _told(w: Walker, name: str) -> Var | None:
 def _may_be_set(w: Walker, name: str) -> bool:
     """Whether a file that the script takes in, and the job does not, may set a variable."""
     reasons = [part.reason for part in w.lookup(name, w.here)[0] if isinstance(part, Hole)]
-    return any(isinstance(reason, ByVariable) and reason.by_file for reason in reasons)
+    return any(isinstance(reason, ByVariable) and reason.giver for reason in reasons)
 
 
 def _read(w: Walker, nodes: Iterable[SyntaxNode]) -> set[str] | None:

@@ -100,7 +100,9 @@ class _Splitter:
                 parts = tuple(part for part in parts if not (isinstance(part, Lit) and not part.text))
             if self.lone and len(parts) == 1 and isinstance(parts[0], Hole):
                 part = parts[0]
-                self.items.append(Unseen(part.reason, part.span, True, part.outside, part.output))
+                self.items.append(Unseen(part.reason, part.span, True, part.outside, part.output, part.taken_in))
+            elif self.lone and len(parts) == 1 and isinstance(parts[0], OneOf):
+                self.items.append(_lists_of(parts[0]))
             else:
                 self.items.append(Field(parts, self.home or union(parts, self.span)))
         self.parts, self.home, self.lone = None, None, False
@@ -140,16 +142,11 @@ class _Splitter:
                     self.items.append(Unseen(part.reason, part.span))
                 return
             self._flush()
-        elif not splits and all(text and text[0] != "-" and "=" not in text for text in texts):
+        elif all(map(_is_one_word, part.options)):
+            self.lone = None in texts
             self._add(part)
             return
-        options = []
-        for option in part.options:
-            inner = _Splitter(part.span)
-            for piece in option:
-                inner.take(piece, True)
-            options.append(tuple(inner.finish()))
-        self.items.append(Maybe(tuple(options), part.reason, part.span))
+        self.items.append(_lists_of(part))
 
     def _splice(self, items: Items, split: bool) -> None:
         if split:
@@ -171,7 +168,7 @@ def resplit(item: Item) -> list[Item]:
     """An element of an unquoted `${A[@]}`: its blanks end words."""
     if isinstance(item, Maybe):
         options = tuple(tuple(again for inner in option for again in resplit(inner)) for option in item.options)
-        return [item._replace(options=options)]
+        return [item._replace(options=options, is_split=True)]
     if isinstance(item, Unseen):
         return [item]
     text = item.text
@@ -181,6 +178,28 @@ def resplit(item: Item) -> list[Item]:
     for part in item.parts:
         splitter.take(part, True)
     return splitter.finish()
+
+
+def _lists_of(part: OneOf) -> Maybe:
+    """The words that each of several texts becomes."""
+    options = []
+    for option in part.options:
+        inner = _Splitter(part.span)
+        for piece in option:
+            inner.take(piece, True)
+        options.append(tuple(inner.finish()))
+    return Maybe(tuple(options), part.reason, part.span, is_split=True)
+
+
+def _is_one_word(option: Value) -> bool:
+    """Whether a text is most likely in one word: not empty, no option, and without blanks as far as it is known."""
+    first = option[0] if option else None
+    return (
+        first is not None
+        and not (isinstance(first, Lit) and first.text[:1] in ("", "-"))
+        and all(isinstance(part, Lit) or (isinstance(part, Hole) and not part.is_list) for part in option)
+        and not any(isinstance(part, Lit) and (has_blank(part.text) or "=" in part.text) for part in option)
+    )
 
 
 def _starts_anew(option: Value) -> bool:

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from megatron_hcp.bash.arith import Arithmetic, Undecidable
 from megatron_hcp.bash.merge import merged, merged_items
-from megatron_hcp.bash.reason import ByVariable
+from megatron_hcp.bash.reason import ByVariable, RunTime
 from megatron_hcp.bash.syntax import Script
 from megatron_hcp.bash.value import (
     Field,
@@ -38,9 +38,7 @@ _AT_RUN_TIME_NAMES = (
 _AT_RUN_TIME = frozenset(_AT_RUN_TIME_NAMES.split())
 _OF_THE_USER = ("HOME", "USER")
 """Those of them that a job has like the shell that submits it: a rendered script can write them down."""
-_ASSIGNED = re.compile(
-    rb"(?<![\w$.\-/:{+@%])([A-Za-z_]\w*)(?:\[[^][\n]*(?:\[[^][\n]*\][^][\n]*)*\])?\+?=(?![\"']?\$\{?\1\b)"
-)
+_OWN_DEFAULT = re.compile(rb"(\w+)\+?=[\"']?\$\{?\1\b")
 
 
 def _size_of(value: Iterable[Part]) -> int:
@@ -64,9 +62,10 @@ Preset = Callable[[str, Span], Value | None]
 """The value that a variable has from outside, at the place that reads it; None where nothing sets it."""
 
 
-def assigned_names(text: ScriptText) -> frozenset[str]:
-    """The names that a text appears to set somewhere."""
-    return frozenset(name.decode() for name in _ASSIGNED.findall(text.data))
+def assigned_names(script: Script) -> frozenset[str]:
+    """The names that a script sets somewhere, but for those that it only gives a default: `A=${A:-x}`."""
+    data = script.text.data
+    return frozenset(name for start, name in script.assigned if _OWN_DEFAULT.match(data, start) is None)
 
 
 class State:
@@ -75,8 +74,7 @@ class State:
     def __init__(self, script: Script, preset: Preset) -> None:
         self.script = script
         self.preset = preset
-        self.depth = 0
-        self.steps = 0
+        self.depth = self.steps = 0
         """How many statements have been followed so far."""
         self.work = 0.0
         """What long texts and lists have cost so far, in units of the time that following a statement takes."""
@@ -86,6 +84,7 @@ class State:
         self.sourced: str | None = None
         """What may have set any variable, a file or a command's output, and the line that takes it in."""
         self.sourced_file = ""
+        self.taking: RunTime | None = None  # the script's text that takes it in, for the job
         self.submitting: Collection[str] = ()  # commands that count although `$(…)` captures what they print
         self.name = f"./{script.text.file.rpartition('/')[2]}"
         """The script's file, as seen from its folder: `$0`."""
@@ -97,9 +96,9 @@ class State:
         """Values that the user states for variables which the script leaves open."""
         self.to_export: set[str] = set()
         """Names that are exported before they are set."""
-        self.assigned = assigned_names(script.text)
+        self.assigned = assigned_names(script)
         """Names that the script appears to set somewhere."""
-        self.used_arguments = self.is_shifted = False
+        self.used_arguments = self.is_shifted = self.globs_otherwise = self.ends_on_errors = False
         self.tested: set[str] = set()
         """Names that a condition has read before the script sets them: a value that they then get is a default."""
 
@@ -126,7 +125,7 @@ class State:
         place = span[0].location(span[1], span[1])
         where = f"line {place.line}" + ("" if place.file == self.file else f" of {place.file}")
         self.sourced = f"{what}, which {where} {how}"
-        self.sourced_file = what if how == "sources" else ""
+        self.sourced_file, self.taking = what if how == "sources" else "", None
 
     def lookup(self, name: str, span: Span) -> tuple[Value, bool]:
         """A variable's value, and whether it counts as set (which `${x:-default}` tests)."""
@@ -153,8 +152,8 @@ class State:
         outside = name if name.isidentifier() else ""
         if self.sourced is not None:
             why = ByVariable.of(f"{name} may be set by {self.sourced}", name)
-            why.by_file, why.file, why.giver = True, self.sourced_file, self.sourced
-            return (Hole(why, span, outside=outside),), True
+            why.file, why.giver = self.sourced_file, self.sourced
+            return (Hole(why, span, outside=outside, taken_in=self.taking),), True
         reason = ByVariable.of(f"{name} is not set in this script", name)
         return (Hole(reason, span, outside=outside),), False
 

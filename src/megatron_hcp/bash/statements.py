@@ -12,9 +12,8 @@ from megatron_hcp.bash.conditions import arithmetic_holds, holds
 from megatron_hcp.bash.expand import value
 from megatron_hcp.bash.loops import arm, case, counted_for, decided_by, for_each, while_holds
 from megatron_hcp.bash.paths import substituted_by_sed
-from megatron_hcp.bash.reason import WhyUnknown
+from megatron_hcp.bash.reason import RunTime, WhyUnknown
 from megatron_hcp.bash.redirect import redirected, written
-from megatron_hcp.bash.run_time import pure
 from megatron_hcp.bash.syntax import (
     AndOr,
     ArithmeticCommand,
@@ -107,9 +106,15 @@ def _if(w: Walker, node: If) -> Status:
         open_arms.append(bool)  # none of the arms
     reason = decided_by(w, f"depends on the `if` in line {w.line(node)}", [one for arm, _ in node.arms for one in arm])
     if len(open_arms) == 2:
-        reason.test = pure(w, asked)
+        reason.test = _pure(w, asked)
     w.either(open_arms, reason, w.span(node))
     return None
+
+
+def _pure(w: Walker, conditions: Sequence[Statement]) -> RunTime | None:
+    from megatron_hcp.bash.run_time import pure  # few scripts need it
+
+    return pure(w, conditions)
 
 
 def _and_or(w: Walker, node: AndOr) -> Status:
@@ -117,7 +122,7 @@ def _and_or(w: Walker, node: AndOr) -> Status:
     status = w.run(node.first)
     reason = WhyUnknown(f"depends on the condition in line {w.line(node)}").of_branch()
     if status is None:
-        reason.test, reason.is_negated = pure(w, [node.first]), node.rest[0][0] == "||"
+        reason.test, reason.is_negated = _pure(w, [node.first]), node.rest[0][0] == "||"
     place = 0
     while place < len(node.rest) and w.stop is None:
         sign, right = node.rest[place]

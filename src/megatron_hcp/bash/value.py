@@ -92,6 +92,8 @@ class Lit(NamedTuple):
     default_of: str = ""
     """The variable (or argument, `1`) whose default this text is: the script hasn't set it, whoever starts it may have
     done so. "" if there is none."""
+    is_home: bool = False
+    """Its `~` at the start stands for the user's home, as bash replaces it where it isn't quoted."""
 
 
 class Hole(NamedTuple):
@@ -108,6 +110,7 @@ class Hole(NamedTuple):
     date: str = ""
     """The command that prints it, if that is `date`, as `$(date +%F)`: one word, which names a run; "" if none."""
     output: RunTime | None = None  # the command that prints it when the job runs
+    taken_in: RunTime | None = None  # what may set `outside`
     is_list: bool = False  # its blanks separate words: it may only be taken unquoted
 
 
@@ -154,16 +157,18 @@ class Unseen(NamedTuple):
     reason: str
     span: Span
     scalar: bool = False
-    outside: str = ""  # as of a Hole
-    output: RunTime | None = None  # as of a Hole
+    outside: str = ""  # as of a Hole, as are the others
+    output: RunTime | None = None
+    taken_in: RunTime | None = None
 
 
 class Maybe(NamedTuple):
-    """One of several lists of words, depending on a condition that cannot be decided."""
+    """One of several lists of words, depending on an open condition. `is_split`: each is a text that is split."""
 
     options: tuple[tuple[Item, ...], ...]
     reason: str
     span: Span
+    is_split: bool = False
 
 
 Item = Field | Unseen | Maybe
@@ -215,7 +220,8 @@ def substituted(value: Value, site: Span) -> Value:
     if text is not None:
         if text[:1] == "-" or "=" in text or has_blank(text):
             return value
-        return (Lit(text, site, False, default_of(value)),) if text else ()
+        is_home = isinstance(first := value[0] if value else None, Lit) and first.is_home
+        return (Lit(text, site, False, default_of(value), is_home),) if text else ()
     if len(value) == 1 and not isinstance(value[0], Lit):
         part = value[0]
         if isinstance(part, Hole) or all("=" not in (text_of(o) or "") for o in part.options):
@@ -262,7 +268,7 @@ def joined(items: Items, separator: str = " ") -> Value:
         if isinstance(item, Field):
             parts += item.parts
         elif isinstance(item, Unseen):
-            parts.append(Hole(item.reason, item.span, output=item.output, is_list=True))
+            parts.append(Hole(item.reason, item.span, None, "", item.outside, "", item.output, item.taken_in, True))
         else:
             options = tuple(joined(option, separator) for option in item.options)
             parts.append(OneOf(options, item.reason, item.span))

@@ -241,7 +241,7 @@ class Walker(State):
         self._stand_in(path)
         if arguments is not None:
             self.positional = arguments
-        self.assigned |= assigned_names(script.text)
+        self.assigned |= assigned_names(script)
         self.pay(len(script.text.data), 40)
         self.shells += 1
         left = self.enter("break", "continue", "return")

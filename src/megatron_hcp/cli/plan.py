@@ -158,6 +158,7 @@ def _answered(
 def _phases(asked: Any, layout: Any, rules: Sequence[str]) -> dict[str, Any]:
     """The memory of each phase, and which fails first; none where rules forbid the layout."""
     from megatron_hcp.plan.phases.change import first_failure
+    from megatron_hcp.plan.phases.margin import room_of
     from megatron_hcp.plan.phases.memory import phases_of
     from megatron_hcp.plan.phases.read import rl_job
     from megatron_hcp.plan.phases.unsure import unsure_of
@@ -168,7 +169,8 @@ def _phases(asked: Any, layout: Any, rules: Sequence[str]) -> dict[str, Any]:
         return {"phases": []}
     found = phases_of(model, layout, job, rl)
     failure = first_failure(model, layout, job, rl, found)
-    return {"phases": found, "failure": failure, "phases_unsure": unsure_of(model, job, rl, asked.settings)}
+    room, unsure = room_of(model, layout, job, rl, found), unsure_of(model, job, rl, asked.settings)
+    return {"phases": found, "failure": failure, "room": room, "phases_unsure": unsure}
 
 
 def _explained(asked: Any, layout: Any) -> Any:

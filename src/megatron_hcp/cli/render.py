@@ -141,6 +141,7 @@ def render(
     from megatron_hcp.render.findings import findings_in, notes_on
     from megatron_hcp.render.from_launch import stated_by, with_project
     from megatron_hcp.render.job import plan_job
+    from megatron_hcp.render.program import GIVE_ARGUMENTS
     from megatron_hcp.render.script import render_job
     from megatron_hcp.render.targets.accounts import accounts_of, table_of
     from megatron_hcp.render.targets.write import written_on
@@ -200,8 +201,7 @@ def render(
         text = render_job(job) if kind.is_slurm_script else written_on(kind, job, launch)
         _refuse_secrets(text)
         if submits and job.arguments:
-            what = f"found --submit of a job that takes {job.arguments} argument(s), as the launch does"
-            raise HcpError(what, do="give them with --args 'FIRST SECOND'")
+            raise HcpError(f"found --submit of a job that takes {job.arguments} argument(s)", do=GIVE_ARGUMENTS)
         accounts = accounts_of(kind, job, launch, stated, settled)
         if words:
             click.echo(table_of(accounts), nl=False)

@@ -33,7 +33,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "dense_layers": ("first_k_dense_replace",),
     "q_lora": ("q_lora_rank",),
     "kv_lora": ("kv_lora_rank",),
-    "qk_nope": ("qk_head_dim", "qk_nope_head_dim"),
+    "qk_nope": ("qk_nope_head_dim", "qk_head_dim"),
     "qk_rope": ("qk_pos_emb_head_dim", "qk_rope_head_dim"),
     "v_dim": ("v_head_dim",),
 }

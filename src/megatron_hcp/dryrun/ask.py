@@ -12,19 +12,23 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.dryrun import conversations
 from megatron_hcp.dryrun.bridge_words import bridge_words
+from megatron_hcp.dryrun.models import made_config, write_cache
 from megatron_hcp.dryrun.ms_swift_words import ms_swift_words
+from megatron_hcp.dryrun.nemo_rl_words import nemo_rl_words
 from megatron_hcp.dryrun.program import framework_trees, program_of, trees_of
 from megatron_hcp.dryrun.ranks import environment_of, ranks_of, sizes_of, world_of
 from megatron_hcp.dryrun.sandbox import environment, sandbox
 from megatron_hcp.dryrun.slime_words import slime_words
 from megatron_hcp.dryrun.verl_words import verl_words
-from megatron_hcp.dryrun.words import ProgramWords, is_packed, words_of
+from megatron_hcp.dryrun.words import MODEL, ProgramWords, Replaced, is_packed, words_of
 from megatron_hcp.ground.child import Child, run_child
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch, UpstreamTree
-from megatron_hcp.launch.hf_cache import cache_folder
+from megatron_hcp.launch.hf_cache import cache_folder, is_cached
 
 STAGES = ("arguments", "groups", "model", "optimizer", "data", "forward", "backward")
+_LAST = {"ms-swift": "optimizer", "nemo-rl": "optimizer"}
+"""The last stage that the run of a framework has, where it isn't the last of all."""
 SECONDS, MEMORY_GIB = 120, 4
 """Limits of each rank."""
 _IMPORTS_S = 120
@@ -36,11 +40,12 @@ _SEQ_LENGTH = 4096
 class HowToRun(NamedTuple):
     """How the dry run is to be done: `ranks` as `--ranks` has it, the last stage, and the limits of each rank.
 
+    `until`: "" is the last stage that the framework's run has.
     `measure`: what each rank keeps in its GPU's memory is counted as well.
     """
 
     ranks: str = "auto"
-    until: str = "backward"
+    until: str = ""
     seconds: int = SECONDS
     memory_gib: int = MEMORY_GIB
     measure: bool = False
@@ -100,17 +105,18 @@ def dry_run(launch: Launch, ask: HowToRun) -> DryRun:
     Raises:
         HcpError: the launch isn't Megatron-LM's or not wholly known, no tree of upstream is named, or torch isn't here.
     """
+    ask = ask._replace(until=until_of(launch, ask))
     tree, te = trees_of(launch)
     if find_spec("torch") is None:
         raise HcpError("found no torch for this Python", wanted="torch, as the job has it", do="run hcp where it is")
-    request, sizes = request_of(launch, ask), sizes_of(launch)
+    request, sizes, words = request_of(launch, ask), sizes_of(launch), program_words(launch)
     ranks = request["ranks"]
     with tempfile.TemporaryDirectory(prefix="hcp-dryrun-") as folder:
         if is_packed(launch):
             seq_length = launch.facts["seq_length"].value if "seq_length" in launch.facts else None
             conversations.write(folder, seq_length or _SEQ_LENGTH)
         limits = sandbox(folder, *request["roots"])
-        given = environment(folder, _models(launch))
+        given = environment(folder, _models(launch, words, folder))
         command = [*limits.words, *given, sys.executable, "-B", "-m", "megatron_hcp.pretend"]
         timeout = _IMPORTS_S + ask.seconds * len(ranks)
         child = run_child(command, input=json.dumps(request), timeout_s=timeout, folder=folder)
@@ -118,7 +124,7 @@ def dry_run(launch: Launch, ask: HowToRun) -> DryRun:
         launch=launch,
         upstream=tuple(one for one in (*framework_trees(launch), tree, te) if one),
         program=os.path.basename(request["program"]),
-        words=program_words(launch),
+        words=words,
         ask=ask,
         world=request["world"],
         is_world_stated=request["is_world_stated"],
@@ -148,15 +154,21 @@ def request_of(launch: Launch, ask: HowToRun) -> dict[str, Any]:
         "words": words.words,
         "replaced": words.not_the_launchs,
         "is_world_stated": is_stated,
+        "is_model_stated": words.is_model_stated,
         "environment": environment_of(facts),
         "world": world,
         "gpus_per_node": facts.get("gpus_per_node") or 8,
         "ranks": ranks_of(ask.ranks, sizes_of(launch), world),
-        "until": ask.until,
+        "until": until_of(launch, ask),
         "seconds": ask.seconds,
         "memory": ask.memory_gib << 30,
         "measure": ask.measure,
     }
+
+
+def until_of(launch: Launch, ask: HowToRun) -> str:
+    """The last stage to run."""
+    return ask.until or _LAST.get(launch.dialect, STAGES[-1])
 
 
 def program_words(launch: Launch) -> ProgramWords:
@@ -168,15 +180,29 @@ def program_words(launch: Launch) -> ProgramWords:
     if launch.dialect == "slime":
         return slime_words(launch, world_of(launch)[0])
     if launch.dialect == "verl":
-        return verl_words(launch)
+        return _with_sizes(launch, verl_words(launch))
     if launch.dialect == "ms-swift":
-        return ms_swift_words(launch)
+        return _with_sizes(launch, ms_swift_words(launch))
+    if launch.dialect == "nemo-rl":
+        return _with_sizes(launch, nemo_rl_words(launch))
     return bridge_words(launch) if launch.dialect == "bridge" else words_of(launch)
 
 
-def _models(launch: Launch) -> dict[str, str]:
+def _with_sizes(launch: Launch, words: ProgramWords) -> ProgramWords:
+    """The words, and that the config.json of a public model is made where the cache hasn't it."""
+    stands_for = next((word.partition("=")[2] for row in words.replaced if row.what == MODEL for word in row.now), "")
+    name = stands_for or str(launch.facts["model_name"].value if "model_name" in launch.facts else "")
+    if is_cached(name) or made_config(name) is None:
+        return words
+    row = Replaced(MODEL, (f"{name}/config.json",), ("its known sizes",))
+    return words._replace(replaced=(*words.replaced, row), made=name)
+
+
+def _models(launch: Launch, words: ProgramWords, folder: str) -> dict[str, str]:
     """Bridge, verl and ms-swift take a model's sizes from its config.json, which the cache of Hugging Face has."""
-    return {"HF_HUB_CACHE": cache_folder()} if launch.dialect in ("bridge", "verl", "ms-swift") else {}
+    if launch.dialect not in ("bridge", "verl", "ms-swift", "nemo-rl"):
+        return {}
+    return {"HF_HUB_CACHE": write_cache(folder, words.made) if words.made else cache_folder()}
 
 
 def outcome_of(rank: int, role: str, child: Child) -> RankRun:

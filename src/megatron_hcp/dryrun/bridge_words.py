@@ -9,6 +9,7 @@ from megatron_hcp.dryrun.words import VOCABULARY, ProgramWords, Replaced, refuse
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.dialects.bridge.named import recipe_of
 from megatron_hcp.launch.fact import Launch, Setting
+from megatron_hcp.launch.forms.script.arguments import command_words
 
 _DATA = ("dataset.blend", "dataset.data_path", "dataset.num_workers", "dataset.persistent", "dataset.path_to_cache")
 _TOKENIZER = ("tokenizer.",)
@@ -26,7 +27,7 @@ def bridge_words(launch: Launch) -> ProgramWords:
         HcpError: it names no recipe, not all its overrides are known, or one removes a key.
     """
     reading = launch.reading
-    hidden = reading.hidden_argument or reading.unseen
+    hidden = command_words(reading.items).hidden or reading.unseen
     if hidden:
         raise HcpError(f"an override of the launch is not known: {hidden}", wanted="each", do="state it with --set")
     refuse_removed(key for key in reading.removed if not _purpose(key))

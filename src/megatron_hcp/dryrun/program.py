@@ -41,6 +41,7 @@ _FRAMEWORKS = {
     "bridge": (_BRIDGE,),
     "slime": (("slime", "slime/backends/megatron_utils"),),
     "ms-swift": (("ms-swift", "swift/megatron"),),
+    "nemo-rl": (("nemo-rl", "nemo_rl/models/megatron"), _BRIDGE),
     "verl": (("verl", "verl/workers/engine/megatron"), _BRIDGE),
 }
 """Of each framework above Megatron-LM, its repository and a folder that its code has; then those that it builds on."""
@@ -76,7 +77,7 @@ def trees_of(launch: Launch) -> tuple[UpstreamTree, UpstreamTree | None]:
     Raises:
         HcpError: there is no tree of Megatron-LM, with its training unless a framework has its own.
     """
-    part = "megatron/core" if launch.dialect in ("bridge", "verl", "ms-swift") else "megatron/training"
+    part = "megatron/core" if launch.dialect in ("bridge", "verl", "ms-swift", "nemo-rl") else "megatron/training"
     named = {tree.repo: tree for tree in launch.reading.upstream}
     tree = named.get("megatron-lm")
     if tree is None or not os.path.isdir(os.path.join(tree.path, part)):

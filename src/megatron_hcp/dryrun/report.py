@@ -12,6 +12,7 @@ _PROGRAMS = {
     "bridge": ("run_recipe.py", "bridge_program"),
     "slime": ("train.py", "slime_program"),
     "ms-swift": ("megatron", "ms_swift_program"),
+    "nemo-rl": ("run_grpo.py", "nemo_rl_program"),
     "verl": ("main_ppo.py", "verl_program"),
 }
 """Of each framework above Megatron-LM, its program and the one here that stands for it."""

@@ -1,17 +1,31 @@
-"""The overrides of a verl launch, as hcp's program for it gets them: its actor's, without data, rewards and loggers."""
+"""The overrides of a verl launch, as hcp's program for it gets them: of its actor, or of its SFT trainer's model."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import Any
 
-from megatron_hcp.dryrun.words import ProgramWords, Replaced, refuse_removed
+from megatron_hcp.dryrun.models import public_name
+from megatron_hcp.dryrun.words import MODEL, ProgramWords, Replaced, refuse_removed
+from megatron_hcp.ground.asked import is_there
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import Launch, Setting
+from megatron_hcp.ground.visible import visible
+from megatron_hcp.launch.fact import Launch, Reading, Setting
+from megatron_hcp.launch.forms.script.arguments import command_words
 from megatron_hcp.launch.forms.words.hydra import hydra_value
+from megatron_hcp.launch.hf_cache import is_model_name
 
-_CONFIG, _USUAL = "--config-name", "ppo_trainer"
+_CONFIG = "--config-name"
+_ROLES = {
+    "actor_rollout_ref.actor": ("ppo_trainer", "actor_rollout_ref.model.path"),
+    "engine": ("sft_trainer_engine", "model.path"),
+}
+"""By whose model it is: the configuration that its program has by default, and the key of the model's path."""
+_FOLDER, _USUAL_FOLDER = "--config-path", "verl/trainer/config"
+_PROGRAM = re.compile(r"(?:^|/)(verl[./][\w./]+)[./]\w+$")
+"""A program of verl's own: the folder that it lies in, as a path or a module."""
 _LEFT_OUT = {
     "data": ("data.train_files", "data.val_files", "data.custom_cls", "data.cache_dir"),
     "checkpoint": (
@@ -19,12 +33,18 @@ _LEFT_OUT = {
         "actor_rollout_ref.actor.megatron.dist_checkpointing_path",
         "actor_rollout_ref.actor.megatron.use_dist_checkpointing",
         "actor_rollout_ref.model.use_shm",
+        "engine.dist_checkpointing_path",
+        "engine.use_dist_checkpointing",
+        "model.use_shm",
+        "checkpoint.",
     ),
-    "code of others": ("actor_rollout_ref.model.trust_remote_code", "actor_rollout_ref.model.external_lib"),
+    "profiles": ("global_profiler.", "actor_rollout_ref.actor.profiler.", "profiler."),
+    "code of others": ("actor_rollout_ref.model.trust_remote_code", "actor_rollout_ref.model.external_lib",
+                       "model.trust_remote_code", "model.external_lib"),
     "the trainer, rewards and other models": ("trainer.", "reward", "critic.", "ray_kwargs.", "custom_reward_function.",
                                               "actor_rollout_ref.ref."),
 }  # fmt: skip
-"""What an actor without rollouts and a cluster doesn't read."""
+"""What a model that is trained without rollouts and a cluster doesn't read."""
 _ROLLOUT = "actor_rollout_ref.rollout."
 _OF_TRAINING, _ALSO = ("log_prob_", "multi_turn.", "calculate_log_probs"), ("n", "name", "temperature")
 """How settings of the rollout engine begin that the trainer's own code reads, and whole names of others."""
@@ -33,32 +53,64 @@ _BEFORE_QUOTE = re.compile(r"(?<!\\)\\+(?='|\Z)")
 
 
 def verl_words(launch: Launch) -> ProgramWords:
-    """The name of the launch's configuration and its own overrides.
+    """The folder of the launch's configuration in verl, its name, and the launch's own overrides.
 
     Raises:
-        HcpError: it trains no actor with main_ppo's configuration, or not all its overrides are known.
+        HcpError: Megatron trains neither its actor nor its SFT trainer's model, or not all its overrides are known.
     """
     reading = launch.reading
-    if reading.role != "actor_rollout_ref.actor" or launch.facts["strategy"].value != "megatron":
-        raise HcpError(f"found verl's {reading.role}", wanted="an actor that Megatron trains by verl.trainer.main_ppo")
+    if reading.role not in _ROLES or launch.facts["strategy"].value != "megatron":
+        raise HcpError(
+            f"found verl's {reading.role}, trained by {visible(str(launch.facts['strategy'].value))[:40]}",
+            wanted="an actor, or the model of sft_trainer, that Megatron trains",
+        )
+    usual, path = _ROLES[reading.role]
     if reading.unseen:
         raise HcpError(f"an override of the launch is not known: {reading.unseen}", wanted="each")
     refuse_removed(key for key in reading.removed if not _purpose(key))
+    model = _model(reading, path)
     for key, why in reading.unknown.items():
-        if "." in key and not key.startswith(("env.", "default_of.")) and not _purpose(key):
+        if (
+            "." in key
+            and not key.startswith(("env.", "default_of."))
+            and not _purpose(key)
+            and not (model and key == path)
+        ):
             raise HcpError(f"an override of the launch is not known: {key}: {why}", wanted="each",
                            do=f"state it: -- {key}=VALUE")  # fmt: skip
-    name, words = _USUAL, []
+    folder, name, words = _folder(launch), usual, []
     groups: dict[str, list[str]] = {what: [] for what in (*_LEFT_OUT, "rollout engine")}
     for setting in reading.settings:
         if setting.key == _CONFIG:
             name = str(setting.value)
+        elif setting.key == _FOLDER or (model and setting.key == path):
+            continue
         elif what := _purpose(setting.key):
             groups[what].append(_written(setting))
         elif setting.key not in reading.unknown:
             words.append(_written(setting))
     rows = tuple(Replaced(what, tuple(was), ()) for what, was in groups.items() if was)
-    return ProgramWords((name, *words), rows)
+    models = (model,) if model else ()
+    return ProgramWords((folder, name, *words, *(word for row in models for word in row.now)), (*rows, *models))
+
+
+def _folder(launch: Launch) -> str:
+    """Where the program of the launch has its configurations, in verl's tree: beside itself; none is read elsewhere."""
+    script = str(launch.facts["script"].value) if "script" in launch.facts else ""
+    own = _PROGRAM.search(script.removesuffix(".py"))
+    return f"{own[1].replace('.', '/')}/config" if own else _USUAL_FOLDER
+
+
+def _model(reading: Reading, key: str) -> Replaced | None:
+    """The public model that stands for one in a folder that isn't here; None where the launch's own stays."""
+    written = next((str(one.value) for one in reading.settings if one.key == key), "")
+    if key in reading.unknown:
+        known = (str(word) for word in command_words(reading.items).argv or ())
+        written = next((word.partition("=")[2] for word in known if word.startswith(f"{key}=")), "")
+    if is_model_name(written) or is_there(os.path.expanduser(written)):
+        return None
+    name = public_name(written)
+    return Replaced(MODEL, (f"{key}={written}",), (f"{key}={name}",)) if name else None
 
 
 def _purpose(key: str) -> str:

@@ -9,7 +9,10 @@ from megatron_hcp.dryrun import conversations
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Launch, Setting
+from megatron_hcp.launch.forms.script.arguments import command_words
 
+MODEL = "model"
+"""What is replaced where a public model stands for the launch's."""
 VOCABULARY = 131072
 """Made-up where the launch's tokenizer decides."""
 _DATA = frozenset(
@@ -42,16 +45,25 @@ class Replaced(NamedTuple):
 
 
 class ProgramWords(NamedTuple):
-    """What upstream's program gets, what of it isn't the launch's own, and words whose values only the job knows."""
+    """What upstream's program gets, what of it isn't the launch's own, and words whose values only the job knows.
+
+    `made`: the public model whose config.json is made from the sizes that hcp knows; "" where none is.
+    """
 
     words: tuple[str, ...]
     replaced: tuple[Replaced, ...]
     not_known: tuple[str, ...] = ()
+    made: str = ""
 
     @property
     def not_the_launchs(self) -> tuple[str, ...]:
         """The words of which upstream's message says nothing about the launch."""
         return tuple(word for row in self.replaced for word in row.now) + self.not_known
+
+    @property
+    def is_model_stated(self) -> bool:
+        """Whether the model is the launch's own, not a public one that its folder's name or its sizes stand for."""
+        return all(row.what != MODEL for row in self.replaced)
 
 
 def words_of(launch: Launch) -> ProgramWords:
@@ -64,10 +76,10 @@ def words_of(launch: Launch) -> ProgramWords:
     if launch.dialect != "mlm":
         raise HcpError(
             f"found a launch of {launch.dialect}",
-            wanted="one of Megatron-LM, Bridge, slime, verl or ms-swift",
+            wanted="one of Megatron-LM, Bridge, slime, verl, ms-swift or NeMo-RL",
             do="see docs/dryrun.md",
         )
-    hidden = reading.hidden_argument or reading.unseen
+    hidden = command_words(reading.items).hidden or reading.unseen
     if hidden:
         raise HcpError(f"a word of the launch is not known: {hidden}", wanted="every word", do="state it with --set")
     settings = reading.settings if reading.form != "args-yaml" else tuple(map(_as_a_shell_gives, reading.settings))

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from megatron_hcp.bash.reason import WhyUnknown
 from megatron_hcp.ground.place import Location
 from megatron_hcp.ground.record import NamedTuple
+
+if TYPE_CHECKING:
+    from megatron_hcp.bash.value import Items
 
 Dialect = Literal["mlm", "bridge", "bridge-provider", "verl", "nemo-rl", "ms-swift", "slime"]
 Form = Literal["shell", "args-yaml", "yaml", "overrides", "args"]
@@ -143,7 +146,7 @@ class RunText(NamedTuple):
     """An argument whose text only the job knows: `names` holds, for each part, whether it is a variable's name.
 
     Such a part may also be a date, as the launch's script asks for it: `$(date +%F)`, or a choice that a condition of
-    the script makes: `$(set +euo pipefail; if …)`. `splits`: it is any number of words. `giver`: what may set its
+    the script makes (`LAUNCH_CHOICE`). `splits`: it is any number of words. `giver`: what may set its
     variable in the script, if that isn't read: `blend.sh, which line 17 sources`.
     """
 
@@ -169,9 +172,20 @@ def is_date(part: str) -> bool:
     return part.startswith("$(date ")
 
 
+def at_launch_time(date: str) -> str:
+    """The same date for all words of a job: that of the second in LAUNCH_TIME.
+
+    >>> at_launch_time("$(date +%F)")
+    '$(date -d "@$launch_time" +%F)'
+    """
+    return date.replace("date", f'date -d "{OF_LAUNCH_TIME}"', 1)
+
+
 def is_of_script(part: str) -> bool:
     """Whether an unknown part of a `RunText` is what a command of the script prints, or a choice that it makes."""
-    return part.startswith((LAUNCH_OUTPUT, "$(set "))
+    return part.startswith(LAUNCH_CHOICE) or (
+        part.startswith(LAUNCH_OUTPUT) and part.removeprefix(LAUNCH_OUTPUT).isdecimal()
+    )
 
 
 OF_THE_JOB = frozenset(
@@ -181,8 +195,12 @@ OF_THE_JOB = frozenset(
 """The variables that a job's script sets for itself: a launch's word that reads one from outside would read that."""
 LAUNCH_OUTPUT = "launch_output_"
 """The shell's variables, with a number, for what commands of the launch's script print."""
+LAUNCH_CHOICE = "$(set +euo pipefail; "
+"""How text of the launch's script starts that the job's shell runs: as in the script, it may fail or find nothing."""
 LAUNCH_TIME = "launch_time"
 """The shell's variable for the second of which the dates in the launch's words are."""
+OF_LAUNCH_TIME = f"@${LAUNCH_TIME}"
+"""How the shell's text reads it."""
 LAUNCH_FOLDER = "launch_folder"
 """The variable of a `RunText` that stands for the folder of the launch's own file."""
 Argument = str | RunText
@@ -214,14 +232,10 @@ class Reading(NamedTuple):
     """verl only: whose model this is, as the prefix of its keys (`actor_rollout_ref.actor`)."""
     others: tuple[Reading, ...] = ()
     """Further models in the same launch (verl's ref and critic), each with its own reading."""
-    argv: tuple[Argument, ...] | None = None
-    """A script's training command: the program's arguments, word for word; None if one isn't known."""
-    outputs: Mapping[str, str] = _NOTHING
-    """The commands whose output the words hold, by the variables that they set."""
+    items: Items = ()
+    """A script's training command: the program's arguments as bash makes them, for `forms.script.arguments`."""
     removed: tuple[str, ...] = ()
     """Keys that Hydra overrides (`~key`) remove: from the launch, and from what its program has by default."""
-    hidden_argument: str = ""
-    """Which argument isn't known, and why."""
     beside: Beside = ALONE
     """What a script was read together with."""
     ordinal: int = -1

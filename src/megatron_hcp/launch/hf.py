@@ -49,7 +49,7 @@ SIZES = STATED - {"mtp_layers"} | {*_MLA, "ffn_hidden_size", "q_lora_rank", "kv_
 _AT_LEAST_ONE = ("num_layers", "hidden_size", "heads", "num_query_groups")
 _NONE_IF_ABSENT = ("num_experts", "mtp_layers", "linear_num_key_heads", "linear_num_value_heads")
 
-_NOT_BY_NAME = ("vision", "mtp_layers")
+_NOT_BY_NAME = ("vision", "mtp_layers", "rope_scaling", "rope_type")
 """What a public model's name doesn't tell."""
 _NO_GROUPS = frozenset(("llama", "gpt2", "gpt_neox", "gptj", "opt", "bloom", "mpt", "phi", "codegen"))
 """Model types in which an absent num_key_value_heads means one KV head per query head."""

@@ -35,8 +35,12 @@ _NAMED = {
     "mamba_num_heads": "mamba_num_heads",
     "mamba_num_groups": "n_groups",
     "mamba_head_dim": "mamba_head_dim",
+    "moe_latent_size": "moe_latent_size",
 }
 """Fields of megatron-core's configuration, and what a config.json calls them."""
+_NEEDED = ("num_layers", "hidden_size", "num_attention_heads", "gated_linear_unit", "vocab_size")
+_ATTENTION = ("window_size", "softmax_type", "experimental_attention_variant")
+"""Fields that tell that attention is plain, where the table has nothing of the config.json beside the sizes."""
 
 
 def model_values(path: str) -> tuple[str, dict[str, Any]]:
@@ -71,25 +75,37 @@ def parsed_config(path: str) -> tuple[str, dict[str, Any], dict[str, Location] |
 
 
 def public_config(model: str) -> dict[str, Any] | None:
-    """What a public model's config.json has of the sizes and the attention; None if the table doesn't tell all that."""
+    """What a public model's config.json has of the sizes and the attention; None if the table has no such model.
+
+    Raises:
+        HcpError: the table doesn't tell all of that.
+    """
     from megatron_hcp.launch.facts.known_models import fields_of
 
     fields = dict(fields_of(model))
-    pattern = fields.get("hybrid_layer_pattern")
+    if not fields:
+        return None
+    beside = {**fields.get("csa", {}), **fields.get("config", {})}
+    pattern = fields.get("hybrid_layer_pattern") or beside.get("hybrid_override_pattern")
     if pattern:
         fields.setdefault("num_layers", len(pattern))
-    variant = fields.get("experimental_attention_variant", "unknown")
-    is_told = {"num_layers", "hidden_size", "num_attention_heads", "gated_linear_unit", "vocab_size"} <= fields.keys()
-    has_variant = variant is None or (variant == "gated_delta_net" and "linear_num_key_heads" in fields)
     layers = fields.get("moe_layer_freq", 1)
     dense = layers.index(1) if isinstance(layers, list) else 0
-    plain = fields.get("window_size", "unknown") is None and fields.get("softmax_type") == "vanilla"
-    if not (is_told and has_variant and plain) or (isinstance(layers, list) and 0 in layers[dense:]):
-        return None
+    lacking = [_NAMED.get(name, name) for name in _NEEDED if name not in fields]
+    if "config" not in fields:
+        lacking += [name for name in _ATTENTION if name not in fields]
+        if fields.get("experimental_attention_variant") and "linear_num_key_heads" not in fields:
+            lacking.append("linear_num_key_heads")
+        if isinstance(layers, list) and 0 in layers[dense:]:
+            lacking.append("first_k_dense_replace")
+    if lacking:
+        wanted = f"its config.json, as the table of public models has no {', '.join(lacking)} of it"
+        do = f"run `hf download {model} config.json`, or give the file"
+        raise HcpError(f"found the name {model} alone", wanted=wanted, do=do)
     config = {_NAMED[name]: value for name, value in fields.items() if name in _NAMED and value is not None}
     config["_name_or_path"] = model
     config["hidden_act"] = "silu" if fields["gated_linear_unit"] else "relu2"
-    return {**config, "first_k_dense_replace": dense} if dense else config
+    return {**config, **({"first_k_dense_replace": dense} if dense else {}), **beside}
 
 
 def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:

@@ -201,7 +201,12 @@ def _modules(facts: Facts, settings: Settings) -> frozenset[str] | None:
 
 
 def _optimizer_bytes(settings: Settings) -> int:
-    """Bytes of a parameter's optimizer state on the GPU: its fp32 weight, and two moments, which may have 2 bytes."""
+    """Bytes of a parameter's optimizer state on the GPU: its fp32 weight, and two moments, which may have 2 bytes.
+
+    miles' `stream_optimizer_state_to_disk` leaves one bucket of them there (its arguments.py).
+    """
+    if _flag(settings, "stream_optimizer_state_to_disk"):
+        return 0
     moments = (str(_last(settings.get(name))) for name in ("exp_avg_dtype", "exp_avg_sq_dtype"))
     found = 4 + sum(2 if moment.endswith(("bf16", "bfloat16", "fp16", "float16")) else 4 for moment in moments)
     return round(found * (1 - _offloaded(settings))) if _flag(settings, "optimizer_cpu_offload") else found

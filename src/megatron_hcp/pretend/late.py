@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from megatron_hcp.pretend.record import RECORD
+from megatron_hcp.pretend.stages import begins
 
 
 def replace(path: str, ours: Any) -> None:
@@ -16,6 +17,14 @@ def replace(path: str, ours: Any) -> None:
     holder = _find(owner)
     if holder is not None and hasattr(holder, name):
         setattr(holder, name, ours)
+
+
+def mark(path: str, stage: str) -> None:
+    """A stage begins where upstream calls `module.name` or `module.Class.name`; a release without it has no mark."""
+    owner, _, name = path.rpartition(".")
+    holder = _find(owner)
+    if holder is not None and hasattr(holder, name):
+        setattr(holder, name, begins(getattr(holder, name), stage))
 
 
 def replace_everywhere(path: str, ours: Any) -> None:

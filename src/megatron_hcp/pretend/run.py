@@ -22,6 +22,7 @@ OURS = {
     "slime": "slime_program",
     "verl": "verl_program",
     "ms-swift": "ms_swift_program",
+    "nemo-rl": "nemo_rl_program",
 }
 """By framework, the program here that stands for one of upstream's."""
 
@@ -35,6 +36,7 @@ class Request(NamedTuple):
     words: tuple[str, ...]
     replaced: tuple[str, ...]
     is_world_stated: bool
+    is_model_stated: bool
     environment: dict[str, str]
     world: int
     gpus_per_node: int
@@ -77,23 +79,21 @@ def prepare(request: Request) -> None:
         tensors,
         world,
     )
-    from megatron_hcp.pretend.stand_ins.frameworks import bridge, ms_swift, slime, verl
+    from megatron_hcp.pretend.stand_ins.frameworks import bridge, ms_swift, nemo_rl, slime, verl
 
     RECORD.start((*request.roots, *([request.te[0]] if request.te else [])))
     sys.path[:0] = request.roots
-    if request.framework in ("bridge", "verl"):  # it looks for kernels too
-        importlib.import_module("transformers")
-    elif request.framework == "ms-swift":
-        for name in ms_swift.FIRST:
-            importlib.import_module(name)
-    for stand_in in (device, world, packages, kernels, optimizers, files, data, conversations):
+    if request.framework in ("bridge", "verl", "ms-swift", "nemo-rl"):
+        packages.run_no_code_of_models()  # transformers looks for kernels too
+    if request.framework == "ms-swift":
+        importlib.import_module("peft")
+    device.install(request.gpus_per_node)
+    for stand_in in (world, packages, kernels, optimizers, files, data, conversations):
         stand_in.install()
     if request.te is not None:
         from megatron_hcp.pretend.stand_ins import transformer_engine
 
         transformer_engine.install(Path(request.te[0]), request.te[1])
-    torch: Any = importlib.import_module("torch")
-    torch.cuda.device_count = lambda: max(device.GPUS, request.gpus_per_node)
     sized.install()
     tensors.install()
     argparse.ArgumentParser.error = refuse  # type: ignore[method-assign]
@@ -111,6 +111,10 @@ def prepare(request: Request) -> None:
     elif request.framework == "ms-swift":
         ms_swift.load()
         late = [world, pipeline, files, ms_swift, mixed, fused]
+    elif request.framework == "nemo-rl":
+        bridge.load()
+        nemo_rl.load()
+        late = [world, pipeline, files, bridge, nemo_rl, mixed, fused]
     else:
         importlib.import_module("megatron.training.training")
         late = [world, pipeline, files, data, conversations, mixed, fused]
@@ -143,7 +147,9 @@ def run(request: Request, rank: int) -> dict[str, Any]:
         error = raised
     return {
         "stage": PROGRESS.stage,
-        "error": None if error is None else answer(error, request.replaced, request.is_world_stated),
+        "error": None
+        if error is None
+        else answer(error, request.replaced, request.is_world_stated, request.is_model_stated),
         "stand_ins": sorted(RECORD.stand_ins),
         "made_up": sorted({f"{RECORD.shown(place.file)} {place.function}" for place in RECORD.made_up}),
         "cpu_seconds": round(time.process_time() - begun, 1),

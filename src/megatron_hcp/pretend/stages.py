@@ -6,7 +6,7 @@ import contextlib
 import functools
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 STAGES = ("arguments", "groups", "model", "optimizer", "data", "forward", "backward")
 """In order. A run that is done has come to the optimizer's step: upstream's program itself would go on there."""
@@ -78,6 +78,18 @@ def begins(real: Any, stage: str) -> Any:
         return real(*args, **kwargs)
 
     return wrapped
+
+
+def and_no_further(real: Any, what: str) -> Any:
+    """The optimizer is the last that is built; `what` comes after it and isn't run."""
+
+    @functools.wraps(real)
+    def last(*args: Any, **kwargs: Any) -> NoReturn:
+        real(*args, **kwargs)
+        PROGRESS.to("data")
+        raise NotImplementedError(what)
+
+    return last
 
 
 def ends(*_: Any, **__: Any) -> None:

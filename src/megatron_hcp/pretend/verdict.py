@@ -36,7 +36,7 @@ _LIMITS = (
     (re.compile(r"find them in the cached files|LocalEntryNotFound|offline mode is enabled"),
      "a model's files, which the cache of Hugging Face has not"),
     (re.compile(r"initialize_ub"), "userbuffers"),
-    (re.compile(r"No such file or directory"), "a file that is not here"),
+    (re.compile(r"No such file or directory|path: '[^']*' not found"), "a file that is not here"),
     (re.compile(r"Failed to import \S+ because"), "a package that can't be imported here"),
     (re.compile(r"(?i)nvidia[-_]resiliency[-_]ext"), "the package nvidia-resiliency-ext"),
     (re.compile(r"DefaultCPUAllocator|can't allocate memory|std::bad_alloc"),
@@ -51,12 +51,15 @@ _LIMITS = (
 )  # fmt: skip
 
 
-def answer(error: BaseException, words: tuple[str, ...], is_world_stated: bool = True) -> dict[str, Any]:
+def answer(
+    error: BaseException, words: tuple[str, ...], is_world_stated: bool = True, is_model_stated: bool = True
+) -> dict[str, Any]:
     """What is told about an exception; `missing` says why it decides nothing, and is "" where upstream refused.
 
     Args:
         words: those that replace or stand for the launch's own.
         is_world_stated: whether the number of ranks is the launch's.
+        is_model_stated: whether the model's sizes are.
     """
     frames = traceback.extract_tb(error.__traceback__)
     upstream = [frame for frame in frames if RECORD.is_upstream(frame.filename)]
@@ -68,13 +71,11 @@ def answer(error: BaseException, words: tuple[str, ...], is_world_stated: bool =
         "line": (last.lineno or 0) if last else 0,
         "function": last.name if last else "",
         "code": ((last.line or "") if last else "")[:200],
-        "missing": _missing(error, words, is_world_stated),
+        "missing": _missing(error, words, is_world_stated, is_model_stated),
     }
 
 
-def _missing(error: BaseException, words: tuple[str, ...], is_world_stated: bool) -> str:
-    if _is_hydras(error):
-        return ""
+def _missing(error: BaseException, words: tuple[str, ...], is_world_stated: bool, is_model_stated: bool) -> str:
     chain = list(_chain(error))
     for why in (*map(_of_a_stand_in, chain), *map(_not_upstreams, chain)):
         if why:
@@ -86,6 +87,8 @@ def _missing(error: BaseException, words: tuple[str, ...], is_world_stated: bool
         return f"a package that adds the option {option}"
     if not is_world_stated and (PROGRESS.stage == "groups" or re.search(_OF_THE_WORLD, text)):
         return "the number of ranks, which the launch doesn't state"
+    if not is_model_stated and not _is_hydras(error):
+        return "the launch's own model: only the name of a public one is known"
     named = [word for word in words if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text)]
     if named:
         return f"the launch's own words in place of {named[0]}"
@@ -128,6 +131,8 @@ def _codes(error: BaseException) -> list[tuple[str, str]]:
 
 def _of_a_stand_in(error: BaseException) -> str:
     """The stand-in that raised this exception, or that it is about; "" if there is none."""
+    if _is_hydras(error):
+        return ""
     ours = stand_in_below_upstream(_codes(error)) or ("a stand-in" if _is_about_a_stand_in(error) else "")
     return f"{ours}: {' '.join(f'{type(error).__name__}: {error}'.split())[:200]}" if ours else ""
 
@@ -183,6 +188,8 @@ def _is_about_a_stand_in(error: BaseException) -> bool:
 def _outside_upstream(codes: list[tuple[str, str]], error: BaseException) -> str:
     """Why an exception doesn't come from a launch's way through upstream's code; "" if it does."""
     files = [file for file, _ in codes]
+    if _is_hydras(error):
+        return ""
     if not any(map(RECORD.is_upstream, files)) and not isinstance(error, SystemExit):
         return f"upstream's code: {type(error).__name__} {str(error)[:200]}"
     functions = {function for file, function in codes if RECORD.is_upstream(file)}
@@ -197,6 +204,10 @@ def _outside_upstream(codes: list[tuple[str, str]], error: BaseException) -> str
         "get_model_processor",
         "prepare_trainer",
         "_update_actor",
+        "_build_engine",
+        "train_batch",
+        "validate_and_set_config",
+        "setup_model_and_optimizer",
     }
     if _PROGRAMS & set(files) and not functions & entered and not any("/recipes/" in file for file in files):
         return "upstream's own program"  # ours asked for something that this release has not

@@ -42,7 +42,9 @@ class _Staged(dist._Work):  # type: ignore[misc]
         return True
 
     def is_completed(self) -> bool:
-        return self._work is None  # gloo may be done, but what arrived is copied by the wait
+        if self._work is not None and self._work.is_completed():
+            self.wait()  # gloo is done; what arrived is still to be copied
+        return self._work is None
 
 
 class _SharedGpu(dist.ProcessGroup):  # type: ignore[misc]

@@ -37,6 +37,7 @@ _SRUN_OURS = frozenset(
     "gpus_per_node gpus_per_task cpus_per_task nodelist job_name partition account time qos export jobid mem verbose "
     "chdir open_mode".split()
 )
+_SIZES = frozenset(("sbatch.nodes", "srun.nodes", "sbatch.ntasks", "srun.ntasks", "nodes"))
 _RENDEZVOUS = frozenset("node_rank master_addr master_port local_addr standalone".split())
 """Options of torchrun that the job sets itself, as every `rdzv_*`: its ranks must keep the order of the nodes."""
 _FT_KEYS = {"ft_rank_section_timeouts": "ft_timeouts", "ft_rank_out_of_section_timeout": "ft_outside"}
@@ -111,6 +112,7 @@ class _JobReader(Taken):
             if fact is not None and fact.origin in ("launch", "derived") and isinstance(fact.value, int):
                 self.take(name, fact.value, fact)
         self.nodes_of_slurm()
+        self.cluster_of_ray()
         sbatch = self.of("sbatch")
         asked = next((name for name in ("gpus_per_node", "gres", "gpus", "gpus_per_task") if name in sbatch), None)
         if asked is None:
@@ -132,14 +134,37 @@ class _JobReader(Taken):
     def nodes_of_slurm(self) -> None:
         """The nodes that Slurm allocates, if a launcher that states none has as many by default.
 
-        torchrun's default is 1: in a larger job each node would train by itself, or all but one would idle.
+        torchrun's default and verl's is 1: in a larger job each node would train by itself, or all but one would idle.
+        Slurm's is 1 too, for a script that asks for no number of tasks.
         """
-        slurm = self.of("srun").get("nodes") or self.of("sbatch").get("nodes")
         own = self.launch.facts.get("nodes")
-        if slurm is None or own is None or own.origin != "default":
+        default = own.value if own is not None else 1 if self.launch.dialect == "verl" else None
+        if (own is not None and own.origin != "default") or not _SIZES.isdisjoint(self.launch.unknown):
             return
-        if whole_number(str(slurm.value), 9) == own.value:
-            self.take("nodes", own.value, slurm)
+        srun, sbatch = self.of("srun"), self.of("sbatch")
+        slurm = srun.get("nodes") or sbatch.get("nodes")
+        if slurm is not None and whole_number(str(slurm.value), 9) == default:
+            self.take("nodes", default, slurm)
+        elif slurm is None and default == 1 and sbatch and "ntasks" not in {**srun, **sbatch}:
+            self.take("nodes", 1)
+            self.change("#SBATCH lines without nodes", self.where(None), "1 node, as Slurm's default is")
+
+    def cluster_of_ray(self) -> None:
+        """The sizes of the allocation, all of which is Ray's, where the launch's own are not known.
+
+        NeMo-RL's ray.sub has as many GPUs on a node as GPUS_PER_NODE says, or as it has by default.
+        """
+        if only_start(self.launch) != "ray":
+            return
+        sbatch = self.of("sbatch")
+        gpus = sbatch.get("gpus_per_node") or sbatch.get("gres")
+        if gpus is None and self.launch.dialect == "nemo-rl":
+            gpus = self.of("env").get("GPUS_PER_NODE") or self.of("ray_sub").get("gpus_per_node")
+        nodes = sbatch.get("nodes")
+        if "nodes" not in self.site and nodes is not None and (count := whole_number(str(nodes.value), 9)):
+            self.take("nodes", count, nodes)
+        if "gpus_per_node" not in self.site and gpus is not None and (count := gpu_count(str(gpus.value))):
+            self.take("gpus_per_node", count, gpus)
 
     def options(self) -> None:
         passed: list[tuple[str, Fact]] = []
@@ -187,15 +212,8 @@ class _JobReader(Taken):
         containers = {name: fact for name, fact in (sbatch | srun).items() if "container" in name}
         if (image := containers.get("container_image")) is not None:
             self.take("container_image", image.value, image)
-        elif (image := self.of("docker").get("image")) is not None and _is_of_apptainer(str(image.value)):
-            self.take("container_image", image.value, image)
-            self.take("container_runtime", "apptainer", image)
-            binds = [where for words in _BINDS.findall(self.launch.reading.text or "") for where in words if where]
-            if binds and all(map(_PLAIN_BIND.fullmatch, binds)):
-                self.take("mounts", binds, image)
-            elif binds:
-                self.leave(f"apptainer --bind {binds[0]}", self.where(image), "state it with --mounts")
-            image = None
+        elif (own := self.of("docker").get("image")) is not None:
+            self.image_of_command(own)
         if image is not None and "container_image" in self.site:
             self.take("container_runtime", "pyxis", image)
             self.take("container_home", "no_container_mount_home" not in containers, image)
@@ -215,6 +233,19 @@ class _JobReader(Taken):
             if name.startswith(("sbatch.", "srun.")):
                 option = dashed(name.partition(".")[2])
                 self.leave(f"--{option}", self.where(None), f"{why}; state it as an option")
+
+    def image_of_command(self, image: Fact) -> None:
+        """The image of `apptainer exec` or `docker run`."""
+        if not _is_of_apptainer(str(image.value)):
+            self.leave(f"image {image.value}", self.where(image), "name it with --container-image")
+            return
+        self.take("container_image", image.value, image)
+        self.take("container_runtime", "apptainer", image)
+        binds = [where for words in _BINDS.findall(self.launch.reading.text or "") for where in words if where]
+        if binds and all(map(_PLAIN_BIND.fullmatch, binds)):
+            self.take("mounts", binds, image)
+        elif binds:
+            self.leave(f"apptainer --bind {binds[0]}", self.where(image), "state it with --mounts")
 
     def launcher(self) -> None:
         """torchrun's options. (ft_launcher's have the same prefix.)"""

@@ -13,7 +13,8 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.json_layout import laid_out
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.job.spec import JobSpec, spec_json
-from megatron_hcp.launch.fact import LAUNCH_FOLDER, LAUNCH_TIME, Argument, Launch, RunText, is_of_script
+from megatron_hcp.launch.fact import LAUNCH_FOLDER, OF_LAUNCH_TIME, Argument, Launch, RunText, is_of_script
+from megatron_hcp.launch.forms.script.arguments import command_words
 from megatron_hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
 from megatron_hcp.render.container import Container, container_of
 from megatron_hcp.render.directives import Directive, directives_of
@@ -77,7 +78,7 @@ class Job:
     @property
     def has_dates(self) -> bool:
         """Whether the launch's words hold dates."""
-        return dates_in(word for line in self.launch_lines for word in line) or self._names(f"@${LAUNCH_TIME}")
+        return dates_in(word for line in self.launch_lines for word in line) or self._names(OF_LAUNCH_TIME)
 
     @property
     def is_of_script(self) -> bool:
@@ -191,12 +192,13 @@ def plan_job(
     facts = {name: fact.value for name, fact in launch.facts.items()} if launch else {}
     facts |= {name: site[name] for name in _CLUSTER_FACTS if site[name] is not None}
     dialect = launch.dialect if launch else None
-    lines = launch_words(launch, cli_words, STARTS[start].has_ranks) if launch else ()
+    own = command_words(launch.reading.items if launch else ())
+    lines = launch_words(launch, own, cli_words, STARTS[start].has_ranks) if launch else ()
     program = program_words(launch, site["program"] or ()) if launch else ()
-    saved, outputs = (saved_to(launch), launch.reading.outputs) if launch else (None, {})
+    saved = saved_to(launch, own.argv or ()) if launch else None
     checkpoint_dir = site["checkpoint_dir"] or facts.get("save_dir") or saved
     _refuse_gaps(start, site, program, checkpoint_dir, target)
-    _refuse_contradictions(start, site, launch, is_new_each_time(saved, outputs))
+    _refuse_contradictions(start, site, launch, is_new_each_time(saved, own.outputs))
     for line in lines:
         for word in line:
             check_text(
@@ -215,7 +217,7 @@ def plan_job(
         checkpoint_dir=checkpoint_dir,
         program=program,
         launch_lines=lines,
-        outputs=outputs,
+        outputs=own.outputs,
         launch_home=os.path.dirname(os.path.abspath(launch.reading.target)) if launch else "",
         has_connections=dialect in MEGATRON,
         check_arguments=check_arguments(launch, site, model_file, recipe) if launch else (),
@@ -248,7 +250,7 @@ def _refuse_gaps(
         raise HcpError(f"not stated: {'; '.join(missing.values())}", wanted=f"{options}, or in the site file {keys}")
 
 
-def _refuse_contradictions(start: str, site: Mapping[str, Any], launch: Launch | None, is_dated: bool) -> None:
+def _refuse_contradictions(start: str, site: Mapping[str, Any], launch: Launch | None, is_new_folder: bool) -> None:
     limit = limit_s(site)
     if limit is not None and site["signal"] >= limit:
         raise HcpError(
@@ -263,9 +265,9 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], launch: Launch |
                 wanted="only one of them: inside an allocation, Slurm does not start the job again",
                 do="leave one of them out",
             )
-    if site["requeue"] and is_dated:
+    if site["requeue"] and is_new_folder:
         raise HcpError(
-            "found requeue with a date in the launch's checkpoint folder, which names it anew in each attempt",
+            "found requeue with a checkpoint folder that each attempt names anew",
             wanted="one folder, or training begins again at its first step",
             do="write the folder out, or leave requeue out",
         )

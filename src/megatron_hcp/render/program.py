@@ -10,21 +10,28 @@ from megatron_hcp.bash.reason import ByVariable
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import BY_RELEASE, Argument, Elsewhere, Launch, Reading, RunText
+from megatron_hcp.launch.forms.script.arguments import CommandWords
 
 _SAVE_KEYS = {"mlm": "save", "verl": "trainer.default_local_dir"}
 _CLUSTER_KEYS = {"trainer.nnodes": "nodes", "trainer.n_gpus_per_node": "gpus_per_node"}
 _NOT_WORDS = ("start", "nodes", "gpus_per_node", "ntasks_per_node", "placement", "world_size", "script")
 """Facts that are not passed as arguments of the program; the job states them itself."""
 
+GIVE_ARGUMENTS = "give the script's arguments with --args 'FIRST SECOND'"
+OF_SCRIPT = "a word of the launch is the output of a command, or depends on a condition, of its script"
+OR_WORDS = "or give the launch's words after --"
+"""What is said of a word that isn't known."""
+
 Lines = tuple[tuple[Argument, ...], ...]
 """The words, one option with its values per line."""
 
 
-def launch_words(launch: Launch, cli_words: Sequence[str], places_ranks: bool = False) -> Lines:
+def launch_words(launch: Launch, own: CommandWords, cli_words: Sequence[str], places_ranks: bool = False) -> Lines:
     """The words that start this launch, without the program.
 
     Args:
         launch: as read from a target, `cli_words` included.
+        own: the words of its training command, if it is a script.
         cli_words: the words after `--` on our own command line.
         places_ranks: the job places the ranks by the launch's sizes, and checks their groups.
 
@@ -33,16 +40,15 @@ def launch_words(launch: Launch, cli_words: Sequence[str], places_ranks: bool = 
     """
     reading = launch.reading
     if reading.form == "shell":
-        if reading.argv is None:
+        if own.argv is None:
             raise HcpError(
-                f"{reading.target}: an argument of the training command is not known "
-                f"({visible(reading.hidden_argument)[:200]})",
+                f"{reading.target}: an argument of the training command is not known ({visible(own.hidden)[:200]})",
                 wanted="every word of it",
-                do=_how_to_state(reading.hidden_argument),
+                do=_how_to_state(own.hidden),
             )
         if places_ranks:
             _refuse_unknown_ranks(launch)
-        return _lines((*reading.argv, *cli_words))
+        return _lines((*own.argv, *cli_words))
     _all_known(reading)
     if reading.dialect == "mlm":
         return tuple(_flag(setting.key, setting.value) for setting in reading.settings)
@@ -59,15 +65,15 @@ def launch_words(launch: Launch, cli_words: Sequence[str], places_ranks: bool = 
 
 def _how_to_state(hidden: str) -> str:
     if not isinstance(hidden, ByVariable):
-        return "write the value out, or give the launch's words after --"
+        return f"write the value out, {OR_WORDS}"
     if hidden.file:  # what it sets may be an array, which no VALUE can state
-        return f"name {visible(hidden.file)[:200]} with --source FILE, or give the launch's words after --"
+        return f"name {visible(hidden.file)[:200]} with --source FILE, {OR_WORDS}"
     known = visible(", ".join(hidden.choices[:12])) + (", ..." if len(hidden.choices) > 12 else "")
     if hidden.argument:
         one_of = f" (${hidden.argument} is one of {known})" if known else ""
-        return f"give the script's arguments with --args 'FIRST SECOND'{one_of}"
+        return f"{GIVE_ARGUMENTS}{one_of}"
     one_of = f" ({hidden.variable} is one of {known})" if known else ""
-    return f"{_stated(hidden.variable, *hidden.further)}{one_of}, or give the launch's words after --"
+    return f"{_stated(hidden.variable, *hidden.further)}{one_of}, {OR_WORDS}"
 
 
 def _stated(*names: str) -> str:
@@ -89,14 +95,16 @@ def _refuse_unknown_ranks(launch: Launch) -> None:
     lost = {name: why for name, why in unknown.items() if not (isinstance(why, Elsewhere) or why.endswith(BY_RELEASE))}
     if not lost:
         return
-    names = [why.variable for why in lost.values() if isinstance(why, ByVariable) and not why.argument]
-    arguments = [why for why in lost.values() if isinstance(why, ByVariable) and why.argument]
+    by_variable = [why for why in lost.values() if isinstance(why, ByVariable)]
+    names = [why.variable for why in by_variable if not why.argument]
+    ways = [_stated(*names)] if names else []
+    ways += [GIVE_ARGUMENTS] if len(names) < len(by_variable) else []
+    ways += ["write out what no variable holds"] if len(by_variable) < len(lost) else []
     name, why = next(iter(lost.items()))
-    do = _stated(*names) if len(names) == len(lost) else "give the script's arguments with --args 'FIRST SECOND'"
     raise HcpError(
         f"{launch.reading.target}: {name}, by which the job places its ranks, is not known ({visible(why)[:200]})",
         wanted="sizes that are known before the job runs",
-        do=do if len(names) == len(lost) or len(arguments) == len(lost) else "write it out",
+        do="; ".join(ways),
     )
 
 
@@ -153,13 +161,12 @@ def with_cluster_words(lines: Lines, added: Lines) -> Lines:
 
 
 def _key(word: Argument) -> str:
-    return str(word).partition("=")[0]
+    return str(word).partition("=")[0].lstrip("+")
 
 
-def saved_to(launch: Launch) -> Argument | None:
-    """The checkpoint folder, if the launch names one; its last occurrence counts."""
+def saved_to(launch: Launch, words: Sequence[Argument]) -> Argument | None:
+    """The checkpoint folder, if the launch or the words of its command name one; its last occurrence counts."""
     key = _SAVE_KEYS.get(launch.dialect, "checkpoint.save")
-    words = launch.reading.argv or ()
     for before, word in zip(("", *words)[-2::-1], words[::-1], strict=False):
         if isinstance(word, RunText) and launch.dialect == "mlm" and before == f"--{key}":
             return word._replace(splits=False)
@@ -186,7 +193,7 @@ def _all_known(reading: Reading) -> None:
         raise HcpError(
             f"{reading.target}: {key} is not known: {why}{more}",
             wanted="every word of the launch",
-            do="write the value out, or give the launch's words after --",
+            do=f"write the value out, {OR_WORDS}",
         )
 
 

@@ -6,11 +6,17 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 
-from megatron_hcp.launch.fact import LAUNCH_TIME, Argument, RunText, is_date
+from megatron_hcp.launch.fact import OF_LAUNCH_TIME, Argument, RunText, at_launch_time, is_date
+
+_NEW_EACH_TIME = r"(?<![\w/.-])(?:date|mktemp|uuidgen|RANDOM|EPOCH\w+)(?![\w/.-])"
+"""Commands and variables, not parts of a path, that give something else each time."""
 
 
 def quoted(value: object) -> str:
-    """A shell word. Commas are quoted too: bash does not need that, but shellcheck flags them in an array."""
+    """A shell word, whose `~/` at the start is the user's home.
+
+    Commas are quoted too: bash does not need that, but shellcheck flags them in an array.
+    """
     if isinstance(value, RunText) and value.splits:
         return "".join(
             part if part.startswith("$(") else f"${{{part}}}" if part.isdecimal() else f"${part}"
@@ -20,6 +26,8 @@ def quoted(value: object) -> str:
         pairs = zip(value.parts, value.names, strict=True)
         return "".join(f'"{_at_run_time(part)}"' if name else quoted(part) for part, name in pairs if part)
     text = str(value)
+    if text[:2] == "~/":
+        return f"~/{quoted(text[2:])}" if text[2:] else "~/"
     if not all(map(_is_shown, text)):  # printing the script must not send control characters to the terminal
         return f"$'{''.join(map(_escaped, text))}'"
     word = shlex.quote(text)
@@ -29,18 +37,21 @@ def quoted(value: object) -> str:
 def dates_in(words: Iterable[Argument]) -> bool:
     """Whether a word holds a date: then the shell sets LAUNCH_TIME first, so that all are of one moment."""
     unknown = [part for word in words if isinstance(word, RunText) for part in word.unknown]
-    return any(is_date(part) or f"@${LAUNCH_TIME}" in part for part in unknown)
+    return any(is_date(part) or OF_LAUNCH_TIME in part for part in unknown)
 
 
 def is_new_each_time(word: Argument | None, outputs: Mapping[str, str]) -> bool:
     """Whether a word is another in each attempt, as far as the text of its dates and commands shows."""
-    texts = [outputs.get(part, part) for part in word.unknown] if isinstance(word, RunText) else []
-    return any(re.search(r"(?<!\w)(?:date|mktemp|uuidgen|RANDOM|EPOCH\w+)\b", text) for text in texts if "$(" in text)
+    texts = [*word.unknown] if isinstance(word, RunText) else []
+    for name, command in reversed([*outputs.items()]):  # a command reads only outputs of those before it
+        if any(re.search(rf"\b{name}\b", text) for text in texts):
+            texts.append(command)
+    return any(re.search(_NEW_EACH_TIME, text) for text in texts if "$(" in text)
 
 
 def _at_run_time(name: str) -> str:
     if is_date(name):
-        return name.replace("date", f'date -d "@${LAUNCH_TIME}"', 1)
+        return at_launch_time(name)
     return name if name.startswith("$(") else f"${{{name}}}"
 
 

@@ -65,8 +65,11 @@ def take_commands(launch: Launch, taken: Taken) -> None:
         value: Any = getattr(found, name)
         if value:
             taken.take(name, value, line=getattr(found, f"{name}_line"))
+    start = launch.reading.start
     for line, command in found.left_out:
-        taken.leave(shortened(command), taken.where(None, line), _BETWEEN if HANDS_ON.match(command) else _ALONE)
+        is_start = line == start.line if start is not None else (line, command) == found.left_out[-1]
+        why = _BETWEEN if is_start and HANDS_ON.match(command) else _ALONE
+        taken.leave(shortened(command), taken.where(None, line), why)
     if found.python:
         taken.take("python", found.python, line=found.starter_line)
     for fact in taken.of("uv").values():

@@ -66,9 +66,10 @@ class Taken:
         self.words.append(TakenWord(text, where, "left out", why))
 
     def where(self, fact: Fact | None, line: int = 0) -> str:
-        file = visible(posixpath.basename(self.launch.reading.target))
+        file = self.launch.reading.target
         if fact is not None and fact.location is not None:
-            line = fact.location.line
+            file, line = fact.location.file, fact.location.line
+        file = visible(posixpath.basename(file))
         return f"{file}:{line}" if line else file
 
     def of(self, program: str) -> dict[str, Fact]:

@@ -22,7 +22,10 @@ _FIRST = (2, 1, 4)
 @click.argument("targets", nargs=-1, metavar="[TARGET] [-- OVERRIDE...]")
 @click.option("--ranks", default="auto", show_default=True, metavar="auto|all-roles|R,...", help="Which ranks to run.")
 @click.option(
-    "--until", type=click.Choice(STAGES), default=STAGES[-1], show_default=True, help="The last stage to run."
+    "--until",
+    type=click.Choice(STAGES),
+    show_default="backward, or the last that the framework's run has",
+    help="The last stage to run.",
 )
 @click.option(
     "--seconds", type=click.IntRange(5, 3600), default=SECONDS, show_default=True, help="Time limit of each rank."
@@ -33,7 +36,7 @@ _FIRST = (2, 1, 4)
 @launch_options
 @format_option("text", "json")
 def dryrun(
-    targets: Sequence[str], ranks: str, until: str, seconds: int, memory: int, options: LoadOptions, fmt: str
+    targets: Sequence[str], ranks: str, until: str | None, seconds: int, memory: int, options: LoadOptions, fmt: str
 ) -> int:
     """Run upstream's own program on a launch, at full size and without a GPU. EXECUTES THE CODE THAT --upstream NAMES.
 
@@ -53,7 +56,9 @@ def dryrun(
     names, options = split_targets(targets, options)
     if len(names) > 1:
         raise HcpError(f"found {len(names)} targets", wanted="one", do="run them one by one")
-    runs = [dry_run(launch, HowToRun(ranks, until, seconds, memory)) for launch in load_launches(names[0], options)]
+    runs = [
+        dry_run(launch, HowToRun(ranks, until or "", seconds, memory)) for launch in load_launches(names[0], options)
+    ]
     for run in runs:
         if fmt == "json":
             from megatron_hcp.cli.reports.json import dump

@@ -14,7 +14,7 @@ from megatron_hcp.plan.change import brief
 from megatron_hcp.plan.found import TIED
 from megatron_hcp.plan.model import counted_as
 from megatron_hcp.plan.phases.change import FirstFailure
-from megatron_hcp.plan.phases.memory import Phase
+from megatron_hcp.plan.phases.margin import ABOVE, BELOW, Room
 
 _FEW_TERMS = 3
 """Terms of a phase's memory that are named."""
@@ -47,7 +47,7 @@ def _parts(shown: Shown) -> Iterator[Iterable[str]]:
     if shown.refused:
         yield wrapped("refused ", _refused(shown.refused))
     if shown.phases is not None:
-        yield _phase_lines(shown.phases, shown.failure, shown.phases_unsure)
+        yield _phase_lines(shown)
     for flip in shown.flips:
         yield wrapped("flip    ", flip.text)
     for other, reason in shown.reasons:
@@ -129,8 +129,9 @@ def _nothing(shown: Shown) -> Iterator[str]:
         yield from wrapped("change  ", f"{shown.remedy.text}: then {brief(shown.remedy.layout)} fits")
 
 
-def _phase_lines(phases: Sequence[Phase], failure: FirstFailure | None, unsure: Sequence[str]) -> Iterator[str]:
+def _phase_lines(shown: Shown) -> Iterator[str]:
     """The lines; 80 columns."""
+    phases = shown.phases
     if not phases:
         yield from wrapped("phases  ", "not counted: no rank can be given its part of an illegal layout")
         return
@@ -142,14 +143,30 @@ def _phase_lines(phases: Sequence[Phase], failure: FirstFailure | None, unsure: 
         mark = "?" if item.is_open else " " if item.fits else "*"
         text = f"{item.name:22}{mark} {item.peak:12.1f} {item.tokens or '-':>7}  {most}"
         yield text if len(text) <= 80 else f"{text[:77].rsplit(',', 1)[0]}"
-    for mark in unsure:
+    for mark in shown.phases_unsure:
         yield from wrapped("unsure  ", mark)
     if any(item.is_open for item in phases):
         yield from wrapped("", f"cannot tell whether each phase fits under FSDP: those with ? need more memory{WHOLE}")
-    elif failure is None:
-        yield from wrapped("", "each phase fits" + ", if what is unsure leaves it room" * bool(unsure))
+    elif shown.room is not None:
+        yield from wrapped("tight   ", _tight(shown.room, shown.failure))
+    elif shown.failure is None:
+        yield from wrapped("", "each phase fits" + ", if what is unsure leaves it room" * bool(shown.phases_unsure))
     else:
-        phase, setting = failure
+        phase, setting = shown.failure
         over = f"{phase.name} fails first, by {max(phase.over, 0.05):.1f} GiB on stage {phase.stage}"
-        mend = f"all fit with {setting}" if setting else "no single setting makes all phases fit"
+        mend = f"none is over with {setting}" if setting else "no single setting makes all phases fit"
         yield from wrapped("fails   ", f"{over}; {mend}")
+
+
+def _tight(room: Room, failure: FirstFailure | None) -> str:
+    """What a step within the margin leaves, and what makes room."""
+    said = f"{room.phase.name} leaves {room.spare_gib:.1f} GiB"
+    if room.spare_gib < 0:
+        said = f"{room.phase.name} is {-room.spare_gib:.1f} GiB over"
+    if room.setting:
+        mend = f"room with {room.setting}"
+    elif failure is not None and failure.setting:
+        mend = f"none is over with {failure.setting}"
+    else:
+        mend = "no single setting makes room"
+    return f"{said}, within the margin of {BELOW:.0%} below and {ABOVE:.0%} above; {mend}"

@@ -14,6 +14,7 @@ from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.overrides import FRAMEWORKS, overrides
 from megatron_hcp.plan.phases.change import FirstFailure
+from megatron_hcp.plan.phases.margin import Room
 from megatron_hcp.plan.phases.memory import Phase
 from megatron_hcp.plan.ranks import rank_map
 from megatron_hcp.plan.time.overlap import ring_overlap
@@ -65,6 +66,7 @@ class Shown(NamedTuple):
     measured: Sequence[RankMemory] | None = None
     phases: Sequence[Phase] | None = None
     failure: FirstFailure | None = None
+    room: Room | None = None
     phases_unsure: Sequence[str] = ()
     refused: Sequence[str] = ()
     """The errors that a check finds in the launch."""
@@ -117,6 +119,9 @@ def plan_json(shown: Shown) -> dict[str, Any]:
         ],
         **({"phases_unsure": list(shown.phases_unsure)} if shown.phases_unsure else {}),
         "fails_first": shown.failure and {"phase": shown.failure.phase.name, "setting": shown.failure.setting or None},
+        "tight": shown.room and {
+            "phase": shown.room.phase.name, "spare_gib": shown.room.spare_gib, "setting": shown.room.setting or None,
+        },
     }  # fmt: skip
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _PROGRAM = r"^megatron (sft|pt|rlhf)$|(^|[/.])swift[/.]cli[/.]_megatron[/.](sft|pt|rlhf)(\.py)?$"
 _CONFIG = "--config"
-_RLHF = ("megatron rlhf", ".rlhf", "/rlhf.py")
-"""How the commands end whose method is DPO unless `rlhf_type` says another one (MegatronRLHFArguments)."""
+_RLHF = "rlhf"
+"""The command whose method is DPO unless `rlhf_type` says another one (MegatronRLHFArguments)."""
 
 
 def _fact(name: str, type: Any, doc: str) -> FactSpec:
@@ -194,8 +194,16 @@ def _written(key: str) -> str:
 
 
 def _starts(command: StartCommand) -> bool:
-    """By the training subcommands of `megatron`; its `export` trains nothing."""
-    return re.search(_PROGRAM, command.script) is not None
+    return command_of(command.script) != ""
+
+
+def command_of(script: str) -> str:
+    """Which of `megatron`'s training commands a program is: sft, pt or rlhf; "" for another: `export` trains nothing.
+
+    >>> command_of("swift/cli/_megatron/rlhf.py"), command_of("megatron export")
+    ('rlhf', '')
+    """
+    return next((found[1] or found[3] for found in re.finditer(_PROGRAM, script)), "")
 
 
 def _in_full(settings: Iterable[Setting]) -> tuple[Setting, ...]:
@@ -237,7 +245,7 @@ def _read_command(
     elif any(isinstance(item, Field) and item.prefix.partition("=")[0] == _CONFIG for item in command.items):
         named = command.values(_CONFIG)[-1:] or [""]
         unseen = unseen or f"{named[0][:60] or _CONFIG} holds further arguments and is not read"
-    elif unseen is None and command.script.endswith(_RLHF) and "rlhf_type" not in gathered.unknown:
+    elif unseen is None and command_of(command.script) == _RLHF and "rlhf_type" not in gathered.unknown:
         stated = any(setting.key == "rlhf_type" for setting in gathered.settings)
         facts.known |= {} if stated else {"rlhf_type": Fact("dpo", "default")}
     start = facts.known.get("start")

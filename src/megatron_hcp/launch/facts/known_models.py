@@ -10,8 +10,9 @@ from typing import Any
 
 _STAGES = ("-Base", "-Instruct", "-Thinking", "-Reasoning", "-Chat", "-it", "-pt", "-hf", "-2507", "-FP8", "-BF16")
 """How names of one model differ by its stage of training or its precision, of which neither changes its sizes."""
-FOR_PLANS = frozenset(("moe_latent_size", "csa"))
-"""Fields that only a plan reads; no fact has them. csa: what a config.json has of DeepSeek-V4's attention."""
+FOR_PLANS = frozenset(("moe_latent_size", "csa", "config"))
+"""Fields of which no launch has facts. csa: what a config.json has of DeepSeek-V4's attention; config: what it has
+beside the sizes, such as windows and an indexer, of which each framework's release makes what it can."""
 _FILE = os.path.join(os.path.dirname(__file__), "known_models.txt")
 
 
@@ -22,14 +23,24 @@ def fields_of(model: str) -> Mapping[str, Any]:
     A name that the table lacks has the sizes of another stage or precision of the same model: `Qwen/Qwen3-32B-Base`
     those of `Qwen/Qwen3-32B`.
     """
-    with open(_FILE, encoding="utf-8") as file:
-        lines = {line.partition(" ")[0]: line for line in file if line[0] != "#"}
+    lines = _lines()
     stage = without_stage(model)
     line = lines.get(model) or next((line for name, line in lines.items() if without_stage(name) == stage), "")
     _, _, other = line.rstrip("\n").partition(" =")
     if other:
         return fields_of(other)
     return {name: json.loads(value) for name, _, value in (field.partition("=") for field in line.split()[2:])}
+
+
+def names_of_models() -> tuple[str, ...]:
+    """The names in the table, in its order."""
+    return tuple(_lines())
+
+
+@cache
+def _lines() -> Mapping[str, str]:
+    with open(_FILE, encoding="utf-8") as file:
+        return {line.partition(" ")[0]: line for line in file if line[0] != "#"}
 
 
 def without_stage(model: str) -> str:

@@ -12,11 +12,10 @@ from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.dialects.table import types_of
 from megatron_hcp.launch.fact import ALONE, Beside, Dialect, Fact, Reading
 from megatron_hcp.launch.forms.script.apart import refuse_apart
-from megatron_hcp.launch.forms.script.arguments import argv_of, counted_by_default, why_hidden
 from megatron_hcp.launch.forms.script.facts import facts_of, is_parallel
 from megatron_hcp.launch.forms.script.flags import location_of
 from megatron_hcp.launch.forms.script.follow import MAX_LAUNCHES, Followed, follow
-from megatron_hcp.launch.forms.script.run_words import RunWords
+from megatron_hcp.launch.forms.script.options import counted_by_default
 from megatron_hcp.launch.forms.script.started import Launched
 from megatron_hcp.launch.readers.commands import command_of, dialect_of, foreign_name, may_be, started_by
 from megatron_hcp.launch.readers.detect import lost_end
@@ -160,8 +159,6 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         said.append("the script's own arguments ($1, $@) aren't known; it is read as if started without any")
     if "\r\n" in text:
         said.append("the file has Windows line endings (CRLF): bash doesn't run it the way it looks")
-    run = RunWords()
-    argv = argv_of(items, run)
     start = location_of(launched.started.span)
     reading = reading._replace(
         dialect=dialect,
@@ -170,10 +167,8 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         text=text,
         beside=script.files.beside,
         notes=(*reading.notes, *said),
-        argv=argv,
+        items=items,
         start=start if start.file == target else None,
-        outputs=run.outputs if argv is not None else {},
-        hidden_argument=why_hidden(items) if argv is None else "",
     )
     return _in_script(reading, facts.known, unknown, unseen)
 

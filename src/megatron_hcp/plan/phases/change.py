@@ -66,7 +66,7 @@ class FirstFailure(NamedTuple):
     setting: str
 
 
-class Change(NamedTuple):
+class Mended(NamedTuple):
     """A change of one setting, as the launch writes it, and what it makes of the layout, the job and the phases."""
 
     setting: str
@@ -88,12 +88,12 @@ def first_failure(
     return FirstFailure(failing, "")
 
 
-def changes_of(layout: Layout, job: PlanJob, rl: RlJob, failing: Phase) -> Iterator[Change]:
+def changes_of(layout: Layout, job: PlanJob, rl: RlJob, failing: Phase) -> Iterator[Mended]:
     """The changes of one setting that the framework has, what costs least time first."""
     written = _WRITTEN[rl.framework]
     for item in _changes(layout, job, rl, failing):
         if item.name in written:
-            yield Change(written[item.name].format(item.value), item.layout, item.job, item.rl)
+            yield Mended(written[item.name].format(item.value), item.layout, item.job, item.rl)
 
 
 def _first(phases: Sequence[Phase], job: PlanJob) -> Phase | None:

@@ -58,7 +58,7 @@ class Logits(NamedTuple):
 
     `fused`: without logits. `chunk`: tokens that are in fp32 at once, 0 for all. `deferred`: logits stay bf16 until
     then. `entropy`: the loss has an entropy term, whose gradient keeps a softmax of its own. `scaled`: a temperature
-    divides the logits into a copy.
+    divides the logits into a copy. `observed`: miles logs the entropy of the update, `inferred` and of the inference.
     """
 
     fused: bool = False
@@ -66,6 +66,8 @@ class Logits(NamedTuple):
     deferred: bool = False
     entropy: bool = False
     scaled: bool = False
+    observed: bool = False
+    inferred: bool = False
 
 
 class RlJob(NamedTuple):

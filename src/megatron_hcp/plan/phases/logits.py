@@ -15,12 +15,13 @@ in place, its gradient follows the temperature |
 | ms-swift, TP 1 | 8 | 8 | 12 | 16 | logits and log-softmax, and its gradient |
 | ms-swift, TP > 1 | 16 | 16 | 16 | 20 | exp and a difference beside them |
 
-A rollout temperature other than 1 gives slime a scaled copy of the logits: 4 more.
+A rollout temperature other than 1 gives slime a scaled copy of the logits: 4 more. Where miles logs the entropy, it
+copies the logits for it and makes a softmax of them: 16 in the update, beside the copy of the loss, and 12 without it.
 
 Source: _lm_head_logits_processor of transformer_impl.py and tensor_parallel.py of verl (main); DistributedLogprob of
 model_utils.py of NeMo-RL (v0.3.0, v0.4.0 to main); calculate_log_probs_and_entropy and get_log_probs_and_entropy of
-slime (v0.1.0 to v0.2.4, v0.3.0, v0.3.1); vocab_parallel_log_softmax of vocab_parallel_utils.py of ms-swift (main);
-Float16Module and vocab_parallel_cross_entropy of megatron-core.
+slime (v0.1.0 to v0.2.4, v0.3.0, v0.3.1); compute_entropy of miles' math_utils.py; vocab_parallel_log_softmax of
+vocab_parallel_utils.py of ms-swift (main); Float16Module and vocab_parallel_cross_entropy of megatron-core.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ _SWIFT_ALONE = _Bytes(8, 8, 12, 16)
 """Of ms-swift where no other rank has a part of the vocabulary: torch's own log_softmax."""
 _SCALED = 4
 """Bytes of a copy of the logits that a temperature divided."""
+_OBSERVED, _INFERRED = 16, 12
+"""Bytes at the least where miles logs the entropy of the update, and of the inference."""
 
 
 def is_before(release: str, minimum: str) -> bool:
@@ -92,6 +95,7 @@ def _each(name: str, tp: int, rl: RlJob) -> int:
     found = next(older, _NEWEST[rl.framework])
     if rl.framework == "ms-swift" and tp == 1:
         found = _SWIFT_ALONE
-    update = found.with_entropy if rl.logits.entropy else found.update
-    plain = {LOG_PROB: found.log_prob, REFERENCE: found.reference}.get(name, update)
+    update = max(found.with_entropy if rl.logits.entropy else found.update, _OBSERVED * rl.logits.observed)
+    inferred = _INFERRED * rl.logits.inferred
+    plain = {LOG_PROB: max(found.log_prob, inferred), REFERENCE: max(found.reference, inferred)}.get(name, update)
     return plain + (_SCALED if rl.logits.scaled else 0)

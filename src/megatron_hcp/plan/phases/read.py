@@ -164,8 +164,7 @@ def _nemo_rl_row(said: RlSettings, name: str, layout: Layout) -> int:
 
 
 def _slime(said: RlSettings, layout: Layout, longest: int) -> RlJob:
-    answer = said.number("rollout_max_response_len", longest)
-    one = _per_rank(answer, layout.cp)
+    one = _per_rank(_slime_longest(said, longest), layout.cp)
     if said.flag("use_dynamic_batch_size"):
         update = max(said.number("max_tokens_per_gpu", one), one)
         inferred = max(said.number("log_probs_max_tokens_per_gpu", update), one)
@@ -187,9 +186,21 @@ def _slime(said: RlSettings, layout: Layout, longest: int) -> RlJob:
             chunk=max(0, said.number("log_probs_chunk_size")),
             entropy=said.text("entropy_coef", "0") not in _ZEROS,
             scaled=said.text("rollout_temperature", "1") not in _ONES,
+            observed=said.flag("observe_training_entropy"),
+            inferred=said.flag("observe_training_entropy") and said.flag("use_rollout_entropy"),
         ),
         least_tokens=one, release=said.release,
     )  # fmt: skip
+
+
+def _slime_longest(said: RlSettings, longest: int) -> int:
+    """Tokens of the longest sample, which is alone in a micro-batch where it is above the cap: no sample is split.
+
+    miles cuts what an agent's turns add up to at `max_seq_len`; else a sample is a prompt and one answer.
+    Source: dp_schedule.py of slime ("with one exception"), truncate_samples_by_total_tokens of miles' merge.py.
+    """
+    prompt_and_answer = said.number("rollout_max_prompt_len") + said.number("rollout_max_response_len")
+    return said.number("max_seq_len") or prompt_and_answer or longest
 
 
 def _prefill(said: RlSettings, prefix: str) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
+from megatron_hcp.pretend.late import replace
 from megatron_hcp.proofs.te_cpu.absent import ONLY_IMPORTED, AbsentPackages, empty_module
 
 STANDS_FOR = "packages that are only imported: Triton, tokenizers, ONNX; Python 3.12's typing.override"
@@ -36,10 +37,18 @@ def only_import(names: Iterable[str]) -> None:
     sys.meta_path.append(ImportedParts(names))
 
 
+def run_no_code_of_models() -> None:
+    """transformers imports no Python file of a model's folder, whoever asks for it; none is imported before."""
+    importlib.import_module("transformers")
+    replace("transformers.dynamic_module_utils.get_class_in_module", NotHere("the model's own code, which isn't run"))
+
+
 def take_flash_attention_by_name() -> None:
     """A model of transformers, such as a vision tower, is built without a look for FlashAttention."""
     model: Any = importlib.import_module("transformers").PreTrainedModel
-    real = model._check_and_adjust_attn_implementation
+    real = getattr(model, "_check_and_adjust_attn_implementation", None)
+    if real is None:
+        return
 
     def check(self: Any, wanted: str | None, *args: Any, **kwargs: Any) -> Any:
         return wanted if str(wanted).startswith("flash_attention") else real(self, wanted, *args, **kwargs)

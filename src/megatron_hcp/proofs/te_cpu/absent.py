@@ -85,6 +85,10 @@ class _Anything:
 
     __ror__ = __or__
 
+    def __instancecheck__(self, value: Any) -> bool:
+        """As a class it has no instances: einops asks so of each package of arrays that is imported."""
+        return False
+
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         """As a base class it is none."""
         return ()

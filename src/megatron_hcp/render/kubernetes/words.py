@@ -8,6 +8,7 @@ from typing import Any
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText, is_date, is_of_script
+from megatron_hcp.render.program import GIVE_ARGUMENTS, OF_SCRIPT
 
 _REFERENCE = re.compile(r"\$(?=[$(])")
 _LONGEST_NAME = 40
@@ -56,7 +57,7 @@ def _variable(name: str, known: Mapping[str, str]) -> str:
         )
     if is_of_script(name):
         raise HcpError(
-            "a word of the launch is the output of a command, or depends on a condition, of its script",
+            OF_SCRIPT,
             wanted="a word that is known: a pod does not run the script",
             do="write it out",
         )
@@ -64,7 +65,7 @@ def _variable(name: str, known: Mapping[str, str]) -> str:
         raise HcpError(
             f"a word of the launch is its script's argument ${name}, which a pod does not have",
             wanted="a value that is known",
-            do="give the script's arguments with --args 'FIRST SECOND'",
+            do=GIVE_ARGUMENTS,
         )
     if is_date(name):
         raise HcpError(

@@ -46,7 +46,8 @@ def _options(target: Target, stated: Stated, settled: Settled) -> Iterator[Taken
 def _training(job: Job, launch: Launch) -> Iterator[TakenWord]:
     where = visible(launch.reading.target.rpartition("/")[2])
     for name, command in job.outputs.items():
-        yield TakenWord(shortened(command), where, "rewritten", f"${name}, which the job's script sets as it starts")
+        became = f"${name}, which the job's script sets as it starts"
+        yield TakenWord(shortened(command.removesuffix(" || true")), where, "rewritten", became)
     for words in (job.program, *job.launch_lines):
         if words:
             yield TakenWord(shortened(" ".join(map(str, words))), where, "carried", "the training, word for word")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, LAUNCH_TIME, Argument, RunText
 from megatron_hcp.render.job import Job
+from megatron_hcp.render.program import GIVE_ARGUMENTS, OF_SCRIPT
 from megatron_hcp.render.shell_words import dates_in, quoted
 
 
@@ -20,11 +21,11 @@ def ray_command(job: Job, python: str) -> str:
         raise HcpError(
             "a word of the launch is an argument of its script",
             wanted="a value that is known: this target does not run the script",
-            do="give the script's arguments with --args 'FIRST SECOND'",
+            do=GIVE_ARGUMENTS,
         )
     if job.is_of_script:
         raise HcpError(
-            "a word of the launch is the output of a command, or depends on a condition, of its script",
+            OF_SCRIPT,
             wanted="a word that is known: this target does not run the script",
             do="write it out, or use --target slurm",
         )

@@ -8,7 +8,7 @@ from launch.forms.script.test_commands import read
 from megatron_hcp.ground.errors import HcpError
 
 
-@pytest.mark.parametrize("script", ["run_grpo.py", "run_sft.py"])
+@pytest.mark.parametrize("script", ["run_grpo.py", "run_sft.py", "run_grpo_math.py"])
 def test_nemo_rl_without_config_takes_the_programs_own_which_is_named_where_it_is_not_found(script: str) -> None:
     reading = read(f"uv run python examples/{script} cluster.num_nodes=2")
     assert reading.dialect == "nemo-rl"

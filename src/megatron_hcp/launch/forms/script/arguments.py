@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from megatron_hcp.bash.reason import ByVariable
-from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, OneOf, Part, Unseen, default_of, reason_of
+from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, OneOf, Part, Unseen, reason_of
+from megatron_hcp.ground.record import NamedTuple
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, Argument, RunText
-from megatron_hcp.launch.forms.script.run_words import RunWords, is_carried
+from megatron_hcp.launch.forms.script.run_words import RunWords, below_folder, is_carried
 
 
-def argv_of(items: Items, run: RunWords) -> tuple[Argument, ...] | None:
-    """The words; None if one isn't known. `run` collects the commands that the job must run first."""
+class CommandWords(NamedTuple):
+    """A training command's words as a job repeats them."""
+
+    argv: tuple[Argument, ...] | None
+    """None if one isn't known."""
+    outputs: Mapping[str, str] = MappingProxyType({})
+    """The commands whose output the words hold, by the variables that they set, in the order in which they run."""
+    hidden: str = ""
+    """Which word isn't known first, as far as it is written, and why."""
+
+
+def command_words(items: Items) -> CommandWords:
+    """The words of a script's training command, `Reading.items`."""
+    run = RunWords()
     words = [_argument(item, before, run) for before, item in zip((None, *items), items, strict=False)]
-    return tuple(word for word in words if word is not None) if None not in words else None
+    if None in words:
+        return CommandWords(None, hidden=_why_hidden(items))
+    return CommandWords(tuple(word for word in words if word is not None), run.outputs)
 
 
-_COUNTS = frozenset(("nnodes", "num_nodes", "n_gpus_per_node", "actor_num_nodes", "actor_num_gpus_per_node"))
-"""Options and keys, by their last word, that count nodes or GPUs."""
-
-
-def counted_by_default(items: Items) -> str:
-    """The variable whose default the number of nodes or GPUs is: `trainer.nnodes=${PET_NNODES:-1}`; "" if none."""
-    before = ""
-    for item in items:
-        text = (item.text or "") if isinstance(item, Field) else ""
-        key = text.partition("=")[0] if "=" in text else before
-        counts = key.lstrip("+-").rpartition(".")[2].replace("-", "_") in _COUNTS
-        if counts and isinstance(item, Field) and (variable := default_of(item.parts)):
-            return variable
-        before = text
-    return ""
-
-
-def why_hidden(items: Items) -> str:
-    """Which word isn't known first, as far as it is written, and why; "" if all are known."""
+def _why_hidden(items: Items) -> str:
     found = list(_hidden(items))
-    first = found[0] if found else ""
+    first = found[0]
     if isinstance(first, ByVariable):
         variables = [reason.variable for reason in found if isinstance(reason, ByVariable) and not reason.argument]
         first.further = tuple(name for name in dict.fromkeys(variables) if name != first.variable)
@@ -63,9 +61,11 @@ def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None
     An unquoted variable after an option (`before`) is its values, which the job's shell splits as the script's would.
     """
     if isinstance(item, Maybe):
-        chosen = run.words(item.reason, item.options)
+        chosen = run.words(item)
         return RunText((chosen,), (True,), splits=True) if chosen else None
     if isinstance(item, Unseen) and isinstance(before, Field) and before.prefix.startswith("-"):
+        if name := run.taken_in(item, is_demanded=True):
+            return RunText((name,), (True,), splits=True)
         if item.outside:
             if not is_carried(item):
                 return None
@@ -75,7 +75,8 @@ def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None
     if not isinstance(item, Field):
         return None
     if (text := item.text) is not None:
-        return text
+        is_home = isinstance(item.parts[0], Lit) and item.parts[0].is_home if item.parts else False
+        return RunText(("~", text[1:]), (False, False)) if text[:2] == "~/" and not is_home else text
     parts: list[tuple[str, bool]] = []
     giver = next(filter(None, (_giver(part.reason) for part in item.parts if isinstance(part, Hole))), "")
     for part in item.parts:
@@ -101,12 +102,13 @@ def _carried(part: Part, run: RunWords) -> list[tuple[str, bool]] | None:
     if isinstance(part, OneOf):
         chosen = run.choice(part)
         return [(chosen, True)] if chosen else None
+    if part.is_list:
+        return None
+    if name := run.taken_in(part, is_demanded=True) if isinstance(part, Hole) else None:
+        return [(name, True)]
     if name := part.variable or part.outside or part.date:
         return [(name, True)] if is_carried(part) else None
     if part.below is not None:
-        return [
-            (LAUNCH_FOLDER, True),
-            (f"/{part.below}" if part.below.strip("./") or ".." in part.below else "", False),
-        ]
-    output = None if part.is_list else run.output(part)
+        return [(LAUNCH_FOLDER, True), (below_folder(part.below), False)]
+    output = run.output(part)
     return [(output, True)] if output else None

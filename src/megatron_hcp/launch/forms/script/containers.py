@@ -12,7 +12,8 @@ _IMAGE = re.compile(r"([a-z-]+://)?[a-z0-9][\w.-]*([/#][\w.-]+)+:[\w.-]+(@sha256
 
 _TAKE_A_VALUE = frozenset(
     "-B --bind -H --home -W --workdir -S --scratch -o --overlay -p --pwd --cwd --mount --env --env-file --network "
-    "--dns --security --add-caps --drop-caps --hostname --app --apply-cgroups --fusemount".split()
+    "--dns --security --add-caps --drop-caps --hostname --app --apply-cgroups --fusemount --no-mount --network-args "
+    "--pem-path --cpus --memory --shm-size".split()
 )
 """Options of `singularity exec` of which the next word is the value."""
 
@@ -31,20 +32,29 @@ def _image(name: str, words: Items) -> tuple[Option, ...]:
     """The image as an option; none if the command starts no container."""
     if name not in _CONTAINERS:
         return ()
-    if name in ("singularity", "apptainer") and (image := _after_options(words)) is not None:
-        parts = image.parts if isinstance(image, Field) else (Hole(image.reason, image.span),)
-        return (Option("image", parts, image.span, "image"),)
-    found = [item for item in words if isinstance(item, Field) and _IMAGE.fullmatch(item.text or "")]
-    return tuple(Option("image", item.parts, item.span, item.text or "") for item in found[-1:])
+    named = _after_options(words) if name in ("singularity", "apptainer") else []
+    image = next(filter(_is_image, named or reversed(words)), named[0] if named else None)
+    if image is None:
+        return ()
+    parts = image.parts if isinstance(image, Field) else (Hole(image.reason, image.span),)
+    return (Option("image", parts, image.span, getattr(image, "text", None) or "image"),)
 
 
-def _after_options(words: Items) -> Item | None:
-    """The first word after `exec` or `run` and its options, which is the image; None if there is none."""
+def _is_image(item: Item) -> bool:
+    return isinstance(item, Field) and _IMAGE.fullmatch(item.text or "") is not None
+
+
+def _after_options(words: Items) -> list[Item]:
+    """The words after `exec` or `run` that are no options and no values of them.
+
+    The first is the image, unless a later one looks like it: then the first is the value of an option that isn't known.
+    """
     at = next((at for at, item in enumerate(words) if isinstance(item, Field) and item.text in ("exec", "run")), None)
     rest = iter(words[at + 1 :] if at is not None else ())
+    found: list[Item] = []
     for item in rest:
         if not isinstance(item, Field) or not item.prefix.startswith("-"):
-            return item
-        if item.text in _TAKE_A_VALUE:
+            found.append(item)
+        elif item.text in _TAKE_A_VALUE:
             next(rest, None)
-    return None
+    return found

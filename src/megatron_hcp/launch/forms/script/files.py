@@ -1,7 +1,7 @@
 """The files that a script sources or starts, if they may be read.
 
-Only regular files in the script's own folder or below are read, else in the repository that the folder is in
-(`ground/below.py`), and what `--source` names:
+Only regular files in the script's own folder or below are read, else in the repository that the folder is in, or below
+the current folder if the script is named from there (`ground/below.py`), and what `--source` names:
 
 * an absolute path leads to another copy of the script's repository, such as a container's, if it goes through a folder
   named like one at the repository's root: `/opt/slime/scripts/models/x.sh` in a checkout with the package `slime`; so
@@ -22,7 +22,7 @@ from posixpath import normpath
 from megatron_hcp.bash.parser.script import parse
 from megatron_hcp.bash.paths import below
 from megatron_hcp.bash.syntax import Script
-from megatron_hcp.bash.value import Lit, ScriptText, Value, text_of
+from megatron_hcp.bash.value import Lit, OneOf, ScriptText, Value, text_of
 from megatron_hcp.ground.asked import is_file, is_folder
 from megatron_hcp.ground.below import file_below, folder_below
 from megatron_hcp.ground.errors import HcpError
@@ -50,7 +50,17 @@ class Files:
         self._left = MAX_CHARACTERS
 
     def find(self, value: Value, here: Value = ()) -> Script | str:
-        """The file at a path, or why it is not read, with what to do. `here` is the current folder, () to ask less."""
+        """The file at a path, or why it is not read, with what to do. `here` is the current folder, () to ask less.
+
+        A path that depends on a condition means the one file that is there: `$SLURM_SUBMIT_DIR` or the script's folder.
+        """
+        for number, part in enumerate(value):
+            if isinstance(part, OneOf):
+                ways = [self.find((*value[:number], *option, *value[number + 1 :]), here) for option in part.options]
+                found = {id(way): way for way in ways if not isinstance(way, str)}
+                if len(found) == 1:
+                    return next(iter(found.values()))
+                return next((way for way in ways if isinstance(way, str)), f"one of several files is meant; {_DO}")
         path = below(value)
         names = _known_end(value)
         for given in self.beside.sources:
@@ -139,15 +149,21 @@ def _in_repository(folder: str, path: str) -> str | None:
     There the path leads from the script's folder, or from the repository's root, where such scripts are started.
     """
     place = file_below(folder, path, _WANTED) if ".." not in path.split("/") else None
-    repository = None if place is not None else enclosing_repository(folder)
+    repository = None if place is not None else _root(folder)
     if repository is None:
         return place
     return file_below(repository, path, _WANTED, of=folder) or file_below(repository, path, _WANTED)
 
 
+def _root(folder: str) -> str | None:
+    """The script's repository; without one, the current folder, from which a script below it is started."""
+    is_below = bool(folder) and not os.path.isabs(folder) and ".." not in folder.split("/")
+    return enclosing_repository(folder) or (os.getcwd() if is_below else None)
+
+
 def _in_its_copy(folder: str, path: str) -> str | None:
     """The file of the script's repository to which an absolute path leads in another copy of the repository."""
-    repository = enclosing_repository(folder)
+    repository = _root(folder)
     if repository is None:
         return None
     tails = (tail for _, tail in _tails(repository, path))
@@ -159,7 +175,7 @@ def _after_a_change(folder: str, path: str, here: str) -> list[str]:
 
     They are paths from the script's folder.
     """
-    repository = enclosing_repository(folder)
+    repository = _root(folder)
     found = [file_below(folder, path, _WANTED)]
     if f"{os.path.abspath(folder)}/".endswith(f"/{os.path.dirname(normpath(path))}/"):
         found.append(file_below(folder, os.path.basename(path), _WANTED))

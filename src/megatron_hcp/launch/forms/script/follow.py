@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from posixpath import basename, normpath
 
@@ -20,11 +21,14 @@ from megatron_hcp.launch.forms.script.apart import Apart, argument_of, is_below
 from megatron_hcp.launch.forms.script.commands import take_apart
 from megatron_hcp.launch.forms.script.files import MAX_CHARACTERS, Files
 from megatron_hcp.launch.forms.script.flags import flag_names
+from megatron_hcp.launch.forms.script.options import Option
 from megatron_hcp.launch.forms.script.pbs import pbs_header
 from megatron_hcp.launch.forms.script.slurm import late_directives, sbatch_header, slurm_variable
 from megatron_hcp.launch.forms.script.started import ContainerStart, Handed, Launched, StartContext, Started
 
 MAX_LAUNCHES = 200
+_GPUS_OF_RAY_SUB = rb"(?m)^\s*GPUS_PER_NODE=[\"']?\$\{GPUS_PER_NODE:-(\d{1,3})\}"
+"""Source: ray.sub of NeMo-RL 0.3.0 to 0.7.0."""
 
 
 def follow(text: str, target: str, beside: Beside = ALONE) -> Followed:
@@ -43,6 +47,9 @@ def follow(text: str, target: str, beside: Beside = ALONE) -> Followed:
         raise HcpError(f"{target} is binary", wanted="a launch script as text", do="name the script")
     data = text.encode("utf-8", "replace").replace(b"\\\r\n", b" \\\n").replace(b"\r\n", b" \n")
     return Followed(ScriptText(data, target), beside)
+
+
+_GPUS_OF_RAY_SUB = rb"(?m)^\s*GPUS_PER_NODE=[\"']?\$\{GPUS_PER_NODE:-(\d{1,3})\}"
 
 
 class Followed:
@@ -196,6 +203,8 @@ class Followed:
             walker.takes_in("words that aren't known", "gives to env", place[0] if place else walker.here)
         try:
             value = handed.text if handed.text is not None or handed.path is not None else walker.stdin
+            if handed.path is not None and _is_ray_sub(handed.path):
+                self._read_ray_sub(walker, handed.path)
             if handed.path is not None:
                 value = walker.files.get(normpath(text_of(handed.path) or ""), _command_of_job(walker, handed, given))
             if value is not None and (outside := _outside(value)) and (walker.is_copied or handed.context.start):
@@ -210,6 +219,16 @@ class Followed:
             return None if handed.path is None else self._file(walker, handed, handed.path, given)
         finally:
             self.context, walker.other_shells = outer, shells
+
+    def _read_ray_sub(self, walker: Walker, path: Value) -> None:
+        """What NeMo-RL's `ray.sub` takes as the GPUs of a node unless the variable GPUS_PER_NODE says it."""
+        script = self.files.find(seen_from_folder(walker, path), _folder(walker))
+        found = None if isinstance(script, str) else re.search(_GPUS_OF_RAY_SUB, script.text.data)
+        if found is None or isinstance(script, str):
+            return
+        span = (script.text, *found.span(1))
+        default = Option("gpus_per_node", (Lit(found[1].decode(), span, False),), span, "GPUS_PER_NODE")
+        self.context = self.context.with_options("ray_sub", (default,), None)
 
     def _sourced(self, path: Value, here: Value) -> Script | str:
         """A file that the script sources; for `ray.sub`, what that runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from megatron_hcp.bash.value import Field, Hole, Item, Lit, Maybe, Span, Unseen, Value, text_of
+from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, Span, Unseen, Value, default_of, text_of
 from megatron_hcp.ground.record import NamedTuple
 
 SLURM_SHORT = {
@@ -223,3 +223,20 @@ def gpu_count(text: str | None) -> int | None:
         elif last.isdecimal() and len(last) < 7 and (name == "gpu" or (len(fields) < 2 and name != "shard")):
             total += int(last)
     return total or None
+
+
+_COUNTS = frozenset(("nnodes", "num_nodes", "n_gpus_per_node", "actor_num_nodes", "actor_num_gpus_per_node"))
+"""Options and keys, by their last word, that count nodes or GPUs."""
+
+
+def counted_by_default(items: Items) -> str:
+    """The variable whose default the number of nodes or GPUs is: `trainer.nnodes=${PET_NNODES:-1}`; "" if none."""
+    before = ""
+    for item in items:
+        text = (item.text or "") if isinstance(item, Field) else ""
+        key = text.partition("=")[0] if "=" in text else before
+        counts = key.lstrip("+-").rpartition(".")[2].replace("-", "_") in _COUNTS
+        if counts and isinstance(item, Field) and (variable := default_of(item.parts)):
+            return variable
+        before = text
+    return ""

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from megatron_hcp.bash.reason import ByVariable, RunTime, WhyUnknown
-from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, OneOf, Part, Unseen, Value
-from megatron_hcp.launch.fact import LAUNCH_FOLDER, LAUNCH_OUTPUT, LAUNCH_TIME, OF_THE_JOB
+from megatron_hcp.bash.value import Field, Hole, Item, Lit, Maybe, OneOf, Part, Unseen, Value
+from megatron_hcp.ground.secrets import is_secret_name
+from megatron_hcp.launch.fact import LAUNCH_CHOICE, LAUNCH_FOLDER, LAUNCH_OUTPUT, OF_THE_JOB, at_launch_time
 
 _PLAIN = r"[\w./:=,@%+-]+"
 """Text that splitting and globbing leave as it is."""
 _OF_A_TASK = (
-    r"\b(?:SLURM_(?:PROCID|NODEID|LOCALID|STEP\w*)|(?:LOCAL_|NODE_|GROUP_|MACHINE_|PMIX?_|OMPI_COMM_WORLD_(?:LOCAL_|NODE_)?)?"
-    r"RANK|SLURMD_NODENAME|HOSTNAME|hostname|"
+    r"\b(?:SLURM_(?:PROCID|NODEID|LOCALID|STEP\w*)|(?:LOCAL_|NODE_|GROUP_|MACHINE_)?RANK|OMPI_\w+|PMIX?_\w+|"
+    r"SLURMD_NODENAME|HOSTNAME|hostname|"
     r"srun|sbatch|salloc|scancel)\b"
 )
-"""What differs between the tasks of a job, and what starts another job or step."""
+"""What differs between the tasks of a job or is set in them alone, and what starts another job or step."""
 _MAX_TEXT = 10_000
 
 
@@ -26,30 +26,41 @@ class RunWords:
     def __init__(self) -> None:
         self.outputs: dict[str, str] = {}
         self._named: list[tuple[RunTime, str | None]] = []
+        self._taken_in: dict[tuple[RunTime, str, bool], str | None] = {}
 
     def output(self, part: Hole | Unseen) -> str | None:
         """The variable that holds what a command prints; None if there is none, or not one that the job can run."""
-        if part.output is None:
+        return None if part.output is None else self._output(part.output)
+
+    def taken_in(self, part: Hole | Unseen, is_demanded: bool) -> str | None:
+        """The variable that holds what a file that the script sources, or whoever starts it, sets; None likewise."""
+        if part.taken_in is None or not part.outside.isidentifier() or is_secret_name(part.outside):
             return None
-        for run, name in self._named:
-            if run is part.output:
+        known = (part.taken_in, part.outside, is_demanded)
+        if known not in self._taken_in:
+            self._taken_in[known] = self._output(part.taken_in.printing(part.outside, is_demanded))
+        return self._taken_in[known]
+
+    def _output(self, run: RunTime) -> str | None:
+        for other, name in self._named:
+            if run is other:
                 return name
-        text = part.output.text
-        command = self._substitution(part.output, (text[2:-1] if text.startswith("$(") else text[1:-1]).lstrip())
+        text = run.text
+        command = self._substitution(run, (text[2:-1] if text.startswith("$(") else text[1:-1]).lstrip())
         name = None if command is None else f"{LAUNCH_OUTPUT}{len(self.outputs) + 1}"
         if name is not None and command is not None:
-            self.outputs[name] = command
-        self._named.append((part.output, name))
+            self.outputs[name] = command if run.must_succeed else f"{command} || true"
+        self._named.append((run, name))
         return name
 
     def choice(self, part: OneOf) -> str | None:
         """A choice between two texts as `$(if …)`; None if the job cannot make it."""
         return self._choice(part.reason, [_printed("%s", [self._text(option)]) for option in part.options])
 
-    def words(self, reason: str, options: Iterable[Items]) -> str | None:
+    def words(self, item: Maybe) -> str | None:
         """A choice between two lists of words as `$(if …)`, to be taken unquoted."""
-        lists = [[self._word(item) for item in items] for items in options]
-        return self._choice(reason, [_printed("%s\\n", words) for words in lists])
+        lists = [[self._word(one, may_split=item.is_split) for one in items] for items in item.options]
+        return self._choice(item.reason, [_printed("%s\\n", words) for words in lists])
 
     def _choice(self, reason: str, printed: list[str | None]) -> str | None:
         test = reason.test if isinstance(reason, WhyUnknown) else None
@@ -69,26 +80,34 @@ class RunWords:
                 known.append(None if None in words else f"{name}=({' '.join(filter(None, words))})")
             else:
                 text = self._text(var.value or ())
-                known.append(None if text is None else f"{'export ' if var.exported else ''}{name}={text}")
+                if text is not None or name in run.reads:  # only a file that nobody reads might ask for the others
+                    known.append(None if text is None else f"{'export ' if var.exported else ''}{name}={text}")
         if run.folder is not None:
             folder = self._text(run.folder)
             known.append(None if folder is None else f"cd {folder}")
         end = "\n" if "\n" in command or "#" in command else ""
-        text = f"$({'; '.join(filter(None, ['set +euo pipefail', *known, command]))}{end})"
+        text = f"{LAUNCH_CHOICE}{'; '.join(filter(None, [*known, command]))}{end})"
         is_shown = all(letter.isprintable() or letter in "\n\t" for letter in text)  # the job's script is printed
         return text if None not in known and is_shown and len(text) < _MAX_TEXT and _is_of_job(text) else None
 
-    def _word(self, item: Item, splits: bool = True) -> str | None:
-        """A word of a list. `splits`: it is printed, and split again, so that it must not have a blank."""
+    def _word(self, item: Item, splits: bool = True, may_split: bool = False) -> str | None:
+        """A word of a list.
+
+        `splits`: it is printed, and split again, so that it must not have a blank, unless the script splits it too
+        (`may_split`).
+        """
         if isinstance(item, Field):
-            return self._text(item.parts) if not splits or all(map(_has_no_blank, item.parts)) else None
+            is_one = not splits or may_split or all(map(_has_no_blank, item.parts))
+            return self._text(item.parts) if is_one else None
         if isinstance(item, Unseen):
+            if name := self.taken_in(item, is_demanded=False):
+                return f"${name}"
             if item.outside:
                 found = f"${{{item.outside}-}}"
                 return None if not _is_as_outside(item) else f'"{found}"' if splits else found
             name = self.output(item)
             return name and f"${name}"
-        return self.words(item.reason, item.options)
+        return self.words(item)
 
     def _text(self, value: Value) -> str | None:
         """A value as one quoted word."""
@@ -99,19 +118,33 @@ class RunWords:
         from shlex import quote  # only a job needs it
 
         if isinstance(part, Lit):
-            return quote(part.text) if part.text else ""
+            text, home = (part.text[2:], "~/") if part.is_home and part.text[:2] == "~/" else (part.text, "")
+            return home + quote(text) if text else home
         if isinstance(part, OneOf):
             chosen = self.choice(part)
             return chosen and f'"{chosen}"'
+        if part.is_list:
+            return None
+        if name := self.taken_in(part, is_demanded=False):
+            return f'"${name}"'
         if name := part.variable or part.outside:
             return f'"${{{name}-}}"' if _is_as_outside(part) else None
         if part.date:
-            return '"' + part.date.replace("date", f'date -d "@${LAUNCH_TIME}"', 1) + '"'
+            return f'"{at_launch_time(part.date)}"'
         if part.below is not None:
-            below = f"/{part.below}" if part.below.strip("./") or ".." in part.below else ""
+            below = below_folder(part.below)
             return f'"${LAUNCH_FOLDER}"{below and quote(below)}'
-        output = None if part.is_list else self.output(part)
+        output = self.output(part)
         return output and f'"${output}"'
+
+
+def below_folder(path: str) -> str:
+    """What follows the launch's own folder in a path below it.
+
+    >>> below_folder("."), below_folder("conf/a.yaml")
+    ('', '/conf/a.yaml')
+    """
+    return f"/{path}" if path.strip("./") or ".." in path else ""
 
 
 def is_carried(part: Hole | Unseen) -> bool:
@@ -121,7 +154,7 @@ def is_carried(part: Hole | Unseen) -> bool:
 
 def _is_as_outside(part: Hole | Unseen) -> bool:
     """Likewise if it may be unset: then no file that the job does not take in may set it."""
-    return is_carried(part) and not (isinstance(part.reason, ByVariable) and part.reason.by_file)
+    return is_carried(part) and not (isinstance(part.reason, ByVariable) and part.reason.giver)
 
 
 def _has_no_blank(part: Part) -> bool:

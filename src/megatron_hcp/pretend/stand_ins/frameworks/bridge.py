@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from megatron_hcp.pretend.late import replace_everywhere
-from megatron_hcp.pretend.stages import PROGRESS, begins
+from megatron_hcp.pretend.late import mark, replace_everywhere
+from megatron_hcp.pretend.stages import PROGRESS
 from megatron_hcp.pretend.stand_ins.packages import only_import
 
 STANDS_FOR = "packages that Bridge only imports, checkpoints, the length of training (two steps are sampled)"
@@ -49,13 +49,11 @@ def load() -> None:
 
 def late() -> None:
     training: Any = importlib.import_module("megatron.bridge.training.train")
-    setup: Any = importlib.import_module("megatron.bridge.training.setup")
     for name in _NOTHING:
         replace_everywhere(name, lambda *_, **__: None)
     replace_everywhere("megatron.bridge.data.loaders.get_train_valid_test_num_samples", _few_samples)
     for name, stage in _BEGINS:
-        if hasattr(setup, name):
-            setattr(setup, name, begins(getattr(setup, name), stage))
+        mark(f"megatron.bridge.training.setup.{name}", stage)
     count, step = training.get_num_microbatches, training.train_step
 
     def train_step(*args: Any, **kwargs: Any) -> Any:

@@ -7,18 +7,16 @@ import os
 import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
-from megatron_hcp.pretend.late import replace, replace_everywhere
+from megatron_hcp.pretend.late import mark, replace, replace_everywhere
 from megatron_hcp.pretend.record import RECORD
-from megatron_hcp.pretend.stages import PROGRESS, begins
+from megatron_hcp.pretend.stages import and_no_further
 from megatron_hcp.pretend.stand_ins.packages import ImportedParts, only_import, take_flash_attention_by_name
 
 STANDS_FOR = "packages that ms-swift only imports, the model's tokenizer and weights, the data set's length"
 CANNOT_TELL = "data, templates, rollouts, the training step; a vision tower's attention; whether a checkpoint fits"
 
-FIRST = ("transformers", "peft")
-"""Packages that ms-swift builds on, which look for kernels when they are imported."""
 _IMPORTED = (
     "modelscope modelscope_hub datasets accelerate trl vllm PIL matplotlib torchvision oss2 gradio openai tensorboard "
     "aiohttp fastapi uvicorn zmq soundfile librosa decord sentencepiece json_repair dacite addict simplejson attrdict "
@@ -28,11 +26,11 @@ _IMPORTED = (
 _LOSSES = ("swift.rlhf_trainers.dpo_trainer", "swift.rlhf_trainers.grpo_trainer")
 """Trainers that are made of trl's; of these ms-swift's own for Megatron take the loss and a type alone."""
 _AUTO = "AutoConfig AutoTokenizer AutoModel AutoModelForCausalLM".split()
-_TRAINER = "swift.megatron.trainers.base.BaseMegatronTrainer"
+_BASE = "swift.megatron.trainers.base"
 _BEGINS = (
     ("swift.megatron.arguments.megatron_args.initialize_megatron", "groups"),
-    (f"{_TRAINER}.prepare_model", "model"),
-    (f"{_TRAINER}.get_optimizer_and_scheduler", "optimizer"),
+    (f"{_BASE}.BaseMegatronTrainer.prepare_model", "model"),
+    (f"{_BASE}.BaseMegatronTrainer.get_optimizer_and_scheduler", "optimizer"),
 )
 _NOTHING = """
 mcore_bridge.bridge.gpt_bridge.GPTBridge.load_weights
@@ -74,12 +72,11 @@ def late() -> None:
                 setattr(kind, method, _without_code(getattr(kind, method)))
     take_flash_attention_by_name()
     for path, stage in _BEGINS:
-        owner, _, name = path.rpartition(".")
-        module, _, kind = owner.rpartition(".")
-        holder: Any = importlib.import_module(module if kind[0].isupper() else owner)
-        holder = getattr(holder, kind) if kind[0].isupper() else holder
-        real = begins(getattr(holder, name), stage)
-        setattr(holder, name, _and_no_further(real) if stage == "optimizer" else real)
+        mark(path, stage)
+    trainer: Any = importlib.import_module(_BASE).BaseMegatronTrainer
+    trainer.get_optimizer_and_scheduler = and_no_further(
+        trainer.get_optimizer_and_scheduler, "ms-swift's data and training step"
+    )
 
 
 def _with_subclasses(kind: Any) -> Iterator[Any]:
@@ -100,14 +97,3 @@ def _without_code(real: Any) -> Any:
         return real(*args, trust_remote_code=False, **kwargs)
 
     return made
-
-
-def _and_no_further(real: Any) -> Any:
-    """The optimizer is the last that is built."""
-
-    def get_optimizer_and_scheduler(*args: Any) -> NoReturn:
-        real(*args)
-        PROGRESS.to("data")
-        raise NotImplementedError("ms-swift's data and training step")
-
-    return get_optimizer_and_scheduler

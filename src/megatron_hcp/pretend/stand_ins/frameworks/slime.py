@@ -8,9 +8,8 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from megatron_hcp.pretend.late import replace, replace_everywhere
+from megatron_hcp.pretend.late import mark, replace, replace_everywhere
 from megatron_hcp.pretend.record import RECORD
-from megatron_hcp.pretend.stages import begins
 from megatron_hcp.pretend.stand_ins.device import NoStream
 from megatron_hcp.pretend.stand_ins.packages import only_import
 from megatron_hcp.proofs.te_cpu.absent import anything, empty_module
@@ -100,12 +99,7 @@ def late() -> None:
         replace(f"{module}.AutoConfig", SimpleNamespace(from_pretrained=_config))
     replace(f"{_ACTOR}.AutoTokenizer", anything())
     for path, stage in _BEGINS:
-        owner, _, name = path.rpartition(".")
-        holder: Any = sys.modules.get(owner)
-        if holder is None:
-            module, _, kind = owner.rpartition(".")
-            holder = getattr(sys.modules[module], kind)
-        setattr(holder, name, begins(getattr(holder, name), stage))
+        mark(path, stage)
 
 
 def _config(*_: Any, **__: Any) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from types import SimpleNamespace
 from typing import Any
 
-from megatron_hcp.pretend.late import replace, replace_everywhere
+from megatron_hcp.pretend.late import mark, replace, replace_everywhere
 from megatron_hcp.pretend.record import RECORD
-from megatron_hcp.pretend.stages import begins, ends
+from megatron_hcp.pretend.stages import ends
 from megatron_hcp.pretend.stand_ins.device import CUDA
 from megatron_hcp.pretend.stand_ins.packages import only_import, take_flash_attention_by_name
 from megatron_hcp.proofs.te_cpu.absent import empty_module
@@ -24,11 +25,12 @@ _IMPORTED = (
 ).split()
 _WORKERS, _ENGINE = "verl.workers.engine_workers", "verl.workers.engine.megatron.transformer_impl"
 _BEGINS = (
-    (_WORKERS, "initialize_global_process_group_ray", "groups"),
-    (_ENGINE, "MegatronEngine._build_megatron_module", "model"),
-    (_ENGINE, "MegatronEngine._build_optimizer", "optimizer"),
-    ("verl.trainer.ppo.ray_trainer", "left_right_2_no_padding", "data"),
-    (_ENGINE, "MegatronEngine.forward_backward_batch", "forward"),
+    (f"{_WORKERS}.initialize_global_process_group_ray", "groups"),
+    (f"{_ENGINE}.MegatronEngine._build_megatron_module", "model"),
+    (f"{_ENGINE}.MegatronEngine._build_optimizer", "optimizer"),
+    ("verl.trainer.ppo.ray_trainer.left_right_2_no_padding", "data"),
+    (f"{_WORKERS}.TrainingWorker.train_batch", "data"),
+    (f"{_ENGINE}.MegatronEngine.forward_backward_batch", "forward"),
 )
 _NOTHING = """
 verl.utils.distributed.set_numa_affinity
@@ -48,9 +50,10 @@ def load() -> None:
     only_import(_IMPORTED)
     ray: Any = empty_module("ray")
     ray.is_initialized = lambda: False
+    ray.get_runtime_context = _context
     ray.remote = lambda *args, **_: args[0] if args else (lambda kind: kind)
     sys.modules["ray"] = ray
-    for part in ("verl", _ENGINE, _WORKERS, "verl.trainer.ppo.ray_trainer"):
+    for part in ("verl", _ENGINE, _WORKERS, "verl.trainer.ppo.ray_trainer", "verl.trainer.sft_trainer"):
         importlib.import_module(part)
 
 
@@ -62,16 +65,21 @@ def late() -> None:
     importlib.import_module("tensordict").TensorDict.to = _on_gpu
     bridge: Any = importlib.import_module("megatron.bridge").AutoBridge
     bridge.load_hf_weights = lambda *_, **__: None
+    replace(f"{_WORKERS}.CheckpointEngineRegistry", SimpleNamespace(new=lambda *_, **__: SimpleNamespace()))
     replace("mbridge.core.bridge.Bridge.load_weights", lambda *_, **__: None)
     take_flash_attention_by_name()
     replace_everywhere("verl.workers.engine.utils.prepare_micro_batches", _few(
         importlib.import_module("verl.workers.engine.utils").prepare_micro_batches))  # fmt: skip
     replace_everywhere("verl.workers.engine.utils.postprocess_batch_func", ends)
-    for path, name, stage in _BEGINS:
-        holder: Any = importlib.import_module(path)
-        *owner, name = name.split(".")
-        holder = getattr(holder, owner[0]) if owner else holder
-        setattr(holder, name, begins(getattr(holder, name), stage))
+    for path, stage in _BEGINS:
+        mark(path, stage)
+
+
+def _context() -> Any:
+    """Ray's, of a job that has it leave the devices as they are: a rank has the GPU of its number on the node."""
+    RECORD.used("verl.ray_context")
+    gpu = [os.environ["LOCAL_RANK"]]
+    return SimpleNamespace(get_accelerator_ids=lambda: {"GPU": gpu})
 
 
 def _on_gpu(batch: Any, *_: Any, **__: Any) -> Any:

@@ -1,0 +1,76 @@
+"""Which public model stands for a launch's whose folder isn't here, and a config.json made from known sizes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+
+from megatron_hcp.launch.facts.known_models import fields_of, names_of_models
+from megatron_hcp.launch.hf_cache import is_cached, is_model_name
+
+_FAMILIES = (
+    (re.compile(r"Qwen/Qwen2(\.5)?(-Math)?-\d"), "Qwen2ForCausalLM", "qwen2"),
+    (re.compile(r"Qwen/Qwen3-\d+(\.\d+)?B(?!-A)"), "Qwen3ForCausalLM", "qwen3"),
+    (re.compile(r"Qwen/Qwen3-\d+B-A\d"), "Qwen3MoeForCausalLM", "qwen3_moe"),
+    (re.compile(r"meta-llama/(Meta-)?Llama-[23]"), "LlamaForCausalLM", "llama"),
+)
+"""Models whose sizes alone make a config.json: what else it has are its class's defaults."""
+_SIZES = {
+    "num_layers": "num_hidden_layers",
+    "hidden_size": "hidden_size",
+    "num_attention_heads": "num_attention_heads",
+    "num_query_groups": "num_key_value_heads",
+    "kv_channels": "head_dim",
+    "ffn_hidden_size": "intermediate_size",
+    "vocab_size": "vocab_size",
+    "num_moe_experts": "num_experts",
+    "moe_ffn_hidden_size": "moe_intermediate_size",
+    "moe_router_topk": "num_experts_per_tok",
+}
+"""By megatron-core's field, that of transformers."""
+_LARGEST_TIED = 3072
+"""Of these families the dense models up to this hidden size tie their embeddings, as their config.json says."""
+_REVISION = "made-from-sizes"
+
+
+def public_name(path: str) -> str:
+    """The Hub's name of the public model that a path names by its last parts; "" where hcp knows none.
+
+    >>> public_name("~/models/Qwen/Qwen3-8B"), public_name("/models/Qwen3-30B-A3B-Base"), public_name("/models/mine")
+    ('Qwen/Qwen3-8B', 'Qwen/Qwen3-30B-A3B-Base', '')
+    """
+    *_, above, model = ("", *path.rstrip("/").split("/"))
+    owners = dict.fromkeys((above, *(name.partition("/")[0] for name in names_of_models())))
+    found = [name for name in (f"{owner}/{model}" for owner in owners) if _is_known(name)]
+    return found[0] if found else ""
+
+
+def _is_known(name: str) -> bool:
+    return is_model_name(name) and (bool(fields_of(name)) or is_cached(name))
+
+
+def made_config(name: str) -> dict[str, Any] | None:
+    """A config.json of a public model's sizes; None where the sizes alone make none."""
+    family = next((family for family in _FAMILIES if family[0].match(name)), None)
+    fields = fields_of(name)
+    if family is None or not fields:
+        return None
+    sizes = {key: fields[field] for field, key in _SIZES.items() if fields.get(field) is not None}
+    is_tied = "num_experts" not in sizes and fields["hidden_size"] <= _LARGEST_TIED
+    return {"architectures": [family[1]], "model_type": family[2], "tie_word_embeddings": is_tied,
+            "torch_dtype": "bfloat16", **sizes}  # fmt: skip
+
+
+def write_cache(folder: str, name: str) -> str:
+    """A cache of Hugging Face in a new folder that has the model's config.json as `made_config` makes it; its path."""
+    hub = os.path.join(folder, "hub")
+    model = os.path.join(hub, f"models--{name.replace('/', '--')}")
+    files = {"refs/main": _REVISION, f"snapshots/{_REVISION}/config.json": json.dumps(made_config(name))}
+    for path, text in files.items():
+        file = os.path.join(model, path)
+        os.makedirs(os.path.dirname(file))
+        with open(file, "w", encoding="utf-8") as out:
+            out.write(text)
+    return hub

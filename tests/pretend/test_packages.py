@@ -1,0 +1,54 @@
+"""What is changed of packages that upstream imports: here of a small package named transformers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.rows import rows
+
+pytestmark = pytest.mark.torch
+
+TRANSFORMERS = """
+import runpy
+
+def get_class_in_module(name, path):
+    return runpy.run_path(path)[name]
+
+def get_class_from_dynamic_module(name, folder):
+    return get_class_in_module(name, f"{folder}/modeling.py")
+"""
+PREPARED = """
+import contextlib, sys
+from megatron_hcp.pretend.run import Request, prepare
+root, framework = sys.argv[1:]
+nothing = dict(program="", te=None, words=(), replaced=(), is_world_stated=True, is_model_stated=True,
+               environment={}, world=1, gpus_per_node=8, ranks=(0,), until="model", seconds=9, memory=1 << 30)
+with contextlib.suppress(ImportError):
+    prepare(Request((root,), framework=framework, **nothing))
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
+get_class_from_dynamic_module("Model", root)
+"""
+
+
+@rows("framework", ["bridge", "verl", "ms-swift", "nemo-rl"])
+def test_no_python_file_of_a_models_folder_is_run(tmp_path: Path, framework: str) -> None:
+    for package in ("transformers", "peft"):
+        (tmp_path / package).mkdir(exist_ok=True)
+        (tmp_path / package / "__init__.py").touch()
+    (tmp_path / "transformers/dynamic_module_utils.py").write_text(TRANSFORMERS, encoding="utf-8")
+    (tmp_path / "modeling.py").write_text(f"Model = open({str(tmp_path / 'run')!r}, 'w')\n", encoding="utf-8")
+    command = [sys.executable, "-B", "-c", PREPARED, str(tmp_path), framework]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "the model's own code" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_release_that_does_not_look_for_flash_attention_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "transformers.py").write_text("class PreTrainedModel: pass\n", encoding="utf-8")
+    code = "from megatron_hcp.pretend.stand_ins import packages; packages.take_flash_attention_by_name()"
+    done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
