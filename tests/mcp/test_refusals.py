@@ -40,3 +40,16 @@ def test_no_refusal_says_a_secret_that_the_client_gave(tmp_path: Path) -> None:
             if not number:
                 process.stdin.write('{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
         process.stdin.close()
+
+
+def test_a_full_disk_ends_the_server_with_one_line(tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "megatron_hcp", "mcp"],
+            input=b'{"jsonrpc": "2.0", "id": 0, "method": "ping"}\n',
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+        )
+    said = ended.stderr.decode()
+    assert ended.returncode == 2 and said.count("\n") == 1 and "No space left" in said, said
