@@ -73,6 +73,25 @@ def test_a_setting_that_is_named_makes_the_change_that_was_tried(dialect: Dialec
         assert again.job.optimizer_bytes == change.job.optimizer_bytes, change.setting
 
 
+def test_nemo_rl_s_sglang_is_told_its_own_share(tmp_path: Path) -> None:
+    """sglang_cfg of generation.py; vllm_cfg is not read there."""
+    sglang = "policy.generation.backend=sglang policy.generation.sglang_cfg.mem_fraction_static=0.9"
+    whole = read("nemo-rl", tmp_path, sglang)
+    rollout = next(item for item in phases_of(*whole) if item.name == ROLLOUT)
+    change = next(changes_of(whole.layout, whole.job, whole.rl, rollout._replace(usable=rollout.peak - 8.0)))
+    assert change.rl != whole.rl and read("nemo-rl", tmp_path, f"{sglang} {change.setting}").rl == change.rl
+
+
+def test_a_row_whose_tokens_nemo_rl_is_told_is_not_to_be_cut_by_its_sequences(tmp_path: Path) -> None:
+    """logprob_mb_tokens decides where it is stated: logprob_batch_size would change nothing."""
+    counted = read("nemo-rl", tmp_path)
+    stated = read("nemo-rl", tmp_path, "policy.sequence_packing.logprob_mb_tokens=600000")
+    for whole, offered in ((counted, True), (stated, False)):
+        failing = phases_of(*whole)[-1]
+        changes = changes_of(whole.layout, whole.job, whole.rl, failing)
+        assert any("logprob_batch_size" in change.setting for change in changes) is offered
+
+
 def test_the_share_that_is_named_is_small_enough_by_itself(tmp_path: Path) -> None:
     """What an engine takes beside its share stays as it is, so that the share alone has to give way."""
     whole = read("slime", tmp_path, "--offload-train")

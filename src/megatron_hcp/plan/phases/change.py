@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.memory.peak import usable_gib
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.phases.job import ALL, GRADIENTS, OPTIMIZER, ROLLOUT, UPDATE, WEIGHTS, RlJob
 from megatron_hcp.plan.phases.memory import Phase, phases_of
@@ -33,6 +34,7 @@ _WRITTEN: Mapping[str, Mapping[str, str]] = {
     },
     "nemo-rl": {
         "share": "policy.generation.vllm_cfg.gpu_memory_utilization={}",
+        "SGLang's share": "policy.generation.sglang_cfg.mem_fraction_static={}",
         "logits": f"policy.logprob_chunk_size={_CHUNK} policy.megatron_cfg.defer_fp32_logits=true",
         "log-probability tokens": "policy.logprob_batch_size={}",
         "recompute": "policy.megatron_cfg.activation_checkpointing=true",
@@ -119,13 +121,14 @@ def _changes(layout: Layout, job: PlanJob, rl: RlJob, failing: Phase) -> Iterato
         return _Named(name, value, layout, job, other)
 
     if rl.engine is not None and failing.name == ROLLOUT:
-        share = int((rl.engine.share - failing.over / failing.usable) * 20) / 20
+        share = int((rl.engine.share - failing.over / usable_gib(job.gpu)) * 20) / 20
+        name = "SGLang's share" if (rl.framework, rl.engine.name) == ("nemo-rl", "sglang") else "share"
         if share >= _LEAST_SHARE:
-            yield of("share", rl._replace(engine=rl.engine._replace(share=share)), f"{share:.2f}")
+            yield of(name, rl._replace(engine=rl.engine._replace(share=share)), f"{share:.2f}")
     chunked = rl.logits._replace(chunk=_CHUNK, deferred=True)
     logits = chunked if rl.framework == "nemo-rl" else rl.logits._replace(fused=True)
     yield of("logits", rl._replace(logits=logits))
-    if rl.log_prob_tokens > rl.update_tokens or rl.framework == "nemo-rl":
+    if not rl.states_row and (rl.log_prob_tokens > rl.update_tokens or rl.framework == "nemo-rl"):
         yield of("log-probability tokens", *_fewer_inferred(rl))
     yield of("reference", rl._replace(keeps_reference=False))
     keeps = rl.keeps_reference and rl.framework != "verl"  # which is told to move the reference's as well

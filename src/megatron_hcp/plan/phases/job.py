@@ -77,7 +77,8 @@ class RlJob(NamedTuple):
     `own_reference`: the reference has weights of its own; `keeps_reference`: they stay on the GPU. `expands`: torch's
     segments grow in training, so that little is lost between tensors. `adapters`: LoRA's are trained, and no weight of
     the model. `deepep`: experts exchange tokens by DeepEP. `generates_itself`: the trainer has no engine beside it.
-    `release`: the framework's, "" for the newest.
+    `states_row`: NeMo-RL is told the tokens of a row of log-probabilities, whatever its sequences are. `release`: the
+    framework's, "" for the newest.
     """
 
     framework: str
@@ -97,6 +98,7 @@ class RlJob(NamedTuple):
     adapters: bool = False
     deepep: bool = False
     generates_itself: bool = False
+    states_row: bool = False
     release: str = ""
 
     def tokens(self, phase: str) -> int:

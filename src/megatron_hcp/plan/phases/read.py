@@ -114,8 +114,8 @@ def _nemo_rl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     one = _per_rank(longest, layout.cp)
     count = max(1, said.number("policy.train_micro_batch_size", 1))
     trained = _nemo_rl_row(said, "train_mb_tokens", layout) or count * one
-    inferred = max(1, said.number("policy.logprob_batch_size", count)) * one
-    inferred = _nemo_rl_row(said, "logprob_mb_tokens", layout) or inferred
+    row = _nemo_rl_row(said, "logprob_mb_tokens", layout)
+    inferred = row or max(1, said.number("policy.logprob_batch_size", count)) * one
     megatron = "policy.megatron_cfg"
     logits = Logits(
         fused=said.flag(f"{megatron}.use_fused_linear_logprobs"), chunk=said.number("policy.logprob_chunk_size"),
@@ -132,7 +132,7 @@ def _nemo_rl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
         engine=_nemo_rl_engine(said) if shares and not own else None, generates_itself=shares and own,
         offloads=_nemo_rl_offloads(said, shares), critic_offloads=ALL, logits=logits, least_tokens=one,
         expands="expandable_segments:True" in memory or (not memory and is_before(said.release, "0.4")),
-        adapters=said.flag(f"{megatron}.peft.enabled"), release=said.release,
+        adapters=said.flag(f"{megatron}.peft.enabled"), states_row=row > 0, release=said.release,
     )  # fmt: skip
 
 
