@@ -92,6 +92,11 @@ def test_a_row_whose_tokens_nemo_rl_is_told_is_not_to_be_cut_by_its_sequences(tm
         assert any("logprob_batch_size" in change.setting for change in changes) is offered
 
 
+def test_an_engine_on_no_gpus_counts_as_on_one(tmp_path: Path) -> None:
+    none, one = (read("slime", tmp_path, f"--rollout-num-gpus-per-engine {gpus}") for gpus in (0, 1))
+    assert phases_of(*none) == phases_of(*one)
+
+
 def test_the_share_that_is_named_is_small_enough_by_itself(tmp_path: Path) -> None:
     """What an engine takes beside its share stays as it is, so that the share alone has to give way."""
     whole = read("slime", tmp_path, "--offload-train")

@@ -173,7 +173,8 @@ def _slime(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     colocated = said.flag("colocate")
     has_ref = said.flag("use_kl_loss") or said.text("kl_coef", "0") not in _ZEROS
     engine = Engine(
-        "sglang", said.fraction("sglang_mem_fraction_static", 0.88), said.number("rollout_num_gpus_per_engine", 1),
+        "sglang", said.fraction("sglang_mem_fraction_static", 0.88),
+        max(1, said.number("rollout_num_gpus_per_engine", 1)),
         said.switch("offload_rollout", True), _prefill(said, "sglang_"),
         said.number("sglang_cuda_graph_max_bs") or said.number("sglang_cuda_graph_bs"),
     )  # fmt: skip
@@ -199,8 +200,8 @@ def _slime_longest(said: RlSettings, longest: int) -> int:
     miles cuts what an agent's turns add up to at `max_seq_len`; else a sample is a prompt and one answer.
     Source: dp_schedule.py of slime ("with one exception"), truncate_samples_by_total_tokens of miles' merge.py.
     """
-    prompt_and_answer = said.number("rollout_max_prompt_len") + said.number("rollout_max_response_len")
-    return said.number("max_seq_len") or prompt_and_answer or longest
+    answer = said.number("rollout_max_response_len")
+    return said.number("max_seq_len") or (answer and said.number("rollout_max_prompt_len") + answer) or longest
 
 
 def _prefill(said: RlSettings, prefix: str) -> int:
