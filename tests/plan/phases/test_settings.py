@@ -35,7 +35,7 @@ WORDS: dict[Dialect, str] = {
     "--global_batch_size 64 --vllm_mode colocate --sleep_level 2 --vllm_gpu_memory_utilization 0.6",
 }
 """Launches that state each key whose default would follow another."""
-FEWEST = {"verl": 8, "nemo-rl": 5, "slime": 6, "ms-swift": 5}
+FEWEST = {"verl": 8, "nemo-rl": 5, "slime": 6, "ms-swift": 6}
 """Changes that each framework has, the engine's share included."""
 
 
@@ -51,7 +51,8 @@ def read(dialect: Dialect, folder: Path, more: str = "") -> Read:
     options = LoadOptions(dialect=dialect, words=words, model_file="Qwen/Qwen2.5-7B")
     if dialect in ("slime", "ms-swift"):
         script = folder / "run.sh"
-        script.write_text(f"{WORDS[dialect]} {more}\n")
+        said = WORDS[dialect].replace("--use-dynamic-batch-size", "") if "--micro-batch" in more else WORDS[dialect]
+        script.write_text(f"{said} {more}\n")
         target, options = str(script), LoadOptions(model_file="Qwen/Qwen2.5-7B")
     asked = question_of(target, options, {"gpus": 8, "gpu": "h100", "global_batch": 64}, None, True)
     layout = layout_of(asked.facts, asked.job.seq_length)
@@ -71,6 +72,31 @@ def test_a_setting_that_is_named_makes_the_change_that_was_tried(dialect: Dialec
         assert again.rl == change.rl, change.setting
         assert again.layout.recompute == change.layout.recompute, change.setting
         assert again.job.optimizer_bytes == change.job.optimizer_bytes, change.setting
+
+
+COUNTED: dict[Dialect, str] = {
+    "verl": f"{A}actor.use_dynamic_bsz=False {A}actor.ppo_micro_batch_size_per_gpu=2 "
+    f"{A}rollout.log_prob_micro_batch_size_per_gpu=4 {A}ref.log_prob_micro_batch_size_per_gpu=1",
+    "slime": "--micro-batch-size 4",
+}
+
+
+@pytest.mark.parametrize("dialect", list(COUNTED))
+def test_micro_batches_that_are_counted_in_sequences_are_cut_in_sequences(dialect: Dialect, tmp_path: Path) -> None:
+    """Both read budgets of tokens only with their dynamic batches."""
+    whole = read(dialect, tmp_path, COUNTED[dialect])
+    changes = list(changes_of(whole.layout, whole.job, whole.rl, phases_of(*whole)[-1]))
+    cut = [change for change in changes if "micro" in change.setting]
+    assert cut and not [change for change in changes if "token" in change.setting]
+    for change in cut:
+        assert change.rl != whole.rl
+        assert read(dialect, tmp_path, f"{COUNTED[dialect]} {change.setting}").rl == change.rl, change.setting
+
+
+def test_verl_s_micro_batches_that_are_counted_in_two_ways_are_left_alone(tmp_path: Path) -> None:
+    whole = read("verl", tmp_path, f"{A}rollout.log_prob_use_dynamic_bsz=False")
+    changes = changes_of(whole.layout, whole.job, whole.rl, phases_of(*whole)[-1])
+    assert not [change for change in changes if "token" in change.setting or "micro" in change.setting]
 
 
 def test_nemo_rl_s_sglang_is_told_its_own_share(tmp_path: Path) -> None:
