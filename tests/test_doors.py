@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from support.tree import tree_of
+
+pytestmark = pytest.mark.xdist_group("tree")  # what is parsed once serves all of them
+
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / "src" / "megatron_hcp"
 JOINS = {"os.path.join", "posixpath.join", "path.join", "join"}
@@ -30,23 +34,29 @@ STARTS = {
     "execve",
     "execv",
 }
+NAMES = {"Path", "join", "joinpath", *READS, *STARTS}
 NUMBERS = {"len", "sum", "min", "max", "float"}
 Door = tuple[str, str]
 """Kind, and `module::function`."""
 
 
-def doors_in(name: str, tree: ast.Module, returns_path: set[str], fields: set[str]) -> Iterator[Door]:
+KINDS = (ast.ImportFrom, ast.FunctionDef, ast.AnnAssign, ast.BinOp, ast.Call)
+Nodes = list[tuple[str, ast.AST]]
+"""The nodes of a module that tell of doors, each with its function: a tree is walked once, for that takes seconds."""
+
+
+def doors_in(name: str, nodes: Nodes, returns_path: set[str], fields: set[str]) -> Iterator[Door]:
     """The doors of a module; a slash joins paths where the module has the means to hold a path."""
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
-    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _says_path(node.returns)}
+    imported = {alias.name for _, node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    own = {node.name for _, node in nodes if isinstance(node, ast.FunctionDef) and _says_path(node.returns)}
     holds = bool((imported | own) & returns_path)
-    for function, node in _with_functions(tree, ""):
+    for function, node in nodes:
         place = f"{name}::{function}"
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             is_field = isinstance(node.left, ast.Attribute) and node.left.attr in fields
             if (holds or is_field) and not _is_fixed(node.right) and not _is_number(node.right):
                 yield "join", place
-        elif isinstance(node, ast.Call):
+        elif isinstance(node, ast.Call) and _name_of(node.func) in NAMES:
             called = ast.unparse(node.func)
             owner, _, last = called.rpartition(".")
             fixed = all(map(_is_fixed, node.args[1:]))
@@ -60,12 +70,23 @@ def doors_in(name: str, tree: ast.Module, returns_path: set[str], fields: set[st
                 yield "start", place
 
 
-def _with_functions(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST]]:
-    for child in ast.iter_child_nodes(node):
-        is_scope = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        inner = f"{function}.{child.name}".lstrip(".") if is_scope else function  # type: ignore[attr-defined]
-        yield inner, child
-        yield from _with_functions(child, inner)
+def _with_functions(tree: ast.Module) -> Nodes:
+    found: Nodes = []
+    left: Nodes = [("", tree)]
+    while left:
+        function, node = left.pop()
+        for child in ast.iter_child_nodes(node):
+            is_scope = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            inner = f"{function}.{child.name}".lstrip(".") if is_scope else function  # type: ignore[attr-defined]
+            left.append((inner, child))
+            if isinstance(child, KINDS):
+                found.append((inner, child))
+    return found
+
+
+def _name_of(function: ast.expr) -> str:
+    """The last word of what is called: writing all calls out as text takes seconds."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _says_path(annotation: ast.expr | None) -> bool:
@@ -91,15 +112,15 @@ def _is_package_data(call: ast.Call) -> bool:
 
 @cache
 def found() -> frozenset[Door]:
-    trees = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text("utf-8")) for path in SOURCE.rglob("*.py")}
-    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    modules = {path.relative_to(SOURCE).as_posix(): _with_functions(tree_of(path)) for path in SOURCE.rglob("*.py")}
+    nodes = [node for module in modules.values() for _, node in module]
     returns = {node.name for node in nodes if isinstance(node, ast.FunctionDef) and _says_path(node.returns)} | {"Path"}
     fields = {
         node.target.id
         for node in nodes
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and _says_path(node.annotation)
     }
-    return frozenset(door for name, tree in trees.items() for door in doors_in(name, tree, returns, fields))
+    return frozenset(door for name, module in modules.items() for door in doors_in(name, module, returns, fields))
 
 
 def listed() -> dict[Door, str]:
@@ -140,7 +161,7 @@ def test_every_line_of_the_list_is_still_needed() -> None:
     ],
 )
 def test_a_new_door_would_be_found(text: str, kind: str) -> None:
-    assert list(doors_in("m.py", ast.parse(text), {"Path"}, {"folder"})) == [(kind, "m.py::f")]
+    assert list(doors_in("m.py", _with_functions(ast.parse(text)), {"Path"}, {"folder"})) == [(kind, "m.py::f")]
 
 
 @pytest.mark.parametrize(
@@ -149,4 +170,4 @@ def test_a_new_door_would_be_found(text: str, kind: str) -> None:
      "from pathlib import Path\nx = folder / 'SKILL.md'", "open(_FILE)", "self.open(x)"],
 )  # fmt: skip
 def test_numbers_and_fixed_names_are_no_door(text: str) -> None:
-    assert not list(doors_in("m.py", ast.parse(text), {"Path"}, {"folder"}))
+    assert not list(doors_in("m.py", _with_functions(ast.parse(text)), {"Path"}, {"folder"}))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.bundles import SIZE
 from support.processes import HANG_S
 
 pytestmark = pytest.mark.slow
@@ -175,3 +176,15 @@ def test_what_a_process_imported_before_changes_no_draw(run, tmp_path: Path) -> 
     (tmp_path / "test_kinds.py").write_text(DRAWN + "\nimport neighbour\n")
     beside = re.search(r"drawn: .*", run("-n", "0")[1])
     assert alone and beside and alone[0] == beside[0]
+
+
+def test_the_next_tests_of_a_file_go_to_one_process_together(run, tmp_path: Path) -> None:
+    many = "def test_many(number): print('ran:', number, os.getpid())"
+    (tmp_path / "test_many.py").write_text(
+        f"import os\nimport pytest\n@pytest.mark.parametrize('number', range(20))\n{many}\n"
+    )
+    _, output = run("-n", "2")
+    process = {int(number): process for number, process in re.findall(r"ran: (\d+) (\d+)", output)}
+    assert len(process) == 20, output
+    first, second = ({process[number] for number in range(start, start + SIZE)} for start in (0, SIZE))
+    assert len(first) == len(second) == 1 and first != second, process

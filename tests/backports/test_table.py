@@ -6,7 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from upstream_fixes.judged import JUDGED, READ
 from upstream_fixes.table import ranges, section, usual_options
+
+from megatron_hcp.backports.table import fixes_of, upstreams
+from megatron_hcp.rules.known.row import spans_of
 
 CODE = "def split(batch, cp_size):\n    rows = len(batch)\n    size = rows // cp_size\n    return batch[:size]\n"
 MENDED = CODE.replace("rows // cp_size", "-(-rows // cp_size)")
@@ -53,6 +57,19 @@ def test_a_commit_that_mends_nothing_or_names_no_topic_is_left_out(history: Path
     commit(history, "add a faster split under CP (#13)", CODE)
     commit(history, "fix a batch (#14)", CODE.replace("rows // cp_size", "rows"))
     assert len(section("slime", history).splitlines()) == 2
+
+
+def test_a_commit_that_a_person_judged_is_a_fix_whatever_its_title_says(history: Path) -> None:
+    commit(history, "teachers (#2085)", MENDED.replace("rows", "count"))
+    assert "2085\t>=0.2.2\tdistillation\t\t\tTeachers" in section("slime", history)
+
+
+def test_the_file_has_the_releases_that_people_read_at_the_tags() -> None:
+    rows = {
+        (str(package), fix.number): fix.spans for package, upstream in upstreams().items() for fix in fixes_of(upstream)
+    }
+    assert {key: rows[key] for key in READ} == {key: spans_of(text) for key, text in READ.items()}
+    assert READ.keys() <= JUDGED.keys()
 
 
 def test_ranges_end_at_the_next_release_without_the_fault() -> None:

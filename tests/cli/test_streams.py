@@ -138,7 +138,7 @@ def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_modules_are_loaded_ends_quietly(tmp_path: Path) -> None:
-    (tmp_path / "threading.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    (tmp_path / "typing.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     code = f"import sys; from megatron_hcp.__main__ import start; sys.path.insert(0, {str(tmp_path)!r}); start()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")

@@ -45,10 +45,9 @@ def test_what_is_said_of_a_model_that_another_stands_for_decides_nothing_but_hyd
     with pytest.raises(SystemExit) as raised:
         sys.exit("12 heads do not divide by 8")
     kind: Any = type("ConfigCompositionException", (Exception,), {"__module__": "hydra.errors"})
-    asked = {"words": (), "is_world_stated": True}
-    assert answer(raised.value, **asked)["missing"] == ""
-    assert "model" in answer(raised.value, **asked, is_model_stated=False)["missing"]
-    assert answer(kind("no such key"), **asked, is_model_stated=False)["missing"] == ""
+    assert answer(raised.value, ())["missing"] == ""
+    assert "model" in answer(raised.value, (), is_model_stated=False)["missing"]
+    assert answer(kind("no such key"), (), is_model_stated=False)["missing"] == ""
 
 
 def test_a_module_that_transformers_cannot_import_decides_nothing() -> None:

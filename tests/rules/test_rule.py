@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
 import pytest
 
+from megatron_hcp.rules.registry import RULES
 from megatron_hcp.rules.rule import Example, Problem, rule
 from megatron_hcp.rules.view import View
 
@@ -48,3 +50,9 @@ def test_a_python_that_strips_assertions_alone_explains_as_ever() -> None:
         [sys.executable, "-O", "-m", "megatron_hcp", "explain", "HCP001"], capture_output=True, text=True
     )
     assert done.returncode == 0 and "a2a+p2p comes with its hierarchical sizes" in done.stdout
+
+
+def test_a_rule_of_lesser_severity_says_so_if_some_of_its_problems_are_errors() -> None:
+    lesser = [one for one in RULES if one.severity != "error" and not one.table]
+    raising = {one.id for one in lesser if 'severity="error"' in inspect.getsource(one.check)}
+    assert raising and raising == {one.id for one in RULES if one.may_be_error}

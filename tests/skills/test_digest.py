@@ -14,6 +14,7 @@ import megatron_hcp
 from megatron_hcp.skills.card import Step
 from megatron_hcp.skills.record import closure_of
 
+pytestmark = pytest.mark.xdist_group("records")  # what is parsed once serves test_record.py, too
 PACKAGE = Path(megatron_hcp.__file__).parent
 
 

@@ -17,6 +17,7 @@ from megatron_hcp.skills.record import closure_of, digest_of, write_record
 from megatron_hcp.skills.steps import StepResult
 from support.cards import skill_in, stale_steps, step
 
+pytestmark = pytest.mark.xdist_group("records")  # what is parsed once serves test_digest.py, too
 STEP = Step("parity", ("python", "checks/attention_parity.py", "--sizes", "2,2"), "cpu", 10)
 
 

@@ -64,6 +64,16 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(cores, MAX_WORKERS) + waiting
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The quick set goes to the processes in bundles; of the tests that `--all` adds, each is worth a question."""
+    if config.getoption("--all") or config.getoption("markexpr") or config.getoption("dist") != "loadgroup":
+        return None
+    from support.bundles import Bundles
+
+    return Bundles(config, log)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """The quick set does not import a file whose every test it leaves out: torch and megatron-core take seconds."""
     if collection_path.suffix != ".py" or config.getoption("--all") or config.getoption("markexpr"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -50,14 +50,17 @@ def git(folder: Path, *words: str) -> str:
     return run.stdout.decode("utf-8", "replace")
 
 
-def commits(folder: Path, since: str, paths: tuple[str, ...]) -> Iterator[Commit]:
-    """The commits since a date (2025-01-31) that say they fix something and change one of the paths."""
+def commits(folder: Path, since: str, paths: tuple[str, ...], also: Collection[str] = ()) -> Iterator[Commit]:
+    """The commits since a date (2025-01-31) that say they fix something, or whose number is among `also`, and change
+    one of the paths.
+    """
     log = git(folder, "log", "--no-merges", f"--since={since}", "--format=%H %s", "HEAD", "--", *paths)
     for line in log.splitlines():
         sha, _, subject = line.partition(" ")
-        if _SAYS_NUMBER.search(subject) is None:
+        match = _NUMBER.search(subject)
+        number = match[1] if match else sha[:10]
+        if _SAYS_NUMBER.search(subject) is None and number not in also:
             continue
-        number = _NUMBER.search(subject)
         title = _NUMBER.sub("", subject)
         while (shorter := _NUMBER.sub("", title)) != title:
             title = shorter
@@ -65,9 +68,7 @@ def commits(folder: Path, since: str, paths: tuple[str, ...]) -> Iterator[Commit
         if not title.isascii():
             continue
         shown = git(folder, "show", "--format=", "-U3", "-M", sha, "--", *paths)
-        yield Commit(
-            sha, number[1] if number else sha[:10], subject, title[:1].upper() + title[1:], tuple(_changes(shown))
-        )
+        yield Commit(sha, number, subject, title[:1].upper() + title[1:], tuple(_changes(shown)))
 
 
 def _changes(diff: str) -> Iterator[Change]:

@@ -1,5 +1,7 @@
 """What people found out by reading a commit, where its title and files mislead: (project, number) -> topics, options.
 
+A commit that is named here counts as a fix whatever its title says.
+
 An empty pair leaves the fix out: no launch that trains runs the code, or no fact shows which one does. Options stand
 for a condition that no fact shows.
 """
@@ -59,4 +61,57 @@ JUDGED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("te", "2299"): ((), ()),
     ("bridge", "1564"): ((), ("lora_rank",)),
     ("bridge", "1762"): ((), ("lora_rank",)),
+    ("slime", "1396"): ((), ()),
+    ("mcore", "5442"): (("vpp",), ("moe_use_upcycling",)),
+    ("mcore", "4843"): (("gdn", "fsdp", "save"), ()),
+    ("mcore", "4433"): (("graphs", "moe"), ("moe_router_enable_expert_bias",)),
+    ("mcore", "2997"): (("gdn", "ep_overlap"), ("delay_wgrad_compute",)),
+    ("mcore", "3101"): (("moe",), ("moe_permute_fusion",)),
+    ("mcore", "2977"): (("ep_overlap",), ("moe_latent_size",)),
+    ("mcore", "3140"): ((), ("overlap_cpu_optimizer_d2h_h2d",)),
+    ("mcore", "2033"): (("sinks",), ()),
+    ("mcore", "1860"): (("fp8", "shared_experts"), ()),
+    ("mcore", "2173"): (("mtp", "thd"), ()),
+    ("mcore", "2913"): (("mamba", "thd"), ()),
+    ("te", "2720"): (("aux_loss",), ("moe_router_fusion",)),
+    ("te", "3091"): (("qk_clip",), ()),
+    ("verl", "6432"): (("mtp",), ()),
+    ("verl", "5615"): (("policy",), ()),
+    ("verl", "5440"): (("blockwise", "thd"), ()),
+    ("verl", "3777"): (("policy",), ()),
+    ("verl", "2933"): (("mla",), ()),
+    ("verl", "6952"): (("fp8",), ("param_offload",)),
+    ("verl", "5191"): (("policy",), ()),
+    ("nemo_rl", "2194"): (("aux_loss",), ()),
+    ("ms_swift", "9902"): ((), ("streaming",)),
+    ("ms_swift", "9380"): (("cp",), ()),
+    ("ms_swift", "8416"): (("mtp", "cp"), ()),
+    ("ms_swift", "7944"): (("tp",), ("lora_rank",)),
+    ("ms_swift", "7911"): (("tp", "sp"), ("lora_rank",)),
+    ("ms_swift", "9516"): (("cp",), ("task_type",)),
+    ("ms_swift", "7205"): (("rlhf",), ()),
+    ("slime", "2085"): (("distillation",), ()),
+    ("slime", "245"): ((), ("use_tis",)),
+    ("bridge", "5396"): (("ep", "moe"), ("dim",)),
+    ("bridge", "5376"): (("etp", "save"), ("dim",)),
+    ("bridge", "5380"): (("mtp", "stages"), ()),
+    ("bridge", "1943"): (("cp", "vision"), ()),
+    ("bridge", "3915"): (("cp", "vision"), ()),
 }
+READ: dict[tuple[str, str], str] = {
+    ("mcore", "1860"): ">=0.14.0,<0.16.0",
+    ("mcore", "2173"): ">=0.12.0,<0.16.0",
+    ("mcore", "2913"): ">=0.12.0,<0.16.0",
+    ("te", "2720"): ">=2.6,<2.14",
+    ("te", "3091"): ">=2.14,<2.17",
+    ("verl", "6952"): ">=0.7.0,<0.9.0",
+    ("verl", "5191"): ">=0.7.0,<0.7.1",
+    ("nemo_rl", "2194"): ">=0.4.0,<0.7.0",
+    ("ms_swift", "9902"): ">=3.9.0,<4.5.0",
+    ("ms_swift", "7911"): ">=3.9.0,<3.12.4",
+    ("ms_swift", "9516"): ">=3.9.0,<4.3.0",
+    ("bridge", "5380"): ">=0.5.0,<0.6.0",
+    ("bridge", "1943"): ">=0.2.0,<0.4.0",
+    ("bridge", "3915"): ">=0.5.0,<0.6.0",
+}
+"""Releases with the fault, as people read them at the tags: of a fix that adds what was missing, few lines show."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 from upstream_fixes.history import Commit, Releases, commits, git
-from upstream_fixes.judged import JUDGED
+from upstream_fixes.judged import JUDGED, READ
 from upstream_fixes.places import UNSEEN, families_at, topics_at
 from upstream_fixes.words import (
     families_of,
@@ -171,9 +171,7 @@ def ranges(holding: list[str], all_releases: list[str]) -> str:
     return " | ".join(parts)
 
 
-def row(
-    commit: Commit, holding: list[str], all_releases: list[str], project: _Project, options: list[str]
-) -> str | None:
+def row(commit: Commit, spans: str, project: _Project, options: list[str]) -> str | None:
     """The commit's line in the table; None where no release holds the fault, or nothing says whom it touches.
 
     A fix of a part that no fact shows, or that names none, touches a launch that sets an option of its change.
@@ -187,10 +185,11 @@ def row(
         topics = {*topics, OPTIONS} - {UNSEEN} if options else set()
         families = families if options else ()
     foreign = {"fsdp", "torch_fsdp2"} & topics and not project.own_fsdp
-    if not holding or is_elsewhere(subject, quantizes=project.package == "te") or not (topics or families) or foreign:
+    is_other = judged is None and is_elsewhere(subject, quantizes=project.package == "te")
+    if not spans or is_other or not (topics or families) or foreign:
         return None
     named = (*without_general(topics), *({OPTIONS} & topics))
-    fields = (commit.number, ranges(holding, all_releases), " ".join(named), " ".join(families), " ".join(options))
+    fields = (commit.number, spans, " ".join(named), " ".join(families), " ".join(options))
     return "\t".join((*fields, commit.title[:_LONGEST].strip()))
 
 
@@ -217,19 +216,25 @@ def _lines(commit: Commit) -> Iterator[str]:
     return (line for change in commit.changes for line in (*change.removed, *change.added))
 
 
+def _spans(commit: Commit, name: Package, held: Releases) -> str:
+    """The releases with a fault, as people read them or else as their files show; empty if there is none."""
+    return READ.get((name, commit.number)) or ranges(held.holding(commit), list(held.tags))
+
+
 def section(name: Package, folder: Path) -> str:
     """A project's part of the file."""
     project = PROJECTS[name]
     tags = releases(folder, project)
     held = Releases(folder, tags)
-    found = [(commit, held.holding(commit)) for commit in commits(folder, project.since, project.paths)]
+    read = {number for package, number in JUDGED if package == name}
+    found = [(commit, _spans(commit, name, held)) for commit in commits(folder, project.since, project.paths, read)]
     known = names_of(project.dialect) - _keys_of_topics(project.dialect) - usual_options(folder)
     options = {commit.sha: options_of(commit.subject, _lines(commit), known) for commit, _ in found}
     often = Counter(name for names in options.values() for name in names)
     rows = dict[str, str]()
-    for commit, holding in found:
+    for commit, spans in found:
         rare = [name for name in options[commit.sha] if often[name] <= _RARE]
-        written = row(commit, holding, list(tags), project, rare if len(rare) <= _FEW else [])
+        written = row(commit, spans, project, rare if len(rare) <= _FEW else [])
         if written is not None:
             rows.setdefault(commit.title, written)
     date = git(folder, "log", "-1", "--format=%cs").strip()

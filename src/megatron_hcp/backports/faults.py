@@ -22,9 +22,8 @@ _FILE = os.path.join(os.path.dirname(__file__), "faults.txt")
 _OFF = (None, False, 0, "", "null", "none", "None", "false", "False")
 _ABOUT_OPTIONS = re.compile(r"(sets|unset|is|lists) (\w+)(?: (\S+))?")
 _ADAPTERS = re.compile(r"_(?:peft|lora)_")
-_RANKS = {"lora.rank", "lora_rank", "peft.enabled", "peft.dim"}
-_TUNERS = ("train_type", "tuner_type")
-_NONE = (("0",), ("None",), ("null",), ("False",), ("false",))
+_RANKS = ("peft.dim", "model.lora.rank", "megatron_cfg.peft.enabled")
+"""The keys that turn adapters on: of Megatron-Bridge, verl and NeMo-RL."""
 EFFECTS: tuple[Effect, ...] = ("silent", "crash", "hang", "oom")
 """The worst first: what nobody sees."""
 
@@ -34,13 +33,15 @@ class ReleaseFault(NamedTuple):
 
     `when`: clauses as of a known fault (`rules.known.condition`), and clauses about options that no fact shows:
     `sets X` (to something that turns it on), `unset X`, `is X VALUE`, and `lists X WORD`; `adapters`: LoRA's alone are
-    trained.
+    trained. `built`: of Megatron-Bridge, it is in the model and met wherever Bridge builds it; else in Bridge's own
+    training.
     """
 
     number: str
     effect: Effect
     when: str
     symptom: str
+    built: str = ""
 
     def hits(self, v: View, settings: Mapping[str, Any]) -> bool:
         """Whether the launch is one that the fault is about, as far as it shows; `settings` as of `settings_of`."""
@@ -66,19 +67,20 @@ def settings_of(launch: Launch) -> dict[str, Any]:
     }
 
 
-def trains_adapters(launch: Launch) -> bool:
-    """Whether the launch trains LoRA adapters: by the words of its framework, or by its recipe's name."""
+def builds_with_bridge(v: View) -> bool:
+    """Whether a framework other than Megatron-Bridge has it build the model."""
+    dialect = v.launch.dialect
+    if dialect == "verl":
+        return v.get("vanilla_mbridge") is False
+    return dialect == "nemo-rl" or (dialect == "slime" and v.get("hf_mode") == "bridge")
+
+
+def _trains_adapters(launch: Launch) -> bool:
+    """Whether Megatron-Bridge trains LoRA adapters: by their size or switch, or by its recipe's name."""
     readings = (launch.reading, *launch.reading.others)
     if any(reading.recipe is not None and _ADAPTERS.search(reading.recipe.origin) for reading in readings):
         return True
-    of_tuner = {"lora_rank"} if launch.dialect == "ms-swift" else set[str]()  # read only if the tuner is LoRA
-    for setting in (setting for reading in readings for setting in reading.settings):
-        section, _, name = setting.key.replace("-", "_").rpartition(".")
-        words = {name, f"{section.rpartition('.')[2]}.{name}"} - of_tuner
-        said = _words(setting.value)
-        if (not words.isdisjoint(_RANKS) and said not in _NONE) or (name in _TUNERS and said == ("lora",)):
-            return True
-    return False
+    return any(s.key.endswith(_RANKS) and is_set(s.value) for reading in readings for s in reading.settings)
 
 
 def is_set(value: object) -> bool:
@@ -88,7 +90,7 @@ def is_set(value: object) -> bool:
 
 def _holds(clause: str, v: View, settings: Mapping[str, Any]) -> bool:
     if clause == "adapters":
-        return trains_adapters(v.launch)
+        return _trains_adapters(v.launch)
     match = _ABOUT_OPTIONS.fullmatch(clause)
     if match is None:
         return all(part.holds(v) for part in clauses_of(clause))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from megatron_hcp.backports.faults import EFFECTS, ReleaseFault, faults_of, is_set, settings_of
+from megatron_hcp.backports.faults import EFFECTS, ReleaseFault, builds_with_bridge, faults_of, is_set, settings_of
 from megatron_hcp.backports.table import Backport, Upstream, fixes_of, upstreams
 from megatron_hcp.backports.topics import TOPICS, is_on
 from megatron_hcp.launch.fact import Launch
@@ -71,6 +71,8 @@ def lacking(launch: Launch) -> LaterFixes:
     found, unread, unstated = list[Lacking](), list[tuple[Package, str]](), list[Package]()
     for package, upstream in upstreams().items():
         if not is_run(v, package):
+            if package == "bridge" and v.known(package) and builds_with_bridge(v) and not _why_not_read(v, upstream):
+                found.append(_in_the_model(v, upstream))
             continue
         if not v.known(package):
             unstated.append(package)
@@ -94,6 +96,13 @@ def _lacking(v: View, upstream: Upstream) -> Lacking:
             groups["touching" if _weight(fix, options) >= _TELLING else "broad"].append(fix)
     lists = {name: tuple(group) for name, group in groups.items()}
     return Lacking(upstream, str(v[upstream.package]), v, options, **lists, faults=_faults(v, upstream, fixes))
+
+
+def _in_the_model(v: View, upstream: Upstream) -> Lacking:
+    """Of Megatron-Bridge's fixes, the faults in what another framework has it build."""
+    fixes = [fix for fix in fixes_of(upstream) if span_with(v, upstream.package, fix.spans)]
+    met = tuple(pair for pair in _faults(v, upstream, fixes) if pair[1].built)
+    return Lacking(upstream, str(v[upstream.package]), v, _options(v.launch), (), (), (), met)
 
 
 def _faults(v: View, upstream: Upstream, fixes: Sequence[Backport]) -> tuple[tuple[Backport, ReleaseFault], ...]:

@@ -13,6 +13,7 @@ from megatron_hcp.ground.asked import is_there
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Launch, Reading, Setting
+from megatron_hcp.launch.forms.script.arguments import command_words
 from megatron_hcp.launch.forms.words.hydra import hydra_value
 from megatron_hcp.launch.hf_cache import is_model_name
 
@@ -104,7 +105,7 @@ def _model(reading: Reading, key: str) -> Replaced | None:
     """The public model that stands for one in a folder that isn't here; None where the launch's own stays."""
     written = next((str(one.value) for one in reading.settings if one.key == key), "")
     if key in reading.unknown:
-        known = (str(word) for word in reading.argv or ())
+        known = (str(word) for word in command_words(reading.items).argv or ())
         written = next((word.partition("=")[2] for word in known if word.startswith(f"{key}=")), "")
     if is_model_name(written) or is_there(os.path.expanduser(written)):
         return None

@@ -67,6 +67,13 @@ def _write(path: str, text: str) -> None:
     os.replace(part, path)
 
 
+def is_writable() -> bool:
+    """Whether entries can be kept."""
+    with suppress(OSError):
+        os.makedirs(folder(), mode=0o700, exist_ok=True)
+    return os.access(folder(), os.W_OK)
+
+
 def folder() -> str:
     """Where the entries are."""
     base = os.environ.get("XDG_CACHE_HOME", "")

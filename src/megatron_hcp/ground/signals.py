@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
+import time
+from _thread import start_new_thread  # threading takes every command half a millisecond
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -23,7 +24,7 @@ def ends_cleanly() -> Iterator[None]:
     Later ones are ignored until the process ends, so that nothing interrupts the cleanup; what the caller ignores
     (`nohup`) stays ignored. Outside the main thread, the only one that gets signals, nothing changes.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not _is_main_thread():
         yield
         return
     asked = 0
@@ -39,7 +40,7 @@ def ends_cleanly() -> Iterator[None]:
         nonlocal asked
         if asked and isinstance(unraisable.exc_value, SystemExit):
             number, asked = asked, 0  # before the signal can come again, however slow this machine is
-            threading.Timer(_SOON_S, os.kill, (os.getpid(), number)).start()
+            start_new_thread(_send_soon, (number,))
         else:
             shown(unraisable)
 
@@ -57,6 +58,16 @@ def ends_cleanly() -> Iterator[None]:
                 restored = handler if handler is not None else signal.SIG_DFL
                 # As it ends, Python gives up its own handlers, but not what the system ignores.
                 signal.signal(number, signal.SIG_IGN if asked else restored)
+
+
+def _is_main_thread() -> bool:
+    threading = sys.modules.get("threading")  # where nothing has loaded it, there is one thread
+    return threading is None or threading.current_thread() is threading.main_thread()
+
+
+def _send_soon(number: int) -> None:
+    time.sleep(_SOON_S)
+    os.kill(os.getpid(), number)
 
 
 def end_at_once() -> None:

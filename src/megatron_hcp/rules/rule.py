@@ -134,6 +134,13 @@ class Rule(NamedTuple):
     reads, the rule isn't checked, and the launch is decided without it."""
     limit_of: str = ""
     """The package whose releases have this fault, or lack what the launch needs; a later release may not."""
+    may_be_error: bool = False
+    """Some of its problems are errors, although its own severity is less."""
+
+    @property
+    def is_row(self) -> bool:
+        """Whether it is a row of the known faults of releases: it finds nothing while the release isn't known."""
+        return bool(self.table and self.limit_of)
 
     @property
     def title(self) -> str:
@@ -161,6 +168,7 @@ def rule(
     last: bool = False,
     recipe_settled: bool = False,
     limit_of: str = "",
+    may_be_error: bool = False,
 ) -> Callable[[Callable[[View], Problem | None]], Rule]:
     """Makes a rule of the decorated function; its docstring's first line is the title, the rest says why.
 
@@ -178,6 +186,7 @@ def rule(
             last=last,
             recipe_settled=recipe_settled,
             limit_of=limit_of,
+            may_be_error=may_be_error,
         )
     )
 

@@ -213,7 +213,12 @@ _UNTRAINED = ("debug_rollout_only", "lr_decay_iters")
     "SLIME006",
     "error crash init",
     source=(
-        SLIME_MODEL.says("get_optimizer_param_scheduler", "// args.global_batch_size", ">=0.2"),
+        SLIME_MODEL.says("get_optimizer_param_scheduler", "// args.global_batch_size", ">=0.2.2"),
+        SLIME_ARGUMENTS.says(
+            "slime_validate_args",
+            "args.rollout_batch_size * args.n_samples_per_prompt % args.global_batch_size == 0",
+            ">=0.2,<0.2.2",
+        ),
         OPTIMIZER_PARAM_SCHEDULER.says("OptimizerParamScheduler.__init__", "assert self.lr_decay_steps > 0", ">=0.12"),
     ),
     applies=lambda v: (
@@ -226,8 +231,11 @@ def rollouts_fill_a_training_step(v: View) -> Problem | None:
     """All rollouts together fill at least one training step.
 
     slime divides the samples of the run by the batch size and gives the result to the learning rate's schedule, which
-    asserts that it is positive, without a message.
+    asserts that it is positive, without a message. Before 0.2.2 slime's own argument check refuses such a batch first,
+    with one.
     """
+    if v.known("slime") and not v.at_least("slime", "0.2.2"):
+        return None
     if any(setting.key in _UNTRAINED for setting in v.launch.reading.settings):
         return None
     if None in (v.rollout_batch_size, v.samples_per_prompt):

@@ -58,6 +58,10 @@ EXTENSION_TE = UpstreamFile("megatron-core", "megatron/core/extensions/transform
 FINALIZE_MODEL_GRADS = UpstreamFile("megatron-core", "megatron/core/distributed/finalize_model_grads.py")
 FSDP_ADAPTER = UpstreamFile("megatron-core", "megatron/core/distributed/fsdp/mcore_fsdp_adapter.py", "checkout")
 GATED_DELTA_NET = UpstreamFile("megatron-core", "megatron/core/ssm/gated_delta_net.py")
+GATED_DELTA_NETS = UpstreamFile("megatron-core", "megatron/core/ssm/gated_delta_net/gdn.py")
+COMBINED_1F1B = UpstreamFile("megatron-core", "megatron/core/pipeline_parallel/combined_1f1b.py")
+OVERLAPPED_GPT = UpstreamFile("megatron-core", "megatron/core/models/gpt/fine_grained_callables.py")
+OVERLAPPED = UpstreamFile("megatron-core", "megatron/core/models/common/fine_grained_callables.py")
 GPT_DATASET = UpstreamFile("megatron-core", "megatron/core/datasets/gpt_dataset.py")
 HYBRID_CP_SCHEDULE = UpstreamFile("megatron-core", "megatron/core/pipeline_parallel/hybrid_cp_schedule.py")
 HYBRID_ALLOCATION = UpstreamFile("megatron-core", "megatron/core/models/hybrid/hybrid_layer_allocation.py", "checkout")
@@ -97,6 +101,12 @@ BRIDGE_EVAL_CP = UpstreamFile(
     "megatron-bridge", "megatron/bridge/training/eval_context_parallel_rebinding.py", "checkout"
 )
 BRIDGE_FAULT_TOLERANCE = UpstreamFile("megatron-bridge", "megatron/bridge/training/fault_tolerance.py")
+BRIDGE_QWEN25_OMNI = UpstreamFile(
+    "megatron-bridge", "megatron/bridge/models/qwen_omni/modeling_qwen25_omni/thinker_model.py"
+)
+BRIDGE_QWEN3_OMNI = UpstreamFile(
+    "megatron-bridge", "megatron/bridge/models/qwen_omni/modeling_qwen3_omni/thinker_model.py"
+)
 BRIDGE_GEMMA2 = UpstreamFile("megatron-bridge", "megatron/bridge/models/gemma/gemma2_provider.py")
 BRIDGE_GEMMA3_VL_MODEL = UpstreamFile("megatron-bridge", "megatron/bridge/models/gemma_vl/modeling_gemma3_vl.py")
 BRIDGE_GEMMA4_PROVIDER = UpstreamFile("megatron-bridge", "megatron/bridge/models/gemma/gemma4_provider.py", "checkout")
@@ -201,6 +211,7 @@ MS_SWIFT_PIPELINE = UpstreamFile("ms-swift", "swift/pipelines/base.py", "checkou
 MS_SWIFT_ARGUMENTS = UpstreamFile("ms-swift", "swift/megatron/arguments/megatron_args.py", "checkout")
 
 MS_SWIFT_BASE_ARGUMENTS = UpstreamFile("ms-swift", "swift/arguments/base_args/base_args.py", "checkout")
+MS_SWIFT_GRPO = UpstreamFile("ms-swift", "swift/megatron/trainers/grpo_trainer.py", "checkout")
 MS_SWIFT_GRPO_DATA = UpstreamFile("ms-swift", "swift/rlhf_trainers/utils.py", "checkout")
 MS_SWIFT_INIT = UpstreamFile("ms-swift", "swift/megatron/init.py", "checkout")
 MS_SWIFT_KTO = UpstreamFile("ms-swift", "swift/megatron/trainers/kto_trainer.py", "checkout")

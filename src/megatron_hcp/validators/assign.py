@@ -31,6 +31,10 @@ class Assignments(Expressions):
         value = self.text_value(text)
         if value is STUMBLES and (self.maybe or text[-2:] != "']"):
             value = NOT_READ  # what a guard itself stumbles over, or a key that isn't there, is sure to be on its way
+        self.assign_text(target, value)
+
+    def assign_text(self, target: str, value: Any) -> None:
+        """Gives what a target's text means a value. The most frequent kinds need no parser."""
         owner, dot, name = target.partition(".")
         if not dot and owner.isidentifier():
             self.journal.put(self.frame, owner, value)

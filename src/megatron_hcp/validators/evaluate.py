@@ -7,7 +7,6 @@ that other functions are judged too: upstream itself would have stopped.
 
 from __future__ import annotations
 
-import _ast
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,6 @@ from megatron_hcp.validators.objects import Objects
 from megatron_hcp.validators.operations import iterable
 from megatron_hcp.validators.outcome import Guard, Open, Refusal
 from megatron_hcp.validators.program import StartProgram, Unit, condition_of, fields_in, is_readable
-from megatron_hcp.validators.trees import tree_of
 from megatron_hcp.validators.values import (
     ABSENT,
     NOT_READ,
@@ -145,11 +143,9 @@ class Evaluation(Objects):
         if word == "do":
             self.text_value(rest)
         elif word == "del":
-            self.assign(tree_of(rest), ABSENT)
+            self.assign_text(rest, ABSENT)
         elif word == "forget":
-            tree = tree_of(rest)
-            for target in tree.elts if isinstance(tree, _ast.Tuple) else [tree]:
-                self.assign(target, NOT_READ)
+            self.assign_text(rest, NOT_READ)
         elif word in ("break", "continue"):
             return _BREAK if word == "break" else _CONTINUE
         else:
@@ -199,18 +195,17 @@ class Evaluation(Objects):
             values = None if isinstance(owner, NotKnown) else iterable(owner)
         except ValueError:
             values = None
-        tree = tree_of(target)
         if values is None:
             test = owner if isinstance(owner, NotKnown) else NOT_READ
             self.maybe.append(test)
-            self.assign(tree, test)
+            self.assign_text(target, test)
             _, writes = self._tried(unit, at + 1, depth + 1)
             self.maybe.pop()
             for (_, key), (written, _) in writes.items():
                 self.journal.put(written, key, test)
             return _NEXT, end
         for value in values:
-            self.assign(tree, value)
+            self.assign_text(target, value)
             status = self._block(unit, at + 1, depth + 1)
             if status == _BREAK:
                 break

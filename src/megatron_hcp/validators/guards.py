@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from zlib import crc32
 
 from megatron_hcp.validators.expression import Expressions
 from megatron_hcp.validators.outcome import Guard, Refusal
@@ -46,6 +45,8 @@ def name_of(condition: str) -> str:
     read = (name for name, _ in names_in(tree_of(condition)) if not name.startswith(_MODULES))
     names = dict.fromkeys(name.partition(".")[2] or name for name in read)
     words = "-".join(names or _VARIABLE.findall(condition))[:60].rstrip("-") or "always"
+    from zlib import crc32  # few launches have a guard to name
+
     return f"{words}-{crc32(condition.encode()) & 0xFFFF:04x}"
 
 

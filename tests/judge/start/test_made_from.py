@@ -8,8 +8,11 @@ import pytest
 
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.judge.report import Finding
+from megatron_hcp.judge.start.made_from import options_behind
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.rules.registry import rules_for
+from megatron_hcp.validators.outcome import Guard, Refusal
+from megatron_hcp.validators.program import StartProgram, Unit
 
 REQUIRED = {
     "--num-layers": "4",
@@ -74,6 +77,15 @@ def test_a_guard_that_stands_in_two_blocks_is_told_of_the_one_that_the_launch_st
     (item,) = [one for one in check_launch(launch, rules_for, fixes=False).findings if one.id.startswith("START")]
     assert item.keys == ("use_custom_fsdp",)
     assert "FSDP always requires CUDA_DEVICE_MAX_CONNECTIONS" in item.problem.message
+
+
+def test_an_option_that_is_handed_to_a_constructor_leads_to_what_it_refuses() -> None:
+    lines = {"validate": "do Layout.__init__(args.num_layers)", "Layout.__init__": "check count % 2 == 0"}
+    units = {name: Unit(name, "def", (), "x.py", (line,)) for name, line in lines.items()}
+    refusal = Refusal(Guard("megatron-lm", "x.py", "Layout.__init__", "", "count % 2 == 0", ""), (("count", 3),))
+    launch = load_launch("", LoadOptions(dialect="mlm", words=("--num-layers", "3")))
+    program = StartProgram("megatron-lm", "1", units.get, "validate", 1, 0)
+    assert options_behind(launch, program, refusal, ()) == ["num_layers"]
 
 
 @pytest.mark.parametrize("option", [*REQUIRED])

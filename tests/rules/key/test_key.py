@@ -54,6 +54,16 @@ VERDICTS: list[Row] = [
     ("KEY002", "mlm", DYNAMIC, "mcore=0.19.0", "fine"),
     ("KEY002", "mlm", "--max-seqlen-per-dp-cp-rank 4096", "mcore=0.15.3", "error crash config"),
     ("KEY002", "bridge", "model.window_size=[128,0]", "mcore=0.14.0", "not concerned"),
+    ("KEY010", "ms-swift", "--model a/b --cp_partition_mode zigzag", "ms_swift=4.2.3", "error crash config"),
+    ("KEY010", "ms-swift", "--model a/b --cp_partition_mode zigzag", "ms_swift=4.3.2", "error crash config"),
+    ("KEY010", "ms-swift", "--model a/b --cp_partition_mode zigzag", "ms_swift=4.4.0", "fine"),  # 4.4.3 has it
+    ("KEY010", "ms-swift", "--model a/b --cp_partition_mode zigzag", "ms_swift=4.4.3", "fine"),
+    ("KEY010", "ms-swift", "--model a/b --cp_partition_mode zigzag", "ms_swift=3.9.0", "fine"),  # none older was read
+    ("KEY010", "ms-swift", "--model a/b --cp_partition_mode zigzag", "", "not concerned"),
+    ("KEY010", "ms-swift", "--model a/b --cp_partition_mode zigzag --ignore_args_error", "ms_swift=4.2.3", "fine"),
+    ("KEY010", "ms-swift", "--model a/b --no_such_option 1", "ms_swift=4.2.3", "fine"),  # for whose program?
+    ("KEY010", "ms-swift", "--model a/b --window_size 128,0", "ms_swift=4.2.3", "error crash config"),  # no more
+    ("KEY010", "ms-swift", "--model a/b --window_size 128,0", "ms_swift=3.12.6", "fine"),
     ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.16.1", "warning crash config"),  # for whose program?
     ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.16.1 script=pretrain_gpt.py", "error crash config"),
     ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.20.0", "warning crash config"),

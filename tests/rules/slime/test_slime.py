@@ -14,6 +14,8 @@ GATHERED = f"{JOB}--context-parallel-size 2 --allgather-cp --hf-checkpoint "
 VERDICTS: list[Row] = [
     # 32 prompts with 8 answers are 256 samples a rollout.
     ("SLIME006", "slime", f"{JOB}--num-rollout 1 --global-batch-size 257", "", "error crash init"),
+    ("SLIME006", "slime", f"{JOB}--num-rollout 1 --global-batch-size 512", "slime=0.2.2", "all: SLIME006"),
+    ("SLIME006", "slime", f"{JOB}--num-rollout 1 --global-batch-size 512", "slime=0.2.1", "fine"),
     ("SLIME006", "slime", f"{JOB}--num-rollout 1 --global-batch-size 256", "", "fine"),
     ("SLIME006", "slime", f"{JOB}--num-rollout 2 --global-batch-size 512", "", "fine"),
     ("SLIME006", "slime", f"{JOB}--num-rollout 2 --global-batch-size 513", "", "error crash init"),
@@ -61,7 +63,7 @@ VERDICTS: list[Row] = [
     ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4 --global-batch-size 64", "", "all:"),
     ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4 --global-batch-size 128", "", "all: SLIME003"),
     ("SLIME003", "slime", f"{JOB}--global-batch-size 128", "", "not concerned"),
-    ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4", "", "not concerned"),
+    ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4", "", "fine"),  # computed
     ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 1 --global-batch-size 128", "", "error"),  # 256 samples
     ("SLIME003", "slime", "--actor-num-nodes 1 --num-steps-per-rollout 4 --global-batch-size 128", "", "fine"),
     ("SLIME003", "mlm", "--global-batch-size 128", "steps_per_rollout=4", "not concerned"),

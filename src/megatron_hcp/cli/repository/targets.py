@@ -34,6 +34,8 @@ def checked(names: Sequence[str], asked: Asked) -> list[TargetResult]:
     line = ProgressLine(first_s=1, pause_s=0.2)
     results: list[TargetResult] = []
     keeper = _keeper(asked) if asked.form is not None and len(names) > 1 else None
+    if keeper is not None:
+        _keep_answers(names, asked, keeper)
     for number, name in enumerate(names):
         if len(names) > 1:
             line.show(f"{number} of {len(names)} files read")
@@ -56,6 +58,20 @@ def _keeper(asked: Asked) -> Keeper | None:
 
     finds = options.find_project is not None
     return Keeper((repr(options._replace(find_project=None)), repr((finds, asked.select, asked.ignore)), asked.about))
+
+
+def _keep_answers(names: Sequence[str], asked: Asked, keeper: Keeper) -> None:
+    """Has all cores answer what the cache doesn't know of the files, if there are many and it can be written."""
+    from megatron_hcp.cli.repository.workers import share_out
+    from megatron_hcp.ground.cache import is_writable
+
+    def answer(share: Sequence[str]) -> None:
+        for name in share:
+            _recorded(name, asked, keeper)
+        keeper.close()
+
+    if is_writable():
+        share_out([name for name in names if os.path.isfile(name) and keeper.answer(name) is None], answer)
 
 
 def _recorded(name: str, asked: Asked, keeper: Keeper | None) -> list[TargetResult]:

@@ -150,8 +150,12 @@ def _message_of(item: Refused) -> str:
 def _refused(launch: Launch, judged: Judgement, refusal: Refusal, releases: tuple[str, ...]) -> Refused:
     program = program_of(launch, judged)
     contexts = [*contexts_of(program, refusal.guard)] if program is not None else []
-    found = [_refused_at(launch, program, refusal, releases, context) for context in contexts or [Context()]]
-    return next((one for one in found if any(spot.is_written for spot in one.spots)), found[0])
+    found = []
+    for context in contexts or [Context()]:
+        found.append(_refused_at(launch, program, refusal, releases, context))
+        if any(spot.is_written for spot in found[-1].spots):
+            return found[-1]
+    return found[0]
 
 
 def _refused_at(

@@ -110,22 +110,21 @@ def sources_of(program: StartProgram, function: str, name: str) -> Iterator[str]
 
 def _given_to(program: StartProgram, function: str) -> list[str]:
     """The arguments of upstream's that a function gets, or else those of the functions that call it."""
-    reached, wanted = list(_reached(program)), {function}
+    calls = [(unit.name, line, _called(line)) for unit in _reached(program) for line in unit.lines if "(" in line]
+    wanted = {function}
     for _ in range(_MOST_CALLS):
-        called = tuple(name.removesuffix(".__init__") for name in wanted)
-        calls = [(unit.name, line) for unit in reached for line in unit.lines if _calls_any(line, called)]
-        found = [name for _, line in calls for name in _arguments(_expression(line))]
-        if found or not calls:
+        ends = tuple(f".{name.removesuffix('.__init__')}" for name in wanted)
+        here = [(name, line) for name, line, called in calls if any(f".{one}".endswith(ends) for one in called)]
+        found = [name for _, line in here for name in _arguments(_expression(line))]
+        if found or not here:
             return found
-        wanted = {name for name, _ in calls}
+        wanted = {name for name, _ in here}
     return []
 
 
-def _calls_any(line: str, names: Iterable[str]) -> bool:
-    return any(
-        f"{name}(" in line and any(f".{called}".endswith(f".{name}") for called in _CALLED.findall(line))
-        for name in names
-    )
+def _called(line: str) -> list[str]:
+    """The functions and classes that a line calls."""
+    return [name.removesuffix(".__init__") for name in _CALLED.findall(line)]
 
 
 def _set_by(program: StartProgram, field: str) -> Iterator[str]:

@@ -7,7 +7,6 @@ its legal values: the rule is undecided if one of them leads to an error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from megatron_hcp.judge.report import Undecided
 from megatron_hcp.judge.ruling import Ruling, judge
@@ -19,7 +18,7 @@ from megatron_hcp.rules.view import View
 
 _MOST_TRIALS = 500
 """Trials per rule; a rule that isn't settled by then counts as undecided."""
-_MOST_AFTER = 50
+_MOST_AFTER = 25
 """The same once a rule is known to be undecided: the verdict is then fixed, and only the list of facts can grow."""
 _MOST_SHOWN = 3
 _WITHOUT_CP = {
@@ -103,54 +102,65 @@ def _open_facts(trials: _Trials, ruling: Ruling) -> tuple[str, ...]:
     if doubt is not None:
         found = trials.hidden(doubt)
         return () if found is not None and found.hides == "release" else (doubt,)
-    if ruling.is_error or not any(map(trials.hidden, trials.absent(ruling))):
+    if ruling.is_error or not _can_err(trials, ruling.rule):
+        return ()
+    if not any(map(trials.hidden, trials.absent(ruling))):
         return ()
     if ruling.rule.recipe_settled:
         return trials.run(ruling, _WORDS)
-    open_facts = trials.run(ruling, _ANYTHING) or trials.run(ruling, _MODEL, only=_SIZES)
+    open_facts = trials.run(ruling, _ANYTHING)
+    if open_facts or not trials.met_model:
+        return open_facts
+    open_facts = trials.run(ruling, _MODEL, only=_SIZES)
     cp = launch.facts.get("cp")
     if open_facts or launch.dialect == "bridge" or (cp is not None and cp.value == 1):
         return open_facts
     open_facts = trials.run(ruling, _MODEL)
     if not open_facts:
         return ()
-    without_cp = {name: Fact(value, "launch") for name, value in _WITHOUT_CP.items()}
-    return () if trials.run(ruling, _MODEL, without_cp) else open_facts
+    without_cp = _Trials(launch, {name: Fact(value, "launch") for name, value in _WITHOUT_CP.items()}, trials.most)
+    return () if without_cp.run(without_cp.judge(ruling.rule, {}), _MODEL) else open_facts
+
+
+def _can_err(trials: _Trials, rule: Rule) -> bool:
+    """Whether the rule has errors, and the release that a row of known faults needs is stated or hidden."""
+    if rule.severity != "error" and not rule.may_be_error:
+        return False
+    return not rule.is_row or rule.limit_of in trials.launch.facts or trials.hidden(rule.limit_of) is not None
 
 
 class _Trials:
-    """Runs rules with hidden facts at legal values until one leads to an error or nothing is left to try."""
+    """Runs rules with hidden facts at legal values until one leads to an error or nothing is left to try.
 
-    def __init__(self, launch: Launch) -> None:
+    `start` replaces facts of the launch. `most` bounds the trials of a run.
+    """
+
+    def __init__(self, launch: Launch, start: Mapping[str, Fact] | None = None, most: int = _MOST_TRIALS) -> None:
         self.launch = launch
-        self.most = _MOST_TRIALS
+        self.most = most
+        self.met_model = False
+        """Whether the last run came to a fact that only the model decides, and left it alone."""
         self._left = 0
         self._hidden: dict[str, Hidden | None] = {}
-        self._views: dict[Any, View] = {}
-        self._done: dict[Any, Ruling] = {}
-        """By the facts that were given: what rules read, and what each made of it. Runs share many."""
-        self._start: Mapping[str, Fact] = {}
+        self._legal: dict[str, tuple[Fact, ...]] = {}
+        self._start = start or {}
+        self._facts = {**launch.facts, **self._start}
+        """What rules read. A trial writes its values into it, and takes them out again."""
+        self._view = View(launch._replace(facts=self._facts))
         self._kinds = _ANYTHING
         self._only: frozenset[str] | None = None
 
-    def run(
-        self,
-        ruling: Ruling,
-        kinds: frozenset[Hides],
-        start: Mapping[str, Fact] | None = None,
-        only: frozenset[str] | None = None,
-    ) -> tuple[str, ...]:
+    def run(self, ruling: Ruling, kinds: frozenset[Hides], only: frozenset[str] | None = None) -> tuple[str, ...]:
         """The facts of these kinds, of those in `only` if it is given, that lead to an error at some legal value.
 
-        `ruling` is the one on the launch as it is; `start` replaces facts of the launch.
+        `ruling` is the one with nothing tried.
         """
-        self._left, self._kinds, self._start, self._only = self.most, kinds, start or {}, only
-        return self._below(self._judge(ruling.rule, {}) if start else ruling, {}) or ()
+        self._left, self._kinds, self._only, self.met_model = self.most, kinds, only, False
+        return self._below(ruling, {}) or ()
 
     def passes_at(self, rule: Rule, name: str) -> bool:
         """Whether the rule finds nothing at some legal value of the fact."""
-        values = legal_values(self.launch, name)
-        return any(self._judge(rule, {name: Fact(value, "launch")}).problem is None for value in values)
+        return any(self.judge(rule, {name: fact}).problem is None for fact in self._legal_facts(name))
 
     def absent(self, ruling: Ruling) -> list[str]:
         """The facts that the rule asked for and the launch doesn't have, first the one that ended it."""
@@ -162,6 +172,11 @@ class _Trials:
             self._hidden[name] = hidden(self.launch, name)
         return self._hidden[name]
 
+    def _legal_facts(self, name: str) -> tuple[Fact, ...]:
+        if name not in self._legal:
+            self._legal[name] = tuple(Fact(value, "launch") for value in legal_values(self.launch, name))
+        return self._legal[name]
+
     def _below(self, ruling: Ruling, given: dict[str, Fact]) -> tuple[str, ...] | None:
         self._left -= 1
         if self._left < 0:
@@ -170,35 +185,35 @@ class _Trials:
             return self._guilty(ruling.rule, given)
         for name in self.absent(ruling):
             found = None if name in given or name in self._start else self.hidden(name)
-            if found is None or found.hides not in self._kinds or (self._only is not None and name not in self._only):
+            if found is None or (self._only is not None and name not in self._only):
+                continue
+            if found.hides not in self._kinds:
+                self.met_model = self.met_model or found.hides == "model"
                 continue
             # Names that are requested later are tried under each value of this one.
-            for value in legal_values(self.launch, name):
-                tried = {**given, name: Fact(value, "launch")}
-                fails = self._below(self._judge(ruling.rule, tried), tried)
+            for fact in self._legal_facts(name):
+                tried = {**given, name: fact}
+                fails = self._below(self.judge(ruling.rule, tried), tried)
                 if fails is not None:
                     return fails
             return None
         return None
 
-    def _judge(self, rule: Rule, given: Mapping[str, Fact]) -> Ruling:
-        values = (*self._start.items(), None, *given.items())
-        done = self._done.get((rule.id, values))
-        if done is None:
-            view = self._views.get(values)
-            if view is None:
-                view = View(self.launch._replace(facts={**self.launch.facts, **self._start, **given}))
-                self._views[values] = view
-            done = self._done[rule.id, values] = judge(view, rule)
-        return done
+    def judge(self, rule: Rule, given: Mapping[str, Fact]) -> Ruling:
+        """What the rule makes of the launch with these facts, which it doesn't have itself."""
+        self._facts.update(given)
+        ruling = judge(self._view, rule)
+        for name in given:
+            del self._facts[name]
+        return ruling
 
     def _guilty(self, rule: Rule, given: Mapping[str, Fact]) -> tuple[str, ...]:
         """Of the values that lead to an error, those without which there is none."""
         guilty = []
         for name in given:
             without = {other: fact for other, fact in given.items() if other != name}
-            values = legal_values(self.launch, name)
-            rulings = (self._judge(rule, {**without, name: Fact(value, "launch")}) for value in values)
-            if not all(ruling.problem is not None for ruling in rulings):
+            # Of sizes, null is last: most rules find nothing then.
+            tried = ({**without, name: fact} for fact in reversed(self._legal_facts(name)))
+            if any(self.judge(rule, values).problem is None for values in tried):
                 guilty.append(name)
         return tuple(guilty) or tuple(given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 from megatron_hcp.launch.dialects.frameworks import FRAMEWORKS
 from megatron_hcp.launch.fact import Dialect
@@ -14,6 +14,7 @@ def is_known(dialect: Dialect, key: str) -> bool:
     return name in known or _is_private(key)
 
 
+@lru_cache(maxsize=10_000)
 def near_miss(dialect: Dialect, key: str) -> str | None:
     """The known key that is one edit away from an unknown one (a letter added, removed, changed, or two swapped).
 

@@ -106,6 +106,7 @@ def verl_settings_suit_dynamic_cp(v: View) -> Problem | None:
     applies=is_verl,
     good=Example("verl", VERL, VERL_0_9),
     bad=Example("verl", f"{VERL} {ACTOR}context_parallel_size=4", VERL_0_9),
+    may_be_error=True,
 )
 def static_cp_size_is_1_under_verl(v: View) -> Problem | None:
     """The CP size under verl's dynamic CP means what this version takes it for.

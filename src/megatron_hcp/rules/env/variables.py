@@ -20,6 +20,7 @@ _FLAGS = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
 _EXPECTED = {"local": "000", "flash": "100", "fused": "010", "unfused": "001", "auto": "111"}
 """The values of these flags that megatron-core sets for each attention backend."""
 _SCALING = "env.NVTE_APPLY_QK_LAYER_SCALING"
+_STARTED = "torchrun --nproc-per-node 2 pretrain_gpt.py --context-parallel-size 2\n"
 
 
 def _limits_connections(v: View) -> bool:
@@ -233,15 +234,9 @@ def _exports_no_connections(v: View) -> bool:
     "warning crash config",
     source=(ARGUMENTS.says("validate_args", "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\"", ">=0.12"),),
     applies=_exports_no_connections,
-    good=Example(
-        "mlm",
-        "#!/bin/bash\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n"
-        "torchrun --nproc-per-node 2 pretrain_gpt.py --context-parallel-size 2\n",
-        "arch=sm90",
-    ),
-    bad=Example(
-        "mlm", "#!/bin/bash\ntorchrun --nproc-per-node 2 pretrain_gpt.py --context-parallel-size 2\n", "arch=sm90"
-    ),
+    good=Example("mlm", f"#!/bin/bash\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n{_STARTED}", "arch=sm90"),
+    bad=Example("mlm", f"#!/bin/bash\n{_STARTED}", "arch=sm90"),
+    may_be_error=True,
 )
 def script_exports_the_connections(v: View) -> Problem | None:
     """Before Blackwell, a training script exports CUDA_DEVICE_MAX_CONNECTIONS.

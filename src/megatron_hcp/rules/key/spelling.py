@@ -52,6 +52,7 @@ _STOPS = {"mlm": "Megatron-LM", "ms-swift": "ms-swift"}
     applies=lambda v: bool(v.launch.reading.settings),
     good=Example("mlm", "--seq-length 4096 --our-own-option 1"),
     bad=Example("mlm", "--seq-lenght 4096"),
+    may_be_error=True,
 )
 def keys_are_spelled_correctly(v: View) -> Problem | None:
     """No key is a misspelling of a known one.

@@ -37,6 +37,7 @@ UNREAD = (
 """Searched in all Python files of 0.6.1, 0.7.0, 0.7.1, 0.8.0, 0.9.0 and main but those of other backends."""
 
 
+_ENDINGS = tuple(row.ending for row in UNREAD)
 _MEGATRON = "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=1 actor_rollout_ref.actor.use_dynamic_bsz=True"
 
 
@@ -50,7 +51,8 @@ def _text(value: Any) -> str:
 
 def _found(v: View) -> list[tuple[Setting, _Unread]]:
     settings = v.launch.reading.settings if v.get("strategy") == "megatron" else ()
-    return [(setting, row) for setting in settings for row in UNREAD if _is_set(setting, row)]
+    ending = [setting for setting in settings if setting.key.endswith(_ENDINGS)]
+    return [(setting, row) for setting in ending for row in UNREAD if _is_set(setting, row)]
 
 
 @rule(

@@ -107,7 +107,7 @@ ROWS: tuple[Known, ...] = (
         outcome="error crash init",
         source=(MS_SWIFT_PROVIDER.says("get_swift_datasets_provider", absent="vp_stage", versions=">=3.9,<3.11.3"),),
         launch=_swift(
-            f"{_MODEL} --pipeline_model_parallel_size 2 --virtual_pipeline_model_parallel_size 2",
+            f"{_MODEL} --pipeline_model_parallel_size 2 --num_virtual_stages_per_pipeline_rank 2",
             "mcore=0.15.3 ms_swift=3.11.2",  # where KNOWN113 is fixed
         ),
         instead="megatron-core 0.14, or no virtual pipeline",

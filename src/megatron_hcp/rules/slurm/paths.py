@@ -98,6 +98,7 @@ def paths_are_shared_by_all_nodes(v: View) -> Problem | None:
         "#SBATCH --output=logs/%x-%j.out\nsrun python pretrain_gpt.py --micro-batch-size 1\n",
         "log_directory=missing ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1",
     ),
+    may_be_error=True,
 )
 def output_folder_exists(v: View) -> Problem | None:
     """The folder of --output exists when the job is submitted.
