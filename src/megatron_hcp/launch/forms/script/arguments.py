@@ -19,6 +19,8 @@ class CommandWords(NamedTuple):
     """None if one isn't known."""
     outputs: Mapping[str, str] = MappingProxyType({})
     """The commands whose output the words hold, by the variables that they set, in the order in which they run."""
+    untold: tuple[str, ...] = ()
+    """Variables that the script sets before it takes in a file, and the job can't: a command may print them."""
     hidden: str = ""
     """Which word isn't known first, as far as it is written, and why."""
 
@@ -29,7 +31,7 @@ def command_words(items: Items) -> CommandWords:
     words = [_argument(item, before, run) for before, item in zip((None, *items), items, strict=False)]
     if None in words:
         return CommandWords(None, hidden=_why_hidden(items))
-    return CommandWords(tuple(word for word in words if word is not None), run.outputs)
+    return CommandWords(tuple(word for word in words if word is not None), run.outputs, tuple(run.untold))
 
 
 def _why_hidden(items: Items) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from megatron_hcp.bash.reason import ByVariable, RunTime, WhyUnknown
-from megatron_hcp.bash.value import Field, Hole, Item, Lit, Maybe, OneOf, Part, Unseen, Value
+from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, OneOf, Part, Unseen, Value
 from megatron_hcp.ground.secrets import is_secret_name
 from megatron_hcp.launch.fact import LAUNCH_CHOICE, LAUNCH_FOLDER, LAUNCH_OUTPUT, OF_THE_JOB, at_launch_time
 
@@ -25,6 +25,7 @@ class RunWords:
 
     def __init__(self) -> None:
         self.outputs: dict[str, str] = {}
+        self.untold: dict[str, None] = {}
         self._named: list[tuple[RunTime, str | None]] = []
         self._taken_in: dict[tuple[RunTime, str, bool], str | None] = {}
 
@@ -75,13 +76,12 @@ class RunWords:
             return None
         known: list[str | None] = []
         for name, var in run.variables.items():
-            if var.items is not None:
-                words = [self._word(item, splits=False) for item in var.items]
-                known.append(None if None in words else f"{name}=({' '.join(filter(None, words))})")
+            value = self._list(var.items) if var.items is not None else self._text(var.value or ())
+            if value is None and name not in run.reads:  # only a file that nobody reads might ask for it
+                self.untold[name] = None
             else:
-                text = self._text(var.value or ())
-                if text is not None or name in run.reads:  # only a file that nobody reads might ask for the others
-                    known.append(None if text is None else f"{'export ' if var.exported else ''}{name}={text}")
+                exports = "export " if var.exported and var.items is None else ""
+                known.append(None if value is None else f"{exports}{name}={value}")
         if run.folder is not None:
             folder = self._text(run.folder)
             known.append(None if folder is None else f"cd {folder}")
@@ -89,6 +89,10 @@ class RunWords:
         text = f"{LAUNCH_CHOICE}{'; '.join(filter(None, [*known, command]))}{end})"
         is_shown = all(letter.isprintable() or letter in "\n\t" for letter in text)  # the job's script is printed
         return text if None not in known and is_shown and len(text) < _MAX_TEXT and _is_of_job(text) else None
+
+    def _list(self, items: Items) -> str | None:
+        words = [self._word(item, splits=False) for item in items]
+        return None if None in words else f"({' '.join(filter(None, words))})"
 
     def _word(self, item: Item, splits: bool = True, may_split: bool = False) -> str | None:
         """A word of a list.
