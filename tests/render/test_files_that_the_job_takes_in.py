@@ -90,3 +90,17 @@ def test_a_file_sees_the_arguments_that_the_script_has_then(ran, file):
     file.write_text("SEED=$1\n")
     for before, seed in (("", "7"), ("set -- '8 9'\n", "8 9")):
         assert ran(f'{before}. {file}\n{TRAIN} --seed "$SEED"\n', "7")[2].stdout.splitlines()[-1] == seed
+
+
+@pytest.mark.parametrize(
+    ("before", "ends"),
+    [
+        ("set -e", True),
+        ("set -o errexit", True),
+        ("set -eo pipefail\nset +o errexit", False),
+        ("X=$(set -e; ls)", False),
+    ],
+)
+def test_a_missing_file_ends_the_job_where_it_would_end_the_script(ran, before, ends):
+    _, _, job = ran(f"{before}\n. /nowhere/env.sh\n{TRAIN} --seed ${{SEED:-1}}\n")
+    assert (job.returncode != 0) == ends, job.stderr
