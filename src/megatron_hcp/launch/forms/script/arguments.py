@@ -76,13 +76,15 @@ def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None
         return RunText((output,), (True,), splits=True) if output else None
     if not isinstance(item, Field):
         return None
-    if (text := item.text) is not None:
-        is_home = isinstance(item.parts[0], Lit) and item.parts[0].is_home if item.parts else False
-        return RunText(("~", text[1:]), (False, False)) if text[:2] == "~/" and not is_home else text
+    homes = [part.is_home for part in item.parts if isinstance(part, Lit) and part.text]
+    if (text := item.text) is not None and not any(homes[1:]):
+        return RunText(("~", text[1:]), (False, False)) if text[:2] == "~/" and not homes[0] else text
     parts: list[tuple[str, bool]] = []
     giver = next(filter(None, (_giver(part.reason) for part in item.parts if isinstance(part, Hole))), "")
     for part in item.parts:
         carried = _carried(part, run)
+        if isinstance(part, Lit) and part.is_home and parts:  # amid a word, `~` stands for itself
+            carried = [("HOME", True), (part.text[1:], False)]
         if carried is None:
             return None
         for text, is_name in carried:

@@ -122,7 +122,7 @@ class RunWords:
         from shlex import quote  # only a job needs it
 
         if isinstance(part, Lit):
-            text, home = (part.text[2:], "~/") if part.is_home and part.text[:2] == "~/" else (part.text, "")
+            text, home = (part.text[2:], '"$HOME"/') if part.is_home and part.text[:2] == "~/" else (part.text, "")
             return home + quote(text) if text else home
         if isinstance(part, OneOf):
             chosen = self.choice(part)
