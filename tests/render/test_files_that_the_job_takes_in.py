@@ -104,3 +104,12 @@ def test_a_file_sees_the_arguments_that_the_script_has_then(ran, file):
 def test_a_missing_file_ends_the_job_where_it_would_end_the_script(ran, before, ends):
     _, _, job = ran(f"{before}\n. /nowhere/env.sh\n{TRAIN} --seed ${{SEED:-1}}\n")
     assert (job.returncode != 0) == ends, job.stderr
+
+
+def test_a_file_is_taken_in_once_for_all_words(ran, file):
+    """Its run's name may be of the time, or drawn: each word, and each choice, has the same one."""
+    file.write_text("RUN=$RANDOM$RANDOM$RANDOM; OUT=/ck/$RUN\n")
+    words = '--save $OUT --load "$OUT/x" --wandb-exp-name $RUN --tensorboard-dir "${TB:-$OUT/tb}"'
+    _, _, job = ran(f". {file}\n{TRAIN} {words}\n")
+    run = job.stdout.splitlines()[4:][5]
+    assert job.stdout.splitlines()[5::2] == [f"/ck/{run}", f"/ck/{run}/x", run, f"/ck/{run}/tb"], job.stderr

@@ -28,6 +28,7 @@ class RunWords:
         self.untold: dict[str, None] = {}
         self._named: list[tuple[RunTime, str | None]] = []
         self._taken_in: dict[tuple[RunTime, str, bool], str | None] = {}
+        self._sources: dict[RunTime, tuple[str, ...]] = {}
 
     def output(self, part: Hole | Unseen) -> str | None:
         """The variable that holds what a command prints; None if there is none, or not one that the job can run."""
@@ -39,18 +40,40 @@ class RunWords:
             return None
         known = (part.taken_in, part.outside, is_demanded)
         if known not in self._taken_in:
-            self._taken_in[known] = self._output(part.taken_in.printing(part.outside, is_demanded))
+            self._taken_in[known] = self._read_back(*known)
         return self._taken_in[known]
+
+    def _read_back(self, run: RunTime, name: str, is_demanded: bool) -> str | None:
+        """One of the variables that a file sets, which is taken in once for all: it may name a run by the time."""
+        variable, *names = self._sources.get(run, ("",))
+        names += [name] if name not in names else []
+        command = self._command(run.printing(names))
+        if command is None:
+            return None
+        variable = variable or self._next
+        self._sources[run] = (variable, *names)
+        self.outputs[variable] = command
+        told = "${" + name + ("?neither set outside nor by what the launch sources" if is_demanded else "-") + "}"
+        own = self._next
+        self.outputs[own] = f'{LAUNCH_CHOICE}eval "${variable}"; printf \'%s\' "{told}")'
+        return own
+
+    @property
+    def _next(self) -> str:
+        return f"{LAUNCH_OUTPUT}{len(self.outputs) + 1}"
+
+    def _command(self, run: RunTime) -> str | None:
+        text = run.text
+        return self._substitution(run, (text[2:-1] if text.startswith("$(") else text[1:-1]).lstrip())
 
     def _output(self, run: RunTime) -> str | None:
         for other, name in self._named:
             if run is other:
                 return name
-        text = run.text
-        command = self._substitution(run, (text[2:-1] if text.startswith("$(") else text[1:-1]).lstrip())
-        name = None if command is None else f"{LAUNCH_OUTPUT}{len(self.outputs) + 1}"
-        if name is not None and command is not None:
-            self.outputs[name] = command if run.must_succeed else f"{command} || true"
+        command = self._command(run)
+        name = None if command is None else self._next
+        if name is not None:
+            self.outputs[name] = f"{command} || true"
         self._named.append((run, name))
         return name
 
