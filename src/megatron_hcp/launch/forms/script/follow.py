@@ -49,9 +49,6 @@ def follow(text: str, target: str, beside: Beside = ALONE) -> Followed:
     return Followed(ScriptText(data, target), beside)
 
 
-_GPUS_OF_RAY_SUB = rb"(?m)^\s*GPUS_PER_NODE=[\"']?\$\{GPUS_PER_NODE:-(\d{1,3})\}"
-
-
 class Followed:
     """A script followed to its end: the programs that it starts, in order.
 
