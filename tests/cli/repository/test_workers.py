@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from megatron_hcp.cli.repository.workers import share_out
-from support.processes import HANG_S, have_ended
+from support.processes import HANG_S
 
 NAMES = [f"launch{number}" for number in range(65)]
 
@@ -60,6 +60,7 @@ def test_a_caller_that_is_ended_ends_the_processes(answered: Path) -> None:
         for _ in names:
             pass
         time.sleep(HANG_S)
+        answering(answered, ["more"])
 
     def end(count: int) -> None:
         if count == len(NAMES):
@@ -68,7 +69,10 @@ def test_a_caller_that_is_ended_ends_the_processes(answered: Path) -> None:
     with pytest.raises(SystemExit):
         share_out(NAMES, answer, end)
     processes = list(map(int, os.listdir(answered)))
-    assert len(processes) == 3 and have_ended(processes)
+    assert len(processes) == 3
+    for process in processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
 
 
 def test_the_caller_is_told_how_many_are_answered(answered: Path) -> None:

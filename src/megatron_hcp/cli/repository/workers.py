@@ -43,9 +43,9 @@ def share_out(
         raise
     finally:
         os.close(read_end)
-    for worker in workers:
-        with suppress(ChildProcessError):  # nobody waits for it where SIGCHLD is ignored
-            os.waitpid(worker, 0)
+        for worker in workers:
+            with suppress(ChildProcessError):  # nobody waits for it where SIGCHLD is ignored
+                os.waitpid(worker, 0)
 
 
 def _started(names: Sequence[str], answer: Callable[[Iterable[str]], None], write_end: int) -> int:
