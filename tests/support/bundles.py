@@ -36,9 +36,9 @@ class Bundles(LoadGroupScheduling):
         nobody would run the rest of its bundle.
         """
         units = self.assigned_work[node].values()
-        pending = ((unit, test) for unit in units for test, is_done in unit.items() if not is_done)
-        unit, fatal = next(pending, ({}, None))
-        if fatal is not None:
-            unit[fatal] = True
+        fatal: str | None = next((test for unit in units for test, is_done in unit.items() if not is_done), None)
+        for unit in units:
+            if fatal in unit:
+                unit[fatal] = True
         super().remove_node(node)
         return fatal
