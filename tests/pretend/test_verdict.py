@@ -46,7 +46,7 @@ def test_what_is_said_of_a_model_that_another_stands_for_decides_nothing_but_hyd
         sys.exit("12 heads do not divide by 8")
     kind: Any = type("ConfigCompositionException", (Exception,), {"__module__": "hydra.errors"})
     assert answer(raised.value, ())["missing"] == ""
-    assert "model" in answer(raised.value, (), is_model_stated=False)["missing"]
+    assert "config.json" in answer(raised.value, (), is_model_stated=False)["missing"]
     assert answer(kind("no such key"), (), is_model_stated=False)["missing"] == ""
 
 

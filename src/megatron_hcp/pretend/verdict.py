@@ -88,7 +88,7 @@ def _missing(error: BaseException, words: tuple[str, ...], is_world_stated: bool
     if not is_world_stated and (PROGRESS.stage == "groups" or re.search(_OF_THE_WORLD, text)):
         return "the number of ranks, which the launch doesn't state"
     if not is_model_stated and not _is_hydras(error):
-        return "the launch's own model: only the name of a public one is known"
+        return "the model's own config.json: a public model of its name, or known sizes, stand for it"
     named = [word for word in words if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text)]
     if named:
         return f"the launch's own words in place of {named[0]}"
