@@ -130,8 +130,8 @@ def _codes(error: BaseException) -> list[tuple[str, str]]:
 
 
 def _of_a_stand_in(error: BaseException) -> str:
-    """The stand-in that raised this exception, or that it is about; "" if there is none."""
-    if _is_hydras(error):
+    """The stand-in that raised this exception, or that it is about; "" if there is none, or a package is missing."""
+    if _is_hydras(error) or isinstance(error, ImportError):
         return ""
     ours = stand_in_below_upstream(_codes(error)) or ("a stand-in" if _is_about_a_stand_in(error) else "")
     return f"{ours}: {' '.join(f'{type(error).__name__}: {error}'.split())[:200]}" if ours else ""
