@@ -119,6 +119,12 @@ def test_a_fault_is_told_only_where_its_settings_are(
     assert number in _numbers(dialect, releases, reached) and number not in _numbers(dialect, releases, healthy)
 
 
+def test_reward_models_of_ms_swift_train_with_context_parallelism_before_3_11() -> None:
+    words = f"{SWIFT} {CP} --rlhf_type rm"
+    assert "9516" in _numbers("ms-swift", "ms_swift=3.11.0", words)
+    assert "9516" not in _numbers("ms-swift", "ms_swift=3.10.3", words)
+
+
 def test_what_bridges_own_training_step_refuses_is_not_told_where_another_framework_trains() -> None:
     model = NEMO.replace("Qwen3-30B-A3B", "Qwen3-Omni-30B-A3B-Instruct")
     assert "3915" not in _numbers("nemo-rl", "bridge=0.5.1", f"{model} {NEMO_CP}")

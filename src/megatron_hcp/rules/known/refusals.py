@@ -184,7 +184,8 @@ ROWS: tuple[Known, ...] = (
         when="fp8 != null and not use_remove_padding",
         title="verl's legacy workers train packed rows in FP8",
         why="The legacy workers, PPO's default, pad packed rows to what FP8's kernels need; for rows that aren't "
-        "packed they assert that FP8 is off. The engine (fine-tuning, and PPO with use_legacy_worker_impl=disable) doesn't.",
+        "packed they assert that FP8 is off. The engine doesn't (fine-tuning, and PPO with "
+        "use_legacy_worker_impl=disable).",
         symptom="the first forward pass of the legacy workers fails: they don't support FP8 without packed rows",
         issue="verl-project/verl, model_forward.py",
         outcome="warning crash first-forward",
