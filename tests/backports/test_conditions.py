@@ -24,6 +24,8 @@ STAGES = "model.mtp_num_layers=1 model.pipeline_model_parallel_size=4 model.pipe
 FSDP = "--num-layers 4 --use-megatron-fsdp --data-parallel-sharding-strategy"
 Z_LOSS = f"+{ACTOR}.override_transformer_config.moe_z_loss_coeff=0.01"
 BRIDGE = f"{VERL} {ACTOR}.use_mbridge=true {ACTOR}.vanilla_mbridge=false"
+VERL_CP = f"{ACTOR}.context_parallel_size=2"
+VL_CP = f"{BRIDGE} {VERL_CP}".replace("Qwen3-30B-A3B", "Qwen3-VL-30B-A3B-Instruct")
 BLOCKS = f"+{ACTOR}.override_transformer_config.fp8_recipe=blockwise"
 FP8 = f"+{ACTOR}.override_transformer_config.fp8=hybrid"
 CP = "--context_parallel_size 2"
@@ -78,15 +80,11 @@ SWIFT = "--model Qwen/Qwen3-8B"
         ("5376", "bridge", "bridge=0.5.1", f"{LORA} model.expert_tensor_parallel_size=2 checkpoint.load=there",
          f"{LORA} model.expert_tensor_parallel_size=2"),
         ("5380", "bridge", "bridge=0.5.1", f"{STAGES}Ett|tt|m|L", f"{STAGES}Et|tt|t|mL"),
-        ("4532", "bridge", "bridge=0.5.1", f"{QWEN35} dataset.pack_sequences_in_batch=true", QWEN35),
-        ("3314", "bridge", "bridge=0.4.2", f"{QWEN35} dataset.pack_sequences_in_batch=true", QWEN35),
         ("3330", "bridge", "bridge=0.4.2", f"{QWEN35} model.mtp_num_layers=1", QWEN35),
         ("3143", "bridge", "bridge=0.4.2", f"{QWEN35} {MTP_SP} model.share_embeddings_and_output_weights=true",
          f"{QWEN35} {MTP_SP}"),
         ("4657", "bridge", "bridge=0.5.1", "model._target_=megatron.bridge.models.kimi.kimi_provider.KimiK2Provider",
          QWEN3),
-        ("4874", "bridge", "bridge=0.5.1", "model._target_=megatron.bridge.models.nemotron_vl.nemotron_vl_provider."
-         "NemotronNano12Bv2VLModelProvider dataset.pack_sequences_in_batch=true", QWEN3),
         # What Megatron-Bridge builds for others, and what it only does in its own training
         ("1762", "verl", "bridge=0.2.2", f"{BRIDGE} {LORA_OF_VERL}", BRIDGE),
         ("1762", "verl", "bridge=0.2.2", f"{BRIDGE} {LORA_OF_VERL}", f"{MBRIDGE} {LORA_OF_VERL}"),
@@ -99,7 +97,8 @@ SWIFT = "--model Qwen/Qwen3-8B"
         ("5440", "verl", "verl=0.7.0", f"{VERL} {FP8} {BLOCKS} trainer.use_legacy_worker_impl=disable",
          f"{VERL} {BLOCKS} trainer.use_legacy_worker_impl=disable"),
         ("2933", "verl", "verl=0.5.0", VERL.replace("Qwen/Qwen3-30B-A3B", "deepseek-ai/DeepSeek-V3"), VERL),
-        ("6836", "verl", "verl=0.8.0", f"{BRIDGE} {ACTOR}.context_parallel_size=2 {Z_LOSS}", f"{BRIDGE} {Z_LOSS}"),
+        ("6836", "verl", "verl=0.8.0 bridge=0.5.1", f"{VL_CP} {Z_LOSS}", f"{BRIDGE} {VERL_CP} {Z_LOSS}"),
+        ("6836", "verl", "verl=0.8.0 bridge=0.5.1", f"{VL_CP} {Z_LOSS}", VL_CP),
         ("6952", "verl", "verl=0.8.0", f"{VERL} {FP8} {ACTOR}.param_offload=True", f"{VERL} {FP8}"),
         ("6682", "verl", "verl=0.8.0 bridge=0.4.2", BRIDGE, f"{VERL} {ACTOR}.use_mbridge=true"),
         ("5037", "verl", "verl=0.7.0", f"{VERL} {ACTOR}.router_replay.mode=R3".replace("Qwen/Qwen3-30B-A3B",
