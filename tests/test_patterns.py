@@ -39,7 +39,7 @@ FROM_TABLES = {
         """ for text in re.findall(r'"pattern": ("[^"]+")', path.read_text('utf-8'))]"""
     ),
     (
-        "triage/signatures/tracebacks.py",
+        "triage/raised/tracebacks.py",
         r"_DIGITS.sub('\\\\d+', re.escape(head['logger']))",
     ): r"[r'worker-\d+ \| \[step \d+\] ']",
     ("triage/inputs/lead.py", "_pattern_of(shape)"): "[_pattern_of(b'node-3 trainer [17] ')]",

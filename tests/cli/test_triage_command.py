@@ -73,7 +73,9 @@ def test_a_text_that_is_no_log_is_undecided(hcp, tmp_path):
     assert done.returncode == 4
     assert done.stdout.startswith("unclear: nothing in 1 file looks like a training job's log\n  next: pass the files")
     done = hcp("triage", "--format", "json", "hello.log", cwd=tmp_path)
-    assert json.loads(done.stdout)["unclear"] == {"why": "no-log", "location": None, "message": None}
+    unclear = json.loads(done.stdout)["unclear"]
+    assert [unclear[key] for key in ("why", "location", "message")] == ["no-log", None, None]
+    assert unclear["next"] == ["pass the files that the job's ranks and its launcher wrote"]
 
 
 def test_what_is_no_log_is_refused_in_one_line(hcp, tmp_path):

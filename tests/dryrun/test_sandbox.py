@@ -62,6 +62,20 @@ def test_only_the_folder_can_be_written_or_the_report_says_so(trees: tuple[Path,
     assert files or child.stdout.split() == ["written", "refused", "refused"], child
 
 
+def test_the_program_cannot_make_what_is_read_only_writable_again(trees: tuple[Path, Path]) -> None:
+    folder, upstream = trees
+    code = (
+        "import pathlib, subprocess\n"
+        f"for place in ('/', {str(upstream)!r}):\n"
+        "    for words in (['mount', '-o', 'remount,bind,rw', place], ['umount', place]):\n"
+        "        subprocess.run(words, capture_output=True)\n"
+        f"try:\n    pathlib.Path({str(upstream)!r}, 'a').touch(); print('written')\n"
+        "except OSError as error:\n    print(error.strerror)\n"
+    )
+    child, _, files = run(code, folder, upstream)
+    assert files or child.stdout == "Read-only file system\n", child
+
+
 def test_no_credential_reaches_upstream(trees: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "secret")
     monkeypatch.setenv("WANDB_API_KEY", "secret")

@@ -271,19 +271,6 @@ def test_a_client_that_is_gone_ends_the_server_without_a_word(tmp_path: Path) ->
         assert found.process.wait(HANG_S) == 0
 
 
-def test_a_full_disk_ends_the_server_with_one_line(tmp_path: Path) -> None:
-    with open("/dev/full", "wb") as full:
-        ended = subprocess.run(
-            [sys.executable, "-m", "megatron_hcp", "mcp"],
-            input=json.dumps(BEGIN).encode() + b"\n",
-            stdout=full,
-            stderr=subprocess.PIPE,
-            cwd=tmp_path,
-        )
-    said = ended.stderr.decode()
-    assert ended.returncode == 2 and said.count("\n") == 1 and "No space left" in said, said
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_server_and_its_calls(tmp_path: Path, number: int) -> None:
     with server(tmp_path) as found:

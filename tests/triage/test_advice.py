@@ -224,10 +224,15 @@ def test_a_start_in_place_that_only_meets_what_was_left_behind_leads_back_to_the
     again = "Setting OMP_NUM_THREADS environment variable for each process\n"
     gloo = "[rank0]: RuntimeError: Gloo connectFullMesh failed with [pair.cc:152] timed out, remote=[127.0.0.1]:1\n"
     first = "[rank1]: RuntimeError: expert 3 received 0 tokens\n"
-    advice = triage(write_logs(tmp_path, a_log=again + STEPS + first + again + gloo), CpPlan()).advice
-    assert advice and advice.action == "stop" and "expert 3" in advice.reason
-    trained = triage(write_logs(tmp_path, b_log=again + STEPS + first + again + STEPS + gloo), CpPlan()).advice
-    assert trained and "expert 3" not in trained.reason
+    diagnosis = triage(write_logs(tmp_path, a_log=again + STEPS + first + again + gloo), CpPlan())
+    assert diagnosis.failure and "expert 3" in diagnosis.failure.cause and diagnosis.advice.action == "stop"
+    assert [one.failure.signature.id for one in diagnosis.after] == ["gloo-loopback"]
+    assert "attempt 1, started after it, did not train: Gloo could" in diagnosis_text(diagnosis, None)
+    killed = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***\n"
+    hung = triage(write_logs(tmp_path, c_log=again + STEPS + first + again + killed), CpPlan())
+    assert hung.failure and "expert 3" in hung.failure.cause
+    trained = triage(write_logs(tmp_path, b_log=again + STEPS + first + again + STEPS + gloo), CpPlan())
+    assert trained.failure and "expert 3" not in trained.failure.cause
 
 
 def test_a_node_is_left_out_by_a_name_that_others_know(tmp_path):

@@ -172,3 +172,26 @@ def test_task_numbers_are_read_as_srun_writes_them():
 def test_an_exit_code_that_is_all_that_is_known_says_what_to_look_at(tmp_path, code, step):
     said = f"[ERROR] [launch.py:434:sigkill_handler] ['python'] exits with return code = {code}\n"
     assert step in diagnosis_json(triage(write_logs(tmp_path, a_log=said), CpPlan()), None)["first_failure"]["next"][0]
+
+
+def test_what_nobody_signed_is_of_the_only_rank_that_torchrun_saw_fail_by_itself(tmp_path):
+    failure = _failure(tmp_path, OOM + BLOCK + OTHER)
+    assert (failure.rank, failure.node, failure.local_rank, failure.exit_code) == (13, "hgx-a015", 5, 1)
+    two = OTHER.replace("-15", "1")
+    assert _failure(tmp_path, OOM + BLOCK + two).rank is None, "two ranks failed"
+
+
+def test_an_exception_that_a_rank_passes_on_is_of_the_rank_that_its_traceback_names(tmp_path):
+    raised = "[rank7]: {}\n".format
+    passed_on = "".join(
+        raised(text)
+        for rank in (3, 5)
+        for text in (
+            f"Traceback (most recent call last): (RANK {rank})",
+            '  File "save.py", line 9, in write',
+            "    put(tensor)",
+            "OSError: [Errno 28] No space left on device",
+        )
+    )
+    failure = _failure(tmp_path, EARLY + passed_on)
+    assert failure.rank == 3 and failure.ranks == (3, 5)

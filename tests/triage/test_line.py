@@ -17,6 +17,7 @@ from megatron_hcp.triage.read import triage
         ("  | 2024-08-23T22:22:58.880Z | KeyError: 3", (None, None, "")),  # SageMaker
         ("[rank0]:[titan] 2025-06-16 22:30:48,735 - root - ERROR - KeyError: 3", (0, None, "ERROR")),  # torchtitan
         ("2024-01-01 10:00:00.123 | ERROR    | train:main:12 - KeyError: 3", (None, None, "ERROR")),  # loguru
+        ("2024-01-01 10:00:00.123 | ERROR | rank5 | KeyError: 3", (5, None, "ERROR")),  # loguru, with a field
         ("03/05/2024 07:01:51 - KeyError: 3", (None, None, "")),  # transformers' examples
         ("stderr: [rank3]: KeyError: 3", (3, None, "")),
         ("rank13]: KeyError: 3", (13, None, "")),  # copied without its first character

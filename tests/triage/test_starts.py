@@ -98,3 +98,22 @@ def test_what_a_start_waited_for_is_not_what_an_earlier_one_did(tmp_path):
     first, last = waited.format(rank=0, seq=3), waited.format(rank=2, seq=9)
     diagnosis = _diagnosis(tmp_path, OMP, STEPS, first, OMP, STEPS, last)
     assert (diagnosis.waited.sequence, diagnosis.waited.arrived) == (9, (2,))
+
+
+def test_a_start_that_torchrun_does_not_tell_is_known_by_the_programs_first_lines(tmp_path):
+    """Its agent says only where it informs that it starts its workers again."""
+    first = "2026-08-22 10:00:{second} | INFO | rank{rank} | starting on 2 ranks, process {second}\n"
+    begin = "".join(first.format(second=second, rank=rank) for rank, second in enumerate((10, 11)))
+    again = "".join(first.format(second=second, rank=rank) for rank, second in enumerate((50, 51)))
+    closed = (
+        "W0822 10:00:30.1 9 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 12 closing signal "
+        "SIGTERM\n"
+    )
+    ended = "[rank1]: KeyError: 'shard 7'\n" + closed
+    diagnosis = _diagnosis(tmp_path, begin, STEPS, ended, again, MEMORY)
+    assert _signatures(diagnosis) == ["exception", "gpu-memory"]
+    assert [attempt.steps for attempt in diagnosis.attempts] == [4, 0]
+    once = _diagnosis(tmp_path, begin, STEPS, ended, "saving the state of the reader\n", MEMORY)
+    assert len(once.attempts) == 1, "a rank may write on while it is ended"
+    other = _diagnosis(tmp_path, begin, STEPS, again, "[rank1]: KeyError: 'shard 7'\n")
+    assert len(other.attempts) == 1, "no worker had ended"

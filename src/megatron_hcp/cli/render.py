@@ -201,8 +201,7 @@ def render(
         text = render_job(job) if kind.is_slurm_script else written_on(kind, job, launch)
         _refuse_secrets(text)
         if submits and job.arguments:
-            what = f"found --submit of a job that takes {job.arguments} argument(s), as the launch does"
-            raise HcpError(what, do=GIVE_ARGUMENTS)
+            raise HcpError(f"found --submit of a job that takes {job.arguments} argument(s)", do=GIVE_ARGUMENTS)
         accounts = accounts_of(kind, job, launch, stated, settled)
         if words:
             click.echo(table_of(accounts), nl=False)

@@ -231,7 +231,7 @@ def told_on(line: str) -> dict[str, Any]:
     """What the child says on one line; nothing where that is no JSON object."""
     try:
         told = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return told if isinstance(told, dict) else {}
 

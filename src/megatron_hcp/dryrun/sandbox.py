@@ -12,9 +12,12 @@ from megatron_hcp.ground.child import run_child
 _UNSHARE = ("unshare", "--user", "--map-root-user")
 _MOUNTS = (
     'mount --bind "$1" "$1" && shift && while [ "$1" != -- ]; do mount --bind "$1" "$1" && '
-    'mount -o remount,bind,ro "$1" && shift || exit 1; done && mount -o remount,bind,ro / && shift && exec "$@"'
+    'mount -o remount,bind,ro "$1" && shift || exit 1; done && mount -o remount,bind,ro / && shift && '
+    'exec unshare --user --map-root-user --mount -- "$@"'
 )
-"""The folder $1 becomes a mount of its own, so that it stays writable; upstream's trees, to --, may lie on others."""
+"""The folder $1 becomes a mount of its own, so that it stays writable; upstream's trees, to --, may lie on others.
+
+The program gets namespaces below these: in its own it would be root, and could make all of it writable again."""
 _PASSED = ("PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
 _TEST_S = 20
 

@@ -165,7 +165,7 @@ def node_at_fault(run: Path, nodes: Sequence[str]) -> str:
     try:
         advice = json.loads(_tail(run / "triage.json"))["recommendation"]
         node = advice["node"] if advice["action"] == "restart-without-node" else ""
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
     return node if node in nodes else ""
 

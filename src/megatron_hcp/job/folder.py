@@ -37,7 +37,7 @@ class JobFolder:
         """A note, or None if there is none (yet)."""
         try:
             return json.loads(read_regular(self.notes / name, "a note", limit=_MOST_BYTES))
-        except (HcpError, ValueError):
+        except (HcpError, ValueError, RecursionError):
             return None
 
     def is_told(self, name: str) -> bool:
@@ -67,7 +67,7 @@ class JobFolder:
             for line in text.splitlines():
                 try:
                     yield json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
 
 

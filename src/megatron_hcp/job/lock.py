@@ -8,6 +8,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.files import read_regular
+from megatron_hcp.ground.visible import visible
+
 RENEW_S = 10.0
 _WATCH_S = 30.0
 """Seconds in which a job that runs renews its claim."""
@@ -27,7 +31,10 @@ class CheckpointLock:
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         new = self.path.with_name(f".hcp-job-{self.job}.json")
-        new.write_text(json.dumps({"job": self.job}) + "\n", encoding="utf-8")
+        with suppress(FileNotFoundError):
+            new.unlink()  # an attempt's that was killed, or a link of someone who can write here too
+        with new.open("x", encoding="utf-8") as file:
+            file.write(json.dumps({"job": self.job}) + "\n")
         try:
             for _ in range(2):
                 with suppress(FileExistsError):
@@ -69,7 +76,6 @@ class CheckpointLock:
 
     def _holder(self) -> str:
         try:
-            with open(self.path, encoding="utf-8") as file:
-                return str(json.loads(file.read(2000))["job"])[:40]
-        except (OSError, ValueError, KeyError, TypeError):
+            return visible(str(json.loads(read_regular(self.path, "a claim", limit=2000))["job"])[:40])
+        except (HcpError, ValueError, KeyError, TypeError, RecursionError):
             return "of unknown number"

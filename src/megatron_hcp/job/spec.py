@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +15,20 @@ SCHEMA = "hcp.job/1"
 STARTS = ("srun", "torchrun", "ft_launcher", "ray", "verify")
 _COUNT = whole(0, 999_999_999)
 _SIZE = whole(1, 999_999_999)
+_GROUPS = re.compile(
+    r"--(?:(?:tp|cp|pp|ep|etp|gtp|gpus-per-node)=[1-9]\d{0,8}|hcp=[1-9]\d{0,8}(?:,[1-9]\d{0,8})*|order=.*)"
+)
+
+
+def _are_groups(words: Any) -> bool:
+    """Whether these are the words that `map_ranks` reads."""
+    return (
+        isinstance(words, list)
+        and all(isinstance(word, str) and _GROUPS.fullmatch(word) for word in words)
+        and any(word.startswith("--gpus-per-node=") for word in words)
+    )
+
+
 _SHAPE = Fields(
     required={
         "schema": Leaf(SCHEMA, lambda value: value == SCHEMA),
@@ -26,7 +41,7 @@ _SHAPE = Fields(
         "check": TEXTS,
         "check_skip": _COUNT,
         "check_connections": Leaf("true or false", lambda value: isinstance(value, bool)),
-        "ranks": TEXTS,
+        "ranks": Leaf("words such as --gpus-per-node=8 and --hcp=4,2", _are_groups),
         "communication": TEXTS,
         "shared": TEXTS,
         "free_gib": _SIZE,
@@ -80,7 +95,7 @@ def read_spec(path: str) -> JobSpec:
     """
     try:
         data = json.loads(read_text(path, "a job's spec"))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise HcpError(f"{path}: found no JSON", wanted=f"{SCHEMA}, as `hcp render` writes it") from None
     checked(data, _SHAPE, path)
     return JobSpec(**{name: value for name, value in data.items() if name != "schema" and value is not None})

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.secrets import without_secrets
 from megatron_hcp.ground.visible import visible
 
 _LONGEST = 400
@@ -27,7 +28,7 @@ class Prompt(NamedTuple):
         """
         if given.keys() != self.takes.keys() or any(len(value) > _LONGEST for value in given.values()):
             raise HcpError(
-                f"{self.name}: found {', '.join(sorted(given))[:100] or 'nothing'}",
+                f"{self.name}: found {without_secrets(', '.join(sorted(given)))[:100] or 'nothing'}",
                 wanted=f"{', '.join(self.takes)}, each of at most {_LONGEST} characters",
             )
         return self.text.format(**{name: visible(value) for name, value in given.items()})

@@ -24,6 +24,7 @@ from mcp import MCPError
 from megatron_hcp import __version__
 from megatron_hcp.ground.child import Child, run_child
 from megatron_hcp.ground.errors import HcpError, error_json
+from megatron_hcp.ground.secrets import without_secrets
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.mcp.fit import fitted, parts_of
 from megatron_hcp.mcp.intake import Wire
@@ -128,7 +129,9 @@ async def _call_tool(calls: _Calls, ctx: Context, params: types.CallToolRequestP
     tool = next((tool for tool in TOOLS if tool.name == params.name), None)
     try:
         if tool is None:
-            raise HcpError(f"found no tool {params.name:.40}", wanted=", ".join(tool.name for tool in TOOLS))
+            raise HcpError(
+                f"found no tool {without_secrets(params.name):.40}", wanted=", ".join(tool.name for tool in TOOLS)
+            )
         result = await calls.run(tool, params.arguments or {})
     except HcpError as error:
         result = {"exit_code": 2, "answer": error_json(error)}
@@ -147,7 +150,9 @@ def _refusal(error: HcpError) -> MCPError:
 async def _list_resources(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
     cursor = params.cursor if params is not None and params.cursor else "0"
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 6):
-        raise _refusal(HcpError(f"found the cursor {cursor[:60]!r}", wanted="one of an earlier answer"))
+        raise _refusal(
+            HcpError(f"found the cursor {without_secrets(cursor)[:60]!r}", wanted="one of an earlier answer")
+        )
     skills = [
         types.Resource(
             uri=_SKILL + folder.name,
@@ -176,7 +181,7 @@ async def _read_resource(
         else:
             rule = uri.removeprefix(_RULE)
             if rule not in {each.id for each in RULES}:
-                raise HcpError(f"found no resource {uri[:60]!r}", wanted=f"{_SKILL}NAME or {_RULE}ID")
+                raise HcpError(f"found no resource {without_secrets(uri)[:60]!r}", wanted=f"{_SKILL}NAME or {_RULE}ID")
             explain = next(tool for tool in TOOLS if tool.name == "explain")
             text, kind = json.dumps((await calls.run(explain, {"rule": rule}))["answer"]), "application/json"
     except HcpError as error:
@@ -202,7 +207,9 @@ async def _get_prompt(ctx: Context, params: types.GetPromptRequestParams) -> typ
     prompt = next((one for one in PROMPTS if one.name == params.name), None)
     try:
         if prompt is None:
-            raise HcpError(f"found no prompt {params.name:.40}", wanted=", ".join(one.name for one in PROMPTS))
+            raise HcpError(
+                f"found no prompt {without_secrets(params.name):.40}", wanted=", ".join(one.name for one in PROMPTS)
+            )
         text = prompt.filled(params.arguments or {})
     except HcpError as error:
         raise _refusal(error) from None
@@ -219,10 +226,10 @@ def part_of_skill(uri: str) -> str:
     path, _, number = uri.removeprefix(_SKILL).partition("?part=")
     name, slash, reference = path.partition("/")
     if name not in {folder.name for folder in skill_dirs()}:
-        raise HcpError(f"found no skill {name[:60]!r}", wanted="one that resources/list names")
+        raise HcpError(f"found no skill {without_secrets(name)[:60]!r}", wanted="one that resources/list names")
     parts = parts_of(read_skill_file(find_skill(name), reference if slash else "SKILL.md", "a file of the skill"))
     if (number or "1") not in map(str, range(1, len(parts) + 1)):
-        raise HcpError(f"found part {number[:20]!r}", wanted=f"1 to {len(parts)}")
+        raise HcpError(f"found part {without_secrets(number)[:20]!r}", wanted=f"1 to {len(parts)}")
     part = int(number or "1")
     more = f"\n(Part {part} of {len(parts)}: read {_SKILL}{path}?part={part + 1} for the next.)\n"
     return parts[part - 1] + (more if part < len(parts) else "")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.secrets import without_secrets
 from megatron_hcp.resources import pack_dir
 
 MAX_TEXT = 1_000_000
@@ -45,13 +46,15 @@ class Tool(NamedTuple):
         unknown = sorted(given.keys() - takes.keys())
         missing = [name for name in self.required if given.get(name) is None]
         if unknown or missing:
-            found = ", ".join(unknown)[:100] or f"no {', '.join(missing)}"
+            found = without_secrets(", ".join(unknown))[:100] or f"no {', '.join(missing)}"
             raise HcpError(f"found {found}", wanted=", ".join(takes), do="see the tool's input schema")
         for name, value in given.items():
             if value is not None and not _has_type(value, takes[name]):
                 wanted = takes[name].get("enum") or takes[name]["type"]
                 raise HcpError(
-                    f"{name}: found {type(value).__name__} {value!r:.40}", wanted=f"{wanted}", do="change it"
+                    f"{name}: found {type(value).__name__} {without_secrets(repr(value)):.40}",
+                    wanted=f"{wanted}",
+                    do="change it",
                 )
 
     @property
@@ -144,7 +147,7 @@ def _plan(given: Given) -> list[str]:
 def _explain(given: Given) -> list[str]:
     rule = str(given["rule"])
     if not rule.isalnum():
-        raise HcpError(f"rule: found {rule[:20]!r}", wanted="an id such as HCP001")
+        raise HcpError(f"rule: found {without_secrets(rule)[:20]!r}", wanted="an id such as HCP001")
     return ["explain", rule]
 
 
@@ -155,7 +158,9 @@ def _render(given: Given) -> list[str]:
     for text in given.get("site") or ():
         name, equals, value = text.partition("=")
         if name not in BY_NAME or not equals:
-            raise HcpError(f"site: found {text[:60]!r}", wanted="NAME=VALUE with a name of the site file")
+            raise HcpError(
+                f"site: found {without_secrets(text)[:60]!r}", wanted="NAME=VALUE with a name of the site file"
+            )
         words.append(f"--{name.replace('_', '-')}={value}")
     return words
 

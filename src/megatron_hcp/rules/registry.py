@@ -144,6 +144,8 @@ def _is_framework(v: View) -> bool:
 
 
 _FAMILIES: dict[str, Callable[[View], bool]] = {
+    **dict.fromkeys(("known.ms_swift", "known.nemo_rl", "known.slime", "nrl", "slime", "swift"), _is_framework),
+    **dict.fromkeys(("key.unread", "known.verl", "known.verl_builders", "start.verl", "verl"), _is_verl),
     "accept": lambda v: bool(v.launch.assumed),
     "assume": lambda v: bool(v.launch.assumed or v.launch.reading.project),
     "attn": _may_choose_attention,
@@ -154,7 +156,6 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     "dcp": _may_be_dynamic,
     "fsdp": _may_shard,
     "key.overrides": lambda v: v.dialect == "verl" or (v.dialect == "bridge" and v.launch.reading.form != "yaml"),
-    "key.unread": _is_verl,
     "key.booleans": _is_bridge,
     "key.releases": lambda v: v.dialect == "ms-swift",
     "key.values": lambda v: v.dialect in ("mlm", "ms-swift"),
@@ -166,17 +167,12 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
     ),
     "known.megatron": _is_known_megatron,
     "known.models": _is_known_model,
-    "known.ms_swift": _is_framework,
-    "known.nemo_rl": _is_framework,
     "known.precision": lambda v: _sets(v, "torch_fsdp2", "fp8"),
     "known.refusals": lambda v: (
         _sets(v, "overlap_moe_expert_parallel_comm", "attention_variant", "rlhf_type", "fp8", "pipeline_layout")
         or "omni" in str(v.get("model_name")).lower()
     ),
     "known.rope": lambda v: v.dialect != "mlm" and _sets(v, "rope_scaling", "rope_scaling_override", "model_name"),
-    "known.slime": _is_framework,
-    "known.verl": _is_verl,
-    "known.verl_builders": _is_verl,
     "load": lambda v: v.dialect != "mlm",
     "loss": _may_weigh_the_loss,
     "mem": lambda v: _sets(v, "recompute_granularity") or _may_be(v, "cpu_offloading_activations", False),
@@ -186,24 +182,19 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
         _sets(v, "num_experts", "overlap_moe_expert_parallel_comm", "moe_shared_expert_overlap") or v.get("ep") != 1
     ),
     "mtp": lambda v: _sets(v, "mtp_layers"),
-    "nrl": _is_framework,
     "pack": _may_pack,
     "pipe": _may_be_pipelined,
-    "slime": _is_framework,
     "slurm.rendezvous": lambda v: v.get("start") in ELASTIC_STARTS or (not v.known("start") and _sets(v, "start")),
     "slurm.resilience": _is_job,
     "slurm.signals": _is_job,
     "slurm.tasks": _is_job,
-    "swift": _is_framework,
     "start.bridge": lambda v: v.launch.dialect == "bridge",
     "start.functions": lambda v: v.launch.dialect in ("mlm", "bridge", "slime"),
     "start.nemo_rl": lambda v: v.launch.dialect == "nemo-rl",
     "start.slime": lambda v: v.launch.dialect == "slime",
     "start.swift": lambda v: v.launch.dialect == "ms-swift",
-    "start.verl": _is_verl,
     "topo.order": lambda v: _may_be_other(v, "rank_order", None, DEFAULT_ORDER),
     "topo.shards": lambda v: any(_may_be_other(v, name, None) for name in ("weight_shards", "expert_weight_shards")),
-    "verl": _is_verl,
 }
 """A family (a prefix), or one module of it, and whether it can concern a launch: False only if none of its rules
 applies. What is not named here can concern any launch."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from megatron_hcp.triage.exit_codes import ILLEGAL, INTERRUPTED, REFUSED
+from megatron_hcp.triage.collective.arrivals import ranges_text
+from megatron_hcp.triage.exit_codes import BUS_ERROR, ILLEGAL, INTERRUPTED, REFUSED
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.remedy.memory import MEMORY, why_full
 from megatron_hcp.triage.remedy.raised import correction_of, is_of_program, is_of_slurm
@@ -73,6 +74,13 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
         return Advice("stop", "what was started refuses to run so; the same launch would end the same way")
     if failure.kind == "report" and failure.exit_code in ILLEGAL:
         return Advice("stop", "an illegal instruction: the program was built for another processor, or this one is bad")
+    if failure.waited and failure.waited.missing and failure.signature.id == "rendezvous-timeout":
+        where = ranges_text(failure.waited.missing)
+        return Advice(
+            "restart", f"{where} are silent: look first at the node of most of them, and leave it out if needed"
+        )
+    if failure.kind == "report" and failure.exit_code in BUS_ERROR and not steps:
+        return Advice("stop", "a bus error at the start: /dev/shm is usually too small, and it would fill up again")
     return _of_program(failure, attempts)
 
 
@@ -90,11 +98,15 @@ _OF_A_RESTART = ("gloo-loopback", "gloo-connect", "gloo-interface", "port-taken"
 """Signatures of what ranks meet that start while others of the attempt before have not ended."""
 
 
+def meets_an_end(failure: Failure) -> bool:
+    """Whether ranks only met that another had ended, or was still there."""
+    return failure.kind == "effect" or failure.signature.id in _OF_A_RESTART
+
+
 def _left_behind(attempts: tuple[Attempt, ...]) -> Failure | None:
     """The failure of an earlier attempt that trained, where the last one only failed to begin; else None."""
     last = attempts[-1]
-    is_of_start = last.failure and (last.failure.kind == "effect" or last.failure.signature.id in _OF_A_RESTART)
-    if last.steps or not is_of_start:
+    if last.steps or last.failure is None or not meets_an_end(last.failure):
         return None
     trained = (attempt.failure for attempt in reversed(attempts[:-1]) if attempt.steps and attempt.failure)
     return next((failure for failure in trained if failure.kind == "cause" and not failure.is_from_outside), None)

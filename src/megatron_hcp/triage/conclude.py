@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from megatron_hcp.triage.advice import Advice, Attempt, advise
+from megatron_hcp.triage.advice import Advice, Attempt, advise, meets_an_end
 from megatron_hcp.triage.collective.collectives import Waited, collective_text
 from megatron_hcp.triage.events import HANGS, LASTING, FileEvents
 from megatron_hcp.triage.failure import Failure, failures_by_step, with_ends
@@ -45,7 +45,7 @@ class Diagnosis:
     """Files that begin like no log: they were not read."""
     bytes: int
     attempts: tuple[Attempt, ...] = ()
-    """All attempts that the logs tell apart, in order; the last is the one that `failure` is of."""
+    """The attempts that the logs tell apart, in order; the last is the one that `failure` is of."""
     advice: Advice | None = None
     waited: Waited | None = None
     """The collective that the job stopped in."""
@@ -72,6 +72,8 @@ class Diagnosis:
     """Errors of the shell's, above the first line that a rank wrote."""
     is_done: bool = False
     """Whether the training says that it was done."""
+    after: tuple[Attempt, ...] = ()
+    """The attempts after the one of `failure`, in the same logs: they trained no step, and only met what it left."""
 
     @property
     def ok(self) -> bool:
@@ -113,6 +115,9 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
     # A launcher that would start its ranks again, and finds that another gave up, tells the end of the attempt before.
     while len(numbers) > 1 and numbers[-1] > job.attempt and not attempts[-1].steps and _is_echo(attempts[-1].failure):
         del attempts[-1], numbers[-1], by_step[-1]
+    after = _consequences(attempts, files)
+    last = len(attempts) - len(after)
+    attempts, numbers, by_step = attempts[:last], numbers[:last], by_step[:last]
     current = [entry for entry in files if entry.attempt in (None, numbers[-1])]
     steps = sum(entry.steps for entry in files)
     noise = sum((entry.counts for entry in current), Counter[str]())
@@ -134,6 +139,11 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
     if failure and waited and failure.signature.id in HANGS:
         failure = with_ends(_with_collective(failure, waited, job), current, job)
         attempts[-1] = attempts[-1]._replace(failure=failure)
+    if failure and failure.signature.id == "rendezvous-timeout" and (barrier := reader.waits.arrivals.barrier()):
+        rank = next(iter(barrier.missing), None) if reader.waits.arrivals.is_sure(barrier) else None
+        cause = f"{failure.cause}: {barrier.said}"
+        waited, failure = barrier, replace(failure, cause=cause, waited=barrier, rank=rank, node=None, local_rank=None)
+        attempts[-1] = attempts[-1]._replace(failure=failure)
     cp = judge(reader.cp, job.groups, plan)
     is_shown = steps > 0 or is_done or cp.state not in ("none", "unknown") or any(entry.runs for entry in files)
     is_clear = unnamed is None and is_shown
@@ -151,6 +161,7 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
         tuple(attempts),
         advise(tuple(attempts)),
         waited,
+        after=after,
         unnamed=unnamed,
         later=tuple(by_step[-1][1:]),
         in_preamble=sum(entry.in_preamble for entry in current),
@@ -165,6 +176,20 @@ def conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None, dump: Path
             (entry.path, *note) for entry in current if not _is_lasting(failure) for note in entry.not_finite.notes()
         ),
     )
+
+
+def _consequences(attempts: Sequence[Attempt], files: Sequence[FileEvents]) -> tuple[Attempt, ...]:
+    """The last attempts, where they were started in place after one that trained and failed, and only met what that
+    left: ranks that did not reach each other, or an end from outside before the first step."""
+    count = next((count for count, one in enumerate(reversed(attempts)) if one.steps), len(attempts))
+    trained = attempts[len(attempts) - count - 1] if 0 < count < len(attempts) else None
+    if trained is None or trained.failure is None or trained.failure.is_from_outside:
+        return ()
+    later = tuple(attempts[len(attempts) - count :])
+    paths = {entry.path for entry in files if entry.attempt == trained.number}
+    in_place = all(any(entry.path in paths for entry in files if entry.attempt == one.number) for one in later)
+    is_met = all(one.failure is None or one.failure.is_from_outside or meets_an_end(one.failure) for one in later)
+    return later if in_place and is_met and later[-1].failure else ()
 
 
 def _is_of(failure: Failure, entry: FileEvents) -> bool:

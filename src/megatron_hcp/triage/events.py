@@ -12,12 +12,13 @@ from megatron_hcp.triage.course.not_finite import NotFinite
 from megatron_hcp.triage.exit_codes import ABORTED, KILLED, ProcessEnd, exit_code, read_end, role_of_report
 from megatron_hcp.triage.inputs.log_name import LogKind, Name
 from megatron_hcp.triage.line import NOBODY, Line, When, Writer, last_time, weight, without_figures
+from megatron_hcp.triage.raised.survived import goes_on, is_of_thread, was_logged
+from megatron_hcp.triage.raised.tracebacks import frames_above, raised_at, time_around
 from megatron_hcp.triage.ranks.spread import RankSpread
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.exceptions import CUT, UNKNOWN
 from megatron_hcp.triage.signatures.launchers import ABORTED_AT_EXIT
 from megatron_hcp.triage.signatures.row import Role, Signature
-from megatron_hcp.triage.signatures.tracebacks import frames_above, goes_on, raised_at, time_around, was_logged
 
 _KEPT = 200
 _STEPS_THAT_SURVIVE = 3
@@ -79,6 +80,8 @@ class FileEvents:
     doubtful: DoubtfulLines = field(default_factory=DoubtfulLines)
     ends: list[Event] = field(default_factory=list)
     """What launchers say about processes that ended."""
+    last_words: list[Event] = field(default_factory=list)  # of a process that ended by itself, or of a rank's own log
+    left: Event | None = None  # the last line of a rank's own log, where it says that the rank was done
     cut: dict[Writer, Event] = field(default_factory=dict)
     """By who wrote it, the last line of a traceback that breaks off."""
     lost: set[int] = field(default_factory=set)
@@ -87,12 +90,10 @@ class FileEvents:
     """Roles that no longer count: the training said that it was done."""
     over_elsewhere: frozenset[Role] = frozenset()
     """Likewise in the job's other logs that report no steps."""
-    idle: tuple[int, str] | None = None
-    """What may show that the training learns nothing: the number of a line, and what it says."""
+    idle: tuple[int, str] | None = None  # the line, and what it says, that may show that the training learns nothing
     part: int = 0
     """Of the log, counted from 0: an attempt, or an srun step, begins another."""
-    step: str = ""
-    """srun's step that wrote this part (`12.0`), where its end is told."""
+    step: str = ""  # srun's, that wrote this part (`12.0`), where its end is told
     is_ending: bool = False
     """Whether Slurm ends the step, and nothing was raised since, as by another step."""
     started_at: int | None = None  # where the program's first words stand, as far as it has such
@@ -103,10 +104,8 @@ class FileEvents:
     spread: RankSpread = field(default_factory=RankSpread)
     begins: bool = False
     """Whether the log shows how the program starts."""
-    in_preamble: int = 0
-    """Events of the shell's preamble, above the first rank's line."""
-    late: dict[Role, Event] = field(default_factory=dict)
-    """The first event of each of these roles, after the training said so."""
+    in_preamble: int = 0  # events of the shell's preamble, above the first rank's line
+    late: dict[Role, Event] = field(default_factory=dict)  # the first of each role, after the training said so
     begun: set[tuple[bytes, tuple[int | None, ...]]] = field(default_factory=set)
     """Who wrote which of the words by which a program begins, in this attempt or before it."""
 
@@ -206,10 +205,10 @@ class FileEvents:
         if is_known:
             return
         self.seen.add(key)
-        who = line.label if line.rank is None else line.rank
+        who = next((who for who in (line.rank, line.label, self.name.rank) if who is not None), None)
         if signature.role in ("effect", "origin") and who is not None:
             self.lost.add(who)
-        if signature.role == "general" and was_logged(hit, line):
+        if signature.role == "general" and (was_logged(hit, line) or (self.over and is_of_thread(hit))):
             event = event._replace(role="unknown")
         if signature.role == "report":
             is_ending = signature.id in ("srun-task", "process-ended") and self.is_ending

@@ -26,6 +26,8 @@ _SIGNALS = {
     "Hangup": 1,
 }
 KILLED = -_SIGNALS["Killed"]
+_FIRST_SIGNAL = 128
+"""Codes above are a shell's word for a signal."""
 _BY_KILL = "killed (SIGKILL): usually memory of the node"
 _CODES = {
     1: "an error (read the traceback)",
@@ -41,16 +43,25 @@ _CODES = {
     134: "aborted (SIGABRT)",
     135: "a bus error: usually shared memory (/dev/shm) is full",
     137: _BY_KILL,
+    138: "a SIGUSR1 that it does not handle",
     139: "a segmentation fault",
+    140: "a SIGUSR2 that it does not handle",
     143: "terminated (SIGTERM)",
+    152: "its limit of processor time was reached (SIGXCPU)",
+    153: "its limit of a file's size was reached (SIGXFSZ)",
 }
 
 _GROUPS = ("code", "code2", "code3", "code4")
 """Groups of a launcher's patterns that hold an exit code."""
 _SIGNAL_GROUPS = ("signal", "signal2", "signal3", "signal4")
 """Groups that hold a signal: its number, or its name."""
-CAME_TO_DIE = frozenset((-4, -7, -8, KILLED, -11, 9, 132, 135, 136, 137, 139))
-"""Died of a signal that nobody sends to end a job in order: killed, or a crash."""
+_IN_ORDER = frozenset((Signals.SIGHUP, Signals.SIGINT, Signals.SIGTERM, Signals.SIGABRT))
+"""Signals that end a job in order, and the one by which a process ends itself."""
+CAME_TO_DIE = frozenset(
+    (9, *(-signal for signal in Signals if signal not in _IN_ORDER), 132, 135, 136, 137, 138, 139, 140, 152, 153)
+)
+"""Died of a signal that nobody sends to end a job in order: killed, a crash, or a signal that it did not handle; of a
+shell's words for them those that are no program's own codes."""
 WAS_ENDED = frozenset((-2, -15, 130, 143))
 """Interrupted or terminated: somebody asked it to end."""
 INTERRUPTED = frozenset((-2, 130))
@@ -61,6 +72,8 @@ REFUSED = frozenset((2, 126, 127))
 """Wrong arguments, or a program that cannot be started here: before the first step, it would end so again."""
 ILLEGAL = frozenset((-4, 132))
 """An illegal instruction, at whatever step."""
+BUS_ERROR = frozenset((-7, 135))
+"""Memory that was promised was not there: of training jobs nearly always /dev/shm."""
 SAYS_MORE = frozenset((16, 17))
 """Codes that a trainer chooses to say why it ends."""
 
@@ -81,7 +94,7 @@ def exit_code(groups: Mapping[str, str]) -> int | None:
 class ProcessEnd(NamedTuple):
     """What a launcher says about how a process ended; of srun, all that it says in one line."""
 
-    says: Literal["torchrun", "srun", "mpi"] | None = None
+    says: Literal["torchrun", "srun", "launcher"] | None = None
     rank: int | None = None
     local: int | None = None
     host: str | None = None
@@ -102,15 +115,21 @@ class ProcessEnd(NamedTuple):
         return self.code is not None and (self.code < 0 or self.code > _FIRST_SIGNAL)
 
 
-_FIRST_SIGNAL = 128
-"""Codes above are a shell's word for a signal."""
 _BLOCK = 4
 """Lines of torchrun's block on a worker above its exit code: its place in the list, time, host, rank."""
-_MPI = re.compile(
+_WHO = re.compile(
     r"process rank (?P<rank>\d{1,9}) with PID (?P<pid>\d{1,10}) on node (?P<host>\S{1,253}) exited|"  # Open MPI
     r"RANK (?P<rank2>\d{1,9}) PID (?P<pid2>\d{1,10}) RUNNING AT (?P<host2>\S{1,253})|"  # Intel MPI
-    r"Process name: \[\[[\d,]{1,30}\], ?(?P<rank3>\d{1,9})\]"  # Open MPI, above an exit code
+    r"Process name: (?:\[(?:[^\[\]]|\[[\d,]{1,30}\]){1,100}, ?)?(?P<rank3>\d{1,9})\]?$",
+    re.M,
 )
+"""Of whom a launcher speaks in a line, or just above an exit code: Open MPI and PRTE, Intel MPI, Horovod."""
+_NUMBERED = re.compile(
+    r"(?i:(?<!\[)\brank[ :#=]{1,3}|\[rank: )(?P<rank>\d{1,9})\b(?:.{0,60}?\bPID (?P<pid>\d{1,10}))?|"
+    r"(?i:\bprocess|\blocal[ _]rank)[ :#=]{1,3}(?P<local>\d{1,3})\b"
+)
+"""Likewise in the line alone: composer (`Rank 2 crashed`), Lightning (`[rank: 1] Child process with PID 7`),
+torch.multiprocessing (`process 2 terminated`, of its node)."""
 
 
 def read_end(signature: str, groups: Mapping[str, str], before: str, after: str) -> ProcessEnd:
@@ -137,15 +156,25 @@ def read_end(signature: str, groups: Mapping[str, str], before: str, after: str)
         )
     if signature == "mpi-abort":
         code = re.search(r"with errorcode (-?\d{1,9})", after)
-        return ProcessEnd("mpi", whole(groups["rank"]), code=whole(code[1] if code else None))
-    found = list(_MPI.finditer("\n".join([*before.splitlines()[-3:], line]))) if signature == "process-ended" else []
-    if not found:
+        return ProcessEnd("launcher", whole(groups["rank"]), code=whole(code[1] if code else None))
+    return _of_any(groups, before, line) if signature == "process-ended" else ProcessEnd()
+
+
+def _of_any(groups: Mapping[str, str], before: str, line: str) -> ProcessEnd:
+    """What a launcher that has no form of its own says: who it is stands in the line, or just above it."""
+    above = list(_WHO.finditer("\n".join(before.splitlines()[-3:])))
+    found = _WHO.search(line) or _NUMBERED.search(line) or (above[-1] if above else None)
+    if found is None:
         return ProcessEnd()
-    said = found[-1]
-    rank, pid_said = said["rank"] or said["rank2"] or said["rank3"], said["pid"] or said["pid2"]
-    return ProcessEnd(
-        "mpi", whole(rank), None, node_name(said["host"] or said["host2"]), whole(pid_said), exit_code(groups)
-    )
+    said = found.groupdict()
+    rank, pid, host = (_one_of(said, name) for name in ("rank", "pid", "host"))
+    local = whole(said.get("local"))
+    return ProcessEnd("launcher", whole(rank), local, node_name(host), whole(pid), exit_code(groups))
+
+
+def _one_of(said: Mapping[str, str | None], name: str) -> str | None:
+    """The value of the group of a name, or of the same name with a number behind it."""
+    return next((value for key, value in said.items() if value and key.rstrip("0123456789") == name), None)
 
 
 def read_block(lines: Sequence[str]) -> ProcessEnd:
@@ -198,6 +227,8 @@ def role_of_report(code: int | None, is_first: bool) -> Role:
 def explain_code(code: int) -> str:
     """An exit code in words: `-9` and `137` are a signal's."""
     known = _CODES.get(_as_shells_say(code))
+    if not known and -code in set(Signals):
+        known = f"a signal that it does not handle ({Signals(-code).name})"
     return f"exit code {code}: {known}" if known else f"exit code {code}"
 
 
@@ -214,6 +245,10 @@ _MEMORY_STEP = (
     "dmesg -T on {node} shows whether the kernel killed it because memory ran out: then fewer data loader workers, "
     "less offload to the host, or more memory (--mem=0)"
 )
+_SENT_STEP = (
+    "who sends it? sbatch --signal does before the time limit, and other schedulers before they preempt: have the "
+    "program handle it (save, and end), or send it to the batch script alone (--signal=B:USR1)"
+)
 _STEPS = {
     1: "read that rank's own stderr; torchrun --log-dir DIR, or @record on main(), keeps its traceback",
     2: "that rank's own stderr names the option that it refuses; PROGRAM --help lists those that it has",
@@ -223,7 +258,9 @@ _STEPS = {
     134: "read that rank's own stderr: the reason stands before the abort (an assertion, what(), a watchdog)",
     135: "df -h /dev/shm on {node}: give the container more (--shm-size, an emptyDir of medium Memory)",
     137: _MEMORY_STEP,
+    138: _SENT_STEP,
     139: "PYTHONFAULTHANDLER=1 shows the Python line; were the extensions built for this PyTorch and CUDA?",
+    140: _SENT_STEP,
 }
 """What to look at where an exit code is all that is known."""
 

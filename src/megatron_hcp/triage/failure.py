@@ -162,6 +162,10 @@ def with_ends(failure: Failure, files: Iterable[FileEvents], job: LoggedJob, tas
     ]
     if len({found.rank for found in workers} - {None}) > 1:
         workers = []  # several nodes share this log
+    others = {found.rank for _, found in said if found.rank is not None and _failed_itself(found)}
+    is_unnamed = failure.kind == "cause" and failure.rank is None and failure.local_rank is None
+    if is_unnamed and len(others) == 1:  # nobody else can have raised it
+        blocks = [found for _, found in said if found.rank in others]
     tasks = [found for _, found in said if task is not None and any(task in some for some in found.tasks)]
     for found in (*blocks, *workers, *(found if is_rank else ProcessEnd(host=found.host) for found in tasks)):
         is_new = failure.when is None and found.when is not None
@@ -176,6 +180,11 @@ def with_ends(failure: Failure, files: Iterable[FileEvents], job: LoggedJob, tas
             timed_by="launcher" if is_new else failure.timed_by,
         )
     return failure
+
+
+def _failed_itself(end: ProcessEnd) -> bool:
+    """Whether a process ended by itself with an error, and by no signal of others."""
+    return end.is_own or end.code in ABORTED
 
 
 def _first(known: _T | None, said: _T | None) -> _T | None:

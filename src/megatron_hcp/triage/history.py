@@ -9,7 +9,7 @@ from pathlib import Path
 
 from megatron_hcp.triage.events import NCCL_WARNS, OFTEN, RAISED, Event, FileEvents
 from megatron_hcp.triage.inputs.log_name import kind_of_log, read_name
-from megatron_hcp.triage.line import Line, read_line
+from megatron_hcp.triage.line import Line, read_line, without_figures
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.progress import NCCL_IS_UP, ONE_DONE, is_of_training
 from megatron_hcp.triage.signatures.row import Role
@@ -25,6 +25,12 @@ _STEP_ENDS = re.compile(rb"Terminating StepId=(\d{1,12}\.\d{1,9})\b|\*\*\* STEP 
 _AGENT = re.compile(rb"[EWI]\d{4} \S{1,20}\s{1,8}(\d{1,10}) torch/distributed/elastic/")
 """torchrun's agent and its process id, of which each attempt has one report on a worker that failed."""
 _REPORT = b"failed (exitcode: "
+_CLOSES = b" closing signal SIG"
+_OF_AGENT = re.compile(rb"\[?[EWI]\d{4} \S{1,24}\s{1,8}\d{1,10} torch/distributed/elastic/")
+_NO_START = re.compile(rb"[Ee]rror|ERROR|Exception|Traceback|exitcode|closing signal|srun: |slurmstepd")
+_FIRST, _SHORTEST = 12, 16
+"""Lines at the start of a log that are kept, to be known again, and the length of their text."""
+_LOOKED_THROUGH, _BELOW_END = 8192, 2048
 _OF_GONE: tuple[Role, ...] = ("unknown", "effect")
 _SLURMS = (b"srun: ", b"slurmstepd: ", b"slurmstepd-")
 
@@ -36,6 +42,10 @@ class History:
         self.files: list[FileEvents] = []
         self._looked = 0
         self._step_ended = False
+        self._first: frozenset[str] | None = None
+        """The log's first lines that its program wrote, without figures."""
+        self._again_at: int | None = None
+        """Where the program was started again, by torchrun's agent, which only says so where it informs"""
         self._reports: dict[tuple[int | str | None, bytes], tuple[int, int]] = {}
         """torchrun's agent (the task or node of its lines, its process id) -> where it reported, and the steps above"""
 
@@ -55,6 +65,7 @@ class History:
                     entry.outlived |= _known(other)
         self.files.append(entry)
         self._looked, self._step_ended, self._reports = 0, False, {}
+        self._first = self._again_at = None
 
     def survive(self, raw: bytes, line: Line) -> None:
         """Forgets what a line shows to have been survived: peers that are gone at a good end, and NCCL's warnings."""
@@ -74,9 +85,18 @@ class History:
             self._looked = hit.offset
         if hit.last_step and (when := read_line(hit.last_step).when):
             self.entry.last_step = when
+        if self._again_at is not None and hit.offset >= self._again_at:
+            self.entry.attempt, self._again_at = self.entry.attempt or 0, None
+            self.begin(self.entry.attempt + 1).begins = True
+        if self._first is None:
+            self._first = (
+                frozenset(_shapes(hit.chunk[:_LOOKED_THROUGH])[:_FIRST]) if hit.offset == hit.at else frozenset()
+            )
         if not hit.line:
             return
-        if _REPORT in hit.line:
+        if self._first and (_CLOSES in hit.line or _REPORT in hit.line):
+            self._look_for_start(hit)
+        if _REPORT in hit.line and self._again_at is None:
             self._follow_report(hit)
         if self._step_ended and not any(speaker in hit.line[:80] for speaker in _SLURMS):
             self.begin(self.entry.attempt)
@@ -101,6 +121,15 @@ class History:
         self._reports = {}
         return entry
 
+    def _look_for_start(self, hit: Hit) -> None:
+        """Looks below the end of torchrun's workers for the first lines of the log: then they were started again."""
+        at = hit.at + len(hit.line) + 1
+        for raw in hit.chunk[at : hit.at + _BELOW_END].split(b"\n"):
+            if self._first and _shape(raw) in self._first:
+                self._again_at = hit.offset + at - hit.at
+                return
+            at += len(raw) + 1
+
     def _follow_report(self, hit: Hit) -> None:
         """Looks at torchrun's report on a worker that failed: if its agent reported before, it has started all workers
         again in between, which it only says where it informs. Agents of several nodes can have one process id."""
@@ -124,6 +153,21 @@ class History:
         last.ends = [event for event in last.ends if event.offset <= offset]
         entry.cut = {writer: event for writer, event in last.cut.items() if event.offset > offset}
         last.cut = {writer: event for writer, event in last.cut.items() if event.offset <= offset}
+
+
+def _shape(raw: bytes) -> str:
+    """A line that a program may begin with, without its figures; empty for an agent's, an error, or few words."""
+    if _OF_AGENT.match(raw) or _NO_START.search(raw):
+        return ""
+    text = without_figures(read_line(raw))
+    return text if len(text) >= _SHORTEST and not text.startswith((" ", "\t")) else ""
+
+
+def _shapes(text: bytes) -> list[str]:
+    """The first lines that a program may begin with, above the first end of torchrun's workers."""
+    ends = [at for words in (_CLOSES, _REPORT) if (at := text.find(words)) >= 0]
+    lines = text[: min(ends, default=len(text))].split(b"\n")[:-1]
+    return [shape for raw in lines if (shape := _shape(raw))]
 
 
 def parts_by_step(files: Sequence[FileEvents]) -> list[list[FileEvents]]:

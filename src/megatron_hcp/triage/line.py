@@ -34,7 +34,7 @@ _PREFIXES = tuple(
     for text in (
         r"\s{0,20}(?P<label>\d{1,6}):(?!\d\d:\d\d\b) ?",
         r"[^|\[\]]{0,80}\d{1,3}%\|[^|]{0,400}\| [^\[\]|]{1,60} \[[^\]]{1,200}\] ?(?=\S)",  # a bar that the text cut off
-        r"\[?rank(?P<rank>\d+)\]:?\s?",
+        r"\[?rank(?P<rank>\d{1,18})(?:\]:?|\s{0,8}\|)\s?",
         r"\[[A-Za-z_]{0,40}(?P<local>\d+)(?:\|\d{1,6})?\]:\s?",
         r"\[(?:\d{1,6},)?(?P<rank>\d+)\]<std(?:out|err)>:\s?",  # mpirun --tag-output, Horovod
         rf"\[{_GLOG} [^\]]{{0,300}}\]\s?",
@@ -131,7 +131,7 @@ def read_line(raw: bytes) -> Line:
         match = next((found for pattern in _PREFIXES if (found := pattern.match(text))), None)
         if match is None or not match[0]:
             break
-        if match[0].startswith(("[rank", "rank")):
+        if match[0].startswith(("[rank", "rank")) and "|" not in match[0]:
             said.pop("level", None)  # a launcher's logger passes on what a rank wrote: the level is not the rank's
         said = {**{name: value for name, value in match.groupdict().items() if value is not None}, **said}
         text = text[match.end() :]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from megatron_hcp.triage.collective.collectives import TOKENS as COLLECTIVE_TOKENS
-from megatron_hcp.triage.collective.collectives import CollectiveWaits
+from megatron_hcp.triage.collective.waits import TOKENS as COLLECTIVE_TOKENS
+from megatron_hcp.triage.collective.waits import CollectiveWaits
 from megatron_hcp.triage.course.idle import Idle
 from megatron_hcp.triage.course.not_finite import said
 from megatron_hcp.triage.cp.evidence import CpEvidence
@@ -13,25 +13,25 @@ from megatron_hcp.triage.events import HANGS, IDLE, LASTING, FileEvents
 from megatron_hcp.triage.history import History
 from megatron_hcp.triage.line import INFORMING, QUIET, Line, read_line
 from megatron_hcp.triage.logged_job import LoggedJob
+from megatron_hcp.triage.raised.survived import is_ignored, passes_on, was_caught
+from megatron_hcp.triage.raised.tracebacks import (
+    HEAD,
+    end_of_traceback,
+    heads_traceback,
+    is_source,
+    last_frame_below,
+    lines_below,
+    of_rank,
+    raised_at,
+    rejoined,
+    text_below,
+)
+from megatron_hcp.triage.raised.wrapped import crosses, joined, line_above
 from megatron_hcp.triage.scan import Hit
 from megatron_hcp.triage.signatures.progress import HARMLESS, begun, finished, is_of_training, last_words
 from megatron_hcp.triage.signatures.ray import WRAPPER as RAYS_WRAPPER
 from megatron_hcp.triage.signatures.row import Role, Signature
 from megatron_hcp.triage.signatures.table import ALWAYS, JOB_TOKEN, RESTART_TOKEN, places_of, words_of
-from megatron_hcp.triage.signatures.tracebacks import (
-    HEAD,
-    end_of_traceback,
-    heads_traceback,
-    is_ignored,
-    last_frame_below,
-    lines_below,
-    passes_on,
-    raised_at,
-    rejoined,
-    text_below,
-    was_caught,
-)
-from megatron_hcp.triage.signatures.wrapped import crosses, joined, line_above
 
 _AGENT = b"torch/distributed/elastic/agent/server/api.py:"
 _LAST_ERROR = b"Last error:"
@@ -53,8 +53,6 @@ _SPOKEN = ("cause", "general")
 _INFORMED = (*_SPOKEN, "report", "echo")
 """Roles of lines that a logger's level can take back: a warning ended nothing, and Ray informs of each good end."""
 _WRAPPED = ("cause", "origin", "effect", "report")
-_CODE = re.compile(r"\s+raise \w")
-_FRAME_ABOVE = re.compile(r'\s*File "')
 _NUMBER = re.compile(rb"\d{3,}|0x[0-9a-f]+")
 _LONGEST_SHAPE, _LONGEST_STEP, _SHAPES, _ENOUGH = 2000, 8000, 20000, 1000
 _TAIL = 8192
@@ -205,8 +203,8 @@ class LineReader:
             if (row.role in silent and not row.at_any_level) or not (row.tokens or is_raised):
                 continue
             match = pattern.search(line.body)
-            if match and _CODE.match(line.body) and _FRAME_ABOVE.match(line_above(hit).body):
-                continue  # the source line of a frame: what was raised stands below the traceback
+            if match and line.body.startswith((" ", "\t")) and is_source(line, line_above(hit)):
+                continue  # what was raised stands below the traceback
             if match is None or (row.role in ("general", "effect") and _AGENT in hit.line):
                 continue
             if row.context and not re.search(row.context, hit.before()[-8192:]):
@@ -252,12 +250,13 @@ class LineReader:
     def _add(self, row: Signature, match: re.Match[str], line: Line, hit: Hit, file: int) -> None:
         if row.role in _SPOKEN and is_ignored(hit.before()):
             return
-        if row.role == "general" and (was_caught(hit, line) or passes_on(hit)):
+        if row.role == "general" and (was_caught(hit, line) or passes_on(hit, line)):
             self.entry.add_unknown(line, hit, file)
             return
         if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):
             return  # the job had ended already, and asked to be started again itself
         groups = {name: value or "" for name, value in match.groupdict().items()}
+        line = of_rank(hit, line) if row.role in _SPOKEN else line
         if row.id == RAYS_WRAPPER:
             groups["at"] = last_frame_below(hit, line)
         self.entry.add(row, groups, line, hit, file)

@@ -20,6 +20,8 @@ from megatron_hcp.triage.inputs.log_name import restarts_of
 from megatron_hcp.triage.inputs.sources import is_log, opened
 from megatron_hcp.triage.is_cp_on import CpPlan
 from megatron_hcp.triage.line_reader import LineReader
+from megatron_hcp.triage.ranks.last_words import keep_last_words
+from megatron_hcp.triage.ranks.left_early import keep_last_line
 from megatron_hcp.triage.scan import CHUNK, Bytes, scan
 from megatron_hcp.triage.signatures.progress import is_of_a_training, shows_start
 from megatron_hcp.triage.signatures.table import SIGNATURES, compiled
@@ -82,10 +84,13 @@ def triage(
                 reader.entry.runs = reader.entry.runs or hit.runs
                 if hit.line:
                     reader.read(hit, len(read_paths))
+                    keep_last_words(reader.entry, hit, len(read_paths))
                 else:  # the end of a chunk
                     is_of_training = is_of_training or is_of_a_training(hit.chunk)
                     if hit.is_last:
                         reader.close(hit, len(read_paths))
+                        keep_last_words(reader.entry, hit, len(read_paths))
+                        keep_last_line(reader.entry, hit, len(read_paths))
                 del hit  # with its chunk, whose memory the next one takes
             read_paths.append(path)
             gone += [(path, why) for why in stopped.why]

@@ -15,6 +15,7 @@ from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.line import When
 from megatron_hcp.triage.remedy.memory import MEMORY, memory_steps
 from megatron_hcp.triage.remedy.raised import correction_of
+from megatron_hcp.triage.unclear import UNCLEAR
 
 _CP_NEXT = {
     "off": "hcp check {launch} --select HCP,LOAD",
@@ -71,7 +72,7 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
         },
         "came_back": came_back(diagnosis.attempts),
         "later_steps": [_later(later) for later in diagnosis.later],
-        "attempts": [_attempt(attempt) for attempt in diagnosis.attempts],
+        "attempts": [_attempt(attempt) for attempt in (*diagnosis.attempts, *diagnosis.after)],
         "collective": _collective(diagnosis.waited),
         "context_parallel": {
             "state": diagnosis.cp.state,
@@ -100,6 +101,7 @@ def _unclear(diagnosis: Diagnosis) -> dict[str, Any] | None:
         "why": diagnosis.unclear,
         "location": None if path is None else {"file": str(path), "line": number},
         "message": text,
+        "next": [UNCLEAR[diagnosis.unclear][1]],
     }
 
 

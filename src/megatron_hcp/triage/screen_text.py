@@ -10,6 +10,7 @@ from megatron_hcp.triage.collective.collectives import collective_text
 from megatron_hcp.triage.conclude import Diagnosis
 from megatron_hcp.triage.failure import Failure
 from megatron_hcp.triage.report import cp_next, left_out, next_steps, rule_of, time_text
+from megatron_hcp.triage.unclear import UNCLEAR
 
 _CP_WORDS = {
     "on": "on, as far as logs can tell",
@@ -27,25 +28,6 @@ _ONLY = {
     "effect": "ranks report this when another one is gone; none of the logs that were read shows the cause",
     "report": "this is a launcher's report; none of the logs that were read shows the cause",
 }
-_UNCLEAR = {
-    "error-line": (
-        "no known failure in {files}{steps}, but this line may say what went wrong",
-        "read the lines around it: did the program end there, or go on?",
-    ),
-    "no-end": (
-        "in {files}{steps} only the shell failed, before the ranks started; how they ended isn't there",
-        "pass the files with the job's other output, as the .out beside an .err",
-    ),
-    "no-step": (
-        "no failure in {files}, but no training step either",
-        "is the job still starting, or is it hanging? pass the logs of all its ranks and of its launcher",
-    ),
-    "no-log": (
-        "nothing in {files} looks like a training job's log",
-        "pass the files that the job's ranks and its launcher wrote",
-    ),
-}
-"""Why the state is unclear, and what to do."""
 _MOST_ALSO = 8
 _MOST_BEFORE = 3
 """Attempts before the last one that are told each in a line."""
@@ -62,14 +44,14 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
         last = f"; attempt {diagnosis.attempts[-1].number} is the last" if len(diagnosis.attempts) > 1 else ""
         lines = [f"no failure in {files}{steps}{done}{last}"]
         if diagnosis.unclear:
-            lines = ["unclear: " + _UNCLEAR[diagnosis.unclear][0].format(files=files, steps=steps)]
+            lines = ["unclear: " + UNCLEAR[diagnosis.unclear][0].format(files=files, steps=steps)]
             lines += [f"why: {_place(diagnosis.unnamed)}"] if diagnosis.unnamed else []
             if diagnosis.waited and diagnosis.dumps:
                 stuck = collective_text(diagnosis.waited, "did not end")
                 lines.append(
                     f"  according to the flight-recorder dumps, {visible(stuck)}; {visible(diagnosis.waited.at)}"
                 )
-            lines.append(f"  next: {_UNCLEAR[diagnosis.unclear][1]}")
+            lines.append(f"  next: {UNCLEAR[diagnosis.unclear][1]}")
         lines += _attempts(diagnosis)
     else:
         lines = _failure(failure, diagnosis, launch)
@@ -87,7 +69,7 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
 def _failure(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list[str]:
     rule = rule_of(failure)
     what = "stopped from outside" if failure.is_from_outside else "first failure"
-    what += f", attempt {diagnosis.attempts[-1].number}" if len(diagnosis.attempts) > 1 else ""
+    what += f", attempt {diagnosis.attempts[-1].number}" if len(diagnosis.attempts) > 1 or diagnosis.after else ""
     lines = [f"{what}: {failure.cause}" + (f" [{rule}]" if rule else "")]
     lines.append(f"where: {_where(failure, diagnosis.attempts[-1])}")
     lines.append(f"why: {failure.path}:{failure.line}: {_short(failure.message)}")
@@ -136,7 +118,9 @@ def _attempts(diagnosis: Diagnosis) -> list[str]:
     """How the attempts before the last one ended, the latest first."""
     before = [attempt for attempt in diagnosis.attempts[:-1] if attempt.failure is not None]
     told = before[: -_MOST_BEFORE - 1 : -1]
-    lines = [f"attempt {attempt.number} {_compared(attempt, diagnosis)}" for attempt in told]
+    ends = [(attempt.number, _short(attempt.failure.cause)) for attempt in diagnosis.after if attempt.failure]
+    lines = [f"attempt {number}, started after it, did not train: {cause}" for number, cause in ends[:_MOST_BEFORE]]
+    lines += [f"attempt {attempt.number} {_compared(attempt, diagnosis)}" for attempt in told]
     more = len(before) - len(told)
     return [*lines, f"{_count(more, 'attempt')} before that failed too"] if more > 0 else lines
 

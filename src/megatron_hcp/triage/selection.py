@@ -15,6 +15,8 @@ from megatron_hcp.triage.events import NAMES_THE_END, ROLES, Event, FileEvents
 from megatron_hcp.triage.line import When, without_figures
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.ranks.ended_first import HAPPENED, Said, ended_before, odd_one, silent_one
+from megatron_hcp.triage.ranks.last_words import told_why, words_of
+from megatron_hcp.triage.ranks.left_early import left_early
 from megatron_hcp.triage.ranks.place import place_of
 from megatron_hcp.triage.signatures.environment import CONDA
 from megatron_hcp.triage.signatures.row import Role
@@ -47,7 +49,7 @@ def candidates_of(parts: Sequence[FileEvents], files: Sequence[FileEvents]) -> l
         gone = of_drivers if entry.kind == "worker" else set()
         others = last.get(entry.name.task, [])
         for role, event in entry.pending.items():
-            if role in others_over or (role == "effect" and entry.kind == "ray"):
+            if role in others_over or (entry.kind == "ray" and role in ("effect", "report")):
                 continue
             alike = sorted((event, *(later for later in entry.further if later.role == role)), key=_is_dispensable)
             alike = [one for one in alike if without_figures(one.line) not in gone]
@@ -127,6 +129,10 @@ def first_event(
         first = silent_one(parts, place_of(*first, job)[0]) or first
     if first[1].role == "effect":  # Ray saw the end that others only felt
         first = next((item for item in candidates if item[1].signature.id == "ray-worker-died"), first)
+    if first[1].role in ("origin", "effect"):
+        first = left_early(parts) or told_why(parts) or first
+    if first[1].role in ("report", "echo"):
+        first = words_of(parts, first[1]) or first
     return first, candidates
 
 

@@ -6,6 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from megatron_hcp.cli.repository.fixing import fix_file
+from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.judge.engine import check_launch
+from megatron_hcp.judge.report import Report
+from megatron_hcp.launch.load import LoadOptions, load_launch
+from megatron_hcp.rules.registry import RULES
 from support.processes import HANG_S
 
 TWO_LEVELS = (
@@ -70,6 +78,20 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(tmp_path: Path) -> None:
     assert done.returncode == 2 and done.stderr.startswith("hcp: cannot write run.sh: File too large")
     assert done.stderr.count("\n") == 1 and (tmp_path / "run.sh").read_text() == TWO_LEVELS.format(more="")
     assert [path.name for path in tmp_path.iterdir()] == ["run.sh"]
+
+
+def test_what_somebody_writes_meanwhile_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(TWO_LEVELS.format(more=""))
+
+    def check() -> list[Report]:
+        report = check_launch(load_launch(str(path), LoadOptions()), RULES)
+        path.write_text("somebody's")
+        return [report]
+
+    with pytest.raises(HcpError, match="changed while its fixes were tried; run the command again"):
+        fix_file(str(path), check, RULES)
+    assert path.read_text() == "somebody's"
 
 
 def test_without_a_file_there_is_nothing_to_write(hcp, tmp_path: Path) -> None:

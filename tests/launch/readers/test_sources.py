@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import Beside, Reading
+from megatron_hcp.launch.fact import Beside
 from megatron_hcp.launch.readers.target import read_target
-
-TRAIN = "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 8 --tensor-model-parallel-size $TP\n"
-
-
-def read(folder: Path, script: str, **beside: Any) -> Reading:
-    (folder / "run.sh").write_text(script, encoding="utf-8")
-    return read_target(str(folder / "run.sh"), beside=Beside(**beside))
-
-
-def tp(reading: Reading) -> object:
-    found = [setting.value for setting in reading.settings if setting.key == "tensor_model_parallel_size"]
-    return found[-1][0] if found else None
+from support.sourced import TRAIN, read, tp
 
 
 @pytest.mark.parametrize(
@@ -268,32 +256,6 @@ def test_nothing_is_read_beside_a_script_on_standard_input(tmp_path: Path, monke
     (tmp_path / "m.sh").write_text("TP=4\n")
     monkeypatch.chdir(tmp_path)
     assert tp(read_target("-", stdin=lambda: f"source m.sh\n{TRAIN}".encode())) is None
-
-
-@pytest.mark.parametrize(
-    "arms",
-    [
-        'if [ "${KIND:-a}" = b ]; then TP=2; else source other.sh; fi',
-        'TP=1\nif [ "${KIND:-a}" = b ]; then TP=2; else source other.sh; fi',
-        'case a in b) TP=2;; *) V=1 source "$(program)/other.sh";; esac',
-    ],
-)
-def test_an_unread_file_of_one_arm_may_set_what_the_other_arms_set(tmp_path: Path, arms: str) -> None:
-    reading = read(tmp_path, f"{arms}\n{TRAIN}")
-    assert tp(reading) is None
-    assert "TP may be set by other.sh" in reading.unknown["tensor_model_parallel_size"]
-
-
-def test_what_an_arm_sets_after_an_unread_file_is_known(tmp_path: Path) -> None:
-    assert tp(read(tmp_path, f"if [ a = b ]; then TP=2; else source other.sh; TP=4; fi\n{TRAIN}")) == "4"
-
-
-@pytest.mark.parametrize(
-    ("path", "shown"), [("/models/$MODEL.sh", "another file"), ("$DIR/qwen3.sh", "qwen3.sh"), ("$FILE", "another file")]
-)
-def test_an_unread_file_is_shown_by_its_name_if_that_is_known(tmp_path: Path, path: str, shown: str) -> None:
-    reading = read(tmp_path, f'source "{path}"\n{TRAIN}')
-    assert reading.unknown["tensor_model_parallel_size"] == f"TP may be set by {shown}, which line 1 sources"
 
 
 @pytest.mark.parametrize(("other", "is_read"), [("$SLURM_SUBMIT_DIR", True), ("./other", False)])

@@ -216,6 +216,15 @@ def test_ranks_are_read_out_of_a_list_too(tmp_path):
     assert waited is not None and (waited.arrived, waited.at[:11]) == ((0,), "rank 1 left")
 
 
+def test_groups_whose_keys_are_no_texts_are_told_apart(tmp_path):
+    dump = _dump(GROUPS, [("0", 5, WAITS)])
+    stated = {"ranks": [0, 1]}
+    dump["pg_config"] |= {None: stated, True: stated, 1.5: stated, (1, 2): stated, 7: stated}
+    (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps(dump, 2))
+    waited, _ = read_dumps([tmp_path / "nccl_trace_rank_0"])
+    assert waited is not None and (waited.arrived, waited.at[:11]) == ((0,), "rank 1 left")
+
+
 def test_a_dump_that_is_cut_off_is_called_so() -> None:
     whole = pickle.dumps({"entries": [{"name": "nccl:all_reduce", "size": [[1, 2]]}] * 3}, 2)
     for length in range(2, len(whole) - 1, 7):

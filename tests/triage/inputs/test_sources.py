@@ -48,6 +48,14 @@ def test_a_device_is_refused(target):
         find_logs([target])
 
 
+@pytest.mark.parametrize("target", ["/proc", "/proc/self/", "/sys", "link"])
+def test_the_kernels_folders_are_no_logs(tmp_path, monkeypatch, target):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("/proc/self")
+    with pytest.raises(HcpError, match=f"{target}: found files of the kernel's".replace("self/", "self")):
+        find_logs([target])
+
+
 def test_an_empty_name_is_not_the_current_folder(tmp_path, monkeypatch):
     (tmp_path / "a.log").write_text("x\n")
     monkeypatch.chdir(tmp_path)

@@ -9,7 +9,7 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.files import write_whole
 from megatron_hcp.judge.repair.patch import keeps_intent, patch_of
 from megatron_hcp.judge.report import Report
-from megatron_hcp.launch.source import byte_order_mark
+from megatron_hcp.launch.source import byte_order_mark, text_of_target
 from megatron_hcp.rules.rule import Rule
 
 
@@ -29,7 +29,7 @@ def fix_file(target: str, check: Callable[[], Sequence[Report]], rules: Sequence
         rules: those by which a fix is tried.
 
     Raises:
-        HcpError: the file can't be written.
+        HcpError: the file can't be written, or was changed by somebody else meanwhile.
     """
     reports = check()
     made: list[tuple[str, str]] = []
@@ -41,6 +41,8 @@ def fix_file(target: str, check: Callable[[], Sequence[Report]], rules: Sequence
         left += patch.left_out
         if patch.after is None:
             continue
+        if text_of_target(target, bytes)[1] != reports[number].launch.reading.text:
+            raise HcpError(f"{target} changed while its fixes were tried", do="run the command again")
         try:
             write_whole(target, byte_order_mark(target) + patch.after)
         except OSError as error:

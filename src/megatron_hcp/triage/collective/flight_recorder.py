@@ -137,7 +137,7 @@ def _add(groups: dict[str, _StuckGroup], calls: Calls, rank: int, dump: Mapping[
     config = dump.get("pg_config")
     for key, stated in config.items() if isinstance(config, dict) else ():
         if isinstance(stated, dict):
-            group = groups.setdefault(_name(stated.get("name")) or key, _StuckGroup())
+            group = groups.setdefault(_name(stated.get("name")) or _name(key), _StuckGroup())
             group.name = group.name or _name(stated.get("desc"))
             group.ranks |= {
                 number

@@ -1,4 +1,4 @@
-"""Ranks that called different collectives under one number of their group, by the dumps of torch's flight recorder.
+"""Ranks that called different collectives under one number of their group, by dumps of torch's flight recorder or logs.
 
 torch's own analyser compares the same (`torch/distributed/flight_recorder/components/types.py`, `Op.match`).
 """
@@ -73,7 +73,7 @@ class Calls:
     def first(self) -> Mismatch | None:
         """The mismatch of the lowest number: what follows it in its group is out of step too."""
         for (group, sequence), calls in sorted(self.of.items(), key=lambda item: (item[0][1], item[0][0])):
-            if len(calls) > 1 and (found := _mismatch(self.names[group], sequence, calls)):
+            if len(calls) > 1 and (found := mismatch_of(self.names[group], sequence, calls)):
                 return found
         return None
 
@@ -94,7 +94,8 @@ def as_printed(value: Any, most: int = _LONGEST) -> str:
     return f"{text}]"[:most]
 
 
-def _mismatch(group: str, sequence: int, calls: dict[int, Call]) -> Mismatch | None:
+def mismatch_of(group: str, sequence: int, calls: dict[int, Call]) -> Mismatch | None:
+    """What differs in the calls of a group's ranks under one number; None where nothing does."""
     kinds: tuple[tuple[Literal["type", "size", "dtype"], int], ...] = (("type", 0), ("size", 1), ("dtype", 2))
     counts = ((kind, place, Counter(call[place] for call in calls.values() if call[place])) for kind, place in kinds)
     differ = next((found for found in counts if len(found[2]) > 1), None)

@@ -21,6 +21,7 @@ from megatron_hcp.triage.inputs.log_name import PACKED, PREVIOUS
 from megatron_hcp.triage.names import job_id
 from megatron_hcp.triage.scan import Bytes
 
+_KERNELS = ("proc", "sys")
 STDIN = Path("<stdin>")
 """Stands for standard input; a file of this name is another `Path`."""
 
@@ -212,7 +213,7 @@ class _Found:
         """The texts and dumps below a folder.
 
         Raises:
-            HcpError: it has none.
+            HcpError: it has none, or they are the kernel's.
         """
         before = len(self.paths) + len(self.dumps)
         self.paths += sorted(self._texts_in(folder), key=_age)
@@ -253,6 +254,8 @@ class _Found:
         except OSError as error:  # the current folder was removed
             self.unread.append((folder, error.strerror or "it cannot be read"))
             return []
+        if root.split("/")[1] in _KERNELS:
+            raise HcpError(f"{visible(str(folder))}: found files of the kernel's", wanted="a folder of logs")
         texts: list[Path] = []
 
         def cannot(error: OSError) -> None:

@@ -101,6 +101,15 @@ _CORRECTIONS = (
         "is the address right, does a proxy stand between (no_proxy), and may the job's token do this?",
     ),
     Correction(
+        re.compile(
+            _NAMED
+            + r"(?!RuntimeError)\w+(?:Error|Exception)\b.{0,400}(?:[Cc]onnection refused|Name or service not known)"
+        ),
+        "a service that it asks does not answer",
+        "is the service (a tracker, a store, a server) started, and its address and port right as this node sees them?",
+        later=False,
+    ),
+    Correction(
         re.compile(_NAMED + r"PermissionError\b"),
         "the job's user may not read or write there",
         "let the caches lie in a folder of the user's own (HF_HOME, TORCH_EXTENSIONS_DIR, TRITON_CACHE_DIR)",
@@ -137,8 +146,8 @@ _CORRECTIONS = (
 
 def correction_of(failure: Failure, steps: int) -> Correction | None:
     """The correction that the line of a failure states; `steps`: of training, before it."""
-    if failure.kind != "cause":
-        return None
+    if failure.kind != "cause" or failure.signature.again == "machine":
+        return None  # what a machine lacks, no option of the program gives it
     own = (each for each in _CORRECTIONS if each.signature in ("", failure.signature.id))
     return next((each for each in own if (each.later or not steps) and each.shape.search(failure.message)), None)
 
@@ -150,6 +159,8 @@ _RAISED = (
     "exception-bare",
     "exception-other",
     "exit-text",
+    "last-words",
+    "exception-service",
     "ray-told",
     "srun-step",
 )

@@ -200,6 +200,20 @@ EFFECTS: tuple[Signature, ...] = (
         rule="LOG003",
         role="origin",
     ),
+    fault(
+        "exception-service",
+        r"^(?P<exc>(?:[A-Za-z_]\w*\.)*(?!(?:RuntimeError|(?:BrokenPipe|EOF)Error|"
+        r"\w*(?:Dist|NCCL|Nccl|Gloo|Xla|MPI|Rpc|Ray|Rendezvous|Store|Unavailable|Actor|Worker|Engine)\w*):)"
+        r"(?!Connection\w{5,7}Error: \[Errno \d{1,3}\] [\w ]{1,40}$)[A-Z]\w*(?:Error|Exception|Timeout)): "
+        r"(?P<text>(?!.*(?:[Gg]loo|NCCL|nccl|TCPStore|[Rr]endezvous|[Cc]oordination|UCX|libfabric))"
+        r".*?(?:[Cc]onnection (?:was )?(?:likely )?(?:reset|closed|refused)|Broken pipe).*)$",
+        "the program raised {exc}: {text}",
+        "urllib.error.URLError: <urlopen error [Errno 111] Connection refused>",
+        "RuntimeError: Connection refused",
+        "does the service that it talks to (a tracker, a store of data, a hub) run, and does the node reach it?",
+        role="general",
+        again="chance",
+    ),  # what ranks talk to each other through raises RuntimeError, or an error of its own
     effect(
         "peer-gone",
         r"[Cc]onnection (?:was )?(?:likely )?(?:reset|closed)|Broken pipe|remote process exited|"
@@ -253,47 +267,5 @@ EFFECTS: tuple[Signature, ...] = (
         "n1:12345:12350 [3] NCCL WARN Call to recv from 10.0.0.2<1234> failed : Broken pipe",
         "n1:12345:12350 [3] NCCL INFO Channel 00/0",
         tokens=(b"NCCL WARN",),
-    ),
-    effect(
-        "terminated",
-        r"SignalException: (?:(?!SignalException: ).)* got signal: (?:15|Signals\.SIGTERM)|"
-        r"Received (?:15|Signals\.SIGTERM) death signal|SystemExit: 143|is killed by signal: Terminated|"
-        r"^Main process received SIGTERM, exiting",  # DeepSpeed's launcher, which only informs
-        "ended by SIGTERM from outside: a preemption, a cancellation, or the end of a job of which another node failed",
-        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 15",
-        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 9",
-        tokens=(b"ignal", b"SIGTERM, exiting"),
-        role="echo",
-        at_any_level=True,
-    ),
-    effect(
-        "workers-closed",
-        r"(?:closing|via) signal SIGTERM",
-        "torchrun ended its workers: one of them had failed, or it was told to end itself",
-        "W0822 10:00:00.123000 12345 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 12360 "
-        "closing signal SIGTERM",
-        "W0822 10:00:00.123000 12345 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 12360 "
-        "closing signal SIGHUP",
-        "read the log of the rank that ended first",
-        tokens=(b"signal SIGTERM",),
-        role="echo",
-    ),
-    effect(
-        "pipe-closed",
-        r"^(?:EOFError|BrokenPipeError|ConnectionResetError|ConnectionRefusedError)\b",
-        "a helper process lost its peer",
-        "EOFError",
-        "TimeoutError: timed out",
-    ),
-    effect(
-        "interrupted",
-        r"^KeyboardInterrupt\b|got signal: 2\b|Received 2 death signal|(?:closing|via) signal SIGINT|"
-        r"^Main process received SIGINT, exiting",
-        "the program was interrupted (SIGINT, as Ctrl-C sends it)",
-        "KeyboardInterrupt",
-        "KeyboardError",
-        tokens=(b"KeyboardInterrupt", b"signal", b"SIGINT, exiting"),
-        role="echo",
-        at_any_level=True,
     ),
 )

@@ -171,6 +171,19 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "hcp check {launch} --select SLURM",
     ),
     fault(
+        "rate-limit",
+        r"^(?:[A-Za-z_]\w*\.)*\w{1,40}(?:Error|Exception|Exceeded|Exhausted|TooManyRequests): .{0,300}?"
+        r"(?P<text>\b429\b.{0,20}(?:Client Error|Too Many)|[Tt]oo [Mm]any [Rr]equests|"
+        r"[Rr]ate[- ]?[Ll]imit(?:ed| exceeded| reached| hit)?\b)",
+        "a server refused to answer, since too many requests reach it at once ({text})",
+        "requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://example.org/a",
+        "requests.exceptions.HTTPError: 404 Client Error: Not Found for url: https://example.org/429",
+        "let one rank, or a step before the job, fetch it once into a shared cache, and start with HF_HUB_OFFLINE=1",
+        "log in: a server allows an account more than an address that many jobs share; then wait, and start again",
+        tokens=(ERROR, b"xception: ", b"TooManyRequests: ", b"Exceeded: ", b"Exhausted: "),
+        again="chance",
+    ),
+    fault(
         "hub",
         r"^(?:[A-Za-z_]\w*\.)*(?:OfflineModeIsEnabled|LocalEntryNotFoundError|GatedRepoError|RepositoryNotFoundError|"
         r"RevisionNotFoundError|HfHubHTTPError|HFValidationError)\b|"

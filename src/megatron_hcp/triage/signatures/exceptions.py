@@ -88,6 +88,34 @@ UNKNOWN = Signature(
 )
 """Stands for any line that says error and that no row knows; it is no row of the table."""
 
+LAST_WORDS = Signature(
+    "last-words",
+    "",
+    "general",
+    "chance",
+    (),
+    r"^(?P<text>.+)$",
+    "a process ended itself, and what was written last before says why: {text}",
+    ("read the lines around it",),
+    "[plan] the vocabulary has another hash; refusing to start",
+    "",
+)
+"""Stands for a plain line above the end of the process that wrote it; it is no row of the table."""
+
+LEFT_EARLY = Signature(
+    "left-early",
+    "",
+    "cause",
+    "same",
+    (),
+    r"^(?P<text>.+)$",
+    "this rank ended well before the others, which then lost it; its last words: {text}",
+    ("do all ranks take the same number of steps (uneven data, an early stop that one rank alone decides on)?",),
+    "rank 3: no more batches, training finished",
+    "",
+)
+"""Stands for the last line of a rank's own log; it is no row of the table."""
+
 CUT = Signature(
     "traceback-cut",
     "",

@@ -91,9 +91,9 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "gpu-assert",
-        r"Assertion `[^`]{1,200}` failed|(?:CUDA|HIP) error: device-side assert",
-        "a kernel used an index outside its table: a token ID beyond the vocabulary, a position beyond the "
-        "maximum, or a label that is not a class",
+        r"Assertion `[^`]{1,200}` failed|Error.{0,20}: device-side assert|error: device-side assert",
+        "a check inside a kernel failed, nearly always of an index outside its table: a token ID beyond the "
+        "vocabulary, a position beyond the maximum, or a label that is not a class",
         "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1284: indexSelectLargeIndex: block: [134,0,0], thread: "
         "[0,0,0] Assertion `srcIndex < srcSelectDimSize` failed.",
         "AssertionError: no index",
@@ -136,7 +136,12 @@ GPU: tuple[Signature, ...] = (
         r"CUDA driver initialization failed|CUDA_ERROR_(?:NO_DEVICE|SYSTEM_NOT_READY|SYSTEM_DRIVER_MISMATCH)|"
         r"system not yet initialized|no CUDA-capable device is detected|forward compatibility was attempted on|"
         r"Cuda failure (?:\d{1,4} )?'(?:initialization error|no CUDA-capable device|system not yet)|"
-        r"nvidia-container-cli: (?:initialization error|detection error)",
+        r"nvidia-container-cli: (?:initialization error|detection error)|"
+        r"Error: (?:(?!Error: ).){0,80}?(?:\b[Nn]o (?:\w{1,20} ){0,3}(?:GPUs?|accelerators?) (?:\w{1,8} ){0,2}"
+        r"(?:found|available|detected|visible)|"
+        r"(?:cannot|can't|could(?: not|n't)|did(?: not|n't)) (?:find|detect|see) (?:\w{1,12} ){0,3}"
+        r"(?:GPUs?|accelerators?|CUDA devices?)\b|(?:needs?|requires?) an? (?:\w{1,20} )?(?:GPU|accelerator)\b"
+        r"(?! with| that| of))",
         "the program found no working GPU driver on this node",
         "RuntimeError: No CUDA GPUs are available",
         "RuntimeError: No GPUs were asked for",

@@ -7,21 +7,35 @@ from megatron_hcp.triage.signatures.row import EXCLUDE_NODE, SACCT, Signature, e
 JOB: tuple[Signature, ...] = (
     ended(
         "time-limit",
-        r"CANCELLED AT \S+ DUE TO TIME LIMIT|DUE TO TIME LIMIT \*\*\*|TERM_RUNLIMIT|"
-        r"job killed: walltime \d+ exceeded limit|[Jj]ob exceeded (?:its )?wall ?(?:clock|time) limit",
+        r"CANCELLED AT \S+ DUE TO TIME LIMIT|DUE TO TIME LIMIT \*\*\*|"
+        r"\bTERM_(?:RUN|CPU)LIMIT\b|^TERM_(?:DEADLINE|WINDOW)\b|"  # LSF
+        r"job killed: (?:walltime|cput) \S{1,20} exceeded limit|"  # PBS
+        r"\bjob \S{1,40} exceeded (?:hard|soft) wallclock time|"  # Grid Engine
+        r"[Jj]ob exceeded (?:its )?wall ?(?:clock|time) limit",
         "the job reached its time limit",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
         "submit again, with --signal and --requeue so that it continues by itself (`hcp render --requeue N`)",
-        tokens=(b"CANCELLED", b"TIME LIMIT", b"TERM_RUNLIMIT", b"exceeded limit", b"job exceeded", b"Job exceeded"),
+        tokens=(
+            b"CANCELLED",
+            b"TIME LIMIT",
+            b"TERM_",
+            b"exceeded limit",
+            b"exceeded hard",
+            b"exceeded soft",
+            b"ob exceeded",
+        ),
     ),
     ended(
         "preempted",
-        r"CANCELLED AT \S+ DUE TO PREEMPTION|DUE TO JOB REQUEUE",
+        r"CANCELLED AT \S+ DUE TO PREEMPTION|DUE TO JOB REQUEUE|"
+        r"^TERM_(?:PREEMPT|REQUEUE_(?:OWNER|ADMIN)|RC_RECLAIM|LOAD|BUCKET_KILL)\b|"  # LSF
+        r"^004 \([\d.]{5,40}\) .{0,40}Job was evicted",  # HTCondor
         "the job was preempted or requeued",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO PREEMPTION ***",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
         "squeue -j {job}",
+        tokens=(b"CANCELLED", b"JOB REQUEUE", b"TERM_", b"Job was evicted"),
     ),
     ended(
         "preempted-in-order",
@@ -86,11 +100,14 @@ JOB: tuple[Signature, ...] = (
     ),
     ended(
         "job-cancelled",
-        r"\*\*\* JOB \S+ (?:ON \S+ )?CANCELLED AT [^ ]+(?: (?:BY|DUE to SIGNAL) [^*]{0,80})? \*\*\*",
+        r"\*\*\* JOB \S+ (?:ON \S+ )?CANCELLED AT [^ ]+(?: (?:BY|DUE to SIGNAL) [^*]{0,80})? \*\*\*|"
+        r"^TERM_(?:FORCE_)?(?:OWNER|ADMIN)\b|"  # LSF
+        r"^009 \([\d.]{5,40}\) .{0,40}Job was aborted",  # HTCondor
         "somebody cancelled the job",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***",
         SACCT,
+        tokens=(b"CANCELLED", b"TERM_", b"Job was aborted"),
     ),
     report(
         "cancelled",

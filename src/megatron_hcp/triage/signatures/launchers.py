@@ -43,10 +43,12 @@ LAUNCHERS: tuple[Signature, ...] = (
     report(
         "process-ended",
         r"exits with return code = (?P<code>-?[1-9]\d*)|"
-        r"\b(?:[Ee]xited|returned|terminated|completed|failed|finished) (?:with )?(?:a )?(?:non-?zero )?(?:exit )?"
-        r"(?:code|status):?[ =]{1,3}(?P<code2>-?[1-9]\d{0,9})\b|"
+        r"\b(?:[Ee]xit(?:ed|s| with)|returned|[Tt]erminat(?:ed|ion)|completed|failed|finished|crashed|died|ended|"
+        r"stopped) (?:with |\()?(?:an? )?(?:non-?zero )?(?:(?:exit|return|status) )?"
+        r"(?:code|status|value)(?: of)?:?[ =]{1,3}(?P<code2>-?[1-9]\d{0,9})\b|"
         r"^exit status (?P<code3>[1-9]\d{0,2})$|^[=\s]*(?i:exit ?code):\s{1,20}(?P<code4>[1-9]\d{0,2})$|"
-        r"\b(?:exited on|killed by|died from|terminated (?:by|with)) signal:? (?P<signal>\d{1,2}|SIG[A-Z]{1,8})\b|"
+        r"\b(?:(?:exited|crashed|died|ended|[Tt]erminat(?:ed|ion)|killed) (?:on|from|of|by|with) |[Tt]ermination \()"
+        r"(?:a )?signal:? (?P<signal>\d{1,2}|SIG[A-Z][A-Z0-9]{1,8})\b|"
         r"^signal (?P<signal4>\d{1,2}) \([A-Z][\w ]{2,30}\)\.?$|"
         r"died with <Signals\.(?P<signal2>SIG[A-Z]{1,8})|EXIT STRING: .{1,60}\(signal (?P<signal3>\d{1,2})\)|"
         r"(?:line \d+:\s{0,4}\d+ )(?P<how>Killed|Segmentation fault|Bus error|Aborted|Hangup)\b|"
@@ -64,6 +66,8 @@ LAUNCHERS: tuple[Signature, ...] = (
             b"core dumped",
             b"ignal",
             b"terminated",
+            b"ermination (",
+            b"crashed",
             b"failed",
             b"EXIT",
             b"Exit",

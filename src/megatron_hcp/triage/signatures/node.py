@@ -67,7 +67,7 @@ NODE: tuple[Signature, ...] = (
     fault(
         "host-memory",
         r"[Dd]etected \d+ oom[-_ ]kill event|tasks? [\d,-]{1,2000}: Out Of Memory|Out of memory: Killed process|"
-        r"oom-kill:constraint|TERM_MEMLIMIT|job killed: \w{0,2}mem\w{0,5} \S{1,20} exceeded limit|"
+        r"oom-kill:constraint|TERM_(?:MEMLIMIT|SWAP)\b|job killed: \w{0,2}mem\w{0,5} \S{1,20} exceeded limit|"
         r"[Ee]xceeded (?:job|step) memory limit|\bOOMKilled\b|DefaultCPUAllocator: can't allocate memory|"
         r"(?<!, Error: )[Cc]annot allocate memory",  # libfabric's word is the network's
         "host memory ran out: a process was killed, or was refused what it asked for",
@@ -75,6 +75,6 @@ NODE: tuple[Signature, ...] = (
         "slurmstepd: error: execve(): hcp: No such file or directory",
         SACCT,
         "fewer data loader workers, or --mem=0",
-        tokens=(ERROR, b"illed", b"TERM_MEMLIMIT"),
+        tokens=(ERROR, b"illed", b"TERM_"),
     ),
 )

@@ -17,6 +17,8 @@ a full disk does, for an asynchronous checkpoint may still be written."""
 _WELL = b" completed successfully"
 """A script prints so too, whatever its program did."""
 _CODE_0 = (b" with exit code: 0", b" with exit code 0")
+_OF_SCHEDULERS = (b"Successfully completed.", b"(1) Normal termination (return value 0)")
+"""Of the whole job, by LSF and HTCondor: the lines hold nothing else. The script's last command ended well."""
 _OF_ANYTHING = (b"Script" + _WELL, b"Job" + _WELL)
 """Of whatever a script ran, which may only have prepared the training: it counts below steps, and in its own log."""
 DONE: dict[bytes, frozenset[Role]] = {
@@ -33,6 +35,7 @@ DONE: dict[bytes, frozenset[Role]] = {
     b"Max number of steps has been reached, stopping training": ECHOES,
     b"End time of running main: ": ECHOES,
     b'"key": "run_stop"': ECHOES | {"end"},
+    **dict.fromkeys(_OF_SCHEDULERS, ECHOES),
     **dict.fromkeys(_OF_ANYTHING, NOTHING_LEFT),
     **dict.fromkeys(_CODE_0, frozenset[Role](("report", "echo"))),
 }
@@ -55,6 +58,8 @@ def done(line: bytes, has_steps: bool) -> frozenset[Role] | None:
     Ray says of more than its jobs that they succeeded. `has_steps`: training steps stand above, in the same part.
     """
     for token, over in DONE.items():
+        if token in _OF_SCHEDULERS and token != line.strip():
+            continue
         if token in line and (token != _RAYS or b"Job '" in line) and _HOWEVER_IT_ENDED not in line:
             return over if has_steps or token not in _OF_ANYTHING else None
     return None
@@ -68,7 +73,8 @@ def finished(line: bytes, has_steps: bool, is_failed: bool) -> tuple[frozenset[R
     """
     over = done(line, has_steps)
     is_of_code = any(words in line for words in _CODE_0)
-    if over is None or (is_failed and (is_of_code or _WELL in line)):
+    is_of_script = is_of_code or _WELL in line or any(words in line for words in _OF_SCHEDULERS)
+    if over is None or (is_failed and is_of_script):
         return None
     return over, not (is_of_code or any(words in line for words in _OF_ANYTHING))
 
@@ -153,9 +159,10 @@ def last_words(tail: bytes) -> tuple[int, Line] | None:
         if done(raw, has_steps=False) is not None or ((kind := kind_of(raw)) and kind.is_step):
             first = max(first, place + 1)
     last = ((place, read_line(raw)) for place, raw in enumerate(lines[first:], first))
-    said = [(place, line) for place, line in last if line.level not in QUIET and _is_bad(line.body)]
+    said = [(place, line) for place, line in last if line.level not in QUIET and says_bad_end(line.body)]
     return min(said, key=lambda item: not (item[1].level or _NAMES_ERROR.search(item[1].body)), default=None)
 
 
-def _is_bad(body: str) -> bool:
+def says_bad_end(body: str) -> bool:
+    """Whether a text says in any words that something went wrong."""
     return bool(_ENDS_BADLY.search(body)) and not _BENIGN.search(body) and not HARMLESS.search(body)

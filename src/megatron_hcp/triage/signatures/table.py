@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from megatron_hcp.triage.collective.collectives import TOKENS as COLLECTIVE_TOKENS
+from megatron_hcp.triage.collective.waits import TOKENS as COLLECTIVE_TOKENS
 from megatron_hcp.triage.cp.evidence import SPEED_TOKENS, START_TOKENS
 from megatron_hcp.triage.history import STEP_TOKEN
+from megatron_hcp.triage.raised.tracebacks import HEAD
 from megatron_hcp.triage.signatures.ascend import ASCEND
 from megatron_hcp.triage.signatures.checkpoints import CHECKPOINTS
 from megatron_hcp.triage.signatures.containers import CONTAINERS
@@ -19,6 +20,7 @@ from megatron_hcp.triage.signatures.cp.packing import PACKING
 from megatron_hcp.triage.signatures.crashes import CRASHES
 from megatron_hcp.triage.signatures.data import DATA
 from megatron_hcp.triage.signatures.effects import EFFECTS
+from megatron_hcp.triage.signatures.endings import ENDINGS
 from megatron_hcp.triage.signatures.environment import ENVIRONMENT
 from megatron_hcp.triage.signatures.exceptions import EXCEPTIONS
 from megatron_hcp.triage.signatures.gpu import GPU
@@ -31,7 +33,6 @@ from megatron_hcp.triage.signatures.progress import BEGINS, DONE, NCCL_IS_UP, ON
 from megatron_hcp.triage.signatures.ray import RAY
 from megatron_hcp.triage.signatures.rollout import ROLLOUT
 from megatron_hcp.triage.signatures.row import ERROR, Signature
-from megatron_hcp.triage.signatures.tracebacks import HEAD
 
 SIGNATURES: tuple[Signature, ...] = (
     *HIERARCHICAL_CP,
@@ -52,6 +53,7 @@ SIGNATURES: tuple[Signature, ...] = (
     *ENVIRONMENT,
     *RAY,
     *EFFECTS,
+    *ENDINGS,
     *LAUNCHERS,
     *REFUSED,
     *EXCEPTIONS[:-1],

@@ -1,4 +1,4 @@
-"""What stands around an exception: its traceback, where and when it was raised, and whether the program survived it."""
+"""What stands around an exception: its traceback, and where and when it was raised."""
 
 from __future__ import annotations
 
@@ -8,30 +8,21 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from megatron_hcp.triage.line import Line, When, read_line
+from megatron_hcp.triage.number import whole
 from megatron_hcp.triage.scan import Hit
 
-_LOOKED_AT = 40
-_FURTHER = 1 << 16
-"""Bytes below an exception in which its process may be seen to go on."""
-_HEAD_TEXT = "Traceback (most recent call last)"
-HEAD = _HEAD_TEXT.encode()
+HEAD_TEXT = "Traceback (most recent call last)"
+HEAD = HEAD_TEXT.encode()
 _LONGEST_LINE = 2000
+_BEFORE = 8192
+"""Bytes above an exception in which its traceback begins."""
 _LONGEST_TRACEBACK = 400
 """Lines, with those of other processes between them."""
-_NEAR = 8
+NEAR = 8
 """So many lines below a traceback's first one, another of it stands."""
 _DIGITS = re.compile(r"\d+")
 _HEAD = re.compile(r'(?P<logger>.{1,80}?)(?:Traceback \(most recent| {2}File ")')
 _FRAME = re.compile(r'\s{0,8}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,7}), in (?P<name>\S{1,100})')
-_OF_TRACEBACK = re.compile(r"(?:[\w.]{1,80}: )?Traceback \(most recent|[\w.]{1,80}(?:Error|Exception)\b|\[Errno ")
-_CLEANS_UP = re.compile(r", in _run_finalizers$|multiprocessing/resource_tracker\.py\", line")
-_IGNORED = (
-    "Exception ignored in",
-    "Exception ignored while",
-    "--- Logging error ---",
-    "Error in atexit._run_exitfuncs",
-    "NVML Error: ",
-)
 
 
 def line_below(hit: Hit) -> Hit | None:
@@ -96,13 +87,24 @@ def end_of_traceback(start: Hit) -> Raised | None:
     return None
 
 
-_OF_ANOTHER = re.compile(r"\s*Traceback of where the remote call failed")
+_OF_RANK = re.compile(rb":? ?\(RANK (\d{1,7})\)")
 
 
-def passes_on(hit: Hit) -> bool:
-    """Whether an exception only says that a call to another process failed, whose traceback monarch prints below."""
-    below = line_below(hit)
-    return below is not None and _OF_ANOTHER.match(read_line(below.line).body) is not None
+_FRAME_ABOVE = re.compile(r'(?P<indent>\s*)File "[^"]{1,300}", line \d')
+
+
+def is_source(line: Line, above: Line) -> bool:
+    """Whether a line is the program's own, below a frame of a traceback."""
+    frame = _FRAME_ABOVE.match(above.body)
+    return frame is not None and len(line.body) - len(line.body.lstrip()) > len(frame["indent"])
+
+
+def of_rank(hit: Hit, line: Line) -> Line:
+    """The line of an exception as that of the rank that its traceback names: torch's distributed checkpoints, and
+    others that gather errors, pass on those of other ranks (`Traceback (most recent call last): (RANK 3)`)."""
+    head = hit.chunk.rfind(HEAD, max(0, hit.at - _BEFORE), hit.at)
+    said = _OF_RANK.match(hit.chunk, head + len(HEAD)) if head >= 0 else None
+    return line._replace(rank=whole(said[1].decode())) if said else line
 
 
 def heads_traceback(hit: Hit, line: Line) -> bool:
@@ -119,7 +121,7 @@ def _logger_of(start: Hit, first: Line) -> re.Pattern[str] | None:
     if head is None or not head["logger"].strip():
         return None
     logger = re.compile(_DIGITS.sub(r"\\d+", re.escape(head["logger"])))
-    near = (logger.match(line.body) for _, line in islice(lines_below(start), _NEAR))
+    near = (logger.match(line.body) for _, line in islice(lines_below(start), NEAR))
     own = next((match for match in near if match), None)
     return logger if own and own.string.startswith((" ", "\t", 'File "'), own.end()) else None
 
@@ -150,43 +152,6 @@ def rejoined(hit: Hit, line: Line) -> Line | None:
     return line._replace(body=f"{line.body} {text}")
 
 
-_OF_LIBRARY = re.compile(r"(?:^|/)python3\.\d{1,2}/(?!(?:site|dist)-packages)")
-_LOOKED_UP = re.compile(
-    r"^(?:[\w.]{1,80}\.)?(?:(?:KeyError|IndexError|AttributeError|StopIteration|Empty|CancelledError)\b|"
-    r"HTTPError: HTTP Error 30\d)"  # a redirection, which urllib follows
-)
-
-
-def was_caught(hit: Hit, line: Line) -> bool:
-    """Whether a look-up failed as the program expected: what it did then raised another exception; or the program put
-    an exception of its own (`raise … from`) in place of one of Python's library, which knows less of what is wrong."""
-    own = (other.body for _, other in lines_below(hit) if other.writer == line.writer and other.body.strip())
-    below = next(own, "")
-    if below.startswith("The above exception was the direct cause"):
-        return _OF_LIBRARY.search(frames_above(hit.before(), line).partition("\n")[0]) is not None
-    return below.startswith("During handling of the above exception") and _LOOKED_UP.match(line.body) is not None
-
-
-def is_ignored(before: str) -> bool:
-    """Whether the lines above an exception say that it was survived.
-
-    Python goes on after `Exception ignored in: …`, after an error of its logging, and after those of what it calls at
-    the end. nvidia-resiliency-ext logs that it found no NVML (`NVML Error: …`, shared_utils/health_check.py). Ranks
-    write such blocks into one another: the exception is survived where as many blocks are said to be as begin.
-    """
-    begun = survived = 0
-    for raw in reversed(before[-8192:].splitlines()[-60:]):
-        body = read_line(raw.encode("utf-8", "replace")).body
-        begun += "Traceback (most recent" in body
-        if body.startswith(_IGNORED) or _CLEANS_UP.search(body):
-            survived += 1
-            if survived >= begun:
-                return True
-        elif not body.startswith((" ", "\t")) and not _OF_TRACEBACK.match(body):
-            return False
-    return False
-
-
 def raised_at(before: str, line: Line) -> str:
     """Where the exception of a line was raised, by the traceback above it: ` (train.py:9, in main: lock.acquire())`."""
     own = []
@@ -205,7 +170,7 @@ def frames_above(before: str, line: Line) -> str:
     """The frames of the traceback of a line's exception, the innermost first, each on a line: `adam.py, in step`."""
     above = (read_line(raw.encode("utf-8", "replace")) for raw in reversed(before[-8192:].splitlines()[-80:]))
     own = (other.body for other in above if other.writer == line.writer)
-    found = map(_FRAME.search, takewhile(lambda body: _HEAD_TEXT not in body, own))
+    found = map(_FRAME.search, takewhile(lambda body: HEAD_TEXT not in body, own))
     return "\n".join(f"{'/'.join(frame['file'].split('/')[-5:])}, in {frame['name']}" for frame in found if frame)
 
 
@@ -249,38 +214,3 @@ def time_around(hit: Hit, line: Line) -> When | None:
 def _first_time(lines: Iterable[str], line: Line) -> When | None:
     read = (read_line(raw.encode("utf-8", "replace")) for raw in lines)
     return next((other.when for other in read if other.when is not None and other.writer == line.writer), None)
-
-
-_LOGGED = ("ERROR", "WARNING", "INFO")
-_RAYS_PROCESS = re.compile(rb"[^()\n]{0,20}\((?:[\w.\[\]=]{1,100} )?(pid=\d{1,10}[,)])")
-_GOES_ON = 3
-"""So many lines that a process writes after its exception show that it did not end."""
-
-
-def was_logged(hit: Hit, line: Line) -> bool:
-    """Whether a logger wrote the traceback of a line's exception: the program caught it."""
-    head = hit.before().rpartition(_HEAD_TEXT)[0].rpartition("\n")[2]
-    return not line.level and read_line(f"{head[-200:]}x".encode("utf-8", "replace")).level in _LOGGED
-
-
-_AFTERMATH = re.compile(
-    r"(?i)fail|exit|error|exception|signal|warn|kill|abort|terminat|shut ?down|stack ?trace|core dump|"
-    r"^(?:Set the environment variable|frame #|#\d|@ |\W*$)"
-)
-"""What a process still writes that ends."""
-
-
-def goes_on(hit: Hit) -> bool:
-    """Whether the process of Ray that wrote a line writes on, and not about the same exception alone."""
-    process = _RAYS_PROCESS.match(hit.line)
-    if process is None:
-        return False
-    below = hit.chunk[hit.at + len(hit.line) : hit.at + _FURTHER].split(b"\n")
-    own = islice((raw for raw in below if process[1] in raw[:120]), _LOOKED_AT)
-    bodies = (read_line(raw).body for raw in own)
-    said = (
-        body
-        for body in bodies
-        if not (body.startswith((" ", "\t")) or _OF_TRACEBACK.match(body) or _AFTERMATH.search(body))
-    )
-    return len(tuple(islice(said, _GOES_ON))) == _GOES_ON

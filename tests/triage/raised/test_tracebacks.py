@@ -134,3 +134,12 @@ def test_a_line_that_announces_a_traceback_is_not_the_cause(tmp_path):
     failure = _read(tmp_path, told + raised).failure
     assert failure and failure.signature.id == "ray-wrapper"
     assert _read(tmp_path, told + "bye\n").unclear == "error-line"
+
+
+def test_a_source_line_of_a_traceback_is_never_what_was_raised(tmp_path):
+    source = 'if late: raise TimeoutError("Connection reset by peer")'
+    text = f'Traceback (most recent call last):\n  File "a.py", line 3, in read\n    {source}\nKeyError: "x"\n'
+    log = tmp_path / "a.log"
+    log.write_text(text)
+    failure = triage([log], CpPlan()).failure
+    assert failure is not None and failure.message.startswith("KeyError")

@@ -6,8 +6,8 @@ import re
 from itertools import islice
 
 from megatron_hcp.triage.line import NOBODY, QUIET, Line, read_line
+from megatron_hcp.triage.raised.tracebacks import lines_below
 from megatron_hcp.triage.scan import Hit
-from megatron_hcp.triage.signatures.tracebacks import lines_below
 
 _SHORTEST = 60
 """Bytes of the shortest line that is taken for one that was broken off."""

@@ -1,0 +1,51 @@
+"""A rank that ended well before the others, which then lost it: no launcher reports it, and its own log says so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from megatron_hcp.triage.events import Event, FileEvents
+from megatron_hcp.triage.exit_codes import ProcessEnd
+from megatron_hcp.triage.line import last_time, read_line
+from megatron_hcp.triage.ranks.ended_first import Said
+from megatron_hcp.triage.scan import Hit
+from megatron_hcp.triage.signatures.exceptions import LEFT_EARLY
+
+_SAYS_SO = re.compile(
+    r"(?i)\b(?:finished|complete[ds]?|done|leaving|left|exit(?:s|ed|ing)?|ended|good ?bye|shut(?:ting)? down)\b"
+)
+_TAIL = 4096
+
+
+def keep_last_line(entry: FileEvents, end: Hit, file: int) -> None:
+    """Keeps the last line of a rank's own log, where that says that the rank was done."""
+    rank = entry.name.rank
+    if rank is None:
+        return
+    lines = end.chunk[max(0, end.at - _TAIL) : end.at].rstrip().split(b"\n")
+    line = read_line(lines[-1])
+    if not line.body.strip() or not _SAYS_SO.search(line.body):
+        return
+    at = end.chunk.rfind(lines[-1], 0, end.at)
+    number = end.number - end.chunk.count(b"\n", at, end.at)
+    when = line.when or last_time(end.before())
+    ended = ProcessEnd(None, rank, entry.name.local)
+    groups = {"text": line.body.strip()}
+    entry.left = Event(LEFT_EARLY, "cause", groups, line, file, end.offset - end.at + at, number, when, ended)
+
+
+def left_early(parts: Sequence[FileEvents]) -> Said | None:
+    """The rank that ended well while all others, as their logs or their launcher say, failed or were ended.
+
+    None where there is none, or more than one.
+    """
+    own = {entry.name.rank: entry for entry in parts if entry.name.rank is not None}
+    lost = {rank for entry in parts for rank in entry.lost}
+    listed = {event.ended.rank for entry in parts for event in entry.ends} - {None}
+    silent = own.keys() - lost - listed
+    if len(silent) != 1 or len(listed) < 2:
+        return None
+    entry = own[silent.pop()]
+    is_well = entry.left is not None and not entry.pending.keys() - {"unknown", "stall"}
+    return (entry, entry.left) if entry.left is not None and is_well else None
