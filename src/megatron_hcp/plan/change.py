@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from megatron_hcp.plan.answer import Judged, judge
 from megatron_hcp.plan.constants import Rates
+from megatron_hcp.plan.found import Found
 from megatron_hcp.plan.layout import RECOMPUTE, Layout, PlanJob
+from megatron_hcp.plan.memory import may_fit
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.search import search
 from megatron_hcp.plan.space import Fixed, divisors
@@ -65,7 +67,7 @@ def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy
         return None
     looser = list(_looser(fixed))
     for text, rest in looser:
-        found = search(model, job, rates, rest, 1)
+        found = _search(model, job, rates, rest)
         if found.fitting:
             return Remedy(text, found.fitting[0].layout)
     for text, rest in [("", fixed), *looser]:
@@ -74,6 +76,11 @@ def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy
             if change:
                 return change._replace(text=f"{text} and take {change.text}" if text else change.text)
     return None
+
+
+def _search(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Found:
+    """The best layout; nothing, without a search, where the weights alone are more than the memory of all GPUs."""
+    return search(model, job, rates, fixed, 1) if may_fit(model, job) else Found()
 
 
 def _looser(fixed: Fixed) -> Iterator[tuple[str, Fixed]]:
@@ -90,7 +97,7 @@ def _more_gpus(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Re
     while factor <= MOST_FACTOR and job.world_size * factor <= MOST_GPUS:
         gpus, batch = job.world_size * factor, least * factor
         for text, more in (("", job), (f" --global-batch {batch}", replace(job, global_batch=batch))):
-            found = search(model, replace(more, world_size=gpus), rates, fixed, 1)
+            found = _search(model, replace(more, world_size=gpus), rates, fixed)
             if found.fitting:
                 return Remedy(f"--gpus {gpus}{text}", found.fitting[0].layout)
             if found.legal:
@@ -110,7 +117,7 @@ def _shorter(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Reme
     length, least = job.seq_length // 2, _divisible_batch(job)
     while length:
         for text, batch in (("", job.global_batch), (f" --global-batch {least}", least)):
-            found = search(model, replace(job, seq_length=length, global_batch=batch), rates, fixed, 1)
+            found = _search(model, replace(job, seq_length=length, global_batch=batch), rates, fixed)
             if found.fitting:
                 return Remedy(f"--seq-length {length}{text}", found.fitting[0].layout)
         length //= 2
@@ -119,7 +126,7 @@ def _shorter(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Reme
 
 def _other_job(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy | None:
     """Where no layout is legal, the sequence length or global batch, or both, nearest to what was asked that fit."""
-    if search(model, job, rates, fixed, 1).legal:
+    if _search(model, job, rates, fixed).legal:
         return None
     twos = [1 << power for power in range(1, (2 * job.world_size).bit_length() + 1)]
     lengths = sorted(_multiples(job.seq_length, twos), key=lambda size: abs(size - job.seq_length))
@@ -135,7 +142,7 @@ def _other_job(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Re
         for m in batches[:MOST_PAIRED]
     ]
     for text, other in jobs:
-        found = search(model, other, rates, fixed, 1)
+        found = _search(model, other, rates, fixed)
         for candidate in (found.fitting or found.marked)[:1]:
             return Remedy(text, candidate.layout)
     return None
