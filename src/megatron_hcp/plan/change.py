@@ -12,7 +12,7 @@ from megatron_hcp.plan.found import Found
 from megatron_hcp.plan.layout import RECOMPUTE, Layout, PlanJob
 from megatron_hcp.plan.memory import may_fit
 from megatron_hcp.plan.model import PlanModel
-from megatron_hcp.plan.search import search
+from megatron_hcp.plan.search import Search, search
 from megatron_hcp.plan.space import Fixed, divisors
 from megatron_hcp.plan.time.step import step_time
 
@@ -63,7 +63,7 @@ def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy
     One thing is changed before two: without what is fixed, one axis or all; where no layout is legal, another length or
     batch; then more GPUs, then a shorter sequence. Last with both: without what is fixed, and another job.
     """
-    if job.shards_weights and search(model, job, rates, fixed, 1).legal:
+    if job.shards_weights and Search(model, job, rates, fixed, covered=False).is_any_legal():
         return None
     looser = list(_looser(fixed))
     for text, rest in looser:
@@ -126,7 +126,7 @@ def _shorter(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Reme
 
 def _other_job(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy | None:
     """Where no layout is legal, the sequence length or global batch, or both, nearest to what was asked that fit."""
-    if _search(model, job, rates, fixed).legal:
+    if Search(model, job, rates, fixed, covered=False).is_any_legal():
         return None
     twos = [1 << power for power in range(1, (2 * job.world_size).bit_length() + 1)]
     lengths = sorted(_multiples(job.seq_length, twos), key=lambda size: abs(size - job.seq_length))
