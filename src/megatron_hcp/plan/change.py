@@ -13,7 +13,7 @@ from megatron_hcp.plan.layout import RECOMPUTE, Layout, PlanJob
 from megatron_hcp.plan.memory import may_fit
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.search import Search, search
-from megatron_hcp.plan.space import Fixed, divisors
+from megatron_hcp.plan.space import Fixed, divisors, parts_of
 from megatron_hcp.plan.time.step import step_time
 
 MOST_GPUS, MOST_FACTOR = 1 << 20, 1024
@@ -29,7 +29,8 @@ REACH = 16.0
 def nearest(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> Judged | None:
     """The fastest legal layout that fits and differs from this one in one axis, by the smallest factor; or None."""
     for factor in _FACTORS:
-        tried = [judge(model, other, job, rates) for other in _neighbours(layout, factor)]
+        others = [other for other in _neighbours(layout, factor) if other.pp * other.vp <= parts_of(model)]
+        tried = [judge(model, other, job, rates) for other in others]
         legal = [item for item in tried if item.fits and item.time]
         if legal:
             return min(legal, key=lambda item: item.time.seconds if item.time else 0.0)
