@@ -283,3 +283,10 @@ def test_an_illegal_layout_has_no_phases_however_large_its_sizes_are(hcp: Hcp, r
     assert done.returncode == 0 and "phases  not counted" in done.stdout
     data = json.loads(hcp(*words, "--format", "json", "--", *GRPO, more, cwd=root).stdout)
     assert data["phases"] == [] and data["fails_first"] is None and not data["layouts"][0]["legal"]
+
+
+def test_a_layout_of_more_stages_than_the_model_has_parts_is_one_line(hcp: Hcp, root: Path) -> None:
+    """A million chunks of a stage would be gone through one by one."""
+    done = hcp(*GIVEN, "--layout", "pp=2 vp=1048576", cwd=root)
+    assert done.returncode == 2 and "2097152 pipeline stages" in done.stderr and done.stderr.count("\n") == 1
+    assert hcp(*GIVEN, "--layout", "pp=3 vp=1048576", cwd=root).returncode == 0

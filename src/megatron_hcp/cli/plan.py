@@ -177,8 +177,12 @@ def _explained(asked: Any, layout: Any) -> Any:
     from megatron_hcp.cli.reports.plan_json import Shown
     from megatron_hcp.plan.answer import judge
     from megatron_hcp.plan.change import nearest
+    from megatron_hcp.plan.legal import forbidden
+    from megatron_hcp.plan.space import check_stages
 
     model, job, rates, notes = asked.model, asked.job, asked.rates, asked.taken_for_granted
+    if not forbidden(model, layout, job):
+        check_stages(model, layout.pp * layout.vp, "the layout")
     item = judge(model, layout, job, rates)
     near = None if item.fits or item.is_open else nearest(model, layout, job, rates)
     return Shown(

@@ -23,6 +23,7 @@ from megatron_hcp.dryrun.verl_words import verl_words
 from megatron_hcp.dryrun.words import MODEL, ProgramWords, Replaced, is_packed, words_of
 from megatron_hcp.ground.child import Child, run_child
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.schema import Fields, Leaf, ListOf, MapOf, Shape, faults, is_number, one_of, whole
 from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.hf_cache import cache_folder, is_cached
 
@@ -35,6 +36,33 @@ _IMPORTS_S = 120
 _STACKS = ("decoder", "mtp", "language_model.decoder")
 _SEQ_LENGTH = 4096
 """Of a launch that states none: upstream refuses it before the data is read."""
+_MOST = (1 << 63) - 1
+_TEXT = Leaf("text", lambda value: isinstance(value, str))
+_BYTES = MapOf(whole(0, _MOST))
+ERROR = Fields(
+    {**dict.fromkeys(("type", "message", "file", "function", "code", "missing"), _TEXT), "line": whole(0, _MOST)}
+)
+_MEASURED = Fields(
+    {"parameters": _BYTES, "gradients": _BYTES, "kept": _BYTES, "not_measured": ListOf(_TEXT)},
+    {"optimizer": whole(0, _MOST)},
+)
+_ANSWER = Fields(
+    {
+        "stage": one_of(STAGES),
+        "stand_ins": ListOf(_TEXT),
+        "made_up": ListOf(_TEXT),
+        "cpu_seconds": Leaf("seconds", lambda value: is_number(value) and value >= 0),
+        "rss_mib": whole(0, _MOST),
+    },
+    {"error": ERROR, "measured": _MEASURED},
+    others=True,
+)
+_SAID: dict[str, Shape] = {
+    "reached": Fields({"reached": one_of(STAGES)}, others=True),
+    "ended": Fields({"ended": _TEXT}, others=True),
+    "stage": _ANSWER,
+}
+"""What the child says about a rank, by the key that tells it."""
 
 
 class HowToRun(NamedTuple):
@@ -206,22 +234,28 @@ def _models(launch: Launch, words: ProgramWords, folder: str) -> dict[str, str]:
 
 
 def outcome_of(rank: int, role: str, child: Child) -> RankRun:
-    """The answer about one rank; what ended without one isn't decided."""
+    """The answer about one rank; what ended without one, or with one in another form, isn't decided.
+
+    Upstream's code can write to the same stream.
+    """
     stage = "arguments"
     for line in child.stdout.splitlines():
         told = told_on(line)
-        if told.get("stage") == "imports":
+        if told.get("stage") == "imports" and not any(faults(told.get("error"), ERROR)):
             return RankRun(rank, role, "imports", told["error"])
-        if told.get("rank") != rank:
+        kind = next((key for key in _SAID if key in told), None)
+        if told.get("rank") != rank or kind is None:
             continue
-        if "reached" in told:
+        if any(faults(told, _SAID[kind])) or (kind == "stage" and not {"error", "measured"} <= told.keys()):
+            return RankRun(rank, role, stage, lost("an answer in the form of hcp"))
+        if kind == "reached":
             stage = told["reached"]
-        elif "stage" in told:
+        elif kind == "stage":
             fields = {name: told[name] for name in ("error", "cpu_seconds", "rss_mib", "measured")}
             return RankRun(rank, role, told["stage"], stand_ins=tuple(told["stand_ins"]),
                            made_up=tuple(told["made_up"]), **fields)  # fmt: skip
-        elif "ended" in told:
-            why = "more time" if told["ended"] == "SIGALRM" else f"an end that isn't {told['ended']}"
+        else:
+            why = "more time" if told["ended"] == "SIGALRM" else f"an end that isn't {told['ended'][:200]}"
             return RankRun(rank, role, stage, lost(why))
     lines = [line for line in child.stderr.splitlines() if line.strip()]
     return RankRun(rank, role, stage, lost("more time" if child.why == "time" else (lines or ["an answer"])[-1][:200]))

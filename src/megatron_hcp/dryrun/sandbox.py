@@ -13,11 +13,12 @@ _UNSHARE = ("unshare", "--user", "--map-root-user")
 _MOUNTS = (
     'mount --bind "$1" "$1" && shift && while [ "$1" != -- ]; do mount --bind "$1" "$1" && '
     'mount -o remount,bind,ro "$1" && shift || exit 1; done && mount -o remount,bind,ro / && shift && '
-    'exec unshare --user --map-root-user --mount -- "$@"'
+    'exec unshare --user --map-root-user --mount --net -- "$@"'
 )
 """The folder $1 becomes a mount of its own, so that it stays writable; upstream's trees, to --, may lie on others.
 
-The program gets namespaces below these: in its own it would be root, and could make all of it writable again."""
+The program gets namespaces below these: in its own it would be root, and could make all of it writable again. The
+loopback interface it must be able to start, so its network is its own too."""
 _PASSED = ("PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
 _TEST_S = 20
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from megatron_hcp.dryrun import conversations
-from megatron_hcp.dryrun.ask import lost, told_on
+from megatron_hcp.dryrun.ask import ERROR, lost, told_on
 from megatron_hcp.dryrun.program import program_of, trees_of
 from megatron_hcp.dryrun.ranks import environment_of
 from megatron_hcp.dryrun.sandbox import environment, sandbox
@@ -19,6 +19,7 @@ from megatron_hcp.dryrun.small import SmallRun, small_run
 from megatron_hcp.dryrun.words import is_packed
 from megatron_hcp.ground.child import run_child
 from megatron_hcp.ground.errors import HcpError
+from megatron_hcp.ground.schema import STRING, Fields, Leaf, ListOf, faults, is_number, one_of, whole
 from megatron_hcp.ground.upstream_folder import unpacked_releases
 from megatron_hcp.launch.fact import Launch, UpstreamTree
 
@@ -26,6 +27,22 @@ OLDEST_TE = (2, 14)
 """The first release of Transformer Engine whose attention takes float64 tensors of the CPU here."""
 MEMORY_GIB = 3
 _IMPORTS_S = 120
+_NUMBER = Leaf("a number", lambda value: isinstance(value, int | float))
+_DIFFERENT = Fields(
+    {
+        "phase": one_of(("loss", "forward", "weight")),
+        "module": STRING,
+        "bound": _NUMBER,
+        "error": Leaf("a number or null", lambda value: value is None or is_number(value)),
+    },
+    others=True,
+)
+_FAILED = Fields({"error": ERROR, "side": STRING}, {"pair": STRING})
+_COMPARED = Fields(
+    {"compared": whole(0, 1 << 40), "largest": _NUMBER, "different": ListOf(_DIFFERENT),
+     "cpu_seconds": Leaf("seconds", is_number)},
+    {"pair": STRING, "backend": STRING, "error": ERROR}, others=True,
+)  # fmt: skip
 
 
 class StepRun(NamedTuple):
@@ -99,11 +116,15 @@ def run_step(launch: Launch, processes: int, seconds: float) -> StepRun:
         command = [*limits.words, *environment(folder, {}), sys.executable, "-B", "-m", "megatron_hcp.pretend.real"]
         timeout = _IMPORTS_S + 2 * seconds * len(small.pairs)
         child = run_child(command, input=json.dumps(request), timeout_s=timeout, folder=folder)
-    told = [told_on(line) for line in child.stdout.splitlines()]
-    pairs = {one.get("pair", ""): one for one in told if one}
+    pairs = {one.get("pair", ""): one for line in child.stdout.splitlines() if is_answer(one := told_on(line))}
     lines = [line for line in child.stderr.splitlines() if line.strip()]
     missing = "more time" if child.why == "time" else (lines or ["an answer"])[-1][:200]
     return StepRun(launch, (tree, te), small, os.path.basename(program), pairs, limits.network, limits.files, missing)
+
+
+def is_answer(told: Mapping[str, Any]) -> bool:
+    """Whether a line that the child wrote is its answer about a pair: upstream's code can write to the same stream."""
+    return "error" in told and not any(faults(told, _FAILED if told.get("error") is not None else _COMPARED))
 
 
 def _trees(launch: Launch) -> tuple[UpstreamTree, UpstreamTree]:

@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from megatron_hcp.plan.answer import Judged, judge
 from megatron_hcp.plan.constants import Rates
+from megatron_hcp.plan.found import Found
 from megatron_hcp.plan.layout import RECOMPUTE, Layout, PlanJob
+from megatron_hcp.plan.memory import may_fit
 from megatron_hcp.plan.model import PlanModel
-from megatron_hcp.plan.search import search
-from megatron_hcp.plan.space import Fixed, divisors
+from megatron_hcp.plan.search import Search, search
+from megatron_hcp.plan.space import Fixed, divisors, parts_of
 from megatron_hcp.plan.time.step import step_time
 
 MOST_GPUS, MOST_FACTOR = 1 << 20, 1024
@@ -27,7 +29,8 @@ REACH = 16.0
 def nearest(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> Judged | None:
     """The fastest legal layout that fits and differs from this one in one axis, by the smallest factor; or None."""
     for factor in _FACTORS:
-        tried = [judge(model, other, job, rates) for other in _neighbours(layout, factor)]
+        others = [other for other in _neighbours(layout, factor) if other.pp * other.vp <= parts_of(model)]
+        tried = [judge(model, other, job, rates) for other in others]
         legal = [item for item in tried if item.fits and item.time]
         if legal:
             return min(legal, key=lambda item: item.time.seconds if item.time else 0.0)
@@ -61,11 +64,11 @@ def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy
     One thing is changed before two: without what is fixed, one axis or all; where no layout is legal, another length or
     batch; then more GPUs, then a shorter sequence. Last with both: without what is fixed, and another job.
     """
-    if job.shards_weights and search(model, job, rates, fixed, 1).legal:
+    if job.shards_weights and Search(model, job, rates, fixed, covered=False).is_any_legal():
         return None
     looser = list(_looser(fixed))
     for text, rest in looser:
-        found = search(model, job, rates, rest, 1)
+        found = _search(model, job, rates, rest)
         if found.fitting:
             return Remedy(text, found.fitting[0].layout)
     for text, rest in [("", fixed), *looser]:
@@ -74,6 +77,11 @@ def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy
             if change:
                 return change._replace(text=f"{text} and take {change.text}" if text else change.text)
     return None
+
+
+def _search(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Found:
+    """The best layout; nothing, without a search, where the weights alone are more than the memory of all GPUs."""
+    return search(model, job, rates, fixed, 1) if may_fit(model, job) else Found()
 
 
 def _looser(fixed: Fixed) -> Iterator[tuple[str, Fixed]]:
@@ -90,7 +98,7 @@ def _more_gpus(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Re
     while factor <= MOST_FACTOR and job.world_size * factor <= MOST_GPUS:
         gpus, batch = job.world_size * factor, least * factor
         for text, more in (("", job), (f" --global-batch {batch}", replace(job, global_batch=batch))):
-            found = search(model, replace(more, world_size=gpus), rates, fixed, 1)
+            found = _search(model, replace(more, world_size=gpus), rates, fixed)
             if found.fitting:
                 return Remedy(f"--gpus {gpus}{text}", found.fitting[0].layout)
             if found.legal:
@@ -110,7 +118,7 @@ def _shorter(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Reme
     length, least = job.seq_length // 2, _divisible_batch(job)
     while length:
         for text, batch in (("", job.global_batch), (f" --global-batch {least}", least)):
-            found = search(model, replace(job, seq_length=length, global_batch=batch), rates, fixed, 1)
+            found = _search(model, replace(job, seq_length=length, global_batch=batch), rates, fixed)
             if found.fitting:
                 return Remedy(f"--seq-length {length}{text}", found.fitting[0].layout)
         length //= 2
@@ -119,7 +127,7 @@ def _shorter(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Reme
 
 def _other_job(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy | None:
     """Where no layout is legal, the sequence length or global batch, or both, nearest to what was asked that fit."""
-    if search(model, job, rates, fixed, 1).legal:
+    if Search(model, job, rates, fixed, covered=False).is_any_legal():
         return None
     twos = [1 << power for power in range(1, (2 * job.world_size).bit_length() + 1)]
     lengths = sorted(_multiples(job.seq_length, twos), key=lambda size: abs(size - job.seq_length))
@@ -135,7 +143,7 @@ def _other_job(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Re
         for m in batches[:MOST_PAIRED]
     ]
     for text, other in jobs:
-        found = search(model, other, rates, fixed, 1)
+        found = _search(model, other, rates, fixed)
         for candidate in (found.fitting or found.marked)[:1]:
             return Remedy(text, candidate.layout)
     return None

@@ -125,6 +125,10 @@ class Search:
             found.least = Candidate(seconds, layout, memory(self.model, layout, self.job).peak)
         return found
 
+    def is_any_legal(self) -> bool:
+        """Whether some layout is legal, without a look at the others."""
+        return any(self._pipelines_of(group) for group in self._groups())
+
     def _groups(self) -> Iterator[_Choice]:
         """Every choice of the axes that decide the work."""
         for attention in self.space.attention():
@@ -198,17 +202,15 @@ class Search:
             for vp in chunks:
                 if vp > 1 and (pp == 1 or not fits.rounds_fit(count, pp)):
                     continue
-                kinds = stage_kinds(self.model, pp, vp)
                 flight = float(min(count, pp))
                 if vp > 1:
                     flight = UNEVEN * min(count, (2 * (pp - 1) + (vp - 1) * pp + 1) / vp)
-                yield _Pipeline(pp, vp, count, kinds, flight)
+                yield _Pipeline(pp, vp, count, stage_kinds(self.model, pp, vp), flight)
 
     def _pipelined(self, group: _Choice) -> Iterator[tuple[float, int, int]]:
         """(seconds, pp, vp) of each pipeline of the group that may fit."""
         model, job, rates, held, usable = self.model, self.job, self.rates, group.weights, self.usable * GIB
-        layout = group.layout
-        grid = group.ep * group.etp
+        layout, grid = group.layout, group.ep * group.etp
         held_bytes = 6 if job.fp32_gradients else 4  # a weight and its gradient, at least
         sends = sends_seconds(model, layout, job, rates)
         for pp, vp, count, kinds, flight in self._pipelines_of(group):
@@ -248,8 +250,7 @@ class _Picked:
     def __init__(self, search: Search, found: Found, few: int) -> None:
         self.search, self.found, self.few = search, found, few
         self.limit = self._tied = float("inf")
-        self._checks = 0
-        self._after = CHECKS_AFTER
+        self._checks, self._after = 0, CHECKS_AFTER
         self._keys: set[tuple[object, ...]] = set()
         self._least = float("inf")
 

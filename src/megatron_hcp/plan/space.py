@@ -51,17 +51,31 @@ def possible_fixed(model: PlanModel, fixed: Fixed) -> Fixed:
         raise HcpError(
             f"--fix: {found}", wanted=f"{axes[0]}=1", do="leave it out, or give the config.json of an MoE model"
         )
-    parts, stages = model.sizes.num_layers + 2 + model.mtp, fixed.get("pp", 1) * fixed.get("vp", 1)
-    if stages > parts:
-        raise HcpError(
-            f"--fix: found {stages} pipeline stages (pp x vp) for {model.sizes.num_layers} layers",
-            wanted=f"at most {parts}, with embedding and loss as layers",
-            do="take fewer",
-        )
+    check_stages(model, fixed.get("pp", 1) * fixed.get("vp", 1), "--fix")
     kind = fixed.get("cp_comm_type", "p2p")
     if fixed.get("cp") == 1 and kind != "p2p":
         raise HcpError(f"--fix: found cp=1 with cp_comm_type={kind}", wanted="a CP group for it", do="leave one out")
     return fixed
+
+
+def parts_of(model: PlanModel) -> int:
+    """Stages that the model can be cut into: layers, with embedding and loss as layers."""
+    return model.sizes.num_layers + 2 + model.mtp
+
+
+def check_stages(model: PlanModel, stages: int, where: str) -> None:
+    """Returns if the model has so many parts, counted over all chunks of all stages.
+
+    Raises:
+        HcpError: it has fewer.
+    """
+    parts = parts_of(model)
+    if stages > parts:
+        raise HcpError(
+            f"{where}: found {stages} pipeline stages (pp x vp) for {model.sizes.num_layers} layers",
+            wanted=f"at most {parts}, with embedding and loss as layers",
+            do="take fewer",
+        )
 
 
 @lru_cache(maxsize=256)

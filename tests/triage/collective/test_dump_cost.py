@@ -1,6 +1,7 @@
 """What a dump of the flight recorder costs to read: a pickle of few bytes can use a value very often."""
 
 import pickle
+import sys
 import tracemalloc
 
 import pytest
@@ -29,3 +30,25 @@ def test_a_text_that_a_list_of_ranks_holds_many_times_is_not_written_out(tmp_pat
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (waited, unread) == (None, []) and peak < len(text) * count
+
+
+def test_frames_that_many_entries_share_are_read_once(tmp_path):
+    dump, count = tmp_path / "nccl_trace_rank_0", 1_000
+    frames = [{"name": "f", "filename": "torch/distributed/c10d.py", "line": 1}] * count
+    frames.append({"name": "mine", "filename": "train.py", "line": 7})
+    entry = {"process_group": ["1", "dp"], "collective_seq_id": 1, "profiling_name": "nccl:all_reduce"}
+    entries = [{**entry, "frames": frames[1:]}] * count
+    dump.write_bytes(pickle.dumps({"entries": entries, "pg_config": {"1": {"ranks": "[0, 1]"}}}, protocol=4))
+    calls = 0
+
+    def add(frame: object, event: str, what: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(add)
+    try:
+        waited, unread = read_dumps([dump])
+    finally:
+        sys.setprofile(None)
+    assert unread == [] and waited is not None and waited.arrived == (0,)
+    assert calls < 100 * count

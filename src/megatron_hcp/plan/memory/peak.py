@@ -32,6 +32,9 @@ MEMORY_ERROR = 0.008
 """How far a peak may be off: no measured one is by more. The fullest published layout that ran and fits by this count
 takes 98.9 % of what torch may allocate."""
 
+_EVEN = 0.9
+"""Sizes that do not divide are rounded down: what a rank holds is no less than so much of the even share."""
+
 
 @dataclass(frozen=True)
 class PlanMemory:
@@ -70,6 +73,21 @@ def memory(model: PlanModel, layout: Layout, job: PlanJob) -> PlanMemory:
 def stage_terms(model: PlanModel, layout: Layout, job: PlanJob, stage: int) -> dict[str, float]:
     """Bytes of one stage at its peak, by term."""
     return Parts(model, layout, job).terms(stage)
+
+
+def may_fit(model: PlanModel, job: PlanJob) -> bool:
+    """Whether weights, gradients and optimizer fit where all GPUs share them evenly; if not, no layout fits.
+
+    No layout shares more: the ranks of one part of the model are at most all GPUs, and some stage holds the mean.
+    """
+    held = sum(_held_bytes(job)) + job.optimizer_bytes
+    return _EVEN * held * sum(parameters(model, Layout(), 0)) <= job.world_size * usable_gib(job.gpu) * GIB
+
+
+def _held_bytes(job: PlanJob) -> tuple[int, int]:
+    """Bytes of a weight and of its gradient."""
+    gathered = job.fp8_weights and job.precision in ("fp8", "mxfp8")
+    return _COPIES[job.precision] + (0 if gathered else 2), 4 if job.fp32_gradients else 2
 
 
 @lru_cache(maxsize=4096)
@@ -118,11 +136,9 @@ class Parts:
         self.model, self.layout, self.job = model, layout, job
         self.kept = _kept(model, layout, job)
         self.micro_batches = job.micro_batches(layout)
-        gathered = job.fp8_weights and job.precision in ("fp8", "mxfp8")
-        weight, gradient = _COPIES[job.precision] + (0 if gathered else 2), 4 if job.fp32_gradients else 2
         shards = (max(1, job.dp(layout) * layout.cp), max(1, job.edp(layout))) if job.sharded_optimizer else (1, 1)
         sizes = layout.tp, layout.ep, layout.etp, layout.pp, layout.vp
-        self.states = _states(model, *sizes, weight, gradient, job.optimizer_bytes, shards)
+        self.states = _states(model, *sizes, *_held_bytes(job), job.optimizer_bytes, shards)
         self.inside = {
             "layer backward": _layer_backward(model, layout, job), "CP buffers": cp_buffers(model, layout, job),
         }  # fmt: skip

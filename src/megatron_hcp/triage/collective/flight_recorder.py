@@ -25,7 +25,7 @@ _MOST_RANKS = 20_000
 _MOST_FRAMES = 1_000
 _LONGEST, _LONGEST_NAME, _LONGEST_RANK = 2_000_000, 1_000, 20
 _MOST_WORK = 100_000_000
-_ENTRY, _FRAME, _VALUE = 500, 40, 8
+_ENTRY, _FRAME, _VALUE = 2_000, 40, 8
 """What an entry, a frame and a value of another list take, in characters."""
 _FILE = re.compile(r"(?:^|[_-])(?:rank[_-]?)?(\d{1,6})(?:\.(?:json|pkl|pickle|pt))?$")
 _PICKLE = b"\x80"
@@ -144,12 +144,17 @@ def _add(groups: dict[str, _StuckGroup], calls: Calls, rank: int, dump: Mapping[
                 for found in re.findall(r"\d{1,6}", _numbers(stated.get("ranks")))
                 if (number := whole(found)) is not None
             }
+    seen: dict[int, str] = {}
+    """Of a list of frames, by identity: in a pickle many entries can share one."""
     for entry in dump["entries"]:
         if isinstance(entry, dict) and not entry.get("is_p2p"):
-            _add_entry(groups, calls, rank, entry)
+            frames = entry.get("frames")
+            if id(frames) not in seen:
+                seen[id(frames)] = _where(frames)
+            _add_entry(groups, calls, rank, entry, seen[id(frames)])
 
 
-def _add_entry(groups: dict[str, _StuckGroup], calls: Calls, rank: int, entry: dict[str, Any]) -> None:
+def _add_entry(groups: dict[str, _StuckGroup], calls: Calls, rank: int, entry: dict[str, Any], where: str) -> None:
     process_group, sequence = entry.get("process_group"), entry.get("collective_seq_id")
     if not isinstance(sequence, int) or not isinstance(process_group, (list, tuple)) or len(process_group) != 2:
         return
@@ -157,7 +162,7 @@ def _add_entry(groups: dict[str, _StuckGroup], calls: Calls, rank: int, entry: d
     group = groups.setdefault(key, _StuckGroup())
     group.name = group.name or _name(process_group[1])
     done = entry.get("state") == "completed" or entry.get("retired") is True
-    op, where = _name(entry.get("profiling_name"))[:80].rpartition(":")[2], _where(entry.get("frames"))
+    op = _name(entry.get("profiling_name"))[:80].rpartition(":")[2]
     queued = _Queued(sequence, op, done, where)
     calls.add(key, group.name, rank, entry, op, where)
     if rank not in group.last or group.last[rank].sequence < sequence:
@@ -170,9 +175,9 @@ def _where(frames: Any) -> str:
     """The first frame outside torch, as `function (file:line)`."""
     for frame in frames[:_MOST_FRAMES] if isinstance(frames, list) else ():
         if isinstance(frame, dict):
-            name, file, line = (_name(frame.get(key)) for key in ("name", "filename", "line"))
+            file = _name(frame.get("filename"))
             if "torch/distributed" not in file:
-                return f"{name} ({file}:{line})"[:300]
+                return f"{_name(frame.get('name'))} ({file}:{_name(frame.get('line'))})"[:300]
     return ""
 
 
