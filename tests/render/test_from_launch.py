@@ -262,3 +262,26 @@ def test_slimes_cluster_is_the_allocation(rendered):
     text = f"#!/bin/bash\n#SBATCH -N 2\n#SBATCH --gres=gpu:h100:4\nray job submit -- python3 train.py {words}\n"
     done = rendered(text=text)
     assert "#SBATCH --nodes=2  # train.sbatch:2" in done.stdout and '"gpus_per_node": 4,' in done.stdout, done.stderr
+
+
+def test_elements_of_an_array_that_are_the_nodes_of_the_launch_become_nodes_of_one_job(rendered):
+    head = HEAD.replace("-N 4", "-N 1").replace("0-9%1", "0-3")
+    train = "srun torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py --seq-length 8192\n"
+    done = rendered(text=head + train)
+    assert "#SBATCH --nodes=4 " in done.stdout and "#SBATCH --array" not in done.stdout, done.stderr
+    said = f"changed: --array=0-3 (train.sbatch:{_line('#SBATCH --array')}): 4 nodes of one job"
+    assert said in done.stderr
+    kept = rendered(text=head.replace("-N 1", "-N 4") + train)
+    assert "#SBATCH --array=0-3 " in kept.stdout, "each element has the nodes that the launch has"
+
+
+def test_each_bind_of_apptainer_is_carried_or_named(rendered):
+    binds = '-B /data:/d -B "$wd"/deps:/deps --bind="/scratch" -B "$BINDS"'
+    done = rendered(
+        text=f"{HEAD}# -B /old\nsrun apptainer exec {binds} x.sif python pretrain_gpt.py --seq-length 8192\n"
+    )
+    assert "--bind /data:/d\n" in done.stdout and "--bind /scratch:/scratch\n" in done.stdout, done.stderr
+    assert "/old" not in done.stderr
+    line = HEAD.count("\n") + 2
+    for bind in ('"$wd"/deps:/deps', '"$BINDS"'):
+        assert f"left out: apptainer --bind {bind} (train.sbatch:{line}): state it with --mounts" in done.stderr

@@ -45,7 +45,7 @@ _FT_KEYS = {"ft_rank_section_timeouts": "ft_timeouts", "ft_rank_out_of_section_t
 _LAUNCHER_OURS = frozenset("nnodes nproc_per_node module m no_python run_path use_env help h".split())
 """Options of torchrun that are sizes of the job or part of its command."""
 _APPTAINER = (".sif", ".simg")
-_BINDS = re.compile(r"\s(?:--bind|-B)[ =]\"?([^\s\"\\]+)()")
+_BINDS = re.compile(r"\s(?:--bind|-B)[ =]((?:\"[^\"\n]*\"|[^\s\"\\])+)")
 _PLAIN_BIND = re.compile(r"[\w./:,@+-]+")
 _TYPED = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<count>\d+)\Z")
 
@@ -177,7 +177,7 @@ class _JobReader(Taken):
         sbatch = self.of("sbatch")
         self.take("exclusive", "exclusive" in sbatch, sbatch.get("exclusive")) if sbatch else None
         if (array := sbatch.get("array")) is not None:
-            self.take("array_range", array.value, array)
+            self.array(array, sbatch.get("nodes"))
         if (signal := sbatch.get("signal")) is not None:
             seconds = re.search(r"@(\d+)", str(signal.value))
             self.take("signal", int(seconds[1]) if seconds else 60, signal)
@@ -190,6 +190,16 @@ class _JobReader(Taken):
         for name, fact in sbatch.items():
             if name == "distribution" and str(fact.value).split(":")[0] not in ("block", "*"):
                 self.change(f"--distribution={fact.value}", self.where(fact), "block, which CP groups need")
+
+    def array(self, array: Fact, per_element: Fact | None) -> None:
+        """The elements of an array, unless they are the launch's nodes: in the job, each would train with all nodes."""
+        last = re.fullmatch(r"0-(\d{1,6})", str(array.value))
+        own = whole_number(str(per_element.value), 9) if per_element is not None else 1
+        nodes = self.site.get("nodes", 1)
+        if last is not None and own is not None and own < nodes == own * (int(last[1]) + 1):
+            self.change(f"--array={array.value}", self.where(array), f"{nodes} nodes of one job, as the launch has")
+        else:
+            self.take("array_range", array.value, array)
 
     def logs(self) -> None:
         sbatch = self.of("sbatch")
@@ -241,11 +251,15 @@ class _JobReader(Taken):
             return
         self.take("container_image", image.value, image)
         self.take("container_runtime", "apptainer", image)
-        binds = [where for words in _BINDS.findall(self.launch.reading.text or "") for where in words if where]
-        if binds and all(map(_PLAIN_BIND.fullmatch, binds)):
-            self.take("mounts", binds, image)
-        elif binds:
-            self.leave(f"apptainer --bind {binds[0]}", self.where(image), "state it with --mounts")
+        plain = []
+        for line, text in enumerate((self.launch.reading.text or "").splitlines(), 1):
+            for bind in _BINDS.findall("" if text.lstrip().startswith("#") else text):
+                if _PLAIN_BIND.fullmatch(bind.replace('"', "")):
+                    plain.append(bind.replace('"', ""))
+                else:
+                    self.leave(f"apptainer --bind {bind}", self.where(None, line), "state it with --mounts")
+        if plain:
+            self.take("mounts", plain, image)
 
     def launcher(self) -> None:
         """torchrun's options. (ft_launcher's have the same prefix.)"""
