@@ -285,3 +285,23 @@ def test_each_bind_of_apptainer_is_carried_or_named(rendered):
     line = HEAD.count("\n") + 2
     for bind in ('"$wd"/deps:/deps', '"$BINDS"'):
         assert f"left out: apptainer --bind {bind} (train.sbatch:{line}): state it with --mounts" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("container", "line"),
+    [("--container-image=/x.sqsh", "--container-workdir=/opt/Megatron-Bridge"), ("", "--chdir=/opt/Megatron-Bridge")],
+)
+def test_the_folder_of_the_text_that_bash_gets_is_the_jobs(rendered, container, line):
+    words = "cd /opt/Megatron-Bridge && python pretrain_gpt.py --seq-length 8192"
+    done = rendered(text=f'{HEAD}CMD="{words}"\nsrun {container} bash -c "$CMD"\n')
+    assert line in done.stdout, done.stderr
+
+
+def test_a_folder_of_that_text_that_is_not_known_is_named(rendered):
+    done = rendered(text=f'{HEAD}srun bash -c "cd $(pick) && python pretrain_gpt.py --seq-length 8192"\n')
+    assert "left out: cd, before the program (train.sbatch): state the folder with --workdir" in done.stderr
+
+
+def test_words_behind_a_redirection_are_words_of_the_command(rendered):
+    done = rendered(text=f"{HEAD}srun python pretrain_gpt.py >log --seq-length 8192 2>&1 --bf16\n")
+    assert "    --seq-length 8192\n    --bf16\n" in done.stdout, done.stderr
