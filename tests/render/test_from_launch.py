@@ -305,3 +305,15 @@ def test_a_folder_of_that_text_that_is_not_known_is_named(rendered):
 def test_words_behind_a_redirection_are_words_of_the_command(rendered):
     done = rendered(text=f"{HEAD}srun python pretrain_gpt.py >log --seq-length 8192 2>&1 --bf16\n")
     assert "    --seq-length 8192\n    --bf16\n" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("written", ["<PATH TO DATA>", '"<DATA_PATH>"', "<DATA_PATH>"])
+def test_a_placeholder_among_the_words_of_the_launch_is_refused(rendered, written):
+    done = rendered(text=f"{HEAD}srun python pretrain_gpt.py --data-path {written} --seq-length 8192\n")
+    assert done.returncode == 2
+    place, shown = HEAD.count("\n") + 1, written.strip('"')
+    assert done.stderr.startswith(f"hcp: train.sbatch:{place}: found the placeholder {shown}; "), done.stderr
+
+
+def test_a_placeholder_in_what_a_script_says_is_none_of_the_launch(rendered):
+    assert rendered(text=f'{HEAD}# <DATA SET>\necho "--seq-length <LENGTH> tokens"\n{BODY}').returncode in (0, 1)

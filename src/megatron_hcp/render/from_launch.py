@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.numbers import whole_number
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Fact, Launch, shown_value
 from megatron_hcp.launch.forms.script.options import gpu_count
 from megatron_hcp.render.site import ASSUMABLE
@@ -47,6 +48,7 @@ _LAUNCHER_OURS = frozenset("nnodes nproc_per_node module m no_python run_path us
 _APPTAINER = (".sif", ".simg")
 _BINDS = re.compile(r"\s(?:--bind|-B)[ =]((?:\"[^\"\n]*\"|[^\s\"\\])+)")
 _PLAIN_BIND = re.compile(r"[\w./:,@+-]+")
+_PLACEHOLDER = re.compile(r"(?:(--[\w-]+)[ =])?(<([A-Z][A-Z_-]+(?: [\w.-]+)*)>)(\s*(?:\\?$|--))?")
 _TYPED = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<count>\d+)\Z")
 
 
@@ -104,6 +106,18 @@ class _JobReader(Taken):
                     f"{self.where(None, number)}: found a heterogeneous job",
                     wanted="one with a single component, which is all that a rendered job can have",
                     do="render the component that trains by itself",
+                )
+            self._refuse_placeholder(number, line)
+
+    def _refuse_placeholder(self, number: int, line: str) -> None:
+        """Refuses `<PATH TO DATA>` in the launch's words, where bash takes its first word for a file, if not quoted."""
+        given = {getattr(item, "text", None) for item in self.launch.reading.items}
+        for option, shown, words, ends in _PLACEHOLDER.findall("" if line.lstrip().startswith("#") else line):
+            if (ends and option in given) or not given.isdisjoint((shown, *words.split()[1:])):
+                raise HcpError(
+                    f"{self.where(None, number)}: found the placeholder {visible(shown)}",
+                    wanted="a value among the words of the launch",
+                    do="replace it",
                 )
 
     def sizes(self) -> None:
