@@ -188,3 +188,13 @@ def test_the_next_tests_of_a_file_go_to_one_process_together(run, tmp_path: Path
     assert len(process) == 20, output
     first, second = ({process[number] for number in range(start, start + SIZE)} for start in (0, SIZE))
     assert len(first) == len(second) == 1 and first != second, process
+
+
+def test_a_test_that_ends_its_process_fails_once_and_takes_no_other_with_it(run, tmp_path: Path) -> None:
+    (tmp_path / "test_many.py").write_text(
+        "import os\nimport pytest\n@pytest.mark.parametrize('number', range(20))\n"
+        "def test_many(number): number != 3 or os._exit(9)\n"
+    )
+    _, output = run("-n", "2")
+    assert len(re.findall(r"^PASSED test_many.py::", output, re.MULTILINE)) == 19, output
+    assert re.findall(r"^FAILED test_many.py::(\S+)", output, re.MULTILINE) == ["test_many[3]"], output

@@ -60,8 +60,8 @@ def test_a_commit_that_mends_nothing_or_names_no_topic_is_left_out(history: Path
 
 
 def test_a_commit_that_a_person_judged_is_a_fix_whatever_its_title_says(history: Path) -> None:
-    commit(history, "teachers (#2085)", MENDED.replace("rows", "count"))
-    assert "2085\t>=0.2.2\tdistillation\t\t\tTeachers" in section("slime", history)
+    commit(history, "log-probabilities (#245)", MENDED.replace("rows", "count"))
+    assert "245\t>=0.2.2\toptions\t\tuse_tis\tLog-probabilities" in section("slime", history)
 
 
 def test_the_file_has_the_releases_that_people_read_at_the_tags() -> None:

@@ -233,7 +233,7 @@ def test_the_phases_of_a_step_are_shown_with_the_one_that_fails_first_and_what_m
     setting = data["fails_first"]["setting"]
     assert data["fails_first"]["phase"] == "rollout" and setting
     mended = json.loads(hcp(*words, "--format", "json", "--", *GRPO, *setting.split(), cwd=root).stdout)
-    assert mended["fails_first"] is None and all(item["fits"] for item in mended["phases"])
+    assert mended["fails_first"] is None and all(item["over_gib"] == 0 for item in mended["phases"])
 
 
 def test_a_step_within_the_margin_is_tight_and_told_what_it_leaves_and_what_makes_room(hcp: Hcp, root: Path) -> None:
@@ -243,14 +243,31 @@ def test_a_step_within_the_margin_is_tight_and_told_what_it_leaves_and_what_make
     less = (full.format("granularity=full"), full.format("method=uniform"), full.format("num_layers=1"))
     launch = [*GRPO, *moved, *less, "actor_rollout_ref.rollout.gpu_memory_utilization=0.8"]
     lines = hcp(*words, "--", *launch, cwd=root).stdout.splitlines()
-    assert any(line.startswith("tight   rollout leaves ") for line in lines) and max(map(len, lines)) <= 80
+    assert any(line.startswith("tight   cannot tell whether the step fits: rollout leaves ") for line in lines)
+    assert max(map(len, lines)) <= 80 and any(line.startswith("rollout") and "?" in line for line in lines)
     data = json.loads(hcp(*words, "--format", "json", "--", *launch, cwd=root).stdout)
     tight = data["tight"]
     assert data["fails_first"] is None and tight["phase"] == "rollout"
     fullest = next(item for item in data["phases"] if item["phase"] == "rollout")
+    assert fullest["fits"] is None and any(item["fits"] for item in data["phases"])
     assert tight["spare_gib"] == pytest.approx(fullest["usable_gib"] - fullest["peak_gib"])
     mended = json.loads(hcp(*words, "--format", "json", "--", *launch, *tight["setting"].split(), cwd=root).stdout)
     assert mended["tight"] is None and mended["fails_first"] is None
+    assert all(item["fits"] for item in mended["phases"])
+
+
+def test_a_step_that_is_barely_over_the_limit_is_not_said_to_fail(hcp: Hcp, root: Path) -> None:
+    """Row 9 of the same table, which finished: two of the longest sequences in a micro-batch."""
+    name, said = "practice-grpo7b-9", (root / "lab/plan/rl_cases.txt").read_text()
+    row = next(line for line in said.splitlines() if line.startswith(f"{name} | ")).split(" | ")
+    words = ("plan", "--dialect", "verl", "--gpu", row[2], "--gpus", row[3], "--model", row[4], "--phases")
+    launch = ("--global-batch", "64", "--", *row[-1].replace("@.", "actor_rollout_ref.").split())
+    text = hcp(*words, *launch, cwd=root)
+    assert text.returncode == 0 and "GiB over" in text.stdout and "fails" not in text.stdout
+    data = json.loads(hcp(*words, "--format", "json", *launch, cwd=root).stdout)
+    over = [item for item in data["phases"] if item["over_gib"] > 0]
+    assert data["tight"]["spare_gib"] < 0 and data["fails_first"] is None
+    assert over and all(item["fits"] is None for item in over)
 
 
 def test_phases_are_those_of_a_launch_of_reinforcement_learning(hcp: Hcp, root: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from megatron_hcp.ground.child import Child
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.rules.registry import RULES
+from support.rows import rows
 
 LAUNCH = load_launch("", LoadOptions(dialect="mlm", words=tuple("--context-parallel-size 2 --seq-length 1001".split())))
 
@@ -54,6 +56,20 @@ def test_the_text_says_where_upstream_refused_and_what_was_missing() -> None:
     text = "\n".join(lines(run(REFUSED, OPEN)))
     assert "refused in arguments by megatron/training/arguments.py:7 validate_args" in text
     assert "not decided beyond model: missing a stand-in" in text
+
+
+@rows("command, was", [
+    ("torchrun -m verl.trainer.sft_trainer engine=megatron", "verl.trainer.sft_trainer"),
+    ("python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.strategy=megatron", "verl.trainer.main_ppo"),
+])  # fmt: skip
+def test_the_program_that_ours_stands_for_is_the_one_that_the_launch_starts(
+    tmp_path: Path, command: str, was: str
+) -> None:
+    (tmp_path / "run.sh").write_text(f"{command}\n", encoding="utf-8")
+    told = run(DONE)._replace(launch=load_launch(str(tmp_path / "run.sh"), LoadOptions()), program="")
+    row = {"what": "program", "was": [was], "now": ["megatron_hcp.pretend.verl_program"]}
+    assert as_json(told)["replaced"][-1] == row
+    assert f"replaced: program: {was} -> megatron_hcp.pretend.verl_program" in lines(told)
 
 
 def test_what_the_system_does_not_allow_of_the_sandbox_is_said_in_both_forms() -> None:

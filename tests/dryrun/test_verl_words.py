@@ -92,6 +92,8 @@ ASYNC = "verl.experimental.fully_async_policy.fully_async_main"
     ("python3 -m verl.trainer.main_ppo", "--config-path=config --config-name=ppo_megatron_trainer.yaml",
      ("verl/trainer/config", "ppo_megatron_trainer.yaml")),
     ("python3 verl/trainer/main_ppo.py", "", USUAL),
+    ("python3 /workspace/verl/verl/trainer/main_ppo.py", "", USUAL),
+    ("python3 verl/../../elsewhere/main_ppo.py", "", USUAL),
     (f"python3 -m {ASYNC}", "--config-name=fully_async_ppo_megatron_trainer",
      ("verl/experimental/fully_async_policy/config", "fully_async_ppo_megatron_trainer")),
 ])  # fmt: skip

@@ -46,7 +46,7 @@ def test_a_full_disk_ends_the_server_with_one_line(tmp_path: Path) -> None:
     with open("/dev/full", "wb") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "megatron_hcp", "mcp"],
-            input=b'{"jsonrpc": "2.0", "id": 0, "method": "ping"}\n',
+            input=json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": CLIENT}).encode() + b"\n",
             stdout=full,
             stderr=subprocess.PIPE,
             cwd=tmp_path,

@@ -156,6 +156,7 @@ def test_micro_batches_that_tokens_fill_divide_the_batch() -> None:
     said = {**facts, "micro_batch_size": 3}
     assert with_even_batches(said, job) == said
     assert with_even_batches({**facts, "tp": 16}, job) == {**facts, "tp": 16}
+    assert with_even_batches({**facts, "ppo_max_token_len_per_gpu": 10**30}, job)["micro_batch_size"] == 8
 
 
 def test_nemo_rl_recomputes_layers_where_its_switch_alone_is_known() -> None:

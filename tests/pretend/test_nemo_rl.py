@@ -20,5 +20,5 @@ def test_keys_with_dots_make_sections(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setattr(sys.modules["nemo_rl.models.megatron"], "setup", None, raising=False)
     program = runpy.run_path(str(Path(pretend.__file__).with_name("nemo_rl_program.py")))
-    told = program["nested"]({"a.b.c": 1, "a.d": [2], "e": None})
-    assert told == {"a": {"b": {"c": 1}, "d": [2]}, "e": None}
+    told = program["nested"]({"a.b.c": 1, "a.d": [2], "e": None, "f": None, "f.g": 3})
+    assert told == {"a": {"b": {"c": 1}, "d": [2]}, "e": None, "f": {"g": 3}}

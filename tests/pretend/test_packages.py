@@ -52,3 +52,12 @@ def test_a_release_that_does_not_look_for_flash_attention_is_left_as_it_is(tmp_p
     code = "from megatron_hcp.pretend.stand_ins import packages; packages.take_flash_attention_by_name()"
     done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_release_whose_way_to_a_models_own_code_is_not_known_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "transformers").mkdir()
+    for file in ("__init__.py", "dynamic_module_utils.py"):
+        (tmp_path / "transformers" / file).touch()
+    code = "from megatron_hcp.pretend.stand_ins import packages; packages.run_no_code_of_models()"
+    done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert "ImportError" in done.stderr

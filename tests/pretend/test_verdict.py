@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.pretend.stand_ins.packages import NotHere
+from megatron_hcp.pretend.stand_ins.packages import NotHere, run_no_code_of_models
 from megatron_hcp.pretend.verdict import answer
 from support.rows import rows
 
@@ -46,7 +46,7 @@ def test_what_is_said_of_a_model_that_another_stands_for_decides_nothing_but_hyd
         sys.exit("12 heads do not divide by 8")
     kind: Any = type("ConfigCompositionException", (Exception,), {"__module__": "hydra.errors"})
     assert answer(raised.value, ())["missing"] == ""
-    assert "model" in answer(raised.value, (), is_model_stated=False)["missing"]
+    assert "config.json" in answer(raised.value, (), is_model_stated=False)["missing"]
     assert answer(kind("no such key"), (), is_model_stated=False)["missing"] == ""
 
 
@@ -62,3 +62,10 @@ def test_a_module_that_transformers_cannot_import_decides_nothing() -> None:
 ])  # fmt: skip
 def test_a_file_or_a_models_folder_that_is_not_here_decides_nothing(kind: str, message: str) -> None:
     assert raised("builtins", kind, message) == "a file that is not here"
+
+
+def test_a_package_that_is_not_here_is_named_whoever_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ImportError) as raised:
+        run_no_code_of_models()
+    assert answer(raised.value, ())["missing"].startswith("the package transformers")

@@ -23,10 +23,9 @@ def exchanged(rank, store):
 
     shared_gpu.register()
     dist.init_process_group(shared_gpu.BACKEND, store=dist.FileStore(store, 2), rank=rank, world_size=2)
-    end = time.monotonic() + 30
     every_other = torch.arange(8.0)[::2]
     work = dist.all_reduce(every_other, async_op=True)
-    while not work.is_completed() and time.monotonic() < end:
+    while not work.is_completed():
         time.sleep(0.001)
     polled = every_other.tolist()  # nobody has waited for it
     work.wait()

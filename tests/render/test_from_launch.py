@@ -207,10 +207,14 @@ def test_a_script_that_asks_for_no_nodes_gets_one_as_from_slurm_if_its_launcher_
     assert "#SBATCH --nodes=1  # train.sbatch" in done.stdout, done.stderr
     assert "changed: #SBATCH lines without nodes (train.sbatch): 1 node, as Slurm's default is" in done.stderr
     for text in (
-        torchrun.replace("#SBATCH -p", "#SBATCH --ntasks=16\n#SBATCH -p"),
+        *(
+            torchrun.replace("--gpus-per-node=h100:8", option).replace("#SBATCH --ntasks-per-node=8\n", "")
+            for option in ("--ntasks=16", "--gpus=16", "-w n[1-2]")
+        ),
         torchrun.replace("torchrun", "torchrun --nnodes $N"),
     ):
         assert "not stated: nodes" in rendered(text=text).stderr
+    assert "#SBATCH --nodes=1 " in rendered(text=torchrun.replace("--gpus-per-node=h100:8", "--gpus=8")).stdout
     without = "".join(line for line in torchrun.splitlines(True) if not line.startswith("#SBATCH"))
     assert "not stated: nodes" in rendered(text=without).stderr
 

@@ -116,6 +116,10 @@ SEEDED = "python pretrain_gpt.py --context-parallel-size 2 --seed $A\n"
             f"n=0\nif {test}; then A=x; else A=y; fi\npython pretrain_gpt.py --context-parallel-size 2 --seed $A\n"
             for test in ("((n++ == 0 && y > 1))", '[ -f "$((n += 1))" ]', "((n <<= y))", '[ -f "${m:=$y}" ]')
         ),
+        *(
+            f'f() {{ B=${{1:-{sets}}}; }}\nn=1\nf "$1"\n' + SEEDED.replace("$A", "$n")
+            for sets in ("$((n++))", "${m:=$((n = 3))}")
+        ),
         "IFS=,\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(cat list)\n",
         "python pretrain_gpt.py --context-parallel-size 2 --data-path $(ls $BASH_SOURCE)\n",
         "API_TOKEN=abc\npython pretrain_gpt.py --context-parallel-size 2 --data-path $(get $API_TOKEN)\n",

@@ -30,3 +30,15 @@ class Bundles(LoadGroupScheduling):
             self._bundles[nodeid] = f"{file} {self._seen[file] // SIZE}"
             self._seen[file] += 1
         return self._bundles[nodeid]
+
+    def remove_node(self, node: Any) -> str | None:
+        """The test that the process died of, if any. It counts as done: another process would die of it as well, and
+        nobody would run the rest of its bundle.
+        """
+        units = self.assigned_work[node].values()
+        fatal: str | None = next((test for unit in units for test, is_done in unit.items() if not is_done), None)
+        for unit in units:
+            if fatal in unit:
+                unit[fatal] = True
+        super().remove_node(node)
+        return fatal

@@ -225,8 +225,9 @@ def test_a_start_in_place_that_only_meets_what_was_left_behind_leads_back_to_the
     gloo = "[rank0]: RuntimeError: Gloo connectFullMesh failed with [pair.cc:152] timed out, remote=[127.0.0.1]:1\n"
     first = "[rank1]: RuntimeError: expert 3 received 0 tokens\n"
     diagnosis = triage(write_logs(tmp_path, a_log=again + STEPS + first + again + gloo), CpPlan())
-    assert diagnosis.failure and "expert 3" in diagnosis.failure.cause and diagnosis.advice.action == "stop"
-    assert [one.failure.signature.id for one in diagnosis.after] == ["gloo-loopback"]
+    assert diagnosis.failure and "expert 3" in diagnosis.failure.cause
+    assert diagnosis.advice and diagnosis.advice.action == "stop"
+    assert [one.failure and one.failure.signature.id for one in diagnosis.after] == ["gloo-loopback"]
     assert "attempt 1, started after it, did not train: Gloo could" in diagnosis_text(diagnosis, None)
     killed = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***\n"
     hung = triage(write_logs(tmp_path, c_log=again + STEPS + first + again + killed), CpPlan())

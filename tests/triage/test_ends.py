@@ -195,3 +195,11 @@ def test_an_exception_that_a_rank_passes_on_is_of_the_rank_that_its_traceback_na
     )
     failure = _failure(tmp_path, EARLY + passed_on)
     assert failure.rank == 3 and failure.ranks == (3, 5)
+
+
+def test_what_stands_below_a_traceback_that_was_passed_on_is_of_the_rank_that_wrote_it(tmp_path):
+    passed_on = 'Traceback (most recent call last): (RANK 3)\n  File "save.py", line 9, in write\n    put(tensor)\n'
+    for own in ("", "[rank5]: "):
+        log = "".join(f"{own}{line}\n" for line in (passed_on + "writing it again").split("\n"))
+        memory = "[rank5]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+        assert _failure(tmp_path, EARLY + log + memory).rank == 5

@@ -117,3 +117,17 @@ def test_a_start_that_torchrun_does_not_tell_is_known_by_the_programs_first_line
     assert len(once.attempts) == 1, "a rank may write on while it is ended"
     other = _diagnosis(tmp_path, begin, STEPS, again, "[rank1]: KeyError: 'shard 7'\n")
     assert len(other.attempts) == 1, "no worker had ended"
+
+
+def test_a_line_of_the_training_that_a_rank_writes_while_it_is_ended_is_no_start(tmp_path):
+    """A log may begin within the training, and what a program writes at its start it may write again."""
+    closed = (
+        "W0822 10:00:30.1 9 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 12 closing signal "
+        "SIGTERM\n"
+    )
+    reads = "2026-08-22 10:00:00 INFO reader | reading the next shard, number 4\n"
+    for log in (
+        STEPS + "[rank1]: KeyError: 'shard 7'\n" + closed + STEPS.split("\n")[0],
+        reads + STEPS + reads + "[rank1]: KeyError: 'shard 7'\n" + closed + reads,
+    ):
+        assert len(_diagnosis(tmp_path, log).attempts) == 1

@@ -39,3 +39,10 @@ def test_where_one_process_of_nccl_comes_up_what_others_said_still_counts(tmp_pa
     assert warned and (warned.signature.id, warned.line) == ("gpu-driver", 2)
     assert _failure(tmp_path, WARNED + other + UP.format(pid=41) + UP.format(pid=42)) is None
     assert _failure(tmp_path, WARNED + memory + UP.format(pid=41) + WARNED).line == 2
+
+
+def test_the_warnings_of_many_processes_leave_room_for_the_cause(tmp_path):
+    memory = "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    lost = "n1:{pid}:{pid} [0] NCCL WARN socketProgress: Connection closed by remote peer n2<40000>\n"
+    warned = "".join(lost.format(pid=pid) for pid in range(1000, 1300))
+    assert _failure(tmp_path, warned + memory).signature.id == "gpu-memory"

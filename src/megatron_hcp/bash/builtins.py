@@ -69,6 +69,7 @@ def _stop(kind: str) -> OnCommand:
 
 
 def _set(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
+    before = ""
     for place, item in enumerate(items):
         text = item.text if isinstance(item, Field) else None
         if text == "--":
@@ -76,8 +77,10 @@ def _set(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
             return True
         if text is not None and text[:1] in ("-", "+") and "a" in text and len(text) < 8:
             w.exports_all = text[0] == "-"
-        if text == "errexit" or re.fullmatch("[-+][a-z]*e[a-z]*", text or ""):
-            w.ends_on_errors = (text or "")[0] != "+"
+        option = before if text == "errexit" else text or ""
+        if w.printed is None and (text == "errexit" or re.fullmatch("[-+][a-z]*e[a-z]*", option)):
+            w.ends_on_errors = option[:1] == "-"
+        before = text or ""
         if text == "noglob" or re.fullmatch("[-+][a-z]*f[a-z]*", text or ""):
             w.globs_otherwise |= w.printed is None
     return True

@@ -101,7 +101,14 @@ def _quoted(w: Walker, piece: Quoted, quoted: bool, splits: bool) -> list[Frag]:
 
 
 def _parameter(w: Walker, piece: Parameter, quoted: bool, splits: bool) -> list[Frag]:
-    return expansion(w, piece, quoted, partial(fragments, w, piece.operand, quoted, not quoted))
+    return expansion(w, piece, quoted, partial(_operand, w, piece.operand, quoted))
+
+
+def _operand(w: Walker, pieces: Sequence[Piece], quoted: bool) -> list[Frag]:
+    found = fragments(w, pieces, quoted, not quoted)
+    if not quoted and found and w.text(pieces[0])[:2] == "~/":
+        found[0] = found[0]._replace(what=_at_home(found[0].what))
+    return found
 
 
 def _arithmetic(w: Walker, piece: ArithmeticExpansion, quoted: bool, splits: bool) -> list[Frag]:

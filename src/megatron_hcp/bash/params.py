@@ -151,7 +151,7 @@ def _applied(
         return [Frag(part, not quoted) for part in _changed(w, value, sign, span, operand)]
     present = is_set if sign[0] != ":" else is_set and _is_filled(value)
     if present is None:
-        return [Frag(_either(value, sign, operand, span), not quoted)]
+        return [Frag(_either(w, value, sign, operand, span), not quoted)]
     if sign[-1] == "+":
         return operand() if present else []
     if present or sign[-1] == "?":
@@ -164,14 +164,17 @@ def _applied(
     return frags
 
 
-def _either(value: Value, sign: str, operand: Operand, span: Span) -> Part:
+def _either(w: State, value: Value, sign: str, operand: Operand, span: Span) -> Part:
     """A value that may be empty, or the other one: the job asks which."""
     found = reason_of(value)
     if sign not in (":-", ":+") or len(value) != 1 or not isinstance(value[0], Hole):
         return Hole(found, span)
     reason = found.saying(found) if isinstance(found, ByVariable) else WhyUnknown(found)
     reason.test = RunTime(f'[ -n "${_GIVEN}" ]', {_GIVEN: Var(value)}, None, frozenset((_GIVEN,)))
+    before = dict(w.vars)
     other = value_of(operand())
+    for name in [name for name, var in w.vars.items() if var is not before.get(name)]:
+        w.forget(name, str(found), span)  # what is in the operand sets it only if bash expands that
     return OneOf((value, other) if sign == ":-" else (other, ()), reason, span)
 
 

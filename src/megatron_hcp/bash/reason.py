@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
 _Why = TypeVar("_Why", bound="WhyUnknown")
@@ -12,23 +12,28 @@ class RunTime:
     """A command or a condition as it is written, for the job to run: `variables` that it reads, each a `Var`, and the
     `folder` that it runs in, a `Value`; None for the script's own. `reads`: all names that it reads, set or not.
 
-    `must_succeed`: the job ends with it, where any other may fail, as in the script. Two of them are never equal: the
+    `end`: where the last statement in it ends in the script, if it takes in files. Two of them are never equal: the
     same text may print something else the next time.
     """
 
-    __slots__ = ("folder", "must_succeed", "reads", "text", "variables")
+    __slots__ = ("end", "folder", "reads", "text", "variables")
 
     def __init__(
-        self, text: str, variables: Mapping[str, Any], folder: Any, reads: frozenset[str], must_succeed: bool = False
+        self,
+        text: str,
+        variables: Mapping[str, Any],
+        folder: Any,
+        reads: frozenset[str],
+        end: int = 0,
     ) -> None:
         self.text, self.variables, self.folder, self.reads = text, variables, folder, reads
-        self.must_succeed = must_succeed
+        self.end = end
 
-    def printing(self, name: str, is_demanded: bool) -> RunTime:
-        """A command that prints a variable after this text. `is_demanded`: it must be set."""
-        told = "${" + name + ("?neither set outside nor by what the launch sources" if is_demanded else "-") + "}"
-        text = f"$({{ {self.text}\n}} >&2\nprintf '%s' \"{told}\")"
-        return RunTime(text, self.variables, self.folder, self.reads | {name}, must_succeed=True)
+    def printing(self, names: Iterable[str]) -> RunTime:
+        """A command that prints variables after this text, so that bash takes them back in."""
+        ends = "trap 'echo what the launch sources has ended it >&2; exit 1' EXIT"
+        text = f"$({ends}\n{{ {self.text}\n}} >&2\ntrap - EXIT\ndeclare -p {' '.join(names)} 2>/dev/null || true)"
+        return RunTime(text, self.variables, self.folder, self.reads.union(names))
 
 
 class WhyUnknown(str):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import quote
 
 from megatron_hcp.bash.reason import ByVariable, RunTime
 from megatron_hcp.bash.state import PWD, SOURCE, Var
@@ -21,7 +22,7 @@ from megatron_hcp.bash.syntax import (
     Statement,
     SyntaxNode,
 )
-from megatron_hcp.bash.value import Hole, Lit, Span
+from megatron_hcp.bash.value import Field, Hole, Lit, Maybe, OneOf, Span, Unseen
 from megatron_hcp.bash.walker import Walker
 from megatron_hcp.ground.secrets import is_secret_name
 
@@ -32,6 +33,14 @@ _ASSIGNS = r"\+\+|--|(?<![=!<>])=(?!=)|<<=|>>="
 _TAKE_IN = frozenset(("source", ".", "set", "echo", "[", "test", "true", ":", "return", "exit"))
 """Commands of a statement that does nothing but take in a file."""
 _IS_BASH_5 = "if ((BASH_VERSINFO[0] < 5)); then echo 'wanted bash 5, for $0' >&2; exit 1; fi"
+_SHORTEST = 6
+"""Characters of a credential that is told from other text by them."""
+_PROGRAMS = frozenset(
+    "awk basename bc cat cut date dirname echo expr find git grep head hostname id jq ls mktemp nproc nvidia-smi paste "
+    "printf ps pwd python python3 readlink realpath scontrol sed seq shuf sort stat tail test tr uname uniq wc which "
+    "whoami xargs [ : true false cd".split()
+)
+"""Commands that a file which nobody reads defines no functions of, most likely."""
 _OF_FILES = frozenset("-b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -ef -nt -ot -v -R".split())
 """Operators of conditions whose answer hangs on where they are asked."""
 
@@ -54,7 +63,7 @@ def run_time(w: Walker, nodes: Sequence[SyntaxNode], start: int, end: int, is_an
     place = w.vars[PWD].value or ()
     stays = len(place) == 1 and isinstance(place[0], Hole) and place[0].below == "."
     variables = {name: _told(w, name) or w.vars[name] for name in sorted(names) if name in w.vars or name in w.told}
-    if any(map(is_secret_name, variables)) or any(_may_be_set(w, name) for name in names - variables.keys()):
+    if _with_credentials(w, variables) or any(_may_be_set(w, name) for name in names - variables.keys()):
         return None
     return RunTime(text, variables, None if stays or is_elsewhere else place, frozenset(names))
 
@@ -74,21 +83,28 @@ def taking_in(w: Walker, span: Span) -> RunTime | None:
     None if it does more than that, or if another file was taken in without it before.
     """
     node = next((one for one in w.script.statements if one.start <= span[1] < one.end), None)
+    if w.taking is not None and node is not None and w.taking.end == node.end:
+        return w.taking  # the same statement, in another round or arm
     is_outer = not (w.shells or w.calls or w.other_shells) and w.printed is None and span[0] is w.source
     if node is None or not is_outer or (w.sourced is not None and w.taking is None):
         return None
     commands = {one.name for one in _below([node]) if isinstance(one, Command)}
     made = run_time(w, [node], node.start, node.end, is_anywhere=True) if commands <= _TAKE_IN else None
-    if made is None:
+    arguments = [item.text if isinstance(item, Field) else None for item in w.positional or ()]
+    if made is None or w.is_shifted or None in arguments:
         return None
-    known = {name: var for name, var in w.vars.items() if name not in (PWD, SOURCE) and not is_secret_name(name)}
+    known = {name: var for name, var in w.vars.items() if name not in (PWD, SOURCE)}
+    secret = {*_with_credentials(w, known), *(name for name in known if is_secret_name(f"--{name}"))}
+    known |= dict.fromkeys(secret, Var((Hole("it holds a credential", w.here),)))
     text = f"set -e\n{made.text}\nset +e" if w.ends_on_errors else made.text
+    if w.positional is not None:  # else they are the job's own
+        text = f"set -- {' '.join(quote(one) for one in arguments if one is not None)}\n{text}"
     if not w.is_copied:  # a copy has the job's own name of a script; here the file may ask for $0
         known["BASH_ARGV0"] = Var((Hole("$0", w.here, w.name),))
         text = f"{_IS_BASH_5}\n{text}"
     if w.taking is not None:
         text = f"{w.taking.text}\n{text}"
-    return RunTime(text, known, made.folder, made.reads)
+    return RunTime(text, known, made.folder, made.reads, end=node.end)
 
 
 def _assigns(w: Walker, node: SyntaxNode) -> bool:
@@ -117,6 +133,34 @@ def _tests(statements: Iterable[Statement]) -> Iterator[Statement]:
             yield from _tests((node.first, *(right for _, right in node.rest)))
 
 
+def _with_credentials(w: Walker, variables: Mapping[str, Var]) -> list[str]:
+    """The variables that are credentials, or whose text has that of a credential of the script in it."""
+    credentials = {text for name, var in w.vars.items() if is_secret_name(name) for text in _texts(var)}
+    credentials = {text for text in credentials if len(text) >= _SHORTEST}
+    return [
+        name
+        for name, var in variables.items()
+        if is_secret_name(name) or any(one in text for text in _texts(var) for one in credentials)
+    ]
+
+
+def _texts(var: Var) -> Iterator[str]:
+    """What is known of a variable's text, whichever way the script takes."""
+    pending: list[object] = [var.value, var.items]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Lit):
+            yield part.text
+        elif isinstance(part, Field):
+            yield part.text or ""
+            pending.append(part.parts)
+        elif isinstance(part, OneOf | Maybe):
+            pending.append(part.options)
+        elif isinstance(part, tuple) and not isinstance(part, Hole | Unseen):
+            yield "".join(one.text for one in part if isinstance(one, Lit))
+            pending += part
+
+
 def _told(w: Walker, name: str) -> Var | None:
     return Var((Lit(w.told[name], w.here, False),)) if name in w.told else None
 
@@ -137,11 +181,16 @@ def _read(w: Walker, nodes: Iterable[SyntaxNode]) -> set[str] | None:
             if not node.name.isidentifier() or node.prefix == "!":
                 return None
             names.add(node.name)
-        elif isinstance(node, Command) and node.name in w.functions:
+        elif isinstance(node, Command) and _may_be_function(w, node.name):
             return None
         elif isinstance(node, ArithmeticExpansion | ArithmeticCommand):
             names.update(re.findall(r"[A-Za-z_]\w*", w.text(node)))
     return names
+
+
+def _may_be_function(w: Walker, name: str) -> bool:
+    is_program = name in _PROGRAMS or name in _TAKE_IN or "/" in name
+    return name in w.functions or (w.sourced is not None and not is_program)
 
 
 def _below(nodes: Iterable[SyntaxNode]) -> Iterator[SyntaxNode]:

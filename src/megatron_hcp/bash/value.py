@@ -218,10 +218,10 @@ def substituted(value: Value, site: Span) -> Value:
     """A variable's value as it goes in at `site`: a plain value takes that place, words keep their own."""
     text = text_of(value)
     if text is not None:
-        if text[:1] == "-" or "=" in text or has_blank(text):
+        homes = [part.is_home for part in value if isinstance(part, Lit) and part.text]
+        if text[:1] == "-" or "=" in text or has_blank(text) or any(homes[1:]):
             return value
-        is_home = isinstance(first := value[0] if value else None, Lit) and first.is_home
-        return (Lit(text, site, False, default_of(value), is_home),) if text else ()
+        return (Lit(text, site, False, default_of(value), homes[0]),) if text else ()
     if len(value) == 1 and not isinstance(value[0], Lit):
         part = value[0]
         if isinstance(part, Hole) or all("=" not in (text_of(o) or "") for o in part.options):

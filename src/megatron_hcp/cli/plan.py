@@ -168,8 +168,8 @@ def _phases(asked: Any, layout: Any, rules: Sequence[str]) -> dict[str, Any]:
     if rules:
         return {"phases": []}
     found = phases_of(model, layout, job, rl)
-    failure = first_failure(model, layout, job, rl, found)
     room, unsure = room_of(model, layout, job, rl, found), unsure_of(model, job, rl, asked.settings)
+    failure = None if room else first_failure(model, layout, job, rl, found)
     return {"phases": found, "failure": failure, "room": room, "phases_unsure": unsure}
 
 

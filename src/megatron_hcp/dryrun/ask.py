@@ -199,7 +199,7 @@ def _with_sizes(launch: Launch, words: ProgramWords) -> ProgramWords:
 
 
 def _models(launch: Launch, words: ProgramWords, folder: str) -> dict[str, str]:
-    """Bridge, verl and ms-swift take a model's sizes from its config.json, which the cache of Hugging Face has."""
+    """The cache in which a framework finds its model's config.json: the user's, or one made of that file alone."""
     if launch.dialect not in ("bridge", "verl", "ms-swift", "nemo-rl"):
         return {}
     return {"HF_HUB_CACHE": write_cache(folder, words.made) if words.made else cache_folder()}

@@ -9,6 +9,7 @@ from typing import Any
 
 from megatron_hcp.launch.facts.known_models import fields_of, names_of_models
 from megatron_hcp.launch.hf_cache import is_cached, is_model_name
+from megatron_hcp.launch.model_config import public_config
 
 _FAMILIES = (
     (re.compile(r"Qwen/Qwen2(\.5)?(-Math)?-\d"), "Qwen2ForCausalLM", "qwen2"),
@@ -17,19 +18,6 @@ _FAMILIES = (
     (re.compile(r"meta-llama/(Meta-)?Llama-[23]"), "LlamaForCausalLM", "llama"),
 )
 """Models whose sizes alone make a config.json: what else it has are its class's defaults."""
-_SIZES = {
-    "num_layers": "num_hidden_layers",
-    "hidden_size": "hidden_size",
-    "num_attention_heads": "num_attention_heads",
-    "num_query_groups": "num_key_value_heads",
-    "kv_channels": "head_dim",
-    "ffn_hidden_size": "intermediate_size",
-    "vocab_size": "vocab_size",
-    "num_moe_experts": "num_experts",
-    "moe_ffn_hidden_size": "moe_intermediate_size",
-    "moe_router_topk": "num_experts_per_tok",
-}
-"""By megatron-core's field, that of transformers."""
 _LARGEST_TIED = 3072
 """Of these families the dense models up to this hidden size tie their embeddings, as their config.json says."""
 _REVISION = "made-from-sizes"
@@ -54,13 +42,12 @@ def _is_known(name: str) -> bool:
 def made_config(name: str) -> dict[str, Any] | None:
     """A config.json of a public model's sizes; None where the sizes alone make none."""
     family = next((family for family in _FAMILIES if family[0].match(name)), None)
-    fields = fields_of(name)
-    if family is None or not fields:
+    config = public_config(name) if family else None
+    if family is None or config is None:
         return None
-    sizes = {key: fields[field] for field, key in _SIZES.items() if fields.get(field) is not None}
-    is_tied = "num_experts" not in sizes and fields["hidden_size"] <= _LARGEST_TIED
+    is_tied = "num_experts" not in config and config["hidden_size"] <= _LARGEST_TIED
     return {"architectures": [family[1]], "model_type": family[2], "tie_word_embeddings": is_tied,
-            "torch_dtype": "bfloat16", **sizes}  # fmt: skip
+            "torch_dtype": "bfloat16", **config}  # fmt: skip
 
 
 def write_cache(folder: str, name: str) -> str:

@@ -12,10 +12,10 @@ _PROGRAMS = {
     "bridge": ("run_recipe.py", "bridge_program"),
     "slime": ("train.py", "slime_program"),
     "ms-swift": ("megatron", "ms_swift_program"),
-    "nemo-rl": ("run_grpo.py", "nemo_rl_program"),
+    "nemo-rl": ("run_*.py", "nemo_rl_program"),
     "verl": ("main_ppo.py", "verl_program"),
 }
-"""Of each framework above Megatron-LM, its program and the one here that stands for it."""
+"""Of each framework above Megatron-LM, its program where the launch names none, and the one here that stands for it."""
 _EXIT = {"done": 0, "refused": 1, "undecided": 4}
 
 
@@ -47,8 +47,10 @@ def as_json(run: DryRun) -> dict[str, Any]:
 def _replaced(run: DryRun) -> list[dict[str, Any]]:
     rows = [{"what": what, "was": list(was), "now": list(now)} for what, was, now in run.words.replaced]
     if not run.program:
-        was, now = _PROGRAMS.get(run.launch.dialect, ("pretrain_gpt.py", "program"))
-        rows.append({"what": "program", "was": [was], "now": [f"megatron_hcp.pretend.{now}"]})
+        usual, ours = _PROGRAMS.get(run.launch.dialect, ("pretrain_gpt.py", "program"))
+        script = run.launch.facts.get("script")
+        was = str(script.value) if script and script.value else usual
+        rows.append({"what": "program", "was": [was], "now": [f"megatron_hcp.pretend.{ours}"]})
     return rows
 
 

@@ -24,8 +24,8 @@ _ROLES = {
 }
 """By whose model it is: the configuration that its program has by default, and the key of the model's path."""
 _FOLDER, _USUAL_FOLDER = "--config-path", "verl/trainer/config"
-_PROGRAM = re.compile(r"(?:^|/)(verl[./][\w./]+)[./]\w+$")
-"""A program of verl's own: the folder that it lies in, as a path or a module."""
+_PROGRAM = re.compile(r"(?:.*/)?(verl(?:[./]\w+)+)[./]\w+")
+"""A program of verl's own: the folder that it lies in, as a path or a module; a checkout's folder may be verl too."""
 _LEFT_OUT = {
     "data": ("data.train_files", "data.val_files", "data.custom_cls", "data.cache_dir"),
     "checkpoint": (
@@ -97,7 +97,7 @@ def verl_words(launch: Launch) -> ProgramWords:
 def _folder(launch: Launch) -> str:
     """Where the program of the launch has its configurations, in verl's tree: beside itself; none is read elsewhere."""
     script = str(launch.facts["script"].value) if "script" in launch.facts else ""
-    own = _PROGRAM.search(script.removesuffix(".py"))
+    own = _PROGRAM.fullmatch(script.removesuffix(".py"))
     return f"{own[1].replace('.', '/')}/config" if own else _USUAL_FOLDER
 
 

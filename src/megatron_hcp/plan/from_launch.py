@@ -92,7 +92,8 @@ def with_even_batches(facts: Facts, job: PlanJob) -> dict[str, Any]:
     if facts.get("micro_batch_size") or most == 1 or not ranks or job.global_batch % ranks:
         return dict(facts)
     share = job.global_batch // ranks
-    return {**facts, "micro_batch_size": next(count for count in range(most, 0, -1) if share % count == 0)}
+    largest = next(count for count in range(min(most, share), 0, -1) if share % count == 0)
+    return {**facts, "micro_batch_size": largest}
 
 
 def named(facts: Facts) -> str:

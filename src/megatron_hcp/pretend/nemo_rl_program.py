@@ -15,13 +15,14 @@ STEPS = 1000
 
 
 def nested(values: dict[str, Any]) -> dict[str, Any]:
-    """{"a.b": 1} as {"a": {"b": 1}}."""
+    """{"a.b": 1} as {"a": {"b": 1}}; a section that was null before it got a key has the key alone."""
     made: dict[str, Any] = {}
     for key, value in values.items():
         *sections, name = key.split(".")
         inner = made
         for section in sections:
-            inner = inner.setdefault(section, {})
+            inner[section] = inner.get(section) or {}
+            inner = inner[section]
         inner[name] = value
     return made
 

@@ -88,7 +88,7 @@ def _missing(error: BaseException, words: tuple[str, ...], is_world_stated: bool
     if not is_world_stated and (PROGRESS.stage == "groups" or re.search(_OF_THE_WORLD, text)):
         return "the number of ranks, which the launch doesn't state"
     if not is_model_stated and not _is_hydras(error):
-        return "the launch's own model: only the name of a public one is known"
+        return "the model's own config.json: a public model of its name, or known sizes, stand for it"
     named = [word for word in words if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text)]
     if named:
         return f"the launch's own words in place of {named[0]}"
@@ -130,8 +130,8 @@ def _codes(error: BaseException) -> list[tuple[str, str]]:
 
 
 def _of_a_stand_in(error: BaseException) -> str:
-    """The stand-in that raised this exception, or that it is about; "" if there is none."""
-    if _is_hydras(error):
+    """The stand-in that raised this exception, or that it is about; "" if there is none, or a package is missing."""
+    if _is_hydras(error) or isinstance(error, ImportError):
         return ""
     ours = stand_in_below_upstream(_codes(error)) or ("a stand-in" if _is_about_a_stand_in(error) else "")
     return f"{ours}: {' '.join(f'{type(error).__name__}: {error}'.split())[:200]}" if ours else ""

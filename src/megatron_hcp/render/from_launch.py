@@ -38,6 +38,8 @@ _SRUN_OURS = frozenset(
     "gpus_per_node gpus_per_task cpus_per_task nodelist job_name partition account time qos export jobid mem verbose "
     "chdir open_mode".split()
 )
+_TAKES_NODES = frozenset(("ntasks", "nodelist", "nodefile"))
+"""Options for which Slurm takes more than one node, if they need it."""
 _SIZES = frozenset(("sbatch.nodes", "srun.nodes", "sbatch.ntasks", "srun.ntasks", "nodes"))
 _RENDEZVOUS = frozenset("node_rank master_addr master_port local_addr standalone".split())
 """Options of torchrun that the job sets itself, as every `rdzv_*`: its ranks must keep the order of the nodes."""
@@ -149,7 +151,7 @@ class _JobReader(Taken):
         """The nodes that Slurm allocates, if a launcher that states none has as many by default.
 
         torchrun's default and verl's is 1: in a larger job each node would train by itself, or all but one would idle.
-        Slurm's is 1 too, for a script that asks for no number of tasks.
+        Slurm's is 1 too, for a script that asks for nothing that may take more: tasks, nodes by name, GPUs in all.
         """
         own = self.launch.facts.get("nodes")
         default = own.value if own is not None else 1 if self.launch.dialect == "verl" else None
@@ -159,7 +161,12 @@ class _JobReader(Taken):
         slurm = srun.get("nodes") or sbatch.get("nodes")
         if slurm is not None and whole_number(str(slurm.value), 9) == default:
             self.take("nodes", default, slurm)
-        elif slurm is None and default == 1 and sbatch and "ntasks" not in {**srun, **sbatch}:
+            return
+        gpus, of_node = sbatch.get("gpus"), self.launch.facts.get("gpus_per_node")
+        may_be_more = not _TAKES_NODES.isdisjoint(srun | sbatch)
+        if gpus is not None:
+            may_be_more |= of_node is None or gpu_count(str(gpus.value)) != of_node.value
+        if slurm is None and default == 1 and sbatch and not may_be_more:
             self.take("nodes", 1)
             self.change("#SBATCH lines without nodes", self.where(None), "1 node, as Slurm's default is")
 

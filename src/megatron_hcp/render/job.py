@@ -14,7 +14,7 @@ from megatron_hcp.ground.json_layout import laid_out
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.job.spec import JobSpec, spec_json
 from megatron_hcp.launch.fact import LAUNCH_FOLDER, OF_LAUNCH_TIME, Argument, Launch, RunText, is_of_script
-from megatron_hcp.launch.forms.script.arguments import command_words
+from megatron_hcp.launch.forms.script.arguments import CommandWords, command_words
 from megatron_hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
 from megatron_hcp.render.container import Container, container_of
 from megatron_hcp.render.directives import Directive, directives_of
@@ -46,7 +46,7 @@ class Job:
     program: tuple[str, ...]
     """The program to start; empty for a verification."""
     launch_lines: Lines
-    outputs: Mapping[str, str]
+    own: CommandWords
     """The commands whose output the launch's words hold, by the variables that they set."""
     launch_home: str
     """The folder that holds the launch's file."""
@@ -87,12 +87,12 @@ class Job:
 
     def _names(self, variable: str) -> bool:
         """Whether a command or condition of the launch's script names a variable of this one."""
-        return any(variable in text for text in (*self._unknown, *self.outputs.values()))
+        return any(variable in text for text in (*self._unknown, *self.own.outputs.values()))
 
     @property
     def from_outside(self) -> list[str]:
         """The variables in the launch's words that whoever submits the job sets: neither Slurm nor every shell does."""
-        names = self._unknown - {LAUNCH_FOLDER, "HOME", "USER", "PWD", *self.outputs}
+        names = self._unknown - {LAUNCH_FOLDER, "HOME", "USER", "PWD", *self.own.outputs}
         return sorted(name for name in names if name.isidentifier() and not name.startswith("SLURM_"))
 
     @property
@@ -217,7 +217,7 @@ def plan_job(
         checkpoint_dir=checkpoint_dir,
         program=program,
         launch_lines=lines,
-        outputs=own.outputs,
+        own=own,
         launch_home=os.path.dirname(os.path.abspath(launch.reading.target)) if launch else "",
         has_connections=dialect in MEGATRON,
         check_arguments=check_arguments(launch, site, model_file, recipe) if launch else (),

@@ -21,7 +21,7 @@ from megatron_hcp.triage.signatures.launchers import ABORTED_AT_EXIT
 from megatron_hcp.triage.signatures.row import Role, Signature
 
 _KEPT = 200
-_STEPS_THAT_SURVIVE = 3
+STEPS_THAT_SURVIVE = 3
 """A failure after which the same log reports so many training steps did not end the job."""
 ROLES: tuple[Role, ...] = get_args(Role)
 """The first in this order explains most: of the lines of all logs, one of the first role is the first failure."""
@@ -126,7 +126,7 @@ class FileEvents:
             self.pending = {role: event for role, event in self.pending.items() if event.signature.id not in LASTING}
         if steps and (self.pending or self.over):
             self.since += steps
-            if self.since >= _STEPS_THAT_SURVIVE:
+            if self.since >= STEPS_THAT_SURVIVE:
                 self.forget()
 
     def forget(self) -> None:
@@ -193,7 +193,8 @@ class FileEvents:
         process = line.pid if NCCL_WARNS in line.body else None  # each may come up, or not
         key = (signature.id + line.body * is_rerun, line.rank, line.label, process)
         ended = read_end(signature.id, groups, hit.before(), hit.after()) if signature.id in _ENDS else ProcessEnd()
-        is_known = key in self.seen or len(self.seen) >= _KEPT
+        # Of each signature one line is kept, however many ranks wrote others before it.
+        is_known = key in self.seen or (len(self.seen) >= _KEPT and self.counts[signature.id] > 1)
         if is_known and (ended.says is None or len(self.ends) >= _KEPT):
             if signature.role == "general":
                 self._doubt(line)

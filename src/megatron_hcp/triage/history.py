@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from megatron_hcp.triage.course.kinds import kind_of
 from megatron_hcp.triage.events import NCCL_WARNS, OFTEN, RAISED, Event, FileEvents
 from megatron_hcp.triage.inputs.log_name import kind_of_log, read_name
 from megatron_hcp.triage.line import Line, read_line, without_figures
@@ -46,6 +47,8 @@ class History:
         """The log's first lines that its program wrote, without figures."""
         self._again_at: int | None = None
         """Where the program was started again, by torchrun's agent, which only says so where it informs"""
+        self._started_at = 0
+        """Where that was last"""
         self._reports: dict[tuple[int | str | None, bytes], tuple[int, int]] = {}
         """torchrun's agent (the task or node of its lines, its process id) -> where it reported, and the steps above"""
 
@@ -66,6 +69,7 @@ class History:
         self.files.append(entry)
         self._looked, self._step_ended, self._reports = 0, False, {}
         self._first = self._again_at = None
+        self._started_at = 0
 
     def survive(self, raw: bytes, line: Line) -> None:
         """Forgets what a line shows to have been survived: peers that are gone at a good end, and NCCL's warnings."""
@@ -86,7 +90,7 @@ class History:
         if hit.last_step and (when := read_line(hit.last_step).when):
             self.entry.last_step = when
         if self._again_at is not None and hit.offset >= self._again_at:
-            self.entry.attempt, self._again_at = self.entry.attempt or 0, None
+            self.entry.attempt, self._started_at, self._again_at = self.entry.attempt or 0, self._again_at, None
             self.begin(self.entry.attempt + 1).begins = True
         if self._first is None:
             self._first = (
@@ -125,10 +129,18 @@ class History:
         """Looks below the end of torchrun's workers for the first lines of the log: then they were started again."""
         at = hit.at + len(hit.line) + 1
         for raw in hit.chunk[at : hit.at + _BELOW_END].split(b"\n"):
-            if self._first and _shape(raw) in self._first:
+            shape = _shape(raw)
+            if self._first and shape in self._first and not self._recurs(hit, shape):
                 self._again_at = hit.offset + at - hit.at
                 return
             at += len(raw) + 1
+
+    def _recurs(self, hit: Hit, shape: str) -> bool:
+        """Whether the program writes a line in its training too: a rank may write it on while it is ended."""
+        begin = hit.at - (hit.offset - self._started_at)
+        raws = hit.chunk[max(0, begin, hit.at - _LOOKED_THROUGH) : hit.at].split(b"\n")
+        steps = [place for place, raw in enumerate(raws) if (kind := kind_of(raw)) and kind.is_step]
+        return bool(steps) and any(_shape(raw) == shape for raw in raws[steps[0] :])
 
     def _follow_report(self, hit: Hit) -> None:
         """Looks at torchrun's report on a worker that failed: if its agent reported before, it has started all workers
@@ -156,8 +168,8 @@ class History:
 
 
 def _shape(raw: bytes) -> str:
-    """A line that a program may begin with, without its figures; empty for an agent's, an error, or few words."""
-    if _OF_AGENT.match(raw) or _NO_START.search(raw):
+    """A line that a program may begin with, without its figures; empty for an agent's, an error, a step, few words."""
+    if _OF_AGENT.match(raw) or _NO_START.search(raw) or ((kind := kind_of(raw)) and kind.is_step):
         return ""
     text = without_figures(read_line(raw))
     return text if len(text) >= _SHORTEST and not text.startswith((" ", "\t")) else ""

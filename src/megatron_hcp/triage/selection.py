@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from megatron_hcp.triage.events import NAMES_THE_END, ROLES, Event, FileEvents
+from megatron_hcp.triage.events import NAMES_THE_END, ROLES, STEPS_THAT_SURVIVE, Event, FileEvents
 from megatron_hcp.triage.line import When, without_figures
 from megatron_hcp.triage.logged_job import LoggedJob
 from megatron_hcp.triage.ranks.ended_first import HAPPENED, Said, ended_before, odd_one, silent_one
@@ -28,7 +28,7 @@ _OF_AN_END: frozenset[Role] = frozenset(("end", "report", "echo"))
 _AGAIN_AND_AGAIN = 10
 _AT_ONCE = 100
 """Lines between events that belong together: a chain of exceptions, a launcher's word and what its program said."""
-_STEPS_THAT_SURVIVE, _SURVIVED_S = 3, 120
+_SURVIVED_S = 120
 """Steps of a part that follows a failure, and seconds by which another file's last step does, that show that the job
 went on: ranks that wait for one that ended report none."""
 
@@ -40,7 +40,7 @@ def candidates_of(parts: Sequence[FileEvents], files: Sequence[FileEvents]) -> l
     for entry in files:
         of_each.setdefault(entry.path, []).append(entry)
         over.setdefault(entry.name.task, set()).update(entry.over_elsewhere)
-        if entry.over or (entry.steps >= _STEPS_THAT_SURVIVE and entry.last_step):
+        if entry.over or (entry.steps >= STEPS_THAT_SURVIVE and entry.last_step):
             last.setdefault(entry.name.task, []).append(entry)
     # What a worker of Ray wrote stands in its driver's log too, which may have trained on after it.
     of_drivers = {line for entry in files if entry.kind != "worker" for line in entry.doubtful.survived}
@@ -67,7 +67,7 @@ def _went_on(entry: FileEvents, event: Event, same: Sequence[FileEvents], traine
         same: all parts of this log; a later one may train.
         trained: of all logs, the parts whose last step has a time; in another log it may be a later one.
     """
-    if sum(other.steps for other in same if other.part > entry.part) >= _STEPS_THAT_SURVIVE:
+    if sum(other.steps for other in same if other.part > entry.part) >= STEPS_THAT_SURVIVE:
         return True
     is_requeued = event.role == "end" and any(other.part > entry.part for other in same)
     if is_requeued and any(other.over for other in trained):

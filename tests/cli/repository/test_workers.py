@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from megatron_hcp.cli.repository.workers import share_out
+from support.processes import HANG_S
 
 NAMES = [f"launch{number}" for number in range(65)]
 
@@ -21,7 +23,7 @@ def answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def answering(folder: Path, names: Sequence[str]) -> None:
+def answering(folder: Path, names: Iterable[str]) -> None:
     for name in names:
         with open(folder / name, "a") as file:
             file.write(f"{os.getpid()}\n")
@@ -39,16 +41,64 @@ def test_each_name_is_answered_by_one_of_as_many_processes_as_there_are_cores(an
 def test_a_process_that_fails_takes_no_other_with_it(
     answered: Path, is_killed: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def answer(names: Sequence[str]) -> None:
-        if NAMES[0] in names:
+    def answer(names: Iterable[str]) -> None:
+        mine = list(names)
+        if NAMES[0] in mine:
             if is_killed:
                 os.kill(os.getpid(), signal.SIGKILL)
             raise RuntimeError("a fault")
-        answering(answered, names)
+        answering(answered, mine)
 
     share_out(NAMES, answer)
     assert NAMES[1] in os.listdir(answered) and NAMES[0] not in os.listdir(answered)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_caller_that_is_ended_ends_the_processes(answered: Path) -> None:
+    def answer(names: Iterable[str]) -> None:
+        answering(answered, [str(os.getpid())])
+        for _ in names:
+            pass
+        time.sleep(HANG_S)
+        answering(answered, ["more"])
+
+    def end(count: int) -> None:
+        if count == len(NAMES):
+            raise SystemExit
+
+    with pytest.raises(SystemExit):
+        share_out(NAMES, answer, end)
+    processes = list(map(int, os.listdir(answered)))
+    assert len(processes) == 3
+    for process in processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+
+def test_the_caller_is_told_how_many_are_answered(answered: Path) -> None:
+    counts: list[int] = []
+    share_out(NAMES, lambda names: answering(answered, names), counts.append)
+    assert counts == sorted(counts) and counts[-1] == len(NAMES)
+
+
+def test_where_no_signal_of_ended_processes_is_sent_all_are_answered(answered: Path) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        share_out(NAMES, lambda names: answering(answered, names))
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert sorted(os.listdir(answered)) == sorted(NAMES)
+
+
+def test_where_no_process_can_be_started_the_caller_is_left_to_answer(
+    answered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fork() -> int:
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fork)
+    share_out(NAMES, lambda names: answering(answered, names))
+    assert not os.listdir(answered)
 
 
 def test_few_names_are_left_to_the_caller(answered: Path) -> None:

@@ -32,6 +32,7 @@ def test_a_sample_longer_than_the_cap_is_alone_in_a_micro_batch_and_whole() -> N
 def test_a_sample_has_its_prompt_beside_its_answer() -> None:
     said = {"rollout_max_prompt_len": 2048, "rollout_max_response_len": 8192}
     assert slime(**said).update_tokens == (2048 + 8192) // 2
+    assert slime(rollout_max_prompt_len=1024).update_tokens == 4096 // 2  # an answer that nobody bounds
 
 
 def test_a_logged_entropy_has_a_copy_of_the_logits_and_a_softmax() -> None:

@@ -51,7 +51,8 @@ def test_a_tight_rollout_is_told_what_it_leaves_and_the_share_that_makes_room() 
     assert room.spare_gib == pytest.approx(room.phase.usable - room.phase.peak) and room.spare_gib > 0
     key, _, share = room.setting.partition("=")
     assert key == "actor_rollout_ref.rollout.gpu_memory_utilization" and float(share) < 0.8
-    mended = RL._replace(engine=Engine("vllm", float(share), 4))
+    larger, mended = (RL._replace(engine=Engine("vllm", float(share) + more, 4)) for more in (0.05, 0.0))
+    assert answer_of(phases_of(MODEL, LAYOUT, JOB, larger)) == TIGHT  # no more is taken from the engine than must be
     found = phases_of(MODEL, LAYOUT, JOB, mended)
     assert answer_of(found) == FITS and room_of(MODEL, LAYOUT, JOB, mended, found) is None
 

@@ -35,7 +35,7 @@ WORDS: dict[Dialect, str] = {
     "--global_batch_size 64 --vllm_mode colocate --sleep_level 2 --vllm_gpu_memory_utilization 0.6",
 }
 """Launches that state each key whose default would follow another."""
-FEWEST = {"verl": 8, "nemo-rl": 5, "slime": 6, "ms-swift": 5}
+FEWEST = {"verl": 8, "nemo-rl": 5, "slime": 6, "ms-swift": 6}
 """Changes that each framework has, the engine's share included."""
 
 
@@ -51,7 +51,8 @@ def read(dialect: Dialect, folder: Path, more: str = "") -> Read:
     options = LoadOptions(dialect=dialect, words=words, model_file="Qwen/Qwen2.5-7B")
     if dialect in ("slime", "ms-swift"):
         script = folder / "run.sh"
-        script.write_text(f"{WORDS[dialect]} {more}\n")
+        said = WORDS[dialect].replace("--use-dynamic-batch-size", "") if "--micro-batch" in more else WORDS[dialect]
+        script.write_text(f"{said} {more}\n")
         target, options = str(script), LoadOptions(model_file="Qwen/Qwen2.5-7B")
     asked = question_of(target, options, {"gpus": 8, "gpu": "h100", "global_batch": 64}, None, True)
     layout = layout_of(asked.facts, asked.job.seq_length)
@@ -71,6 +72,55 @@ def test_a_setting_that_is_named_makes_the_change_that_was_tried(dialect: Dialec
         assert again.rl == change.rl, change.setting
         assert again.layout.recompute == change.layout.recompute, change.setting
         assert again.job.optimizer_bytes == change.job.optimizer_bytes, change.setting
+
+
+COUNTED: dict[Dialect, str] = {
+    "verl": f"{A}actor.use_dynamic_bsz=False {A}actor.ppo_micro_batch_size_per_gpu=2 "
+    f"{A}rollout.log_prob_micro_batch_size_per_gpu=4 {A}ref.log_prob_micro_batch_size_per_gpu=1",
+    "slime": "--micro-batch-size 4",
+}
+
+
+@pytest.mark.parametrize("dialect", list(COUNTED))
+def test_micro_batches_that_are_counted_in_sequences_are_cut_in_sequences(dialect: Dialect, tmp_path: Path) -> None:
+    """Both read budgets of tokens only with their dynamic batches."""
+    whole = read(dialect, tmp_path, COUNTED[dialect])
+    changes = list(changes_of(whole.layout, whole.job, whole.rl, phases_of(*whole)[-1]))
+    cut = [change for change in changes if "micro" in change.setting]
+    assert cut and not [change for change in changes if "token" in change.setting]
+    for change in cut:
+        assert change.rl != whole.rl
+        assert read(dialect, tmp_path, f"{COUNTED[dialect]} {change.setting}").rl == change.rl, change.setting
+
+
+def test_verl_s_micro_batches_that_are_counted_in_two_ways_are_left_alone(tmp_path: Path) -> None:
+    whole = read("verl", tmp_path, f"{A}rollout.log_prob_use_dynamic_bsz=False")
+    changes = changes_of(whole.layout, whole.job, whole.rl, phases_of(*whole)[-1])
+    assert not [change for change in changes if "token" in change.setting or "micro" in change.setting]
+
+
+def test_nemo_rl_s_sglang_is_told_its_own_share(tmp_path: Path) -> None:
+    """sglang_cfg of generation.py; vllm_cfg is not read there."""
+    sglang = "policy.generation.backend=sglang policy.generation.sglang_cfg.mem_fraction_static=0.9"
+    whole = read("nemo-rl", tmp_path, sglang)
+    rollout = next(item for item in phases_of(*whole) if item.name == ROLLOUT)
+    change = next(changes_of(whole.layout, whole.job, whole.rl, rollout._replace(usable=rollout.peak - 8.0)))
+    assert change.rl != whole.rl and read("nemo-rl", tmp_path, f"{sglang} {change.setting}").rl == change.rl
+
+
+def test_a_row_whose_tokens_nemo_rl_is_told_is_not_to_be_cut_by_its_sequences(tmp_path: Path) -> None:
+    """logprob_mb_tokens decides where it is stated: logprob_batch_size would change nothing."""
+    counted = read("nemo-rl", tmp_path)
+    stated = read("nemo-rl", tmp_path, "policy.sequence_packing.logprob_mb_tokens=600000")
+    for whole, offered in ((counted, True), (stated, False)):
+        failing = phases_of(*whole)[-1]
+        changes = changes_of(whole.layout, whole.job, whole.rl, failing)
+        assert any("logprob_batch_size" in change.setting for change in changes) is offered
+
+
+def test_an_engine_on_no_gpus_counts_as_on_one(tmp_path: Path) -> None:
+    none, one = (read("slime", tmp_path, f"--rollout-num-gpus-per-engine {gpus}") for gpus in (0, 1))
+    assert phases_of(*none) == phases_of(*one)
 
 
 def test_the_share_that_is_named_is_small_enough_by_itself(tmp_path: Path) -> None:

@@ -47,3 +47,17 @@ def test_the_rank_that_called_another_operation_under_the_same_number_is_named(t
 )
 def test_ranks_that_may_differ_or_do_not_are_no_mismatch(tmp_path, calls):
     assert _read(tmp_path, *calls).failure.signature.id == "collective-timeout"
+
+
+@pytest.mark.parametrize("op", ["_ALLGATHER_BASE", "ALLREDUCE"])
+def test_ranks_that_wait_in_two_groups_under_one_number_are_no_mismatch(tmp_path, op):
+    def said(op, size, place, rank, group):
+        waits = WAITS.format(rank=rank, place=place, op=op, size=size)
+        return waits.replace("3(dp)", group)
+
+    first = "".join(said("ALLREDUCE", 8, rank, rank, "3(dp)") for rank in (0, 1))
+    tensor = "".join(said(op, 16, rank - 2, rank, "4(tp)") for rank in (2, 3))
+    last = "".join(said("ALLREDUCE", 8, rank, rank, "3(dp)") for rank in (2, 3))
+    for log in (first + tensor + last, first + last + tensor):
+        failure = triage(write_logs(tmp_path, a_log=log), CpPlan()).failure
+        assert failure and failure.signature.id == "collective-timeout"

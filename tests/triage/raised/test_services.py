@@ -44,7 +44,7 @@ def test_of_a_chain_the_client_says_which_server_does_not_answer(tmp_path):
 def test_a_service_that_does_not_answer_at_the_start_is_to_be_started_first(tmp_path):
     log = "Loading the tokenizer\n" + FRAMES + SERVICES[0] + "\n"
     diagnosis = triage(write_logs(tmp_path, a_log=log), CpPlan())
-    assert diagnosis.advice.action == "stop" and "does not answer" in diagnosis.advice.reason
+    assert diagnosis.advice and diagnosis.advice.action == "stop" and "does not answer" in diagnosis.advice.reason
 
 
 @pytest.mark.parametrize("raised", PEERS)
@@ -86,7 +86,8 @@ def test_an_error_whose_text_begins_below_it_counts_where_it_carries_no_other(tm
 )
 def test_a_server_that_limits_requests_is_named_so(tmp_path, raised):
     diagnosis = triage(write_logs(tmp_path, a_log=FRAMES + raised + "\n"), CpPlan())
-    assert diagnosis.failure.signature.id == "rate-limit" and diagnosis.advice.action == "restart"
+    assert diagnosis.failure and diagnosis.failure.signature.id == "rate-limit"
+    assert diagnosis.advice and diagnosis.advice.action == "restart"
     warned = "step 1 WARNING 429 encountered (rate limit exceeded), retrying\n"
     assert _failure(tmp_path, a_log=warned + FRAMES + "ValueError: no plan\n").signature.id == "exception"
 
@@ -101,7 +102,19 @@ def test_a_server_that_limits_requests_is_named_so(tmp_path, raised):
 )
 def test_a_node_without_a_gpu_is_no_fault_of_the_program(tmp_path, raised):
     diagnosis = triage(write_logs(tmp_path, a_log=FRAMES + raised + "\n"), CpPlan())
-    assert diagnosis.failure.signature.id == "gpu-driver"
-    assert "what the job asks for" in diagnosis.advice.reason
-    other = "ValueError: this kernel requires a GPU with compute capability 9.0"
-    assert _failure(tmp_path, a_log=FRAMES + other + "\n").signature.id == "exception"
+    assert diagnosis.failure and diagnosis.failure.signature.id == "gpu-driver"
+    assert diagnosis.advice and "what the job asks for" in diagnosis.advice.reason
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "ValueError: this kernel requires a GPU with compute capability 9.0",
+        "ValueError: expert 3 needs a GPU buffer of 16 bytes",
+        "ValueError: no GPU memory available for the cache",
+        "ValueError: no free GPU slots available in the placement group",
+        "ValueError: no free GPU available in the placement group",
+    ],
+)
+def test_a_gpu_that_lacks_something_is_no_missing_one(tmp_path, raised):
+    assert _failure(tmp_path, a_log=FRAMES + raised + "\n").signature.id != "gpu-driver"

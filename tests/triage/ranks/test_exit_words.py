@@ -47,6 +47,7 @@ def test_every_launchers_word_tells_who_ended_and_how(tmp_path, report, expected
         "all tasks completed with status 0",
         "job exited with code 0",
         "(1) Normal termination (return value 0)",
+        "Trial 4 finished with value: 27.5 and parameters: {'return_scale': 2}",
     ],
 )
 def test_a_good_end_is_no_report_of_a_failure(tmp_path, line):

@@ -79,3 +79,38 @@ def test_a_rank_that_ended_well_before_the_others_is_named(tmp_path):
     assert waits.failure.signature.id != "left-early", "its log may be cut off"
     both = _read(tmp_path, **lost, rank_3_log=STARTS + "Done.\n", launcher_log=launcher + _block(3, 1))
     assert both.failure.signature.id != "left-early", "its launcher saw it fail"
+
+
+def test_a_rank_whose_log_ends_within_the_training_did_not_end_well(tmp_path):
+    """Its node may have been lost."""
+    lost = {f"rank_{rank}_log": STARTS + LOST for rank in (0, 1, 2)}
+    launcher = WORKER.format(code=1, local=2) + _block(2, 1, 0, 1)
+    of_part = ("step 41 done, loss 2.5", "saved the state, done", "a loader's worker exited", "NCCL init done")
+    for last in ("iteration 41 completed in 3.2 s", *of_part):
+        diagnosis = _read(tmp_path, **lost, rank_3_log=STARTS + last + "\n", launcher_log=launcher)
+        assert diagnosis.failure.signature.id != "left-early", last
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Missing keys: [], unexpected keys: []",
+        "flash-attn was not found, using PyTorch's attention",
+        "apex cannot be imported: falling back to torch.optim",
+        "no such template; using the default one instead",
+    ],
+)
+def test_words_that_tell_how_the_program_goes_on_are_no_reason(tmp_path, said):
+    log = STARTS + said + "\n" + WORKER.format(code=3, local=1) + _block(1, 3, 0)
+    assert _read(tmp_path, a_log=log).failure.kind == "report"
+
+
+def test_words_that_the_training_went_on_after_are_no_reason(tmp_path):
+    """Nor are those of a rank that signs them itself, where another one ended."""
+    end = WORKER.format(code=3, local=1) + _block(1, 3, 0)
+    steps = "".join(f"step {number} loss 2.5 lr 0.1\n" for number in range(9))
+    log = STARTS + "no state in the folder: checkpoint not found\n" + steps + end
+    assert _read(tmp_path, a_log=log).failure.kind == "report"
+    for rank, kind in ((0, "report"), (1, "cause")):
+        log = STARTS + f"rank {rank}: the vocabulary has another hash, refusing to start\n" + end
+        assert _read(tmp_path, a_log=log).failure.kind == kind

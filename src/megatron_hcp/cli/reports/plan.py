@@ -13,11 +13,12 @@ from megatron_hcp.plan.answer import Judged
 from megatron_hcp.plan.change import brief
 from megatron_hcp.plan.found import TIED
 from megatron_hcp.plan.model import counted_as
-from megatron_hcp.plan.phases.change import FirstFailure
-from megatron_hcp.plan.phases.margin import ABOVE, BELOW, Room
+from megatron_hcp.plan.phases.margin import ABOVE, BELOW, FAILS, FITS, TIGHT, Room, answer
 
 _FEW_TERMS = 3
 """Terms of a phase's memory that are named."""
+_MARKS = {FITS: " ", TIGHT: "?", None: "?", FAILS: "*"}
+"""What stands beside a phase; one that is over the limit has the last, however little it is."""
 WHOLE = ", with weights and gradients counted whole"
 """What is said of memory that FSDP leaves open."""
 
@@ -140,7 +141,7 @@ def _phase_lines(shown: Shown) -> Iterator[str]:
     for item in phases:
         largest = sorted(item.terms.items(), key=lambda term: -term[1])[:_FEW_TERMS]
         most = ", ".join(f"{name.removeprefix('kept: ')} {size:.3g}" for name, size in largest)
-        mark = "?" if item.is_open else " " if item.fits else "*"
+        mark = _MARKS[FAILS] if not (item.fits or item.is_open) else _MARKS[answer(item)]
         text = f"{item.name:22}{mark} {item.peak:12.1f} {item.tokens or '-':>7}  {most}"
         yield text if len(text) <= 80 else f"{text[:77].rsplit(',', 1)[0]}"
     for mark in shown.phases_unsure:
@@ -148,7 +149,7 @@ def _phase_lines(shown: Shown) -> Iterator[str]:
     if any(item.is_open for item in phases):
         yield from wrapped("", f"cannot tell whether each phase fits under FSDP: those with ? need more memory{WHOLE}")
     elif shown.room is not None:
-        yield from wrapped("tight   ", _tight(shown.room, shown.failure))
+        yield from wrapped("tight   ", _tight(shown.room))
     elif shown.failure is None:
         yield from wrapped("", "each phase fits" + ", if what is unsure leaves it room" * bool(shown.phases_unsure))
     else:
@@ -158,15 +159,9 @@ def _phase_lines(shown: Shown) -> Iterator[str]:
         yield from wrapped("fails   ", f"{over}; {mend}")
 
 
-def _tight(room: Room, failure: FirstFailure | None) -> str:
-    """What a step within the margin leaves, and what makes room."""
-    said = f"{room.phase.name} leaves {room.spare_gib:.1f} GiB"
-    if room.spare_gib < 0:
-        said = f"{room.phase.name} is {-room.spare_gib:.1f} GiB over"
-    if room.setting:
-        mend = f"room with {room.setting}"
-    elif failure is not None and failure.setting:
-        mend = f"none is over with {failure.setting}"
-    else:
-        mend = "no single setting makes room"
-    return f"{said}, within the margin of {BELOW:.0%} below and {ABOVE:.0%} above; {mend}"
+def _tight(room: Room) -> str:
+    """That a step within the margin is not decided, what it leaves, and what makes room."""
+    left = f"leaves {room.spare_gib:.1f} GiB" if room.spare_gib >= 0 else f"is {-room.spare_gib:.1f} GiB over"
+    margin = f"a count from {BELOW:.0%} below the limit to {ABOVE:.0%} above it decides nothing"
+    mend = f"each phase fits with {room.setting}" if room.setting else "no single setting makes each phase fit"
+    return f"cannot tell whether the step fits: {room.phase.name} {left}, and {margin}; {mend}"

@@ -14,7 +14,7 @@ from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.overrides import FRAMEWORKS, overrides
 from megatron_hcp.plan.phases.change import FirstFailure
-from megatron_hcp.plan.phases.margin import Room
+from megatron_hcp.plan.phases.margin import FAILS, FITS, Room, answer
 from megatron_hcp.plan.phases.memory import Phase
 from megatron_hcp.plan.ranks import rank_map
 from megatron_hcp.plan.time.overlap import ring_overlap
@@ -113,8 +113,8 @@ def plan_json(shown: Shown) -> dict[str, Any]:
         "measured": None if shown.measured is None else [_rank_json(one) for one in shown.measured],
         "phases": None if shown.phases is None else [
             {"phase": item.name, "peak_gib": item.peak, "usable_gib": item.usable, "over_gib": item.over,
-             "fits": None if item.is_open else item.fits, "stage": item.stage, "tokens": item.tokens,
-             "terms": dict(item.terms)}
+             "fits": item.fits if answer(item) in (FITS, FAILS) else None, "stage": item.stage,
+             "tokens": item.tokens, "terms": dict(item.terms)}
             for item in shown.phases
         ],
         **({"phases_unsure": list(shown.phases_unsure)} if shown.phases_unsure else {}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,10 +35,10 @@ def checked(names: Sequence[str], asked: Asked) -> list[TargetResult]:
     results: list[TargetResult] = []
     keeper = _keeper(asked) if asked.form is not None and len(names) > 1 else None
     if keeper is not None:
-        _keep_answers(names, asked, keeper)
+        _keep_answers(names, asked, keeper, line)
     for number, name in enumerate(names):
         if len(names) > 1:
-            line.show(f"{number} of {len(names)} files read")
+            line.show(_progress(number, names))
         if keeper is not None or asked.records:
             results += _recorded(name, asked, keeper)
         else:
@@ -60,18 +60,24 @@ def _keeper(asked: Asked) -> Keeper | None:
     return Keeper((repr(options._replace(find_project=None)), repr((finds, asked.select, asked.ignore)), asked.about))
 
 
-def _keep_answers(names: Sequence[str], asked: Asked, keeper: Keeper) -> None:
+def _progress(number: int, names: Sequence[str]) -> str:
+    return f"{number} of {len(names)} files read"
+
+
+def _keep_answers(names: Sequence[str], asked: Asked, keeper: Keeper, line: ProgressLine) -> None:
     """Has all cores answer what the cache doesn't know of the files, if there are many and it can be written."""
     from megatron_hcp.cli.repository.workers import share_out
     from megatron_hcp.ground.cache import is_writable
 
-    def answer(share: Sequence[str]) -> None:
+    def answer(share: Iterable[str]) -> None:
         for name in share:
             _recorded(name, asked, keeper)
         keeper.close()
 
     if is_writable():
-        share_out([name for name in names if os.path.isfile(name) and keeper.answer(name) is None], answer)
+        unknown = [name for name in names if os.path.isfile(name) and keeper.answer(name) is None]
+        num_known = len(names) - len(unknown)
+        share_out(unknown, answer, lambda count: line.show(_progress(num_known + count, names)))
 
 
 def _recorded(name: str, asked: Asked, keeper: Keeper | None) -> list[TargetResult]:

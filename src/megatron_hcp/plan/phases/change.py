@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.memory.peak import usable_gib
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.phases.job import ALL, GRADIENTS, OPTIMIZER, ROLLOUT, UPDATE, WEIGHTS, RlJob
 from megatron_hcp.plan.phases.memory import Phase, phases_of
@@ -18,23 +19,27 @@ _CHUNK = 1024
 _O, _A = "+actor_rollout_ref.actor.megatron.override_transformer_config.", "actor_rollout_ref.actor."
 _P = f"{_A}optim.override_optimizer_config."
 _INFERRED = " ".join(f"actor_rollout_ref.{role}.log_prob_max_token_len_per_gpu={{0}}" for role in ("rollout", "ref"))
+_COUNTED = " ".join(f"actor_rollout_ref.{role}.log_prob_micro_batch_size_per_gpu={{0}}" for role in ("rollout", "ref"))
 _WRITTEN: Mapping[str, Mapping[str, str]] = {
     "verl": {
         "share": "actor_rollout_ref.rollout.gpu_memory_utilization={}",
         "logits": "actor_rollout_ref.model.use_fused_kernels=True",
         "log-probability tokens": _INFERRED,
+        "log-probability sequences": _COUNTED,
         "reference": "actor_rollout_ref.ref.megatron.param_offload=True",
         "weights": f"{_A}megatron.param_offload=True actor_rollout_ref.ref.megatron.param_offload=True",
         "optimizer": f"{_A}megatron.optimizer_offload=True",
         "recompute": f"{_O}recompute_granularity=full {_O}recompute_method=uniform {_O}recompute_num_layers=1",
         "tokens": f"{_A}ppo_max_token_len_per_gpu={{0}} {_INFERRED}",
+        "sequences": f"{_A}ppo_micro_batch_size_per_gpu={{0}} {_COUNTED}",
         "host optimizer": f"+{_P}optimizer_cpu_offload=True +{_P}optimizer_offload_fraction=1.0 "
         f"+{_P}use_precision_aware_optimizer=True",
     },
     "nemo-rl": {
         "share": "policy.generation.vllm_cfg.gpu_memory_utilization={}",
+        "SGLang's share": "policy.generation.sglang_cfg.mem_fraction_static={}",
         "logits": f"policy.logprob_chunk_size={_CHUNK} policy.megatron_cfg.defer_fp32_logits=true",
-        "log-probability tokens": "policy.logprob_batch_size={}",
+        "log-probability sequences": "policy.logprob_batch_size={}",
         "recompute": "policy.megatron_cfg.activation_checkpointing=true",
         "host optimizer": "policy.megatron_cfg.optimizer.optimizer_cpu_offload=true "
         "policy.megatron_cfg.optimizer.optimizer_offload_fraction=1.0",
@@ -45,6 +50,7 @@ _WRITTEN: Mapping[str, Mapping[str, str]] = {
         "all": "--offload-train",
         "recompute": "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
         "tokens": "--max-tokens-per-gpu {0} --log-probs-max-tokens-per-gpu {0}",
+        "sequences": "--micro-batch-size {0}",
         "host optimizer": "--optimizer-cpu-offload --use-precision-aware-optimizer",
     },
     "ms-swift": {
@@ -52,6 +58,7 @@ _WRITTEN: Mapping[str, Mapping[str, str]] = {
         "weights": "--offload_model true",
         "optimizer": "--offload_optimizer true",
         "recompute": "--recompute_granularity full --recompute_method uniform --recompute_num_layers 1",
+        "sequences": "--micro_batch_size {0}",
         "host optimizer": "--optimizer_cpu_offload true --use_precision_aware_optimizer true",
     },
 }  # fmt: skip
@@ -119,14 +126,16 @@ def _changes(layout: Layout, job: PlanJob, rl: RlJob, failing: Phase) -> Iterato
         return _Named(name, value, layout, job, other)
 
     if rl.engine is not None and failing.name == ROLLOUT:
-        share = int((rl.engine.share - failing.over / failing.usable) * 20) / 20
+        share = int((rl.engine.share - failing.over / usable_gib(job.gpu)) * 20) / 20
+        name = "SGLang's share" if (rl.framework, rl.engine.name) == ("nemo-rl", "sglang") else "share"
         if share >= _LEAST_SHARE:
-            yield of("share", rl._replace(engine=rl.engine._replace(share=share)), f"{share:.2f}")
+            yield of(name, rl._replace(engine=rl.engine._replace(share=share)), f"{share:.2f}")
     chunked = rl.logits._replace(chunk=_CHUNK, deferred=True)
     logits = chunked if rl.framework == "nemo-rl" else rl.logits._replace(fused=True)
     yield of("logits", rl._replace(logits=logits))
     if rl.log_prob_tokens > rl.update_tokens or rl.framework == "nemo-rl":
-        yield of("log-probability tokens", *_fewer_inferred(rl))
+        most = rl.least_tokens if rl.framework == "nemo-rl" else rl.update_tokens
+        yield of(f"log-probability {rl.counted}", _inferring(rl, most), _as_counted(rl, most))
     yield of("reference", rl._replace(keeps_reference=False))
     keeps = rl.keeps_reference and rl.framework != "verl"  # which is told to move the reference's as well
     yield of("weights", rl._replace(offloads=rl.offloads | {WEIGHTS, GRADIENTS}, keeps_reference=keeps))
@@ -136,16 +145,15 @@ def _changes(layout: Layout, job: PlanJob, rl: RlJob, failing: Phase) -> Iterato
     yield _Named("recompute", "", replace(layout, recompute="full"), job, rl)
     least = rl.least_tokens
     if rl.update_tokens > least:
-        yield of("tokens", _inferring(rl, least)._replace(update_tokens=least), least)
+        yield of(rl.counted, _inferring(rl, least)._replace(update_tokens=least), _as_counted(rl, least))
     yield _Named("host optimizer", "", layout, replace(job, optimizer_bytes=0), rl)
 
 
-def _fewer_inferred(rl: RlJob) -> tuple[RlJob, int]:
-    """With as many tokens in log-probability as in the update; NeMo-RL counts sequences."""
-    tokens = rl.least_tokens if rl.framework == "nemo-rl" else rl.update_tokens
-    return _inferring(rl, tokens), 1 if rl.framework == "nemo-rl" else tokens
+def _as_counted(rl: RlJob, tokens: int) -> int:
+    """So many tokens as the launch counts them."""
+    return tokens // rl.least_tokens if rl.counted == "sequences" else tokens
 
 
-def _inferring(rl: RlJob, most: int) -> RlJob:
-    """With at most so many tokens where log-probabilities alone are computed."""
-    return rl._replace(log_prob_tokens=min(most, rl.log_prob_tokens), reference_tokens=min(most, rl.reference_tokens))
+def _inferring(rl: RlJob, tokens: int) -> RlJob:
+    """With so many tokens where log-probabilities alone are computed."""
+    return rl._replace(log_prob_tokens=tokens, reference_tokens=tokens if rl.reference_tokens else 0)

@@ -77,6 +77,7 @@ class RlJob(NamedTuple):
     `own_reference`: the reference has weights of its own; `keeps_reference`: they stay on the GPU. `expands`: torch's
     segments grow in training, so that little is lost between tensors. `adapters`: LoRA's are trained, and no weight of
     the model. `deepep`: experts exchange tokens by DeepEP. `generates_itself`: the trainer has no engine beside it.
+    `counted`: how the launch states micro-batches, in "tokens" or "sequences"; "" if in both, or as NeMo-RL's rows.
     `release`: the framework's, "" for the newest.
     """
 
@@ -97,6 +98,7 @@ class RlJob(NamedTuple):
     adapters: bool = False
     deepep: bool = False
     generates_itself: bool = False
+    counted: str = "tokens"
     release: str = ""
 
     def tokens(self, phase: str) -> int:

@@ -20,6 +20,8 @@ _ACTOR, _REF, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "ac
 _MODEL = "actor_rollout_ref.model"
 _SGLANG = f"{_ROLLOUT}.engine_kwargs.sglang"
 _ZEROS, _ONES = ("0", "0.0", "0.00"), ("1", "1.0", "1.00")
+_COUNTED = ("sequences", "tokens")
+"""Of micro-batches, without and with those that tokens fill."""
 _VERL_TOKENS, _VERL_CRITIC_TOKENS, _VERL_CHUNK = 16384, 32768, 2048
 
 
@@ -64,6 +66,7 @@ def _verl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     update = _verl_tokens(by_tokens, budget, said.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu", 1), longest, layout)
     adapts = max(said.number(f"{_MODEL}.lora.rank"), said.number(f"{_MODEL}.lora_rank")) > 0
     has_ref = said.flag(f"{_ACTOR}.use_kl_loss") or said.flag("algorithm.use_kl_in_reward")
+    others = [f"{role}.log_prob_use_dynamic_bsz" for role in ((_ROLLOUT, _REF) if has_ref else (_ROLLOUT,))]
     critic = said.flag("critic.enable", said.text("algorithm.adv_estimator", "gae") == "gae")
     critic_budget = said.number("critic.ppo_max_token_len_per_gpu", _VERL_CRITIC_TOKENS)
     critic_count = said.number("critic.ppo_micro_batch_size_per_gpu", 1)
@@ -94,6 +97,7 @@ def _verl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
             entropy=said.text(f"{_ACTOR}.entropy_coeff", "0") not in _ZEROS
             or said.flag(f"{_ACTOR}.calculate_entropy"),
         ),
+        counted=_COUNTED[by_tokens] if all(said.flag(name, by_tokens) is by_tokens for name in others) else "",
         least_tokens=_per_rank(longest, layout.cp), expands=not is_before(said.release, "0.6"), release=said.release,
     )  # fmt: skip
 
@@ -114,8 +118,8 @@ def _nemo_rl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     one = _per_rank(longest, layout.cp)
     count = max(1, said.number("policy.train_micro_batch_size", 1))
     trained = _nemo_rl_row(said, "train_mb_tokens", layout) or count * one
-    inferred = max(1, said.number("policy.logprob_batch_size", count)) * one
-    inferred = _nemo_rl_row(said, "logprob_mb_tokens", layout) or inferred
+    row = _nemo_rl_row(said, "logprob_mb_tokens", layout)
+    inferred = row or max(1, said.number("policy.logprob_batch_size", count)) * one
     megatron = "policy.megatron_cfg"
     logits = Logits(
         fused=said.flag(f"{megatron}.use_fused_linear_logprobs"), chunk=said.number("policy.logprob_chunk_size"),
@@ -132,7 +136,7 @@ def _nemo_rl(said: RlSettings, layout: Layout, longest: int) -> RlJob:
         engine=_nemo_rl_engine(said) if shares and not own else None, generates_itself=shares and own,
         offloads=_nemo_rl_offloads(said, shares), critic_offloads=ALL, logits=logits, least_tokens=one,
         expands="expandable_segments:True" in memory or (not memory and is_before(said.release, "0.4")),
-        adapters=said.flag(f"{megatron}.peft.enabled"), release=said.release,
+        adapters=said.flag(f"{megatron}.peft.enabled"), counted="" if row else "sequences", release=said.release,
     )  # fmt: skip
 
 
@@ -165,7 +169,8 @@ def _nemo_rl_row(said: RlSettings, name: str, layout: Layout) -> int:
 
 def _slime(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     one = _per_rank(_slime_longest(said, longest), layout.cp)
-    if said.flag("use_dynamic_batch_size"):
+    by_tokens = said.flag("use_dynamic_batch_size")
+    if by_tokens:
         update = max(said.number("max_tokens_per_gpu", one), one)
         inferred = max(said.number("log_probs_max_tokens_per_gpu", update), one)
     else:
@@ -173,7 +178,8 @@ def _slime(said: RlSettings, layout: Layout, longest: int) -> RlJob:
     colocated = said.flag("colocate")
     has_ref = said.flag("use_kl_loss") or said.text("kl_coef", "0") not in _ZEROS
     engine = Engine(
-        "sglang", said.fraction("sglang_mem_fraction_static", 0.88), said.number("rollout_num_gpus_per_engine", 1),
+        "sglang", said.fraction("sglang_mem_fraction_static", 0.88),
+        max(1, said.number("rollout_num_gpus_per_engine", 1)),
         said.switch("offload_rollout", True), _prefill(said, "sglang_"),
         said.number("sglang_cuda_graph_max_bs") or said.number("sglang_cuda_graph_bs"),
     )  # fmt: skip
@@ -189,7 +195,7 @@ def _slime(said: RlSettings, layout: Layout, longest: int) -> RlJob:
             observed=said.flag("observe_training_entropy"),
             inferred=said.flag("observe_training_entropy") and said.flag("use_rollout_entropy"),
         ),
-        least_tokens=one, release=said.release,
+        least_tokens=one, counted=_COUNTED[by_tokens], release=said.release,
     )  # fmt: skip
 
 
@@ -199,8 +205,8 @@ def _slime_longest(said: RlSettings, longest: int) -> int:
     miles cuts what an agent's turns add up to at `max_seq_len`; else a sample is a prompt and one answer.
     Source: dp_schedule.py of slime ("with one exception"), truncate_samples_by_total_tokens of miles' merge.py.
     """
-    prompt_and_answer = said.number("rollout_max_prompt_len") + said.number("rollout_max_response_len")
-    return said.number("max_seq_len") or prompt_and_answer or longest
+    answer = said.number("rollout_max_response_len")
+    return said.number("max_seq_len") or (answer and said.number("rollout_max_prompt_len") + answer) or longest
 
 
 def _prefill(said: RlSettings, prefix: str) -> int:
@@ -234,7 +240,7 @@ def _ms_swift(said: RlSettings, layout: Layout, longest: int) -> RlJob:
         "ms-swift", tokens, tokens, tokens if has_ref else 0, engine=engine if colocated else None, offloads=offloads,
         own_reference=has_ref and not adapts, keeps_reference=True, adapters=adapts,
         logits=Logits(entropy=said.flag("log_entropy") or said.text("top_entropy_quantile", "1") not in _ONES),
-        least_tokens=one,
+        least_tokens=one, counted="sequences",
     )  # fmt: skip
 
 

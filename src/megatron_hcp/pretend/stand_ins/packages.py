@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-from megatron_hcp.pretend.late import replace
 from megatron_hcp.proofs.te_cpu.absent import ONLY_IMPORTED, AbsentPackages, empty_module
 
 STANDS_FOR = "packages that are only imported: Triton, tokenizers, ONNX; Python 3.12's typing.override"
@@ -38,9 +37,15 @@ def only_import(names: Iterable[str]) -> None:
 
 
 def run_no_code_of_models() -> None:
-    """transformers imports no Python file of a model's folder, whoever asks for it; none is imported before."""
-    importlib.import_module("transformers")
-    replace("transformers.dynamic_module_utils.get_class_in_module", NotHere("the model's own code, which isn't run"))
+    """transformers imports no Python file of a model's folder, whoever asks for it; none is imported before.
+
+    Raises:
+        ImportError: transformers isn't here, or this release has another way to such a file.
+    """
+    module: Any = importlib.import_module("transformers.dynamic_module_utils")
+    if not hasattr(module, "get_class_in_module"):
+        raise ImportError("a release of transformers whose way to a model's own code is known")
+    module.get_class_in_module = NotHere("the model's own code, which isn't run")
 
 
 def take_flash_attention_by_name() -> None:

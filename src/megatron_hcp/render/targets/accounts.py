@@ -45,9 +45,13 @@ def _options(target: Target, stated: Stated, settled: Settled) -> Iterator[Taken
 
 def _training(job: Job, launch: Launch) -> Iterator[TakenWord]:
     where = visible(launch.reading.target.rpartition("/")[2])
-    for name, command in job.outputs.items():
+    for name, command in job.own.outputs.items():
         became = f"${name}, which the job's script sets as it starts"
         yield TakenWord(shortened(command.removesuffix(" || true")), where, "rewritten", became)
+    for name in job.own.untold:
+        yield TakenWord(
+            name, where, "left out", "a file that the job takes in finds it unset; export it if it is read there"
+        )
     for words in (job.program, *job.launch_lines):
         if words:
             yield TakenWord(shortened(" ".join(map(str, words))), where, "carried", "the training, word for word")

@@ -30,7 +30,7 @@ _GDN = (
 )
 _EXPERTS = "--num-experts 8 --expert-model-parallel-size 2 --moe-token-dispatcher-type alltoall --bf16"
 _FSDP = f"--use-megatron-fsdp --ckpt-format fsdp_dtensor --num-layers 4 {_EXPERTS}"
-_OMNI = "model._target_=megatron.bridge.models.qwen_omni.qwen25_omni_provider.Qwen25OmniModelProvider"
+_OMNI = "model._target_=megatron.bridge.models.qwen_omni.qwen3_omni_provider.Qwen3OmniModelProvider"
 _VERL = (
     "model_engine=megatron actor_rollout_ref.model.path=Qwen/Qwen3-8B actor_rollout_ref.actor.use_dynamic_bsz=True "
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192 "
@@ -74,10 +74,11 @@ ROWS: tuple[Known, ...] = (
     Known(
         "KNOWN130",
         "bridge",
-        ">=0.4",
+        ">=0.6",
         when="model_name names qwen25omni qwen3omni and thd",
         title="Qwen's omni models get rows that aren't packed",
-        why="Their thinker raises NotImplementedError if it gets the boundaries of packed rows.",
+        why="Their thinker, and Qwen3-Omni's training step, raise NotImplementedError for packed rows. Before 0.6 that "
+        "step doesn't pack.",
         symptom="the first forward pass fails: Bridge's omni models don't support packed rows",
         issue="NVIDIA-NeMo/Megatron-Bridge, thinker_model.py",
         outcome="error crash first-forward",
@@ -88,9 +89,9 @@ ROWS: tuple[Known, ...] = (
             ),
         ),
         launch=Example(
-            "bridge", f"{_OMNI} dataset.pack_sequences_in_batch=true train.micro_batch_size=2", "bridge=0.6"
+            "bridge", f"{_OMNI} dataset.enable_in_batch_packing=true train.micro_batch_size=2", "bridge=0.6"
         ),
-        good=Example("bridge", f"{_OMNI} dataset.pack_sequences_in_batch=false", "bridge=0.6"),
+        good=Example("bridge", f"{_OMNI} dataset.enable_in_batch_packing=false", "bridge=0.6"),
         instead="rows that aren't packed",
     ),
     Known(
@@ -182,11 +183,13 @@ ROWS: tuple[Known, ...] = (
         "verl",
         ">=0.7,<0.8",
         when="fp8 != null and not use_remove_padding",
-        title="FP8 trains packed rows",
-        why="verl pads packed rows to what FP8's kernels need; for rows that aren't packed it asserts that FP8 is off.",
-        symptom="the first forward pass fails: verl doesn't support FP8 without packed rows",
+        title="verl's legacy workers train packed rows in FP8",
+        why="The legacy workers, PPO's default, pad packed rows to what FP8's kernels need; for rows that aren't "
+        "packed they assert that FP8 is off. The engine doesn't (fine-tuning, and PPO with "
+        "use_legacy_worker_impl=disable).",
+        symptom="the first forward pass of the legacy workers fails: they don't support FP8 without packed rows",
         issue="verl-project/verl, model_forward.py",
-        outcome="error crash first-forward",
+        outcome="warning crash first-forward",
         source=(VERL_MODEL_FORWARD.says("", "fp8 is not supported for bshd format yet", ">=0.7,<0.8", branches=()),),
         launch=Example("verl", f"{_VERL}False"),
         instead="use_remove_padding",

@@ -117,11 +117,14 @@ class CollectiveWaits:
     def _mismatch(self, sequence: int, group: str, states: dict[int, tuple[int, int]]) -> Mismatch | None:
         """What ranks of a group called that wait in it under one number, where they called different things.
 
-        Groups may share a name: two of whose ranks have one number in it are several.
+        Groups may share a name: two of whose ranks have one number in it are several. A rank may wait in two groups
+        under one number, and its call does not say in which.
         """
         ranks = {who for who, (at, _) in states.items() if at == sequence}
         places = [self.places[group][who] for who in ranks]
-        if len({*places}) < len(places):
+        others = (other for name, other in self.status.items() if name != group)
+        is_twice = any(at == sequence and who in ranks for other in others for who, (at, _) in other.items())
+        if len({*places}) < len(places) or is_twice:
             return None
         calls = {
             who: Call(op, sizes, "", "")

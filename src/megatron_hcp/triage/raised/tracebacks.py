@@ -104,7 +104,14 @@ def of_rank(hit: Hit, line: Line) -> Line:
     others that gather errors, pass on those of other ranks (`Traceback (most recent call last): (RANK 3)`)."""
     head = hit.chunk.rfind(HEAD, max(0, hit.at - _BEFORE), hit.at)
     said = _OF_RANK.match(hit.chunk, head + len(HEAD)) if head >= 0 else None
-    return line._replace(rank=whole(said[1].decode())) if said else line
+    if said is None:
+        return line
+    start = hit.chunk.rfind(b"\n", 0, head) + 1
+    first, *between = [read_line(raw) for raw in hit.chunk[start : hit.at].split(b"\n")[:-1]]
+    is_own = first.writer == line.writer and all(
+        other.body.startswith((" ", "\t")) for other in between if other.writer == line.writer
+    )
+    return line._replace(rank=whole(said[1].decode())) if is_own else line
 
 
 def heads_traceback(hit: Hit, line: Line) -> bool:

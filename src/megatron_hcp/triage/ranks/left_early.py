@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from megatron_hcp.triage.course.kinds import kind_of
 from megatron_hcp.triage.events import Event, FileEvents
 from megatron_hcp.triage.exit_codes import ProcessEnd
 from megatron_hcp.triage.line import last_time, read_line
@@ -15,6 +16,11 @@ from megatron_hcp.triage.signatures.exceptions import LEFT_EARLY
 _SAYS_SO = re.compile(
     r"(?i)\b(?:finished|complete[ds]?|done|leaving|left|exit(?:s|ed|ing)?|ended|good ?bye|shut(?:ting)? down)\b"
 )
+_OF_PART = re.compile(
+    r"(?i)\b(?:sav(?:ed|ing)|load(?:ed|ing|er)?|evaluation|validation|compil\w{1,6}|download\w{0,3}|warm ?up|capture|"
+    r"init\w{0,12}|build\w{0,3}|workers?|NCCL)\b|\b(?:step|iter|iteration|epoch|batch|checkpoint)[ :=#]{1,3}\d"
+)
+"""What a training does meanwhile, and goes on: its process may have been lost there."""
 _TAIL = 4096
 
 
@@ -25,7 +31,8 @@ def keep_last_line(entry: FileEvents, end: Hit, file: int) -> None:
         return
     lines = end.chunk[max(0, end.at - _TAIL) : end.at].rstrip().split(b"\n")
     line = read_line(lines[-1])
-    if not line.body.strip() or not _SAYS_SO.search(line.body):
+    kind = kind_of(lines[-1])
+    if not _SAYS_SO.search(line.body) or _OF_PART.search(line.body) or (kind and kind.is_step):
         return
     at = end.chunk.rfind(lines[-1], 0, end.at)
     number = end.number - end.chunk.count(b"\n", at, end.at)

@@ -137,11 +137,11 @@ GPU: tuple[Signature, ...] = (
         r"system not yet initialized|no CUDA-capable device is detected|forward compatibility was attempted on|"
         r"Cuda failure (?:\d{1,4} )?'(?:initialization error|no CUDA-capable device|system not yet)|"
         r"nvidia-container-cli: (?:initialization error|detection error)|"
-        r"Error: (?:(?!Error: ).){0,80}?(?:\b[Nn]o (?:\w{1,20} ){0,3}(?:GPUs?|accelerators?) (?:\w{1,8} ){0,2}"
-        r"(?:found|available|detected|visible)|"
+        r"Error: (?:(?!Error: ).){0,80}?(?:\b[Nn]o (?!free |idle )(?:\w{1,20} ){0,3}(?:GPUs?|accelerators?) "
+        r"(?:(?:is|are|was|were|devices?|or \w{1,8}) ){0,2}(?:found|available|detected|visible)|"
         r"(?:cannot|can't|could(?: not|n't)|did(?: not|n't)) (?:find|detect|see) (?:\w{1,12} ){0,3}"
-        r"(?:GPUs?|accelerators?|CUDA devices?)\b|(?:needs?|requires?) an? (?:\w{1,20} )?(?:GPU|accelerator)\b"
-        r"(?! with| that| of))",
+        r"(?:GPUs?|accelerators?|CUDA devices?)\b|(?:needs?|requires?) an? (?:\w{1,20} )?(?:GPU|accelerator)"
+        r"(?=$|[.,;:!)]| (?:to|but|and)\b))",
         "the program found no working GPU driver on this node",
         "RuntimeError: No CUDA GPUs are available",
         "RuntimeError: No GPUs were asked for",

@@ -44,8 +44,8 @@ LAUNCHERS: tuple[Signature, ...] = (
         "process-ended",
         r"exits with return code = (?P<code>-?[1-9]\d*)|"
         r"\b(?:[Ee]xit(?:ed|s| with)|returned|[Tt]erminat(?:ed|ion)|completed|failed|finished|crashed|died|ended|"
-        r"stopped) (?:with |\()?(?:an? )?(?:non-?zero )?(?:(?:exit|return|status) )?"
-        r"(?:code|status|value)(?: of)?:?[ =]{1,3}(?P<code2>-?[1-9]\d{0,9})\b|"
+        r"stopped) (?:with |\()?(?:an? )?(?:non-?zero )?(?:(?:(?:exit|return|status) )?(?:code|status)|return value)"
+        r"(?: of)?:?[ =]{1,3}(?P<code2>-?[1-9]\d{0,9})\b|"
         r"^exit status (?P<code3>[1-9]\d{0,2})$|^[=\s]*(?i:exit ?code):\s{1,20}(?P<code4>[1-9]\d{0,2})$|"
         r"\b(?:(?:exited|crashed|died|ended|[Tt]erminat(?:ed|ion)|killed) (?:on|from|of|by|with) |[Tt]ermination \()"
         r"(?:a )?signal:? (?P<signal>\d{1,2}|SIG[A-Z][A-Z0-9]{1,8})\b|"

@@ -19,6 +19,8 @@ class CommandWords(NamedTuple):
     """None if one isn't known."""
     outputs: Mapping[str, str] = MappingProxyType({})
     """The commands whose output the words hold, by the variables that they set, in the order in which they run."""
+    untold: tuple[str, ...] = ()
+    """Variables that the script sets before it takes in a file, and the job can't: a command may print them."""
     hidden: str = ""
     """Which word isn't known first, as far as it is written, and why."""
 
@@ -29,7 +31,7 @@ def command_words(items: Items) -> CommandWords:
     words = [_argument(item, before, run) for before, item in zip((None, *items), items, strict=False)]
     if None in words:
         return CommandWords(None, hidden=_why_hidden(items))
-    return CommandWords(tuple(word for word in words if word is not None), run.outputs)
+    return CommandWords(tuple(word for word in words if word is not None), run.outputs, tuple(run.untold))
 
 
 def _why_hidden(items: Items) -> str:
@@ -74,13 +76,15 @@ def _argument(item: Item, before: Item | None, run: RunWords) -> Argument | None
         return RunText((output,), (True,), splits=True) if output else None
     if not isinstance(item, Field):
         return None
-    if (text := item.text) is not None:
-        is_home = isinstance(item.parts[0], Lit) and item.parts[0].is_home if item.parts else False
-        return RunText(("~", text[1:]), (False, False)) if text[:2] == "~/" and not is_home else text
+    homes = [part.is_home for part in item.parts if isinstance(part, Lit) and part.text]
+    if (text := item.text) is not None and not any(homes[1:]):
+        return RunText(("~", text[1:]), (False, False)) if text[:2] == "~/" and not homes[0] else text
     parts: list[tuple[str, bool]] = []
     giver = next(filter(None, (_giver(part.reason) for part in item.parts if isinstance(part, Hole))), "")
     for part in item.parts:
         carried = _carried(part, run)
+        if isinstance(part, Lit) and part.is_home and parts:  # amid a word, `~` stands for itself
+            carried = [("HOME", True), (part.text[1:], False)]
         if carried is None:
             return None
         for text, is_name in carried:

@@ -27,7 +27,7 @@ from megatron_hcp.launch.forms.script.slurm import late_directives, sbatch_heade
 from megatron_hcp.launch.forms.script.started import ContainerStart, Handed, Launched, StartContext, Started
 
 MAX_LAUNCHES = 200
-_GPUS_OF_RAY_SUB = rb"(?m)^\s*GPUS_PER_NODE=[\"']?\$\{GPUS_PER_NODE:-(\d{1,3})\}"
+_GPUS_OF_RAY_SUB = rb"(?m)^[ \t]*GPUS_PER_NODE=[\"']?\$\{GPUS_PER_NODE:-(\d{1,3})\}"
 """Source: ray.sub of NeMo-RL 0.3.0 to 0.7.0."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from megatron_hcp.bash.reason import ByVariable, RunTime, WhyUnknown
-from megatron_hcp.bash.value import Field, Hole, Item, Lit, Maybe, OneOf, Part, Unseen, Value
+from megatron_hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, OneOf, Part, Unseen, Value
 from megatron_hcp.ground.secrets import is_secret_name
 from megatron_hcp.launch.fact import LAUNCH_CHOICE, LAUNCH_FOLDER, LAUNCH_OUTPUT, OF_THE_JOB, at_launch_time
 
@@ -25,8 +25,10 @@ class RunWords:
 
     def __init__(self) -> None:
         self.outputs: dict[str, str] = {}
+        self.untold: dict[str, None] = {}
         self._named: list[tuple[RunTime, str | None]] = []
         self._taken_in: dict[tuple[RunTime, str, bool], str | None] = {}
+        self._sources: dict[RunTime, tuple[str, ...]] = {}
 
     def output(self, part: Hole | Unseen) -> str | None:
         """The variable that holds what a command prints; None if there is none, or not one that the job can run."""
@@ -38,18 +40,40 @@ class RunWords:
             return None
         known = (part.taken_in, part.outside, is_demanded)
         if known not in self._taken_in:
-            self._taken_in[known] = self._output(part.taken_in.printing(part.outside, is_demanded))
+            self._taken_in[known] = self._read_back(*known)
         return self._taken_in[known]
+
+    def _read_back(self, run: RunTime, name: str, is_demanded: bool) -> str | None:
+        """One of the variables that a file sets, which is taken in once for all: it may name a run by the time."""
+        variable, *names = self._sources.get(run, ("",))
+        names += [name] if name not in names else []
+        command = self._command(run.printing(names))
+        if command is None:
+            return None
+        variable = variable or self._next
+        self._sources[run] = (variable, *names)
+        self.outputs[variable] = command
+        told = "${" + name + ("?neither set outside nor by what the launch sources" if is_demanded else "-") + "}"
+        own = self._next
+        self.outputs[own] = f'{LAUNCH_CHOICE}eval "${variable}"; printf \'%s\' "{told}")'
+        return own
+
+    @property
+    def _next(self) -> str:
+        return f"{LAUNCH_OUTPUT}{len(self.outputs) + 1}"
+
+    def _command(self, run: RunTime) -> str | None:
+        text = run.text
+        return self._substitution(run, (text[2:-1] if text.startswith("$(") else text[1:-1]).lstrip())
 
     def _output(self, run: RunTime) -> str | None:
         for other, name in self._named:
             if run is other:
                 return name
-        text = run.text
-        command = self._substitution(run, (text[2:-1] if text.startswith("$(") else text[1:-1]).lstrip())
-        name = None if command is None else f"{LAUNCH_OUTPUT}{len(self.outputs) + 1}"
-        if name is not None and command is not None:
-            self.outputs[name] = command if run.must_succeed else f"{command} || true"
+        command = self._command(run)
+        name = None if command is None else self._next
+        if name is not None:
+            self.outputs[name] = f"{command} || true"
         self._named.append((run, name))
         return name
 
@@ -75,13 +99,12 @@ class RunWords:
             return None
         known: list[str | None] = []
         for name, var in run.variables.items():
-            if var.items is not None:
-                words = [self._word(item, splits=False) for item in var.items]
-                known.append(None if None in words else f"{name}=({' '.join(filter(None, words))})")
+            value = self._list(var.items) if var.items is not None else self._text(var.value or ())
+            if value is None and name not in run.reads:  # only a file that nobody reads might ask for it
+                self.untold[name] = None
             else:
-                text = self._text(var.value or ())
-                if text is not None or name in run.reads:  # only a file that nobody reads might ask for the others
-                    known.append(None if text is None else f"{'export ' if var.exported else ''}{name}={text}")
+                exports = "export " if var.exported and var.items is None else ""
+                known.append(None if value is None else f"{exports}{name}={value}")
         if run.folder is not None:
             folder = self._text(run.folder)
             known.append(None if folder is None else f"cd {folder}")
@@ -89,6 +112,10 @@ class RunWords:
         text = f"{LAUNCH_CHOICE}{'; '.join(filter(None, [*known, command]))}{end})"
         is_shown = all(letter.isprintable() or letter in "\n\t" for letter in text)  # the job's script is printed
         return text if None not in known and is_shown and len(text) < _MAX_TEXT and _is_of_job(text) else None
+
+    def _list(self, items: Items) -> str | None:
+        words = [self._word(item, splits=False) for item in items]
+        return None if None in words else f"({' '.join(filter(None, words))})"
 
     def _word(self, item: Item, splits: bool = True, may_split: bool = False) -> str | None:
         """A word of a list.
@@ -118,7 +145,7 @@ class RunWords:
         from shlex import quote  # only a job needs it
 
         if isinstance(part, Lit):
-            text, home = (part.text[2:], "~/") if part.is_home and part.text[:2] == "~/" else (part.text, "")
+            text, home = (part.text[2:], '"$HOME"/') if part.is_home and part.text[:2] == "~/" else (part.text, "")
             return home + quote(text) if text else home
         if isinstance(part, OneOf):
             chosen = self.choice(part)
