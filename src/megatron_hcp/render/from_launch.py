@@ -11,6 +11,7 @@ from megatron_hcp.ground.numbers import whole_number
 from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Fact, Launch, shown_value
 from megatron_hcp.launch.forms.script.options import gpu_count
+from megatron_hcp.render.container import binds_in
 from megatron_hcp.render.site import ASSUMABLE
 from megatron_hcp.render.starts import STARTS, only_start
 from megatron_hcp.render.surroundings import take_commands, take_environment
@@ -48,8 +49,6 @@ _FT_KEYS = {"ft_rank_section_timeouts": "ft_timeouts", "ft_rank_out_of_section_t
 _LAUNCHER_OURS = frozenset("nnodes nproc_per_node module m no_python run_path use_env help h".split())
 """Options of torchrun that are sizes of the job or part of its command."""
 _APPTAINER = (".sif", ".simg")
-_BINDS = re.compile(r"\s(?:--bind|-B)[ =]((?:\"[^\"\n]*\"|[^\s\"\\])+)")
-_PLAIN_BIND = re.compile(r"[\w./:,@+-]+")
 _PLACEHOLDER = re.compile(r"(?:(--[\w-]+)[ =])?(<([A-Z][A-Z_-]+(?: [\w.-]+)*)>)(\s*(?:\\?$|--))?")
 _TYPED = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<count>\d+)\Z")
 
@@ -273,12 +272,11 @@ class _JobReader(Taken):
         self.take("container_image", image.value, image)
         self.take("container_runtime", "apptainer", image)
         plain = []
-        for line, text in enumerate((self.launch.reading.text or "").splitlines(), 1):
-            for bind in _BINDS.findall("" if text.lstrip().startswith("#") else text):
-                if _PLAIN_BIND.fullmatch(bind.replace('"', "")):
-                    plain.append(bind.replace('"', ""))
-                else:
-                    self.leave(f"apptainer --bind {bind}", self.where(None, line), "state it with --mounts")
+        for line, bind, folder in binds_in(self.launch.reading.text or ""):
+            if folder is not None:
+                plain.append(folder)
+            else:
+                self.leave(f"apptainer --bind {bind}", self.where(None, line), "state it with --mounts")
         if plain:
             self.take("mounts", plain, image)
 
