@@ -26,7 +26,9 @@ _HARMLESS_NAMES = (
 )
 _HARMLESS = frozenset(_HARMLESS_NAMES.upper().split())
 """Words before `key` or `token` in training settings: `data.prompt_key`, `--eos-token`."""
-_URL = r"://(?!git@)[^/\s@]*(?:@[^/\s@]*)*@"
+_USER_ALONE = r"[a-z][a-z._-]{0,15}@(?![^/\s]*@)"
+"""A user's name without a password, which is no credential: tokens that stand there have digits or capitals."""
+_URL = rf"://(?!{_USER_ALONE})[^/\s@]*(?:@[^/\s@]*)*@"
 _PREFIXES = ("sk-", "gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "glpat-")
 """Of well-known services' tokens."""
 _STARTS = ("hf_", *_PREFIXES)
@@ -60,7 +62,7 @@ def is_secret_name(name: str) -> bool:
 
 def without_secrets(text: str) -> str:
     """The text with `***` for the values of what `is_secret_name` names, for what has a secret's shape, and for the
-    user in a URL.
+    user in a URL that has a password or may be a token.
 
     Recognizes `NAME=value`, `NAME: value`, `"NAME": "value"` and `--name value`. A value that is a variable stays.
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
+
+_BINDS = re.compile(r"\s(?:--bind|-B)[ =]((?:\"[^\"\n]*\"|[^\s\"\\])+)")
+_PLAIN_BIND = re.compile(r"[\w./:,@+-]+")
+_CHANGES_FOLDER = re.compile(r"(?m)^\s*(?:cd|pushd)\b")
 
 
 class Container(NamedTuple):
@@ -30,3 +35,16 @@ def container_of(site: Mapping[str, Any]) -> Container:
     else:
         options = (*(() if site["container_home"] else ("--no-home",)), *(("--pwd", workdir) if workdir else ()))
     return Container(runtime, image, options, mounts)
+
+
+def binds_in(text: str) -> Iterator[tuple[int, str, str | None]]:
+    """(line, bind as written, folders if they are plain) of a script's `-B`; without that of the submit folder.
+
+    Each job mounts that folder itself; it is another one where the script changes to another.
+    """
+    own = () if _CHANGES_FOLDER.search(text) else ("$PWD", "$PWD:$PWD")
+    for number, line in enumerate(text.splitlines(), 1):
+        for written in _BINDS.findall("" if line.lstrip().startswith("#") else line):
+            bind = written.replace('"', "")
+            if bind not in own:
+                yield number, written, bind if _PLAIN_BIND.fullmatch(bind) else None

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.ground.numbers import whole_number
+from megatron_hcp.ground.visible import visible
 from megatron_hcp.launch.fact import Fact, Launch, shown_value
 from megatron_hcp.launch.forms.script.options import gpu_count
+from megatron_hcp.render.container import binds_in
 from megatron_hcp.render.site import ASSUMABLE
 from megatron_hcp.render.starts import STARTS, only_start
 from megatron_hcp.render.surroundings import take_commands, take_environment
@@ -47,8 +49,7 @@ _FT_KEYS = {"ft_rank_section_timeouts": "ft_timeouts", "ft_rank_out_of_section_t
 _LAUNCHER_OURS = frozenset("nnodes nproc_per_node module m no_python run_path use_env help h".split())
 """Options of torchrun that are sizes of the job or part of its command."""
 _APPTAINER = (".sif", ".simg")
-_BINDS = re.compile(r"\s(?:--bind|-B)[ =]\"?([^\s\"\\]+)()")
-_PLAIN_BIND = re.compile(r"[\w./:,@+-]+")
+_PLACEHOLDER = re.compile(r"(?:(--[\w-]+)[ =])?(<([A-Z][A-Z_-]+(?: [\w.-]+)*)>)(\s*(?:\\?$|--))?")
 _TYPED = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<count>\d+)\Z")
 
 
@@ -106,6 +107,18 @@ class _JobReader(Taken):
                     f"{self.where(None, number)}: found a heterogeneous job",
                     wanted="one with a single component, which is all that a rendered job can have",
                     do="render the component that trains by itself",
+                )
+            self._refuse_placeholder(number, line)
+
+    def _refuse_placeholder(self, number: int, line: str) -> None:
+        """Refuses `<PATH TO DATA>` in the launch's words, where bash takes its first word for a file, if not quoted."""
+        given = {getattr(item, "text", None) for item in self.launch.reading.items}
+        for option, shown, words, ends in _PLACEHOLDER.findall("" if line.lstrip().startswith("#") else line):
+            if (ends and option in given) or not given.isdisjoint((shown, *words.split()[1:])):
+                raise HcpError(
+                    f"{self.where(None, number)}: found the placeholder {visible(shown)}",
+                    wanted="a value among the words of the launch",
+                    do="replace it",
                 )
 
     def sizes(self) -> None:
@@ -184,7 +197,7 @@ class _JobReader(Taken):
         sbatch = self.of("sbatch")
         self.take("exclusive", "exclusive" in sbatch, sbatch.get("exclusive")) if sbatch else None
         if (array := sbatch.get("array")) is not None:
-            self.take("array_range", array.value, array)
+            self.array(array, sbatch.get("nodes"))
         if (signal := sbatch.get("signal")) is not None:
             seconds = re.search(r"@(\d+)", str(signal.value))
             self.take("signal", int(seconds[1]) if seconds else 60, signal)
@@ -197,6 +210,16 @@ class _JobReader(Taken):
         for name, fact in sbatch.items():
             if name == "distribution" and str(fact.value).split(":")[0] not in ("block", "*"):
                 self.change(f"--distribution={fact.value}", self.where(fact), "block, which CP groups need")
+
+    def array(self, array: Fact, per_element: Fact | None) -> None:
+        """The elements of an array, unless they are the launch's nodes: in the job, each would train with all nodes."""
+        last = re.fullmatch(r"0-(\d{1,6})", str(array.value))
+        own = whole_number(str(per_element.value), 9) if per_element is not None else 1
+        nodes = self.site.get("nodes", 1)
+        if last is not None and own is not None and own < nodes == own * (int(last[1]) + 1):
+            self.change(f"--array={array.value}", self.where(array), f"{nodes} nodes of one job, as the launch has")
+        else:
+            self.take("array_range", array.value, array)
 
     def logs(self) -> None:
         sbatch = self.of("sbatch")
@@ -248,11 +271,14 @@ class _JobReader(Taken):
             return
         self.take("container_image", image.value, image)
         self.take("container_runtime", "apptainer", image)
-        binds = [where for words in _BINDS.findall(self.launch.reading.text or "") for where in words if where]
-        if binds and all(map(_PLAIN_BIND.fullmatch, binds)):
-            self.take("mounts", binds, image)
-        elif binds:
-            self.leave(f"apptainer --bind {binds[0]}", self.where(image), "state it with --mounts")
+        plain = []
+        for line, bind, folder in binds_in(self.launch.reading.text or ""):
+            if folder is not None:
+                plain.append(folder)
+            else:
+                self.leave(f"apptainer --bind {bind}", self.where(None, line), "state it with --mounts")
+        if plain:
+            self.take("mounts", plain, image)
 
     def launcher(self) -> None:
         """torchrun's options. (ft_launcher's have the same prefix.)"""

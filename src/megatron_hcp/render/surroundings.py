@@ -12,7 +12,7 @@ from megatron_hcp.launch.forms.kubernetes.sight import is_kubernetes
 from megatron_hcp.render.environment import reserved_in
 from megatron_hcp.render.preparation import HANDS_ON, preparation_in
 from megatron_hcp.render.taken import Taken
-from megatron_hcp.render.values import shortened
+from megatron_hcp.render.values import dashed, shortened
 
 _EXPORT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=")
 _PATH = "name its environment with --venv, or its Python with --python"
@@ -65,6 +65,7 @@ def take_commands(launch: Launch, taken: Taken) -> None:
         value: Any = getattr(found, name)
         if value:
             taken.take(name, value, line=getattr(found, f"{name}_line"))
+    _take_folder(launch, taken)
     start = launch.reading.start
     for line, command in found.left_out:
         is_start = line == start.line if start is not None else (line, command) == found.left_out[-1]
@@ -81,6 +82,18 @@ def take_commands(launch: Launch, taken: Taken) -> None:
     known = {name.removeprefix("env.") for name in (*launch.facts, *launch.unknown)}
     for number, name, why in _not_exported(text, known):
         taken.leave(f"export {name}", taken.where(None, number), why)
+
+
+def _take_folder(launch: Launch, taken: Taken) -> None:
+    """The folder to which the text of `bash -c` changes: in the container, if there is one."""
+    names = ("srun.container_image", "sbatch.container_image", "docker.image")
+    key = "container_workdir" if any(name in launch.facts or name in launch.unknown for name in names) else "workdir"
+    folder = taken.of("shell").get("folder")
+    if folder is not None and str(folder.value).startswith("/"):
+        taken.take(key, folder.value, folder)
+    elif folder is not None or "shell.folder" in launch.unknown:
+        shown = f"cd {folder.value}" if folder is not None else "cd"
+        taken.leave(f"{shown}, before the program", taken.where(folder), f"state the folder with --{dashed(key)}")
 
 
 def _not_exported(text: str, known: set[str]) -> Iterator[tuple[int, str, str]]:

@@ -276,3 +276,10 @@ def test_options_of_that_name_are_no_models_in_megatron_lms_own_scripts() -> Non
 )
 def test_the_beginning_of_an_argument_of_ms_swift_stands_for_it(words: str, cp: int) -> None:
     assert value(script(f"NPROC_PER_NODE=8 megatron sft --model x {words}"), "cp") == cp
+
+
+def test_a_started_file_that_runs_another_kind_of_ms_swift_is_named(tmp_path: Path) -> None:
+    (tmp_path / "train.sh").write_text("swift rlhf --rlhf_type grpo --model x\n")
+    (tmp_path / "job.sh").write_text("#!/bin/bash\nbash train.sh\n")
+    with pytest.raises(HcpError, match="looks like an ms-swift launch of a kind that is not supported"):
+        read_target(str(tmp_path / "job.sh"))

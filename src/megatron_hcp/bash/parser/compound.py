@@ -69,6 +69,9 @@ def redirected(tree: Tree, node: Node) -> Statement:
             found.stdin = here_string(tree, redirect)
             continue
         found.outputs += [tree.word(target) for file in files for target in _targets(tree, file)]
+        if redirect.type == "file_redirect" and isinstance(found.statement, syntax.Command):
+            # The grammar takes the words behind the file for more files; to bash, they are the command's.
+            found.statement.words += map(tree.word, redirect.children_by_field_name("destination")[1:])
         found.appends = found.appends or any(child.type == ">>" for file in files for child in file.children)
     return found
 

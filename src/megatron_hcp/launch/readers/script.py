@@ -98,7 +98,9 @@ def trainings(script: Followed, text: str, target: str, forced: Dialect | None) 
             untold.append(Training(command, forced, False))
         elif dialect is not None:
             other = other or (dialect, location_of(launched.started.span).line)
-    name = name or (of_tools(text) if not found else None)
+    if not found and name is None:
+        texts = (text, *(file.text.data.decode("utf-8", "replace") for file in script.files.read.values()))
+        name = next(filter(None, map(of_tools, texts)), None)
     if not found and name is None:
         found = untold
     if not found:

@@ -65,6 +65,7 @@ class Followed:
         self.unread: list[HcpError] = []
         """Scripts that are started but not read."""
         self.apart: list[Apart] = []
+        self._entered: Value | None = None  # the folder in which the text of `bash -c` begins
         self._before: tuple[Span, tuple[Launched, ...]] | None = None
         """The command before, and what it starts."""
         arguments = None if beside.arguments is None else _words(beside.arguments)
@@ -128,6 +129,9 @@ class Followed:
             self._before = span, tuple(self.launches[count:])
             return status
         if found is not None and len(self.launches) < MAX_LAUNCHES:
+            if self._entered is not None and (folder := _folder(walker)) != self._entered:
+                inside = found.context.with_options("shell", (Option("folder", folder, span, "cd"),), None)
+                found = found._replace(context=inside)
             self.launches.append(Launched(found, walker.environment(), walker.doubts[-1] if walker.doubts else None))
             walker.found += 1
         started = tuple(self.launches[count:])
@@ -192,7 +196,8 @@ class Followed:
             return None
         given = {name: Var(value, None, True, span) for name, (value, span) in handed.context.environment.items()}
         outer, self.context = self.context, handed.context
-        shells = walker.other_shells
+        shells, entered = walker.other_shells, self._entered
+        self._entered = _folder(walker) if handed.text is not None and entered is None else entered
         if handed.is_job:  # its script runs where this one does
             walker.other_shells -= 1
         if "env" in handed.context.hidden:
@@ -215,7 +220,7 @@ class Followed:
                 return walker.shell(text, handed.arguments, given)
             return None if handed.path is None else self._file(walker, handed, handed.path, given)
         finally:
-            self.context, walker.other_shells = outer, shells
+            self.context, walker.other_shells, self._entered = outer, shells, entered
 
     def _read_ray_sub(self, walker: Walker, path: Value) -> None:
         """What NeMo-RL's `ray.sub` takes as the GPUs of a node unless the variable GPUS_PER_NODE says it."""
