@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from megatron_hcp.dryrun.ask import DryRun, HowToRun, RankRun, outcome_of, told_on
@@ -18,6 +17,7 @@ from megatron_hcp.ground.child import Child
 from megatron_hcp.judge.engine import check_launch
 from megatron_hcp.launch.load import LoadOptions, load_launch
 from megatron_hcp.rules.registry import RULES
+from support.rows import rows
 
 LAUNCH = load_launch("", LoadOptions(dialect="mlm", words=tuple("--context-parallel-size 2 --seq-length 1001".split())))
 
@@ -60,6 +60,20 @@ def test_the_text_says_where_upstream_refused_and_what_was_missing() -> None:
     assert "not decided beyond model: missing a stand-in" in text
 
 
+@rows("command, was", [
+    ("torchrun -m verl.trainer.sft_trainer engine=megatron", "verl.trainer.sft_trainer"),
+    ("python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.strategy=megatron", "verl.trainer.main_ppo"),
+])  # fmt: skip
+def test_the_program_that_ours_stands_for_is_the_one_that_the_launch_starts(
+    tmp_path: Path, command: str, was: str
+) -> None:
+    (tmp_path / "run.sh").write_text(f"{command}\n", encoding="utf-8")
+    told = run(DONE)._replace(launch=load_launch(str(tmp_path / "run.sh"), LoadOptions()), program="")
+    row = {"what": "program", "was": [was], "now": ["megatron_hcp.pretend.verl_program"]}
+    assert as_json(told)["replaced"][-1] == row
+    assert f"replaced: program: {was} -> megatron_hcp.pretend.verl_program" in lines(told)
+
+
 def test_what_the_system_does_not_allow_of_the_sandbox_is_said_in_both_forms() -> None:
     told = run(DONE)._replace(network="no namespaces", files="no mounts")
     assert {"network not cut off: no namespaces", "files not read-only: no mounts"} <= set(lines(told))
@@ -86,7 +100,7 @@ def test_a_process_that_ends_without_an_answer_decides_nothing(stdout: str, stag
     assert outcome.error and missing in outcome.error["missing"]
 
 
-TOLD = {
+TOLD: dict[str, Any] = {
     "rank": 0, "stage": "model", "error": error(), "stand_ins": ["a"], "made_up": ["b"], "cpu_seconds": 1.5,
     "rss_mib": 9,
     "measured": {"parameters": {"a": 1}, "gradients": {}, "optimizer": None, "kept": {}, "not_measured": []},
@@ -142,6 +156,7 @@ def check_is_sayable(line: str) -> RankRun:
     outcome = outcome_of(0, "rank 0", Child(0, line, ""))
     said = run(outcome)
     schema = json.loads((Path(__file__).parents[2] / "schemas/hcp.dryrun.1.json").read_text())
+    jsonschema = pytest.importorskip("jsonschema")
     jsonschema.validate(as_json(said)["ranks"], {**schema["properties"]["ranks"], "$defs": schema["$defs"]})
     assert exit_code(said) in (0, 1, 4) and all(isinstance(text, str) for text in lines(said))
     assert outcome.kept_by_layers >= 0
