@@ -182,6 +182,7 @@ def npy(data: bytes, descr: str = "|O", shape: str = "(1,)") -> bytes:
         ("a.npy", npy(b"", "<i8", "(4,)"), "an array <i8 of shape (4,)"),
         ("a.npy", b"\x93NUMPY\x01\x00\xff\xff{", "a broken .npy file"),
         ("a.npy", npy(b"", "<i8", f"(0x{5_000 * 'f'},)"), "a broken .npy file"),
+        ("a.npy", npy(b"", "<i8", "(1e999,)"), "a broken .npy file"),
         ("a.jsonl", b'{"seq_start_id": [0], "input_ids": [1, 2, 3]}', "wanted a packed row"),
         ("a.jsonl", b'{"seq_start_id": [0], "input_ids": [1, 2, 3], "loss_mask": [1]}', "3 tokens and 1 entries"),
         ("a.jsonl", b'{"seq_start_id": [0, 9], "input_ids": [1, 2], "loss_mask": [1, 1]}', "seq_start_id 0, 9 in 2"),

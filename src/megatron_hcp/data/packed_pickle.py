@@ -69,7 +69,7 @@ def read_header(file: BinaryIO, name: str) -> Header:
         kind, shape = str(fields["descr"]), tuple(int(part) for part in fields["shape"])
         if not all(0 <= part < 1 << 63 for part in shape):
             raise ValueError("no size of an array")
-    except (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError):
+    except (ValueError, SyntaxError, KeyError, TypeError, OverflowError, MemoryError, RecursionError):
         raise HcpError(
             f"{name}: a broken .npy file", wanted="Megatron-Bridge's packed rows", do="write it again"
         ) from None
