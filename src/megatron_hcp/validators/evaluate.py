@@ -29,7 +29,7 @@ from megatron_hcp.validators.values import (
     truth,
 )
 
-MOST_STEPS, _DEEPEST = 200_000, 25
+MOST_STEPS, _DEEPEST = 40_000, 25
 _RETURN = "<return>"
 _NEXT, _LEFT, _STOPPED, _BREAK, _CONTINUE = range(5)
 Outside = Callable[[str, list[Any]], Any]
