@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 _BINDS = re.compile(r"\s(?:--bind|-B)[ =]((?:\"[^\"\n]*\"|[^\s\"\\])+)")
 _PLAIN_BIND = re.compile(r"[\w./:,@+-]+")
-_CHANGES_FOLDER = re.compile(r"(?m)^\s*(?:cd|pushd)\b")
+_CHANGES_FOLDER = re.compile(r"(?m)^[ \t]*(?:cd|pushd)\b")
 
 
 class Container(NamedTuple):

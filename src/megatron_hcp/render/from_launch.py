@@ -49,7 +49,7 @@ _FT_KEYS = {"ft_rank_section_timeouts": "ft_timeouts", "ft_rank_out_of_section_t
 _LAUNCHER_OURS = frozenset("nnodes nproc_per_node module m no_python run_path use_env help h".split())
 """Options of torchrun that are sizes of the job or part of its command."""
 _APPTAINER = (".sif", ".simg")
-_PLACEHOLDER = re.compile(r"(?:(--[\w-]+)[ =])?(<([A-Z][A-Z_-]+(?: [\w.-]+)*)>)(\s*(?:\\?$|--))?")
+_PLACEHOLDER = re.compile(r"(?:(?<![\w-])(--[\w-]+)[ =])?(<([A-Z][A-Z_-]+(?: [\w.-]+)*)>)(\s*(?:\\?$|--))?")
 _TYPED = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<count>\d+)\Z")
 
 
