@@ -36,6 +36,7 @@ def test_a_task_that_ray_starts_again_is_no_failure_of_the_job(tmp_path):
 
 def test_an_exception_is_survived_where_the_line_below_its_chain_says_so(tmp_path):
     assert _read(tmp_path, a_log=STEPS + CHAIN + "[metrics] upload failed, tries again\n").failure is None
+    assert _read(tmp_path, c_log=STEPS + CHAIN + "[metrics] upload failed, tries again\n").unclear is None
     last = _read(tmp_path, b_log=STEPS + CHAIN + "[metrics] upload failed\n").failure
     assert last.signature.id == "exception-service" and "URLError" in last.message
 

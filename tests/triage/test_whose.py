@@ -25,7 +25,10 @@ def test_torch_multiprocessing_names_the_process_that_raised(tmp_path):
     head = f"{RAISED}torch.multiprocessing.spawn.ProcessRaisedException: \n\n"
     said = "-- Process 2 terminated with the following error:\n"
     failure = _read(tmp_path, a_log=f"{head}{said}{RAISED}RuntimeError: no shape\n").failure
-    assert (failure.message, failure.local_rank) == ("RuntimeError: no shape", 2)
+    assert (failure.message, failure.local_rank, failure.rank) == ("RuntimeError: no shape", 2, 2)
+    exited = "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGSEGV\n"
+    assert _read(tmp_path, c_log=exited).failure.rank == 1
+    assert _read(tmp_path, d_log="n2: " + exited).failure.rank is None, "on one of several nodes"
     assert _read(tmp_path, b_log=f"{said}ready\n{RAISED}RuntimeError: no shape\n").failure.local_rank is None
 
 

@@ -90,6 +90,11 @@ def failures_by_step(files: Sequence[FileEvents], job: LoggedJob) -> list[Failur
     return failed
 
 
+def _is_of_spawn(event: Event) -> bool:
+    """Whether torch.multiprocessing numbers the process, and not a launcher that may have started some on each node."""
+    return bool(event.groups.get("spawned")) or "multiprocessing.spawn." in event.line.body
+
+
 _SAID_BY_RANKS = ("cpp-terminate", "exception-wrapped", "aborted")
 """Reports that no launcher makes: a rank says so of itself, and it may be one that waited in vain."""
 
@@ -101,6 +106,8 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[S
     rank = rank if said.rank is None else said.rank
     local = local if said.local is None else said.local
     node = said.host or node
+    if rank is None and node is None and not job.nodes and event.line.label is None and _is_of_spawn(event):
+        rank = local  # of one node, as far as the logs show
     kind = _KINDS.get(event.role, "cause")
     reports = [item for item in others if item[1].signature.role == "report" and item[1] is not event]
     reports = [item for item in reports if item[1].signature.id not in _SAID_BY_RANKS]

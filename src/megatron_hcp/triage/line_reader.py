@@ -129,7 +129,7 @@ class LineReader:
             start = at + sum(len(raw) + 1 for raw in tail.split(b"\n")[:place])
             number = end.number - tail.count(b"\n") + place
             hit = end._replace(offset=end.offset - end.at + start, number=number, at=start)
-            if not is_ignored(hit.before()):
+            if not is_outlived(hit, line, "general"):
                 self.entry.add_unknown(line, hit, file)
 
     def _read_not_finite(self, hit: Hit, file: int) -> None:
@@ -259,7 +259,8 @@ class LineReader:
         if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):
             return  # the job had ended already, and asked to be started again itself
         groups = {name: value or "" for name, value in match.groupdict().items()}
-        line = of_rank(hit, line) if row.role in _SPOKEN else line
+        own, line = line, of_rank(hit, line) if row.role in _SPOKEN else line
+        groups["spawned"] = "" if own.local == line.local else str(line.local)
         if row.id == RAYS_WRAPPER:
             groups["at"] = last_frame_below(hit, line)
         self.entry.add(row, groups, line, hit, file)
