@@ -23,6 +23,7 @@ def _read(tmp_path, **files):
 def test_an_exception_is_survived_where_its_announcement_says_so(tmp_path):
     announced = "[WARNING|my.trainer] optional module faster_kernels is not used:\n"
     assert _read(tmp_path, a_log=STEPS + announced + ABSENT).failure is None
+    assert _read(tmp_path, d_log=announced + ABSENT).unclear == "error-line", "nothing shows that it went on"
     assert _read(tmp_path, b_log=STEPS + "[WARNING|my.trainer] module faster_kernels:\n" + ABSENT).state == "failed"
     assert _read(tmp_path, c_log=STEPS + announced.replace(":\n", "\n") + ABSENT).state == "failed"
 

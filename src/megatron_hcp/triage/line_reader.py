@@ -13,7 +13,7 @@ from megatron_hcp.triage.events import HANGS, IDLE, LASTING, FileEvents
 from megatron_hcp.triage.history import History
 from megatron_hcp.triage.line import INFORMING, QUIET, Line, read_line
 from megatron_hcp.triage.logged_job import LoggedJob
-from megatron_hcp.triage.raised.survived import is_ignored, is_outlived, passes_on, was_caught
+from megatron_hcp.triage.raised.survived import is_ignored, is_outlived, may_be_outlived
 from megatron_hcp.triage.raised.tracebacks import (
     HEAD,
     end_of_traceback,
@@ -253,7 +253,7 @@ class LineReader:
     def _add(self, row: Signature, match: re.Match[str], line: Line, hit: Hit, file: int) -> None:
         if is_outlived(hit, line, row.role):
             return
-        if row.role == "general" and (was_caught(hit, line) or passes_on(hit, line)):
+        if may_be_outlived(hit, line, row.role):
             self.entry.add_unknown(line, hit, file)
             return
         if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):

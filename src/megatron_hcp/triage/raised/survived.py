@@ -111,15 +111,19 @@ def is_ignored(before: str, words: tuple[str, ...] = _IGNORED) -> bool:
 
 
 def is_outlived(hit: Hit, line: Line, role: Role) -> bool:
-    """Whether a program went on after an exception, as it says itself: in the line that announces the traceback (it
-    ends in a colon), or in the one below the last exception of its chain. What a rank lost counts no more than that
-    where a client met it, which then says what it had asked for."""
-    if role in RAISED and is_ignored(hit.before()):
+    """Whether a program went on after an exception, as it says in the line below the last one of its chain. What a
+    rank lost counts no more than that where a client met it, which then says what it had asked for."""
+    if role == "effect" and (was_caught(hit, line) or _is_announced(hit, line)):
         return True
-    is_told = role in RAISED or role == "effect"
-    return is_told and (
-        _is_announced(hit, line) or _is_followed(hit, line) or (role == "effect" and was_caught(hit, line))
-    )
+    return (role in RAISED and is_ignored(hit.before())) or (role in (*RAISED, "effect") and _is_followed(hit, line))
+
+
+def may_be_outlived(hit: Hit, line: Line, role: Role) -> bool:
+    """Whether an exception may not have ended its program: the line that announces its traceback (it ends in a colon)
+    says so, it was caught, or it is another's."""
+    if role in RAISED and _is_announced(hit, line):
+        return True
+    return role == "general" and (was_caught(hit, line) or passes_on(hit, line))
 
 
 def _is_announced(hit: Hit, line: Line) -> bool:
