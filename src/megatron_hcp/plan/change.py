@@ -81,7 +81,7 @@ def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy
 
 def _search(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Found:
     """The best layout; nothing, without a search, where the weights alone are more than the memory of all GPUs."""
-    return search(model, job, rates, fixed, 1) if may_fit(model, job) else Found()
+    return search(model, job, rates, fixed, 1, whole=False) if may_fit(model, job) else Found()
 
 
 def _looser(fixed: Fixed) -> Iterator[tuple[str, Fixed]]:
