@@ -149,8 +149,10 @@ class Search:
 
     def _lightest_of(self, checked: Candidate | None) -> Candidate | None:
         """The layout with the least memory: `checked`, or one of those that cannot fit; of equals the fastest."""
-        if not self._lightest or (checked is not None and checked.peak_gib * GIB <= self._least):
-            return checked
+        if checked is not None and checked.peak_gib * GIB <= self._least:
+            return checked._replace(peak_gib=memory(self.model, checked.layout, self.job).peak)
+        if not self._lightest:
+            return None
         group, pipeline = min((made() for made in self._lightest), key=lambda pair: pair[0].bound)
         layout = _whole(group, pipeline.pp, pipeline.vp)
         return Candidate(group.bound, layout, memory(self.model, layout, self.job).peak)
