@@ -21,7 +21,7 @@ from megatron_hcp.plan.found import Candidate, Found, Picked
 from megatron_hcp.plan.layout import Layout, PlanJob, overlaps_exchange
 from megatron_hcp.plan.memory import memory, usable_gib
 from megatron_hcp.plan.memory.activations import layer_saved
-from megatron_hcp.plan.memory.least import LeastPeak, Pipeline, Room, Saved, room_of
+from megatron_hcp.plan.memory.least import LeastPeak, Saved, Stages, StagesThatFit, room_of
 from megatron_hcp.plan.memory.peak import GIB
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.space import Fixed, Space
@@ -80,7 +80,7 @@ class _Choice(NamedTuple):
     """With nothing beside EP's exchange, as in a pipeline without virtual stages."""
     extra_apart: float
     weights: RankElements
-    pipelines: tuple[Pipeline, ...]
+    pipelines: tuple[Stages, ...]
     """Those that may fit."""
 
 
@@ -112,12 +112,12 @@ class Search:
         self.usable = usable_gib(job.gpu) * GIB
         self._mlps: dict[tuple[float, ...], Mlp] = {}
         self._held: dict[int, dict[tuple[int, int], RankElements]] = {}
-        self._pipelines: dict[tuple[int, int, int], list[Pipeline]] = {}
-        self._rooms: dict[tuple[object, ...], Room] = {}
+        self._pipelines: dict[tuple[int, int, int], list[Stages]] = {}
+        self._rooms: dict[tuple[object, ...], StagesThatFit] = {}
         self._dp: dict[tuple[int, ...], tuple[float, float]] = {}
         self._legal = 0
         self._least = float("inf")
-        self._lightest: list[Callable[[], tuple[_Choice, Pipeline]]] = []
+        self._lightest: list[Callable[[], tuple[_Choice, Stages]]] = []
         """Of the layouts that cannot fit, those that hold the least bytes."""
 
     def run(self, few: int = 8) -> Found:
@@ -161,7 +161,7 @@ class Search:
         """Whether some layout is legal, without a look at the others."""
         return any(grid for _, grid in self._grids())
 
-    def _grids(self) -> Iterator[tuple[Layout, dict[tuple[int, int], list[Pipeline]]]]:
+    def _grids(self) -> Iterator[tuple[Layout, dict[tuple[int, int], list[Stages]]]]:
         """Every attention and micro-batch, with the legal pipelines for EP and ETP, where there are any."""
         for attention in self.space.attention():
             experts, ranks = list(self.space.experts(attention)), attention.tp * attention.cp
@@ -180,9 +180,7 @@ class Search:
             for again in recompute:
                 yield from self._choices(parts, replace(layout, recompute=again), grid)
 
-    def _choices(
-        self, parts: _Parts, kept: Layout, grid: Mapping[tuple[int, int], list[Pipeline]]
-    ) -> Iterator[_Choice]:
+    def _choices(self, parts: _Parts, kept: Layout, grid: Mapping[tuple[int, int], list[Stages]]) -> Iterator[_Choice]:
         """Those with this attention, micro-batch and recomputation."""
         model, job, held = self.model, self.job, self._held.setdefault(kept.tp, {})
         has_dense, has_experts = not all(model.is_moe), any(model.is_moe)
@@ -204,13 +202,13 @@ class Search:
             if room.fitting:
                 yield self._choice(parts, kept, ep, etp, room.fitting)
 
-    def _remember(self, least: float, lightest: Pipeline, parts: _Parts, kept: Layout, ep: int, etp: int) -> None:
+    def _remember(self, least: float, lightest: Stages, parts: _Parts, kept: Layout, ep: int, etp: int) -> None:
         """Keeps the layouts with the least memory of those that cannot fit."""
         if least < self._least:
             self._least, self._lightest = least, []
         self._lightest.append(lambda: (self._choice(parts, kept, ep, etp, ()), lightest))
 
-    def _room(self, layout: Layout, weights: RankElements, pipelines: list[Pipeline], saved: Saved) -> Room:
+    def _room(self, layout: Layout, weights: RankElements, pipelines: list[Stages], saved: Saved) -> StagesThatFit:
         """Which pipelines may fit where a layer keeps so many bytes of a micro-batch."""
         room = room_of(pipelines, layout, weights, saved, job=self.job, usable=self.usable)
         if self.whole or not room.fitting:
@@ -218,7 +216,7 @@ class Search:
         least = LeastPeak(self.model, self.job, layout, saved)
         return room._replace(fitting=tuple(pipeline for pipeline in room.fitting if least(pipeline) <= self.usable))
 
-    def _choice(self, parts: _Parts, kept: Layout, ep: int, etp: int, pipelines: tuple[Pipeline, ...]) -> _Choice:
+    def _choice(self, parts: _Parts, kept: Layout, ep: int, etp: int, pipelines: tuple[Stages, ...]) -> _Choice:
         """What a micro-batch takes with these axes."""
         model, job, rates, again = self.model, self.job, self.rates, kept.recompute
         experts = sum(model.is_moe)
@@ -252,7 +250,7 @@ class Search:
             self._mlps[key] = self.work.experts(replace(layout, ep=ep, etp=etp))
         return self._mlps[key]
 
-    def _pipelines_of(self, layout: Layout, ranks: int, mbs: int, experts: int) -> list[Pipeline]:
+    def _pipelines_of(self, layout: Layout, ranks: int, mbs: int, experts: int) -> list[Stages]:
         """The legal pipelines under the other axes; `ranks` of attention and `experts` of their grid."""
         key = (ranks, mbs, experts)
         if key not in self._pipelines:
@@ -267,7 +265,7 @@ class Search:
             )
         return self._pipelines[key]
 
-    def _make_pipelines(self, layout: Layout, ranks: int, mbs: int) -> Iterator[Pipeline]:
+    def _make_pipelines(self, layout: Layout, ranks: int, mbs: int) -> Iterator[Stages]:
         job = self.job
         for pp, chunks in self.space.pipelines(layout):
             unit = mbs * (job.world_size // (ranks * pp))
@@ -280,7 +278,7 @@ class Search:
                 flight = float(min(count, pp))
                 if vp > 1:
                     flight = UNEVEN * min(count, (2 * (pp - 1) + (vp - 1) * pp + 1) / vp)
-                yield Pipeline(pp, vp, count, stage_kinds(self.model, pp, vp), flight)
+                yield Stages(pp, vp, count, stage_kinds(self.model, pp, vp), flight)
 
     def _pipelined(self, group: _Choice) -> Iterator[tuple[float, int, int]]:
         """(seconds, pp, vp) of each pipeline of the group that may fit."""

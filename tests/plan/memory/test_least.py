@@ -12,7 +12,7 @@ from megatron_hcp.plan.layout import RECOMPUTE, Layout, PlanJob
 from megatron_hcp.plan.legal import forbidden
 from megatron_hcp.plan.memory import memory
 from megatron_hcp.plan.memory.activations import layer_saved
-from megatron_hcp.plan.memory.least import LeastPeak, Pipeline
+from megatron_hcp.plan.memory.least import LeastPeak, Stages
 from megatron_hcp.plan.memory.peak import GIB
 from megatron_hcp.plan.model import PlanModel, plan_model
 from megatron_hcp.plan.weights import stage_kinds
@@ -55,7 +55,7 @@ def test_the_least_peak_is_no_more_than_the_peak_and_mostly_close_to_it(name: st
             for kind in (False, True)
         )
         kinds = stage_kinds(model, layout.pp, layout.vp)
-        pipeline = Pipeline(layout.pp, layout.vp, job.micro_batches(layout), kinds, 0.0)
+        pipeline = Stages(layout.pp, layout.vp, job.micro_batches(layout), kinds, 0.0)
         shares.append(LeastPeak(model, job, layout, (dense, moe))(pipeline) / GIB / memory(model, layout, job).peak)
     assert max(shares) <= 1 + 1e-9
     assert sorted(shares)[len(shares) // 2] > 0.9

@@ -16,7 +16,7 @@ Saved = tuple[float, float]
 """Bytes that a dense layer and one with experts keeps of a micro-batch."""
 
 
-class Pipeline(NamedTuple):
+class Stages(NamedTuple):
     """Stages and chunks, with what a search asks of them again and again."""
 
     pp: int
@@ -28,17 +28,17 @@ class Pipeline(NamedTuple):
     """Micro-batches whose activations the first stage holds."""
 
 
-class Room(NamedTuple):
+class StagesThatFit(NamedTuple):
     """Pipelines that may fit, and of the others the one that holds least, with its bytes."""
 
-    fitting: tuple[Pipeline, ...]
+    fitting: tuple[Stages, ...]
     least: float
-    lightest: Pipeline | None
+    lightest: Stages | None
 
 
 def room_of(
-    pipelines: Iterable[Pipeline], layout: Layout, held: RankElements, saved: Saved, *, job: PlanJob, usable: float
-) -> Room:  # fmt: skip
+    pipelines: Iterable[Stages], layout: Layout, held: RankElements, saved: Saved, *, job: PlanJob, usable: float
+) -> StagesThatFit:  # fmt: skip
     """Which pipelines may fit beside these axes, by the weights and activations of the first stage.
 
     Args:
@@ -59,7 +59,7 @@ def room_of(
             fitting.append(pipeline)
         elif bytes_held < least:
             least, lightest = bytes_held, pipeline
-    return Room(tuple(fitting), least, lightest)
+    return StagesThatFit(tuple(fitting), least, lightest)
 
 
 class LeastPeak:
@@ -74,13 +74,13 @@ class LeastPeak:
         ]
         self.always, self.job, self.grid = sum(held_bytes(job)), job, (layout.tp, layout.ep * layout.etp)
 
-    def __call__(self, pipeline: Pipeline) -> float:
+    def __call__(self, pipeline: Stages) -> float:
         """That of the layout with this pipeline: of the first, the longest or the last stage."""
         last = pipeline.pp - 1
         layers = [sum(kinds) for kinds in pipeline.kinds]
         return max(self._stage(pipeline, stage) for stage in {0, layers.index(max(layers)), last})
 
-    def _stage(self, pipeline: Pipeline, stage: int) -> float:
+    def _stage(self, pipeline: Stages, stage: int) -> float:
         """All but what context parallelism holds for a moment, and the activations of multi-token prediction."""
         layout, pp, job = self.layout, pipeline.pp, self.job
         last = stage == pp - 1
