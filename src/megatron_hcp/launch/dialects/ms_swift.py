@@ -36,6 +36,7 @@ _ROWS: tuple[FactSpec, ...] = (
     _fact("swift_packing", "bool", "sequences are packed beforehand, which also gives rows without padding"),
     _fact("rlhf_type", "str", "the method of `megatron rlhf`; null = another command"),
     _fact("bridge_backend", "str", "what builds the model: mcore-bridge, megatron-bridge"),
+    _fact("cached_dataset", "any", "rows that were tokenized beforehand"),
     _fact("task_type", "str", "causal_lm (also null), seq_cls, embedding, generative_reranker"),
 )
 _KEYS: Mapping[str, tuple[str, ...]] = {
@@ -44,6 +45,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "rlhf_type": ("rlhf_type",),
     "bridge_backend": ("bridge_backend",),
     "router_replay": ("router_replay_mode",),
+    "cached_dataset": ("cached_dataset",),
     "task_type": ("task_type",),
     "model_name": ("model",),
     "seq_length": ("packing_length", "max_length"),
@@ -74,6 +76,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "rlhf_type": None,
     "bridge_backend": "mcore-bridge",
     "router_replay": "disabled",
+    "cached_dataset": None,
     "task_type": None,
     "tp": 1,
     "pp": 1,
