@@ -226,6 +226,7 @@ MS_SWIFT_REQUIREMENTS = UpstreamFile("ms-swift", "requirements/megatron.txt", "c
 MS_SWIFT_BASE_TRAINER = UpstreamFile("ms-swift", "swift/megatron/trainers/base.py", "checkout")
 MS_SWIFT_UTILS = UpstreamFile("ms-swift", "swift/megatron/utils/utils.py", "checkout")
 
+MILES_ACTOR = UpstreamFile("miles", "miles/backends/megatron_utils/actor.py", "checkout")
 MILES_ADVANTAGES = UpstreamFile("miles", "miles/backends/training_utils/loss_hub/advantages.py", "checkout")
 MILES_ARGUMENTS = UpstreamFile("miles", "miles/utils/arguments.py", "checkout")
 MILES_MODEL = UpstreamFile("miles", "miles/backends/megatron_utils/model.py", "checkout")

@@ -40,13 +40,9 @@ _ROWS: tuple[FactSpec, ...] = (
     _fact("task_type", "str", "causal_lm (also null), seq_cls, embedding, generative_reranker"),
 )
 _KEYS: Mapping[str, tuple[str, ...]] = {
-    "padding_free": ("padding_free",),
+    **{name: (name,) for name in ("padding_free", "rlhf_type", "bridge_backend", "cached_dataset", "task_type")},
     "swift_packing": ("packing",),
-    "rlhf_type": ("rlhf_type",),
-    "bridge_backend": ("bridge_backend",),
     "router_replay": ("router_replay_mode",),
-    "cached_dataset": ("cached_dataset",),
-    "task_type": ("task_type",),
     "model_name": ("model",),
     "seq_length": ("packing_length", "max_length"),
     "vpp": ("virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank"),

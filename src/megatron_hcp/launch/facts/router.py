@@ -28,13 +28,6 @@ ROUTER_FACTS: tuple[FactSpec, ...] = (
         defaults={"verl": "disabled"},
     ),
     FactSpec(
-        "engine_router_replay",
-        "str",
-        "verl: the same, of its engine alone, which since 0.8 is the only one",
-        verl=("@.megatron.router_replay.mode",),
-        defaults={"verl": "disabled"},
-    ),
-    FactSpec(
         "bypass_mode",
         "bool",
         "verl: the rollout's log-probabilities stand for the actor's old ones, which aren't computed",

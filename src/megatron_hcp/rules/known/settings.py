@@ -6,7 +6,9 @@ from megatron_hcp.rules.known.row import Known, register_rows
 from megatron_hcp.rules.rule import Example, Fix
 from megatron_hcp.rules.upstream import (
     BRIDGE_EVAL_CP,
+    BRIDGE_PACKED_SEQ_UTILS,
     BRIDGE_PACKED_SEQUENCE,
+    MILES_ACTOR,
     MS_SWIFT_TEMPLATE_3,
     MS_SWIFT_UTILS,
     SLIME_ACTOR,
@@ -22,10 +24,8 @@ _VLM = f"{_VERL}actor_rollout_ref.model.use_remove_padding=True actor_rollout_re
 _REPLAY = f"{_VERL}{_ACTOR}.megatron.router_replay.mode=R2 actor_rollout_ref.model.path=Qwen/Qwen3-30B-A3B "
 _SLIME = "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --calculate-per-token-loss --use-rollout-logprobs"
 _EVAL = "dist.use_decentralized_pg=true dist.use_gloo_process_groups=false model.seq_length=4096 model.cp_comm_type=p2p"
-_CHAT = (
-    "dataset.dataset_kwargs.chat=true dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=1 "
-    "dataset.packed_sequence_specs.pad_seq_to_mult="
-)
+_PACKED = "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=1"
+_CHAT = f"{_PACKED} dataset.dataset_kwargs.chat=true dataset.packed_sequence_specs.pad_seq_to_mult="
 _SWIFT = "--model Qwen/Qwen3-8B"
 _AS_IN_TRAINING = Fix({"eval_context_parallel_size": None}, "evaluation uses the layout of training")
 _LAYERS = {
@@ -39,12 +39,35 @@ def _evaluated(layers: str, cp: int, assume: str = "") -> Example:
     return Example("bridge", text, assume)
 
 
+_UNRECORDED = Known(
+    "KNOWN138",
+    "slime",
+    ">=0.2",
+    when="own_routing_replay and rollout_logprobs and not routing_replay and not mismatch_metrics",
+    title="Routes are replayed that the old actor's log-probabilities recorded",
+    why="Routes are recorded where the old log-probabilities are computed. --use-rollout-logprobs leaves that out, "
+    "unless --get-mismatch-metrics wants both; then training takes routes from an empty list.",
+    symptom="no routes are recorded: the first training step fails with an IndexError",
+    issue="THUDM/slime, actor.py and routing_replay.py",
+    outcome="error crash training",
+    source=(
+        SLIME_ACTOR.says(
+            "MegatronTrainRayActor.train_actor",
+            "not self.args.use_rollout_logprobs or self.args.get_mismatch_metrics",
+            ">=0.2",
+        ),
+    ),
+    launch=Example("slime", f"{_SLIME} --use-routing-replay"),
+    good=Example("slime", f"{_SLIME} --use-routing-replay --get-mismatch-metrics", "slime=0.3.1"),
+    instead="--use-rollout-routing-replay, or no --use-rollout-logprobs",
+    fixes=(Fix({"mismatch_metrics": True}, "the old actor's log-probabilities are computed, too"),),
+)
 ROWS: tuple[Known, ...] = (
     Known(
         "KNOWN137",
         "verl",
-        ">=0.8",
-        when="engine_router_replay = R2 and bypass_mode",
+        ">=0.7",
+        when="router_replay = R2 and bypass_mode",
         title="R2 replays routes that the actor's old log-probabilities recorded",
         why="R2 records its routes where the old log-probabilities are computed. In bypass mode those of the rollout "
         "stand for them, and the actor computes none.",
@@ -57,34 +80,12 @@ ROWS: tuple[Known, ...] = (
         instead="bypass_mode off, or router_replay.mode R3 or disabled",
         fixes=(Fix({"bypass_mode": False}, "the actor computes its old log-probabilities"),),
     ),
-    Known(
-        "KNOWN138",
-        "slime",
-        ">=0.2",
-        when="own_routing_replay and rollout_logprobs and not routing_replay and not mismatch_metrics",
-        title="Routes are replayed that the old actor's log-probabilities recorded",
-        why="Routes are recorded where the old log-probabilities are computed. --use-rollout-logprobs leaves that out, "
-        "unless --get-mismatch-metrics wants both; then training takes routes from an empty list.",
-        symptom="no routes are recorded: the first training step fails with an IndexError",
-        issue="THUDM/slime, actor.py and routing_replay.py",
-        outcome="error crash training",
-        source=(
-            SLIME_ACTOR.says(
-                "MegatronTrainRayActor.train_actor",
-                "not self.args.use_rollout_logprobs or self.args.get_mismatch_metrics",
-                ">=0.2",
-            ),
-        ),
-        launch=Example("slime", f"{_SLIME} --use-routing-replay"),
-        good=Example("slime", f"{_SLIME} --use-routing-replay --get-mismatch-metrics", "slime=0.3.1"),
-        instead="--use-rollout-routing-replay, or no --use-rollout-logprobs",
-        fixes=(Fix({"mismatch_metrics": True}, "the old actor's log-probabilities are computed, too"),),
-    ),
+    _UNRECORDED,
     Known(
         "KNOWN139",
         "verl",
         ">=0.9",
-        when="pad_to_length = true and use_remove_padding and model_name names qwen2vl qwen25vl qwen3vl qwen35 kimivl glm4v",
+        when="pad_to_length = true and use_remove_padding and model_name names qwen2vl qwen25vl qwen3vl qwen35 glm4v",
         title="The packed rows of vision models aren't padded to a bucket",
         why="verl pads labels and the boundaries of packed sequences to pad_to_length_bucket. A vision model gets "
         "padded rows and packs them itself, to a multiple of TP and CP only.",
@@ -223,6 +224,29 @@ ROWS: tuple[Known, ...] = (
         instead="FlashAttention 2 or 3",
     ),
     Known(
+        "KNOWN147",
+        "bridge",
+        ">=0.4,<0.6",
+        when="flash_attn >= 4 and thd and packing = offline and attention_backend in flash auto",
+        title="FlashAttention 4 gets the length of the longest sequence as a number",
+        why="As in ms-swift (KNOWN145): until 0.6 get_packed_seq_params passes the tensor of the batch.",
+        symptom="FlashAttention 4 compiles its backward kernels again for every micro-batch: steps take many times "
+        "as long",
+        issue="NVIDIA-NeMo/Megatron-Bridge, packed_seq_utils.py",
+        outcome="warning slow never",
+        source=(
+            BRIDGE_PACKED_SEQ_UTILS.says(
+                "get_packed_seq_params", 'batch["max_seqlen"].squeeze()', ">=0.4,<0.6", branches=()
+            ),
+        ),
+        launch=Example(
+            "bridge",
+            f"{_PACKED} model.attention_backend=flash model.context_parallel_size=1",
+            "flash_attn=4.0.0",
+        ),
+        instead="FlashAttention 2 or 3",
+    ),
+    Known(
         "KNOWN146",
         "verl",
         "<0.8",
@@ -246,6 +270,20 @@ ROWS: tuple[Known, ...] = (
         good=Example("verl", f"{_VERL}{_ACTOR}.loss_agg_mode=token-mean", "verl=0.8"),
         instead="trainer.use_legacy_worker_impl=disable",
         fixes=(Fix({"legacy_worker": "disable"}, "the engine averages over the mini-batch"),),
+    ),
+    _UNRECORDED._replace(
+        id="KNOWN148",
+        package="miles",
+        versions=">=0.1",
+        issue="radixark/miles, actor.py and replay_base.py",
+        source=(
+            MILES_ACTOR.says(
+                "MegatronTrainRayActor._train_actor",
+                "not self.args.use_rollout_logprobs or self.args.get_mismatch_metrics",
+                ">=0.1",
+            ),
+        ),
+        good=_UNRECORDED.good and _UNRECORDED.good._replace(assume="miles=0.1"),
     ),
 )
 
