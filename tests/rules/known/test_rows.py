@@ -32,7 +32,7 @@ _PACKED_BY_VERL = (
     "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.actor.use_dynamic_bsz=True "
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=1000"
 )
-_BYPASS = "model_engine=megatron actor_rollout_ref.model.path=Qwen/Qwen3-30B-A3B algorithm.rollout_correction.bypass_mode=True"
+_BYPASS = "model_engine=megatron actor_rollout_ref.model.path=Qwen algorithm.rollout_correction.bypass_mode=True"
 _BALANCED = "--context-parallel-size 2 --num-experts 8 --expert-model-parallel-size 2"
 
 

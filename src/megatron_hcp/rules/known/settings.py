@@ -187,7 +187,7 @@ ROWS: tuple[Known, ...] = (
         outcome="error crash first-forward",
         source=(
             MS_SWIFT_TEMPLATE_3.says(
-                "Template.encode", "TODO: fix cp_size & cached_dataset", ">=3.9,<3.11", branches=()
+                "Template._encode_truncated", "TODO: fix cp_size & cached_dataset", ">=3.9,<3.11", branches=()
             ),
         ),
         launch=Example(
@@ -216,7 +216,7 @@ ROWS: tuple[Known, ...] = (
         outcome="warning slow never",
         source=(
             MS_SWIFT_UTILS.says(
-                "get_packed_seq_params", absent="isinstance(max_seqlen_q", versions=">=4.2,<4.4.3", branches=()
+                "get_packed_seq_params", absent="isinstance(max_seqlen_q", versions=">=4.4,<4.4.3", branches=()
             ),
         ),
         launch=Example("ms-swift", _SWIFT, "gpus_per_node=8 nodes=1 flash_attn=4.0.0 ms_swift=4.4.0"),
@@ -278,7 +278,7 @@ ROWS: tuple[Known, ...] = (
         issue="radixark/miles, actor.py and replay_base.py",
         source=(
             MILES_ACTOR.says(
-                "MegatronTrainRayActor._train_actor",
+                "MegatronTrainRayActor.train_actor",
                 "not self.args.use_rollout_logprobs or self.args.get_mismatch_metrics",
                 ">=0.1",
             ),
