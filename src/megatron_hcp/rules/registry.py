@@ -143,7 +143,7 @@ def _is_framework(v: View) -> bool:
     return v.launch.dialect in ("nemo-rl", "ms-swift", "slime")
 
 
-_TOGETHER = "bypass_mode pad_to_length use_dynamic_bsz eval_context_parallel_size chat own_routing_replay".split()
+_TOGETHER = "pad_to_length use_dynamic_bsz eval_context_parallel_size chat own_routing_replay".split()
 _FAMILIES: dict[str, Callable[[View], bool]] = {
     **dict.fromkeys(("known.ms_swift", "known.nemo_rl", "known.slime", "nrl", "slime", "swift"), _is_framework),
     **dict.fromkeys(("key.unread", "known.verl", "known.verl_builders", "start.verl", "verl"), _is_verl),

@@ -32,7 +32,6 @@ _PACKED_BY_VERL = (
     "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.actor.use_dynamic_bsz=True "
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=1000"
 )
-_BYPASS = "model_engine=megatron actor_rollout_ref.model.path=Qwen algorithm.rollout_correction.bypass_mode=True"
 _BALANCED = "--context-parallel-size 2 --num-experts 8 --expert-model-parallel-size 2"
 
 
@@ -132,18 +131,14 @@ VERDICTS: list[Row] = [verdict for row in ROWS for verdict in (*versions(row), *
     ("KNOWN134", "verl", KNOWN["KNOWN134"].launch.text, "verl=0.7.1", "warning crash first-forward"),
     # Since 0.8 verl reads its engine's key alone.
     *(
-        ("KNOWN137", "verl", f"actor_rollout_ref.actor.{key}.mode=R2 {_BYPASS}", f"verl={verl}", said)
-        for key, verl, said in (
-            ("router_replay", "0.7.1", "error crash training"),
-            ("router_replay", "0.8", "not concerned"),
-            ("megatron.router_replay", "0.8", "error crash training"),
-        )
+        ("KNOWN076", "verl", KNOWN["KNOWN076"].launch.text.replace(".megatron.router", old), "verl=0.8", said)
+        for old, said in ((".router", "not concerned"), (".megatron.router", "warning crash training"))
     ),
     # Conversations of which nobody says that they are some, and rows that aren't padded.
     (
         "KNOWN143",
         "bridge",
-        KNOWN["KNOWN143"].launch.text.replace("chat=true", "chat=false"),
+        KNOWN["KNOWN143"].launch.text.replace("true", "false"),
         "bridge=0.5",
         "not concerned",
     ),

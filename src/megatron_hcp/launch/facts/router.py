@@ -27,10 +27,4 @@ ROUTER_FACTS: tuple[FactSpec, ...] = (
         verl=("@.megatron.router_replay.mode", "@.router_replay.mode"),  # the second one before 0.8
         defaults={"verl": "disabled"},
     ),
-    FactSpec(
-        "bypass_mode",
-        "bool",
-        "verl: the rollout's log-probabilities stand for the actor's old ones, which aren't computed",
-        verl=("algorithm.rollout_correction.bypass_mode",),
-    ),
 )

@@ -15,13 +15,11 @@ from megatron_hcp.rules.upstream import (
     TE_FUSED_ATTN,
     VERL_MCORE_UTIL,
     VERL_MEGATRON_ACTOR,
-    VERL_RAY_TRAINER,
 )
 
 _ACTOR = "actor_rollout_ref.actor"
 _VERL = f"model_engine=megatron {_ACTOR}.use_dynamic_bsz=True {_ACTOR}.ppo_max_token_len_per_gpu=8192 "
 _VLM = f"{_VERL}actor_rollout_ref.model.use_remove_padding=True actor_rollout_ref.model.path=Qwen/Qwen3-VL-8B-Instruct"
-_REPLAY = f"{_VERL}{_ACTOR}.megatron.router_replay.mode=R2 actor_rollout_ref.model.path=Qwen/Qwen3-30B-A3B "
 _SLIME = "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --calculate-per-token-loss --use-rollout-logprobs"
 _EVAL = "dist.use_decentralized_pg=true dist.use_gloo_process_groups=false model.seq_length=4096 model.cp_comm_type=p2p"
 _PACKED = "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=1"
@@ -58,28 +56,11 @@ _UNRECORDED = Known(
         ),
     ),
     launch=Example("slime", f"{_SLIME} --use-routing-replay"),
-    good=Example("slime", f"{_SLIME} --use-routing-replay --get-mismatch-metrics", "slime=0.3.1"),
+    good=Example("slime", _SLIME, "slime=0.3.1"),
     instead="--use-rollout-routing-replay, or no --use-rollout-logprobs",
-    fixes=(Fix({"mismatch_metrics": True}, "the old actor's log-probabilities are computed, too"),),
+    fixes=(Fix({"rollout_logprobs": False}, "the old log-probabilities are computed"),),
 )
 ROWS: tuple[Known, ...] = (
-    Known(
-        "KNOWN137",
-        "verl",
-        ">=0.7",
-        when="router_replay = R2 and bypass_mode",
-        title="R2 replays routes that the actor's old log-probabilities recorded",
-        why="R2 records its routes where the old log-probabilities are computed. In bypass mode those of the rollout "
-        "stand for them, and the actor computes none.",
-        symptom="no routes are recorded: the first update of the actor fails, as its batch has no routed_experts",
-        issue="verl-project/verl#7805",
-        outcome="error crash training",
-        source=(VERL_RAY_TRAINER.says("RayPPOTrainer.fit", "if bypass_recomputing_logprobs:", ">=0.8"),),
-        launch=Example("verl", f"{_REPLAY}algorithm.rollout_correction.bypass_mode=True", "verl=0.8"),
-        good=Example("verl", f"{_REPLAY}algorithm.rollout_correction.bypass_mode=False", "verl=0.8"),
-        instead="bypass_mode off, or router_replay.mode R3 or disabled",
-        fixes=(Fix({"bypass_mode": False}, "the actor computes its old log-probabilities"),),
-    ),
     _UNRECORDED,
     Known(
         "KNOWN139",
@@ -131,7 +112,7 @@ ROWS: tuple[Known, ...] = (
         source=(
             BRIDGE_EVAL_CP.says("install_pg_collection", absent="GatedDeltaNet", versions=">=0.5,<=0.6.2", branches=()),
         ),
-        launch=_evaluated("gated_delta_net", 4),
+        launch=_evaluated("gated_delta_net", 4, "bridge=0.6"),
         good=_evaluated("gated_delta_net", 1, "bridge=0.6"),
         instead="Megatron-Bridge's main branch since 2026-08-21, or the layout of training",
         fixes=(_AS_IN_TRAINING,),
@@ -148,7 +129,7 @@ ROWS: tuple[Known, ...] = (
         issue="NVIDIA-NeMo/Megatron-Bridge, eval_context_parallel_rebinding.py",
         outcome="warning silent never",
         source=(BRIDGE_EVAL_CP.says("install_pg_collection", absent="MambaContextParallel", versions=">=0.5"),),
-        launch=_evaluated("mamba", 4),
+        launch=_evaluated("mamba", 4, "bridge=0.6"),
         good=_evaluated("mamba", 1, "bridge=0.6"),
         instead="the layout of training",
         fixes=(_AS_IN_TRAINING,),
@@ -272,7 +253,7 @@ ROWS: tuple[Known, ...] = (
         fixes=(Fix({"legacy_worker": "disable"}, "the engine averages over the mini-batch"),),
     ),
     _UNRECORDED._replace(
-        id="KNOWN148",
+        id="KNOWN137",
         package="miles",
         versions=">=0.1",
         issue="radixark/miles, actor.py and replay_base.py",
