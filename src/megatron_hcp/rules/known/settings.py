@@ -6,7 +6,6 @@ from megatron_hcp.rules.known.row import Known, register_rows
 from megatron_hcp.rules.rule import Example, Fix
 from megatron_hcp.rules.upstream import (
     BRIDGE_EVAL_CP,
-    BRIDGE_PACKED_SEQ_UTILS,
     BRIDGE_PACKED_SEQUENCE,
     MILES_ACTOR,
     MS_SWIFT_TEMPLATE_3,
@@ -68,8 +67,7 @@ ROWS: tuple[Known, ...] = (
         ">=0.9",
         when="pad_to_length = true and use_remove_padding and model_name names qwen2vl qwen25vl qwen3vl qwen35 glm4v",
         title="The packed rows of vision models aren't padded to a bucket",
-        why="verl pads labels and the boundaries of packed sequences to pad_to_length_bucket. A vision model gets "
-        "padded rows and packs them itself, to a multiple of TP and CP only.",
+        why="Labels and boundaries are padded to pad_to_length_bucket. A vision model packs its rows itself.",
         symptom="the vision model's packed row is shorter than its boundaries and labels: the first forward pass fails",
         issue="verl-project/verl#7948",
         outcome="error crash first-forward",
@@ -85,8 +83,7 @@ ROWS: tuple[Known, ...] = (
         "<2.6",
         when="cudnn >= 9.10 and cudnn < 9.10.2 and attention_backend in fused auto",
         title="cuDNN 9.10.0 and 9.10.1 aren't used for attention",
-        why="Their scaled dot-product attention has bugs. Transformer Engine 2.6 no longer selects it with them; older "
-        "releases do.",
+        why="Their attention has bugs: Transformer Engine 2.6 no longer selects it, older releases do.",
         symptom="this Transformer Engine still selects the attention of cuDNN 9.10.0 and 9.10.1, which later ones "
         "exclude for its bugs",
         issue="NVIDIA/TransformerEngine#1937",
@@ -104,8 +101,7 @@ ROWS: tuple[Known, ...] = (
         ">=0.5",
         when="use_decentralized_pg and eval_context_parallel_size <> cp and attention_variant in gated_delta_net gdn",
         title="Gated delta nets are evaluated with the CP size of training",
-        why="The process groups of evaluation are put into the built model. Gated delta nets keep the CP size with "
-        "which they were built, and split heads and rows by it.",
+        why="Evaluation swaps the process groups. Gated delta nets keep the CP size with which they were built.",
         symptom="gated delta nets keep the CP size of training: the first evaluation fails, or its loss is wrong",
         issue="NVIDIA-NeMo/Megatron-Bridge#5624, #5631",
         outcome="warning silent never",
@@ -123,8 +119,7 @@ ROWS: tuple[Known, ...] = (
         ">=0.5",
         when="use_decentralized_pg and eval_context_parallel_size <> cp and hybrid_pattern has M",
         title="Mamba layers are evaluated with the CP size of training",
-        why="The process groups of evaluation are put into the modules of the built model. A Mamba layer keeps its own "
-        "in a MambaContextParallel, which is no module.",
+        why="Evaluation swaps the groups of modules. A Mamba layer's MambaContextParallel is none, and keeps its own.",
         symptom="Mamba layers exchange over the CP group of training: the validation loss is silently wrong",
         issue="NVIDIA-NeMo/Megatron-Bridge, eval_context_parallel_rebinding.py",
         outcome="warning silent never",
@@ -140,7 +135,7 @@ ROWS: tuple[Known, ...] = (
         ">=0.3,<0.6",
         when="chat and packing = offline and pad_seq_to_mult > 1",
         title="Packed conversations are padded to a multiple",
-        why="Rows of conversations are tensors, to which a list of padding is added. Their loss mask isn't padded.",
+        why="Conversations are tensors, to which a list of padding is added.",
         symptom="packing the conversations fails with a TypeError (tensor + list), unless the data is already packed",
         issue="NVIDIA-NeMo/Megatron-Bridge#2610, #4056",
         outcome="warning crash init",
@@ -161,8 +156,7 @@ ROWS: tuple[Known, ...] = (
         "<3.11",
         when="cp > 1 and cached_dataset != null",
         title="A cached dataset is used without context parallelism",
-        why="Each sequence must be padded to a multiple of twice the CP size, which happens where it is tokenized, in "
-        "training only. The documentation says that cached datasets don't support CP; nothing checks it.",
+        why="Sequences are padded for CP where they are tokenized. The documentation excludes CP; nothing checks it.",
         symptom="sequences of the cached dataset aren't padded for CP: splitting them fails with an invalid shape",
         issue="modelscope/ms-swift#6195, #6561",
         outcome="error crash first-forward",
@@ -190,8 +184,7 @@ ROWS: tuple[Known, ...] = (
         "<4.4.3",
         when="flash_attn >= 4 and thd and attention_backend in flash auto",
         title="FlashAttention 4 gets the length of the longest sequence as a number",
-        why="It compiles its backward kernels for what that length decides, and finds them again by it. ms-swift "
-        "passes a tensor, which is another one for each micro-batch.",
+        why="It finds compiled kernels by what that length decides. ms-swift passes a tensor, another one each time.",
         symptom="FlashAttention 4 compiles its backward kernels for every micro-batch: steps take 35 times as long",
         issue="modelscope/ms-swift#9798",
         outcome="warning slow never",
@@ -205,36 +198,12 @@ ROWS: tuple[Known, ...] = (
         instead="FlashAttention 2 or 3",
     ),
     Known(
-        "KNOWN147",
-        "bridge",
-        ">=0.4,<0.6",
-        when="flash_attn >= 4 and thd and packing = offline and attention_backend in flash auto",
-        title="FlashAttention 4 gets the length of the longest sequence as a number",
-        why="As in ms-swift (KNOWN145): until 0.6 get_packed_seq_params passes the tensor of the batch.",
-        symptom="FlashAttention 4 compiles its backward kernels again for every micro-batch: steps take many times "
-        "as long",
-        issue="NVIDIA-NeMo/Megatron-Bridge, packed_seq_utils.py",
-        outcome="warning slow never",
-        source=(
-            BRIDGE_PACKED_SEQ_UTILS.says(
-                "get_packed_seq_params", 'batch["max_seqlen"].squeeze()', ">=0.4,<0.6", branches=()
-            ),
-        ),
-        launch=Example(
-            "bridge",
-            f"{_PACKED} model.attention_backend=flash model.context_parallel_size=1",
-            "flash_attn=4.0.0",
-        ),
-        instead="FlashAttention 2 or 3",
-    ),
-    Known(
         "KNOWN146",
         "verl",
         "<0.8",
         when="loss_agg_mode = token-mean and use_dynamic_bsz and legacy_worker != disable",
         title="token-mean is a mean over the tokens of a mini-batch",
-        why="The legacy workers, PPO's default before 0.8, take it of each micro-batch, and Megatron's schedule "
-        "averages these. Dynamic batches make micro-batches of unequal numbers of tokens.",
+        why="The legacy workers, PPO's default before 0.8, take it of each micro-batch, whatever its tokens.",
         symptom="PPO's legacy workers average token-mean per micro-batch: the gradient depends on how a mini-batch is "
         "split",
         issue="verl-project/verl#5863, #5867",
