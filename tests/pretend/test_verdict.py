@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from megatron_hcp.pretend.record import RECORD, Record
 from megatron_hcp.pretend.stand_ins.packages import NotHere, run_no_code_of_models
-from megatron_hcp.pretend.verdict import answer
+from megatron_hcp.pretend.verdict import Stated, answer
 from support.rows import rows
 
 pytestmark = pytest.mark.torch
@@ -20,7 +22,7 @@ def raised(module: str, kind: str, message: str) -> str:
     try:
         raise error
     except Exception as caught:
-        return str(answer(caught, ())["missing"])
+        return str(answer(caught)["missing"])
 
 
 def test_an_override_of_a_key_that_upstreams_configuration_has_not_is_refused() -> None:
@@ -32,22 +34,57 @@ def test_an_override_of_a_key_that_upstreams_configuration_has_not_is_refused() 
 def test_hydras_refusal_decides_nothing_where_a_stand_in_or_a_word_of_ours_takes_part() -> None:
     kind: Any = type("ConfigCompositionException", (Exception,), {"__module__": "hydra.errors"})
     error = kind("Could not override 'actor.model_engine'.")
-    assert answer(error, ())["missing"] == ""
-    assert "actor.model_engine" in answer(error, ("actor.model_engine",))["missing"]
+    assert answer(error)["missing"] == ""
+    assert "actor.model_engine" in answer(error, Stated(("actor.model_engine",)))["missing"]
     try:
         NotHere("a resolver")()
     except NotImplementedError as cause:
         error.__cause__ = cause
-    assert "a resolver" in answer(error, ())["missing"]
+    assert "a resolver" in answer(error)["missing"]
 
 
-def test_what_is_said_of_a_model_that_another_stands_for_decides_nothing_but_hydras_refusal() -> None:
+def test_what_is_said_of_a_model_that_another_stands_for_decides_nothing_but_hydras_refusal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(RECORD, "is_model_read", True)
     with pytest.raises(SystemExit) as raised:
         sys.exit("12 heads do not divide by 8")
     kind: Any = type("ConfigCompositionException", (Exception,), {"__module__": "hydra.errors"})
-    assert answer(raised.value, ())["missing"] == ""
-    assert "config.json" in answer(raised.value, (), is_model_stated=False)["missing"]
-    assert answer(kind("no such key"), (), is_model_stated=False)["missing"] == ""
+    assert answer(raised.value)["missing"] == ""
+    assert "config.json" in answer(raised.value, Stated(model=False))["missing"]
+    assert answer(kind("no such key"), Stated(model=False))["missing"] == ""
+    RECORD.is_model_read = False  # what is refused before has nothing of the model
+    assert answer(raised.value, Stated(model=False))["missing"] == ""
+
+
+def test_a_models_config_is_read_once_it_is_opened(tmp_path: Path) -> None:
+    record, file = Record(), tmp_path / "hub/models--a--b/snapshots/c/config.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{}", encoding="utf-8")
+    record.watch_models(str(tmp_path / "hub"))
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    assert not record.is_model_read
+    file.read_text(encoding="utf-8")
+    assert record.is_model_read
+
+
+def test_the_groups_are_made_of_parallel_sizes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RECORD, "is_model_read", True)
+    monkeypatch.setattr(RECORD, "roots", (f"{tmp_path}/",))
+    refuses = "def refuse():\n    raise RuntimeError('world_size (8) is not divisible by 16')\n"
+    for file, is_the_layouts in (("megatron/core/parallel_state.py", True), ("megatron/core/model.py", False)):
+        code: dict[str, Any] = {}
+        exec(compile(refuses, str(tmp_path / file), "exec"), code)
+        with pytest.raises(RuntimeError) as raised:
+            code["refuse"]()
+        assert (answer(raised.value, Stated(model=False))["missing"] == "") is is_the_layouts
+
+
+def test_a_variable_that_the_launch_does_not_set_may_be_set_around_it() -> None:
+    with pytest.raises(SystemExit) as raised:
+        sys.exit("CP requires setting the environment variable CUDA_DEVICE_MAX_CONNECTIONS to 1")
+    assert "CUDA_DEVICE_MAX_CONNECTIONS" in answer(raised.value)["missing"]
+    assert answer(raised.value, Stated(variables=("CUDA_DEVICE_MAX_CONNECTIONS",)))["missing"] == ""
 
 
 def test_a_module_that_transformers_cannot_import_decides_nothing() -> None:
@@ -68,4 +105,4 @@ def test_a_package_that_is_not_here_is_named_whoever_asks_for_it(monkeypatch: py
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ImportError) as raised:
         run_no_code_of_models()
-    assert answer(raised.value, ())["missing"].startswith("the package transformers")
+    assert answer(raised.value)["missing"].startswith("the package transformers")

@@ -6,10 +6,10 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from megatron_hcp.pretend.record import RECORD, UpstreamPlace
 from megatron_hcp.pretend.stages import PROGRESS
@@ -32,6 +32,10 @@ _CAPTURES = ("megatron/core/transformer/cuda_graphs.py", "megatron/core/full_cud
 _OF_ROLLOUTS = re.compile(r"teacher_log_?probs|rollout_routed_experts|rollout_top_p\w*|multimodal\w*")
 """What a rollout engine returns beside tokens, which made-up rollouts have not."""
 _OF_THE_WORLD = r"(?i)world[- _]?size|data[- _]parallel"
+_OF_THE_LAYOUT = "megatron/core/parallel_state.py"
+"""Makes the groups: nothing of a model takes part."""
+_VARIABLE = re.compile(r"\b(?:CUDA|NCCL|NVTE(?!_DEBUG)|NVSHMEM|PYTORCH|TORCH)(?:_[A-Z0-9]+)+\b")
+"""An environment variable in a message. NVTE_DEBUG is what Transformer Engine says to run again with."""
 _LIMITS = (
     (re.compile(r"find them in the cached files|LocalEntryNotFound|offline mode is enabled"),
      "a model's files, which the cache of Hugging Face has not"),
@@ -51,16 +55,24 @@ _LIMITS = (
 )  # fmt: skip
 
 
-def answer(
-    error: BaseException, words: tuple[str, ...], is_world_stated: bool = True, is_model_stated: bool = True
-) -> dict[str, Any]:
-    """What is told about an exception; `missing` says why it decides nothing, and is "" where upstream refused.
+class Stated(NamedTuple):
+    """What a run has of the launch itself.
 
-    Args:
-        words: those that replace or stand for the launch's own.
-        is_world_stated: whether the number of ranks is the launch's.
-        is_model_stated: whether the model's sizes are.
+    `words`: those that replace or stand for the launch's own. `world`, `model`: whether the number of ranks and the
+    model's config.json are the launch's. `variables`: names of the environment variables that it sets.
     """
+
+    words: tuple[str, ...] = ()
+    world: bool = True
+    model: bool = True
+    variables: Collection[str] = ()
+
+
+_ALL = Stated()
+
+
+def answer(error: BaseException, stated: Stated = _ALL) -> dict[str, Any]:
+    """What is told about an exception; `missing` says why it decides nothing, and is "" where upstream refused."""
     frames = traceback.extract_tb(error.__traceback__)
     upstream = [frame for frame in frames if RECORD.is_upstream(frame.filename)]
     last = upstream[-1] if upstream else frames[-1] if frames else None
@@ -71,11 +83,11 @@ def answer(
         "line": (last.lineno or 0) if last else 0,
         "function": last.name if last else "",
         "code": ((last.line or "") if last else "")[:200],
-        "missing": _missing(error, words, is_world_stated, is_model_stated),
+        "missing": _missing(error, stated),
     }
 
 
-def _missing(error: BaseException, words: tuple[str, ...], is_world_stated: bool, is_model_stated: bool) -> str:
+def _missing(error: BaseException, stated: Stated) -> str:
     chain = list(_chain(error))
     for why in (*map(_of_a_stand_in, chain), *map(_not_upstreams, chain)):
         if why:
@@ -85,11 +97,13 @@ def _missing(error: BaseException, words: tuple[str, ...], is_world_stated: bool
     text = str(error)
     if isinstance(error, SystemExit) and (option := _of_another_parser(text)):
         return f"a package that adds the option {option}"
-    if not is_world_stated and (PROGRESS.stage == "groups" or re.search(_OF_THE_WORLD, text)):
+    if not stated.world and (PROGRESS.stage == "groups" or re.search(_OF_THE_WORLD, text)):
         return "the number of ranks, which the launch doesn't state"
-    if not is_model_stated and not _is_hydras(error):
+    if not stated.model and RECORD.is_model_read and not _is_hydras(error) and not _is_of_the_layout(error):
         return "the model's own config.json: a public model of its name, or known sizes, stand for it"
-    named = [word for word in words if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text)]
+    if variable := next((name for name in _VARIABLE.findall(text) if name not in stated.variables), ""):
+        return f"the environment variable {variable}, which the launch doesn't set"
+    named = [word for word in stated.words if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text)]
     if named:
         return f"the launch's own words in place of {named[0]}"
     return ""
@@ -99,6 +113,12 @@ def _is_hydras(error: BaseException) -> bool:
     """Whether Hydra refuses an override: the launch's own, in upstream's own configuration, by nothing of ours."""
     kind = type(error)
     return kind.__module__ == "hydra.errors" and kind.__name__ == "ConfigCompositionException"
+
+
+def _is_of_the_layout(error: BaseException) -> bool:
+    """Whether upstream refuses the parallel sizes themselves."""
+    places = [RECORD.shown(file) for file, _ in _codes(error) if RECORD.is_upstream(file)]
+    return bool(places) and places[-1] == _OF_THE_LAYOUT
 
 
 def _of_another_parser(text: str) -> str:

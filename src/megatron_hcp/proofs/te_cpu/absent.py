@@ -94,6 +94,12 @@ class _Anything:
         """As a base class it is none."""
         return ()
 
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """As a context, such as a timer, it changes nothing."""
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return args[0] if len(args) == 1 and callable(args[0]) and not kwargs else self
 

@@ -268,7 +268,7 @@ def test_a_configuration_of_ones_own_is_out_of_sight(words: tuple[str, ...]) -> 
     assert reading.unseen is not None and reading.unseen.endswith(("is not read", "are not read"))
 
 
-@rows("option", ['--config-name="$CFG"', '--config-name "$CFG"', '-cn=ppo_${CFG}_trainer', '--config-path="$CFG"'])
+@rows("option", ['--config-name="$CFG"', '--config-name "$CFG"', "-cn=ppo_${CFG}_trainer", '--config-path="$CFG"'])
 def test_a_configuration_that_an_unknown_variable_names_is_out_of_sight(option: str) -> None:
     text = f"python3 -m verl.trainer.main_ppo {option} {A}.megatron.tensor_model_parallel_size=2\n"
     assert read_text(text, "run.sh").unseen is not None
