@@ -11,6 +11,7 @@ import pytest
 from megatron_hcp.pretend.record import RECORD, Record
 from megatron_hcp.pretend.stand_ins.packages import NotHere, run_no_code_of_models
 from megatron_hcp.pretend.verdict import Stated, answer
+from megatron_hcp.proofs.te_cpu.absent import empty_module
 from support.rows import rows
 
 pytestmark = pytest.mark.torch
@@ -106,3 +107,35 @@ def test_a_package_that_is_not_here_is_named_whoever_asks_for_it(monkeypatch: py
     with pytest.raises(ImportError) as raised:
         run_no_code_of_models()
     assert answer(raised.value)["missing"].startswith("the package transformers")
+
+
+@rows("kind, message, why", [
+    ("OSError", "[Errno 30] Read-only file system: '/shared'", "a folder outside"),
+    ("RuntimeError", "UB manager is not initialized.", "userbuffers"),
+    ("ValueError", "Transformers does not recognize this architecture", "a release of transformers"),
+    ("OSError", "Can't load the configuration of '/data/models/Qwen'. If you were trying", "a model's files"),
+])  # fmt: skip
+def test_what_the_run_may_not_read_or_write_decides_nothing(kind: str, message: str, why: str) -> None:
+    assert raised("builtins", kind, message).startswith(why)
+
+
+def test_what_a_trainer_lacks_that_was_made_without_its_constructor_decides_nothing() -> None:
+    class Trainer:
+        without_constructor = True
+
+    trainer: Any = Trainer()
+    with pytest.raises(AttributeError) as raised:
+        trainer.use_legacy_worker_impl  # noqa: B018
+    assert "a stand-in" in answer(raised.value)["missing"]
+
+
+def test_a_class_whose_base_an_empty_package_has_can_not_be_made() -> None:
+    packages: Any = empty_module("diffusers")
+
+    class Embedding(packages.Embedding):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(1)
+
+    with pytest.raises(TypeError) as raised:
+        Embedding()
+    assert "a stand-in" in answer(raised.value)["missing"]

@@ -37,9 +37,12 @@ _OF_THE_LAYOUT = "megatron/core/parallel_state.py"
 _VARIABLE = re.compile(r"\b(?:CUDA|NCCL|NVTE(?!_DEBUG)|NVSHMEM|PYTORCH|TORCH)(?:_[A-Z0-9]+)+\b")
 """An environment variable in a message. NVTE_DEBUG is what Transformer Engine says to run again with."""
 _LIMITS = (
-    (re.compile(r"find them in the cached files|LocalEntryNotFound|offline mode is enabled"),
+    (re.compile(r"find them in the cached files|LocalEntryNotFound|offline mode is enabled|"
+                r"Can't load the configuration of"),
      "a model's files, which the cache of Hugging Face has not"),
-    (re.compile(r"initialize_ub"), "userbuffers"),
+    (re.compile(r"initialize_ub|UB manager"), "userbuffers"),
+    (re.compile(r"does not recognize this architecture"), "a release of transformers that knows the model"),
+    (re.compile(r"Read-only file system|Permission denied"), "a folder outside of the run's own, which it can't write"),
     (re.compile(r"No such file or directory|path: '[^']*' not found"), "a file that is not here"),
     (re.compile(r"Failed to import \S+ because"), "a package that can't be imported here"),
     (re.compile(r"(?i)nvidia[-_]resiliency[-_]ext"), "the package nvidia-resiliency-ext"),
@@ -191,12 +194,14 @@ def _is_about_a_stand_in(error: BaseException) -> bool:
     """Whether upstream asked a stand-in, or a torch without CUDA, for what it lacks, or called one in another way."""
     if isinstance(error, AttributeError):
         held = error.obj
+        if getattr(held, "without_constructor", False):
+            return True
         is_made = isinstance(held, ModuleType) and getattr(held, "__file__", None) is None
         module = getattr(held, "__module__", None) or type(held).__module__
         is_torchs = isinstance(held, ModuleType) and held.__name__.startswith("torch")
         return is_made or is_torchs or isinstance(held, SimpleNamespace) or str(module).startswith(_PACKAGES)
-    if "_Anything" in str(error):
-        return True
+    if "_Anything" in str(error) or str(error).startswith("object.__init__() takes exactly one argument"):
+        return True  # the latter: a class whose base is an empty package's has none
     called = re.match(r"([\w.<>]+)\(\) (got|missing|takes)", str(error)) if isinstance(error, TypeError) else None
     if called is None:
         return False
