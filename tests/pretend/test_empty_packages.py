@@ -18,6 +18,12 @@ def test_no_value_is_an_instance_of_an_empty_packages_class() -> None:
     assert not isinstance(1, arrays.ndarray) and not isinstance(1, (arrays.ndarray, str))
 
 
+def test_an_empty_packages_class_is_a_context_and_loses_what_is_taken_from_it() -> None:
+    package = empty_module("trl")
+    with package.Timer(name="update"):
+        del package.GRPOTrainer.__init__
+
+
 def test_who_looks_for_an_empty_package_finds_it(tmp_path: Path) -> None:
     code = """
 import importlib.util, sys

@@ -192,6 +192,8 @@ def _not_upstreams(error: BaseException) -> str:
 
 def _is_about_a_stand_in(error: BaseException) -> bool:
     """Whether upstream asked a stand-in, or a torch without CUDA, for what it lacks, or called one in another way."""
+    if "_Anything" in str(error) or str(error).startswith("object.__init__() takes exactly one argument"):
+        return True  # the latter: a class whose base is an empty package's has none
     if isinstance(error, AttributeError):
         held = error.obj
         if getattr(held, "without_constructor", False):
@@ -200,8 +202,6 @@ def _is_about_a_stand_in(error: BaseException) -> bool:
         module = getattr(held, "__module__", None) or type(held).__module__
         is_torchs = isinstance(held, ModuleType) and held.__name__.startswith("torch")
         return is_made or is_torchs or isinstance(held, SimpleNamespace) or str(module).startswith(_PACKAGES)
-    if "_Anything" in str(error) or str(error).startswith("object.__init__() takes exactly one argument"):
-        return True  # the latter: a class whose base is an empty package's has none
     called = re.match(r"([\w.<>]+)\(\) (got|missing|takes)", str(error)) if isinstance(error, TypeError) else None
     if called is None:
         return False

@@ -94,6 +94,9 @@ class _Anything:
         """As a base class it is none."""
         return ()
 
+    def __delattr__(self, _: str) -> None:
+        """What it has is gone: ms-swift takes constructors from trl's classes."""
+
     def __enter__(self) -> Any:
         return self
 
