@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from megatron_hcp.pretend.record import RECORD, Record
+from megatron_hcp.pretend.record import RECORD, Record, UpstreamPlace
 from megatron_hcp.pretend.stand_ins.packages import NotHere, run_no_code_of_models
 from megatron_hcp.pretend.verdict import Stated, answer
 from megatron_hcp.proofs.te_cpu.absent import empty_module
@@ -139,3 +139,18 @@ def test_a_class_whose_base_an_empty_package_has_can_not_be_made() -> None:
     with pytest.raises(TypeError) as raised:
         Embedding()
     assert "a stand-in" in answer(raised.value)["missing"]
+
+
+@rows("read_in, is_decided", [("moe/token_dispatcher.py", False), ("attention.py", True)])
+def test_sizes_that_follow_the_routers_choice_decide_nothing(read_in: str, is_decided: bool) -> None:
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(RuntimeError):
+        layers = "/up/megatron/core/transformer"
+        patched.setattr(RECORD, "roots", ("/up/",))
+        patched.setattr(RECORD, "made_up", {UpstreamPlace(f"{layers}/{read_in}", "preprocess"): None})
+        code: dict[str, Any] = {}
+        exec(compile("def unpermute(): raise RuntimeError('0 rows')", f"{layers}/moe/moe_utils.py", "exec"), code)
+        try:
+            code["unpermute"]()
+        except RuntimeError as error:
+            assert (answer(error)["missing"] == "") is is_decided
+            raise

@@ -26,6 +26,8 @@ _MAX_MESSAGE = 600
 _READS_DATA = ("megatron/core/datasets/", "megatron/training/datasets/", "megatron/core/tokenizers/",
                "megatron/training/tokenizer/", "megatron/bridge/data/")  # fmt: skip
 """Where upstream reads what is replaced: data and tokenizer."""
+_ROUTES = "megatron/core/transformer/moe/"
+"""Where tokens go to experts: how many decides the sizes of all that follows there."""
 _CAPTURES = ("megatron/core/transformer/cuda_graphs.py", "megatron/core/full_cuda_graph.py",
              "transformer_engine/pytorch/graph.py")  # fmt: skip
 """Where upstream captures CUDA graphs: streams, generators and graphs are pretended, and so is their state."""
@@ -179,6 +181,9 @@ def _not_upstreams(error: BaseException) -> str:
     read = next((place for place in places if place in RECORD.made_up), None)
     if read is not None:
         return f"a value of the device, read in {RECORD.shown(read.file)} {read.function}"
+    routed = next((place for place in RECORD.made_up if RECORD.shown(place.file).startswith(_ROUTES)), None)
+    if routed is not None and places and RECORD.shown(places[-1].file).startswith(_ROUTES):
+        return f"the router's choice, read in {RECORD.shown(routed.file)} {routed.function}"
     if places and places[-1] in RECORD.of_others:
         return f"what other ranks send, in {RECORD.shown(places[-1].file)} {places[-1].function}"
     if found := _OF_ROLLOUTS.search(text):
