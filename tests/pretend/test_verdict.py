@@ -10,7 +10,7 @@ import pytest
 
 from megatron_hcp.pretend.record import RECORD, Record, UpstreamPlace
 from megatron_hcp.pretend.stand_ins.packages import NotHere, run_no_code_of_models
-from megatron_hcp.pretend.verdict import Stated, answer
+from megatron_hcp.pretend.verdict import OfTheLaunch, answer
 from megatron_hcp.proofs.te_cpu.absent import empty_module
 from support.rows import rows
 
@@ -36,7 +36,7 @@ def test_hydras_refusal_decides_nothing_where_a_stand_in_or_a_word_of_ours_takes
     kind: Any = type("ConfigCompositionException", (Exception,), {"__module__": "hydra.errors"})
     error = kind("Could not override 'actor.model_engine'.")
     assert answer(error)["missing"] == ""
-    assert "actor.model_engine" in answer(error, Stated(("actor.model_engine",)))["missing"]
+    assert "actor.model_engine" in answer(error, OfTheLaunch(("actor.model_engine",)))["missing"]
     try:
         NotHere("a resolver")()
     except NotImplementedError as cause:
@@ -52,10 +52,10 @@ def test_what_is_said_of_a_model_that_another_stands_for_decides_nothing_but_hyd
         sys.exit("12 heads do not divide by 8")
     kind: Any = type("ConfigCompositionException", (Exception,), {"__module__": "hydra.errors"})
     assert answer(raised.value)["missing"] == ""
-    assert "config.json" in answer(raised.value, Stated(model=False))["missing"]
-    assert answer(kind("no such key"), Stated(model=False))["missing"] == ""
+    assert "config.json" in answer(raised.value, OfTheLaunch(model=False))["missing"]
+    assert answer(kind("no such key"), OfTheLaunch(model=False))["missing"] == ""
     RECORD.is_model_read = False  # what is refused before has nothing of the model
-    assert answer(raised.value, Stated(model=False))["missing"] == ""
+    assert answer(raised.value, OfTheLaunch(model=False))["missing"] == ""
 
 
 def test_a_models_config_is_read_once_it_is_opened(tmp_path: Path) -> None:
@@ -78,14 +78,14 @@ def test_the_groups_are_made_of_parallel_sizes_alone(tmp_path: Path, monkeypatch
         exec(compile(refuses, str(tmp_path / file), "exec"), code)
         with pytest.raises(RuntimeError) as raised:
             code["refuse"]()
-        assert (answer(raised.value, Stated(model=False))["missing"] == "") is is_the_layouts
+        assert (answer(raised.value, OfTheLaunch(model=False))["missing"] == "") is is_the_layouts
 
 
 def test_a_variable_that_the_launch_does_not_set_may_be_set_around_it() -> None:
     with pytest.raises(SystemExit) as raised:
         sys.exit("CP requires setting the environment variable CUDA_DEVICE_MAX_CONNECTIONS to 1")
     assert "CUDA_DEVICE_MAX_CONNECTIONS" in answer(raised.value)["missing"]
-    assert answer(raised.value, Stated(variables=("CUDA_DEVICE_MAX_CONNECTIONS",)))["missing"] == ""
+    assert answer(raised.value, OfTheLaunch(variables=("CUDA_DEVICE_MAX_CONNECTIONS",)))["missing"] == ""
 
 
 def test_a_module_that_transformers_cannot_import_decides_nothing() -> None:
@@ -132,7 +132,7 @@ def test_what_a_trainer_lacks_that_was_made_without_its_constructor_decides_noth
 def test_a_class_whose_base_an_empty_package_has_can_not_be_made() -> None:
     packages: Any = empty_module("diffusers")
 
-    class Embedding(packages.Embedding):  # type: ignore[misc]
+    class Embedding(packages.Embedding):
         def __init__(self) -> None:
             super().__init__(1)
 
@@ -154,3 +154,13 @@ def test_sizes_that_follow_the_routers_choice_decide_nothing(read_in: str, is_de
         except RuntimeError as error:
             assert (answer(error)["missing"] == "") is is_decided
             raise
+
+
+def test_what_reads_a_checkpoint_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RECORD, "roots", ("/up/",))
+    code: dict[str, Any] = {}
+    file = "/up/megatron/core/dist_checkpointing/core.py"
+    exec(compile("def load(): raise ValueError('Expecting value')", file, "exec"), code)
+    with pytest.raises(ValueError, match="Expecting") as raised:
+        code["load"]()
+    assert answer(raised.value)["missing"] == "the launch's own checkpoint"

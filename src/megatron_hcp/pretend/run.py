@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import PROGRESS, Reached
-from megatron_hcp.pretend.verdict import Stated, answer
+from megatron_hcp.pretend.verdict import OfTheLaunch, answer
 
 OURS = {
     "mlm": "program",
@@ -48,8 +48,8 @@ class Request(NamedTuple):
     framework: str = "mlm"
 
     @property
-    def stated(self) -> Stated:
-        return Stated(self.replaced, self.is_world_stated, self.is_model_stated, self.environment)
+    def stated(self) -> OfTheLaunch:
+        return OfTheLaunch(self.replaced, self.is_world_stated, self.is_model_stated, self.environment)
 
     @property
     def starts(self) -> str:

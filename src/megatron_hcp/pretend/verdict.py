@@ -60,7 +60,7 @@ _LIMITS = (
 )  # fmt: skip
 
 
-class Stated(NamedTuple):
+class OfTheLaunch(NamedTuple):
     """What a run has of the launch itself.
 
     `words`: those that replace or stand for the launch's own. `world`, `model`: whether the number of ranks and the
@@ -73,10 +73,10 @@ class Stated(NamedTuple):
     variables: Collection[str] = ()
 
 
-_ALL = Stated()
+_ALL = OfTheLaunch()
 
 
-def answer(error: BaseException, stated: Stated = _ALL) -> dict[str, Any]:
+def answer(error: BaseException, stated: OfTheLaunch = _ALL) -> dict[str, Any]:
     """What is told about an exception; `missing` says why it decides nothing, and is "" where upstream refused."""
     frames = traceback.extract_tb(error.__traceback__)
     upstream = [frame for frame in frames if RECORD.is_upstream(frame.filename)]
@@ -92,7 +92,7 @@ def answer(error: BaseException, stated: Stated = _ALL) -> dict[str, Any]:
     }
 
 
-def _missing(error: BaseException, stated: Stated) -> str:
+def _missing(error: BaseException, stated: OfTheLaunch) -> str:
     chain = list(_chain(error))
     for why in (*map(_of_a_stand_in, chain), *map(_not_upstreams, chain)):
         if why:
@@ -190,6 +190,8 @@ def _not_upstreams(error: BaseException) -> str:
         return f"what the rollout returns: {found[0]}"
     if any(RECORD.shown(file).startswith(_READS_DATA) for file, _ in codes):
         return "the launch's own data and tokenizer"
+    if any(RECORD.shown(file).startswith("megatron/core/dist_checkpointing/") for file, _ in codes):
+        return "the launch's own checkpoint"
     if any(RECORD.shown(file) in _CAPTURES for file, _ in codes):
         return "CUDA graphs, which are not captured here"
     return ""
