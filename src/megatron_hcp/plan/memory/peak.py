@@ -70,6 +70,13 @@ def memory(model: PlanModel, layout: Layout, job: PlanJob) -> PlanMemory:
     return PlanMemory(terms, fullest, totals[fullest] / GIB, tuple(total / GIB for total in totals))
 
 
+def checked_peak(model: PlanModel, layout: Layout, job: PlanJob, most: float) -> float:
+    """GiB of the fullest stage; of the first one, which is mostly that, where it is beyond `most` already."""
+    parts = Parts(model, layout, job)
+    first = parts.total(0) / GIB
+    return first if first > most else max(first, *(parts.total(stage) / GIB for stage in range(1, layout.pp)), 0.0)
+
+
 def stage_terms(model: PlanModel, layout: Layout, job: PlanJob, stage: int) -> dict[str, float]:
     """Bytes of one stage at its peak, by term."""
     return Parts(model, layout, job).terms(stage)
@@ -80,11 +87,11 @@ def may_fit(model: PlanModel, job: PlanJob) -> bool:
 
     No layout shares more: the ranks of one part of the model are at most all GPUs, and some stage holds the mean.
     """
-    held = sum(_held_bytes(job)) + job.optimizer_bytes
+    held = sum(held_bytes(job)) + job.optimizer_bytes
     return _EVEN * held * sum(parameters(model, Layout(), 0)) <= job.world_size * usable_gib(job.gpu) * GIB
 
 
-def _held_bytes(job: PlanJob) -> tuple[int, int]:
+def held_bytes(job: PlanJob) -> tuple[int, int]:
     """Bytes of a weight and of its gradient."""
     gathered = job.fp8_weights and job.precision in ("fp8", "mxfp8")
     return _COPIES[job.precision] + (0 if gathered else 2), 4 if job.fp32_gradients else 2
@@ -138,9 +145,9 @@ class Parts:
         self.micro_batches = job.micro_batches(layout)
         shards = (max(1, job.dp(layout) * layout.cp), max(1, job.edp(layout))) if job.sharded_optimizer else (1, 1)
         sizes = layout.tp, layout.ep, layout.etp, layout.pp, layout.vp
-        self.states = _states(model, *sizes, *_held_bytes(job), job.optimizer_bytes, shards)
+        self.states = _states(model, *sizes, *held_bytes(job), job.optimizer_bytes, shards)
         self.inside = {
-            "layer backward": _layer_backward(model, layout, job), "CP buffers": cp_buffers(model, layout, job),
+            "layer backward": layer_backward(model, layout, job), "CP buffers": cp_buffers(model, layout, job),
         }  # fmt: skip
         self.output = output_end(model, layout, job) if output is None else output
         self.userbuffers = userbuffers(model, layout, job)
@@ -213,7 +220,7 @@ def _longest_chunk(model: PlanModel, layout: Layout) -> int:
     return max(sum(chunk) for stage in chunk_kinds(model, layout.pp, layout.vp) for chunk in stage)
 
 
-def _layer_backward(model: PlanModel, layout: Layout, job: PlanJob) -> float:
+def layer_backward(model: PlanModel, layout: Layout, job: PlanJob) -> float:
     """The widest layer's backward pass; with full recomputation all that the layers of a unit keep comes back first.
 
     With block recomputation it takes the place of what the chunk's last layers kept, if there are any: their backward
