@@ -43,7 +43,7 @@ class _Bytes(NamedTuple):
 
 
 _NEWEST = {
-    "verl": _Bytes(12, 6, 8, 16), "nemo-rl": _Bytes(12, 12, 12, 12), "slime": _Bytes(8, 8, 8, 12),
+    "verl": _Bytes(12, 6, 8, 12), "nemo-rl": _Bytes(12, 12, 12, 12), "slime": _Bytes(8, 8, 8, 12),
     "ms-swift": _Bytes(16, 16, 16, 20),
 }  # fmt: skip
 _BEFORE = {
