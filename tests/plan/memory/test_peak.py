@@ -94,6 +94,14 @@ def test_forwards_in_flight(layout: Layout, micro_batches: int, forwards: list[i
     assert [sum(in_flight(layout, micro_batches, stage)) for stage in range(layout.pp)] == forwards
 
 
+def test_chunks_take_turns_of_as_many_micro_batches_as_there_are_stages() -> None:
+    for pp, vp, stage in ((2, 3, 0), (4, 2, 1), (4, 5, 3), (3, 4, 2)):
+        layout, many = Layout(pp=pp, vp=vp), 4 * pp
+        first = range((pp - stage - 1) * 2 + (vp - 1) * pp + 1)
+        turns = [forward // pp % vp for forward in first]
+        assert in_flight(layout, many, stage) == tuple(map(turns.count, range(vp)))
+
+
 def test_cp_divides_what_layers_keep_and_not_the_weights() -> None:
     one, four = (stage_terms(DENSE, Layout(cp=cp), JOB, 0) for cp in (1, 4))
     assert one["weights"] == four["weights"] and one["gradients"] == four["gradients"]
