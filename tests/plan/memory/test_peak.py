@@ -60,12 +60,11 @@ def test_the_bench_fails_where_a_peak_is_missed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("pp", "vp"), [(1, 1), (2, 1), (3, 2), (6, 1), (6, 2), (12, 1)])
 def test_the_search_finds_the_fullest_stage_among_those_that_differ(dense: int, pp: int, vp: int) -> None:
     model = plan_model({**EXPERTS, "num_hidden_layers": 12, "first_k_dense_replace": dense})
-    for change in ({}, {"block_layers": 1}, {"block_layers": 2}, {"global_batch": 8}):
-        job = replace(JOB, **change)
+    for job in (JOB, replace(JOB, block_layers=1), replace(JOB, block_layers=2), replace(JOB, global_batch=8)):
         for recompute in ("none", "full"):
             layout = Layout(pp=pp, vp=vp, ep=2, recompute=recompute)
             found = memory(model, layout, job)
-            assert checked_peak(model, layout, job, float("inf")) == max(found.by_stage), (layout, change)
+            assert checked_peak(model, layout, job, float("inf")) == max(found.by_stage), (layout, job)
 
 
 def test_a_thousand_stages_that_are_alike_are_looked_at_once() -> None:
