@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from megatron_hcp.cost.gpus import Gpu
@@ -270,9 +271,14 @@ def in_flight(layout: Layout, micro_batches: int, stage: int) -> tuple[int, ...]
     >>> in_flight(Layout(pp=4, vp=2), 8, 0), in_flight(Layout(pp=4), 8, 1)
     ((7, 4), (3,))
     """
+    through = [forwards(layout, micro_batches, stage, first) for first in range(layout.vp + 1)]
+    return tuple(after - before for before, after in pairwise(through))
+
+
+def forwards(layout: Layout, micro_batches: int, stage: int, first: int) -> int:
+    """The sum of `in_flight` over so many of the first chunks."""
     pp, vp = layout.pp, layout.vp
     if vp == 1:
-        return (min(micro_batches, pp - stage),)
-    forwards = min(micro_batches * vp, (pp - stage - 1) * 2 + (vp - 1) * pp + 1)
-    rounds, rest = divmod(forwards, pp * vp)
-    return tuple(rounds * pp + min(pp, max(0, rest - chunk * pp)) for chunk in range(vp))
+        return first * min(micro_batches, pp - stage)
+    rounds, rest = divmod(min(micro_batches * vp, (pp - stage - 1) * 2 + (vp - 1) * pp + 1), pp * vp)
+    return first * rounds * pp + min(rest, first * pp)
