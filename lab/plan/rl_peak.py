@@ -127,7 +127,8 @@ def _planned(cell: argparse.Namespace, folder: Path) -> dict[str, Any]:
     words = [
         "--config-name=ppo_megatron_trainer.yaml", "algorithm.adv_estimator=grpo", "data.max_prompt_length=1",
         f"data.max_response_length={cell.tokens - 1}", "trainer.nnodes=1", "trainer.n_gpus_per_node=1",
-        f"{a}.hybrid_engine=False", f"{a}.rollout.tensor_model_parallel_size=1", f"{a}.actor.use_kl_loss={cell.phase == REFERENCE}",
+        f"{a}.hybrid_engine=False", f"{a}.rollout.tensor_model_parallel_size=1",
+        f"{a}.actor.use_kl_loss={cell.phase == REFERENCE}",
         f"{a}.actor.ppo_{size}={cell.count}", f"{a}.ref.log_prob_{size}={cell.count}",
         f"{a}.rollout.log_prob_{size}={cell.count}", f"{m}.param_offload={cell.offload}",
         f"{m}.optimizer_offload={cell.offload}", f"{m}.grad_offload={cell.offload}",

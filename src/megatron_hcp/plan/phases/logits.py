@@ -5,8 +5,8 @@ of an element at the peak, by the release from which a framework's code has them
 
 | framework | log-probability | reference | update | with entropy | why |
 |---|---|---|---|---|---|
-| verl | 12 | 6 | 8 | 16 | logits; a copy for the entropy and its softmax, which the reference has not; the loss works
-in place, its gradient follows the temperature |
+| verl | 12 | 6 | 8 | 12 | logits; a copy for the entropy and its softmax, which the reference has not; the loss works
+in place, and so do both gradients (measured: lab/results/rl_peak_h100.json) |
 | NeMo-RL 0.4 | 12 | 12 | 12 | 12 | logits, log-softmax, and exp or a copy |
 | NeMo-RL | 12 | 12 | 20 | 20 | the backward pass multiplies a one-hot tensor of int64 |
 | slime 0.3.1 | 8 | 8 | 8 | 12 | logits and softmax; the entropy's gradient keeps the logits and has one of its own |
