@@ -22,7 +22,8 @@ from program import ROOT, parser_of
 from megatron_hcp.launch.facts.known_options import all_options
 
 TARGET = ROOT / "src" / "megatron_hcp" / "launch" / "facts" / "known_keys.txt"
-SECTIONS = ("mlm", "bridge", "verl", "transformer", "ddp", "optimizer", "nemo-rl", "ms-swift", "slime")
+SECTIONS = ("verl", "slime", "nemo-rl", "ms-swift", "transformer", "mlm", "ddp", "bridge", "optimizer")
+"""In an order in which lists that resemble each other are near: the wheel's compression sees 32 KB."""
 _DEPTH = 3
 _DEV = frozenset(("dynamic_context_parallel", "min_dynamic_context_parallel_size", "sequence_packing_scheduler"))
 """Fields of megatron-core's branch `dev` that no release has (August 2026)."""

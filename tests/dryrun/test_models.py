@@ -34,6 +34,21 @@ QWEN3_8B = {
 """As the model's own config.json on the Hub has them."""
 
 
+MOONLIGHT = {
+    "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "num_hidden_layers": 27,
+    "hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 16, "intermediate_size": 11264,
+    "moe_intermediate_size": 1408, "n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6,
+    "first_k_dense_replace": 1, "q_lora_rank": None, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 163840, "tie_word_embeddings": False,
+}  # fmt: skip
+"""As the model's own config.json on the Hub has them."""
+
+
+def test_a_model_with_routed_experts_has_them_by_its_own_names() -> None:
+    made = made_config("moonshotai/Moonlight-16B-A3B-Instruct")
+    assert made is not None and {name: made[name] for name in MOONLIGHT} == MOONLIGHT
+
+
 def test_the_sizes_of_a_config_are_those_that_the_models_own_has() -> None:
     assert made_config("Qwen/Qwen3-8B") == {**QWEN3_8B, "_name_or_path": "Qwen/Qwen3-8B"}
 
@@ -52,7 +67,7 @@ def test_a_family_has_its_class_and_its_small_dense_models_tie_embeddings(
     assert made is not None and (made["architectures"], made["tie_word_embeddings"]) == ([architecture], is_tied)
 
 
-@rows("name", ["Qwen/Qwen3-VL-8B-Instruct", "Qwen/Qwen3.5-35B-A3B", "deepseek-ai/DeepSeek-V3", "mine/Qwen3-8B",
+@rows("name", ["Qwen/Qwen3-VL-8B-Instruct", "Qwen/Qwen3.5-35B-A3B", "deepseek-ai/DeepSeek-V2", "mine/Qwen3-8B",
                "Qwen/Qwen3-Coder-480B-A35B-Instruct", "Qwen/Qwen3-9999B"])  # fmt: skip
 def test_a_model_that_has_more_than_those_sizes_or_is_not_known_has_none(name: str) -> None:
     assert made_config(name) is None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from megatron_hcp.dryrun.slime_words import slime_words
 from megatron_hcp.ground.errors import HcpError
-from megatron_hcp.launch.fact import Launch
+from megatron_hcp.launch.fact import Launch, UpstreamTree
 from megatron_hcp.launch.load import LoadOptions, load_launch
 
 SCRIPT = """python3 train.py --num-layers 4 --vocab-size 1000 --actor-num-nodes 2 --actor-num-gpus-per-node 8 {words}"""
@@ -52,3 +54,14 @@ def test_where_load_has_no_checkpoint_the_reference_is_loaded(tmp_path: object) 
     told = slime_words(launch(tmp_path, "--load /checkpoints/a"), 16)
     assert told.words.count("--ref-load") == 1
     assert "--ref-load" not in slime_words(launch(tmp_path, ""), 16).words
+
+
+def test_a_file_of_slimes_own_is_named_from_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "slime/examples").mkdir(parents=True)
+    file = tmp_path / "slime/examples/mis.yaml"
+    file.touch()
+    words = "--custom-config-path examples/mis.yaml --eps-clip-path ../run.sh --lr-decay-style x/y"
+    read = launch(tmp_path, words)
+    tree = UpstreamTree("slime", str(tmp_path / "slime"), "0.3.1")
+    told = slime_words(read._replace(reading=read.reading._replace(upstream=(tree,))), 16).words
+    assert str(file) in told and "../run.sh" in told and "x/y" in told

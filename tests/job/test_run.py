@@ -173,3 +173,34 @@ def test_the_spec_in_a_script_and_the_verdict_are_what_their_schemas_say(ended, 
         jsonschema.validate(value, schema)
         assert list(value) == [key for key in schema["properties"] if key in value]
     assert len(spec) == 13
+
+
+TORCHRUN_ENDS = """\
+Traceback (most recent call last):
+  File "/w/pretrain_gpt.py", line 148, in befall
+    raise RuntimeError("no luck")
+RuntimeError: no luck
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+/w/pretrain_gpt.py FAILED
+------------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-28_03:58:55
+  host      : localhost
+  rank      : 1 (local_rank: 1)
+  exitcode  : 1 (pid: 21208)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+"""What torchrun (torch 2.13) prints about a rank that raised, without its own traceback."""
+
+
+def test_the_verdict_names_the_rank_and_not_the_task_of_its_launcher(ended):
+    """The job's own triage has its folder alone, whose logs have labels of tasks: with torchrun these are no ranks."""
+    _, verdict, out = ended(f"import sys; sys.exit({TORCHRUN_ENDS!r})", start="torchrun", gpus_per_node=2)
+    assert verdict["reason"].startswith("rank 1 on n1 exited with 1 (the program raised RuntimeError: no luck"), out

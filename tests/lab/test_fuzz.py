@@ -149,7 +149,7 @@ def test_every_door_of_the_command_line_has_a_reader() -> None:
     """A command that reads something is called by at least one case."""
     called = {made(reader, 1, number, gathered(())).words[:1] for reader in READERS for number in range(25)}
     reading = {"check", "show", "render", "triage", "skills", "verify", "dcp", "pack", "groups", "explain", "plan",
-               "support", "anchors", "mcp"}  # fmt: skip
+               "support", "anchors", "mcp", "init"}  # fmt: skip
     assert reading <= {words[0] for words in called if words}
 
 

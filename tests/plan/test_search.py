@@ -17,13 +17,13 @@ from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.plan.answer import judge, plan_job
 from megatron_hcp.plan.change import remedy
 from megatron_hcp.plan.constants import Rates, rates_of
-from megatron_hcp.plan.found import TIED
+from megatron_hcp.plan.found import TIED, WINDOW
 from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.legal import forbidden
 from megatron_hcp.plan.memory import may_fit, memory, usable_gib
 from megatron_hcp.plan.memory.peak import MEMORY_ERROR
 from megatron_hcp.plan.model import PlanModel, plan_model
-from megatron_hcp.plan.search import WINDOW, search
+from megatron_hcp.plan.search import search
 from megatron_hcp.plan.space import Fixed, Space, parse_fixed
 from megatron_hcp.plan.time.step import step_time
 from megatron_hcp.plan.why import why_not
@@ -77,6 +77,40 @@ def test_layouts_are_counted_without_being_looked_at() -> None:
     model, job = plan_model(EXPERTS), JOBS["eight GPUs"]
     rates = rates_of(job.gpu, job.precision, job.versions)
     assert search(model, job, rates, {}).legal == sum(1 for _ in Space(model, job, {}, True).every())
+
+
+@pytest.mark.parametrize(
+    "fixed, width",
+    [({"ep": 5}, 1536), ({"ep": 8, "etp": 4}, 1534), ({"ep": 64}, 1536), ({}, 1535)],
+    ids=["experts that do not divide", "their width does not divide", "more than there are", "an odd width"],
+)
+def test_experts_that_rules_forbid_are_not_searched(fixed: Fixed, width: int) -> None:
+    model, job = plan_model({**EXPERTS, "moe_intermediate_size": width}), JOBS["NVL72"]
+    rates = rates_of(job.gpu, job.precision, job.versions)
+    found = search(model, job, rates, fixed)
+    assert found.legal == sum(1 for _ in Space(model, job, fixed, covered=not fixed).every())
+    assert bool(found.best) is not bool(fixed)
+    assert not any(forbidden(model, candidate.layout, job) for candidate in found.best)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_fastest_alone_is_the_first_of_all(name: str) -> None:
+    model, job = plan_model(LATENT), JOBS[name]
+    rates = rates_of(job.gpu, job.precision, job.versions)
+    for gpu in (job.gpu, *(job.gpu._replace(memory_bytes=size, reported_mib=0) for size in (12e9, 30e9))):
+        asked = replace(job, gpu=gpu)
+        whole, quick = (search(model, asked, rates, {}, 1, whole=how) for how in (True, False))
+        assert (quick.fitting or quick.marked)[:1] == (whole.fitting or whole.marked)[:1]
+        assert quick.legal and whole.legal
+
+
+def test_a_layout_that_cannot_fit_gets_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, asked = plan_model(LATENT), JOBS["long sequences"]
+    job = replace(asked, gpu=asked.gpu._replace(memory_bytes=3e9, reported_mib=0))
+    timed = []
+    monkeypatch.setattr("megatron_hcp.plan.time.layer.Work.front", lambda self, layout: timed.append(layout))
+    assert search(model, job, rates_of(job.gpu, "bf16", {}), {}, whole=False).legal > 1000
+    assert not timed
 
 
 def test_what_the_search_says_of_a_layout_is_what_the_layout_alone_is_said_to_take() -> None:

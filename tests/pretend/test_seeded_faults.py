@@ -114,7 +114,7 @@ sys.path.insert(0, sys.argv[1])
 try:
     import pretrain
 except Exception as error:
-    print(answer(error, ())["missing"])
+    print(answer(error)["missing"])
 """
 
 

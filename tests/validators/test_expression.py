@@ -53,6 +53,24 @@ def test_what_is_known_decides(text: str, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "of_two", "of_five"),
+    [
+        ("args.n * 2", 4, 10),
+        ("1 < args.n < 4", True, False),
+        ("args.n > 3 and args.n < 9", False, True),
+        ("[n for n in range(args.n) if n % 2]", [1], [1, 3]),
+        ("max(*[args.n, 3])", 3, 5),
+        ("{'n': args.n}['n']", 2, 5),
+        ("f'{args.n}-way'", "2-way", "5-way"),
+        ("args.n / (args.n - 2)", NOT_READ, 5 / 3),
+    ],
+)
+def test_a_text_that_was_read_before_has_each_launch_s_own_value(text: str, of_two: object, of_five: object) -> None:
+    found = [value_of(text, n=n) for n in (2, 5, 2)]
+    assert [NOT_READ if isinstance(value, NotKnown) else value for value in found] == [of_two, of_five, of_two]
+
+
+@pytest.mark.parametrize(
     ("text", "names"),
     [
         ("args.tp > 1", {"tp"}),

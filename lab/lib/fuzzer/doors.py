@@ -10,6 +10,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from fuzzer.case import OUTPUT
 from fuzzer.launches import GOOD, Made, asked, pick
 from fuzzer.seeds import ROOT, Seeds
 from fuzzer.shell import launch_words, script
@@ -178,6 +179,11 @@ def plan(random: Random, seeds: Seeds) -> Made:
     )
     texts += random.choice(([], ["--layout", layout], ["--why-not", layout], ["--fix", layout]))
     texts += ["--profile", "profile.json"] if random.random() < 0.2 else []
+    if random.random() < 0.15:
+        grpo = encoded(random, script(random)) if random.random() < 0.5 else pick(random, seeds, "shell")
+        files.append(("grpo.sh", grpo))
+        texts = ["plan", "grpo.sh", "--gpu", "h100", "--phases"]
+    texts += [f"--{kind}={OUTPUT}.{kind}" for kind in ("svg", "html") if random.random() < 0.1]
     return [*texts, "--format", random.choice(("text", "json"))], files, b""
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 from random import Random
 
 from fuzzer.case import OUTPUT
@@ -51,6 +54,15 @@ def render(random: Random, seeds: Seeds) -> Made:
     return [*texts, target], [("run.sh", encoded(random, script(random)) if random.random() < 0.5 else GOOD)], b""
 
 
+def packed_log(random: Random, name: str, log: bytes) -> tuple[str, bytes]:
+    """The log as rotation packs it: whole, damaged, or under another packer's name."""
+    suffix, pack = random.choice(((".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)))
+    data = pack(log)
+    if random.random() < 0.4:
+        data = damaged(random, data, [pack(b"x" * 10_000_000)])
+    return name + (suffix if random.random() < 0.9 else random.choice((".gz", ".bz2", ".xz"))), data
+
+
 def triage(random: Random, seeds: Seeds) -> Made:
     from support.made_logs import made_log
 
@@ -59,7 +71,10 @@ def triage(random: Random, seeds: Seeds) -> Made:
         log = b"\n".join(made_log(random.randrange(10**9)) for _ in range(random.choice((1, 1, 3))))
         if random.random() < 0.3:
             log = damaged(random, log, [pick(random, seeds, "log"), made_log(random.randrange(10**9))])
-        logs.append((f"logs/{random.choice((f'{number}.log', *LOGS))}", log))
+        name = random.choice((f"{number}.log", *LOGS))
+        if random.random() < 0.15:
+            name, log = packed_log(random, name, log)
+        logs.append((f"logs/{name}", log))
     texts = ["triage", "--format", random.choice(("text", "json"))]
     if random.random() < 0.2:
         texts += ["--assume", f"{random.choice(('world_size', 'arch', 'cp', 'x'))}={value(random)}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from fuzzer import doors, launches, others
+from fuzzer import doors, launches, others, repositories
 from fuzzer.case import Case
 from fuzzer.launches import GOOD, Made
 from fuzzer.secrets import planted
@@ -26,8 +26,8 @@ def made(reader: str, seed: int, number: int, seeds: Seeds) -> Case:
 
 
 READERS: dict[str, tuple[int, Callable[[Random, Seeds], Made]]] = {
-    "shell": (22, launches.shell),
-    "yaml": (12, launches.yaml),
+    "shell": (20, launches.shell),
+    "yaml": (10, launches.yaml),
     "words": (9, launches.words),
     "triage": (9, others.triage),
     "packed": (7, doors.packed),
@@ -46,6 +46,9 @@ READERS: dict[str, tuple[int, Callable[[Random, Seeds], Made]]] = {
     "facts": (1, launches.facts),
     "groups": (1, others.groups),
     "commands": (1, others.commands),
+    "repository": (2, repositories.repository),
+    "editor": (1, repositories.editor),
+    "spec": (1, repositories.spec),
 }
 """Reader -> (its share of the inputs in percent, its maker)."""
 assert sum(share for share, _ in READERS.values()) == 100

@@ -10,7 +10,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
@@ -18,7 +18,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fuzzer.case import OUTPUT, Case
+from fuzzer.commands import COMMANDS, Main, of_command_line
 from fuzzer.watch import ROOT, WATCH, BlockedError
+
+from megatron_hcp.project.baseline import baseline_of
+from megatron_hcp.project.config import forget
 
 CPU_S = 2.0
 MEMORY = 300_000_000
@@ -59,16 +63,15 @@ class Seen(NamedTuple):
     seconds: float
 
 
-Main = Callable[[list[str]], Any]
-
-
 class _GivenUpError(BaseException):
     pass
 
 
 def examine(case: Case, folder: Path, main: Main | None = None) -> Seen:
     """Runs the case in the folder, which is empty and stays so, and judges the run."""
-    command = main or COMMANDS.get(case.reader, _hcp)()
+    command = main or COMMANDS.get(case.reader, of_command_line)()
+    forget()  # a command of its own would know nothing of the last one's repository
+    baseline_of.cache_clear()
     case.lay_out(folder)
     inputs = {os.path.join(folder, name) for name, _ in case.files}
     old = os.getcwd()
@@ -92,24 +95,6 @@ def examine(case: Case, folder: Path, main: Main | None = None) -> Seen:
     here = os.fspath(folder)
     answer = Answer(answer.code, answer.out.replace(here, "HERE"), answer.err.replace(here, "HERE"), written)
     return Seen(answer, (*dict.fromkeys((*faults, *judged(case, answer))),), seconds)
-
-
-def _server() -> Main:
-    from fuzzer import server
-
-    import megatron_hcp.mcp.server  # noqa: F401  # its imports are no case's doing
-
-    return server.main
-
-
-def _hcp() -> Main:
-    from megatron_hcp.cli.main import main
-
-    return main
-
-
-COMMANDS: dict[str, Callable[[], Main]] = {"message": _server}
-"""By reader, what reads its cases where that is not the command line."""
 
 
 def _answer(case: Case, main: Main, faults: list[Fault]) -> Answer:

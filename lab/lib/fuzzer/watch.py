@@ -47,6 +47,8 @@ _CHANGES = frozenset(
     "os.utime shutil.copytree shutil.move shutil.rmtree".split()
 )
 _TWO_PATHS = frozenset(("os.rename", "os.link", "shutil.move", "shutil.copytree"))
+_WRITTEN = ("agents", "hcp.yaml", "hcp-baseline.json")
+"""Starts of what commands write that are not asked for a name: skills, settings, the baseline; without their dot."""
 _LISTS = frozenset(("os.listdir", "os.scandir"))
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -126,8 +128,7 @@ class Watch:
         inside = full.startswith(self._folder)
         last = os.path.relpath(full, self._folder).lstrip(".") if inside else ""
         if changes:
-            # Skills go to .agents/skills unless told otherwise.
-            if full == os.devnull or last.startswith((OUTPUT, "agents")):
+            if full == os.devnull or last.startswith((OUTPUT, *_WRITTEN)):
                 return
             self._block(f"{what} {self._short(full)}")
         if inside and DECOY not in last:

@@ -181,6 +181,9 @@ def warm_up(folder: Path, plan: Plan) -> None:
         "dumps",
         "plan",
         "message",
+        "repository",
+        "editor",
+        "spec",
     ):
         for number in range(3):
             examine(made(reader, plan.seed, number, gathered(plan.corpora)), folder)

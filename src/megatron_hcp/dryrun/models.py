@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from megatron_hcp.launch.facts.known_models import fields_of, names_of_models
@@ -16,10 +17,17 @@ _FAMILIES = (
     (re.compile(r"Qwen/Qwen3-\d+(\.\d+)?B(?!-A)"), "Qwen3ForCausalLM", "qwen3"),
     (re.compile(r"Qwen/Qwen3-\d+B-A\d"), "Qwen3MoeForCausalLM", "qwen3_moe"),
     (re.compile(r"meta-llama/(Meta-)?Llama-[23]"), "LlamaForCausalLM", "llama"),
+    (
+        re.compile(r"moonshotai/Moonlight-|deepseek-ai/DeepSeek-(V3(-Base)?|R1)\Z"),
+        "DeepseekV3ForCausalLM",
+        "deepseek_v3",
+    ),
+    (re.compile(r"(zai-org|ZhipuAI)/GLM-4\.5"), "Glm4MoeForCausalLM", "glm4_moe"),
 )
 """Models whose sizes alone make a config.json: what else it has are its class's defaults."""
 _LARGEST_TIED = 3072
 """Of these families the dense models up to this hidden size tie their embeddings, as their config.json says."""
+_NAME_EXPERTS_ROUTED = ("deepseek_v3", "glm4_moe")
 _REVISION = "made-from-sizes"
 
 
@@ -46,8 +54,19 @@ def made_config(name: str) -> dict[str, Any] | None:
     if family is None or config is None:
         return None
     is_tied = "num_experts" not in config and config["hidden_size"] <= _LARGEST_TIED
+    if family[2] in _NAME_EXPERTS_ROUTED:
+        config |= _routed(config)
     return {"architectures": [family[1]], "model_type": family[2], "tie_word_embeddings": is_tied,
             "torch_dtype": "bfloat16", **config}  # fmt: skip
+
+
+def _routed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes as these models name them; with latent attention each head has keys, and queries may be whole."""
+    shared = config.get("shared_expert_intermediate_size", 0)
+    found = {"n_routed_experts": config["num_experts"], "n_shared_experts": shared // config["moe_intermediate_size"]}
+    if "kv_lora_rank" in config:
+        found |= {"q_lora_rank": config.get("q_lora_rank"), "num_key_value_heads": config["num_attention_heads"]}
+    return found
 
 
 def write_cache(folder: str, name: str) -> str:

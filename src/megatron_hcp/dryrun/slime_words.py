@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from megatron_hcp.dryrun.words import VOCABULARY, ProgramWords, Replaced
+from megatron_hcp.ground.asked import is_there
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.launch.fact import Launch, Setting
 
@@ -49,7 +52,9 @@ def slime_words(launch: Launch, world: int) -> ProgramWords:
     rows = [Replaced(name, _written(found), now.get(name, ())) for name, found in groups.items()]
     rows = [row for row in rows if row.was or row.now]
     world_words = ("--actor-num-nodes", str(nodes), "--actor-num-gpus-per-node", str(gpus))
-    return ProgramWords((*_written(own), *world_words, *(word for row in rows for word in row.now)), tuple(rows))
+    root = next((one.path for one in reading.upstream if one.repo == "slime"), "")
+    told = (_below(root, word) for word in _written(own))
+    return ProgramWords((*told, *world_words, *(word for row in rows for word in row.now)), tuple(rows))
 
 
 def _all_known(launch: Launch) -> None:
@@ -78,6 +83,13 @@ def _nodes(launch: Launch, world: int) -> tuple[int, int]:
 
 def _option(key: str) -> str:
     return "--" + key.replace("_", "-")
+
+
+def _below(root: str, word: str) -> str:
+    """A file of slime's own that its scripts name from its folder, in which they are started."""
+    is_relative = "/" in word and not word.startswith(("/", "-"))
+    file = os.path.abspath(os.path.join(root, word)) if root and is_relative else ""
+    return file if file.startswith(f"{os.path.abspath(root)}/") and is_there(file) else word
 
 
 def _written(settings: list[Setting]) -> tuple[str, ...]:

@@ -18,9 +18,12 @@ class Events:
     def __init__(self, task: JobTask) -> None:
         self.task = task
 
-    def say(self, event: str, **fields: Any) -> None:
+    def say(self, event: str, **fields: Any) -> str:
+        """Prints an event; returns its line."""
         about = {"event": event, "job": self.task.job, "attempt": self.task.attempt}
-        print("hcp-job: " + json.dumps({**about, **fields}), flush=True)
+        line = "hcp-job: " + json.dumps({**about, **fields})
+        print(line, flush=True)
+        return line
 
     def place(self, event: str, **fields: Any) -> None:
         """An event without the job and the attempt: there is one per rank and group."""

@@ -51,7 +51,9 @@ class Leader(Supervisor):
             signal.signal(number, self._on_signal)
         self.folder.make()
         where = {"nodes": list(self.place.nodes), "gpus_per_node": self.spec.gpus_per_node}
-        self.events.say("start", start=self.spec.start, **where)
+        started = self.events.say("start", start=self.spec.start, **where)
+        with open(self.folder.run / "events.log", "a", encoding="utf-8") as kept:
+            kept.write(started + "\n")  # the job's own triage reads the folder alone: are the tasks of its logs ranks?
         self.attempt.mark = checkpoint_mark(self.place.checkpoints)
         return self._conclude(self._attempt())
 

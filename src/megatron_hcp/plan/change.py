@@ -80,8 +80,15 @@ def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy
 
 
 def _search(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Found:
-    """The best layout; nothing, without a search, where the weights alone are more than the memory of all GPUs."""
-    return search(model, job, rates, fixed, 1) if may_fit(model, job) else Found()
+    """The best of the layouts that measured steps cover, and whether any is legal.
+
+    Nothing, without a search, where the weights alone are more than the memory of all GPUs.
+    """
+    if not may_fit(model, job):
+        return Found()
+    found = Search(model, job, rates, fixed, whole=False).run(1)
+    found.legal = found.legal or Search(model, job, rates, fixed, covered=False).is_any_legal()
+    return found
 
 
 def _looser(fixed: Fixed) -> Iterator[tuple[str, Fixed]]:
@@ -143,7 +150,7 @@ def _other_job(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Re
         for m in batches[:MOST_PAIRED]
     ]
     for text, other in jobs:
-        found = _search(model, other, rates, fixed)
+        found = search(model, other, rates, fixed, 1, whole=False) if may_fit(model, other) else Found()
         for candidate in (found.fitting or found.marked)[:1]:
             return Remedy(text, candidate.layout)
     return None

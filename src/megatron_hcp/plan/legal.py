@@ -37,7 +37,9 @@ RECIPES = {"fp8": "tensorwise", "mxfp8": "mxfp8"}
 def forbidden(model: PlanModel, layout: Layout, job: PlanJob) -> list[str]:
     """The ids of the rules that forbid the layout, sorted; none where it is legal."""
     found = [*_tensor(model, layout, job), *_experts(model, layout), *_ranks(layout, job)]
-    found += _lengths(layout, job)
+    found += wrong_lengths(layout, job)
+    if not fp8_blocks_fit(layout.cp, layout.mbs, job):
+        found.append("CP003")
     if layout.cp > 1:
         found += _exchange(model, layout, job)
         found += _attention(model, layout, job)
@@ -97,16 +99,21 @@ def _ranks(layout: Layout, job: PlanJob) -> Iterator[str]:
         yield "BATCH004"
 
 
-def _lengths(layout: Layout, job: PlanJob) -> Iterator[str]:
+def wrong_lengths(layout: Layout, job: PlanJob) -> Iterator[str]:
+    """The rules that forbid a sequence of that length on the ranks of TP and CP, whatever the micro-batch."""
     cp, tp = layout.cp, layout.tp
     if cp > 1 and not fits.chunks_fit(job.seq_length, cp):
         yield "CP001"
     if tp > 1 and not job.packed and job.seq_length % (cp * tp):
         yield "CP002"
+
+
+def fp8_blocks_fit(cp: int, mbs: int, job: PlanJob) -> bool:
+    """Whether CP003 allows the micro-batch: a rank's tokens are whole blocks of the FP8 recipe, if there is one."""
     recipe = RECIPES.get(job.precision)
-    blocks = cp > 1 and recipe and not job.packed
-    if blocks and not fits.tokens_fit(job.seq_length * layout.mbs, cp, fits.FP8_TOKENS[str(recipe)]):
-        yield "CP003"
+    if cp == 1 or recipe is None or job.packed:
+        return True
+    return fits.tokens_fit(job.seq_length * mbs, cp, fits.FP8_TOKENS[recipe])
 
 
 def _exchange(model: PlanModel, layout: Layout, job: PlanJob) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from megatron_hcp.core.releases import MCORE_PIPELINE_LAYOUT, at_least
 from megatron_hcp.ground.errors import HcpError
 from megatron_hcp.plan.layout import RECOMPUTE, Layout, PlanJob, parse_layout
-from megatron_hcp.plan.legal import forbidden
+from megatron_hcp.plan.legal import forbidden, fp8_blocks_fit, wrong_lengths
 from megatron_hcp.plan.model import PlanModel
 from megatron_hcp.plan.time.step import MEASURED_ETP, MEASURED_EXPERTS
 
@@ -110,7 +110,8 @@ class Space:
             if world % tp:
                 continue
             for cp in self._values("cp", divisors(world // tp)):
-                if world // tp % cp:
+                # A length that the ranks do not share is wrong with every type of CP, and every size of its levels.
+                if world // tp % cp or any(wrong_lengths(Layout(tp=tp, cp=cp), self.job)):
                     continue
                 for layout in self._types(tp, cp):
                     if self._is_legal(layout):
@@ -132,10 +133,13 @@ class Space:
     def _is_legal(self, layout: Layout) -> bool:
         """Whether no rule forbids that much of a layout: in one stage, with a batch that divides.
 
-        CP003 depends on the micro-batch and is left to who chooses it.
+        BATCH001 and CP003 depend on the micro-batch and are left to who chooses it.
         """
-        job = replace(self.job, global_batch=self.job.dp(layout))
-        return not set(forbidden(self.model, layout, job)) - {"CP003"}
+        return not set(forbidden(self.model, layout, self.job)) - {"BATCH001", "CP003"}
+
+    def blocks_fit(self, cp: int, mbs: int) -> bool:
+        """Whether a rank's tokens of a micro-batch fill the blocks of the precision."""
+        return fp8_blocks_fit(cp, mbs, self.job)
 
     def pipelines(self, attention: Layout) -> Iterator[tuple[int, tuple[int, ...]]]:
         """PP, and the numbers of chunks of a stage that make the largest chunk smaller."""
@@ -166,9 +170,12 @@ class Space:
             return
         split = attention.tp > 1 and not (self.covered and attention.tp > MEASURED_ETP)
         for etp in self._values("etp", (1, attention.tp) if split else (1,)):
+            if self.model.sizes.moe_ffn % etp:
+                continue
             least = max(2, -(-experts // MEASURED_EXPERTS)) if self.covered and experts > 1 else 1
             for ep in self._values("ep", tuple(size for size in divisors(experts) if size >= least)):
-                yield ep, etp
+                if experts % ep == 0:
+                    yield ep, etp
 
     def micro_batches(self) -> tuple[int, ...]:
         return self._values("mbs", tuple(size for size in MICRO_BATCHES if size <= self.job.global_batch))

@@ -30,7 +30,7 @@ def main() -> None:
     except BaseException as error:
         from megatron_hcp.pretend.verdict import answer
 
-        told = answer(error, ())
+        told = answer(error)
         told["missing"] = told["missing"] or f"imports: {type(error).__name__}"
         _say(out, {"stage": "imports", "error": told})
         os._exit(0)

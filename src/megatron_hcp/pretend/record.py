@@ -24,9 +24,20 @@ class Record:
         self.made_up: dict[UpstreamPlace, None] = {}
         self.of_others: set[UpstreamPlace] = set()
         """Functions that were given what other ranks sent: this rank's own values."""
+        self.is_model_read = False
+        """Whether a model's config.json was opened: before that, nothing of a model takes part."""
 
     def start(self, roots: Iterable[str]) -> None:
         self.roots = tuple(root.rstrip("/") + "/" for root in roots)
+
+    def watch_models(self, cache: str) -> None:
+        """Notices from here on that a model's config.json is opened in the cache."""
+
+        def opened(event: str, args: tuple[object, ...]) -> None:
+            if event == "open" and cache and str(args[0]).startswith(cache) and str(args[0]).endswith("config.json"):
+                self.is_model_read = True
+
+        sys.addaudithook(opened)
 
     def used(self, name: str) -> None:
         """A stand-in was called in place of what it stands for."""

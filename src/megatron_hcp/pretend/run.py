@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import PROGRESS, Reached
-from megatron_hcp.pretend.verdict import answer
+from megatron_hcp.pretend.verdict import OfTheLaunch, answer
 
 OURS = {
     "mlm": "program",
@@ -46,6 +46,10 @@ class Request(NamedTuple):
     memory: int
     measure: bool = False
     framework: str = "mlm"
+
+    @property
+    def stated(self) -> OfTheLaunch:
+        return OfTheLaunch(self.replaced, self.is_world_stated, self.is_model_stated, self.environment)
 
     @property
     def starts(self) -> str:
@@ -134,6 +138,7 @@ def run(request: Request, rank: int) -> dict[str, Any]:
                       LOCAL_WORLD_SIZE=str(min(request.world, request.gpus_per_node)), MASTER_ADDR="localhost",
                       MASTER_PORT="1")  # fmt: skip
     PROGRESS.until = request.until
+    RECORD.watch_models(os.environ.get("HF_HUB_CACHE", ""))
     sys.argv = [request.starts, *request.words]
     error: BaseException | None = None
     measured = _measured() if request.measure else None
@@ -147,9 +152,7 @@ def run(request: Request, rank: int) -> dict[str, Any]:
         error = raised
     return {
         "stage": PROGRESS.stage,
-        "error": None
-        if error is None
-        else answer(error, request.replaced, request.is_world_stated, request.is_model_stated),
+        "error": None if error is None else answer(error, request.stated),
         "stand_ins": sorted(RECORD.stand_ins),
         "made_up": sorted({f"{RECORD.shown(place.file)} {place.function}" for place in RECORD.made_up}),
         "cpu_seconds": round(time.process_time() - begun, 1),

@@ -6,10 +6,10 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from megatron_hcp.pretend.record import RECORD, UpstreamPlace
 from megatron_hcp.pretend.stages import PROGRESS
@@ -26,16 +26,25 @@ _MAX_MESSAGE = 600
 _READS_DATA = ("megatron/core/datasets/", "megatron/training/datasets/", "megatron/core/tokenizers/",
                "megatron/training/tokenizer/", "megatron/bridge/data/")  # fmt: skip
 """Where upstream reads what is replaced: data and tokenizer."""
+_ROUTES = "megatron/core/transformer/moe/"
+"""Where tokens go to experts: how many decides the sizes of all that follows there."""
 _CAPTURES = ("megatron/core/transformer/cuda_graphs.py", "megatron/core/full_cuda_graph.py",
              "transformer_engine/pytorch/graph.py")  # fmt: skip
 """Where upstream captures CUDA graphs: streams, generators and graphs are pretended, and so is their state."""
 _OF_ROLLOUTS = re.compile(r"teacher_log_?probs|rollout_routed_experts|rollout_top_p\w*|multimodal\w*")
 """What a rollout engine returns beside tokens, which made-up rollouts have not."""
 _OF_THE_WORLD = r"(?i)world[- _]?size|data[- _]parallel"
+_OF_THE_LAYOUT = "megatron/core/parallel_state.py"
+"""Makes the groups: nothing of a model takes part."""
+_VARIABLE = re.compile(r"\b(?:CUDA|NCCL|NVTE(?!_DEBUG)|NVSHMEM|PYTORCH|TORCH)(?:_[A-Z0-9]+)+\b")
+"""An environment variable in a message. NVTE_DEBUG is what Transformer Engine says to run again with."""
 _LIMITS = (
-    (re.compile(r"find them in the cached files|LocalEntryNotFound|offline mode is enabled"),
+    (re.compile(r"find them in the cached files|LocalEntryNotFound|offline mode is enabled|"
+                r"Can't load the configuration of"),
      "a model's files, which the cache of Hugging Face has not"),
-    (re.compile(r"initialize_ub"), "userbuffers"),
+    (re.compile(r"initialize_ub|UB manager"), "userbuffers"),
+    (re.compile(r"does not recognize this architecture"), "a release of transformers that knows the model"),
+    (re.compile(r"Read-only file system|Permission denied"), "a folder outside of the run's own, which it can't write"),
     (re.compile(r"No such file or directory|path: '[^']*' not found"), "a file that is not here"),
     (re.compile(r"Failed to import \S+ because"), "a package that can't be imported here"),
     (re.compile(r"(?i)nvidia[-_]resiliency[-_]ext"), "the package nvidia-resiliency-ext"),
@@ -51,16 +60,24 @@ _LIMITS = (
 )  # fmt: skip
 
 
-def answer(
-    error: BaseException, words: tuple[str, ...], is_world_stated: bool = True, is_model_stated: bool = True
-) -> dict[str, Any]:
-    """What is told about an exception; `missing` says why it decides nothing, and is "" where upstream refused.
+class OfTheLaunch(NamedTuple):
+    """What a run has of the launch itself.
 
-    Args:
-        words: those that replace or stand for the launch's own.
-        is_world_stated: whether the number of ranks is the launch's.
-        is_model_stated: whether the model's sizes are.
+    `words`: those that replace or stand for the launch's own. `world`, `model`: whether the number of ranks and the
+    model's config.json are the launch's. `variables`: names of the environment variables that it sets.
     """
+
+    words: tuple[str, ...] = ()
+    world: bool = True
+    model: bool = True
+    variables: Collection[str] = ()
+
+
+_ALL = OfTheLaunch()
+
+
+def answer(error: BaseException, stated: OfTheLaunch = _ALL) -> dict[str, Any]:
+    """What is told about an exception; `missing` says why it decides nothing, and is "" where upstream refused."""
     frames = traceback.extract_tb(error.__traceback__)
     upstream = [frame for frame in frames if RECORD.is_upstream(frame.filename)]
     last = upstream[-1] if upstream else frames[-1] if frames else None
@@ -71,11 +88,11 @@ def answer(
         "line": (last.lineno or 0) if last else 0,
         "function": last.name if last else "",
         "code": ((last.line or "") if last else "")[:200],
-        "missing": _missing(error, words, is_world_stated, is_model_stated),
+        "missing": _missing(error, stated),
     }
 
 
-def _missing(error: BaseException, words: tuple[str, ...], is_world_stated: bool, is_model_stated: bool) -> str:
+def _missing(error: BaseException, stated: OfTheLaunch) -> str:
     chain = list(_chain(error))
     for why in (*map(_of_a_stand_in, chain), *map(_not_upstreams, chain)):
         if why:
@@ -85,11 +102,13 @@ def _missing(error: BaseException, words: tuple[str, ...], is_world_stated: bool
     text = str(error)
     if isinstance(error, SystemExit) and (option := _of_another_parser(text)):
         return f"a package that adds the option {option}"
-    if not is_world_stated and (PROGRESS.stage == "groups" or re.search(_OF_THE_WORLD, text)):
+    if not stated.world and (PROGRESS.stage == "groups" or re.search(_OF_THE_WORLD, text)):
         return "the number of ranks, which the launch doesn't state"
-    if not is_model_stated and not _is_hydras(error):
+    if not stated.model and RECORD.is_model_read and not _is_hydras(error) and not _is_of_the_layout(error):
         return "the model's own config.json: a public model of its name, or known sizes, stand for it"
-    named = [word for word in words if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text)]
+    if variable := next((name for name in _VARIABLE.findall(text) if name not in stated.variables), ""):
+        return f"the environment variable {variable}, which the launch doesn't set"
+    named = [word for word in stated.words if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text)]
     if named:
         return f"the launch's own words in place of {named[0]}"
     return ""
@@ -99,6 +118,12 @@ def _is_hydras(error: BaseException) -> bool:
     """Whether Hydra refuses an override: the launch's own, in upstream's own configuration, by nothing of ours."""
     kind = type(error)
     return kind.__module__ == "hydra.errors" and kind.__name__ == "ConfigCompositionException"
+
+
+def _is_of_the_layout(error: BaseException) -> bool:
+    """Whether upstream refuses the parallel sizes themselves."""
+    places = [RECORD.shown(file) for file, _ in _codes(error) if RECORD.is_upstream(file)]
+    return bool(places) and places[-1] == _OF_THE_LAYOUT
 
 
 def _of_another_parser(text: str) -> str:
@@ -156,12 +181,17 @@ def _not_upstreams(error: BaseException) -> str:
     read = next((place for place in places if place in RECORD.made_up), None)
     if read is not None:
         return f"a value of the device, read in {RECORD.shown(read.file)} {read.function}"
+    routed = next((place for place in RECORD.made_up if RECORD.shown(place.file).startswith(_ROUTES)), None)
+    if routed is not None and places and RECORD.shown(places[-1].file).startswith(_ROUTES):
+        return f"the router's choice, read in {RECORD.shown(routed.file)} {routed.function}"
     if places and places[-1] in RECORD.of_others:
         return f"what other ranks send, in {RECORD.shown(places[-1].file)} {places[-1].function}"
     if found := _OF_ROLLOUTS.search(text):
         return f"what the rollout returns: {found[0]}"
     if any(RECORD.shown(file).startswith(_READS_DATA) for file, _ in codes):
         return "the launch's own data and tokenizer"
+    if any(RECORD.shown(file).startswith("megatron/core/dist_checkpointing/") for file, _ in codes):
+        return "the launch's own checkpoint"
     if any(RECORD.shown(file) in _CAPTURES for file, _ in codes):
         return "CUDA graphs, which are not captured here"
     return ""
@@ -169,14 +199,16 @@ def _not_upstreams(error: BaseException) -> str:
 
 def _is_about_a_stand_in(error: BaseException) -> bool:
     """Whether upstream asked a stand-in, or a torch without CUDA, for what it lacks, or called one in another way."""
+    if "_Anything" in str(error) or str(error).startswith("object.__init__() takes exactly one argument"):
+        return True  # the latter: a class whose base is an empty package's has none
     if isinstance(error, AttributeError):
         held = error.obj
+        if getattr(held, "without_constructor", False):
+            return True
         is_made = isinstance(held, ModuleType) and getattr(held, "__file__", None) is None
         module = getattr(held, "__module__", None) or type(held).__module__
         is_torchs = isinstance(held, ModuleType) and held.__name__.startswith("torch")
         return is_made or is_torchs or isinstance(held, SimpleNamespace) or str(module).startswith(_PACKAGES)
-    if "_Anything" in str(error):
-        return True
     called = re.match(r"([\w.<>]+)\(\) (got|missing|takes)", str(error)) if isinstance(error, TypeError) else None
     if called is None:
         return False

@@ -23,7 +23,8 @@ def update_actor(config: Any) -> None:
     worker = ActorRolloutRefWorker(config.actor_rollout_ref, "actor", distillation_config=config.get("distillation"))
     worker.init_model()
     trainer = RayPPOTrainer.__new__(RayPPOTrainer)  # its constructor asks for a cluster and for data
-    trainer.config, trainer.actor_rollout_wg = config, worker
+    trainer.without_constructor = True
+    trainer.config, trainer.actor_rollout_wg, trainer.use_legacy_worker_impl = config, worker, "disable"
     if config.get("distillation") is not None:
         trainer.distillation_config = omega_conf_to_dataclass(config.distillation)
     trainer._update_actor(rollouts(config, worker.actor.engine.get_data_parallel_size()))
@@ -32,7 +33,7 @@ def update_actor(config: Any) -> None:
 def train_on_conversations(config: Any) -> None:
     config.optim.total_training_steps = STEPS
     trainer = SFTTrainer.__new__(SFTTrainer)  # its constructor reads data and checkpoints
-    trainer.config = config
+    trainer.without_constructor, trainer.config = True, config
     trainer._build_config()
     trainer._build_engine()
     trainer.training_client.reset()

@@ -143,6 +143,7 @@ def _is_framework(v: View) -> bool:
     return v.launch.dialect in ("nemo-rl", "ms-swift", "slime")
 
 
+_TOGETHER = "pad_to_length use_dynamic_bsz eval_context_parallel_size chat own_routing_replay".split()
 _FAMILIES: dict[str, Callable[[View], bool]] = {
     **dict.fromkeys(("known.ms_swift", "known.nemo_rl", "known.slime", "nrl", "slime", "swift"), _is_framework),
     **dict.fromkeys(("key.unread", "known.verl", "known.verl_builders", "start.verl", "verl"), _is_verl),
@@ -172,6 +173,7 @@ _FAMILIES: dict[str, Callable[[View], bool]] = {
         _sets(v, "overlap_moe_expert_parallel_comm", "attention_variant", "rlhf_type", "fp8", "pipeline_layout")
         or "omni" in str(v.get("model_name")).lower()
     ),
+    "known.settings": lambda v: _sets(v, "cudnn", "flash_attn", "cached_dataset", *_TOGETHER),
     "known.rope": lambda v: v.dialect != "mlm" and _sets(v, "rope_scaling", "rope_scaling_override", "model_name"),
     "load": lambda v: v.dialect != "mlm",
     "loss": _may_weigh_the_loss,

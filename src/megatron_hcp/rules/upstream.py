@@ -154,6 +154,7 @@ TE_CPU_OFFLOAD = UpstreamFile("transformer-engine", "transformer_engine/pytorch/
 TE_CP_TEST = UpstreamFile("transformer-engine", "tests/pytorch/attention/test_attention_with_cp.py", "checkout")
 TE_DOT_PRODUCT_ATTENTION = UpstreamFile("transformer-engine", _TE_ATTENTION + "dot_product_attention.py")
 TE_ATTENTION_UTILS = UpstreamFile("transformer-engine", _TE_ATTENTION + "utils.py")
+TE_FUSED_ATTN = UpstreamFile("transformer-engine", "transformer_engine/common/fused_attn/fused_attn.cpp", "checkout")
 TE_FP8 = UpstreamFile("transformer-engine", "transformer_engine/pytorch/fp8.py")
 TE_GROUPED_LINEAR = UpstreamFile("transformer-engine", "transformer_engine/pytorch/module/grouped_linear.py")
 TE_MXFP8_TENSOR = UpstreamFile("transformer-engine", "transformer_engine/pytorch/tensor/mxfp8_tensor.py")
@@ -210,6 +211,7 @@ NVRX_RANK_MONITOR = UpstreamFile(
 MS_SWIFT_PIPELINE = UpstreamFile("ms-swift", "swift/pipelines/base.py", "checkout")
 MS_SWIFT_ARGUMENTS = UpstreamFile("ms-swift", "swift/megatron/arguments/megatron_args.py", "checkout")
 
+MS_SWIFT_TEMPLATE_3 = UpstreamFile("ms-swift", "swift/llm/template/base.py", "checkout")
 MS_SWIFT_BASE_ARGUMENTS = UpstreamFile("ms-swift", "swift/arguments/base_args/base_args.py", "checkout")
 MS_SWIFT_GRPO = UpstreamFile("ms-swift", "swift/megatron/trainers/grpo_trainer.py", "checkout")
 MS_SWIFT_GRPO_DATA = UpstreamFile("ms-swift", "swift/rlhf_trainers/utils.py", "checkout")
@@ -223,6 +225,7 @@ MS_SWIFT_REQUIREMENTS = UpstreamFile("ms-swift", "requirements/megatron.txt", "c
 MS_SWIFT_BASE_TRAINER = UpstreamFile("ms-swift", "swift/megatron/trainers/base.py", "checkout")
 MS_SWIFT_UTILS = UpstreamFile("ms-swift", "swift/megatron/utils/utils.py", "checkout")
 
+MILES_ACTOR = UpstreamFile("miles", "miles/backends/megatron_utils/actor.py", "checkout")
 MILES_ADVANTAGES = UpstreamFile("miles", "miles/backends/training_utils/loss_hub/advantages.py", "checkout")
 MILES_ARGUMENTS = UpstreamFile("miles", "miles/utils/arguments.py", "checkout")
 MILES_MODEL = UpstreamFile("miles", "miles/backends/megatron_utils/model.py", "checkout")

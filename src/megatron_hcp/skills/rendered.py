@@ -150,12 +150,13 @@ def _fields(part: RenderedPart) -> list[str]:
 
 
 def _known(part: RenderedPart) -> list[str]:
-    """The rules about known faults, as a troubleshooting table."""
-    rows = [
-        (row.symptom, f"{PACKAGES[row.package]} {row.versions}", row.instead or "a release outside this range", row.id)
-        for row in (KNOWN[rule.id] for rule in _rules_of(part) if rule.id in KNOWN)
-    ]
-    return table(("symptom", "releases", "workaround", "rule"), rows)
+    """The rules about known faults, by package: `hcp check` reports the symptom, `hcp explain` has the way round."""
+    by_package: dict[str, list[str]] = {}
+    for row in (KNOWN[rule.id] for rule in _rules_of(part) if rule.id in KNOWN):
+        by_package.setdefault(PACKAGES[row.package], []).append(
+            f"{row.id} ({row.versions})" if row.versions else row.id
+        )
+    return [f"- {package}: {', '.join(rows)}" for package, rows in sorted(by_package.items())]
 
 
 RENDERERS: dict[str, Renderer] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _ast
+from functools import cache
 from typing import Any
 
 from megatron_hcp.validators.expression import Expressions
@@ -27,7 +28,7 @@ class Assignments(Expressions):
 
     def assign_line(self, line: str) -> None:
         """Runs `TARGET = EXPRESSION`."""
-        target, _, text = line.partition(" = ")
+        target, text = _sides_of(line)
         value = self.text_value(text)
         if value is STUMBLES and (self.maybe or text[-2:] != "']"):
             value = NOT_READ  # what a guard itself stumbles over, or a key that isn't there, is sure to be on its way
@@ -35,13 +36,11 @@ class Assignments(Expressions):
 
     def assign_text(self, target: str, value: Any) -> None:
         """Gives what a target's text means a value. The most frequent kinds need no parser."""
-        owner, dot, name = target.partition(".")
-        if not dot and owner.isidentifier():
-            self.journal.put(self.frame, owner, value)
-        elif name.isidentifier() and isinstance(thing := self.frame.get(owner), Thing):
+        owner, name = _place_of(target)
+        if owner == "":
+            self.journal.put(self.frame, name, value)
+        elif owner is not None and isinstance(thing := self.frame.get(owner), Thing):
             self.change(thing, name, value)
-        elif _is_item(target) and isinstance(thing := self.frame.get(target.partition("['")[0]), Thing):
-            self.change(thing, target.partition("['")[2][:-2], value)
         else:
             self.assign(tree_of(target), value)
 
@@ -72,6 +71,22 @@ class Assignments(Expressions):
                 self.assign(part, value[place] if fits else rest)
 
 
-def _is_item(target: str) -> bool:
-    """Whether a target is one item of a dict under a written name: `x['y']`."""
-    return target[-2:] == "']" and target.count("[") == 1
+@cache
+def _sides_of(line: str) -> tuple[str, str]:
+    target, _, text = line.partition(" = ")
+    return target, text
+
+
+@cache
+def _place_of(target: str) -> tuple[str | None, str]:
+    """(owner, name) of a name, whose owner is "", of a field `x.y`, or of an item of a dict under a written name,
+    `x['y']`; the owner of anything else is None."""
+    owner, dot, name = target.partition(".")
+    if not dot and owner.isidentifier():
+        return "", owner
+    if name.isidentifier():
+        return owner, name
+    if target[-2:] == "']" and target.count("[") == 1:
+        owner, _, name = target.partition("['")
+        return owner, name[:-2]
+    return None, ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from megatron_hcp.validators.expression import Expressions
@@ -19,12 +20,17 @@ _MODULES = ("os.", "sys.", "torch.")
 
 def guard_of(repo: str, unit: Unit, line: str) -> Guard:
     """The guard in a line of a unit."""
+    return _guard_in(repo, unit.path, unit.name, line)
+
+
+@cache
+def _guard_in(repo: str, path: str, function: str, line: str) -> Guard:
     condition, message = condition_of(line)
-    if unit.path.startswith(_MEGATRON_LM):  # whoever starts it
+    if path.startswith(_MEGATRON_LM):  # whoever starts it
         repo = "megatron-lm"
     own = line.split("\t")[2:]
     name = own[0] if own else name_of(condition)
-    return Guard(repo, unit.path, unit.name, f"{unit.name}/{name}", condition, message)
+    return Guard(repo, path, function, f"{function}/{name}", condition, message)
 
 
 def stop_below(unit: Unit, at: int) -> str | None:

@@ -102,16 +102,17 @@ def _contains(owner: Any, item: Any) -> Any:
     return item in owner
 
 
-def joined(values: Iterable[Any], stops_at: bool) -> Any:
-    """The value of `or` (it stops at true) or `and` over values, evaluated one by one."""
+def joined(parts: Iterable[Callable[[Any], Any]], one: Any, stops_at: bool) -> Any:
+    """The value of `or` (it stops at true) or `and` over what the parts give for `one`, evaluated one by one."""
     unknown: list[Any] = []
     value: Any = None
-    for value in values:
-        test = truth(value)
-        if test is STUMBLES and not unknown:
-            return test
-        if isinstance(test, NotKnown):
-            unknown.append(test)
-        elif test is stops_at:
+    for part in parts:
+        value = part(one)
+        test = value if value is True or value is False else truth(value)
+        if test is stops_at:
             return value if not unknown else stops_at
+        if isinstance(test, NotKnown):
+            if test is STUMBLES and not unknown:
+                return test
+            unknown.append(test)
     return merged(*unknown) if unknown else value

@@ -87,6 +87,7 @@ def fields_in(line: str) -> list[str]:
     return _FIELD.findall(line.partition("\t")[0])
 
 
+@cache
 def condition_of(line: str) -> tuple[str, str]:
     """(condition, message) of a guard's line."""
     condition, message, *_ = f"{line.lstrip().partition(' ')[2]}\t".split("\t")

@@ -80,7 +80,7 @@ def merged(*values: Any) -> NotKnown:
     names: frozenset[str] = frozenset()
     for value in values:
         if isinstance(value, NotKnown):
-            names |= value.names
+            names = names | value.names if names else value.names
         elif isinstance(value, (list, tuple)):
             for item in value:
                 if isinstance(item, NotKnown):

@@ -6,13 +6,15 @@ A text is looked at once: what gives its value is kept for the other launches an
 from __future__ import annotations
 
 import _ast
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from megatron_hcp.validators.calls import Reader
+from megatron_hcp.validators.nodes import reader_of_tree
 from megatron_hcp.validators.operations import FAULTS, compared, joined
 from megatron_hcp.validators.trees import tree_of
-from megatron_hcp.validators.values import ABSENT, NOT_READ, NotKnown, Symbol, truth
+from megatron_hcp.validators.values import NOT_READ, NotKnown, Symbol, truth
 
 PLAIN: Mapping[str, Any] = {"None": None, "True": True, "False": False, "...": NOT_READ}
 _BRACKETS = ("(", "[", "{", "lambda", "' ", " '", " if ")
@@ -22,29 +24,14 @@ _WORD_OPERATORS = {
 }  # fmt: skip
 
 
-class PlainWords:
-    """Evaluates an expression's text; trees are for the class that builds on it."""
-
-    frame: dict[str, Any]
-
-    def value(self, tree: Any) -> Any:
-        raise NotImplementedError
-
-    def field(self, owner: Any, name: str) -> Any:
-        raise NotImplementedError
-
-    def text_value(self, text: str) -> Any:
-        """The value of an expression's text. The most frequent kinds need no parser: it takes most of the time."""
-        found = _reader_of(text)(self)
-        return self.value(tree_of(text)) if found is ABSENT else found
-
-
-Reader = Callable[[PlainWords], Any]
-"""Gives an expression's value; `ABSENT` if only its tree can tell."""
-
-
 @cache
-def _reader_of(text: str) -> Reader:
+def reader_of(text: str) -> Reader:
+    """What gives the value of a text. The most frequent kinds need no parser: it takes most of the time."""
+    return _by_words(text) or reader_of_tree(tree_of(text))
+
+
+def _by_words(text: str) -> Reader | None:
+    """The same for what plain words say; None if only its tree can tell."""
     if " and " in text or " or " in text:
         return _sentence(text)
     words = text.split(" ")
@@ -56,47 +43,52 @@ def _reader_of(text: str) -> Reader:
         return _presence(_word(words[0]), len(words) == 3)
     if len(words) == 3 and words[1] in _WORD_OPERATORS:
         return _comparison(_WORD_OPERATORS[words[1]], _word(words[0]), _word(words[2]))
-    return _by_tree
+    return None
 
 
-def _by_tree(_: PlainWords) -> Any:
-    return ABSENT
-
-
-def _sentence(text: str) -> Reader:
+def _sentence(text: str) -> Reader | None:
     """Parts joined by `and` and `or`; those with brackets or longer texts are parsed."""
     if any(mark in text for mark in _BRACKETS):
-        return _by_tree
+        return None
     word = " or " if " or " in text else " and "
-    parts = text.split(word)
-    return lambda one: joined(map(one.text_value, parts), word == " or ")
+    parts = [*map(_part, text.split(word))]
+    return lambda one: joined(parts, one, word == " or ")
 
 
-def _negation(word: Reader) -> Reader:
-    def read(one: PlainWords) -> Any:
-        found = word(one)
-        if found is not ABSENT:
-            found = truth(found)
-        return found if found is ABSENT or isinstance(found, NotKnown) else not found
-
-    return read
+def _part(text: str) -> Reader:
+    """Reads a text only if the parts before it leave it open."""
+    return lambda one: reader_of(text)(one)
 
 
-def _presence(word: Reader, is_none: bool) -> Reader:
-    def read(one: PlainWords) -> Any:
-        found = word(one)
-        return found if found is ABSENT or isinstance(found, NotKnown) else (found is None) is is_none
+def _negation(word: Reader | None) -> Reader | None:
+    if word is None:
+        return None
+
+    def read(one: Any) -> Any:
+        found = truth(word(one))
+        return found if isinstance(found, NotKnown) else not found
 
     return read
 
 
-def _comparison(op: type, left: Reader, right: Reader) -> Reader:
-    def read(one: PlainWords) -> Any:
-        first, second = left(one), right(one)
-        if first is ABSENT or second is ABSENT:
-            return ABSENT
+def _presence(word: Reader | None, is_none: bool) -> Reader | None:
+    if word is None:
+        return None
+
+    def read(one: Any) -> Any:
+        found = word(one)
+        return found if isinstance(found, NotKnown) else (found is None) is is_none
+
+    return read
+
+
+def _comparison(op: type, left: Reader | None, right: Reader | None) -> Reader | None:
+    if left is None or right is None:
+        return None
+
+    def read(one: Any) -> Any:
         try:
-            return compared(op, first, second)
+            return compared(op, left(one), right(one))
         except FAULTS:
             return NOT_READ
 
@@ -104,7 +96,7 @@ def _comparison(op: type, left: Reader, right: Reader) -> Reader:
 
 
 @cache
-def _word(word: str) -> Reader:
+def _word(word: str) -> Reader | None:
     """A plain literal, a name, or fields of one."""
     if word in PLAIN:
         value = PLAIN[word]
@@ -117,12 +109,16 @@ def _word(word: str) -> Reader:
         text = word[1:-1]
         return lambda _: text
     parts = word.split(".")
-    return _fields(*parts) if all(map(str.isidentifier, parts)) else _by_tree
+    return _fields(*parts) if all(map(str.isidentifier, parts)) else None
 
 
 def _fields(owner: str, *names: str) -> Reader:
-    def read(one: PlainWords) -> Any:
-        value = one.frame[owner] if owner in one.frame else Symbol(owner)
+    symbol = Symbol(owner)
+    if not names:
+        return lambda one: one.frame.get(owner, symbol)
+
+    def read(one: Any) -> Any:
+        value = one.frame.get(owner, symbol)
         for name in names:
             value = one.field(value, name)
         return value

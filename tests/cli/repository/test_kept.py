@@ -83,6 +83,7 @@ def _printed(hcp, root: Path, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_is_kept_is_printed_only_while_nothing_that_it_came_from_has_changed(hcp, repo: Path, name: str) -> None:
     form = random.Random(name).choice((("--format", "text"), ("--format", "json"), ("--format", "github")))
@@ -155,6 +156,7 @@ def test_each_file_that_a_check_looks_at_is_recorded(repo: Path, touched: set[st
             assert looked - known - folders - marks == set(), name
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("changed", "checked_again"),
     [

@@ -85,7 +85,9 @@ def test_every_key_of_the_fact_table_is_upstreams(dialect: Dialect, role: str) -
     ours = {"world_size", *(key for spec in SLIME.rows for key in spec.mlm)}
     ours |= {"virtual_pipeline_model_parallel_size"} if dialect in ("mlm", "slime") else set()  # validate_args makes it
     unknown = {key for key in index_of(dialect, role) if not is_known(dialect, key)} - ours
-    unknown -= {"dataset.dataset_kwargs.pad_to_max_length"}  # the keys of that dictionary are a dataset's
+    unknown -= {
+        f"dataset.dataset_kwargs.{key}" for key in ("chat", "pad_to_max_length")
+    }  # the keys of that dictionary are a dataset's
     unknown -= {"critic.router_replay.mode"}  # the actor's and the reference's key under the critic's prefix
     unknown = {
         key for key in unknown if ".model.override_config." not in f".{key}"

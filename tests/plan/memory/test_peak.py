@@ -15,7 +15,7 @@ from megatron_hcp.plan.layout import Layout, PlanJob
 from megatron_hcp.plan.memory import memory, usable_gib
 from megatron_hcp.plan.memory.activations import UNEVEN_ROWS, layer_saved
 from megatron_hcp.plan.memory.buffers import cp_buffers, dummy_gradients
-from megatron_hcp.plan.memory.peak import GIB, in_flight, stage_terms
+from megatron_hcp.plan.memory.peak import GIB, checked_peak, fullest_stages, in_flight, stage_terms
 from megatron_hcp.plan.model import plan_model
 
 LAB = Path(__file__).resolve().parents[3] / "lab"
@@ -25,14 +25,13 @@ DENSE = plan_model(
         "intermediate_size": 14336, "vocab_size": 128256, "hidden_act": "silu",
     }
 )  # fmt: skip
-LATENT = plan_model(
-    {
-        "num_hidden_layers": 8, "hidden_size": 2048, "num_attention_heads": 16, "intermediate_size": 8192,
-        "vocab_size": 129280, "hidden_act": "silu", "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
-        "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 64, "num_experts_per_tok": 6,
-        "moe_intermediate_size": 1408, "first_k_dense_replace": 1,
-    }
-)  # fmt: skip
+EXPERTS = {
+    "num_hidden_layers": 8, "hidden_size": 2048, "num_attention_heads": 16, "intermediate_size": 8192,
+    "vocab_size": 129280, "hidden_act": "silu", "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 64, "num_experts_per_tok": 6,
+    "moe_intermediate_size": 1408, "first_k_dense_replace": 1,
+}  # fmt: skip
+LATENT = plan_model(EXPERTS)
 JOB = PlanJob(64, 8, gpu_named("h100"), 8, 8192, 256)
 MEASURED = (
     # MooreThreads/SimuMax, docs/b200: peak of torch's allocated memory of truncated models on eight B200.
@@ -55,6 +54,24 @@ def test_the_bench_fails_where_a_peak_is_missed(tmp_path: Path) -> None:
     rows.write_text(json.dumps({"case": MEASURED[0][0], "alloc_gib": 67.0, "ms": 1.0}))
     done = subprocess.run([sys.executable, LAB, "plan/memory", rows], capture_output=True, text=True)
     assert done.returncode == 1 and "limit 0.3%" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("dense", [0, 3, 5, 11])
+@pytest.mark.parametrize(("pp", "vp"), [(1, 1), (2, 1), (3, 2), (6, 1), (6, 2), (12, 1)])
+def test_the_search_finds_the_fullest_stage_among_those_that_differ(dense: int, pp: int, vp: int) -> None:
+    model = plan_model({**EXPERTS, "num_hidden_layers": 12, "first_k_dense_replace": dense})
+    changes: list[dict[str, Any]] = [{}, {"block_layers": 1}, {"block_layers": 2}, {"global_batch": 8}]
+    for change in changes:
+        job = replace(JOB, **change)
+        for recompute in ("none", "full"):
+            layout = Layout(pp=pp, vp=vp, ep=2, recompute=recompute)
+            found = memory(model, layout, job)
+            assert checked_peak(model, layout, job, float("inf")) == max(found.by_stage), (layout, change)
+
+
+def test_a_thousand_stages_that_are_alike_are_looked_at_once() -> None:
+    model = plan_model({**EXPERTS, "num_hidden_layers": 1000, "first_k_dense_replace": 0})
+    assert fullest_stages(model, 1000, 1, None) == (1, 999)
 
 
 def test_the_terms_add_up_to_the_peak_of_the_fullest_stage() -> None:

@@ -129,6 +129,31 @@ VERDICTS: list[Row] = [verdict for row in ROWS for verdict in (*versions(row), *
         "fine",
     ),
     ("KNOWN134", "verl", KNOWN["KNOWN134"].launch.text, "verl=0.7.1", "warning crash first-forward"),
+    # Since 0.8 verl reads its engine's key alone.
+    *(
+        ("KNOWN076", "verl", KNOWN["KNOWN076"].launch.text.replace(".megatron.router", old), "verl=0.8", said)
+        for old, said in ((".router", "not concerned"), (".megatron.router", "warning crash training"))
+    ),
+    # Conversations of which nobody says that they are some, and rows that aren't padded.
+    (
+        "KNOWN143",
+        "bridge",
+        KNOWN["KNOWN143"].launch.text.replace("true", "false"),
+        "bridge=0.5",
+        "not concerned",
+    ),
+    ("KNOWN144", "ms-swift", "--model Qwen/Qwen3-8B --context_parallel_size 2", "ms_swift=3.9.3", "not concerned"),
+    # cuDNN 9.10.2 is sound, and flash attention isn't cuDNN's.
+    ("KNOWN140", "mlm", "--attention-backend fused", "te=2.5 cudnn=9.10.2", "not concerned"),
+    ("KNOWN140", "mlm", "--attention-backend flash", "te=2.5 cudnn=9.10.1", "not concerned"),
+    # Routes of the rollout need no recording.
+    (
+        "KNOWN138",
+        "slime",
+        f"{KNOWN['KNOWN138'].launch.text} --use-rollout-routing-replay",
+        "slime=0.3",
+        "not concerned",
+    ),
     # slime's own Megatron-LM mends it, whatever release it is built from.
     (
         "KNOWN044",

@@ -87,6 +87,7 @@ DATA_FACTS: tuple[FactSpec, ...] = (
         "Bridge offline packing: each sequence is padded to a multiple of this",
         bridge=("dataset.packed_sequence_specs.pad_seq_to_mult", "dataset.offline_packing_specs.pad_seq_to_mult"),
     ),
+    FactSpec("chat", "bool", "Bridge: rows are conversations", bridge=("dataset.dataset_kwargs.chat",)),
     FactSpec(
         "pad_to_max_length",
         "bool",
@@ -117,6 +118,14 @@ DATA_FACTS: tuple[FactSpec, ...] = (
         "verl: pads packed rows to a length",
         verl=("@.megatron.pad_to_length",),
         defaults={"verl": False},
+    ),
+    FactSpec("loss_agg_mode", "str", "verl: how the policy's loss is averaged", verl=("@.loss_agg_mode",)),
+    FactSpec(
+        "legacy_worker",
+        "str",
+        "verl before 0.8: whether PPO has its old workers: auto and enable do, disable has the engine",
+        verl=("trainer.use_legacy_worker_impl",),
+        defaults={"verl": "auto"},
     ),
     FactSpec(
         "use_dynamic_bsz",

@@ -19,7 +19,7 @@ from megatron_hcp.plan.memory.buffers import (
     workspaces,
 )
 from megatron_hcp.plan.model import PlanModel
-from megatron_hcp.plan.weights import LayerKinds, chunk_kinds, parameters
+from megatron_hcp.plan.weights import LayerKinds, chunk_kinds, parameters, stage_kinds
 
 GIB = float(1 << 30)
 _COPIES = {"bf16": 0, "fp8": 2, "mxfp8": 2, "nvfp4": 1}
@@ -70,6 +70,30 @@ def memory(model: PlanModel, layout: Layout, job: PlanJob) -> PlanMemory:
     return PlanMemory(terms, fullest, totals[fullest] / GIB, tuple(total / GIB for total in totals))
 
 
+def checked_peak(model: PlanModel, layout: Layout, job: PlanJob, most: float) -> float:
+    """GiB of the fullest stage; of the first one, which is mostly that, where it is beyond `most` already."""
+    parts = Parts(model, layout, job)
+    first = parts.total(0) / GIB
+    if first > most:
+        return first
+    others = fullest_stages(model, layout.pp, layout.vp, job.block_layers)
+    return max(first, *(parts.total(stage) / GIB for stage in others), 0.0)
+
+
+@lru_cache(maxsize=4096)
+def fullest_stages(model: PlanModel, pp: int, vp: int, block_layers: int | None) -> tuple[int, ...]:
+    """Stages after the first of which one is the fullest of them: of those with the same layers, the first.
+
+    A later one has the same weights and no more micro-batches in flight. The last stage stands for itself.
+    """
+    kinds = zip(chunk_kinds(model, pp, vp), chunk_kinds(model, pp, vp, block_layers))
+    alike: dict[object, int] = {}
+    for stage, layers in enumerate(kinds):
+        if stage:
+            alike.setdefault(None if stage == pp - 1 else layers, stage)
+    return tuple(alike.values())
+
+
 def stage_terms(model: PlanModel, layout: Layout, job: PlanJob, stage: int) -> dict[str, float]:
     """Bytes of one stage at its peak, by term."""
     return Parts(model, layout, job).terms(stage)
@@ -80,11 +104,11 @@ def may_fit(model: PlanModel, job: PlanJob) -> bool:
 
     No layout shares more: the ranks of one part of the model are at most all GPUs, and some stage holds the mean.
     """
-    held = sum(_held_bytes(job)) + job.optimizer_bytes
+    held = sum(held_bytes(job)) + job.optimizer_bytes
     return _EVEN * held * sum(parameters(model, Layout(), 0)) <= job.world_size * usable_gib(job.gpu) * GIB
 
 
-def _held_bytes(job: PlanJob) -> tuple[int, int]:
+def held_bytes(job: PlanJob) -> tuple[int, int]:
     """Bytes of a weight and of its gradient."""
     gathered = job.fp8_weights and job.precision in ("fp8", "mxfp8")
     return _COPIES[job.precision] + (0 if gathered else 2), 4 if job.fp32_gradients else 2
@@ -100,8 +124,13 @@ def _states(
     `weight`, `gradient`, `optimizer`: bytes of one; `shards`: of the optimizer, for dense weights and experts.
     """
     layout = Layout(tp=tp, ep=ep, etp=etp, pp=pp, vp=vp)
+    alike: dict[object, tuple[dict[str, float], float]] = {}
     found = []
-    for stage in range(pp):
+    for stage, kinds in enumerate(stage_kinds(model, pp, vp)):
+        key = kinds, stage == 0, stage == pp - 1
+        if key in alike:
+            found.append(alike[key])
+            continue
         held = parameters(model, layout, stage)
         terms = {
             "weights": float(weight * sum(held)),
@@ -110,7 +139,8 @@ def _states(
             "dummy gradients": dummy_gradients(model, layout, stage),
             "workspaces": workspaces(model),
         }
-        found.append((terms, sum(terms.values())))
+        alike[key] = terms, sum(terms.values())
+        found.append(alike[key])
     return tuple(found)
 
 
@@ -138,9 +168,9 @@ class Parts:
         self.micro_batches = job.micro_batches(layout)
         shards = (max(1, job.dp(layout) * layout.cp), max(1, job.edp(layout))) if job.sharded_optimizer else (1, 1)
         sizes = layout.tp, layout.ep, layout.etp, layout.pp, layout.vp
-        self.states = _states(model, *sizes, *_held_bytes(job), job.optimizer_bytes, shards)
+        self.states = _states(model, *sizes, *held_bytes(job), job.optimizer_bytes, shards)
         self.inside = {
-            "layer backward": _layer_backward(model, layout, job), "CP buffers": cp_buffers(model, layout, job),
+            "layer backward": layer_backward(model, layout, job), "CP buffers": cp_buffers(model, layout, job),
         }  # fmt: skip
         self.output = output_end(model, layout, job) if output is None else output
         self.userbuffers = userbuffers(model, layout, job)
@@ -206,14 +236,15 @@ def _saved(model: PlanModel, layout: Layout, job: PlanJob, unit: int) -> tuple[_
 
 def _unit(model: PlanModel, layout: Layout, job: PlanJob) -> int:
     """Layers that uniform recomputation repeats at once: no more than a chunk has."""
-    return min(job.unit_layers, _longest_chunk(model, layout))
+    return min(job.unit_layers, _longest_chunk(model, layout.pp, layout.vp))
 
 
-def _longest_chunk(model: PlanModel, layout: Layout) -> int:
-    return max(sum(chunk) for stage in chunk_kinds(model, layout.pp, layout.vp) for chunk in stage)
+@lru_cache(maxsize=4096)
+def _longest_chunk(model: PlanModel, pp: int, vp: int) -> int:
+    return max(sum(chunk) for stage in chunk_kinds(model, pp, vp) for chunk in stage)
 
 
-def _layer_backward(model: PlanModel, layout: Layout, job: PlanJob) -> float:
+def layer_backward(model: PlanModel, layout: Layout, job: PlanJob) -> float:
     """The widest layer's backward pass; with full recomputation all that the layers of a unit keep comes back first.
 
     With block recomputation it takes the place of what the chunk's last layers kept, if there are any: their backward
@@ -224,7 +255,7 @@ def _layer_backward(model: PlanModel, layout: Layout, job: PlanJob) -> float:
         whole = replace(layout, recompute="none")
         again = _unit(model, layout, job)
         if job.block_layers is not None:
-            again = int(job.block_layers >= _longest_chunk(model, layout))
+            again = int(job.block_layers >= _longest_chunk(model, layout.pp, layout.vp))
         transient += again * max(sum(layer_saved(model, whole, job, moe).values()) for moe in model.kinds)
     return transient
 

@@ -39,7 +39,7 @@ def main() -> None:
     try:
         rank.prepare(tuple(given["roots"]), tuple(given["te"]))
     except BaseException as error:
-        told = answer(error, ())
+        told = answer(error)
         told["missing"] = told["missing"] or f"imports: {type(error).__name__}"
         print(json.dumps({"error": told, "side": "imports"}), file=out, flush=True)
         os._exit(0)

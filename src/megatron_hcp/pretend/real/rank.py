@@ -140,7 +140,7 @@ def run(asked: OneProcess) -> dict[str, Any]:
         error = RuntimeError("the program ended without a step")
     told: dict[str, Any] = {"noted": notes.noted() if error is None else None, "error": None}
     if error is not None:
-        told["error"] = _judged(answer(error, ()))
+        told["error"] = _judged(answer(error))
     return {**told, "cpu_seconds": time.process_time() - begun}
 
 

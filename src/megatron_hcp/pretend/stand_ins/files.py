@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from types import ModuleType
 from typing import Any
 
 from megatron_hcp.pretend.late import replace_everywhere
-from megatron_hcp.proofs.te_cpu.absent import anything
+from megatron_hcp.proofs.te_cpu.absent import anything, empty_module
 
 STANDS_FOR = "checkpoints, loggers, signal handlers, the CPU's affinity, extensions compiled at start"
 CANNOT_TELL = "whether a checkpoint fits the model"
@@ -34,7 +33,7 @@ def install() -> None:
     for name in _ABSENT:
         sys.modules[name] = None  # type: ignore[assignment]
     for name in ("tensorboard", "torch.utils.tensorboard", "torch.utils.tensorboard.writer"):
-        module: Any = ModuleType(name)
+        module: Any = empty_module(name)
         module.SummaryWriter = anything()
         sys.modules.setdefault(name, module)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-from megatron_hcp.proofs.te_cpu.absent import ONLY_IMPORTED, AbsentPackages, empty_module
+from megatron_hcp.proofs.te_cpu.absent import ONLY_IMPORTED, AbsentPackages, empty_module, is_part_of_installed
 
 STANDS_FOR = "packages that are only imported: Triton, tokenizers, ONNX; Python 3.12's typing.override"
 CANNOT_TELL = "what their functions do"
@@ -23,7 +23,8 @@ class ImportedParts(AbsentPackages):
     """Finds parts of a namespace package too."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if not any(name == one or name.startswith(f"{one}.") for one in self.names):
+        is_asked = any(name == one or name.startswith(f"{one}.") for one in self.names)
+        if not is_asked or is_part_of_installed(name):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.machinery
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
@@ -93,6 +94,15 @@ class _Anything:
         """As a base class it is none."""
         return ()
 
+    def __delattr__(self, _: str) -> None:
+        """What it has is gone: ms-swift takes constructors from trl's classes."""
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """As a context, such as a timer, it changes nothing."""
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return args[0] if len(args) == 1 and callable(args[0]) and not kwargs else self
 
@@ -102,6 +112,7 @@ class _ImportedModule(ModuleType):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
+        self.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)  # who looks for it asks for that
         self.__path__: list[str] = []
         self.__version__ = "3.5.0"
 
@@ -120,7 +131,7 @@ class AbsentPackages:
         self.names = frozenset(names)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if name.split(".")[0] not in self.names:
+        if name.split(".")[0] not in self.names or is_part_of_installed(name):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 
@@ -129,6 +140,12 @@ class AbsentPackages:
 
     def exec_module(self, module: ModuleType) -> None:
         """An empty module."""
+
+
+def is_part_of_installed(name: str) -> bool:
+    """Whether it would be a part of a package that is really here: `from regex import *` asks for each name so."""
+    package = sys.modules.get(name.rpartition(".")[0])
+    return getattr(package, "__file__", None) is not None
 
 
 def anything() -> Any:

@@ -22,7 +22,7 @@ _BLACKWELL_MLA = Known(
     issue="NVIDIA/TransformerEngine#2285",
     outcome="error crash first-forward",
     source=(TE_ATTENTION_UTILS.says("get_attention_backend", "as it does not support MLA.", ">=2.5,<2.17"),),
-    launch=Example("mlm", f"--context-parallel-size 2 {_MLA}", "arch=sm100 cudnn=9.10.1"),
+    launch=Example("mlm", f"--context-parallel-size 2 {_MLA}", "arch=sm100 cudnn=9.10.2"),
     instead="cuDNN 9.11",
 )
 
@@ -146,7 +146,7 @@ ROWS: tuple[Known, ...] = (
                 "get_attention_backend", "Disabling UnfusedDotProductAttention for qkv_format = thd", ">=2.4,<2.11"
             ),
         ),
-        launch=Example("mlm", f"{_MLA} --sft --no-create-attention-mask-in-dataloader", "arch=sm100 cudnn=9.10.1"),
+        launch=Example("mlm", f"{_MLA} --sft --no-create-attention-mask-in-dataloader", "arch=sm100 cudnn=9.10.2"),
     ),
 )
 

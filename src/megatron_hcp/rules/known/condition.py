@@ -28,9 +28,9 @@ from megatron_hcp.rules.view import View
 
 TIED = "names qwen306b qwen317b qwen34b qwen2505b qwen2515b qwen253b llama321b llama323b gemma"
 """A comparison of `model_name`: models whose output weight is their embedding's."""
-_CLAUSE = re.compile(r"(not )?(\w[\w.]*)(?: (=|!=|>=|<=|<>|>|<|in|has|names) (\S.*))?")
 _WORDS = {"null": None, "true": True, "false": False}
 _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "<>": operator.ne}
+_OPERATORS = frozenset(("=", "!=", "in", "has", "names", *_COMPARE))
 
 
 class Clause(NamedTuple):
@@ -75,18 +75,20 @@ def clauses_of(text: str) -> tuple[Clause, ...]:
 
 
 def _clause(text: str) -> Clause:
-    match = _CLAUSE.fullmatch(text)
-    assert match is not None, f"{text!r} is not a clause"
-    negated, name, op, values = match.groups()
-    if op is None:
-        return Clause(name, "false" if negated else "true")
-    assert not negated, f"{text!r} negates a comparison"
+    is_negated = text.startswith("not ")
+    words = text.removeprefix("not ").split()
+    assert words, f"{text!r} is not a clause"
+    name, *comparison = words
+    if not comparison:
+        return Clause(name, "false" if is_negated else "true")
+    assert not is_negated, f"{text!r} negates a comparison"
+    op, *values = comparison
+    assert op in _OPERATORS and values, f"{text!r} is not a clause"
     clause = Clause(name, op)
-    words = tuple(values.split())
-    assert op in ("in", "names") or len(words) == 1, f"{text!r} has {len(words)} values"
+    assert op in ("in", "names") or len(values) == 1, f"{text!r} has {len(values)} values"
     assert not clause.is_version or op in (">=", "<"), f"{text!r} compares versions with an unsupported operator"
     is_text = clause.is_version or op == "names" or name.startswith("env.")
-    return clause._replace(values=words if is_text else tuple(map(_typed, words)))
+    return clause._replace(values=tuple(values) if is_text else tuple(map(_typed, values)))
 
 
 def _typed(word: str) -> Any:

@@ -272,3 +272,11 @@ def test_nemo_rls_own_resolvers_are_evaluated_and_no_others(value: str, result: 
     fact = launch.facts.get("sequence_multiple")
     assert (fact and fact.value) == result
     assert (result is None) == ("policy.make_sequence_length_divisible_by" in launch.reading.unknown)
+
+
+def test_a_configuration_that_an_unknown_variable_names_is_out_of_sight(folder: Path) -> None:
+    (folder / "examples/configs").mkdir(parents=True)
+    (folder / "examples/configs/grpo_math_1B.yaml").write_text(BASE)
+    (folder / "run.sh").write_text('uv run examples/run_grpo.py --config="$CFG"\n')
+    unseen = read_target(str(folder / "run.sh")).unseen
+    assert unseen is not None and "CFG" in unseen

@@ -15,6 +15,7 @@ from megatron_hcp.launch.facts.spec import UNKNOWN
 from megatron_hcp.launch.forms.yaml.interpolate import resolve
 from megatron_hcp.launch.forms.yaml.settings import load_yaml
 from megatron_hcp.launch.readers.target import read_target, read_text
+from support.rows import rows
 
 A, R = "actor_rollout_ref.actor", "actor_rollout_ref.ref"
 
@@ -265,6 +266,17 @@ def test_the_composed_configurations_are_read_whole(upstream: Path) -> None:
 def test_a_configuration_of_ones_own_is_out_of_sight(words: tuple[str, ...]) -> None:
     reading = launch("trainer.nnodes=1", *words).reading
     assert reading.unseen is not None and reading.unseen.endswith(("is not read", "are not read"))
+
+
+@rows("option", ['--config-name="$CFG"', '--config-name "$CFG"', "-cn=ppo_${CFG}_trainer", '--config-path="$CFG"'])
+def test_a_configuration_that_an_unknown_variable_names_is_out_of_sight(option: str) -> None:
+    text = f"python3 -m verl.trainer.main_ppo {option} {A}.megatron.tensor_model_parallel_size=2\n"
+    assert read_text(text, "run.sh").unseen is not None
+
+
+def test_the_folder_of_verls_own_configuration_may_be_unknown() -> None:
+    text = f'python3 -m verl.trainer.main_ppo --config-path="$F" --config-name=ppo_megatron_trainer {A}.ppo_epochs=1\n'
+    assert read_text(text, "run.sh").unseen is None
 
 
 @pytest.mark.parametrize("name", ["ppo_megatron_trainer", "'ppo_megatron_trainer.yaml'", "sft_trainer_engine"])

@@ -63,12 +63,25 @@ _PROGRAM = (
     r"(^|/)(run_recipe|run_script|setup_experiment|bootstrap|launch_with_nemo_run|04_launch_slurm_with_nemo_run)\.py$"
     r"|[Mm]egatron[._-]?[Bb]ridge(?!.*(^|/)(convert|prepare|import|export)_\w+\.py$)"
 )
+_EXAMPLES = re.compile(r"(^|/)examples/(models|megatron_mimo)/")
+_EXAMPLE = re.compile(r"(\d\d_(?:quickstart_)?)?(?:pretrain|finetune)\w*\.py$")
+"""The folders of its own examples, and the names of those that train; the tutorials' begin with a number."""
+_OF_A_MODEL = {"num_layers", "hidden_size"}
 
 
 def _may_start(command: StartCommand) -> bool | None:
     """Whether a command starts a training, by its overrides or its program."""
     program = command.script.rpartition("Megatron-LM/")[2]
-    return True if command.by_keys == "bridge" or re.search(_PROGRAM, program) else None
+    if command.by_keys == "bridge" or re.search(_PROGRAM, program):
+        return True
+    return True if _is_an_example(program) and command.flags.isdisjoint(_OF_A_MODEL) else None
+
+
+def _is_an_example(program: str) -> bool:
+    """Whether one of Bridge's examples or tutorials is started. They build the model, so no option is one of it."""
+    folder, _, name = program.rpartition("/")
+    named = _EXAMPLE.match(name)
+    return named is not None and (named[1] is not None or _EXAMPLES.search(f"{folder}/") is not None)
 
 
 BRIDGE = Framework(

@@ -21,7 +21,7 @@ def read_command(
     # Late: it loads PyYAML, which the check of another framework's script does without.
     from megatron_hcp.launch.dialects.nemo_rl.reading import configuration, nemo_rl_reading
 
-    overrides = overrides_of(command.items)
+    overrides = overrides_of(command.items, (_CONFIG,))
     named = command.values(_CONFIG)
     base = configuration(named[-1] if named else default_config(command.script), files.beside)
     files.count_as_used(base.files)

@@ -9,14 +9,18 @@ from megatron_hcp.launch.forms.words.settings import Word
 
 HIDDEN_WORDS = "--hidden-words"
 """A setting that represents command-line words that couldn't be read; its value says why."""
-_FLAGS = {
-    HIDDEN_WORDS: HIDDEN_WORDS,
+NAMING = {
     "--config-name": "--config-name",
     "-cn": "--config-name",
-    "--config-path": "--config-path",
-    "-cp": "--config-path",
     "--config-dir": "--config-dir",
     "-cd": "--config-dir",
+}
+"""Hydra's options that decide what configuration is read, and the long form of each."""
+_FLAGS = {
+    HIDDEN_WORDS: HIDDEN_WORDS,
+    **NAMING,
+    "--config-path": "--config-path",
+    "-cp": "--config-path",
 }
 _OWN_CONFIGS = ("ppo", "sft", "dapo", "prime", "spin", "sppo", "async", "policy")
 """verl's own configurations are named for what they train, and `trainer`; their defaults are known."""

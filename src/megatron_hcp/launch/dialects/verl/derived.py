@@ -19,4 +19,7 @@ def derive(facts: Facts, unknown: MutableMapping[str, str]) -> None:
         facts["attention_backend"] = Fact("auto", "default")  # of megatron-core; verl has its own default since 0.6
     if is_before(facts, "verl", 0, 7) and "use_mbridge" not in facts and "use_mbridge" not in unknown:
         facts["use_mbridge"] = Fact(False, "default")  # verl builds the model itself; the default is True since 0.7
+    replay = facts.get("router_replay", _ON).key or ""
+    if replay.endswith("actor.router_replay.mode") and is_before(facts, "verl", 0, 8) is False:
+        facts["router_replay"] = Fact("disabled", "default")  # since 0.8 the engine's own key alone is read
     packs_by(facts, "use_remove_padding")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from megatron_hcp.bash.value import Field, Item, Items, Lit, Maybe, Span, Unseen, reason_of
 from megatron_hcp.ground.place import Location
@@ -233,8 +233,12 @@ class Overrides(NamedTuple):
     unseen: str | None
 
 
-def overrides_of(items: Iterable[Item]) -> Overrides:
-    """Overrides (`key=value`) and other words, for the readers of Bridge's and verl's lists."""
+def overrides_of(items: Iterable[Item], naming: Collection[str] = ()) -> Overrides:
+    """Overrides (`key=value`) and other words, for the readers of Bridge's, verl's and NeMo-RL's lists.
+
+    Args:
+        naming: the options that name what is read besides; where a value of one isn't known, words are unseen.
+    """
     words: list[Word] = []
     unknown: dict[str, str] = {}
     unseen: str | None = None
@@ -242,7 +246,7 @@ def overrides_of(items: Iterable[Item]) -> Overrides:
         if isinstance(item, Unseen):
             unseen = item.reason
         elif isinstance(item, Maybe):
-            options = [overrides_of(option) for option in item.options]
+            options = [overrides_of(option, naming) for option in item.options]
             unseen = unseen or next((option.unseen for option in options if option.unseen), None)
             same = set.intersection(*({word.text for word in option.words} for option in options))
             for option in options:
@@ -263,6 +267,10 @@ def overrides_of(items: Iterable[Item]) -> Overrides:
             key = re.match(_KEY, item.prefix)
             if key:
                 unknown[key[2]] = reason_of(item.parts)
+            elif item.prefix.partition("=")[0] in naming or (words and words[-1].text in naming):
+                unseen = reason_of(item.parts)
+            elif item.prefix.startswith("-") and "=" in item.prefix:
+                words.append(Word(item.prefix, location_of(item.span)))  # its value isn't known
             elif not item.prefix.startswith("-") and not (words and words[-1].text.startswith("-")):
                 unseen = reason_of(item.parts)
     return Overrides(tuple(words), unknown, unseen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,16 +22,17 @@ def rollouts(args: Any, config: dict[str, int]) -> list[Any]:
     RECORD.used("rollouts")
     schedule: Any = importlib.import_module("slime.utils.dp_schedule").build_dp_schedule
     data = _samples(args)
+    indices = next(name for name in inspect.signature(schedule).parameters if name.endswith("_indices"))
     parts, batches, counts, sizes = schedule(
         args,
         config,
         data["total_lengths"],
         global_batch_size=args.global_batch_size,
-        rollout_indices=data["rollout_ids"],
+        **{indices: data["rollout_ids"]},  # of a group's samples, in 0.3.0
     )
     group = config["microbatch_group_size_per_vp_stage"] if config["vpp_size"] > 1 else 1
     few = min(counts[0], max(args.pipeline_model_parallel_size, group))
-    given = [_of_rank(data, part, indices[:few], sizes[0]) for part, indices in zip(parts, batches)]
+    given = [_of_rank(data, part, places[:few], sizes[0]) for part, places in zip(parts, batches)]
     return [SimpleNamespace(inner=one) for one in given]
 
 

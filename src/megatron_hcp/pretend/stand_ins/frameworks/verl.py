@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from megatron_hcp.pretend.late import mark, replace, replace_everywhere
 from megatron_hcp.pretend.record import RECORD
 from megatron_hcp.pretend.stages import ends
 from megatron_hcp.pretend.stand_ins.device import CUDA
+from megatron_hcp.pretend.stand_ins.frameworks import padding
 from megatron_hcp.pretend.stand_ins.packages import only_import, take_flash_attention_by_name
 from megatron_hcp.proofs.te_cpu.absent import empty_module
 
@@ -60,6 +62,8 @@ def load() -> None:
 def late() -> None:
     for name in _NOTHING:
         replace_everywhere(name, lambda *_, **__: None)
+    if importlib.util.find_spec("flash_attn") is None:
+        replace("verl.utils.attention_utils._get_attention_functions", lambda: padding.FUNCTIONS)
     replace_everywhere("verl.utils.tokenizer.hf_tokenizer", _tokenizer)
     replace_everywhere("verl.utils.tokenizer.hf_processor", lambda *_, **__: None)
     importlib.import_module("tensordict").TensorDict.to = _on_gpu

@@ -1,0 +1,97 @@
+"""What the stages of a layout hold at least: a few products, for layouts that are many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from megatron_hcp.plan.layout import Layout, PlanJob
+from megatron_hcp.plan.memory.buffers import output_end, workspaces
+from megatron_hcp.plan.memory.peak import held_bytes, in_flight, layer_backward
+from megatron_hcp.plan.model import PlanModel
+from megatron_hcp.plan.time.shapes import RankElements
+from megatron_hcp.plan.weights import LayerKinds, chunk_kinds, end_weights, layer_weights
+
+Saved = tuple[float, float]
+"""Bytes that a dense layer and one with experts keeps of a micro-batch."""
+
+
+class Stages(NamedTuple):
+    """Stages and chunks, with what a search asks of them again and again."""
+
+    pp: int
+    vp: int
+    batches: int
+    """Micro-batches."""
+    kinds: tuple[LayerKinds, ...]
+    flight: float
+    """Micro-batches whose activations the first stage holds."""
+
+
+class StagesThatFit(NamedTuple):
+    """Pipelines that may fit, and of the others the one that holds least, with its bytes."""
+
+    fitting: tuple[Stages, ...]
+    least: float
+    lightest: Stages | None
+
+
+def room_of(
+    pipelines: Iterable[Stages], layout: Layout, held: RankElements, saved: Saved, *, job: PlanJob, usable: float
+) -> StagesThatFit:  # fmt: skip
+    """Which pipelines may fit beside these axes, by the weights and activations of the first stage.
+
+    Args:
+        layout: all axes but PP and VP.
+        held: elements of a layer on a rank.
+        usable: bytes of a GPU.
+    """
+    grid, fitting, least, lightest = layout.ep * layout.etp, [], float("inf"), None
+    held_least = 6 if job.fp32_gradients else 4  # a weight and its gradient, at least
+    for pipeline in pipelines:
+        pp, (first, routed) = pipeline.pp, pipeline.kinds[0]
+        dense = first * held.dense + routed * held.moe + held.vocab
+        state = dense * (held_least + 12 * layout.tp * pp / job.world_size) + routed * held.expert * (
+            held_least + 12 * grid * pp / job.world_size
+        )
+        bytes_held = state + (first * saved[0] + routed * saved[1]) * pipeline.flight
+        if bytes_held <= usable:
+            fitting.append(pipeline)
+        elif bytes_held < least:
+            least, lightest = bytes_held, pipeline
+    return StagesThatFit(tuple(fitting), least, lightest)
+
+
+class LeastPeak:
+    """No more than the peak of a layout, in bytes, by its pipeline; nearer to it than what `room_of` takes."""
+
+    def __init__(self, model: PlanModel, job: PlanJob, layout: Layout, saved: Saved) -> None:
+        self.model, self.layout, self.saved = model, layout, saved
+        self.inside, self.head = layer_backward(model, layout, job), output_end(model, layout, job)
+        sizes = layout.tp, layout.ep, layout.etp
+        self.layers = [
+            layer_weights(model, *sizes, moe).held if moe in model.kinds else (0, 0) for moe in (False, True)
+        ]
+        self.always, self.job, self.grid = sum(held_bytes(job)), job, (layout.tp, layout.ep * layout.etp)
+
+    def __call__(self, pipeline: Stages) -> float:
+        """That of the layout with this pipeline: of the first, the longest or the last stage."""
+        last = pipeline.pp - 1
+        layers = [sum(kinds) for kinds in pipeline.kinds]
+        return max(self._stage(pipeline, stage) for stage in {0, layers.index(max(layers)), last})
+
+    def _stage(self, pipeline: Stages, stage: int) -> float:
+        """All but what context parallelism holds for a moment, and the activations of multi-token prediction."""
+        layout, pp, job = self.layout, pipeline.pp, self.job
+        last = stage == pp - 1
+        state = workspaces(self.model)
+        ends = end_weights(self.model, layout.tp, layout.ep, layout.etp, pp, last).held if last or not stage else (0, 0)
+        for kind, ranks in enumerate(self.grid):
+            held = ends[kind] + sum(count * layer[kind] for count, layer in zip(pipeline.kinds[stage], self.layers))
+            share = ranks * pp / job.world_size if job.sharded_optimizer else 1.0
+            state += held * (self.always + job.optimizer_bytes * share)
+        chunks = chunk_kinds(self.model, pp, pipeline.vp)[stage]
+        flights = in_flight(Layout(pp=pp, vp=pipeline.vp), pipeline.batches, stage)
+        for kinds, flying in zip(chunks, flights):
+            state += flying * sum(count * saved for count, saved in zip(kinds, self.saved))
+        return state + (max(self.inside, self.head) if last else self.inside)
