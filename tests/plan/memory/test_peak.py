@@ -6,8 +6,8 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any
 from pathlib import Path
+from typing import Any
 
 import pytest
 
