@@ -62,7 +62,7 @@ def main() -> int:
         for cell in cells if has_gpu() else [_tiny(cell) for cell in cells]:
             if time.monotonic() > until:
                 break
-            found.append({**vars(cell), **_measured(cell), **_planned(cell, Path(folder))})
+            found.append({**vars(cell), **_measured(cell), **planned(cell, Path(folder))})
             print(_line(found[-1]), flush=True)
             if options.output:
                 machine = torch.cuda.get_device_name() if has_gpu() else "cpu"
@@ -115,7 +115,7 @@ def _peaks() -> dict[str, float]:
     }  # fmt: skip
 
 
-def _planned(cell: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def planned(cell: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """What `hcp plan --phases` says of verl's launch with that cell's settings: GiB, and of each term."""
     config = folder / "config.json"
     config.write_text(json.dumps({
@@ -128,7 +128,7 @@ def _planned(cell: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "--config-name=ppo_megatron_trainer.yaml", "algorithm.adv_estimator=grpo", "data.max_prompt_length=1",
         f"data.max_response_length={cell.tokens - 1}", "trainer.nnodes=1", "trainer.n_gpus_per_node=1",
         f"{a}.hybrid_engine=False", f"{a}.rollout.tensor_model_parallel_size=1",
-        f"{a}.actor.use_kl_loss={cell.phase == REFERENCE}",
+        f"{a}.actor.use_kl_loss={cell.phase == REFERENCE}",  # no other cell has a reference's weights
         f"{a}.actor.ppo_{size}={cell.count}", f"{a}.ref.log_prob_{size}={cell.count}",
         f"{a}.rollout.log_prob_{size}={cell.count}", f"{m}.param_offload={cell.offload}",
         f"{m}.optimizer_offload={cell.offload}", f"{m}.grad_offload={cell.offload}",
