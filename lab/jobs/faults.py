@@ -41,8 +41,8 @@ def _table(rows: list[dict[str, Any]]) -> str:
         f"limit memory), {days[0]} to {days[-1]}. {len(found)} of its {len(faults)} faults were run, each in a job "
         f"with a checkpoint every two steps. {odd.count([])} behaved as expected. *kept* is the step of the last "
         "checkpoint, *excluded* the nodes that the next attempt leaves out, *triage* the first failure that `hcp "
-        "triage` names, *again* how the second attempt ended, where it was waited for. `-`: Slurm ended the script before "
-        "it could write a verdict."
+        "triage` names, *again* how the second attempt ended, where it was waited for. `-`: Slurm ended the script "
+        "before it could write a verdict."
     )
     lines = [
         "# What a rendered job does when something fails",
