@@ -63,6 +63,7 @@ def test_a_plain_launch_is_accepted_and_nothing_is_open(release: str) -> None:
         ("--num-experts 8 --expert-model-parallel-size 2 --expert-tensor-parallel-size 2",
          "TransformerConfig.__post_init__", "expert_tensor_parallel_size == 1"),
         ("--fine-grained-activation-offloading --offload-modules core_attn", "validate_args", "NVTE_CPU_OFFLOAD_V1"),
+        ("--spec local --context-parallel-size 2", "DotProductAttention.__init__", "context_parallel_size"),
         ("--num-experts 8 --expert-model-parallel-size 4 --expert-tensor-parallel-size 4 --disable-bias-linear",
          "initialize_model_parallel", "expert_tensor_model_pipeline_parallel_size"),
     ],

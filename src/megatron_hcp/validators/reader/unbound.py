@@ -13,6 +13,8 @@ _APART = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.I
           ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # fmt: skip
 """What Python does not come to, or not at once, with the statement around it."""
 
+_NAMED = (ast.FunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+
 
 @lru_cache(maxsize=64)
 def with_unbound_checks(node: ast.FunctionDef) -> tuple[ast.stmt, ...]:
@@ -60,9 +62,7 @@ def _bound(trees: Sequence[ast.AST]) -> set[str]:
             names.add(one.arg)
         elif isinstance(one, ast.alias):
             names.add(one.asname or one.name.partition(".")[0])
-        elif isinstance(one, (ast.FunctionDef, ast.ClassDef)):
-            names.add(one.name)
-        elif isinstance(one, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and one.name:
+        elif isinstance(one, _NAMED) and one.name:
             names.add(one.name)
     nodes = (node for tree in trees for node in ast.walk(tree))
     return names.union(*(one.names for one in nodes if isinstance(one, (ast.Global, ast.Nonlocal))))
